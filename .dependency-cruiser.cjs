@@ -1,0 +1,60 @@
+/** Arrows run one way: contract knows nobody, and nobody reaches around the contract. See CONTRIBUTING.md. */
+const onlyMayImport = (name, from, allowed, comment) => ({
+  name,
+  comment,
+  severity: 'error',
+  from: { path: from },
+  to: { path: '^(src|demo|bench|test|tasks)/', pathNot: allowed },
+})
+
+/** Rooms of the core that must not import one another's implementations. */
+const sealedRooms = ['kube', 'process', 'models', 'memory', 'publishing', 'runtimes', 'power', 'net', 'platform']
+
+module.exports = {
+  forbidden: [
+    onlyMayImport('contract-knows-nobody', '^src/contract/', '^src/contract/', 'contract is types and schemas only'),
+    onlyMayImport(
+      'core-knows-the-contract',
+      '^src/agent-core/',
+      '^src/(agent-core|contract)/',
+      'agent-core is plain Node',
+    ),
+    onlyMayImport(
+      'carriers-stand-on-the-core',
+      '^src/serve/',
+      '^src/(serve|contract)/|^src/agent-core/(net|state)/|^src/agent-core/agent\\.ts$',
+      'serve may use the contract, the loopback helper and the type of the agent',
+    ),
+    onlyMayImport('cli-stands-on-top', '^src/cli/', '^src/(cli|contract|serve|agent-core)/', 'cli hosts the core'),
+    ...sealedRooms.map((room) => ({
+      name: `room-${room}-is-sealed`,
+      comment: 'rooms meet in reconcile, commands, snapshot and agent.ts; elsewhere only types cross',
+      severity: 'error',
+      from: { path: `^src/agent-core/${room}/` },
+      to: {
+        path: '^src/agent-core/',
+        pathNot: `^src/agent-core/(${room}|support)/`,
+        dependencyTypesNot: ['type-only'],
+      },
+    })),
+    {
+      name: 'no-electron-no-react-in-the-core',
+      severity: 'error',
+      from: { path: '^src/(agent-core|contract|serve|cli)/' },
+      to: { path: '^(node_modules/)?(electron|react|react-dom)(/|$)' },
+    },
+    {
+      name: 'no-cycles',
+      severity: 'error',
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
+    },
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    exclude: { path: '(^|/)node_modules/' },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    enhancedResolveOptions: { extensions: ['.ts', '.tsx', '.js', '.cjs', '.mjs'] },
+  },
+}

@@ -1,0 +1,40 @@
+# Every target works on a fresh clone. It takes any Node.js with npm from version 20 on: where that is older than 24,
+# npm brings the one that everything below then uses (Linux x64; elsewhere install Node.js 24).
+SHELL := /bin/bash
+export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
+
+installed := node_modules/.installed
+
+.PHONY: setup build demo test lint bench bench-long clean
+
+setup: $(installed)
+	@node tasks/setup/main.ts
+
+build: $(installed)
+	@npm run --silent build
+
+demo: $(installed)
+	@node demo/main.ts
+
+test: $(installed)
+	@npm run --silent test
+
+lint: $(installed)
+	@npm run --silent format && npm run --silent lint && npm run --silent types
+
+bench: $(installed)
+	@node tasks/setup/main.ts && node bench/main.ts
+
+bench-long: $(installed)
+	@node tasks/setup/main.ts && node bench/main.ts --long
+
+# What was built from here; not node_modules, and not the parts in the cache that other clones use too.
+clean:
+	@rm -rf out dist coverage
+
+$(installed): package-lock.json
+	@command -v npm >/dev/null || { echo 'npm is missing: install Node.js 24 from https://nodejs.org/en/download' >&2; exit 1; }
+	npm ci
+	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 24 ? 0 : 1)' || \
+	  { echo "Node.js 24 or newer is needed and this is $$(node --version): get it from https://nodejs.org/en/download" >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,119 @@
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Agent } from '../src/agent-core/agent.ts'
+import { createLog } from '../src/agent-core/observability/log.ts'
+import { hostPlatform } from '../src/agent-core/platform/host.ts'
+import { agentSettings } from '../src/agent-core/settings.ts'
+import { loadNodeId } from '../src/agent-core/state/node-id.ts'
+import { renderStatus } from '../src/cli/status-table.ts'
+import { startControllerStandIn } from '../test/support/controller-stand-in/controller-stand-in.ts'
+import { startFileServer } from '../test/support/file-server.ts'
+import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
+import { KubeSim } from '../test/support/kube-sim/kube-sim.ts'
+import { findLlamaServer } from '../test/support/llama-server.ts'
+import { sampleObjects } from './objects.ts'
+import { askLikeAPod } from './pod.ts'
+import { tellSteps } from './steps.ts'
+
+const runsOnce = process.env['ONCE'] === '1'
+const sampleServer = join(import.meta.dirname, '../test/support/sample-servers/sample-server.mjs')
+/** Slow enough to be seen: the second model takes about five seconds. */
+const slowBytesPerSecond = 3_000_000
+const question = 'What is a Mac good for?'
+
+const say = (text: string): void => void process.stdout.write(`${text}\n`)
+
+const folder = await mkdtemp(join(tmpdir(), 'metalbar-demo-'))
+const stop = await run()
+if (runsOnce) {
+  await stop()
+} else {
+  say('\nRunning until you press Ctrl-C.')
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+  say('\nStopping: withdraw, let requests finish, stop the servers.')
+  await stop()
+}
+
+async function run(): Promise<() => Promise<void>> {
+  const real = findLlamaServer()
+  say('Metalbar demo: a simulated cluster, a real agent, real processes.\n')
+  say(
+    'path' in real
+      ? `Runtime   the real llama-server`
+      : `Runtime   a SAMPLE that makes up its answers, because there is no llama-server here: ${real.missing}`,
+  )
+  const [small, large] = [join(folder, 'small.gguf'), join(folder, 'large.gguf')]
+  await writeLlamaGguf(small)
+  await writeLlamaGguf(large, { blocks: 4, embedding: 256, heads: 8, kvHeads: 4, feedForward: 1024, seed: 2 })
+  const files = await startFileServer()
+  const quick = files.serve('/quick.gguf', { file: small })
+  const slow = files.serve('/slow.gguf', { file: large }, { throttle: slowBytesPerSecond })
+
+  const cluster = await KubeSim.start()
+  const controller = await startControllerStandIn({ connection: cluster.connection() })
+  say(`Cluster   simulated, with a stand-in for LLMKube's controller, at ${cluster.url}`)
+
+  const agent = await startAgent(cluster, 'path' in real ? real.path : sampleServer)
+  const { host } = agent.snapshot()
+  say(`Agent     ${host.displayName}: ${host.message}\n`)
+
+  const finished = tellSteps(agent, ['quick', 'slow'], say)
+  say('$ kubectl apply -f quick.yaml -f slow.yaml')
+  for (const object of [...sampleObjects('quick', quick.url), ...sampleObjects('slow', slow.url)])
+    cluster.create(object)
+  await finished
+
+  say(`\nA Pod asks http://quick:8080/v1/chat/completions "${question}"`)
+  const answer = await askLikeAPod(cluster, 'quick', question)
+  say(`  Service quick, EndpointSlice: ${answer.url} (this host, so reached as ${answer.via})`)
+  say(`  completion: ${JSON.stringify(answer.content)}`)
+  if ('path' in real) say('  (a random-weight model of 0.5 MB has no better words; the path is the real one)')
+
+  say(
+    `\n$ metal-agent status\n${renderStatus(agent.snapshot(), { columns: process.stdout.columns, colour: process.stdout.isTTY, unicode: true })}`,
+  )
+
+  return async () => {
+    await agent.stop()
+    await controller.stop()
+    await cluster[Symbol.asyncDispose]()
+    await files[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent> {
+  const kubeconfig = join(folder, 'kubeconfig')
+  await writeFile(kubeconfig, cluster.kubeconfig())
+  const platform = hostPlatform()
+  const metal = await platform.metal()
+  const settings = agentSettings.parse({
+    kubeconfig,
+    namespace: 'default',
+    inferenceServiceAllowlist: [],
+    modelStore: join(folder, 'models'),
+    stateDir: join(folder, 'state'),
+    runtime: 'llama-server',
+    llamaServer,
+    llamaServerPort: 0,
+    llamaServerStartupTimeoutMs: 120_000,
+    port: 0,
+    logLevel: process.env['LOG_LEVEL'] ?? 'error',
+    logFormat: 'auto',
+    flagsNotInEffect: [],
+  })
+  const identity = await loadNodeId({ file: join(folder, 'node.json') })
+  const agent = new Agent({
+    settings,
+    platform,
+    identity,
+    version: 'demo',
+    env: process.env,
+    log: createLog({ level: settings.logLevel, format: settings.logFormat }),
+    notices: metal.available ? [] : [metal.message],
+  })
+  await agent.start()
+  return agent
+}

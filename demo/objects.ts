@@ -1,0 +1,19 @@
+/** A Model and the InferenceService that serves it, as somebody would apply them. */
+export function sampleObjects(name: string, source: string, extra: { extraArgs?: readonly string[] } = {}) {
+  const metadata = { name, namespace: 'default' }
+  const apiVersion = 'inference.llmkube.dev/v1alpha1'
+  return [
+    {
+      apiVersion,
+      kind: 'Model',
+      metadata,
+      spec: { source, format: 'gguf', hardware: { accelerator: 'metal' } },
+    },
+    {
+      apiVersion,
+      kind: 'InferenceService',
+      metadata,
+      spec: { modelRef: name, contextSize: 512, extraArgs: extra.extraArgs ?? [] },
+    },
+  ]
+}

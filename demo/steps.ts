@@ -1,0 +1,62 @@
+import type { Agent } from '../src/agent-core/agent.ts'
+import { stepNames, type ServiceView, type StepName } from '../src/contract/service.ts'
+
+const words: Record<StepName, string> = {
+  fetched: 'model fetched',
+  started: 'server started',
+  healthy: 'server answers',
+  published: 'address published',
+  clusterAgrees: 'cluster says Ready',
+}
+const progressEveryShare = 0.2
+
+/** Tells every step of the named services as it is reached; resolves when all of them are done, fails when one cannot be. */
+export async function tellSteps(agent: Agent, names: readonly string[], say: (text: string) => void): Promise<void> {
+  const startedAt = Date.now()
+  const told = new Map<string, Set<string>>(names.map((name) => [name, new Set()]))
+  const line = (name: string, text: string): void => {
+    const seconds = ((Date.now() - startedAt) / 1_000).toFixed(1).padStart(5)
+    say(`${seconds} s  ${name.padEnd(8)} ${text}`)
+  }
+  const once = (service: ServiceView, what: string, text: string): void => {
+    const said = told.get(service.name)
+    if (!said || said.has(what)) return
+    said.add(what)
+    line(service.name, text)
+  }
+  const { promise, resolve, reject } = Promise.withResolvers<undefined>()
+  const look = (): void => {
+    const services = agent.snapshot().services.filter(({ name }) => told.has(name))
+    for (const service of services) {
+      if (service.state === 'refused') reject(new Error(`${service.name}: ${service.message}`))
+      tellProgress(service, once)
+      for (const step of stepNames) {
+        if (service.steps[step].status === 'done') once(service, step, words[step] + detail(service, step))
+      }
+      if (service.steps.healthy.status === 'active') once(service, 'loading', 'server is loading the model')
+    }
+    const isDone =
+      services.length === names.length && services.every(({ steps }) => steps.clusterAgrees.status === 'done')
+    if (isDone) resolve(undefined)
+  }
+  const unsubscribe = agent.subscribe(() => queueMicrotask(look))
+  look()
+  await promise.finally(unsubscribe)
+}
+
+function tellProgress(service: ServiceView, once: (service: ServiceView, what: string, text: string) => void): void {
+  const { progress } = service
+  if (progress?.totalBytes === undefined || progress.totalBytes === 0) return
+  const share = progress.doneBytes / progress.totalBytes
+  const mark = Math.floor(share / progressEveryShare)
+  const [done, total] = [megabytes(progress.doneBytes), megabytes(progress.totalBytes)]
+  once(service, `progress ${mark}`, `downloading ${Math.round(share * 100)} % (${done} of ${total} MB)`)
+}
+
+function detail({ pid, port, address }: ServiceView, step: StepName): string {
+  if (step === 'started' && pid !== undefined) return ` (process ${pid})`
+  if (step === 'published' && address !== undefined && port !== undefined) return ` (${address}:${port})`
+  return ''
+}
+
+const megabytes = (bytes: number): string => (bytes / 1024 ** 2).toFixed(1)

@@ -1,0 +1,292 @@
+import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import type { ClusterView } from '../contract/cluster.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { Cluster } from './kube/cluster.ts'
+import { EventRecorder } from './kube/event-recorder.ts'
+import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
+import { parseEndpointSlice, parseService, resources } from './kube/resources.ts'
+import { StatusWriter } from './kube/status-writer.ts'
+import { Models } from './models/models.ts'
+import type { Readiness } from './observability/health-server.ts'
+import type { Logger } from './observability/logger.ts'
+import { AgentMetrics } from './observability/metrics.ts'
+import { serviceMetricsFeed } from './observability/service-metrics.ts'
+import type { Platform } from './platform/platform.ts'
+import type { PortPolicy } from './process/launch.ts'
+import type { LivenessTimings } from './process/liveness.ts'
+import { Servers } from './process/servers.ts'
+import { hostAddress, type HostAddress } from './publishing/host-address.ts'
+import { Publisher } from './publishing/publisher.ts'
+import { Reconciler } from './reconcile/reconciler.ts'
+import { findLlamaServer } from './runtimes/binary.ts'
+import type { AgentSettings } from './settings.ts'
+import { serviceViewOf } from './snapshot/service-view.ts'
+import { SnapshotStore } from './snapshot/snapshot-store.ts'
+import type { NodeIdentity } from './state/node-id.ts'
+
+/** A kubeconfig that is missing or broken is looked at again this often: a person is likely at work on it. */
+const kubeconfigRetryMs = 5_000
+/** Addresses come and go with networks; reading the interfaces costs microseconds. */
+const hostAddressEveryMs = 5_000
+
+export interface AgentOptions {
+  readonly settings: AgentSettings
+  readonly platform: Platform
+  readonly identity: NodeIdentity
+  readonly version: string
+  readonly env: NodeJS.ProcessEnv
+  readonly log: Logger
+  /** True sentences about this agent that belong in every snapshot. */
+  readonly notices: readonly string[]
+  /** For tests: how soon a server that hangs is noticed. */
+  readonly liveness?: LivenessTimings
+}
+
+/** What hangs on one cluster; the servers and models outlive it. */
+interface Session {
+  readonly cluster: Cluster
+  readonly publisher: Publisher
+  readonly events: EventRecorder
+  readonly reconciler: Reconciler
+}
+
+/** The composition root of the core: builds the rooms, starts and stops them in order. */
+export class Agent {
+  readonly metrics = new AgentMetrics()
+  readonly #options: AgentOptions
+  readonly #log: Logger
+  readonly #bootId = randomUUID()
+  readonly #startedAt = Date.now()
+  readonly #snapshots: SnapshotStore
+  readonly #models: Models
+  readonly #servers: Servers
+  readonly #notices: string[]
+  #session: Session | undefined
+  #waiting: ClusterView
+  #address: HostAddress
+  #performanceCores: number | undefined
+  #wasLive = false
+  readonly #timers: NodeJS.Timeout[] = []
+  #stopping: Promise<void> | undefined
+
+  constructor(options: AgentOptions) {
+    const { settings, platform, log, notices, identity } = options
+    this.#options = options
+    this.#log = log
+    this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
+    this.#models = new Models({ directory: settings.modelStore, log })
+    this.#servers = new Servers({ platform, log, ...(options.liveness && { liveness: options.liveness }) })
+    this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
+    this.#waiting = {
+      context: settings.context ?? '',
+      server: '',
+      state: 'connecting',
+      message: 'Reading the kubeconfig.',
+      since: new Date().toISOString(),
+    }
+    this.#snapshots = new SnapshotStore(() => this.#parts())
+    const feed = serviceMetricsFeed(this.metrics)
+    this.#snapshots.subscribe(() => feed(this.#snapshots.get()))
+  }
+
+  /** As of now. */
+  snapshot(): AgentSnapshot {
+    return this.#snapshots.get()
+  }
+
+  subscribe(listener: () => void): () => void {
+    return this.#snapshots.subscribe(listener)
+  }
+
+  /** Adds a true sentence that every reader of a snapshot should know. */
+  notice(sentence: string): void {
+    this.#notices.push(sentence)
+    this.#snapshots.changed()
+  }
+
+  /** Useful = it sees the cluster, or knows that what it sees is old, and there is an address to publish. */
+  readiness(): Readiness {
+    const cluster = this.#clusterView()
+    if (cluster.state !== 'live' && cluster.state !== 'stale') return { ready: false, message: cluster.message }
+    const { ip, message } = hostFacts(this.#address)
+    if (ip === undefined) return { ready: false, message }
+    return { ready: true, message: cluster.message }
+  }
+
+  /** Returns at once where the cluster is not there: the agent goes on looking for it. */
+  async start(): Promise<void> {
+    this.#performanceCores = await this.#options.platform.performanceCores().catch((error: unknown) => {
+      this.#log.warn('performance cores not known', { error })
+      return undefined
+    })
+    await this.#connect()
+    const timer = setInterval(() => void this.#checkAddress(), hostAddressEveryMs)
+    this.#timers.push(timer)
+  }
+
+  /** Withdraws what is published, lets the servers finish, releases the claims: nothing is left that says ready. */
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stop()
+    return this.#stopping
+  }
+
+  async #stop(): Promise<void> {
+    for (const timer of this.#timers) clearTimeout(timer)
+    const session = this.#session
+    await session?.reconciler.stop()
+    this.#complain('not withdrawn', (await session?.publisher.withdrawAll()) ?? [])
+    await this.#servers.stopAll()
+    this.#complain('not released', (await session?.publisher.releaseAll()) ?? [])
+    await session?.events.flush()
+    await session?.publisher[Symbol.asyncDispose]()
+    await session?.cluster.stop()
+    await this.#models.stop()
+    this.#snapshots[Symbol.dispose]()
+    this.metrics[Symbol.dispose]()
+  }
+
+  #complain(message: string, unfinished: readonly { readonly key: string; readonly message: string }[]): void {
+    for (const { key, message: why } of unfinished) this.#log.warn(message, { key, reason: why })
+  }
+
+  async #connect(): Promise<void> {
+    const { settings, env } = this.#options
+    try {
+      const context = await PinnedContext.load({ file: settings.kubeconfig, context: settings.context, env })
+      await this.#open(context)
+    } catch (error) {
+      if (!(error instanceof KubeconfigError)) throw error
+      if (this.#waiting.message !== error.message) this.#log.error('no cluster', { error })
+      this.#waiting = {
+        ...this.#waiting,
+        state: 'offline',
+        message: error.message,
+        retryAt: new Date(Date.now() + kubeconfigRetryMs).toISOString(),
+      }
+      this.#snapshots.changed()
+      if (this.#stopping) return
+      this.#timers.push(setTimeout(() => void this.#connect(), kubeconfigRetryMs))
+    }
+  }
+
+  async #open(context: PinnedContext): Promise<void> {
+    const { settings, identity, version } = this.#options
+    const log = this.#log
+    log.info('cluster', { context: context.name, server: context.server, namespace: settings.namespace ?? '(all)' })
+    const cluster: Cluster = new Cluster({
+      context,
+      namespace: settings.namespace,
+      log,
+      onState: () => this.#clusterChanged(),
+      onSliceWatch: (live) => {
+        publisher.setWatchLive(live)
+        if (!live) publisher.watchGap()
+      },
+    })
+    const publisher = new Publisher({
+      api: cluster.api,
+      services: { resource: resources.services, parse: parseService, cache: cluster.services },
+      slices: { resource: resources.endpointSlices, parse: parseEndpointSlice, cache: cluster.slices },
+      endpoints: resources.endpoints,
+      node: { id: identity.nodeId, displayName: identity.displayName },
+      agentVersion: version,
+      log,
+      onChange: (key) => reconciler.enqueue(key),
+    })
+    const events = new EventRecorder({ api: cluster.api, log, host: identity.displayName })
+    const reconciler: Reconciler = new Reconciler({
+      cluster,
+      models: this.#models,
+      servers: this.#servers,
+      publisher,
+      events,
+      status: new StatusWriter(cluster.api, cluster.inferenceServices),
+      settings: {
+        allowlist: settings.inferenceServiceAllowlist,
+        defaultRuntime: settings.runtime,
+        llamaServer: settings.llamaServer,
+        performanceCores: this.#performanceCores,
+        port: portPolicy(settings),
+        startupStallMs: settings.llamaServerStartupTimeoutMs,
+        stateDir: settings.stateDir,
+      },
+      findBinary: () => this.#findBinary(),
+      hostAddress: () => hostFacts(this.#address),
+      log,
+      onChange: () => this.#snapshots.changed(),
+    })
+    this.#session = { cluster, publisher, events, reconciler }
+    await this.#checkAddress()
+    reconciler.start()
+    cluster.start()
+  }
+
+  #findBinary() {
+    const { settings, platform, env } = this.#options
+    return findLlamaServer({ given: settings.llamaServer, system: platform.name, path: env['PATH'] })
+  }
+
+  #clusterChanged(): void {
+    const { cluster, reconciler } = this.#session ?? {}
+    if (cluster) this.metrics.setWatchFailures(cluster.consecutiveFailures())
+    const wasLive = this.#wasLive
+    this.#wasLive = cluster?.view().state === 'live'
+    if (this.#wasLive && !wasLive) reconciler?.retryAll()
+    else if (cluster?.synced === true) reconciler?.enqueueAll()
+    this.#snapshots.changed()
+  }
+
+  async #checkAddress(): Promise<void> {
+    const { settings, platform } = this.#options
+    if (!this.#session) return
+    const { server } = this.#session.cluster.api.context
+    const found = await hostAddress({ explicit: settings.hostIp, server, interfaces: () => platform.interfaces() })
+    if (isDeepStrictEqual(found, this.#address)) return
+    this.#address = found
+    if (found.kind === 'chosen') {
+      const { address, why, rejected } = found
+      this.#log.info('auto-detected host IP', { ip: address, why, rejected })
+    } else {
+      this.#log.warn('no host IP', { text: found.message })
+    }
+    this.#session.reconciler.enqueueAll()
+    this.#snapshots.changed()
+  }
+
+  #clusterView(): ClusterView {
+    return this.#session?.cluster.view() ?? this.#waiting
+  }
+
+  #parts() {
+    const { identity, platform, version } = this.#options
+    const address = hostFacts(this.#address)
+    const services = (this.#session?.reconciler.reports() ?? []).map(serviceViewOf)
+    return {
+      bootId: this.#bootId,
+      version,
+      startedAt: this.#startedAt,
+      now: Date.now(),
+      host: {
+        nodeId: identity.nodeId,
+        displayName: identity.displayName,
+        platform: platform.name,
+        ...(address.ip !== undefined && { address: address.ip }),
+        message: address.message,
+      },
+      cluster: this.#clusterView(),
+      services,
+      notices: this.#notices,
+    }
+  }
+}
+
+const hostFacts = (address: HostAddress): { ip: string | undefined; message: string } =>
+  address.kind === 'chosen'
+    ? { ip: address.address, message: `Pods are sent to ${address.address}: ${address.why}.` }
+    : { ip: undefined, message: address.message }
+
+function portPolicy({ llamaServerPort, portRange }: AgentSettings): PortPolicy {
+  if (portRange) return { kind: 'range', ...portRange }
+  return llamaServerPort > 0 ? { kind: 'fixed', port: llamaServerPort } : { kind: 'ephemeral' }
+}

@@ -1,0 +1,53 @@
+import { z } from 'zod'
+
+const status = z.object({ reason: z.string().optional(), message: z.string().optional() })
+
+/** A request the API server refused, or that never reached it (`code` undefined). */
+export class ApiError extends Error {
+  override readonly name = 'ApiError'
+  /** HTTP status; undefined when there was no answer. */
+  readonly code: number | undefined
+  /** Kubernetes' machine-readable reason, such as `AlreadyExists`, `Conflict` or `Forbidden`. */
+  readonly reason: string
+  readonly retryAfterSeconds: number | undefined
+
+  constructor(
+    message: string,
+    facts: { code?: number | undefined; reason?: string; retryAfterSeconds?: number | undefined; cause?: unknown },
+  ) {
+    super(message, { cause: facts.cause })
+    this.code = facts.code
+    this.reason = facts.reason ?? ''
+    this.retryAfterSeconds = facts.retryAfterSeconds
+  }
+
+  /** Kubernetes' words where the body is a Status, else the HTTP status. */
+  static fromResponse(what: string, code: number, body: string, headers: Readonly<Record<string, string>>): ApiError {
+    const parsed = status.safeParse(jsonOrUndefined(body)).data
+    const retryAfter = Number(headers['retry-after'])
+    return new ApiError(`${what}: ${parsed?.message ?? `HTTP ${code}`}`, {
+      code,
+      reason: parsed?.reason ?? '',
+      retryAfterSeconds: Number.isFinite(retryAfter) ? retryAfter : undefined,
+    })
+  }
+}
+
+export const isApiError = (error: unknown, ...codes: readonly number[]): error is ApiError =>
+  error instanceof ApiError && (codes.length === 0 || (error.code !== undefined && codes.includes(error.code)))
+
+/** The innermost cause says what happened ("connect ECONNREFUSED …"); fetch's own message only says "fetch failed". */
+export function rootMessage(error: unknown): string {
+  let current: unknown = error
+  while (current instanceof Error && current.cause instanceof Error) current = current.cause
+  if (current instanceof AggregateError && current.errors.length > 0) return rootMessage(current.errors[0])
+  return current instanceof Error ? current.message || current.name : String(current)
+}
+
+function jsonOrUndefined(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

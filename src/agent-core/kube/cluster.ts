@@ -1,0 +1,150 @@
+import type { ClusterView } from '../../contract/cluster.ts'
+import type { Logger } from '../observability/logger.ts'
+import { KubeApi } from './kube-api.ts'
+import { ListWatch, type ListWatchState } from './list-watch.ts'
+import { ObjectCache } from './object-cache.ts'
+import type { PinnedContext } from './pinned-context.ts'
+import { missingNamespace } from './preflight.ts'
+import {
+  parseEndpointSlice,
+  parseInferenceService,
+  parseModel,
+  parseService,
+  resources,
+  type EndpointSlice,
+  type InferenceService,
+  type Model,
+  type Service,
+} from './resources.ts'
+
+/** What every Service and EndpointSlice of an agent carries, ours and the Go agent's alike. */
+const managedSelector = 'llmkube.ai/managed-by=metal-agent'
+
+export interface ClusterOptions {
+  readonly context: PinnedContext
+  /** Absent = all namespaces. */
+  readonly namespace: string | undefined
+  readonly log: Logger
+  /** Called after every change of `view()` or of a cache's freshness. */
+  readonly onState: () => void
+  /** While the slices are not watched nothing may be concluded from their silence. */
+  readonly onSliceWatch: (live: boolean) => void
+  readonly now?: () => number
+  readonly random?: () => number
+}
+
+/** One cluster through one pinned context: the four resources we watch, and the requests we make. */
+export class Cluster {
+  readonly api: KubeApi
+  readonly inferenceServices = new ObjectCache<InferenceService>()
+  readonly models = new ObjectCache<Model>()
+  readonly services = new ObjectCache<Service>()
+  readonly slices = new ObjectCache<EndpointSlice>()
+  readonly #options: ClusterOptions
+  readonly #watches: readonly Pick<ListWatch<never>, 'start' | 'stop' | 'resync' | 'state'>[]
+  readonly #stopped = new AbortController()
+  #namespaceProblem: string | undefined
+  #namespaceChecked: Promise<void> | undefined
+
+  constructor(options: ClusterOptions) {
+    this.#options = options
+    this.api = new KubeApi(options.context)
+    const { namespace, log, now, random } = options
+    const shared = { api: this.api, namespace, log, ...(now && { now }), ...(random && { random }) }
+    const onState = (): void => this.#changed()
+    this.#watches = [
+      new ListWatch({
+        ...shared,
+        resource: resources.inferenceServices,
+        parse: parseInferenceService,
+        cache: this.inferenceServices,
+        onState,
+      }),
+      new ListWatch({ ...shared, resource: resources.models, parse: parseModel, cache: this.models, onState }),
+      new ListWatch({
+        ...shared,
+        resource: resources.services,
+        labelSelector: managedSelector,
+        parse: parseService,
+        cache: this.services,
+        onState,
+      }),
+      new ListWatch({
+        ...shared,
+        resource: resources.endpointSlices,
+        labelSelector: managedSelector,
+        parse: parseEndpointSlice,
+        cache: this.slices,
+        onState: (state) => {
+          options.onSliceWatch(state.state === 'live')
+          onState()
+        },
+      }),
+    ]
+  }
+
+  start(): void {
+    for (const watch of this.#watches) watch.start()
+  }
+
+  /** Lists everything again: after a wake, when connections may be dead without knowing it. */
+  resync(): void {
+    this.#options.onSliceWatch(false)
+    for (const watch of this.#watches) watch.resync()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort()
+    await Promise.all([...this.#watches.map((watch) => watch.stop()), this.#namespaceChecked])
+  }
+
+  /** Every resource has been listed completely at least once. */
+  get synced(): boolean {
+    return [this.inferenceServices, this.models, this.services, this.slices].every((cache) => cache.synced)
+  }
+
+  /** The worst of the four watches speaks for all. */
+  view(): ClusterView {
+    const { context, namespace } = this.#options
+    const worst = this.#watches.map((watch) => watch.state()).reduce((a, b) => (severity(b) > severity(a) ? b : a))
+    return {
+      context: context.name,
+      server: context.server,
+      ...(namespace !== undefined && { namespace }),
+      state: worst.state,
+      message:
+        worst.state === 'live' && this.inferenceServices.size === 0
+          ? (this.#namespaceProblem ?? worst.message)
+          : worst.message,
+      since: new Date(worst.since).toISOString(),
+      ...(worst.retryAt !== undefined && { retryAt: new Date(worst.retryAt).toISOString() }),
+    }
+  }
+
+  consecutiveFailures(): number {
+    return Math.max(...this.#watches.map((watch) => watch.state().consecutiveFailures))
+  }
+
+  #changed(): void {
+    if (this.synced && this.#options.namespace !== undefined) {
+      this.#namespaceChecked ??= this.#checkNamespace(this.#options.namespace)
+    }
+    this.#options.onState()
+  }
+
+  async #checkNamespace(namespace: string): Promise<void> {
+    try {
+      this.#namespaceProblem = await missingNamespace(this.api, namespace, this.#stopped.signal)
+    } catch (error) {
+      if (this.#stopped.signal.aborted) return
+      this.#options.log.warn('namespace not checked', { namespace, error })
+    }
+    if (this.#namespaceProblem === undefined) return
+    this.#options.log.warn('namespace missing', { namespace, problem: this.#namespaceProblem })
+    this.#options.onState()
+  }
+}
+
+const order = ['live', 'connecting', 'stale', 'absent', 'denied', 'offline'] as const
+
+const severity = ({ state }: ListWatchState): number => order.indexOf(state)

@@ -1,0 +1,337 @@
+import { Watch } from '@kubernetes/client-node'
+import { z } from 'zod'
+import type { ConnectionState } from '../../contract/cluster.ts'
+import type { Logger } from '../observability/logger.ts'
+import { ApiError, isApiError, rootMessage } from './api-error.ts'
+import { pathOf, type KubeApi } from './kube-api.ts'
+import type { ObjectCache } from './object-cache.ts'
+import type { KubeObject, Resource } from './resources.ts'
+
+const pageSize = 500
+/**
+ * The server ends a quiet watch by itself after this long, jittered. An idle resource may bring no bookmark in all that
+ * time, so that only silence beyond it tells a dead connection: the longer, the later one is noticed.
+ */
+const watchTimeoutSeconds = { from: 120, to: 150 }
+export const watchSilenceMs = 180_000
+/** A watch that lived this long proves that the server is well: only then does the back-off start over. */
+const provenWatchMs = 10_000
+const backOffMs = { first: 500, max: 30_000 }
+/** Heals whatever event was lost on the way, once in this time. */
+const relistEveryMs = 600_000
+
+export interface ListWatchState {
+  readonly state: ConnectionState
+  readonly message: string
+  /** Milliseconds since the epoch, like every time here. */
+  readonly since: number
+  readonly consecutiveFailures: number
+  readonly retryAt: number | undefined
+  readonly lastListAt: number | undefined
+}
+
+export interface ListWatchOptions<T extends KubeObject> {
+  readonly api: KubeApi
+  readonly resource: Resource
+  /** Absent = all namespaces. */
+  readonly namespace: string | undefined
+  readonly labelSelector?: string
+  readonly parse: (raw: unknown) => T
+  readonly cache: ObjectCache<T>
+  readonly log: Logger
+  /** Called after every change of `state()` and whenever a gap in the watch has ended with a new list. */
+  readonly onState: (state: ListWatchState) => void
+  readonly now?: () => number
+  readonly random?: () => number
+  /** For tests: see {@link watchSilenceMs}. */
+  readonly silenceMs?: number
+}
+
+/** Keeps one {@link ObjectCache} true: list, watch from there, and start over after anything that could have lost an event. */
+export class ListWatch<T extends KubeObject> {
+  readonly #options: ListWatchOptions<T>
+  readonly #now: () => number
+  readonly #random: () => number
+  readonly #stopped = new AbortController()
+  /** Everything of one list and its watch ends with its generation, so that a late answer cannot reach a newer one. */
+  #generation = new AbortController()
+  #state: ListWatchState
+  #loop: Promise<void> | undefined
+
+  constructor(options: ListWatchOptions<T>) {
+    this.#options = options
+    this.#now = options.now ?? Date.now
+    this.#random = options.random ?? Math.random
+    this.#state = {
+      state: 'connecting',
+      message: `Reading ${options.resource.plural}`,
+      since: this.#now(),
+      consecutiveFailures: 0,
+      retryAt: undefined,
+      lastListAt: undefined,
+    }
+  }
+
+  state(): ListWatchState {
+    return this.#state
+  }
+
+  start(): void {
+    this.#loop ??= this.#run()
+  }
+
+  /** Lists again at once: after a wake, or when somebody suspects that an event was lost. */
+  resync(): void {
+    this.#generation.abort()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort()
+    this.#generation.abort()
+    await this.#loop
+  }
+
+  async #run(): Promise<void> {
+    let attempt = 0
+    let version: string | undefined
+    let listedAt = 0
+    while (!this.#stopped.signal.aborted) {
+      this.#generation = new AbortController()
+      const { signal } = this.#generation
+      let failure: unknown
+      const startedAt = this.#now()
+      try {
+        if (version === undefined || startedAt - listedAt > relistEveryMs) {
+          version = await this.#list(signal)
+          listedAt = this.#now()
+          this.#alive(true)
+        }
+        version = await this.#watch(version, signal)
+      } catch (error) {
+        failure = error
+        version = isApiError(error) && error.code !== 410 ? version : undefined
+      }
+      if (this.#isStopped()) return
+      if (signal.aborted) {
+        version = undefined
+        continue
+      }
+      if (failure === undefined && this.#now() - startedAt >= provenWatchMs) {
+        attempt = 0
+        continue
+      }
+      const delayMs = this.#backOff(attempt, failure)
+      attempt += 1
+      if (failure !== undefined) await this.#fail(failure, delayMs)
+      await this.#pause(delayMs, signal)
+    }
+  }
+
+  async #list(signal: AbortSignal): Promise<string> {
+    const { api, resource, namespace, labelSelector } = this.#options
+    const objects: T[] = []
+    let continueToken: string | undefined
+    for (;;) {
+      const page = await api.list(resource, { namespace, labelSelector, limit: pageSize, continueToken }, signal)
+      for (const item of page.items) {
+        const object = this.#parse(item)
+        if (object) objects.push(object)
+      }
+      if (page.continueToken === undefined) {
+        signal.throwIfAborted()
+        this.#options.cache.replace(objects)
+        return page.resourceVersion
+      }
+      continueToken = page.continueToken
+    }
+  }
+
+  /** Returns the version to go on from; throws when the stream failed or may have lost something. */
+  async #watch(from: string, signal: AbortSignal): Promise<string> {
+    const { api, resource, namespace, labelSelector } = this.#options
+    const watch = patientWatch(api, this.#options.silenceMs)
+    let version = from
+    let isOver = false
+    const { promise: ended, resolve: end, reject: fail } = Promise.withResolvers<undefined>()
+    ended.catch(() => undefined)
+    signal.addEventListener('abort', () => end(undefined), { once: true })
+    const onEvent = (type: string, raw: unknown): void => {
+      // client-node swallows what this callback throws: carry it to the loop instead.
+      try {
+        if (!signal.aborted) version = this.#event(type, raw) ?? version
+      } catch (error) {
+        fail(error)
+      }
+    }
+    const opening = watch.watch(
+      pathOf(resource, namespace),
+      {
+        resourceVersion: from,
+        allowWatchBookmarks: true,
+        timeoutSeconds: Math.round(lerp(watchTimeoutSeconds.from, watchTimeoutSeconds.to, this.#random())),
+        labelSelector,
+      },
+      onEvent,
+      (error: unknown) => {
+        isOver = true
+        if (error === null || error === undefined || isSilence(error)) end(undefined)
+        else fail(watchError(error))
+      },
+    )
+    // client-node resolves also where the request failed, right after it said so.
+    const connected = opening.then(() => {
+      if (!isOver && !signal.aborted) this.#alive(false)
+    })
+    try {
+      await Promise.race([ended, connected.then(() => ended)])
+    } finally {
+      opening.then(
+        (controller) => controller.abort(),
+        (error: unknown) => this.#options.log.debug('watch did not open', { resource: resource.plural, error }),
+      )
+    }
+    return version
+  }
+
+  /** Takes one event into the cache; returns the version it carries. */
+  #event(type: string, raw: unknown): string | undefined {
+    if (type === 'BOOKMARK') return bookmark.parse(raw).metadata.resourceVersion
+    if (type === 'ERROR') {
+      const { code, reason, message } = errorStatus.parse(raw)
+      // Whatever the server complains about in mid-stream, only a new list is sure to hold everything.
+      throw new ApiError(`watch: ${message}`, { code: code === 429 ? 429 : 410, reason })
+    }
+    const object = this.#parse(raw)
+    if (!object) return undefined
+    const { namespace, name, resourceVersion } = object.metadata
+    if (type === 'DELETED') this.#options.cache.remove(namespace, name)
+    else this.#options.cache.upsert(object)
+    return resourceVersion
+  }
+
+  #parse(raw: unknown): T | undefined {
+    try {
+      return this.#options.parse(raw)
+    } catch (error) {
+      this.#options.log.warn('object ignored: its metadata is not readable', {
+        resource: this.#options.resource.plural,
+        error,
+      })
+      return undefined
+    }
+  }
+
+  #alive(listed: boolean): void {
+    const wasLive = this.#state.state === 'live'
+    this.#setState({
+      state: 'live',
+      message: 'Connected',
+      since: wasLive ? this.#state.since : this.#now(),
+      consecutiveFailures: 0,
+      retryAt: undefined,
+      lastListAt: listed ? this.#now() : this.#state.lastListAt,
+    })
+    if (!wasLive) this.#options.log.info('watching', { resource: this.#options.resource.plural })
+  }
+
+  async #fail(error: unknown, delayMs: number): Promise<void> {
+    const { log, resource, api } = this.#options
+    const known = this.#state.lastListAt !== undefined
+    const state = classify(error, known)
+    if (isApiError(error, 401)) {
+      await api.context.renew().catch((cause: unknown) => log.warn('credentials not renewed', { error: cause }))
+    }
+    const failures = this.#state.consecutiveFailures + 1
+    if (failures === 1) log.warn('polling error', { resource: resource.plural, error, retryInMs: delayMs })
+    this.#setState({
+      state,
+      message: explain(state, resource, api.context.server, error),
+      since: this.#state.state === state ? this.#state.since : this.#now(),
+      consecutiveFailures: failures,
+      retryAt: this.#now() + delayMs,
+      lastListAt: this.#state.lastListAt,
+    })
+  }
+
+  #setState(next: ListWatchState): void {
+    if (this.#state.consecutiveFailures > 0 && next.consecutiveFailures === 0) {
+      this.#options.log.info('recovered', { resource: this.#options.resource.plural })
+    }
+    this.#state = next
+    this.#options.onState(next)
+  }
+
+  /** Full jitter: several Macs must not come back in step. A server that names a time is believed. */
+  #backOff(attempt: number, failure: unknown): number {
+    if (attempt === 0 && isApiError(failure, 410)) return 0
+    const ceiling = Math.min(backOffMs.max, backOffMs.first * 2 ** attempt)
+    const asked = isApiError(failure) ? (failure.retryAfterSeconds ?? 0) * 1_000 : 0
+    return Math.max(asked, Math.round(this.#random() * ceiling))
+  }
+
+  async #pause(ms: number, signal: AbortSignal): Promise<void> {
+    if (ms === 0 || signal.aborted) return
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms)
+      signal.addEventListener(
+        'abort',
+        () => {
+          clearTimeout(timer)
+          resolve()
+        },
+        { once: true },
+      )
+    })
+  }
+
+  #isStopped(): boolean {
+    return this.#stopped.signal.aborted
+  }
+}
+
+/**
+ * client-node's watch gives up after 30 s without a byte whatever the server was asked for; the field is private and
+ * has no setting in 2.0.1.
+ */
+export function patientWatch(api: KubeApi, silenceMs = watchSilenceMs): Watch {
+  return Object.assign(new Watch(api.context.config), { requestTimeoutMs: silenceMs })
+}
+
+const bookmark = z.object({ metadata: z.object({ resourceVersion: z.string() }) })
+const errorStatus = z.object({
+  code: z.number().default(0),
+  reason: z.string().default(''),
+  message: z.string().default('the watch ended with an error'),
+})
+const httpFailure = z.object({ statusCode: z.number() })
+
+const lerp = (from: number, to: number, share: number): number => from + (to - from) * share
+
+const isSilence = (error: unknown): boolean => error instanceof DOMException && error.name === 'TimeoutError'
+
+function watchError(error: unknown): ApiError {
+  const code = httpFailure.safeParse(error).data?.statusCode
+  return new ApiError(`watch: ${rootMessage(error)}`, { code, cause: error })
+}
+
+function classify(error: unknown, known: boolean): ConnectionState {
+  if (isApiError(error, 401, 403)) return 'denied'
+  if (isApiError(error, 404)) return 'absent'
+  return known ? 'stale' : 'offline'
+}
+
+function explain(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
+  const words = error instanceof Error ? error.message : String(error)
+  switch (state) {
+    case 'denied':
+      return isApiError(error, 401)
+        ? `The cluster does not accept these credentials (${words}); log in again or choose another context.`
+        : `These credentials may not read ${resource.plural} (${words}); ask for the rights to get, list and watch them.`
+    case 'absent':
+      return `The cluster has no ${resource.plural}.${resource.group}; install LLMKube there (an old release uses the API group llmkube.io and must be upgraded).`
+    case 'stale':
+      return `The cluster does not answer (${words}); what runs keeps serving, and the last known state is used until it is back.`
+    default:
+      return `The cluster at ${server} does not answer (${words}); check that it runs and that this machine reaches it.`
+  }
+}

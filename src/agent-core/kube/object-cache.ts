@@ -1,0 +1,90 @@
+import type { KubeObject } from './resources.ts'
+
+export const keyOf = (namespace: string, name: string): string => `${namespace}/${name}`
+
+export interface CacheChange<T> {
+  readonly key: string
+  readonly before: T | undefined
+  readonly after: T | undefined
+}
+
+/**
+ * The last known objects of one resource. Only the list-watch loop fills it; writers may `assume` the answer to their
+ * own write, so that the next pass reads what it wrote although the watch has not delivered it yet.
+ */
+export class ObjectCache<T extends KubeObject> {
+  readonly #objects = new Map<string, T>()
+  readonly #listeners = new Set<(change: CacheChange<T>) => void>()
+  #synced = false
+
+  /** False until the first complete list: before that, absence means nothing. */
+  get synced(): boolean {
+    return this.#synced
+  }
+
+  get size(): number {
+    return this.#objects.size
+  }
+
+  get(namespace: string, name: string): T | undefined {
+    return this.#objects.get(keyOf(namespace, name))
+  }
+
+  values(): IterableIterator<T> {
+    return this.#objects.values()
+  }
+
+  /** The listener gets delete + add where an object was re-created under another uid. */
+  onChange(listener: (change: CacheChange<T>) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** A complete list is the truth whatever its versions: a restored etcd counts from an earlier number. */
+  replace(objects: readonly T[]): void {
+    this.#synced = true
+    const listed = new Set(objects.map(({ metadata }) => keyOf(metadata.namespace, metadata.name)))
+    for (const [key, object] of this.#objects) {
+      if (!listed.has(key)) this.#set(key, object, undefined)
+    }
+    for (const object of objects) this.#take(object)
+  }
+
+  /** Older news than what is known (our own writes run ahead of the watch) is ignored. */
+  upsert(object: T): void {
+    const key = keyOf(object.metadata.namespace, object.metadata.name)
+    const before = this.#objects.get(key)
+    if (before && before.metadata.uid === object.metadata.uid && isOlder(object, before)) return
+    this.#take(object)
+  }
+
+  remove(namespace: string, name: string): void {
+    const key = keyOf(namespace, name)
+    const before = this.#objects.get(key)
+    if (before) this.#set(key, before, undefined)
+  }
+
+  #take(object: T): void {
+    const key = keyOf(object.metadata.namespace, object.metadata.name)
+    const before = this.#objects.get(key)
+    if (before && before.metadata.uid !== object.metadata.uid) {
+      this.#set(key, before, undefined)
+      this.#set(key, undefined, object)
+    } else {
+      this.#set(key, before, object)
+    }
+  }
+
+  #set(key: string, before: T | undefined, after: T | undefined): void {
+    if (before && after && before.metadata.resourceVersion === after.metadata.resourceVersion) return
+    if (after) this.#objects.set(key, after)
+    else this.#objects.delete(key)
+    for (const listener of this.#listeners) listener({ key, before, after })
+  }
+}
+
+/** resourceVersions of one resource are comparable integers since Kubernetes 1.35; where they are not, nothing is "older". */
+function isOlder(candidate: KubeObject, known: KubeObject): boolean {
+  if (!/^\d+$/.test(candidate.metadata.resourceVersion) || !/^\d+$/.test(known.metadata.resourceVersion)) return false
+  return BigInt(candidate.metadata.resourceVersion) < BigInt(known.metadata.resourceVersion)
+}

@@ -1,0 +1,180 @@
+import { readFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { KubeConfig, type RequestContext } from '@kubernetes/client-node'
+
+/** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
+export class KubeconfigError extends Error {
+  override readonly name = 'KubeconfigError'
+}
+
+export interface KubeconfigChoice {
+  /** `--kubeconfig`; wins over `$KUBECONFIG`. */
+  readonly file?: string | undefined
+  /** `--context`; absent = the file's current context. */
+  readonly context?: string | undefined
+  readonly env: Readonly<Record<string, string | undefined>>
+}
+
+/** One cluster, one user, never another: every request of an agent goes through the same pinned context. */
+export class PinnedContext {
+  readonly name: string
+  readonly server: string
+  readonly #choice: KubeconfigChoice
+  #config: KubeConfig
+
+  private constructor(name: string, server: string, config: KubeConfig, choice: KubeconfigChoice) {
+    this.name = name
+    this.server = server
+    this.#config = config
+    this.#choice = choice
+  }
+
+  /**
+   * Resolves a kubeconfig as kubectl does: flag, `$KUBECONFIG` (several files merge), in-cluster, `~/.kube/config`.
+   * Throws {@link KubeconfigError}.
+   */
+  static async load(choice: KubeconfigChoice): Promise<PinnedContext> {
+    const config = await readKubeconfig(choice)
+    const { name, server } = pin(config, choice.context)
+    return new PinnedContext(name, server, config, choice)
+  }
+
+  get config(): KubeConfig {
+    return this.#config
+  }
+
+  /**
+   * Reads the credentials anew after the server refused them: client-node never runs an exec plugin again by itself.
+   * Throws {@link KubeconfigError}, also where the context's name now stands for another server.
+   */
+  async renew(): Promise<void> {
+    const config = await readKubeconfig(this.#choice)
+    const { server } = pin(config, this.name)
+    if (server !== this.server) {
+      throw new KubeconfigError(
+        `Context "${this.name}" now points to ${server} instead of ${this.server}; restart the agent to move to it.`,
+      )
+    }
+    this.#config = config
+  }
+}
+
+/** Makes `wanted` (or the file's current context) the current one, after checking that all it refers to is there. */
+function pin(config: KubeConfig, wanted: string | undefined): { name: string; server: string } {
+  const name = wanted ?? config.getCurrentContext()
+  const known = config.getContexts().map((context) => context.name)
+  if (!name) {
+    throw new KubeconfigError(
+      `The kubeconfig names no current context; choose one of ${known.join(', ') || '(none)'} with --context.`,
+    )
+  }
+  if (!known.includes(name)) {
+    throw new KubeconfigError(
+      `The kubeconfig has no context "${name}"; it has ${known.join(', ') || 'none'}. Choose one with --context.`,
+    )
+  }
+  config.setCurrentContext(name)
+  const context = config.getContextObject(name)
+  const cluster = config.getCurrentCluster()
+  if (!cluster) {
+    throw new KubeconfigError(
+      `Context "${name}" names a cluster that the kubeconfig does not contain; add it or choose another context.`,
+    )
+  }
+  if (context?.user && !config.getUser(context.user)) {
+    throw new KubeconfigError(
+      `Context "${name}" names the user "${context.user}" that the kubeconfig does not contain; add it or choose another context.`,
+    )
+  }
+  return { name, server: cluster.server }
+}
+
+async function readKubeconfig({ file, env }: KubeconfigChoice): Promise<KubeConfig> {
+  const listed = file ?? env['KUBECONFIG']
+  if (listed) {
+    const files = file ? [file] : listed.split(delimiter).filter((entry) => entry !== '')
+    return mergeFiles(files)
+  }
+  if (env['KUBERNETES_SERVICE_HOST']) {
+    const config = new ReusingKubeConfig()
+    config.loadFromCluster()
+    return config
+  }
+  return mergeFiles([join(env['HOME'] ?? homedir(), '.kube', 'config')])
+}
+
+async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
+  const merged = new ReusingKubeConfig()
+  let found = 0
+  for (const file of files) {
+    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+      // kubectl also skips files of a KUBECONFIG list that do not exist.
+      if (isMissing(error)) return undefined
+      throw new KubeconfigError(`The kubeconfig ${file} cannot be read: ${errorText(error)}.`, { cause: error })
+    })
+    if (text === undefined) continue
+    found += 1
+    try {
+      const one = new KubeConfig()
+      one.loadFromString(text)
+      one.makePathsAbsolute(join(file, '..'))
+      merged.mergeConfig(one, merged.getCurrentContext() !== '')
+    } catch (error) {
+      throw new KubeconfigError(
+        `The kubeconfig ${file} is not valid: ${errorText(error).split('\n')[0] ?? ''}. Correct it or choose another with --kubeconfig.`,
+        {
+          cause: error,
+        },
+      )
+    }
+  }
+  if (found === 0) {
+    throw new KubeconfigError(
+      `There is no kubeconfig at ${files.join(' or ')}; copy one from your cluster there, or name one with --kubeconfig.`,
+    )
+  }
+  return merged
+}
+
+/**
+ * client-node makes a new undici agent for every request; reusing the first keeps connections, and one handshake, alive.
+ * HTTP/2 stays off: undici 8 throws "socket idle timeout" from a timer, where nobody can catch it, when the last stream
+ * of a session has ended.
+ */
+class ReusingKubeConfig extends KubeConfig {
+  #dispatcher: ReturnType<RequestContext['getDispatcher']>
+
+  constructor() {
+    super()
+    this.currentContext = ''
+  }
+
+  override async applySecurityAuthentication(context: RequestContext): Promise<void> {
+    await super.applySecurityAuthentication(context)
+    this.#dispatcher ??= context.getDispatcher()
+    if (this.#dispatcher) context.setDispatcher(this.#dispatcher)
+  }
+
+  override createDispatcherOptions(...given: DispatcherArguments): DispatcherOptions {
+    const options = super.createDispatcherOptions(...given)
+    switch (options.type) {
+      case 'none':
+        return { type: 'agent', connect: { keepAlive: true, ...http1Only } }
+      case 'agent':
+        return { ...options, connect: { ...options.connect, ...http1Only } }
+      case 'proxy':
+      case 'socks':
+        return { ...options, requestTls: { ...options.requestTls, ...http1Only } }
+    }
+  }
+}
+
+type DispatcherArguments = Parameters<KubeConfig['createDispatcherOptions']>
+type DispatcherOptions = ReturnType<KubeConfig['createDispatcherOptions']>
+
+/** An option of undici's connector that client-node's types do not know. */
+const http1Only = { allowH2: false }
+
+const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT'
+const errorText = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -1,0 +1,226 @@
+import { z } from 'zod'
+
+/** Where one kind of object lives in the API. */
+export interface Resource {
+  /** Empty for core/v1. */
+  readonly group: string
+  readonly version: string
+  readonly plural: string
+  readonly kind: string
+}
+
+export const resources = {
+  inferenceServices: {
+    group: 'inference.llmkube.dev',
+    version: 'v1alpha1',
+    plural: 'inferenceservices',
+    kind: 'InferenceService',
+  },
+  models: { group: 'inference.llmkube.dev', version: 'v1alpha1', plural: 'models', kind: 'Model' },
+  services: { group: '', version: 'v1', plural: 'services', kind: 'Service' },
+  endpoints: { group: '', version: 'v1', plural: 'endpoints', kind: 'Endpoints' },
+  events: { group: '', version: 'v1', plural: 'events', kind: 'Event' },
+  namespaces: { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace' },
+  endpointSlices: { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices', kind: 'EndpointSlice' },
+} as const satisfies Record<string, Resource>
+
+export const apiVersionOf = ({ group, version }: Resource): string => (group === '' ? version : `${group}/${version}`)
+
+const stringMap = z.record(z.string(), z.string())
+
+export const ownerReference = z.object({
+  apiVersion: z.string(),
+  kind: z.string(),
+  name: z.string(),
+  uid: z.string(),
+  controller: z.boolean().optional(),
+  blockOwnerDeletion: z.boolean().optional(),
+})
+export type OwnerReference = z.infer<typeof ownerReference>
+
+export const objectMeta = z.object({
+  name: z.string(),
+  namespace: z.string().default(''),
+  uid: z.string(),
+  resourceVersion: z.string(),
+  generation: z.number().int().default(0),
+  creationTimestamp: z.string().optional(),
+  deletionTimestamp: z.string().optional(),
+  labels: stringMap.default({}),
+  annotations: stringMap.default({}),
+  ownerReferences: z.array(ownerReference).default([]),
+  managedFields: z
+    .array(
+      z.object({ manager: z.string().default(''), time: z.string().optional(), subresource: z.string().optional() }),
+    )
+    .default([]),
+})
+export type ObjectMeta = z.infer<typeof objectMeta>
+
+/** What every cached object has, whatever its kind. */
+export interface KubeObject {
+  readonly metadata: ObjectMeta
+}
+
+const cacheType = z.string().min(1)
+const int = z.number().int()
+
+/** The fields of `InferenceService.spec` that matter on a Mac; ranges as LLMKube's schema states them. */
+export const inferenceServiceSpec = z.object({
+  modelRef: z.string().default(''),
+  runtime: z.string().optional(),
+  replicas: int.min(0).max(10).default(1),
+  suspend: z.boolean().default(false),
+  priority: z.enum(['critical', 'high', 'normal', 'low', 'batch']).default('normal'),
+  evictionProtection: z.boolean().default(false),
+  contextSize: int.min(128).max(2_097_152).optional(),
+  ropeScaling: z
+    .object({
+      type: z.enum(['linear', 'yarn', 'longrope']),
+      factor: z
+        .string()
+        .regex(/^[0-9]+(\.[0-9]+)?$/)
+        .optional(),
+      originalContext: int.min(128).optional(),
+    })
+    .optional(),
+  parallelSlots: int.min(1).max(64).optional(),
+  flashAttention: z.boolean().optional(),
+  jinja: z.boolean().optional(),
+  cacheTypeK: cacheType.optional(),
+  cacheTypeV: cacheType.optional(),
+  cacheTypeCustomK: z.string().optional(),
+  cacheTypeCustomV: z.string().optional(),
+  moeCPUOffload: z.boolean().optional(),
+  moeCPULayers: int.min(0).optional(),
+  noKvOffload: z.boolean().optional(),
+  noWarmup: z.boolean().optional(),
+  reasoningBudget: int.min(0).optional(),
+  reasoningBudgetMessage: z.string().optional(),
+  metadataOverrides: z.array(z.string()).default([]),
+  tensorOverrides: z.array(z.string()).default([]),
+  batchSize: int.min(1).max(16_384).optional(),
+  uBatchSize: int.min(1).optional(),
+  mode: z.enum(['chat', 'embedding', 'rerank']).optional(),
+  extraArgs: z.array(z.string()).default([]),
+  env: z.array(z.object({ name: z.string().min(1), value: z.string().optional() })).default([]),
+  endpoint: z.object({ port: int.min(1).max(65_535).optional(), path: z.string().optional() }).optional(),
+})
+export type InferenceServiceSpec = z.infer<typeof inferenceServiceSpec>
+
+export const modelSpec = z.object({
+  source: z.string().default(''),
+  format: z.string().default('gguf'),
+  hardware: z
+    .object({
+      accelerator: z.string().default('cpu'),
+      gpu: z.object({ layers: int.min(-1).optional() }).optional(),
+    })
+    .optional(),
+})
+export type ModelSpec = z.infer<typeof modelSpec>
+
+export const condition = z.object({
+  type: z.string(),
+  status: z.string(),
+  reason: z.string().default(''),
+  message: z.string().default(''),
+  lastTransitionTime: z.string().optional(),
+  observedGeneration: z.number().optional(),
+})
+export type Condition = z.infer<typeof condition>
+
+const inferenceServiceStatus = z.object({
+  phase: z.string().default(''),
+  readyReplicas: int.default(0),
+  desiredReplicas: int.default(0),
+  schedulingStatus: z.string().default(''),
+  schedulingMessage: z.string().default(''),
+  conditions: z.array(condition).default([]),
+})
+export type InferenceServiceStatus = z.infer<typeof inferenceServiceStatus>
+
+/** A spec that does not parse is kept as the sentence that says why, so that the object is neither lost nor acted on. */
+export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly message: string }
+
+export interface InferenceService extends KubeObject {
+  readonly spec: Parsed<InferenceServiceSpec>
+  readonly status: InferenceServiceStatus
+}
+
+export interface Model extends KubeObject {
+  readonly spec: Parsed<ModelSpec>
+  readonly status: { readonly phase: string }
+}
+
+const servicePort = z.object({
+  name: z.string().optional(),
+  port: int,
+  protocol: z.string().default('TCP'),
+  targetPort: z.union([z.number(), z.string()]).optional(),
+})
+
+const service = z.object({
+  metadata: objectMeta,
+  spec: z
+    .object({
+      type: z.string().default('ClusterIP'),
+      clusterIP: z.string().optional(),
+      selector: stringMap.optional(),
+      ports: z.array(servicePort).default([]),
+    })
+    .default({ type: 'ClusterIP', ports: [] }),
+})
+export type Service = z.infer<typeof service>
+
+const endpointSlice = z.object({
+  metadata: objectMeta,
+  addressType: z.string(),
+  endpoints: z
+    .array(
+      z.object({
+        addresses: z.array(z.string()).default([]),
+        conditions: z.object({ ready: z.boolean().nullish() }).nullish(),
+      }),
+    )
+    .nullish()
+    .transform((endpoints) => endpoints ?? []),
+  ports: z
+    .array(z.object({ name: z.string().nullish(), port: int.nullish(), protocol: z.string().nullish() }))
+    .nullish()
+    .transform((ports) => ports ?? []),
+})
+export type EndpointSlice = z.infer<typeof endpointSlice>
+
+const envelope = z.object({ metadata: objectMeta, spec: z.unknown().optional(), status: z.unknown().optional() })
+
+/** Throws a ZodError where the metadata is not an object's. */
+export function parseInferenceService(raw: unknown): InferenceService {
+  const { metadata, spec, status } = envelope.parse(raw)
+  return {
+    metadata,
+    spec: parseSpec('InferenceService', metadata, inferenceServiceSpec, spec),
+    status: inferenceServiceStatus.safeParse(status ?? {}).data ?? inferenceServiceStatus.parse({}),
+  }
+}
+
+/** Throws a ZodError where the metadata is not an object's. */
+export function parseModel(raw: unknown): Model {
+  const { metadata, spec, status } = envelope.parse(raw)
+  const phase = z.object({ phase: z.string() }).safeParse(status).data?.phase ?? ''
+  return { metadata, spec: parseSpec('Model', metadata, modelSpec, spec), status: { phase } }
+}
+
+export const parseService = (raw: unknown): Service => service.parse(raw)
+export const parseEndpointSlice = (raw: unknown): EndpointSlice => endpointSlice.parse(raw)
+
+function parseSpec<T>(kind: string, { namespace, name }: ObjectMeta, schema: z.ZodType<T>, spec: unknown): Parsed<T> {
+  const result = schema.safeParse(spec ?? {})
+  if (result.success) return { ok: true, value: result.data }
+  const [issue] = result.error.issues
+  const field = ['spec', ...(issue?.path ?? [])].join('.')
+  return {
+    ok: false,
+    message: `${kind} ${namespace}/${name} is not usable: ${field}: ${issue?.message ?? 'is not valid'}. Correct it and apply it again.`,
+  }
+}

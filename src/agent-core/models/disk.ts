@@ -1,0 +1,67 @@
+import { statfs } from 'node:fs/promises'
+import { errorCode, localRepairMs, ModelError } from './errors.ts'
+
+/** Throws `DiskFull` when `neededBytes` do not fit on the volume that holds `folder`. */
+export async function requireSpace(folder: string, neededBytes: number): Promise<void> {
+  if ((await freeBytes(folder)) < neededBytes) throw await diskFull(folder, neededBytes)
+}
+
+/** Names what went wrong while writing below the store; a ModelError passes unchanged. */
+export async function storeError(error: unknown, folder: string, neededBytes?: number): Promise<ModelError> {
+  if (error instanceof ModelError) return error
+  switch (errorCode(error)) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return diskFull(folder, neededBytes, error)
+    case 'EROFS':
+      return repairable(
+        'StoreReadOnly',
+        `The model store ${folder} is on a read-only volume: mount it writable or choose another --model-store.`,
+        error,
+      )
+    case 'EACCES':
+    case 'EPERM':
+      return repairable(
+        'StoreNotWritable',
+        `The model store ${folder} may not be written by this user: change its permissions or choose another --model-store.`,
+        error,
+      )
+    default:
+      return repairable(
+        'StoreUnusable',
+        `The model store ${folder} cannot be used (${error instanceof Error ? error.message : String(error)}): repair it or choose another --model-store.`,
+        error,
+      )
+  }
+}
+
+/** Bytes as people read them on a Mac: decimal units, one digit. */
+function formatBytes(bytes: number): string {
+  const units = ['bytes', 'kB', 'MB', 'GB', 'TB']
+  const power = Math.min(units.length - 1, bytes < 1000 ? 0 : Math.floor(Math.log10(bytes) / 3))
+  return `${power === 0 ? bytes : (bytes / 1000 ** power).toFixed(1)} ${units[power] ?? ''}`
+}
+
+async function diskFull(folder: string, neededBytes: number | undefined, cause?: unknown): Promise<ModelError> {
+  const free = await freeBytes(folder).catch(() => undefined)
+  const need = neededBytes === undefined ? 'more space than there is' : formatBytes(neededBytes)
+  const left = free === undefined ? 'no space left' : `${formatBytes(free)} free`
+  return repairable(
+    'DiskFull',
+    `The model needs ${need} and the volume of ${folder} has ${left}: make room there or choose another --model-store.`,
+    cause,
+  )
+}
+
+async function freeBytes(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+function repairable(
+  reason: 'DiskFull' | 'StoreReadOnly' | 'StoreNotWritable' | 'StoreUnusable',
+  message: string,
+  cause: unknown,
+): ModelError {
+  return new ModelError('transient', reason, message, { cause, retryAfterMs: localRepairMs })
+}

@@ -1,0 +1,64 @@
+export type ModelErrorReason =
+  | 'UnsupportedSource'
+  | 'BadModelName'
+  | 'FileMissing'
+  | 'FileUnreadable'
+  | 'NotAFile'
+  | 'EmptyFile'
+  | 'NotAModel'
+  | 'AccessDenied'
+  | 'NotFound'
+  | 'HttpRefused'
+  | 'RateLimited'
+  | 'ServerError'
+  | 'Unreachable'
+  | 'TlsFailed'
+  | 'Truncated'
+  | 'Stalled'
+  | 'DiskFull'
+  | 'StoreReadOnly'
+  | 'StoreNotWritable'
+  | 'StoreUnusable'
+  | 'StoreEscape'
+  | 'ShuttingDown'
+
+/**
+ * Why a model is not there. `message` is one sentence for people.
+ *
+ * `terminal`: only another `spec.source` (or Model) can help, so nothing is tried again.
+ * `transient`: tried again with the caller's back-off, never sooner than `retryAfterMs`. What a person has to repair
+ * outside the cluster (404, 401, an HTML page, a missing file, a full disk) is transient with a long minimum, because
+ * no change of an object tells us when it is repaired.
+ */
+export class ModelError extends Error {
+  readonly kind: 'terminal' | 'transient'
+  readonly reason: ModelErrorReason
+  readonly retryAfterMs?: number
+
+  constructor(
+    kind: 'terminal' | 'transient',
+    reason: ModelErrorReason,
+    message: string,
+    { cause, retryAfterMs }: { cause?: unknown; retryAfterMs?: number } = {},
+  ) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.name = 'ModelError'
+    this.kind = kind
+    this.reason = reason
+    if (retryAfterMs !== undefined) this.retryAfterMs = retryAfterMs
+  }
+}
+
+/** A person must repair a server or an address first: asking more often only fills its log. */
+export const remoteRepairMs = 5 * 60_000
+
+/** A person must repair something on this machine; looking costs a few system calls. */
+export const localRepairMs = 30_000
+
+/** The system's error code (`ENOSPC`, `ECONNREFUSED`, ...), found along the chain of causes. */
+export function errorCode(error: unknown): string | undefined {
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if ('code' in current && typeof current.code === 'string') return current.code
+  }
+  return undefined
+}

@@ -1,0 +1,123 @@
+import { STATUS_CODES } from 'node:http'
+import { expectsGguf, isGguf, looksLikeHtml } from './content.ts'
+import { errorCode, ModelError, remoteRepairMs } from './errors.ts'
+
+/** What an answer other than 200 means; undefined = go on. `shown` is the address as people may see it. */
+export function refusal(status: number, headers: Headers, shown: string, now: number): ModelError | undefined {
+  if (status === 200) return undefined
+  const answer = `${shown} answered ${status}${STATUS_CODES[status] === undefined ? '' : ` ${STATUS_CODES[status]}`}`
+  const asked = retryAfterMs(headers.get('retry-after'), now)
+  if (status === 401 || status === 403) {
+    return slow(
+      'AccessDenied',
+      `${answer}: the file needs a login or a licence to be accepted, so give an address that can be read without, or a local copy.`,
+    )
+  }
+  if (status === 404 || status === 410) return slow('NotFound', `${answer}: correct spec.source or put the file there.`)
+  if (status === 429)
+    return soon(
+      'RateLimited',
+      `${answer}: the server limits how often it may be asked, so the agent waits and tries again.`,
+      asked,
+    )
+  if (status >= 500 || status === 408 || status === 425) {
+    return soon('ServerError', `${answer}: the server is in trouble, so the agent tries again.`, asked)
+  }
+  return slow('HttpRefused', `${answer} instead of the model file: check spec.source.`)
+}
+
+/** Something else than a model came with status 200 (a login page, a file viewer, a captive portal). */
+export function contentProblem(
+  fileName: string,
+  start: Buffer,
+  contentType: string | null,
+  shown: string,
+): ModelError | undefined {
+  const html = looksLikeHtml(start) || /^(?:text\/html|application\/xhtml\+xml)\b/i.test(contentType ?? '')
+  if (expectsGguf(fileName) ? isGguf(start) : !html) return undefined
+  const hint = /\/blob\//.test(shown) ? ' (/resolve/ in place of /blob/ gives the file itself)' : ''
+  return slow(
+    'NotAModel',
+    html
+      ? `${shown} answered with a web page instead of a model: check spec.source${hint}, or whether the network asks for a login.`
+      : `${shown} answered with something that is not a GGUF file although its name says so: check spec.source${hint}.`,
+  )
+}
+
+export function emptyAnswer(shown: string): ModelError {
+  return slow('EmptyFile', `${shown} is an empty file: check spec.source.`)
+}
+
+/** A request that got no answer. */
+export function connectionError(error: unknown, shown: string): ModelError {
+  const code = errorCode(error) ?? ''
+  if (/CERT|^ERR_(?:SSL|TLS)|UNABLE_TO_|SELF_SIGNED/.test(code)) {
+    return new ModelError(
+      'transient',
+      'TlsFailed',
+      `${shown} has no TLS certificate this machine trusts (${code}): repair the server's certificate or trust its authority.`,
+      { cause: error, retryAfterMs: remoteRepairMs },
+    )
+  }
+  const why = unreachableBecause[code] ?? innermostMessage(error)
+  return new ModelError(
+    'transient',
+    'Unreachable',
+    `${shown} cannot be reached (${why}): check the address and the network; the agent tries again.`,
+    { cause: error },
+  )
+}
+
+/** An answer that broke off, or is not as long as it said. */
+export function truncated(
+  shown: string,
+  doneBytes: number,
+  totalBytes: number | undefined,
+  cause?: unknown,
+): ModelError {
+  const extent = totalBytes === undefined ? `after ${doneBytes} bytes` : `after ${doneBytes} of ${totalBytes} bytes`
+  return new ModelError('transient', 'Truncated', `The download of ${shown} ended ${extent}: the agent tries again.`, {
+    cause,
+  })
+}
+
+const unreachableBecause: Readonly<Record<string, string>> = {
+  ENOTFOUND: 'no such host',
+  EAI_AGAIN: 'the name service does not answer',
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection reset',
+  UND_ERR_SOCKET: 'the server closed the connection',
+  ETIMEDOUT: 'connection timed out',
+  UND_ERR_CONNECT_TIMEOUT: 'connection timed out',
+  EHOSTUNREACH: 'no route to the host',
+  ENETUNREACH: 'no network',
+}
+
+/** Longer waits than this are a server's mistake or a clock's. */
+const maxRetryAfterMs = 60 * 60_000
+
+/** Seconds or an HTTP date (RFC 9110, 10.2.3). */
+function retryAfterMs(header: string | null, now: number): number | undefined {
+  if (header === null) return undefined
+  const wait = /^\d+$/.test(header.trim()) ? Number(header) * 1000 : Date.parse(header) - now
+  return Number.isFinite(wait) ? Math.min(Math.max(wait, 0), maxRetryAfterMs) : undefined
+}
+
+function innermostMessage(error: unknown): string {
+  let message = String(error)
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if (current.message !== '') message = current.message
+  }
+  return message
+}
+
+function slow(
+  reason: 'AccessDenied' | 'NotFound' | 'HttpRefused' | 'NotAModel' | 'EmptyFile',
+  message: string,
+): ModelError {
+  return new ModelError('transient', reason, message, { retryAfterMs: remoteRepairMs })
+}
+
+function soon(reason: 'RateLimited' | 'ServerError', message: string, wait: number | undefined): ModelError {
+  return new ModelError('transient', reason, message, wait === undefined ? {} : { retryAfterMs: wait })
+}

@@ -1,0 +1,25 @@
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import type { AgentMetrics } from './metrics.ts'
+
+/** Keeps the per-service figures in step with what snapshots say; call it with each new one. */
+export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnapshot) => void {
+  let before: AgentSnapshot['services'] = []
+  return ({ services }) => {
+    if (services === before) return
+    const known = new Map(before.map((service) => [keyOf(service), service]))
+    for (const service of services) {
+      const earlier = known.get(keyOf(service))
+      known.delete(keyOf(service))
+      if (earlier === service) continue
+      metrics.setHealthy(service, service.state === 'ready')
+      const restarts = Math.max(0, service.restarts - (earlier?.restarts ?? 0))
+      for (let count = 0; count < restarts; count += 1) metrics.countRestart(service)
+    }
+    for (const gone of known.values()) metrics.removeService(gone)
+    metrics.setManagedProcesses(services.filter(({ pid }) => pid !== undefined).length)
+    before = services
+  }
+}
+
+const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
+  `${namespace}/${name}`

@@ -1,0 +1,74 @@
+import { z } from 'zod'
+import type { PortHolder, ProcessFacts } from './platform.ts'
+
+/** Every page that can be handed out without writing to swap; a missing optional line counts as none. */
+const availablePages = ['Pages free', 'Pages inactive', 'Pages speculative', 'Pages purgeable']
+
+/** Bytes, from `vm_stat`; undefined where it does not read like it. */
+export function parseVmStat(text: string): number | undefined {
+  const pageSize = /page size of (\d+) bytes/.exec(text)?.[1]
+  const pages = new Map([...text.matchAll(/^"?([^":]+)"?:\s+(\d+)\.?$/gm)].map(([, name = '', count]) => [name, count]))
+  if (pageSize === undefined || !pages.has('Pages free')) return undefined
+  return availablePages.reduce((sum, name) => sum + Number(pages.get(name) ?? 0), 0) * Number(pageSize)
+}
+
+/** From `sysctl -n`: undefined where the answer is not a positive whole number. */
+export function parsePositiveInteger(text: string): number | undefined {
+  return z.coerce.number().int().positive().safeParse(text.trim()).data
+}
+
+/** Columns for `ps -o` that `parsePs` reads back. */
+export const psColumns = 'pid=,pgid=,stat=,rss=,lstart=,command='
+
+const psLine = /^ *(\d+) +(\d+) +(\S+) +(\d+) +(\S+ +\S+ +\S+ +\S+ +\d{4}) +(.*)$/gm
+
+/** Living processes; zombies are left out. The start time is five words such as "Sat Nov 21 09:14:03 2026". */
+export function parsePs(text: string): ProcessFacts[] {
+  return [...text.matchAll(psLine)]
+    .filter(([, , , state]) => !state?.startsWith('Z'))
+    .map(([, pid, groupId, , kibibytes, startTime = '', commandLine = '']) => ({
+      pid: Number(pid),
+      groupId: Number(groupId),
+      startTime: startTime.replaceAll(/\s+/g, ' '),
+      commandLine,
+      residentBytes: Number(kibibytes) * 1024,
+    }))
+}
+
+/** From `lsof -Fpgc`: one field a line, its letter first; every process opens with `p`. */
+export function parseLsof(text: string): (PortHolder & { pid: number; groupId: number })[] {
+  return text
+    .split(/^p/m)
+    .slice(1)
+    .map((block) => {
+      const [pid, ...fields] = block.split('\n')
+      const value = (letter: string) => fields.find((field) => field.startsWith(letter))?.slice(1)
+      const command = value('c')
+      return { pid: Number(pid), groupId: Number(value('g')), ...(command === undefined ? {} : { command }) }
+    })
+}
+
+/** system_profiler names support under one of these keys, depending on the release of macOS. */
+const metalKeys = ['spdisplays_mtlgpufamilysupport', 'spdisplays_metalfamily', 'spdisplays_metal']
+
+const displaysReport = z.object({ SPDisplaysDataType: z.array(z.record(z.string(), z.unknown())) })
+
+/** From `system_profiler SPDisplaysDataType -json`: does any graphics device support Metal? Undefined where it does not say. */
+export function parseDisplays(text: string): boolean | undefined {
+  const report = displaysReport.safeParse(parseJson(text))
+  if (!report.success) return undefined
+  return report.data.SPDisplaysDataType.some((device) =>
+    metalKeys.some((key) => {
+      const support = device[key]
+      return typeof support === 'string' && !/not_?supported|unsupported/i.test(support)
+    }),
+  )
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

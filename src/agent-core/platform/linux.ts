@@ -1,0 +1,151 @@
+import { readdir, readFile, readlink } from 'node:fs/promises'
+import {
+  hostInterfaces,
+  PlatformError,
+  type HostInterface,
+  type MemoryFigures,
+  type Metal,
+  type Platform,
+  type PortHolder,
+  type PortListeners,
+  type ProcessFacts,
+} from './platform.ts'
+import {
+  isGone,
+  parseCommandLine,
+  parseListeningInodes,
+  parseMeminfo,
+  parseResidentBytes,
+  parseStat,
+  type ProcStat,
+} from './proc-files.ts'
+
+/** Everything from /proc: no command is run. */
+export class LinuxPlatform implements Platform {
+  readonly name = 'linux'
+
+  async memory(): Promise<MemoryFigures> {
+    const figures = parseMeminfo((await readProc('/proc/meminfo')) ?? '')
+    if (!figures) throw new PlatformError('/proc/meminfo does not say how much memory there is.')
+    return figures
+  }
+
+  async process(pid: number): Promise<ProcessFacts | undefined> {
+    const stat = await livingStat(pid)
+    return stat && factsOf(pid, stat)
+  }
+
+  async processGroup(groupId: number): Promise<readonly ProcessFacts[]> {
+    const facts = await Promise.all((await groupPids(groupId)).map((pid) => this.process(pid)))
+    return facts.filter((fact) => fact !== undefined)
+  }
+
+  /** The leader first: it is nearly always the one, and spares looking through every process for the rest of its group. */
+  async portListeners(port: number, groupId: number): Promise<PortListeners> {
+    const inodes = await listeningInodes(port)
+    if (inodes.size === 0) return { ours: [], others: [] }
+    const isLeader = (await livingStat(groupId))?.groupId === groupId
+    const leader = await heldBy(isLeader ? [groupId] : [], inodes)
+    const ours = leader.found.size === inodes.size ? leader : await heldBy(await groupPids(groupId), inodes)
+    const foreign = new Set([...inodes].filter((inode) => !ours.found.has(inode)))
+    return { ours: ours.pids, others: foreign.size === 0 ? [] : await holdersOf(foreign) }
+  }
+
+  performanceCores(): Promise<number | undefined> {
+    return Promise.resolve(undefined)
+  }
+
+  metal(): Promise<Metal> {
+    return Promise.resolve({
+      available: false,
+      message: 'There is no Metal on Linux, so models are served by the CPU here.',
+    })
+  }
+
+  interfaces(): readonly HostInterface[] {
+    return hostInterfaces()
+  }
+}
+
+async function allPids(): Promise<number[]> {
+  const entries = await readdir('/proc')
+  return entries.map(Number).filter((pid) => Number.isInteger(pid) && pid > 0)
+}
+
+async function groupPids(groupId: number): Promise<number[]> {
+  const pids = await allPids()
+  const stats = await Promise.all(pids.map(livingStat))
+  return pids.filter((_, index) => stats[index]?.groupId === groupId)
+}
+
+async function livingStat(pid: number): Promise<ProcStat | undefined> {
+  const text = await readProc(`/proc/${pid}/stat`)
+  if (text === undefined) return undefined
+  const stat = parseStat(text)
+  return isGone(stat) ? undefined : stat
+}
+
+async function factsOf(pid: number, { groupId, startTicks }: ProcStat): Promise<ProcessFacts | undefined> {
+  const [commandLine, status] = await Promise.all([readProc(`/proc/${pid}/cmdline`), readProc(`/proc/${pid}/status`)])
+  if (commandLine === undefined || status === undefined) return undefined
+  return {
+    pid,
+    groupId,
+    startTime: startTicks,
+    commandLine: parseCommandLine(commandLine),
+    residentBytes: parseResidentBytes(status),
+  }
+}
+
+async function listeningInodes(port: number): Promise<Set<string>> {
+  const tables = await Promise.all([readProc('/proc/net/tcp'), readProc('/proc/net/tcp6')])
+  return new Set(tables.flatMap((table) => parseListeningInodes(table ?? '', port)))
+}
+
+/** Which of these processes have which of the sockets open. */
+async function heldBy(
+  pids: readonly number[],
+  inodes: ReadonlySet<string>,
+): Promise<{ pids: number[]; found: ReadonlySet<string> }> {
+  const held = await Promise.all(pids.map(async (pid) => ({ pid, inodes: await socketInodes(pid, inodes) })))
+  const holders = held.filter((process) => process.inodes.length > 0)
+  return { pids: holders.map(({ pid }) => pid), found: new Set(holders.flatMap((process) => process.inodes)) }
+}
+
+/** Those of `wanted` that the process has open; none where we may not look. */
+async function socketInodes(pid: number, wanted: ReadonlySet<string>): Promise<string[]> {
+  const directory = `/proc/${pid}/fd`
+  const descriptors = (await unlessGone(readdir(directory))) ?? []
+  const targets = await Promise.all(descriptors.map((descriptor) => unlessGone(readlink(`${directory}/${descriptor}`))))
+  return targets.flatMap((target) => {
+    const inode = target === undefined ? undefined : /^socket:\[(\d+)\]$/.exec(target)?.[1]
+    return inode !== undefined && wanted.has(inode) ? [inode] : []
+  })
+}
+
+/** Looks through every process: only asked when something is in the way. */
+async function holdersOf(inodes: ReadonlySet<string>): Promise<PortHolder[]> {
+  const holders = await Promise.all(
+    (await allPids()).map(async (pid): Promise<PortHolder | undefined> => {
+      if ((await socketInodes(pid, inodes)).length === 0) return undefined
+      const command = await readProc(`/proc/${pid}/comm`)
+      return command === undefined ? { pid } : { pid, command: command.trim() }
+    }),
+  )
+  const known = holders.filter((holder) => holder !== undefined)
+  return known.length > 0 ? known : [{}]
+}
+
+const readProc = (path: string): Promise<string | undefined> => unlessGone(readFile(path, 'utf8'))
+
+const goneCodes = new Set<unknown>(['ENOENT', 'ESRCH', 'EACCES', 'EPERM'])
+
+/** Processes come and go while we read, and other users' are closed to us: both are answers, not failures. */
+async function unlessGone<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && goneCodes.has(error.code)) return undefined
+    throw new PlatformError(`The process table could not be read: ${String(error)}`, { cause: error })
+  }
+}

@@ -1,0 +1,63 @@
+import { z } from 'zod'
+
+/** From /proc/PID/stat. */
+export interface ProcStat {
+  readonly state: string
+  readonly groupId: number
+  readonly threads: number
+  /** Clock ticks after boot. */
+  readonly startTicks: string
+}
+
+const statFields = z.object({
+  state: z.string().length(1),
+  groupId: z.coerce.number().int(),
+  threads: z.coerce.number().int(),
+  startTicks: z.string().regex(/^\d+$/),
+})
+
+/** The command name stands in parentheses and may hold parentheses and spaces itself, so fields count from the last one. */
+export function parseStat(text: string): ProcStat {
+  const fields = text
+    .slice(text.lastIndexOf(')') + 1)
+    .trim()
+    .split(/\s+/)
+  const [state, , groupId] = fields
+  return statFields.parse({ state, groupId, threads: fields[17], startTicks: fields[19] })
+}
+
+/**
+ * Z: exited, waiting for its parent to take note. X: being removed. While other threads are still on their way out, the process holds
+ * its memory and sockets although its first thread is a zombie.
+ */
+export const isGone = ({ state, threads }: ProcStat): boolean => state === 'X' || (state === 'Z' && threads <= 1)
+
+/** Bytes; 0 where the line is missing, as in kernel threads. */
+export const parseResidentBytes = (status: string): number => kibibytes(status, 'VmRSS') ?? 0
+
+export function parseMeminfo(text: string): { totalBytes: number; availableBytes: number } | undefined {
+  const totalBytes = kibibytes(text, 'MemTotal')
+  const availableBytes = kibibytes(text, 'MemAvailable')
+  return totalBytes === undefined || availableBytes === undefined ? undefined : { totalBytes, availableBytes }
+}
+
+/** Arguments are separated by NUL. */
+export const parseCommandLine = (text: string): string => text.replace(/\0+$/, '').replaceAll('\0', ' ')
+
+const listenState = '0A'
+
+/** Inodes of the sockets that listen on `port`, from /proc/net/tcp or tcp6. */
+export function parseListeningInodes(text: string, port: number): string[] {
+  const hexPort = port.toString(16).toUpperCase().padStart(4, '0')
+  return text
+    .split('\n')
+    .slice(1)
+    .map((line) => line.trim().split(/\s+/))
+    .filter((fields) => fields[3] === listenState && fields[1]?.endsWith(`:${hexPort}`))
+    .flatMap((fields) => fields[9] ?? [])
+}
+
+function kibibytes(text: string, field: string): number | undefined {
+  const value = new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(text)?.[1]
+  return value === undefined ? undefined : Number(value) * 1024
+}

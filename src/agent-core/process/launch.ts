@@ -1,0 +1,68 @@
+/** Where a server may listen. */
+export type PortPolicy = { readonly kind: 'ephemeral' } | { readonly kind: 'fixed'; readonly port: number } | PortRange
+
+export interface PortRange {
+  readonly kind: 'range'
+  readonly from: number
+  /** Inclusive. */
+  readonly to: number
+}
+
+/** What to start, and under which rules. */
+export interface ServerLaunch {
+  /** Absolute path. */
+  readonly executable: string
+  readonly argv: (port: number) => readonly string[]
+  /** The whole environment of the child: see launchEnvironment. */
+  readonly env: Readonly<Record<string, string>>
+  /** Created with mode 0700 where it does not exist. */
+  readonly workingDirectory: string
+  /** Takes stdout and stderr; what the previous run wrote is kept beside it as `.previous`. */
+  readonly logFile: string
+  readonly port: PortPolicy
+  /** The longest time a start may go without progress: no growth of memory, no output. */
+  readonly startupStallMs?: number
+  /** Between SIGTERM and SIGKILL. */
+  readonly stopGraceMs?: number
+  /** What a person sets these by, for the sentences that name them. */
+  readonly settingNames?: {
+    readonly port?: string
+    readonly startupStall?: string
+  }
+}
+
+/** The Go agent's start-up time limit, which there also counted while a model was visibly loading. */
+export const defaultStartupStallMs = 120_000
+
+/** llama-server finishes its requests on SIGTERM; the Go agent gives it as long. */
+export const defaultStopGraceMs = 10_000
+
+/**
+ * What a server may see of our environment: where programs and temporary files are, and how to write text. Credentials of the agent
+ * stay with the agent. The Go agent's GGML variables are not set: current llama.cpp reads neither on Apple silicon.
+ */
+const allowedVariables = [
+  'PATH',
+  'HOME',
+  'USER',
+  'LOGNAME',
+  'SHELL',
+  'LANG',
+  'LC_ALL',
+  'LC_CTYPE',
+  'TZ',
+  'TMPDIR',
+  'LD_LIBRARY_PATH',
+]
+
+/** The child's environment: the allowed part of ours, then what the service adds. */
+export function launchEnvironment(
+  extras: Readonly<Record<string, string>> = {},
+  own: NodeJS.ProcessEnv = process.env,
+): Record<string, string> {
+  const allowed = allowedVariables.flatMap((name) => {
+    const value = own[name]
+    return value === undefined ? [] : [[name, value] as const]
+  })
+  return { ...Object.fromEntries(allowed), ...extras }
+}

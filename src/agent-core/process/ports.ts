@@ -1,0 +1,122 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import type { PortHolder } from '../platform/platform.ts'
+import type { PortPolicy } from './launch.ts'
+
+/** One sentence why there is no port, for the person who set the policy. */
+export class NoPortError extends Error {
+  override readonly name = 'NoPortError'
+}
+
+export interface PortReservation extends Disposable {
+  readonly port: number
+}
+
+/** The kernel hands out ports at random: to meet one that is reserved or to be avoided this often means something is wrong. */
+const ephemeralTries = 50
+
+/** Hands out ports no other server of ours has and nothing else listens on, until they are given back. */
+export class Ports {
+  readonly #reserved = new Set<number>()
+  readonly #holders: (port: number) => Promise<readonly PortHolder[]>
+
+  constructor({
+    holders = () => Promise.resolve([]),
+  }: { holders?: (port: number) => Promise<readonly PortHolder[]> } = {}) {
+    this.#holders = holders
+  }
+
+  /** Throws NoPortError. `avoid`: ports that turned out to be taken after all. */
+  async reserve(
+    policy: PortPolicy,
+    { avoid = new Set(), setting }: { avoid?: ReadonlySet<number>; setting?: string | undefined } = {},
+  ): Promise<PortReservation> {
+    switch (policy.kind) {
+      case 'fixed':
+        return this.#reserveFixed(policy.port, setting)
+      case 'range':
+        for (let port = policy.from; port <= policy.to; port++) {
+          if (!avoid.has(port) && (await this.#take(port)) !== undefined) return this.#reservation(port)
+        }
+        throw new NoPortError(
+          `No port from ${policy.from} to ${policy.to} is free: widen the range${by(setting)} or stop what uses them.`,
+        )
+      case 'ephemeral':
+        for (let tries = 0; tries < ephemeralTries; tries++) {
+          const port = await this.#take(0, avoid)
+          if (port !== undefined) return this.#reservation(port)
+        }
+        throw new NoPortError('The system has no free port to offer: stop what uses them.')
+    }
+  }
+
+  /** Can anything listen on the port now? */
+  async isFree(port: number): Promise<boolean> {
+    return (await bind(port)) !== undefined
+  }
+
+  async #reserveFixed(port: number, setting: string | undefined): Promise<PortReservation> {
+    if (this.#reserved.has(port)) {
+      throw new NoPortError(
+        `Port ${port} already belongs to another service of this agent: a fixed port${by(setting)} is for one service, so use a range of ports.`,
+      )
+    }
+    if ((await this.#take(port)) === undefined) {
+      throw new NoPortError(portTakenMessage(port, await this.#holders(port), setting))
+    }
+    return this.#reservation(port)
+  }
+
+  /** Reserved before the test, so that two starts at the same time never test the same port. */
+  async #take(wanted: number, avoid: ReadonlySet<number> = new Set()): Promise<number | undefined> {
+    if (wanted !== 0) {
+      if (this.#reserved.has(wanted)) return undefined
+      this.#reserved.add(wanted)
+      const port = await bind(wanted)
+      if (port === undefined) this.#reserved.delete(wanted)
+      return port
+    }
+    return bind(0, (port) => {
+      if (this.#reserved.has(port) || avoid.has(port)) return false
+      this.#reserved.add(port)
+      return true
+    })
+  }
+
+  #reservation(port: number): PortReservation {
+    return { port, [Symbol.dispose]: () => void this.#reserved.delete(port) }
+  }
+}
+
+/** Names who has the port as far as the system tells. */
+export function portTakenMessage(port: number, holders: readonly PortHolder[], setting: string | undefined): string {
+  const names = holders.flatMap(({ pid, command }) =>
+    pid === undefined ? [] : [`process ${pid}${command === undefined ? '' : ` (${command})`}`],
+  )
+  const whom = names.length === 0 ? 'another process' : names.join(' and ')
+  return `Port ${port}${by(setting)} is taken by ${whom}: stop it, or choose another port.`
+}
+
+const by = (setting: string | undefined) => (setting === undefined ? '' : ` (${setting})`)
+
+/** Listens for an instant where the server will: on every address. `accept` is asked while the port is held. */
+async function bind(wanted: number, accept: (port: number) => boolean = () => true): Promise<number | undefined> {
+  const server = createServer()
+  try {
+    const listening = once(server, 'listening')
+    server.listen({ port: wanted, host: '0.0.0.0' })
+    await listening
+  } catch (error) {
+    if (isTaken(error)) return undefined
+    throw new NoPortError(`Port ${wanted} cannot be used: ${String(error)}`, { cause: error })
+  }
+  const address = server.address()
+  const port = address !== null && typeof address === 'object' ? address.port : undefined
+  const accepted = port !== undefined && accept(port)
+  const closed = once(server, 'close')
+  server.close()
+  await closed
+  return accepted ? port : undefined
+}
+
+const isTaken = (error: unknown) => error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'

@@ -1,0 +1,132 @@
+import type { PortHolder, PortListeners } from '../platform/platform.ts'
+import type { HealthProbe } from './health-probe.ts'
+import { pause } from './pause.ts'
+
+export interface StartWatch {
+  readonly port: number
+  readonly stallMs: number
+  readonly probe: HealthProbe
+  readonly listeners: () => Promise<PortListeners>
+  /** Bytes in memory and bytes of output so far: either may grow. */
+  readonly figures: () => Promise<StartFigures>
+  readonly signal: AbortSignal
+  readonly onLoading: () => void
+  readonly onTrouble: (message: string, error: unknown) => void
+}
+
+export interface StartFigures {
+  readonly residentBytes: number
+  readonly outputBytes: number
+}
+
+export type StartVerdict =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'stalled' }
+  /** Something else answers on the port. */
+  | { readonly kind: 'portTaken'; readonly holders: readonly PortHolder[] }
+  /** The signal ended the watch. */
+  | { readonly kind: 'over' }
+
+/** A server that accepts and says nothing is asked again, on a new connection. */
+const probeLimitMs = 2_000
+
+/** An answer nobody is seen to listen for: its listener has just gone, or is hidden from us, which more of them show. */
+const unseenAnswersAllowed = 3
+
+/** Follows a start until the server answers 200 on its own port, or makes no progress for too long. */
+export async function watchStart(watch: StartWatch): Promise<StartVerdict> {
+  const { port, stallMs, probe, signal } = watch
+  const startedAt = performance.now()
+  const progress = new StartProgress(watch)
+  let loading = false
+  let unseen = 0
+
+  for (;;) {
+    const answer = await probe(port, Math.min(probeLimitMs, stallMs), signal)
+    if (signal.aborted) return { kind: 'over' }
+    if (answer.kind === 'answered') {
+      const verdict = await listenersVerdict(watch)
+      if (verdict.kind === 'foreign') return { kind: 'portTaken', holders: verdict.holders }
+      if (verdict.kind === 'unseen' && ++unseen >= unseenAnswersAllowed) return { kind: 'portTaken', holders: [] }
+      if (verdict.kind === 'ours' && answer.status === 200) return { kind: 'ready' }
+      if (verdict.kind === 'ours' && answer.status === 503 && !loading) {
+        loading = true
+        watch.onLoading()
+      }
+    }
+    if (await progress.stalled()) return { kind: 'stalled' }
+    if (!(await pause(probePauseMs(performance.now() - startedAt), signal))) return { kind: 'over' }
+  }
+}
+
+const minPauseMs = 25
+const maxPauseMs = 500
+
+/** A tenth of the time it took so far: small servers are seen at once, big ones are not pestered. */
+export const probePauseMs = (elapsedMs: number): number => Math.min(maxPauseMs, Math.max(minPauseMs, elapsedMs / 10))
+
+type ListenersVerdict =
+  | { readonly kind: 'ours' }
+  | { readonly kind: 'foreign'; readonly holders: readonly PortHolder[] }
+  | { readonly kind: 'unseen' }
+  | { readonly kind: 'unknown' }
+
+/** Ours only when nobody else listens there: two listeners of one port share its connections. */
+async function listenersVerdict({ listeners, onTrouble }: StartWatch): Promise<ListenersVerdict> {
+  try {
+    const { ours, others } = await listeners()
+    if (others.length > 0) return { kind: 'foreign', holders: others }
+    return ours.length > 0 ? { kind: 'ours' } : { kind: 'unseen' }
+  } catch (error) {
+    onTrouble('could not tell who listens on the port', error)
+    return { kind: 'unknown' }
+  }
+}
+
+/** Touching a few pages is no progress: a server that hangs does that as well. */
+const minGrowthBytes = 256 * 1024
+
+const maxSampleMs = 1_000
+
+/** Adds up the time without growth, over samples taken now and then. */
+class StartProgress {
+  readonly #watch: StartWatch
+  readonly #sampleMs: number
+  #best: StartFigures = { residentBytes: 0, outputBytes: 0 }
+  #sampledAt = performance.now()
+  #idleMs = 0
+
+  constructor(watch: StartWatch) {
+    this.#watch = watch
+    this.#sampleMs = Math.min(maxSampleMs, watch.stallMs / 8)
+  }
+
+  async stalled(): Promise<boolean> {
+    const sinceMs = performance.now() - this.#sampledAt
+    if (sinceMs < this.#sampleMs) return false
+    this.#sampledAt += sinceMs
+    if (await this.#grew()) this.#idleMs = 0
+    else this.#idleMs += Math.min(sinceMs, longestStepMs)
+    return this.#idleMs >= this.#watch.stallMs
+  }
+
+  async #grew(): Promise<boolean> {
+    try {
+      const { residentBytes, outputBytes } = await this.#watch.figures()
+      const grew = residentBytes >= this.#best.residentBytes + minGrowthBytes || outputBytes > this.#best.outputBytes
+      if (grew) {
+        this.#best = {
+          residentBytes: Math.max(residentBytes, this.#best.residentBytes),
+          outputBytes: Math.max(outputBytes, this.#best.outputBytes),
+        }
+      }
+      return grew
+    } catch (error) {
+      this.#watch.onTrouble('could not measure the progress of a start', error)
+      return false
+    }
+  }
+}
+
+/** One step of the loop takes no longer by itself: what is above it the machine slept, or we did, and the server no less. */
+const longestStepMs = probeLimitMs + maxPauseMs + maxSampleMs

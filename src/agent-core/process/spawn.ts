@@ -1,0 +1,72 @@
+import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
+import { mkdir } from 'node:fs/promises'
+import type { ServerLaunch } from './launch.ts'
+import type { Exit } from './server-state.ts'
+
+/** A child of ours that was spawned; `exited` settles in the turn in which it was reaped. */
+export interface Child {
+  readonly pid: number
+  readonly exited: Promise<Exit>
+}
+
+/** One sentence why there is no process. */
+export class SpawnError extends Error {
+  override readonly name = 'SpawnError'
+}
+
+/**
+ * Starts the server as leader of a process group of its own, so that signals reach all of its processes, with its output on the open
+ * file itself and without a hold on our event loop, so that it outlives us. Throws SpawnError. (Not execa: all that it does for a child
+ * is to be left undone here, and its types do not take a file that is open already.)
+ */
+export async function spawnServer(
+  { executable, argv, env, workingDirectory }: ServerLaunch,
+  { port, output }: { port: number; output: number },
+): Promise<Child> {
+  try {
+    await mkdir(workingDirectory, { recursive: true, mode: 0o700 })
+  } catch (error) {
+    throw new SpawnError(`The working directory ${workingDirectory} cannot be made: ${String(error)}`, { cause: error })
+  }
+  const child = spawnOrThrow(executable, argv(port), {
+    stdio: ['ignore', output, output],
+    cwd: workingDirectory,
+    env: { ...env },
+    detached: true,
+  })
+  const { pid } = child
+  if (pid === undefined) throw await spawnError(executable, child)
+  child.unref()
+  return { pid, exited: new Promise((resolve) => child.once('exit', (code, signal) => resolve({ code, signal }))) }
+}
+
+/** Some failures are thrown, such as an argument list that is too long; others come as an event. */
+function spawnOrThrow(executable: string, argv: readonly string[], options: SpawnOptions): ChildProcess {
+  try {
+    return spawn(executable, argv, options)
+  } catch (error) {
+    throw new SpawnError(spawnFailure(executable, error), { cause: error })
+  }
+}
+
+const spawnError = (executable: string, child: ChildProcess): Promise<SpawnError> =>
+  new Promise((resolve) =>
+    child.once('error', (error) => resolve(new SpawnError(spawnFailure(executable, error), { cause: error }))),
+  )
+
+function spawnFailure(executable: string, error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  switch (code) {
+    case 'ENOENT':
+      return `${executable} cannot be started: it, or the interpreter it names, does not exist.`
+    case 'EACCES':
+      return `${executable} cannot be started: it is not executable for this user.`
+    case 'EAGAIN':
+    case 'ENOMEM':
+    case 'EMFILE':
+    case 'ENFILE':
+      return `${executable} cannot be started: the system is out of processes, memory or open files (${code}).`
+    default:
+      return `${executable} cannot be started: ${error instanceof Error ? error.message : String(error)}.`
+  }
+}

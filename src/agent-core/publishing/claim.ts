@@ -1,0 +1,123 @@
+import type { EndpointSlice } from '../kube/resources.ts'
+import { parseClaim, type Claim } from './claim-text.ts'
+import { annotations, isOwnedBy, labels, ownerOf, publishedOf, type PublishTarget } from './objects.ts'
+
+/** LLMKube's controller and every Metalbar call an agent gone after this long without a new heartbeat. */
+export const deadAfterMs = 180_000
+
+export type ClaimJudgement =
+  /** The caches are not complete yet: absence means nothing. */
+  | { readonly kind: 'unknown' }
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'ours'; readonly epoch: number }
+  /** Ours as far as we know, but not renewed for so long that another may have taken it. */
+  | { readonly kind: 'uncertain'; readonly epoch: number; readonly message: string }
+  /** Ours, made for an InferenceService of this name that is gone: to be deleted and posted anew. */
+  | { readonly kind: 'previous'; readonly message: string }
+  /** Given up in good order: anyone may take it at once. */
+  | { readonly kind: 'released' }
+  | ForeignClaim
+  /** To be taken over by whoever can serve, and withdrawn by whoever sees it. */
+  | { readonly kind: 'dead'; readonly epoch: number; readonly ready: boolean; readonly message: string }
+  /** No agent's slice, or another InferenceService's: never touched. */
+  | { readonly kind: 'taken'; readonly message: string }
+
+export interface ForeignClaim {
+  /** `unclaimed`: written by an agent that knows no claims. `overwritten`: it wrote over ours. */
+  readonly kind: 'foreign' | 'unclaimed' | 'overwritten'
+  readonly holder: string
+  /** Without a new heartbeat, on our own monotonic clock. */
+  readonly silentMs: number
+  /** When the claim would count as dead if the holder stays silent. */
+  readonly deadInMs: number
+  readonly message: string
+}
+
+/** Address and port of a slice that we wrote, or tried to; undefined = a claim without them. */
+export type Written = { readonly address: string; readonly port: number } | undefined
+
+export interface ClaimFacts {
+  /** Our node id. */
+  readonly self: string
+  readonly target: PublishTarget
+  /** Any of these may be what our last write left; empty = we have not written since the start. */
+  readonly wrote: readonly Written[]
+  /** How long the slice's heartbeat has not changed while we watched. */
+  readonly silentMs: number
+  /** How often this claim of ours was written over, this time included. */
+  readonly overwrites: number
+}
+
+/** Whose slice it is. Compares no two machines' clocks. */
+export function judgeClaim(slice: EndpointSlice | undefined, facts: ClaimFacts): ClaimJudgement {
+  const { target, self } = facts
+  if (!slice) return { kind: 'absent' }
+  const owningService = slice.metadata.labels[labels.inferenceService] ?? ownerOf(slice)?.name
+  if (owningService !== target.name) return { kind: 'taken', message: takenMessage(slice, owningService) }
+  const claim = parseClaim(slice.metadata.annotations[annotations.claim])
+  const published = publishedOf(slice)
+  if (claim === 'released') {
+    // A release withdraws: an address that is ready again comes from an agent that did not read the claim.
+    return published?.ready === true ? foreign('unclaimed', slice, undefined, facts) : { kind: 'released' }
+  }
+  if (claim === undefined) return foreign('unclaimed', slice, undefined, facts)
+  if (claim.node !== self) return foreign('foreign', slice, claim, facts)
+  if (!isAsWeWroteIt(slice, claim, facts)) return foreign('overwritten', slice, claim, facts)
+  if (ownerOf(slice) !== undefined && !isOwnedBy(slice, target)) {
+    return {
+      kind: 'previous',
+      message: `EndpointSlice ${nameOf(slice)} was made for an earlier InferenceService of this name; it is replaced.`,
+    }
+  }
+  return { kind: 'ours', epoch: claim.epoch }
+}
+
+/** An agent that knows no claims keeps our annotation and replaces the rest. */
+function isAsWeWroteIt(slice: EndpointSlice, claim: Claim, { wrote }: ClaimFacts): boolean {
+  if (slice.metadata.annotations[annotations.heartbeat] !== claim.heartbeat) return false
+  const is = publishedOf(slice)
+  return wrote.length === 0 || wrote.some((one) => one?.address === is?.address && one?.port === is?.port)
+}
+
+function foreign(
+  kind: ForeignClaim['kind'],
+  slice: EndpointSlice,
+  claim: Claim | undefined,
+  { silentMs, overwrites, target }: ClaimFacts,
+): ClaimJudgement {
+  const published = publishedOf(slice)
+  const holder =
+    kind === 'foreign' && claim
+      ? (claim.displayName ?? claim.node)
+      : published
+        ? `the agent at ${published.address}`
+        : 'an unknown agent'
+  const service = `${target.namespace}/${target.name}`
+  if (silentMs >= deadAfterMs) {
+    return {
+      kind: 'dead',
+      epoch: claim?.epoch ?? 0,
+      ready: published?.ready === true,
+      message: `InferenceService ${service} was served by ${holder}, which has been silent for ${seconds(silentMs)} s; it can be taken over.`,
+    }
+  }
+  const deadInMs = deadAfterMs - silentMs
+  const wait = `it is taken over here when that agent is silent for ${seconds(deadAfterMs)} s`
+  const message = {
+    foreign: `InferenceService ${service} is served by ${holder}; ${wait}.`,
+    unclaimed: `InferenceService ${service} is published by ${holder}, which states no claim; ${wait}.`,
+    overwritten:
+      overwrites > 1
+        ? `InferenceService ${service} is claimed here but ${holder} keeps writing over it; leave ${target.name} out of that agent's --inference-service-allowlist.`
+        : `InferenceService ${service} is claimed here but ${holder}, which knows no claims, wrote over it; ${wait}.`,
+  }[kind]
+  return { kind, holder, silentMs, deadInMs, message }
+}
+
+const takenMessage = (slice: EndpointSlice, owningService: string | undefined): string =>
+  owningService === undefined
+    ? `EndpointSlice ${nameOf(slice)} has the name this InferenceService needs but was not made by an agent; delete it or rename the InferenceService.`
+    : `EndpointSlice ${nameOf(slice)} belongs to InferenceService ${owningService}, whose name maps to the same Service; rename one of the two.`
+
+const nameOf = ({ metadata }: EndpointSlice): string => `${metadata.namespace}/${metadata.name}`
+const seconds = (ms: number): number => Math.round(ms / 1000)

@@ -1,0 +1,62 @@
+import { z } from 'zod'
+import { endpointsLabels, endpointsSubsets, holds, isOwnedBy, labels, managedBy, type Publication } from './objects.ts'
+
+const ownerReference = z.object({
+  apiVersion: z.string(),
+  kind: z.string(),
+  name: z.string(),
+  uid: z.string(),
+  controller: z.boolean().optional(),
+  blockOwnerDeletion: z.boolean().optional(),
+})
+
+const addresses = z
+  .array(z.object({ ip: z.string() }))
+  .nullish()
+  .transform((list) => list ?? [])
+
+const subsets = z
+  .array(
+    z.object({
+      addresses,
+      notReadyAddresses: addresses,
+      ports: z
+        .array(z.object({ name: z.string().default(''), port: z.number().int(), protocol: z.string().default('TCP') }))
+        .nullish()
+        .transform((list) => list ?? []),
+    }),
+  )
+  .nullish()
+  .transform((list) => list ?? [])
+
+const endpoints = z.object({
+  metadata: z.object({
+    uid: z.string(),
+    resourceVersion: z.string(),
+    labels: z.record(z.string(), z.string()).default({}),
+    ownerReferences: z.array(ownerReference).default([]),
+  }),
+  subsets,
+})
+
+/** core/v1 Endpoints as far as we compare them; ours are written, never watched. */
+export type Endpoints = z.infer<typeof endpoints>
+
+/** Throws a ZodError where it is not an Endpoints object. */
+export const parseEndpoints = (raw: unknown): Endpoints => endpoints.parse(raw)
+
+/** An agent made it: ours, or a Go agent's that lacks the skip-mirror label. */
+export const isAgents = ({ metadata }: Endpoints): boolean => metadata.labels[labels.managedBy] === managedBy
+
+export function endpointsAreCurrent(current: Endpoints, publication: Publication): boolean {
+  const wanted = subsets.parse(endpointsSubsets(publication))
+  return (
+    holds(current.metadata.labels, endpointsLabels(publication)) &&
+    isOwnedBy(current, publication) &&
+    // The server sorts the ports of a subset by a rule of its own.
+    JSON.stringify(sorted(current.subsets)) === JSON.stringify(sorted(wanted))
+  )
+}
+
+const sorted = (list: Endpoints['subsets']) =>
+  list.map((subset) => ({ ...subset, ports: subset.ports.toSorted((a, b) => (a.name < b.name ? -1 : 1)) }))

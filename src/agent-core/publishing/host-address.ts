@@ -1,0 +1,148 @@
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { isIP } from 'node:net'
+import ipaddr from 'ipaddr.js'
+import type { HostInterface } from '../platform/platform.ts'
+
+/** A name server that does not answer must not hold up a publication. */
+const routeLimitMs = 3_000
+
+/** One address of this host. */
+export type HostCandidate = Pick<HostInterface, 'name' | 'address'>
+
+export interface RejectedCandidate extends HostCandidate {
+  readonly reason: string
+}
+
+export type HostAddress =
+  | {
+      readonly kind: 'chosen'
+      /** IPv4. */
+      readonly address: string
+      /** Half a sentence, for people and the log. */
+      readonly why: string
+      readonly rejected: readonly RejectedCandidate[]
+    }
+  /** Nothing can be published; one sentence that says what to do. */
+  | { readonly kind: 'none'; readonly message: string; readonly rejected: readonly RejectedCandidate[] }
+
+/** Tailscale's addresses: reachable from every machine of the tailnet. */
+const tailnet = ipaddr.IPv4.parseCIDR('100.64.0.0/10')
+
+/** Addresses that only this host and its virtual machines can reach. */
+const insideThisHost = [
+  {
+    range: ipaddr.IPv4.parseCIDR('192.168.65.0/24'),
+    reason: 'network of a virtual machine (Docker Desktop, Lima, Colima)',
+  },
+  { range: ipaddr.IPv4.parseCIDR('172.17.0.0/16'), reason: 'Docker bridge' },
+] as const
+
+/** Usually Service addresses (kind, kubeadm), but a real network where the route to the API server leads through it. */
+const serviceRange = ipaddr.IPv4.parseCIDR('10.96.0.0/12')
+
+/** `--host-ip` as given; the API server would refuse what this refuses. */
+export function explicitHostAddress(given: string): HostAddress {
+  const problem = unpublishable(given)
+  return problem === undefined
+    ? { kind: 'chosen', address: given, why: 'it was given with --host-ip', rejected: [] }
+    : {
+        kind: 'none',
+        message: `--host-ip ${given} cannot be published (${problem}); give an IPv4 address of this machine that the cluster reaches.`,
+        rejected: [],
+      }
+}
+
+/**
+ * The address pods are sent to: the one this host uses towards the API server (`preferred`), then Tailscale's, then the
+ * first of a local network. Names such as host.docker.internal are not asked for: they resolve to an address inside this
+ * host's virtual machines, or not at all, and an address that nobody reaches is worse than none.
+ */
+export function chooseHostAddress(candidates: readonly HostCandidate[], preferred: string | undefined): HostAddress {
+  const judged = candidates.map(({ name, address }) => ({ name, address, reason: rejection(address, preferred) }))
+  const usable = judged.filter(({ reason }) => reason === undefined)
+  const rejected = judged.flatMap(({ reason, ...candidate }) =>
+    reason === undefined ? [] : [{ ...candidate, reason }],
+  )
+  const chosen = ({ address, name }: HostCandidate, why: string): HostAddress => ({
+    kind: 'chosen',
+    address,
+    why: `${name} ${why}`,
+    rejected,
+  })
+
+  const route = usable.find(({ address }) => address === preferred)
+  if (route) return chosen(route, 'leads to the API server')
+  const tailscale = usable.find(({ address }) => ipaddr.IPv4.parse(address).match(tailnet))
+  if (tailscale) return chosen(tailscale, 'is in the tailnet')
+  const [first] = usable
+  if (first) return chosen(first, 'is the first local network')
+  const seen = rejected.map(({ name, address, reason }) => `${name} ${address}: ${reason}`).join('; ')
+  return {
+    kind: 'none',
+    message: `No address of this machine can be published (${seen || 'there is no network interface'}); connect it to the cluster's network or give the address with --host-ip.`,
+    rejected,
+  }
+}
+
+/**
+ * This host's source address towards the API server, undefined where there is no route or it cannot be told. Connecting
+ * a UDP socket asks the routing table and sends nothing.
+ */
+export async function localAddressTowards(host: string, port: number): Promise<string | undefined> {
+  const name = host.replace(/^\[|\]$/g, '')
+  const socket = createSocket(isIP(name) === 6 ? 'udp6' : 'udp4')
+  try {
+    socket.connect(port, name)
+    await once(socket, 'connect', { signal: AbortSignal.timeout(routeLimitMs) })
+    return socket.address().address
+  } catch {
+    // Whatever the reason, it is the same as no preference.
+    return undefined
+  } finally {
+    socket.close()
+  }
+}
+
+export interface HostAddressOptions {
+  /** `--host-ip`; empty = none. */
+  readonly explicit: string | undefined
+  /** URL of the API server. */
+  readonly server: string
+  readonly interfaces: () => readonly HostCandidate[]
+}
+
+/** The address to publish as of now; interfaces come and go. */
+export async function hostAddress({ explicit, server, interfaces }: HostAddressOptions): Promise<HostAddress> {
+  if (explicit !== undefined && explicit !== '') return explicitHostAddress(explicit)
+  const { hostname, port, protocol } = new URL(server)
+  const defaultPort = protocol === 'http:' ? 80 : 443
+  const preferred = await localAddressTowards(hostname, port === '' ? defaultPort : Number(port))
+  return chooseHostAddress(interfaces(), preferred)
+}
+
+function rejection(address: string, preferred: string | undefined): string | undefined {
+  const problem = unpublishable(address)
+  if (problem !== undefined) return problem
+  const ip = ipaddr.IPv4.parse(address)
+  const inside = insideThisHost.find(({ range }) => ip.match(range))
+  if (inside) return inside.reason
+  return ip.match(serviceRange) && address !== preferred ? 'range of Service addresses' : undefined
+}
+
+/** Why an EndpointSlice of type IPv4 would not take it. */
+function unpublishable(address: string): string | undefined {
+  if (isIP(address) !== 4) return 'not an IPv4 address'
+  switch (ipaddr.IPv4.parse(address).range()) {
+    case 'loopback':
+      return 'loopback'
+    case 'linkLocal':
+      return 'link-local'
+    case 'unspecified':
+    case 'multicast':
+    case 'broadcast':
+      return 'not the address of one machine'
+    default:
+      return undefined
+  }
+}

@@ -1,0 +1,335 @@
+import type { EndpointSlice, ObjectMeta, OwnerReference, Service } from '../kube/resources.ts'
+import { claimText, type Claim } from './claim-text.ts'
+
+/** Which InferenceService is published, and as what; `endpointPort` is `spec.endpoint.port`. */
+export interface PublishTarget {
+  readonly namespace: string
+  readonly name: string
+  /** Of the InferenceService. */
+  readonly uid: string
+  readonly endpointPort: number | undefined
+}
+
+/** Where a server listens. */
+export interface Address {
+  /** IPv4. */
+  readonly address: string
+  readonly port: number
+}
+
+/** What pods are told. */
+export interface Published extends Address {
+  readonly ready: boolean
+}
+
+export interface ServicePort {
+  readonly name: 'http' | 'endpoint'
+  readonly port: number
+}
+
+/** Everything that the three objects say. */
+export interface Publication {
+  readonly namespace: string
+  readonly name: string
+  readonly uid: string
+  readonly serviceName: string
+  readonly servicePorts: readonly ServicePort[]
+  /** Undefined while there is a claim but no server yet. */
+  readonly published: Published | undefined
+  /** RFC 3339, whole seconds, in the API server's time. */
+  readonly heartbeat: string
+  /** Empty = not stated. */
+  readonly agentVersion: string
+  /** Undefined = released: any agent may take the slice. */
+  readonly claim: Claim | undefined
+}
+
+export const labels = {
+  app: 'app',
+  managedBy: 'llmkube.ai/managed-by',
+  inferenceService: 'llmkube.ai/inference-service',
+  serviceName: 'kubernetes.io/service-name',
+  skipMirror: 'endpointslice.kubernetes.io/skip-mirror',
+  accelerator: 'llmkube.dev/accelerator',
+} as const
+
+/** The value of the `managed-by` label, and so the selector of the watches on Services and EndpointSlices. */
+export const managedBy = 'metal-agent'
+
+export const annotations = {
+  heartbeat: 'llmkube.ai/agent-heartbeat',
+  agentVersion: 'llmkube.ai/agent-version',
+  metalAccelerated: 'llmkube.ai/metal-accelerated',
+  nativeProcess: 'llmkube.ai/native-process',
+  claim: 'metalbar.dev/claim',
+} as const
+
+const owner = {
+  apiVersion: 'inference.llmkube.dev/v1alpha1',
+  group: 'inference.llmkube.dev/',
+  kind: 'InferenceService',
+}
+const defaultServicePort = 8080
+
+/** `namespace/name`, as the caches and the work queue key it. */
+export const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
+  `${namespace}/${name}`
+
+/** Service, EndpointSlice and Endpoints all carry this name; LLMKube looks for it there. */
+export const serviceNameOf = (inferenceService: string): string => inferenceService.replaceAll('.', '-')
+
+/** LLMKube's controller and gateway address the port that the spec names; everybody else uses 8080. */
+export const servicePortsOf = (endpointPort: number | undefined): readonly ServicePort[] => [
+  { name: 'http', port: defaultServicePort },
+  ...(endpointPort === undefined || endpointPort === defaultServicePort
+    ? []
+    : [{ name: 'endpoint' as const, port: endpointPort }]),
+]
+
+/** Seconds precision, as LLMKube's controller parses it. */
+export const heartbeatAt = (epochMs: number): string => `${new Date(epochMs).toISOString().slice(0, 19)}Z`
+
+export const serviceBody = (publication: Publication): object => ({
+  metadata: {
+    name: publication.serviceName,
+    namespace: publication.namespace,
+    labels: commonLabels(publication),
+    annotations: serviceAnnotations,
+    ownerReferences: [ownerReferenceOf(publication)],
+  },
+  spec: { type: 'ClusterIP', ports: servicePortList(publication, undefined) },
+})
+
+/** Only what is ours: a merge patch leaves labels and annotations of others alone. */
+export const servicePatch = (publication: Publication, current: Service): MergePatch => ({
+  metadata: {
+    labels: commonLabels(publication),
+    annotations: serviceAnnotations,
+    ownerReferences: ownerReferencesWith(publication, current.metadata),
+  },
+  spec: { ports: servicePortList(publication, current) },
+})
+
+export function serviceIsCurrent(service: Service, publication: Publication): boolean {
+  const wanted = servicePortList(publication, service)
+  const { ports } = service.spec
+  return (
+    holds(service.metadata.labels, commonLabels(publication)) &&
+    holds(service.metadata.annotations, serviceAnnotations) &&
+    isOwnedBy(service, publication) &&
+    ports.length === wanted.length &&
+    wanted.every(({ name, port, targetPort }, index) => {
+      const is = ports[index]
+      return is?.name === name && is.port === port && (targetPort === undefined || is.targetPort === targetPort)
+    })
+  )
+}
+
+export const sliceBody = (publication: Publication): object => ({
+  metadata: {
+    name: publication.serviceName,
+    namespace: publication.namespace,
+    labels: sliceLabels(publication),
+    annotations: sliceAnnotations(publication),
+    ownerReferences: [ownerReferenceOf(publication)],
+  },
+  addressType: 'IPv4',
+  ...sliceContent(publication),
+})
+
+export const slicePatch = (publication: Publication, current: EndpointSlice): MergePatch => ({
+  metadata: {
+    labels: sliceLabels(publication),
+    annotations: sliceAnnotations(publication),
+    ownerReferences: ownerReferencesWith(publication, current.metadata),
+  },
+  ...sliceContent(publication),
+})
+
+/** Says that the holder lives, and nothing about its server. */
+export const heartbeatPatch = (publication: Publication, current: EndpointSlice): MergePatch => ({
+  metadata: slicePatch(publication, current).metadata,
+})
+
+/** Takes a dead agent's address out of service; the claim stays for whoever can serve. */
+export const withdrawPatch = (current: EndpointSlice): MergePatch => ({
+  metadata: {},
+  endpoints: current.endpoints.map(({ addresses }) => ({ addresses, conditions: { ready: false } })),
+})
+
+/** True where a write would change nothing but the heartbeat. */
+export function sliceIsCurrent(slice: EndpointSlice, publication: Publication): boolean {
+  const { published, servicePorts, agentVersion } = publication
+  const shown = publishedOf(slice)
+  const wantedPorts = published === undefined ? [] : servicePorts
+  return (
+    holds(slice.metadata.labels, sliceLabels(publication)) &&
+    (agentVersion === '' || slice.metadata.annotations[annotations.agentVersion] === agentVersion) &&
+    isOwnedBy(slice, publication) &&
+    slice.endpoints.length === (published === undefined ? 0 : 1) &&
+    shown?.address === published?.address &&
+    shown?.ready === published?.ready &&
+    slice.ports.length === wantedPorts.length &&
+    wantedPorts.every(
+      ({ name }, index) => slice.ports[index]?.name === name && slice.ports[index].port === published?.port,
+    )
+  )
+}
+
+/** What the slice tells pods; undefined where it names no address. An absent `ready` counts as ready, as for every reader. */
+export function publishedOf(slice: EndpointSlice): Published | undefined {
+  const [endpoint] = slice.endpoints
+  const address = endpoint?.addresses[0]
+  const port = slice.ports[0]?.port
+  if (!endpoint || address === undefined || port == null) return undefined
+  return { address, port, ready: endpoint.conditions?.ready !== false }
+}
+
+/** The skip-mirror label must be in the first write: without it Kubernetes copies the addresses into a slice of its own. */
+export const endpointsBody = (publication: Publication): object => ({
+  metadata: {
+    name: publication.serviceName,
+    namespace: publication.namespace,
+    labels: endpointsLabels(publication),
+    ownerReferences: [ownerReferenceOf(publication)],
+  },
+  subsets: endpointsSubsets(publication),
+})
+
+export const endpointsPatch = (publication: Publication, { metadata }: Owned): MergePatch => ({
+  metadata: {
+    labels: endpointsLabels(publication),
+    ownerReferences: ownerReferencesWith(publication, metadata),
+  },
+  subsets: endpointsSubsets(publication),
+})
+
+export const endpointsLabels = (publication: Publication): Readonly<Record<string, string>> => ({
+  ...commonLabels(publication),
+  [labels.skipMirror]: 'true',
+  [labels.accelerator]: 'metal',
+})
+
+/** Legacy readers know nothing of expiry, so a withdrawn address moves to where they do not look. */
+export const endpointsSubsets = ({ published, servicePorts }: Publication): object[] =>
+  published === undefined
+    ? []
+    : [
+        {
+          [published.ready ? 'addresses' : 'notReadyAddresses']: [{ ip: published.address }],
+          ports: servicePorts.map(({ name }) => ({ name, port: published.port, protocol: 'TCP' })),
+        },
+      ]
+
+export interface MergePatch {
+  readonly metadata: object
+  readonly [field: string]: unknown
+}
+
+export interface Owned {
+  readonly metadata: { readonly ownerReferences: readonly OwnerReference[] }
+}
+
+/** The InferenceService an object of ours was made for; undefined where it names none. */
+export function ownerOf({ metadata }: Owned): { readonly name: string; readonly uid: string } | undefined {
+  const found = metadata.ownerReferences.find(isInferenceService)
+  return found && { name: found.name, uid: found.uid }
+}
+
+/** What to publish or remove for an object found in the cluster, also when its InferenceService is gone. */
+export function targetOf(
+  object: Owned & { readonly metadata: { readonly namespace: string } },
+): PublishTarget | undefined {
+  const found = ownerOf(object)
+  return found && { namespace: object.metadata.namespace, ...found, endpointPort: undefined }
+}
+
+export const isOwnedBy = ({ metadata }: Owned, { uid }: { readonly uid: string }): boolean =>
+  metadata.ownerReferences.some((reference) => isInferenceService(reference) && reference.uid === uid)
+
+/** `a.b` and `a-b` share one Service name: the older one has it. Returns the name that stands in the way. */
+export function collidesWith(target: Named, others: Iterable<Named>): string | undefined {
+  for (const other of others) {
+    if (
+      other.namespace === target.namespace &&
+      other.name !== target.name &&
+      serviceNameOf(other.name) === serviceNameOf(target.name) &&
+      isBefore(other, target)
+    ) {
+      return other.name
+    }
+  }
+  return undefined
+}
+
+type Named = Pick<ObjectMeta, 'namespace' | 'name' | 'creationTimestamp'>
+
+function isBefore(one: Named, other: Named): boolean {
+  const [a, b] = [one.creationTimestamp ?? '', other.creationTimestamp ?? '']
+  return a === b ? one.name < other.name : a < b
+}
+
+const commonLabels = ({ name }: Publication): Readonly<Record<string, string>> => ({
+  [labels.app]: name,
+  [labels.managedBy]: managedBy,
+  [labels.inferenceService]: name,
+})
+
+const sliceLabels = (publication: Publication): Readonly<Record<string, string>> => ({
+  [labels.serviceName]: publication.serviceName,
+  ...commonLabels(publication),
+})
+
+const serviceAnnotations = { [annotations.metalAccelerated]: 'true', [annotations.nativeProcess]: 'true' }
+
+const sliceAnnotations = ({ heartbeat, agentVersion, claim }: Publication): Readonly<Record<string, string>> => ({
+  [annotations.heartbeat]: heartbeat,
+  ...(agentVersion === '' ? {} : { [annotations.agentVersion]: agentVersion }),
+  [annotations.claim]: claimText(claim),
+})
+
+const sliceContent = ({ name, published, servicePorts }: Publication) =>
+  published === undefined
+    ? { endpoints: [], ports: [] }
+    : {
+        endpoints: [
+          {
+            addresses: [published.address],
+            conditions: { ready: published.ready },
+            targetRef: { kind: 'Pod', name: `${name}-metal` },
+          },
+        ],
+        ports: servicePorts.map((port) => ({ name: port.name, port: published.port, protocol: 'TCP' })),
+      }
+
+/** The target port is for people who read it: kube-proxy goes by the names of the slice's ports. */
+const servicePortList = ({ servicePorts, published }: Publication, current: Service | undefined) =>
+  servicePorts.map(({ name, port }) => {
+    const targetPort = published?.port ?? current?.spec.ports.find((known) => known.name === name)?.targetPort
+    return { name, port, protocol: 'TCP', ...(targetPort === undefined ? {} : { targetPort }) }
+  })
+
+/** Not a controller reference: it only lets the cluster clean up when the InferenceService goes while we are away. */
+const ownerReferenceOf = ({ name, uid }: Publication): OwnerReference => ({
+  apiVersion: owner.apiVersion,
+  kind: owner.kind,
+  name,
+  uid,
+  controller: false,
+  blockOwnerDeletion: false,
+})
+
+/** A merge patch replaces lists whole: other owners stay, an InferenceService that is gone does not. */
+const ownerReferencesWith = (
+  publication: Publication,
+  { ownerReferences }: Owned['metadata'],
+): readonly OwnerReference[] => [
+  ...ownerReferences.filter((reference) => !isInferenceService(reference)),
+  ownerReferenceOf(publication),
+]
+
+const isInferenceService = ({ apiVersion, kind }: OwnerReference): boolean =>
+  kind === owner.kind && apiVersion.startsWith(owner.group)
+
+export const holds = (actual: Readonly<Record<string, string>>, wanted: Readonly<Record<string, string>>): boolean =>
+  Object.entries(wanted).every(([key, value]) => actual[key] === value)

@@ -1,0 +1,399 @@
+import type { KubeApi } from '../kube/kube-api.ts'
+import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { ClaimJudgement } from './claim.ts'
+import { EndpointsWriter } from './endpoints-writer.ts'
+import {
+  heartbeatAt,
+  isOwnedBy,
+  keyOf,
+  ownerOf,
+  publishedOf,
+  serviceNameOf,
+  servicePortsOf,
+  sliceIsCurrent,
+  slicePatch,
+  withdrawPatch,
+  type Publication,
+  type Published,
+  type PublishTarget,
+} from './objects.ts'
+import { ServiceWriter, type ServiceView } from './service-writer.ts'
+import { firstEpoch, heldEpoch, isHeld, lostTo, SliceWriter, type Entry } from './slice-writer.ts'
+import type { WatchedKind } from './watched-kind.ts'
+import { done, type WriteResult } from './write-result.ts'
+
+export type { WriteResult }
+
+/** At shutdown the servers wait for this. */
+const shutdownLimitMs = 5_000
+
+export interface PublisherOptions {
+  readonly api: KubeApi
+  readonly services: WatchedKind<Service>
+  readonly slices: WatchedKind<EndpointSlice>
+  /** core/v1 Endpoints, for readers that know no slices; undefined = they are not written. */
+  readonly endpoints: Resource | undefined
+  /** `id` is the random id of the state folder, `displayName` what people call this machine. */
+  readonly node: { readonly id: string; readonly displayName: string }
+  /** Empty = not stated. */
+  readonly agentVersion: string
+  readonly log: Logger
+  /** Something changed that no watch tells: a claim was lost, or could not be renewed. Key = namespace/name. */
+  readonly onChange: (key: string) => void
+  /** Milliseconds; must not jump with the wall clock. */
+  readonly monotonicNow?: () => number
+  readonly random?: () => number
+  /** Between two renewals of a claim. */
+  readonly renewEveryMs?: number
+}
+
+/** What the caches say; costs no request. */
+export interface PublicationView {
+  readonly claim: ClaimJudgement
+  readonly service: ServiceView
+  /** True also where there is no Service of ours to be out of date. */
+  readonly serviceUpToDate: boolean
+  readonly endpointsUpToDate: boolean
+  /** What the slice tells pods now, whoever wrote it. */
+  readonly published: Published | undefined
+  /** There is something that {@link Publisher.unpublish} would delete. */
+  readonly present: boolean
+  /** Milliseconds until time alone may change this view. */
+  readonly recheckInMs: number | undefined
+}
+
+/** A key that could not be written in time, and why. */
+export interface Unfinished {
+  readonly key: string
+  readonly message: string
+}
+
+/**
+ * Says in the cluster what this machine serves, and nothing that is not so. The EndpointSlice is the claim: only its
+ * holder writes, every write names the version it was based on, and a claim that is not renewed goes to others.
+ * Its methods throw ApiError where the cluster does not answer or does not permit.
+ */
+export class Publisher {
+  readonly #options: PublisherOptions
+  readonly #slices: SliceWriter
+  readonly #service: ServiceWriter
+  readonly #endpoints: EndpointsWriter
+  readonly #stopped = new AbortController()
+
+  constructor(options: PublisherOptions) {
+    const { api, services, slices, endpoints: resource, log, node } = options
+    const { monotonicNow = () => performance.now(), random = Math.random } = options
+    const { signal } = this.#stopped
+    this.#options = options
+    this.#service = new ServiceWriter({ api, services, monotonicNow, signal })
+    this.#endpoints = new EndpointsWriter({ api, resource, log, signal })
+    this.#slices = new SliceWriter({
+      api,
+      slices,
+      node: node.id,
+      log,
+      signal,
+      monotonicNow,
+      random,
+      renewEveryMs: options.renewEveryMs,
+      publication: (target, published, epoch) => this.#publication(target, published, epoch),
+      onRenewed: (target, slice) => this.#endpoints.write(this.#publication(target, publishedOf(slice), undefined)),
+      onChange: options.onChange,
+    })
+  }
+
+  /** From the caches alone. A claim found to be ours, as after a restart, is renewed from now on. */
+  observe(target: PublishTarget): PublicationView {
+    const { services, slices } = this.#options
+    if (!slices.cache.synced || !services.cache.synced) return unknownView
+    const slice = this.#slices.cached(target)
+    const published = slice && publishedOf(slice)
+    const publication = this.#publication(target, published, undefined)
+    const { claim, recheckInMs } = this.#slices.view(target)
+    const { service, recheckInMs: serviceRecheckInMs } = this.#service.view(target)
+    return {
+      claim,
+      service,
+      serviceUpToDate: this.#service.isCurrent(target, publication),
+      endpointsUpToDate: !isHeld(claim) || this.#endpoints.isCurrent(publication),
+      published,
+      present: isDeletable(claim) || this.#endpoints.has(keyOf(target)),
+      recheckInMs: serviceRecheckInMs ?? recheckInMs,
+    }
+  }
+
+  /** Takes a slice that nobody has or that was released, where the Service's name is free and valid. */
+  claim(target: PublishTarget): Promise<WriteResult> {
+    return this.#slices.inLane(target, async (entry) => {
+      const judged = this.#slices.judge(entry, target, this.#slices.cached(target))
+      if (judged.kind === 'ours' && !entry.mustRead) return done
+      if (isElsewhere(judged)) return lostTo(judged, target)
+      if (!isHeld(judged)) {
+        const obstacle = await this.#service.findObstacle(target, this.#publication(target, undefined, undefined))
+        if (obstacle) return obstacle
+      }
+      if (judged.kind === 'previous') {
+        const removed = await this.#deleteSliceAndEndpoints(entry, target)
+        if (removed.kind !== 'done') return removed
+      }
+      return this.#slices.write(entry, target, this.#slices.cached(target), (claim, slice) => {
+        if (!slice) return { do: 'create', epoch: heldEpoch(entry, target) ?? firstEpoch, published: undefined }
+        if (claim.kind === 'released') return { do: 'write', epoch: firstEpoch, published: undefined }
+        return isHeld(claim) ? { do: 'renew', epoch: claim.epoch } : { do: 'stop', result: lostTo(claim, target) }
+      })
+    })
+  }
+
+  /** Takes a slice whose holder is dead; `lost` where it lives after all or another was quicker. */
+  takeOver(target: PublishTarget): Promise<WriteResult> {
+    return this.#slices.inLane(target, async (entry) => {
+      const publication = this.#publication(target, undefined, undefined)
+      const obstacle = await this.#service.findObstacle(target, publication)
+      if (obstacle) return obstacle
+      const result = await this.#slices.write(entry, target, 'unread', (claim) => {
+        if (isHeld(claim)) return { do: 'renew', epoch: claim.epoch }
+        if (claim.kind === 'released') return { do: 'write', epoch: firstEpoch, published: undefined }
+        return claim.kind === 'dead'
+          ? { do: 'write', epoch: claim.epoch + 1, published: undefined }
+          : { do: 'stop', result: lostTo(claim, target) }
+      })
+      if (result.kind === 'done') await this.#endpoints.write(publication, { leftovers: true })
+      return result
+    })
+  }
+
+  /** For those who see a dead claim and cannot serve: traffic must not flow into a hole. */
+  withdrawDead(target: PublishTarget): Promise<WriteResult> {
+    return this.#slices.inLane(target, (entry) =>
+      this.#slices.settle(entry, target, 'unread', (claim, slice) =>
+        slice && claim.kind === 'dead' && claim.ready
+          ? { do: 'patch', object: slice, body: withdrawPatch(slice) }
+          : { do: 'stop', result: done },
+      ),
+    )
+  }
+
+  /** Creates or adopts the Service; only the holder of the claim does. */
+  ensureService(target: PublishTarget): Promise<WriteResult> {
+    return this.#slices.inLane(target, async (entry) => {
+      const claim = this.#slices.judge(entry, target, this.#slices.cached(target))
+      if (!isHeld(claim)) return lostTo(claim, target)
+      if (this.#slices.mustRead(entry)) {
+        const renewed = await this.#slices.renew(entry, target)
+        if (renewed.kind !== 'done') return renewed
+      }
+      const slice = this.#slices.cached(target)
+      return this.#writeService(target, slice && publishedOf(slice))
+    })
+  }
+
+  /** Says where the server listens, and whether it answers. */
+  publish(target: PublishTarget, published: Published): Promise<WriteResult> {
+    return this.#slices.inLane(target, async (entry) => {
+      const outcome = { changed: false }
+      const result = await this.#slices.write(entry, target, this.#slices.cached(target), (claim, slice) => {
+        const epoch = slice ? undefined : heldEpoch(entry, target)
+        if (epoch !== undefined) return { do: 'create', epoch, published }
+        if (!slice || !isHeld(claim)) return { do: 'stop', result: lostTo(claim, target) }
+        const isSo = sliceIsCurrent(slice, this.#publication(target, published, claim.epoch))
+        if (isSo && !this.#slices.mustRead(entry)) return { do: 'stop', result: done }
+        outcome.changed = true
+        return { do: 'write', epoch: claim.epoch, published }
+      })
+      if (result.kind !== 'done') return result
+      const [service] = await Promise.all([
+        this.#writeService(target, published),
+        this.#endpoints.write(this.#publication(target, published, undefined)),
+      ])
+      if (outcome.changed) {
+        const { address: hostIP, port, ready } = published
+        this.#options.log.info('registered endpoint', { ...nameOf(target), hostIP, port, ready })
+      }
+      return service
+    })
+  }
+
+  /** No new traffic; claim, slice and Service stay. */
+  withdraw(target: PublishTarget): Promise<WriteResult> {
+    return this.#slices.inLane(target, async (entry) => {
+      const outcome = { changed: false }
+      const result = await this.#slices.write(entry, target, this.#slices.cached(target), (claim, slice) => {
+        if (!slice) return { do: 'stop', result: done }
+        if (!isHeld(claim)) return { do: 'stop', result: lostTo(claim, target) }
+        const shown = publishedOf(slice)
+        if (shown?.ready !== true) return { do: 'stop', result: done }
+        outcome.changed = true
+        return { do: 'write', epoch: claim.epoch, published: { ...shown, ready: false } }
+      })
+      const slice = this.#slices.cached(target)
+      if (result.kind !== 'done' || !slice) return result
+      if (outcome.changed) this.#options.log.info('withdrew endpoint', nameOf(target))
+      await this.#endpoints.write(this.#publication(target, publishedOf(slice), undefined))
+      return result
+    })
+  }
+
+  /** The InferenceService is stopped: slice and Endpoints go, the Service keeps its ClusterIP. */
+  unpublish(target: PublishTarget): Promise<WriteResult> {
+    return this.#slices.inLane(target, (entry) => this.#deleteSliceAndEndpoints(entry, target))
+  }
+
+  /** The InferenceService is gone: all three go, unless they are another's by now. */
+  remove(target: PublishTarget): Promise<WriteResult> {
+    return this.#slices.inLane(target, async (entry) => {
+      const slice = this.#slices.cached(target)
+      const isAnothers = slice && ownerOf(slice) !== undefined && !isOwnedBy(slice, target)
+      const removed = isAnothers ? done : await this.#deleteSliceAndEndpoints(entry, target)
+      return removed.kind === 'done' ? this.#service.remove(target) : removed
+    })
+  }
+
+  /** Ready no more, and free for any other agent at once. */
+  release(target: PublishTarget): Promise<WriteResult> {
+    return this.#slices.inLane(target, async (entry) => {
+      const result = await this.#slices.settle(entry, target, this.#slices.cached(target), (claim, slice) => {
+        if (!slice || !isHeld(claim)) return { do: 'stop', result: done }
+        const shown = publishedOf(slice)
+        const released = this.#publication(target, shown && { ...shown, ready: false }, undefined)
+        return { do: 'patch', object: slice, body: slicePatch(released, slice) }
+      })
+      this.#slices.letGo(entry)
+      entry.wrote = []
+      const shown = this.#endpoints.has(entry.key) ? this.#slices.cached(target) : undefined
+      if (shown) await this.#endpoints.write(this.#publication(target, publishedOf(shown), undefined))
+      this.#endpoints.forget(entry.key)
+      return result
+    })
+  }
+
+  /** All that is held, at once and within `limitMs`; the answer names what could not be written. */
+  withdrawAll(limitMs = shutdownLimitMs): Promise<readonly Unfinished[]> {
+    return this.#forAllHeld(limitMs, (target) => this.withdraw(target))
+  }
+
+  /** As {@link withdrawAll}. */
+  releaseAll(limitMs = shutdownLimitMs): Promise<readonly Unfinished[]> {
+    return this.#forAllHeld(limitMs, (target) => this.release(target))
+  }
+
+  /** Ends all interest in a key, without any request. */
+  forget(key: string): void {
+    this.#service.forget(key)
+    this.#endpoints.forget(key)
+    this.#slices.forget(key)
+  }
+
+  /**
+   * Events may have been missed: a relist after an interruption, or the host slept. Writes that wait are dropped, others'
+   * silence counts from now, and our own claims are read again before they are relied on.
+   */
+  watchGap(): void {
+    this.#slices.watchGap()
+  }
+
+  /** Whether the watch on EndpointSlices is live; while it is not, nobody's silence counts. */
+  setWatchLive(live: boolean): void {
+    this.#slices.setWatchLive(live)
+  }
+
+  /** Ends renewals and requests at once; the claims stay as they are. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stopped.abort()
+    await this.#slices[Symbol.asyncDispose]()
+  }
+
+  async #writeService(target: PublishTarget, published: Published | undefined): Promise<WriteResult> {
+    const publication = this.#publication(target, published, undefined)
+    return this.#service.write(target, publication, () => this.#endpoints.forget(keyOf(target)))
+  }
+
+  /** The slice goes last: as long as it is there, something is left to do. */
+  async #deleteSliceAndEndpoints(entry: Entry, target: PublishTarget): Promise<WriteResult> {
+    const slice = this.#slices.cached(target)
+    const claim = this.#slices.judge(entry, target, slice)
+    if (slice && !isDeletable(claim)) {
+      this.#endpoints.forget(entry.key)
+      return lostTo(claim, target)
+    }
+    if (slice || this.#endpoints.has(entry.key)) {
+      await this.#endpoints.remove(this.#publication(target, undefined, undefined))
+    }
+    const result = await this.#slices.settle(entry, target, slice, (judged, current) => {
+      if (!current) return { do: 'stop', result: done }
+      return isDeletable(judged) ? { do: 'delete', object: current } : { do: 'stop', result: lostTo(judged, target) }
+    })
+    if (result.kind === 'done') {
+      this.#slices.letGo(entry)
+      entry.wrote = []
+    }
+    return result
+  }
+
+  #publication(target: PublishTarget, published: Published | undefined, epoch: number | undefined): Publication {
+    const { node, agentVersion, api } = this.#options
+    const heartbeat = heartbeatAt(api.serverNow())
+    return {
+      namespace: target.namespace,
+      name: target.name,
+      uid: target.uid,
+      serviceName: serviceNameOf(target.name),
+      servicePorts: servicePortsOf(target.endpointPort),
+      published,
+      heartbeat,
+      agentVersion,
+      claim: epoch === undefined ? undefined : { node: node.id, epoch, heartbeat, displayName: node.displayName },
+    }
+  }
+
+  async #forAllHeld(
+    limitMs: number,
+    write: (target: PublishTarget) => Promise<WriteResult>,
+  ): Promise<readonly Unfinished[]> {
+    this.#slices.dropWaiting()
+    const unfinished = new Map<string, string>()
+    const writes = this.#slices.held().map((target) => {
+      const key = keyOf(target)
+      unfinished.set(key, `The cluster did not answer within ${limitMs / 1000} s.`)
+      return write(target).then(
+        (result) => {
+          if (result.kind === 'done' || result.kind === 'lost') unfinished.delete(key)
+          else unfinished.set(key, result.message)
+        },
+        (error: unknown) => void unfinished.set(key, error instanceof Error ? error.message : String(error)),
+      )
+    })
+    await within(limitMs, Promise.all(writes))
+    return [...unfinished].map(([key, message]) => ({ key, message }))
+  }
+}
+
+const unknownView: PublicationView = {
+  claim: { kind: 'unknown' },
+  service: { kind: 'absent' },
+  serviceUpToDate: true,
+  endpointsUpToDate: true,
+  published: undefined,
+  present: false,
+  recheckInMs: undefined,
+}
+
+const isElsewhere = ({ kind }: ClaimJudgement): boolean =>
+  kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead'
+
+/** A released slice belongs to whoever comes first, also to delete it. */
+const isDeletable = (claim: ClaimJudgement): boolean =>
+  isHeld(claim) || claim.kind === 'previous' || claim.kind === 'released'
+
+const nameOf = ({ namespace, name }: PublishTarget) => ({ namespace, name })
+
+/** Resolves when the work is done or the time is up, whichever comes first. */
+async function within(limitMs: number, work: Promise<unknown>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  const timer = setTimeout(resolve, limitMs, undefined)
+  try {
+    await Promise.race([work, promise])
+  } finally {
+    clearTimeout(timer)
+  }
+}

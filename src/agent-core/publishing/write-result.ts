@@ -1,0 +1,21 @@
+/** How a write ended. What the cluster does not answer or does not permit is thrown as ApiError instead. */
+export type WriteResult =
+  /** It is so now, whether or not it needed a request. */
+  | { readonly kind: 'done' }
+  /** The claim is not ours, or not ours any more. */
+  | { readonly kind: 'lost'; readonly message: string }
+  /** Somebody else's object has our name. */
+  | { readonly kind: 'taken'; readonly message: string }
+  /** The server does not accept the object; in its words. */
+  | { readonly kind: 'refused'; readonly message: string }
+  /** Not attempted, because what it was based on is out of date: look again. */
+  | { readonly kind: 'dropped'; readonly message: string }
+
+export const done: WriteResult = { kind: 'done' }
+
+export const dropped: WriteResult = {
+  kind: 'dropped',
+  message: 'The write was dropped because what it was based on is out of date.',
+}
+
+export const lost = (message: string): WriteResult => ({ kind: 'lost', message })

@@ -1,0 +1,89 @@
+import type { ServiceReason } from '../../contract/service.ts'
+import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
+
+/** What the cluster wants of this machine for one InferenceService. */
+export type Desired =
+  /** Too early to tell: nothing may be concluded from an absence. */
+  | { readonly kind: 'unknown'; readonly message: string }
+  | { readonly kind: 'gone'; readonly message: string }
+  /** For another accelerator. */
+  | { readonly kind: 'notOurs'; readonly message: string }
+  /** For other agents: this one was told to keep away. */
+  | { readonly kind: 'excluded'; readonly message: string }
+  | { readonly kind: 'stopped'; readonly reason: 'Stopped' | 'Suspended'; readonly message: string }
+  | { readonly kind: 'modelMissing'; readonly message: string }
+  | { readonly kind: 'refused'; readonly reason: ServiceReason; readonly message: string }
+  | {
+      readonly kind: 'serve'
+      readonly source: string
+      /** Over what reaches the command line or the model, and nothing else: another digest restarts the server. */
+      readonly digest: string
+    }
+
+export type RuntimeChoice =
+  { readonly ok: true; readonly digest: string } | { readonly ok: false; readonly message: string }
+
+export interface DesiredInputs {
+  readonly key: string
+  /** Both caches have been listed completely at least once. */
+  readonly synced: boolean
+  readonly service: InferenceService | undefined
+  readonly model: Model | undefined
+  /** Names this agent may claim; empty = all. */
+  readonly allowlist: readonly string[]
+  /** The first of two InferenceServices whose names become one Service name, where this is the second. */
+  readonly nameTakenBy: string | undefined
+  readonly chooseRuntime: (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec) => RuntimeChoice
+}
+
+/** Reads the wish out of the objects. Pure. */
+export function desired(inputs: DesiredInputs): Desired {
+  const { service, key, synced, allowlist } = inputs
+  if (!synced) return { kind: 'unknown', message: 'Waiting for the first complete list from the cluster.' }
+  if (!service || service.metadata.deletionTimestamp !== undefined) {
+    return { kind: 'gone', message: `InferenceService ${key} was deleted.` }
+  }
+  if (allowlist.length > 0 && !allowlist.includes(service.metadata.name)) {
+    return { kind: 'excluded', message: `${service.metadata.name} is not in the allowlist of this agent.` }
+  }
+  if (!service.spec.ok) return modelIsForeign(inputs) ?? refused(service.spec.message)
+  return modelIsForeign(inputs) ?? wish(inputs, service, service.spec.value)
+}
+
+/** Only a Model that says `accelerator: metal` makes a service one for a Mac. */
+function modelIsForeign({ model }: DesiredInputs): Desired | undefined {
+  if (!model?.spec.ok) return undefined
+  const accelerator = model.spec.value.hardware?.accelerator ?? 'cpu'
+  if (accelerator === 'metal') return undefined
+  return {
+    kind: 'notOurs',
+    message: `Model ${model.metadata.name} asks for the accelerator ${accelerator}, not metal.`,
+  }
+}
+
+function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceServiceSpec): Desired {
+  const { model, nameTakenBy } = inputs
+  const { namespace, name } = service.metadata
+  if (spec.suspend) return { kind: 'stopped', reason: 'Suspended', message: 'Suspended by spec.suspend.' }
+  if (spec.replicas === 0) return { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
+  if (spec.modelRef === '') return refused(`InferenceService ${namespace}/${name} names no Model; set spec.modelRef.`)
+  if (!model) {
+    return {
+      kind: 'modelMissing',
+      message: `There is no Model "${spec.modelRef}" in namespace ${namespace}; create it, or correct spec.modelRef.`,
+    }
+  }
+  if (!model.spec.ok) return refused(model.spec.message)
+  if (model.spec.value.source === '') return refused(`Model ${namespace}/${model.metadata.name} has no spec.source.`)
+  if (nameTakenBy !== undefined) {
+    return refused(
+      `${name} and ${nameTakenBy} both become the Service name "${name.replaceAll('.', '-')}", and ${nameTakenBy} was first; rename one of them.`,
+      'ServiceNameTaken',
+    )
+  }
+  const runtime = inputs.chooseRuntime(service, spec, model.spec.value)
+  if (!runtime.ok) return refused(runtime.message)
+  return { kind: 'serve', source: model.spec.value.source, digest: runtime.digest }
+}
+
+const refused = (message: string, reason: ServiceReason = 'Refused'): Desired => ({ kind: 'refused', reason, message })

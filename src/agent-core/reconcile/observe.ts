@@ -1,0 +1,84 @@
+import type { ServerState } from '../process/server-state.ts'
+import type { PublicationView as Published } from '../publishing/publisher.ts'
+import type { FetchView, PublicationView, ServerView } from './plan.ts'
+import type { ServiceRecord } from './service-record.ts'
+
+export function fetchView({ fetch, fetchRetryAt }: ServiceRecord): FetchView {
+  if (!fetch) return { kind: 'none' }
+  const { source, outcome } = fetch
+  if (!outcome) return { kind: 'running', source }
+  return outcome.kind === 'done'
+    ? { kind: 'done', source }
+    : { kind: 'failed', source, message: outcome.message, retryAt: outcome.terminal ? undefined : fetchRetryAt }
+}
+
+export function serverView({ digest = '', startFailure }: ServiceRecord, state: ServerState | undefined): ServerView {
+  if (startFailure) {
+    const { message, failures, retryAt } = startFailure
+    return { kind: 'failed', digest, duringStart: true, message, failures, nextStartAt: retryAt }
+  }
+  switch (state?.kind) {
+    case undefined:
+      return { kind: 'none' }
+    case 'starting':
+      return { kind: 'starting', digest, message: 'The server is starting.' }
+    case 'loading':
+      return { kind: 'starting', digest, message: 'The server is loading the model.' }
+    case 'ready':
+      return state.healthy
+        ? { kind: 'ready', digest, port: state.port }
+        : { kind: 'unready', digest, port: state.port, message: 'The server does not answer its health check.' }
+    case 'stopping':
+      return { kind: 'stopping', message: 'The server is finishing.' }
+    case 'failedToSpawn':
+    case 'exited':
+      return endedView(digest, state)
+  }
+}
+
+function endedView(digest: string, state: Extract<ServerState, { kind: 'exited' | 'failedToSpawn' }>): ServerView {
+  if (state.kind === 'exited' && !state.settled)
+    return { kind: 'stopping', message: 'The server has ended; its processes are being collected.' }
+  if (state.kind === 'exited' && state.cause === 'stopped') return { kind: 'none' }
+  return {
+    kind: 'failed',
+    digest,
+    duringStart: state.kind === 'failedToSpawn' || state.outOf === 'start',
+    message: state.message,
+    failures: state.failures,
+    nextStartAt: state.retryAt ?? 0,
+  }
+}
+
+/** `ownsService`: the Service under this name was made for this very object. */
+export function publicationView(
+  view: Published,
+  { now, ownsService }: { readonly now: number; readonly ownsService: boolean },
+): PublicationView {
+  const { claim, published } = view
+  return {
+    claim: claim.kind,
+    message: 'message' in claim ? claim.message : '',
+    retryAt: view.recheckInMs === undefined ? undefined : now + view.recheckInMs,
+    ...serviceView(view, ownsService),
+    shown: published,
+    complete: view.endpointsUpToDate,
+    present: view.present,
+  }
+}
+
+function serviceView(
+  { service, serviceUpToDate }: Published,
+  ownsService: boolean,
+): Pick<PublicationView, 'service' | 'serviceMessage'> {
+  switch (service.kind) {
+    case 'absent':
+      return { service: 'absent', serviceMessage: '' }
+    case 'taken':
+    case 'refused':
+      return { service: 'taken', serviceMessage: service.message }
+    case 'ours':
+      if (!ownsService) return { service: 'adoptable', serviceMessage: '' }
+      return { service: serviceUpToDate ? 'ours' : 'outdated', serviceMessage: '' }
+  }
+}

@@ -1,0 +1,347 @@
+import type { ServiceReason, ServiceState } from '../../contract/service.ts'
+import type { Desired } from './desired.ts'
+
+/** The model file of the wanted source. */
+export type FetchView =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'running'; readonly source: string }
+  | { readonly kind: 'done'; readonly source: string }
+  | {
+      readonly kind: 'failed'
+      readonly source: string
+      readonly message: string
+      /** Absent = only a change of the inputs helps. */
+      readonly retryAt: number | undefined
+    }
+
+/** The one server process of the key. */
+export type ServerView =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'starting'; readonly digest: string; readonly message: string }
+  | { readonly kind: 'ready'; readonly digest: string; readonly port: number }
+  | { readonly kind: 'unready'; readonly digest: string; readonly port: number; readonly message: string }
+  | { readonly kind: 'stopping'; readonly message: string }
+  | {
+      readonly kind: 'failed'
+      readonly digest: string
+      readonly duringStart: boolean
+      readonly message: string
+      /** Failures in a row; the back-off counts them. */
+      readonly failures: number
+      readonly nextStartAt: number
+    }
+
+/** Whose the slice is, and what it and its companions say, as far as the caches know. */
+export interface PublicationView {
+  readonly claim:
+    | 'unknown'
+    | 'absent'
+    | 'released'
+    | 'dead'
+    /** Ours, but for an earlier object of this name. */
+    | 'previous'
+    | 'ours'
+    /** Ours, but not renewed for so long that another may have it: local work goes on, writes read first. */
+    | 'uncertain'
+    | 'foreign'
+    | 'unclaimed'
+    | 'overwritten'
+    | 'taken'
+  /** What a person should know about the claim; empty where it is plainly ours. */
+  readonly message: string
+  /** When time alone changes the claim. */
+  readonly retryAt: number | undefined
+  /** `adoptable`: an agent's, but not made for this very object. */
+  readonly service: 'absent' | 'ours' | 'outdated' | 'adoptable' | 'taken'
+  readonly serviceMessage: string
+  /** What pods are told now. */
+  readonly shown: { readonly address: string; readonly port: number; readonly ready: boolean } | undefined
+  /** False while core/v1 Endpoints still tell something else. */
+  readonly complete: boolean
+  /** Slice or Endpoints of ours exist. */
+  readonly present: boolean
+}
+
+export interface Observation {
+  readonly now: number
+  readonly desired: Desired
+  readonly address: { readonly ip: string | undefined; readonly message: string }
+  readonly fetch: FetchView
+  readonly server: ServerView
+  readonly publication: PublicationView
+  /** The cluster did not take our last write: until then only local steps are possible. */
+  readonly clusterRetry: { readonly at: number; readonly message: string } | undefined
+}
+
+/** What to do next; a step that takes long only begins, and its end brings the key back into the queue. */
+export type Step =
+  | { readonly do: 'claim' }
+  | { readonly do: 'ensureService' }
+  | { readonly do: 'fetch' }
+  | { readonly do: 'cancelFetch' }
+  | { readonly do: 'start' }
+  | { readonly do: 'publish'; readonly address: string; readonly port: number }
+  | { readonly do: 'withdraw' }
+  /** What an agent that is gone still promises. */
+  | { readonly do: 'withdrawDead' }
+  | { readonly do: 'stop' }
+  /** Slice and Endpoints go, the Service and its ClusterIP stay. */
+  | { readonly do: 'unpublish' }
+  /** All three go. */
+  | { readonly do: 'remove' }
+  | { readonly do: 'rest' }
+
+export interface Plan {
+  readonly step: Step
+  readonly state: ServiceState
+  readonly reason: ServiceReason
+  readonly message: string
+  /** When time alone changes the answer. */
+  readonly retryAt: number | undefined
+  /** True = this service is none of ours and has nothing left here: it is not shown at all. */
+  readonly forget: boolean
+}
+
+/** From what is wanted and what is so to the one next step and the sentence that explains it. Pure: its table of tests is the contract. */
+export function plan(observed: Observation): Plan {
+  const next = nextStep(observed)
+  const mayMend = next.step.do === 'rest' && isHole(observed)
+  if (!mayMend) return next
+  return { ...next, step: { do: 'withdrawDead' }, message: next.message || observed.publication.message, forget: false }
+}
+
+/** Traffic flows to an agent that is gone, and nobody takes over. */
+function isHole(observed: Observation): boolean {
+  const { publication, desired } = observed
+  if (desired.kind === 'unknown' || desired.kind === 'excluded') return false
+  return publication.claim === 'dead' && publication.shown?.ready === true && isWritable(observed)
+}
+
+function nextStep(observed: Observation): Plan {
+  const { desired } = observed
+  switch (desired.kind) {
+    case 'unknown':
+      return rest('waiting', 'Pending', desired.message)
+    case 'gone':
+      return clear(observed, 'remove', desired.message) ?? forget()
+    case 'notOurs':
+    case 'excluded':
+      return clear(observed, 'unpublish', desired.message) ?? forget()
+    case 'stopped':
+      return clear(observed, 'unpublish', desired.message) ?? rest('stopped', desired.reason, desired.message)
+    case 'refused':
+      return clear(observed, 'unpublish', desired.message) ?? rest('refused', desired.reason, desired.message)
+    case 'modelMissing':
+      return withoutModel(observed, desired.message)
+    case 'serve':
+      return serve(observed, desired)
+  }
+}
+
+/** Brings everything of ours down, the endpoint first; undefined when nothing is left. */
+function clear(observed: Observation, how: 'unpublish' | 'remove', why: string): Plan | undefined {
+  const { server, publication, fetch } = observed
+  const writable = isWritable(observed)
+  if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'stopping', 'Stopping', why)
+  if (writable && isHeld(publication) && publication.shown?.ready === true) {
+    return act({ do: 'withdraw' }, 'stopping', 'Stopping', why)
+  }
+  if (server.kind === 'stopping') return rest('stopping', 'Stopping', `${why} ${server.message}`)
+  if (isAlive(server)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
+  if (!hasLeftovers(observed, how)) return undefined
+  return writable ? act({ do: how }, 'stopping', 'Stopping', why) : unreachable(observed, 'stopping', 'Stopping')
+}
+
+/** What another agent holds is for that agent to remove, and for garbage collection where it is gone too. */
+function hasLeftovers({ publication, desired }: Observation, how: 'unpublish' | 'remove'): boolean {
+  if (isForeign(publication) || publication.claim === 'dead') return false
+  if (desired.kind === 'excluded' && publication.claim === 'released') return false
+  return publication.present || (how === 'remove' && isOurService(publication))
+}
+
+/** A Model that is gone takes nothing from a server that has it in memory. */
+function withoutModel(observed: Observation, message: string): Plan {
+  const { server, publication } = observed
+  if (server.kind === 'ready' && isHeld(publication)) {
+    return rest('ready', 'Serving', `${message} The server keeps the model it loaded, but could not be started again.`)
+  }
+  return clear(observed, 'unpublish', message) ?? rest('waiting', 'ModelMissing', message)
+}
+
+type Serve = Extract<Desired, { kind: 'serve' }>
+
+function serve(observed: Observation, desired: Serve): Plan {
+  const { publication, address, server, now } = observed
+  if (isForeign(publication)) return yieldTo(observed)
+  const taken = takenBy(publication)
+  if (taken !== undefined) {
+    return clear(observed, 'unpublish', taken) ?? rest('refused', 'ServiceNameTaken', taken, publication.retryAt)
+  }
+  if (publication.claim === 'unknown') return rest('waiting', 'Pending', publication.message)
+  if (address.ip === undefined && !isAlive(server)) return rest('waiting', 'NoHostAddress', address.message)
+  if (!isHeld(publication)) {
+    if (!isWritable(observed)) return unreachable(observed, 'waiting', 'Pending')
+    if (publication.retryAt !== undefined && publication.retryAt > now) {
+      return rest('waiting', 'Pending', publication.message, publication.retryAt)
+    }
+    return act({ do: 'claim' }, 'waiting', 'Pending', 'Claiming the service for this machine.')
+  }
+  if (publication.service !== 'ours' && isWritable(observed)) {
+    return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
+  }
+  return withdrawSilent(observed) ?? fetchStep(observed, desired) ?? serverStep(observed, desired)
+}
+
+/** Whatever else is to be done, and however long it takes: pods are not sent to a server that does not answer. */
+function withdrawSilent(observed: Observation): Plan | undefined {
+  const { server, publication } = observed
+  if (server.kind === 'ready' || publication.shown?.ready !== true || !isWritable(observed)) return undefined
+  const [state, reason, message] = withoutAnswer(server)
+  return act({ do: 'withdraw' }, state, reason, message)
+}
+
+/** What a server that does not answer is shown as. */
+function withoutAnswer(
+  server: Exclude<ServerView, { kind: 'ready' }>,
+): readonly [state: ServiceState, reason: ServiceReason, message: string] {
+  switch (server.kind) {
+    case 'none':
+      return ['starting', 'Starting', 'Starting the server.']
+    case 'starting':
+      return ['starting', 'Starting', server.message]
+    case 'unready':
+      return ['unready', 'Starting', server.message]
+    case 'stopping':
+      return ['stopping', 'Stopping', server.message]
+    case 'failed':
+      return server.failures > 1
+        ? ['crash-looping', 'CrashLooping', server.message]
+        : ['waiting', server.duringStart ? 'StartFailed' : 'Starting', server.message]
+  }
+}
+
+/** Another agent answers for this service: ours must not. */
+function yieldTo(observed: Observation): Plan {
+  const { publication, server, fetch } = observed
+  const reason = publication.claim === 'foreign' ? 'ClaimedElsewhere' : 'ClaimOverwritten'
+  if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'foreign', reason, publication.message)
+  if (server.kind !== 'stopping' && isAlive(server)) return act({ do: 'stop' }, 'foreign', reason, publication.message)
+  return rest('foreign', reason, publication.message, publication.retryAt)
+}
+
+/** Undefined once the wanted model is here. The old server, if any, keeps serving meanwhile. */
+function fetchStep(observed: Observation, { source, digest }: Serve): Plan | undefined {
+  const { fetch, server, now } = observed
+  if (isAlive(server) && server.kind !== 'stopping' && server.digest === digest) return undefined
+  const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
+  if (fetch.kind !== 'none' && fetch.source !== source) {
+    return fetch.kind === 'running'
+      ? act({ do: 'cancelFetch' }, 'fetching', 'Fetching', 'Dropping the previous download.')
+      : act({ do: 'fetch' }, 'fetching', 'Fetching', `Fetching the model.${serving}`)
+  }
+  switch (fetch.kind) {
+    case 'done':
+      return undefined
+    case 'none':
+      return act({ do: 'fetch' }, 'fetching', 'Fetching', `Fetching the model.${serving}`)
+    case 'running':
+      return rest('fetching', 'Fetching', `Fetching the model.${serving}`)
+    case 'failed':
+      if (fetch.retryAt === undefined) return rest('refused', 'FetchFailed', `${fetch.message}${serving}`)
+      return fetch.retryAt <= now
+        ? act({ do: 'fetch' }, 'fetching', 'Fetching', `Fetching the model.${serving}`)
+        : rest('waiting', 'FetchFailed', `${fetch.message}${serving}`, fetch.retryAt)
+  }
+}
+
+function serverStep(observed: Observation, desired: Serve): Plan {
+  const { server, publication, address, now } = observed
+  switch (server.kind) {
+    case 'none':
+      return act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
+    case 'stopping':
+      return rest(...withoutAnswer(server))
+    case 'failed':
+      return server.digest !== desired.digest || server.nextStartAt <= now
+        ? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.')
+        : rest(...withoutAnswer(server), server.nextStartAt)
+    case 'starting':
+    case 'unready':
+    case 'ready':
+      break
+  }
+  if (server.digest !== desired.digest) {
+    const why = 'The specification changed: the server is restarted with it.'
+    const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
+    return act({ do: step }, 'stopping', 'Stopping', why)
+  }
+  return server.kind === 'ready' ? publishStep(observed, server.port, address) : rest(...withoutAnswer(server))
+}
+
+function publishStep(observed: Observation, port: number, address: Observation['address']): Plan {
+  const { shown, complete } = observed.publication
+  if (address.ip === undefined) {
+    return shown?.ready === true && isWritable(observed)
+      ? act({ do: 'withdraw' }, 'unready', 'NoHostAddress', address.message)
+      : rest('unready', 'NoHostAddress', address.message)
+  }
+  const serving = `Serving at ${address.ip}:${port}.`
+  if (shown?.ready === true && shown.address === address.ip && shown.port === port && complete) {
+    return rest('ready', 'Serving', serving)
+  }
+  return isWritable(observed)
+    ? act(
+        { do: 'publish', address: address.ip, port },
+        'starting',
+        'Starting',
+        'The server answers; publishing its address.',
+      )
+    : unreachable(observed, 'unready', 'Starting')
+}
+
+/** Local promises are kept while the cluster is away; what needs it waits, and says so. */
+function unreachable(observed: Observation, state: ServiceState, reason: ServiceReason): Plan {
+  return rest(
+    state,
+    reason,
+    observed.clusterRetry?.message ?? 'The cluster does not answer.',
+    observed.clusterRetry?.at,
+  )
+}
+
+const isHeld = ({ claim }: PublicationView): boolean => claim === 'ours' || claim === 'uncertain'
+
+const isForeign = ({ claim }: PublicationView): boolean =>
+  claim === 'foreign' || claim === 'unclaimed' || claim === 'overwritten'
+
+const takenBy = ({ claim, message, service, serviceMessage }: PublicationView): string | undefined =>
+  claim === 'taken' ? message : service === 'taken' ? serviceMessage : undefined
+
+const isWritable = ({ clusterRetry, now }: Observation): boolean => clusterRetry === undefined || clusterRetry.at <= now
+
+const isAlive = (
+  server: ServerView,
+): server is Extract<ServerView, { kind: 'starting' | 'ready' | 'unready' | 'stopping' }> =>
+  server.kind === 'starting' || server.kind === 'ready' || server.kind === 'unready' || server.kind === 'stopping'
+
+const isOurService = ({ service }: PublicationView): boolean => service === 'ours' || service === 'outdated'
+
+const act = (step: Step, state: ServiceState, reason: ServiceReason, message: string): Plan => ({
+  step,
+  state,
+  reason,
+  message,
+  retryAt: undefined,
+  forget: false,
+})
+
+const rest = (state: ServiceState, reason: ServiceReason, message: string, retryAt?: number): Plan => ({
+  step: { do: 'rest' },
+  state,
+  reason,
+  message,
+  retryAt,
+  forget: false,
+})
+
+const forget = (): Plan => ({ ...rest('stopped', 'Stopped', ''), forget: true })

@@ -1,0 +1,520 @@
+import { join } from 'node:path'
+import type { ServiceReason } from '../../contract/service.ts'
+import { isApiError, rootMessage, type ApiError } from '../kube/api-error.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
+import { keyOf } from '../kube/object-cache.ts'
+import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
+import type { StatusWriter } from '../kube/status-writer.ts'
+import type { Models } from '../models/models.ts'
+import type { Logger } from '../observability/logger.ts'
+import { afterCrash, retryDelayMs } from '../process/back-off.ts'
+import { launchEnvironment, type PortPolicy } from '../process/launch.ts'
+import type { Servers } from '../process/servers.ts'
+import type { ServerState } from '../process/server-state.ts'
+import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
+import type { Publisher } from '../publishing/publisher.ts'
+import type { WriteResult } from '../publishing/write-result.ts'
+import type { Binary } from '../runtimes/binary.ts'
+import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
+import { desired, type Desired } from './desired.ts'
+import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
+import { fetchView, publicationView, serverView } from './observe.ts'
+import { plan, type Observation, type Plan, type Step } from './plan.ts'
+import { report } from './report.ts'
+import { chooseRuntime, commandLine, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
+import { newRecord, type ServiceRecord } from './service-record.ts'
+import { WorkQueue } from './work-queue.ts'
+
+/** No honest story has more steps than this without waiting for something; more means two rules disagree. */
+const maxStepsPerPass = 30
+/** First and longest wait before the next attempt at what the cluster, or a model's source, did not do. */
+const clusterBackOffMs = { first: 500, max: 30_000 }
+const fetchBackOffMs = { first: 1_000, max: 300_000 }
+
+export interface ReconcilerSettings extends RuntimeSettings {
+  readonly allowlist: readonly string[]
+  readonly port: PortPolicy
+  readonly startupStallMs: number
+  /** Working directories and logs of the servers live under it. */
+  readonly stateDir: string
+}
+
+export interface ReconcilerOptions {
+  readonly cluster: Cluster
+  readonly models: Models
+  readonly servers: Servers
+  readonly publisher: Publisher
+  readonly events: EventRecorder
+  readonly status: StatusWriter
+  readonly settings: ReconcilerSettings
+  readonly findBinary: () => Promise<Binary>
+  readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
+  readonly log: Logger
+  /** Something that a snapshot shows has changed. */
+  readonly onChange: () => void
+  readonly now?: () => number
+  readonly random?: () => number
+}
+
+/** What a snapshot needs to know of one service. */
+export interface ServiceReport {
+  readonly record: Readonly<ServiceRecord>
+  readonly plan: Plan
+  readonly observed: Observation
+  readonly since: number
+  readonly server: ServerState | undefined
+  readonly service: InferenceService | undefined
+  readonly model: Model | undefined
+  readonly logFile: string
+}
+
+/**
+ * Makes what runs and what is published agree with what the cluster asks for, one key at a time, from the level of
+ * things and never from an event: observe, plan, take one step, observe again.
+ */
+export class Reconciler {
+  readonly #options: ReconcilerOptions
+  readonly #queue: WorkQueue
+  readonly #records = new Map<string, ServiceRecord>()
+  readonly #now: () => number
+  readonly #random: () => number
+  readonly #dialects = new LlamaServerDialects()
+  readonly #chooseRuntime: ReturnType<typeof chooseRuntime>
+  #unsubscribe: readonly (() => void)[] = []
+
+  constructor(options: ReconcilerOptions) {
+    this.#options = options
+    this.#now = options.now ?? Date.now
+    this.#random = options.random ?? Math.random
+    this.#chooseRuntime = chooseRuntime(options.settings)
+    this.#queue = new WorkQueue({
+      reconcile: (key) => this.#reconcile(key),
+      log: options.log,
+      now: this.#now,
+      random: this.#random,
+    })
+  }
+
+  start(): void {
+    const { cluster, servers } = this.#options
+    this.#unsubscribe = [
+      cluster.inferenceServices.onChange(({ key }) => this.enqueue(key)),
+      cluster.models.onChange(({ key }) => this.#enqueueUsersOf(key)),
+      cluster.services.onChange(({ before, after }) => this.#enqueueOwner(after ?? before)),
+      cluster.slices.onChange(({ before, after }) => this.#enqueueOwner(after ?? before)),
+      servers.onChange((key, state) => this.#serverChanged(key, state)),
+    ]
+  }
+
+  enqueue(key: string): void {
+    this.#queue.add(key)
+  }
+
+  enqueueAll(): void {
+    const { cluster, servers } = this.#options
+    for (const { metadata } of cluster.inferenceServices.values())
+      this.enqueue(keyOf(metadata.namespace, metadata.name))
+    for (const object of [...cluster.slices.values(), ...cluster.services.values()]) this.#enqueueOwner(object)
+    for (const key of [...this.#records.keys(), ...servers.state().keys()]) this.enqueue(key)
+  }
+
+  /** The cluster answers again: what waited for it waits no longer. */
+  retryAll(): void {
+    for (const record of this.#records.values()) {
+      record.clusterRetry = undefined
+      record.reportRetry = undefined
+    }
+    this.enqueueAll()
+  }
+
+  /** Every service that is shown, in no order. */
+  reports(): ServiceReport[] {
+    const { cluster, servers } = this.#options
+    return [...this.#records.values()].flatMap((record) => {
+      if (!record.last || record.last.plan.forget) return []
+      const service = cluster.inferenceServices.get(record.namespace, record.name)
+      return {
+        record,
+        ...record.last,
+        server: servers.get(record.key),
+        service,
+        model: service && this.#modelOf(service),
+        logFile: this.#logFile(record.key),
+      }
+    })
+  }
+
+  /** No further pass; downloads under way are dropped. What runs and is published stays as it is. */
+  async stop(): Promise<void> {
+    for (const unsubscribe of this.#unsubscribe) unsubscribe()
+    for (const { fetch } of this.#records.values()) fetch?.cancel()
+    await this.#queue.stop()
+  }
+
+  async #reconcile(key: string): Promise<number | undefined> {
+    const record = this.#record(key)
+    for (let steps = 0; steps < maxStepsPerPass; steps += 1) {
+      const observed = this.#observe(record)
+      const next = plan(observed)
+      this.#remember(record, next, observed)
+      if (next.step.do === 'rest') return this.#rest(record, next, observed)
+      this.#options.log.debug('step', { key, step: next.step.do, reason: next.reason })
+      await this.#perform(record, next.step)
+    }
+    throw new Error(`Reconciling ${key} did not come to rest after ${maxStepsPerPass} steps.`)
+  }
+
+  #observe(record: ServiceRecord): Observation {
+    const { cluster, servers, publisher, hostAddress } = this.#options
+    const service = cluster.inferenceServices.get(record.namespace, record.name)
+    const now = this.#now()
+    if (service) this.#meet(record, service)
+    const target = this.#target(record)
+    const published = cluster.services.get(record.namespace, serviceNameOf(record.name))
+    const ownsService = published !== undefined && isOwnedBy(published, target)
+    return {
+      now,
+      desired: this.#desired(record, service),
+      address: hostAddress(),
+      fetch: fetchView(record),
+      server: serverView(record, servers.get(record.key)),
+      publication: publicationView(publisher.observe(target), { now, ownsService }),
+      clusterRetry: record.clusterRetry,
+    }
+  }
+
+  #desired(record: ServiceRecord, service: InferenceService | undefined): Desired {
+    const { cluster, settings } = this.#options
+    return desired({
+      key: record.key,
+      synced: cluster.synced,
+      service,
+      model: service && this.#modelOf(service),
+      allowlist: settings.allowlist,
+      nameTakenBy: service && collidesWith(service.metadata, metadataOf(cluster.inferenceServices.values())),
+      chooseRuntime: this.#chooseRuntime,
+    })
+  }
+
+  /** A re-created object starts with a clean memory; what runs for its predecessor is judged by its digest. */
+  #meet(record: ServiceRecord, { metadata }: InferenceService): void {
+    if (record.metadata !== undefined && record.metadata.uid !== metadata.uid) {
+      record.toldReadyPid = undefined
+      record.toldRefusal = undefined
+      record.stoppedAt = undefined
+      record.restarts = 0
+    }
+    record.metadata = metadata
+  }
+
+  #remember(record: ServiceRecord, next: Plan, observed: Observation): void {
+    const before = record.last
+    const same = before?.plan.state === next.state && before.plan.reason === next.reason
+    record.last = { plan: next, observed, since: same ? before.since : this.#now() }
+    if (next.state !== 'stopped') record.stoppedAt = undefined
+    if (!same && !next.forget) {
+      const level = next.state === 'refused' || next.state === 'crash-looping' ? 'warn' : 'info'
+      this.#options.log[level]('state', {
+        key: record.key,
+        state: next.state,
+        reason: next.reason,
+        message: next.message,
+      })
+    }
+    this.#options.onChange()
+  }
+
+  async #rest(record: ServiceRecord, next: Plan, observed: Observation): Promise<number | undefined> {
+    if (next.forget && observed.desired.kind === 'gone') {
+      this.#records.delete(record.key)
+      this.#options.publisher.forget(record.key)
+      this.#options.servers.forget(record.key)
+      return undefined
+    }
+    return earliest(next.retryAt, await this.#report(record, next, observed), record.clusterRetry?.at)
+  }
+
+  /** A status tells what is so and decides nothing: one that cannot be written waits by itself and holds up nothing. */
+  async #report(record: ServiceRecord, next: Plan, observed: Observation): Promise<number | undefined> {
+    const { cluster, status, events, log } = this.#options
+    const service = cluster.inferenceServices.get(record.namespace, record.name)
+    const now = this.#now()
+    if (!service) return undefined
+    if (record.reportRetry && record.reportRetry.at > now) return record.reportRetry.at
+    try {
+      const again = await report({ record, plan: next, observed, service, status, events, now })
+      record.reportRetry = undefined
+      return again
+    } catch (error) {
+      if (!isApiError(error)) throw error
+      // A newer version of the object, or its end, is on its way to us and brings the key back.
+      if (isApiError(error, 404, 409)) return undefined
+      const retry = this.#retryAfter(error, record.reportRetry)
+      record.reportRetry = retry
+      if (retry.failures === 1) log.warn('status not written', { key: record.key, error, retryAt: retry.at })
+      return retry.at
+    }
+  }
+
+  async #perform(record: ServiceRecord, step: Step): Promise<void> {
+    const { publisher, servers } = this.#options
+    const target = this.#target(record)
+    switch (step.do) {
+      case 'claim':
+        return this.#inCluster(record, async () => {
+          const isDead = record.last?.observed.publication.claim === 'dead'
+          const result = await (isDead ? publisher.takeOver(target) : publisher.claim(target))
+          if (result.kind === 'done') {
+            this.#tell(
+              record,
+              'Normal',
+              'Claimed',
+              isDead ? 'Taken over from an agent that is gone.' : 'Claimed by this machine.',
+            )
+          }
+          return result
+        })
+      case 'ensureService':
+        return this.#inCluster(record, () => publisher.ensureService(target))
+      case 'publish':
+        return this.#inCluster(record, async () => {
+          const result = await publisher.publish(target, { address: step.address, port: step.port, ready: true })
+          if (result.kind === 'done') this.#tellReady(record, step)
+          return result
+        })
+      case 'withdraw':
+        return this.#inCluster(record, () => publisher.withdraw(target))
+      case 'withdrawDead':
+        return this.#inCluster(record, () => publisher.withdrawDead(target))
+      case 'unpublish':
+        return this.#inCluster(record, () => publisher.unpublish(target))
+      case 'remove':
+        return this.#inCluster(record, () => publisher.remove(target))
+      case 'fetch':
+        this.#fetch(record)
+        return
+      case 'cancelFetch':
+        record.fetch?.cancel()
+        record.fetch = undefined
+        return
+      case 'start':
+        return this.#start(record)
+      case 'stop':
+        this.#stopServer(record, servers)
+        return
+      case 'rest':
+        return
+    }
+  }
+
+  /** A cluster that does not take a write holds up what needs it, not what is local. */
+  async #inCluster(record: ServiceRecord, write: () => Promise<WriteResult>): Promise<void> {
+    try {
+      const result = await write()
+      record.clusterRetry = undefined
+      if (result.kind !== 'done') this.#options.log.info('not written', { key: record.key, ...result })
+    } catch (error) {
+      if (!isApiError(error)) throw error
+      const retry = this.#retryAfter(error, record.clusterRetry)
+      record.clusterRetry = {
+        ...retry,
+        message: `The cluster did not take the last change (${rootMessage(error)}); it is tried again.`,
+      }
+      if (retry.failures === 1) {
+        this.#options.log.warn('cluster write failed', { key: record.key, error, retryAt: retry.at })
+      }
+    }
+  }
+
+  #retryAfter({ retryAfterSeconds = 0 }: ApiError, before: { readonly failures: number } | undefined) {
+    const failures = (before?.failures ?? 0) + 1
+    const delay = Math.max(retryAfterSeconds * 1_000, this.#backOff(clusterBackOffMs, failures))
+    return { failures, at: this.#now() + delay }
+  }
+
+  #fetch(record: ServiceRecord): void {
+    const wanted = this.#wanted(record)
+    if (!wanted) return
+    const { models } = this.#options
+    if (record.fetch?.source !== wanted.model.source) record.fetchFailures = 0
+    record.fetch?.cancel()
+    record.fetch = new FetchActivity({
+      models,
+      request: { namespace: record.namespace, modelName: wanted.spec.modelRef, source: wanted.model.source },
+      onProgress: () => this.#options.onChange(),
+      onEnd: (outcome) => this.#fetched(record, outcome),
+    })
+  }
+
+  #fetched(record: ServiceRecord, outcome: FetchOutcome): void {
+    if (outcome.kind === 'failed') {
+      record.fetchFailures += 1
+      const delay = Math.max(outcome.retryAfterMs, this.#backOff(fetchBackOffMs, record.fetchFailures))
+      record.fetchRetryAt = this.#now() + delay
+      const next = outcome.terminal ? '' : ` Next attempt in ${Math.ceil(delay / 1_000)} s.`
+      if (record.fetchFailures === 1) this.#tell(record, 'Warning', 'StartFailed', `${outcome.message}${next}`)
+    } else {
+      record.fetchFailures = 0
+    }
+    this.enqueue(record.key)
+  }
+
+  async #start(record: ServiceRecord): Promise<void> {
+    const wanted = this.#wanted(record)
+    const outcome = record.fetch?.outcome
+    if (!wanted || outcome?.kind !== 'done') return
+    const { servers, settings, log, findBinary } = this.#options
+    const binary = await findBinary()
+    if (binary.kind === 'missing') {
+      record.digest = wanted.digest
+      this.#startFailed(record, binary.message)
+      return
+    }
+    const dialect = await this.#dialects.of(binary.path)
+    record.startFailure = undefined
+    if (record.digest !== wanted.digest) servers.clearBackOff(record.key)
+    record.digest = wanted.digest
+    const [folder, stateDir] = [fileNameOf(record.key), settings.stateDir]
+    log.info('starting inference service', { namespace: record.namespace, name: record.name })
+    servers.start(record.key, {
+      executable: binary.path,
+      argv: commandLine(wanted.spec, wanted.model, settings, { modelPath: outcome.model.path, dialect }),
+      env: launchEnvironment(environmentOf(wanted.spec)),
+      workingDirectory: join(stateDir, 'work', folder),
+      logFile: this.#logFile(record.key),
+      port: settings.port,
+      startupStallMs: settings.startupStallMs,
+      settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
+    })
+  }
+
+  #startFailed(record: ServiceRecord, message: string): void {
+    const history = afterCrash({ failures: record.startFailure?.failures ?? 0 }, 0)
+    if (history.failures === 1) this.#tell(record, 'Warning', 'StartFailed', message)
+    const retryAt = this.#now() + retryDelayMs(history, this.#random)
+    record.startFailure = { message, failures: history.failures, retryAt }
+  }
+
+  #stopServer(record: ServiceRecord, servers: Servers): void {
+    servers.stop(record.key).catch((error: unknown) => {
+      this.#options.log.error('server not stopped', { key: record.key, error })
+      this.enqueue(record.key)
+    })
+  }
+
+  #serverChanged(key: string, state: ServerState): void {
+    const record = this.#record(key)
+    if (state.kind === 'exited' && state.settled) this.#serverEnded(record, state)
+    if (state.kind === 'failedToSpawn' && state.failures === 1)
+      this.#tell(record, 'Warning', 'StartFailed', state.message)
+    if (state.kind === 'starting' || state.kind === 'loading' || state.kind === 'ready')
+      this.#tellStarted(record, state)
+    this.enqueue(key)
+  }
+
+  #serverEnded(record: ServiceRecord, state: Extract<ServerState, { kind: 'exited' }>): void {
+    if (state.left !== undefined) this.#tell(record, 'Warning', 'Stopped', state.left)
+    if (state.cause === 'stopped') {
+      this.#tell(record, 'Normal', 'Stopped', record.last?.plan.message ?? state.message)
+      return
+    }
+    record.restarts += 1
+    if (state.failures > 1) return
+    this.#tell(record, 'Warning', state.outOf === 'start' ? 'StartFailed' : 'Stopped', state.message)
+  }
+
+  #tellStarted(record: ServiceRecord, { pid, port }: { pid?: number; port?: number }): void {
+    if (pid === undefined || port === undefined || record.startedPid === pid) return
+    record.startedPid = pid
+    this.#options.log.info('started inference service', { namespace: record.namespace, name: record.name, pid, port })
+    this.#tell(record, 'Normal', 'Started', `llama-server started with process id ${pid} on port ${port}.`)
+  }
+
+  #tellReady(record: ServiceRecord, { address, port }: { address: string; port: number }): void {
+    const state = this.#options.servers.get(record.key)
+    const pid = state?.kind === 'ready' ? state.pid : undefined
+    if (pid === undefined || record.toldReadyPid === pid) return
+    record.toldReadyPid = pid
+    this.#tell(record, 'Normal', 'Ready', `Serving at ${address}:${port}.`)
+  }
+
+  #tell(record: ServiceRecord, type: EventNote['type'], reason: EventReason, message: string): void {
+    const { metadata } = record
+    if (metadata && this.#options.cluster.inferenceServices.get(record.namespace, record.name)) {
+      this.#options.events.record(metadata, { type, reason, message })
+    }
+  }
+
+  /** The parsed objects and the digest of a service that is to be served. */
+  #wanted(record: ServiceRecord): { spec: InferenceServiceSpec; model: ModelSpec; digest: string } | undefined {
+    const service = this.#options.cluster.inferenceServices.get(record.namespace, record.name)
+    const model = service && this.#modelOf(service)
+    const wish = this.#desired(record, service)
+    if (!service?.spec.ok || !model?.spec.ok || wish.kind !== 'serve') return undefined
+    return { spec: service.spec.value, model: model.spec.value, digest: wish.digest }
+  }
+
+  #modelOf({ metadata, spec }: InferenceService): Model | undefined {
+    return spec.ok ? this.#options.cluster.models.get(metadata.namespace, spec.value.modelRef) : undefined
+  }
+
+  #target({ namespace, name, metadata }: ServiceRecord): PublishTarget {
+    const { cluster } = this.#options
+    const service = cluster.inferenceServices.get(namespace, name)
+    const endpointPort = service?.spec.ok === true ? service.spec.value.endpoint?.port : undefined
+    return { namespace, name, uid: metadata?.uid ?? this.#uidOfLeftovers(namespace, name), endpointPort }
+  }
+
+  /** What an earlier life of this agent published for an object that is gone still names that object's uid. */
+  #uidOfLeftovers(namespace: string, name: string): string {
+    const { slices, services } = this.#options.cluster
+    for (const { metadata } of [...slices.values(), ...services.values()]) {
+      if (metadata.namespace !== namespace || metadata.labels[labels.inferenceService] !== name) continue
+      const owner = metadata.ownerReferences.find(({ kind }) => kind === 'InferenceService')
+      if (owner) return owner.uid
+    }
+    return ''
+  }
+
+  #enqueueUsersOf(modelKey: string): void {
+    for (const { metadata, spec } of this.#options.cluster.inferenceServices.values()) {
+      if (spec.ok && keyOf(metadata.namespace, spec.value.modelRef) === modelKey) {
+        this.enqueue(keyOf(metadata.namespace, metadata.name))
+      }
+    }
+  }
+
+  #enqueueOwner(object: { readonly metadata: InferenceService['metadata'] } | undefined): void {
+    const name = object?.metadata.labels[labels.inferenceService]
+    if (object && name !== undefined) this.enqueue(keyOf(object.metadata.namespace, name))
+  }
+
+  #record(key: string): ServiceRecord {
+    const known = this.#records.get(key)
+    if (known) return known
+    const record = newRecord(key)
+    this.#records.set(key, record)
+    return record
+  }
+
+  #backOff({ first, max }: { first: number; max: number }, failures: number): number {
+    return Math.round(this.#random() * Math.min(max, first * 2 ** (failures - 1)))
+  }
+
+  #logFile(key: string): string {
+    return join(this.#options.settings.stateDir, 'logs', `${fileNameOf(key)}.log`)
+  }
+}
+
+type EventReason = 'Claimed' | 'Started' | 'Ready' | 'StartFailed' | 'Stopped' | Extract<ServiceReason, 'Refused'>
+
+const metadataOf = (services: Iterable<InferenceService>) => Iterator.from(services).map(({ metadata }) => metadata)
+
+/** Namespaces have no dots, so that no two keys share a file name. */
+const fileNameOf = (key: string): string => key.replace('/', '.')
+
+const earliest = (...times: readonly (number | undefined)[]): number | undefined => {
+  const known = times.filter((time) => time !== undefined)
+  return known.length === 0 ? undefined : Math.min(...known)
+}

@@ -1,0 +1,80 @@
+import type { EventRecorder } from '../kube/event-recorder.ts'
+import type { InferenceService } from '../kube/resources.ts'
+import {
+  conditionChange,
+  hasCondition,
+  hasStaleSchedulingStatus,
+  metalAgentCondition,
+  type StatusWriter,
+} from '../kube/status-writer.ts'
+import type { Observation, Plan } from './plan.ts'
+import type { ServiceRecord } from './service-record.ts'
+
+/** LLMKube's controller gets this long to say by itself that a service is stopped. */
+const controllerGraceMs = 5_000
+
+export interface ReportInputs {
+  readonly record: ServiceRecord
+  readonly plan: Plan
+  readonly observed: Observation
+  readonly service: InferenceService
+  readonly status: StatusWriter
+  readonly events: EventRecorder
+  readonly now: number
+}
+
+/**
+ * Brings the object's status to what is so, and writes nothing that it says already. Returns the time of the next
+ * look, where one is owed.
+ */
+export async function report(inputs: ReportInputs): Promise<number | undefined> {
+  const { plan, observed, service, status, now } = inputs
+  if (!isOursToTell(inputs)) return undefined
+  if (observed.desired.kind === 'notOurs') {
+    // From a time when it was for a Mac, or its Model was not there yet: nobody would ever correct it.
+    if (plan.forget && hasCondition(service)) await status.removeCondition(service)
+    return undefined
+  }
+  tellRefusal(inputs)
+  const change = conditionChange(
+    service,
+    { status: plan.reason === 'Serving' ? 'True' : 'False', reason: plan.reason, message: plan.message },
+    new Date(now),
+  )
+  if (change) await status.writeCondition(service, change)
+  if (plan.state === 'ready' && hasStaleSchedulingStatus(service)) await status.clearSchedulingStatus(service)
+  return plan.state === 'stopped' ? reportStopped(inputs) : undefined
+}
+
+/** A service that another agent holds, or of which nothing is known yet, is none of our business. */
+function isOursToTell({ plan, observed }: ReportInputs): boolean {
+  const { kind } = observed.desired
+  if (plan.state === 'foreign' || kind === 'unknown' || kind === 'gone' || kind === 'excluded') return false
+  if (observed.publication.claim === 'unknown') return false
+  const { claim } = observed.publication
+  return claim !== 'foreign' && claim !== 'unclaimed' && claim !== 'overwritten'
+}
+
+/** Once per refusal, also over restarts of the agent: the condition on the object remembers it. */
+function tellRefusal({ record, plan, service, events }: ReportInputs): void {
+  if (plan.state !== 'refused' && plan.reason !== 'ModelMissing') {
+    record.toldRefusal = undefined
+    return
+  }
+  if (record.toldRefusal === plan.message) return
+  record.toldRefusal = plan.message
+  const known = service.status.conditions.find(({ type }) => type === metalAgentCondition)
+  if (known?.message === plan.message && known.reason === plan.reason) return
+  events.record(service.metadata, { type: 'Warning', reason: 'Refused', message: plan.message })
+}
+
+async function reportStopped({ record, plan, service, status, now }: ReportInputs): Promise<number | undefined> {
+  const phase = plan.reason === 'Suspended' ? 'Suspended' : 'Stopped'
+  const { status: current } = service
+  if (current.phase === phase && current.readyReplicas === 0 && current.desiredReplicas === 0) return undefined
+  record.stoppedAt ??= now
+  const due = record.stoppedAt + controllerGraceMs
+  if (now < due) return due
+  await status.writeStopped(service, phase)
+  return undefined
+}

@@ -1,0 +1,49 @@
+import type { InferenceService, InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
+import { llamaServerArgv } from '../runtimes/llama-server.ts'
+import type { LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
+import { resolveRuntime, runtimeAnnotation } from '../runtimes/resolution.ts'
+import { servingDigest } from '../runtimes/serving-digest.ts'
+import type { RuntimeChoice } from './desired.ts'
+
+export interface RuntimeSettings {
+  /** `--runtime`: for a service that names none. */
+  readonly defaultRuntime: string
+  /** As given; where it really is gets looked up at every start. */
+  readonly llamaServer: string | undefined
+  readonly performanceCores: number | undefined
+}
+
+/** The command line of a service but for what is only known at its start. */
+export function commandLine(
+  spec: InferenceServiceSpec,
+  model: ModelSpec,
+  { performanceCores }: RuntimeSettings,
+  { modelPath, dialect }: { readonly modelPath: string; readonly dialect?: LlamaServerDialect },
+): (port: number) => string[] {
+  const gpuLayers = model.hardware?.gpu?.layers
+  return (port) => llamaServerArgv({ spec, modelPath, port, gpuLayers, performanceCores, ...(dialect && { dialect }) })
+}
+
+/** Variables of `spec.env` with a literal value; those that refer to Secrets or Pod fields have no meaning on a Mac. */
+export const environmentOf = ({ env }: InferenceServiceSpec): Record<string, string> =>
+  Object.fromEntries(env.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])))
+
+export const chooseRuntime =
+  (settings: RuntimeSettings) =>
+  (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec): RuntimeChoice => {
+    const resolution = resolveRuntime({
+      annotation: service.metadata.annotations[runtimeAnnotation],
+      specRuntime: spec.runtime,
+      modelFormat: model.format,
+      flag: settings.defaultRuntime,
+    })
+    if (resolution.kind === 'refused') return { ok: false, message: resolution.message }
+    const digest = servingDigest({
+      executable: settings.llamaServer ?? resolution.runtime,
+      // The source stands for the file: where it lies is our own business.
+      argv: commandLine(spec, model, settings, { modelPath: '' }),
+      env: environmentOf(spec),
+      modelSource: model.source,
+    })
+    return { ok: true, digest }
+  }

@@ -1,0 +1,55 @@
+import type { ObjectMeta } from '../kube/resources.ts'
+import type { FetchActivity } from './fetch-activity.ts'
+import type { Observation, Plan } from './plan.ts'
+
+/** What the reconciler remembers of one key between passes; everything else is read anew each time. */
+export interface ServiceRecord {
+  readonly key: string
+  readonly namespace: string
+  readonly name: string
+  /** The object as last seen: what a deleted one left behind is removed under its uid. */
+  metadata: ObjectMeta | undefined
+  fetch: FetchActivity | undefined
+  fetchFailures: number
+  fetchRetryAt: number | undefined
+  /** Of the server that was started last. */
+  digest: string | undefined
+  /** A start that failed before there was a process, such as for want of a binary. */
+  startFailure: { readonly message: string; readonly failures: number; readonly retryAt: number } | undefined
+  /** The server that was told of by the Ready Event. */
+  toldReadyPid: number | undefined
+  startedPid: number | undefined
+  /** Set while the cluster does not take our writes for this service. */
+  clusterRetry: { readonly at: number; readonly failures: number; readonly message: string } | undefined
+  /** Set while the cluster does not take what we tell of this service. */
+  reportRetry: { readonly at: number; readonly failures: number } | undefined
+  last: { readonly plan: Plan; readonly observed: Observation; readonly since: number } | undefined
+  /** When the service was first at rest as stopped: the controller gets a moment to say so itself. */
+  stoppedAt: number | undefined
+  /** Message of the last refusal told as an Event. */
+  toldRefusal: string | undefined
+  restarts: number
+}
+
+export const newRecord = (key: string): ServiceRecord => {
+  const slash = key.indexOf('/')
+  return {
+    key,
+    namespace: key.slice(0, slash),
+    name: key.slice(slash + 1),
+    metadata: undefined,
+    fetch: undefined,
+    fetchFailures: 0,
+    fetchRetryAt: undefined,
+    digest: undefined,
+    startFailure: undefined,
+    toldReadyPid: undefined,
+    startedPid: undefined,
+    clusterRetry: undefined,
+    reportRetry: undefined,
+    last: undefined,
+    stoppedAt: undefined,
+    toldRefusal: undefined,
+    restarts: 0,
+  }
+}

@@ -1,0 +1,43 @@
+import { stat } from 'node:fs/promises'
+import { execa } from 'execa'
+
+/** How one build of llama-server spells what builds spell differently. */
+export interface LlamaServerDialect {
+  /** Keeps the model in memory; empty where the build has no word for it. */
+  readonly lockMemory: readonly string[]
+}
+
+/** Every llama.cpp up to 2026, and what LLMKube documents. */
+export const classicDialect: LlamaServerDialect = { lockMemory: ['--mlock'] }
+
+/** `--help` answers in milliseconds; a binary that is scanned at its first start may take seconds. */
+const helpLimitMs = 10_000
+
+/** Reads a dialect out of what `llama-server --help` prints: later builds refuse to start with `--mlock`. */
+export function dialectFrom(help: string): LlamaServerDialect {
+  if (/--mlock\b/.test(help)) return classicDialect
+  if (/--load-mode\b/.test(help)) return { lockMemory: ['--load-mode', 'mmap+mlock'] }
+  return { lockMemory: [] }
+}
+
+/** Asks each binary once, and again when its file changed. */
+export class LlamaServerDialects {
+  readonly #known = new Map<string, { readonly stamp: string; readonly dialect: LlamaServerDialect }>()
+
+  /** The classic one where the binary does not say: its own error is then what a person reads. */
+  async of(executable: string): Promise<LlamaServerDialect> {
+    const { mtimeMs, size, ino } = await stat(executable)
+    const stamp = `${mtimeMs} ${size} ${ino}`
+    const known = this.#known.get(executable)
+    if (known?.stamp === stamp) return known.dialect
+    const { stdout, stderr, exitCode } = await execa(executable, ['--help'], {
+      stdin: 'ignore',
+      extendEnv: false,
+      reject: false,
+      timeout: helpLimitMs,
+    })
+    const dialect = exitCode === 0 ? dialectFrom(`${stdout}\n${stderr}`) : classicDialect
+    this.#known.set(executable, { stamp, dialect })
+    return dialect
+  }
+}

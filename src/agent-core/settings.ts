@@ -1,0 +1,90 @@
+import ipaddr from 'ipaddr.js'
+import { z } from 'zod'
+
+/** Keys of `spec.runtime`, of which the agent can be told a default; `llamacpp` and `llama-server` are the same. */
+export const runtimeNames = ['llama-server', 'llamacpp', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
+
+const logLevels = ['error', 'warn', 'info', 'debug'] as const
+export type LogLevel = (typeof logLevels)[number]
+
+/** As the Go agent reads `--log-level`: whatever it does not know means info. */
+export function parseLogLevel(text: string): LogLevel {
+  switch (text.toLowerCase()) {
+    case 'debug':
+      return 'debug'
+    case 'warn':
+    case 'warning':
+      return 'warn'
+    case 'error':
+      return 'error'
+    default:
+      return 'info'
+  }
+}
+
+const logFormats = ['auto', 'text', 'json'] as const
+export type LogFormat = (typeof logFormats)[number]
+
+const portMessage = 'must be a port number from 0 to 65535'
+const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535, portMessage)
+
+const rangeMessage = 'must be two ports from 1 to 65535, the lower first, such as 30000-30099'
+const portRange = z
+  .object({
+    from: z.int({ error: rangeMessage }).min(1, rangeMessage),
+    to: z.int({ error: rangeMessage }).max(65_535, rangeMessage),
+  })
+  .refine(({ from, to }) => from <= to, rangeMessage)
+
+/** The addresses an EndpointSlice refuses, and those no other machine can answer to. */
+const unusableAddresses: Readonly<Record<string, string>> = {
+  unspecified: 'the unspecified address',
+  loopback: 'a loopback address',
+  linkLocal: 'a link-local address',
+  multicast: 'a multicast address',
+  broadcast: 'the broadcast address',
+}
+
+const hostIp = z.string().check((context) => {
+  const refuse = (message: string) => void context.issues.push({ code: 'custom', message, input: context.value })
+  if (!ipaddr.IPv4.isValidFourPartDecimal(context.value)) {
+    refuse('must be an IPv4 address of this host, such as 192.168.1.20')
+    return
+  }
+  const kind = unusableAddresses[ipaddr.IPv4.parse(context.value).range()]
+  if (kind !== undefined) refuse(`must be an address that the cluster can reach, and this is ${kind}`)
+})
+
+const nonEmpty = z.string().min(1, 'must not be empty')
+
+/** What an agent is told when it starts. Messages complete the sentence "<name of the setting> …". */
+export const agentSettings = z.object({
+  /** Absent = as kubectl looks for one. */
+  kubeconfig: nonEmpty.optional(),
+  /** Absent = the kubeconfig's current context. */
+  context: nonEmpty.optional(),
+  /** Absent = all namespaces. */
+  namespace: nonEmpty.optional(),
+  /** Names of the InferenceServices this agent may claim; empty = all. */
+  inferenceServiceAllowlist: z.array(nonEmpty),
+  modelStore: nonEmpty,
+  stateDir: nonEmpty,
+  /** The runtime of a service that names none. */
+  runtime: z.enum(runtimeNames, { error: `must be one of ${runtimeNames.join(', ')}` }),
+  /** Absent = looked for in the usual places. */
+  llamaServer: nonEmpty.optional(),
+  /** The one port of llama-server; 0 = any free one, or one of `portRange`. */
+  llamaServerPort: portOrZero,
+  portRange: portRange.optional(),
+  /** The longest time without progress that a starting llama-server is given. */
+  llamaServerStartupTimeoutMs: z.number().positive('must be longer than nothing'),
+  /** What is published in EndpointSlices; absent = chosen among this host's addresses. */
+  hostIp: hostIp.optional(),
+  /** Of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none. */
+  port: portOrZero,
+  logLevel: z.enum(logLevels),
+  logFormat: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
+  /** Flags that were given and understood but change nothing, each with the reason. */
+  flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })),
+})
+export type AgentSettings = z.infer<typeof agentSettings>

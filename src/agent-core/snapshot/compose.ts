@@ -1,0 +1,51 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { ClusterView } from '../../contract/cluster.ts'
+import type { ServiceView } from '../../contract/service.ts'
+import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
+
+export interface SnapshotParts {
+  readonly bootId: string
+  readonly version: string
+  readonly startedAt: number
+  readonly now: number
+  readonly host: HostView
+  readonly cluster: ClusterView
+  readonly services: readonly Omit<ServiceView, 'revision'>[]
+  readonly notices: readonly string[]
+}
+
+/** The one place where what the rooms say becomes a snapshot. What did not change keeps its object identity and revision. */
+export function composeSnapshot(previous: AgentSnapshot | undefined, parts: SnapshotParts): AgentSnapshot {
+  const before = new Map(previous?.services.map((service) => [service.uid, service]))
+  const services = parts.services
+    .map((service) => withRevision(before.get(service.uid), service))
+    .sort((a, b) => compare(a.namespace, b.namespace) || compare(a.name, b.name))
+  return {
+    protocol: protocolVersion,
+    bootId: parts.bootId,
+    revision: (previous?.revision ?? 0) + 1,
+    now: new Date(parts.now).toISOString(),
+    version: parts.version,
+    startedAt: new Date(parts.startedAt).toISOString(),
+    host: keep(previous?.host, parts.host),
+    cluster: keep(previous?.cluster, parts.cluster),
+    services: sameElements(previous?.services, services) ? previous.services : services,
+    notices: keep(previous?.notices, [...parts.notices]),
+  }
+}
+
+function withRevision(before: ServiceView | undefined, after: Omit<ServiceView, 'revision'>): ServiceView {
+  if (!before) return { ...after, revision: 1 }
+  const same: ServiceView = { ...after, revision: before.revision }
+  if (isDeepStrictEqual(before, same)) return before
+  const onlyProgress = isDeepStrictEqual({ ...before, progress: undefined }, { ...same, progress: undefined })
+  return onlyProgress ? same : { ...same, revision: before.revision + 1 }
+}
+
+const keep = <T>(before: T | undefined, after: T): T =>
+  before !== undefined && isDeepStrictEqual(before, after) ? before : after
+
+const sameElements = <T>(before: readonly T[] | undefined, after: readonly T[]): before is readonly T[] =>
+  before?.length === after.length && before.every((element, index) => element === after[index])
+
+const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)

@@ -1,0 +1,124 @@
+import { randomUUID } from 'node:crypto'
+import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { z } from 'zod'
+import { hasCode, parseJson, readIfThere } from './files.ts'
+
+const lockContent = z.object({
+  pid: z.int().positive(),
+  /** As the platform prints it: the same pid with another start time is another process. */
+  processStartTime: z.string(),
+  since: z.iso.datetime(),
+  token: z.string(),
+})
+type LockContent = z.infer<typeof lockContent>
+
+export interface LockOptions {
+  readonly file: string
+  /** Undefined = there is no such process. */
+  readonly processStartTime: (pid: number) => Promise<string | undefined>
+  readonly pid?: number
+  readonly now?: () => Date
+}
+
+interface Lock {
+  /** Gives up the lock; someone else's lock in its place is left alone. */
+  release(): Promise<void>
+}
+
+export type LockResult =
+  | {
+      readonly ok: true
+      readonly lock: Lock
+      /** A lock whose holder had ended was cleared away. */ readonly wasStale: boolean
+    }
+  | { readonly ok: false; readonly holder: { readonly pid: number; readonly since: string }; readonly message: string }
+  /** The disk said no. */
+  | { readonly ok: false; readonly holder: undefined; readonly message: string }
+
+/** Takes the lock of a state folder, or says who has it. */
+export async function acquireLock(options: LockOptions): Promise<LockResult> {
+  const { file, processStartTime, pid = process.pid, now = () => new Date() } = options
+  const token = randomUUID()
+  const mine = `${file}.${token}`
+  try {
+    const startTime = await processStartTime(pid)
+    if (startTime === undefined) throw new Error(`the start time of process ${pid} cannot be read`)
+    const content: LockContent = { pid, processStartTime: startTime, since: now().toISOString(), token }
+    await writeFile(mine, `${JSON.stringify(content)}\n`, { mode: 0o600, flag: 'wx' })
+    return await take(file, mine, token, processStartTime)
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return { ok: false, holder: undefined, message: `The lock ${file} cannot be taken: ${why}.` }
+  } finally {
+    await rm(mine, { force: true })
+  }
+}
+
+/** Stale locks are cleared a few times only: more would mean that others clear ours. */
+const attempts = 5
+
+/**
+ * A hard link is as exclusive as O_EXCL and has its content from the first moment on, so that nobody ever reads a
+ * lock that is only half written.
+ */
+async function take(
+  file: string,
+  mine: string,
+  token: string,
+  processStartTime: LockOptions['processStartTime'],
+): Promise<LockResult> {
+  let wasStale = false
+  for (let attempt = 0; attempt < attempts; attempt++) {
+    if (await linked(mine, file)) return { ok: true, lock: { release: () => release(file, token) }, wasStale }
+    const found = await readIfThere(file)
+    if (found === undefined) continue
+    const holder = parse(found)
+    if (holder !== undefined && (await processStartTime(holder.pid)) === holder.processStartTime) return heldBy(holder)
+    const contender = await clearAway(file, found)
+    if (contender !== undefined) return heldBy(contender)
+    wasStale = true
+  }
+  return {
+    ok: false,
+    holder: undefined,
+    message: `The lock ${file} changed hands again and again: stop the other agents that start on this state folder.`,
+  }
+}
+
+function heldBy({ pid, since }: LockContent): LockResult {
+  const message = `Another agent (process ${pid}, since ${since}) uses this state folder: stop it, or give this one another --state-dir.`
+  return { ok: false, holder: { pid, since }, message }
+}
+
+/** Renames first and looks then: what was moved away by mistake, because another agent was faster, goes back. */
+async function clearAway(file: string, stale: string): Promise<LockContent | undefined> {
+  const aside = `${file}.stale-${randomUUID()}`
+  try {
+    await rename(file, aside)
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return undefined
+    throw error
+  }
+  const moved = await readFile(aside, 'utf8')
+  const contender = moved === stale ? undefined : parse(moved)
+  if (contender !== undefined) await linked(aside, file)
+  await rm(aside, { force: true })
+  return contender
+}
+
+async function release(file: string, token: string): Promise<void> {
+  const found = await readIfThere(file)
+  if (found !== undefined && parse(found)?.token === token) await rm(file, { force: true })
+}
+
+async function linked(from: string, to: string): Promise<boolean> {
+  try {
+    await link(from, to)
+    return true
+  } catch (error) {
+    if (hasCode(error, 'EEXIST')) return false
+    throw error
+  }
+}
+
+const parse = (text: string) => lockContent.safeParse(parseJson(text)).data

@@ -1,0 +1,40 @@
+import { chmod, mkdir, stat } from 'node:fs/promises'
+import path from 'node:path'
+
+interface StateFolder {
+  readonly dir: string
+  readonly lockFile: string
+  readonly nodeFile: string
+}
+
+export type StateFolderResult =
+  { readonly ok: true; readonly folder: StateFolder } | { readonly ok: false; readonly message: string }
+
+/** Where an agent keeps what outlives it, unless `--state-dir` says otherwise. */
+export function defaultStateDir(platform: NodeJS.Platform, env: NodeJS.ProcessEnv, home: string): string {
+  if (platform === 'darwin') return path.join(home, 'Library', 'Application Support', 'Metalbar')
+  const xdg = env['XDG_STATE_HOME']
+  // The XDG specification has relative paths ignored.
+  const base = xdg !== undefined && path.isAbsolute(xdg) ? xdg : path.join(home, '.local', 'state')
+  return path.join(base, 'metalbar')
+}
+
+/** Creates the folder if need be; only its owner may look into it. */
+export async function openStateFolder(dir: string): Promise<StateFolderResult> {
+  try {
+    await ensurePrivateFolder(dir)
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return { ok: false, message: `The state folder ${dir} cannot be used: ${why}; choose another with --state-dir.` }
+  }
+  return { ok: true, folder: { dir, lockFile: path.join(dir, 'agent.lock'), nodeFile: path.join(dir, 'node.json') } }
+}
+
+/** Makes `dir` a folder of this user with mode 0700; throws where it is somebody else's or no folder. */
+export async function ensurePrivateFolder(dir: string): Promise<void> {
+  await mkdir(dir, { recursive: true, mode: 0o700 })
+  const facts = await stat(dir)
+  const user = process.getuid?.()
+  if (user !== undefined && facts.uid !== user) throw new Error('it belongs to another user')
+  if ((facts.mode & 0o777) !== 0o700) await chmod(dir, 0o700)
+}

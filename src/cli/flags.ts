@@ -1,0 +1,234 @@
+import type { FlagSpec } from './go-flags.ts'
+
+export const flagGroups = ['Cluster', 'Models', 'llama-server', 'Publishing', 'Agent', 'Not in effect yet'] as const
+type FlagGroup = (typeof flagGroups)[number]
+
+export interface Flag extends FlagSpec {
+  readonly group: FlagGroup
+  readonly help: string
+  /** What an empty or zero default stands for. */
+  readonly defaultMeans?: string
+  /** Why a given flag changes nothing; completes "<flag> is not in effect: …". */
+  readonly notInEffect?: string
+}
+
+export interface FlagDefaults {
+  readonly modelStore: string
+  readonly stateDir: string
+}
+
+const memory = { group: 'Not in effect yet', notInEffect: 'memory is not checked yet' } as const
+const power = { group: 'Not in effect yet', notInEffect: 'power is not measured yet' } as const
+const otherRuntime = { group: 'Not in effect yet', notInEffect: 'only the runtime llama-server is built yet' } as const
+
+/** Every flag of the Go agent with its name, meaning and default (model store aside), then our own. */
+export const flagTable = (defaults: FlagDefaults): Readonly<Record<string, Flag>> => ({
+  kubeconfig: {
+    kind: 'string',
+    default: '',
+    group: 'Cluster',
+    help: 'kubeconfig file',
+    defaultMeans: '$KUBECONFIG, then the service account if in a Pod, then ~/.kube/config',
+  },
+  context: {
+    kind: 'string',
+    default: '',
+    group: 'Cluster',
+    help: 'context of the kubeconfig, pinned for as long as the agent runs',
+    defaultMeans: 'its current context at start',
+  },
+  namespace: {
+    kind: 'string',
+    default: 'default',
+    group: 'Cluster',
+    help: 'namespace whose InferenceServices are watched; an empty one means all',
+  },
+  'all-namespaces': { kind: 'bool', default: false, group: 'Cluster', help: 'watch every namespace' },
+  'inference-service-allowlist': {
+    kind: 'string',
+    default: '',
+    group: 'Cluster',
+    help: 'comma-separated names of the InferenceServices this agent may claim',
+    defaultMeans: 'all',
+  },
+  'max-watch-failures': {
+    kind: 'int',
+    default: 3,
+    group: 'Cluster',
+    help: 'kept for compatibility: failures of watching never end the agent',
+    notInEffect: 'a cluster that does not answer never ends the agent, it is asked again with back-off',
+  },
+  'model-store': {
+    kind: 'string',
+    default: defaults.modelStore,
+    group: 'Models',
+    help: 'folder of downloaded models (the Go agent keeps them in /tmp/llmkube-models, which a reboot empties)',
+  },
+  runtime: {
+    kind: 'string',
+    default: 'llama-server',
+    group: 'Models',
+    help: 'runtime of a service that names none: llama-server, omlx, ollama, vllm-swift or mlx-server',
+  },
+  'llama-server': {
+    kind: 'string',
+    default: '',
+    group: 'llama-server',
+    help: 'path of the llama-server binary',
+    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then PATH on Linux',
+  },
+  'llama-server-bin': {
+    kind: 'string',
+    default: '',
+    group: 'llama-server',
+    help: 'another name of --llama-server',
+    aliasOf: 'llama-server',
+  },
+  'llama-server-port': {
+    kind: 'int',
+    default: 0,
+    group: 'llama-server',
+    help: 'fixed port of llama-server, which leaves room for one service',
+    defaultMeans: 'a free port for each service',
+  },
+  'port-range': {
+    kind: 'string',
+    default: '',
+    group: 'llama-server',
+    help: 'ports of model servers as FROM-TO, so that a firewall rule can name them',
+    defaultMeans: 'any free port',
+  },
+  'llama-server-startup-timeout': {
+    kind: 'duration',
+    default: 120_000,
+    group: 'llama-server',
+    help: 'longest time without progress while a model loads; 0 or less means the default',
+  },
+  'host-ip': {
+    kind: 'string',
+    default: '',
+    group: 'Publishing',
+    help: 'IPv4 address of this host as the cluster reaches it',
+    defaultMeans: 'chosen among its network interfaces',
+  },
+  port: {
+    kind: 'int',
+    default: 9090,
+    group: 'Agent',
+    help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 for none',
+  },
+  'state-dir': {
+    kind: 'string',
+    default: defaults.stateDir,
+    group: 'Agent',
+    help: 'folder of the lock, socket, logs and node id; one agent at a time uses it',
+  },
+  'log-level': {
+    kind: 'string',
+    default: 'info',
+    group: 'Agent',
+    help: 'debug, info, warn or error; anything else means info',
+  },
+  'log-format': {
+    kind: 'string',
+    default: 'auto',
+    group: 'Agent',
+    help: 'auto (text on a terminal, JSON otherwise), text or json',
+  },
+  version: { kind: 'bool', default: false, group: 'Agent', help: 'print version, git commit and build date' },
+  'memory-fraction': {
+    kind: 'float',
+    default: 0,
+    ...memory,
+    help: 'fraction of memory that models may take',
+    defaultMeans: 'automatic',
+  },
+  'memory-check-mode': {
+    kind: 'string',
+    default: 'enforce',
+    ...memory,
+    help: 'enforce or warn when a model may not fit',
+  },
+  'memory-watchdog-interval': {
+    kind: 'duration',
+    default: 10_000,
+    ...memory,
+    help: 'how often memory is looked at; 0 for never',
+  },
+  'memory-pressure-warning': {
+    kind: 'float',
+    default: 0.2,
+    ...memory,
+    help: 'available fraction below which memory is short',
+  },
+  'memory-pressure-critical': {
+    kind: 'float',
+    default: 0.1,
+    ...memory,
+    help: 'available fraction below which memory is critically short',
+  },
+  'eviction-enabled': {
+    kind: 'bool',
+    default: false,
+    group: 'Not in effect yet',
+    notInEffect: 'eviction is not built yet',
+    help: 'stop the least important model when memory is critically short',
+  },
+  'client-port': {
+    kind: 'int',
+    default: 9999,
+    group: 'Not in effect yet',
+    notInEffect: 'the client proxy is not built yet',
+    help: 'port of the OpenAI proxy on 127.0.0.1; 0 for none',
+  },
+  'apple-power-enabled': { kind: 'bool', default: false, ...power, help: 'measure power with powermetrics' },
+  'apple-power-interval': { kind: 'duration', default: 1_000, ...power, help: 'how often power is measured' },
+  'powermetrics-bin': {
+    kind: 'string',
+    default: '/usr/bin/powermetrics',
+    ...power,
+    help: 'powermetrics; any other path switches the measurement off',
+  },
+  'omlx-bin': {
+    kind: 'string',
+    default: '',
+    ...otherRuntime,
+    help: 'path of the omlx binary',
+    defaultMeans: 'Homebrew, then /usr/local',
+  },
+  'omlx-port': { kind: 'int', default: 8000, ...otherRuntime, help: 'port of the oMLX daemon' },
+  'omlx-startup-timeout': {
+    kind: 'duration',
+    default: 120_000,
+    ...otherRuntime,
+    help: 'how long the oMLX daemon may start',
+  },
+  'ollama-port': { kind: 'int', default: 11434, ...otherRuntime, help: 'port of the Ollama daemon' },
+  'vllm-swift-bin': {
+    kind: 'string',
+    default: '',
+    ...otherRuntime,
+    help: 'path of the vllm-swift binary',
+    defaultMeans: 'Homebrew, then /usr/local',
+  },
+  'vllm-swift-startup-timeout': {
+    kind: 'duration',
+    default: 120_000,
+    ...otherRuntime,
+    help: 'how long vllm-swift may start',
+  },
+  'mlx-server-bin': {
+    kind: 'string',
+    default: '',
+    ...otherRuntime,
+    help: 'path of the mlx-server binary',
+    defaultMeans: 'Homebrew, then /usr/local',
+  },
+  'mlx-server-port': { kind: 'int', default: 8080, ...otherRuntime, help: 'port of mlx-server' },
+  'mlx-server-startup-timeout': {
+    kind: 'duration',
+    default: 120_000,
+    ...otherRuntime,
+    help: 'how long mlx-server may start',
+  },
+})

@@ -1,0 +1,20 @@
+/** The parts of a terminal that a verb writes to. */
+interface Output {
+  readonly isTTY?: boolean | undefined
+  /** Width of the terminal, where it is one. */
+  readonly columns?: number | undefined
+  write(text: string): unknown
+}
+
+/** What a verb may know of the process it runs in. */
+export interface CliIo {
+  readonly stdout: Output
+  readonly stderr: Output
+  readonly env: NodeJS.ProcessEnv
+  readonly platform: NodeJS.Platform
+  readonly homeDir: string
+  readonly temporaryDir: string
+  readonly cwd: string
+}
+
+export const exitCodes = { done: 0, failed: 1, wrongUsage: 2, noAgent: 3 } as const

@@ -1,0 +1,29 @@
+import { homedir, tmpdir } from 'node:os'
+import { exitCodes } from './io.ts'
+import { main } from './main.ts'
+
+// A reader that goes away (`metal-agent status | head`, a closed terminal) ends no agent.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => stream.destroy())
+
+const code = await main(process.argv.slice(2), {
+  stdout: process.stdout,
+  stderr: process.stderr,
+  env: process.env,
+  platform: process.platform,
+  homeDir: homedir(),
+  temporaryDir: tmpdir(),
+  cwd: process.cwd(),
+}).catch((error: unknown) => {
+  process.stderr.write(`metal-agent: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+  return exitCodes.failed
+})
+await Promise.all([written(process.stdout), written(process.stderr)])
+process.exit(code)
+
+/** Until everything written before has left this process. */
+function written(stream: NodeJS.WriteStream): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.writable) stream.write('', () => resolve())
+    else resolve()
+  })
+}

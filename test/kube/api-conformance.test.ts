@@ -1,0 +1,919 @@
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { KubeHttp, type KubeAnswer } from '../support/controller-stand-in/kube-http.ts'
+import { eventually } from '../support/eventually.ts'
+
+const llmkube = 'inference.llmkube.dev/v1alpha1'
+const ours = 'metalbar'
+
+const body = z.looseObject({
+  kind: z.string(),
+  metadata: z.looseObject({
+    name: z.string().optional(),
+    uid: z.string().optional(),
+    resourceVersion: z.string().optional(),
+    continue: z.string().optional(),
+    generation: z.number().optional(),
+    creationTimestamp: z.string().optional(),
+    deletionTimestamp: z.string().optional(),
+    finalizers: z.array(z.string()).optional(),
+    labels: z.record(z.string(), z.string()).optional(),
+    annotations: z.record(z.string(), z.string()).optional(),
+    managedFields: z
+      .array(
+        z.looseObject({
+          manager: z.string(),
+          operation: z.string(),
+          subresource: z.string().optional(),
+          time: z.string().optional(),
+        }),
+      )
+      .optional(),
+  }),
+  spec: z.record(z.string(), z.unknown()).optional(),
+  status: z.unknown().optional(),
+  items: z.array(z.looseObject({ metadata: z.looseObject({ name: z.string() }) })).nullish(),
+  message: z.string().optional(),
+  reason: z.string().optional(),
+  code: z.number().optional(),
+})
+
+const bodyOf = (answer: KubeAnswer) => body.parse(answer.body)
+const metadataOf = (answer: KubeAnswer) => bodyOf(answer).metadata
+/** What a refusal says, without what differs from server to server. */
+const refusal = (answer: KubeAnswer) => {
+  const { message, reason, code } = bodyOf(answer)
+  return { status: answer.status, code, reason, message }
+}
+const versionOf = (answer: KubeAnswer) => metadataOf(answer).resourceVersion ?? ''
+
+const conditionsOf = (answer: KubeAnswer) =>
+  z
+    .object({
+      status: z.looseObject({
+        conditions: z.array(z.looseObject({ type: z.string(), status: z.string(), reason: z.string() })),
+      }),
+    })
+    .parse(answer.body)
+    .status.conditions.map(({ type, status, reason }) => ({ type, status, reason }))
+
+const event = z.looseObject({
+  type: z.string(),
+  object: z.looseObject({
+    code: z.number().optional(),
+    reason: z.string().optional(),
+    metadata: z.looseObject({ name: z.string().optional(), resourceVersion: z.string().optional() }).optional(),
+  }),
+})
+
+const oldVersion = '1'
+const staleUid = '00000000-0000-0000-0000-000000000000'
+
+describe.each(apiWorlds)('on $name', ({ use }) => {
+  const world = use()
+  let counter = 0
+  const fresh = (prefix: string) => `${prefix}-${(counter += 1)}`
+
+  const collection = (plural: string, namespace = world().namespace) => {
+    const roots: Record<string, string> = {
+      inferenceservices: `/apis/${llmkube}`,
+      models: `/apis/${llmkube}`,
+      endpointslices: '/apis/discovery.k8s.io/v1',
+    }
+    return `${roots[plural] ?? '/api/v1'}/namespaces/${namespace}/${plural}`
+  }
+  const get = (plural: string, name: string) => world().http.request({ path: `${collection(plural)}/${name}` })
+  const list = (plural: string, query = '') => world().http.request({ path: `${collection(plural)}?${query}` })
+  const post = (plural: string, object: object, query = `fieldManager=${ours}`) =>
+    world().http.request({ method: 'POST', path: `${collection(plural)}?${query}`, body: object })
+  const put = (plural: string, name: string, object: unknown, door = '') =>
+    world().http.request({ method: 'PUT', path: `${collection(plural)}/${name}${door}`, body: object })
+  const merge = (plural: string, name: string, patch: object, query = `fieldManager=${ours}`) =>
+    world().http.request({
+      method: 'PATCH',
+      path: `${collection(plural)}/${name}?${query}`,
+      body: patch,
+      contentType: 'application/merge-patch+json',
+    })
+  const apply = (plural: string, name: string, object: object, { manager = ours, force = false, door = '' } = {}) =>
+    world().http.request({
+      method: 'PATCH',
+      path: `${collection(plural)}/${name}${door}?fieldManager=${manager}${force ? '&force=true' : ''}`,
+      body: object,
+      contentType: 'application/apply-patch+yaml',
+    })
+  const mergeStatus = (plural: string, name: string, patch: object) =>
+    world().http.request({
+      method: 'PATCH',
+      path: `${collection(plural)}/${name}/status`,
+      body: patch,
+      contentType: 'application/merge-patch+json',
+    })
+  const remove = (plural: string, name: string, preconditions?: object) =>
+    world().http.request({
+      method: 'DELETE',
+      path: `${collection(plural)}/${name}`,
+      body: { apiVersion: 'v1', kind: 'DeleteOptions', ...(preconditions ? { preconditions } : {}) },
+    })
+
+  const slice = (name: string, address?: string) => ({
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name, labels: { 'kubernetes.io/service-name': name } },
+    addressType: 'IPv4',
+    endpoints: address === undefined ? [] : [{ addresses: [address], conditions: { ready: true } }],
+    ports: address === undefined ? [] : [{ name: 'http', port: 40_000, protocol: 'TCP' }],
+  })
+  const service = (name: string) => ({
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name },
+    spec: { ports: [{ name: 'http', port: 8080, targetPort: 40_000 }] },
+  })
+  const inferenceService = (name: string, spec: object = {}) => ({
+    apiVersion: llmkube,
+    kind: 'InferenceService',
+    metadata: { name },
+    spec: { modelRef: 'tiny', ...spec },
+  })
+  const condition = (type: string, reason: string, status = 'True') => ({
+    type,
+    status,
+    reason,
+    message: '',
+    lastTransitionTime: '2026-01-01T00:00:00Z',
+  })
+  const applied = (name: string, conditions: object[], metadata: object = {}) => ({
+    apiVersion: llmkube,
+    kind: 'InferenceService',
+    metadata: { name, ...metadata },
+    status: { conditions },
+  })
+
+  describe('creating', () => {
+    test('a name can be taken once', async () => {
+      const name = fresh('slice')
+      expect((await post('endpointslices', slice(name))).status).toBe(201)
+      expect(refusal(await post('endpointslices', slice(name)))).toEqual({
+        status: 409,
+        code: 409,
+        reason: 'AlreadyExists',
+        message: `endpointslices.discovery.k8s.io "${name}" already exists`,
+      })
+    })
+
+    test('in a namespace that does not exist it is refused, and a list there is empty', async () => {
+      const path = collection('endpointslices', 'nowhere')
+      const created = await world().http.request({ method: 'POST', path, body: slice('any') })
+      expect([refusal(created).message, refusal(created).status]).toEqual(['namespaces "nowhere" not found', 404])
+      const listed = await world().http.request({ path })
+      expect([listed.status, bodyOf(listed).items]).toEqual([200, []])
+    })
+
+    test('an InferenceService gets the defaults of its schema, generation 1 and no status', async () => {
+      const name = fresh('isvc')
+      const created = await post('inferenceservices', { ...inferenceService(name), status: { phase: 'Ready' } })
+      const { spec, status, metadata } = bodyOf(created)
+      expect({ spec, status, generation: metadata.generation }).toMatchObject({
+        spec: { modelRef: 'tiny', runtime: 'llamacpp', replicas: 1, suspend: false, priority: 'normal' },
+        status: undefined,
+        generation: 1,
+      })
+    })
+
+    test('a Model gets the defaults of its schema', async () => {
+      const model = {
+        apiVersion: llmkube,
+        kind: 'Model',
+        metadata: { name: fresh('model') },
+        spec: { source: 'https://x/y.gguf', hardware: {} },
+      }
+      expect(bodyOf(await post('models', model)).spec).toMatchObject({
+        format: 'gguf',
+        hardware: { accelerator: 'cpu' },
+      })
+    })
+
+    test.each([
+      ['a missing field', { modelRef: undefined }, 'spec.modelRef: Required value'],
+      [
+        'a number out of range',
+        { replicas: 11 },
+        'spec.replicas: Invalid value: 11: spec.replicas in body should be less than or equal to 10',
+      ],
+      [
+        'a word that is not in the list',
+        { priority: 'urgent' },
+        'spec.priority: Unsupported value: "urgent": supported values: "critical", "high", "normal", "low", "batch"',
+      ],
+      [
+        'a text where a number belongs',
+        { contextSize: 'many' },
+        'spec.contextSize: Invalid value: "string": spec.contextSize in body must be of type integer: "string"',
+      ],
+    ])('%s in an InferenceService is refused', async (_what, spec, why) => {
+      const name = fresh('isvc')
+      expect(refusal(await post('inferenceservices', inferenceService(name, spec)))).toMatchObject({
+        status: 422,
+        reason: 'Invalid',
+        message: expect.stringContaining(why) as string,
+      })
+    })
+
+    test('a Service gets an address of its own and the usual defaults', async () => {
+      const name = fresh('service')
+      const { spec } = bodyOf(await post('services', service(name)))
+      expect(spec).toMatchObject({
+        clusterIP: expect.stringMatching(/^10\.96\./) as string,
+        type: 'ClusterIP',
+        sessionAffinity: 'None',
+        ipFamilies: ['IPv4'],
+        ports: [{ name: 'http', port: 8080, targetPort: 40_000, protocol: 'TCP' }],
+      })
+    })
+
+    test('a Service may start with a digit, and have at most 63 characters', async () => {
+      expect((await post('services', service(fresh('7b')))).status).toBe(201)
+      const name = 'x'.repeat(64)
+      expect(refusal(await post('services', service(name)))).toMatchObject({
+        status: 422,
+        message: `Service "${name}" is invalid: metadata.name: Invalid value: "${name}": must be no more than 63 characters`,
+      })
+    })
+
+    test('an InferenceService may have a name that no Service can have', async () => {
+      const name = `${'long-name.'.repeat(6)}${fresh('isvc')}`
+      expect((await post('inferenceservices', inferenceService(name))).status).toBe(201)
+    })
+
+    test('a dry run answers like the real thing and leaves nothing', async () => {
+      const name = fresh('slice')
+      const answer = await post('endpointslices', slice(name), 'dryRun=All')
+      expect([answer.status, (await get('endpointslices', name)).status]).toEqual([201, 404])
+    })
+  })
+
+  describe('EndpointSlices', () => {
+    test.each([
+      ['127.0.0.1', 'may not be in the loopback range (127.0.0.0/8, ::1/128)'],
+      ['169.254.1.1', 'may not be in the link-local range (169.254.0.0/16, fe80::/10)'],
+      ['0.0.0.0', 'may not be unspecified (0.0.0.0)'],
+    ])('the address %s is refused', async (address, why) => {
+      const name = fresh('slice')
+      expect(refusal(await post('endpointslices', slice(name, address)))).toEqual({
+        status: 422,
+        code: 422,
+        reason: 'Invalid',
+        message: `EndpointSlice.discovery.k8s.io "${name}" is invalid: endpoints[0].addresses[0]: Invalid value: "${address}": ${why}`,
+      })
+    })
+
+    test('one without endpoints and ports is fine', async () => {
+      expect((await post('endpointslices', slice(fresh('slice')))).status).toBe(201)
+    })
+
+    test('two names for one port number are fine', async () => {
+      const ports = ['http', 'metrics'].map((name) => ({ name, port: 40_000, protocol: 'TCP' }))
+      const name = fresh('slice')
+      expect((await post('endpointslices', { ...slice(name, '192.0.2.1'), ports })).status).toBe(201)
+    })
+
+    test('the address type cannot be changed', async () => {
+      const name = fresh('slice')
+      await post('endpointslices', slice(name))
+      const answer = await merge('endpointslices', name, { addressType: 'IPv6' })
+      expect([answer.status, refusal(answer).message]).toEqual([
+        422,
+        `EndpointSlice.discovery.k8s.io "${name}" is invalid: addressType: Invalid value: "IPv6": field is immutable`,
+      ])
+    })
+  })
+
+  describe('merge patches with preconditions', () => {
+    test('uid and resourceVersion as they are: the write counts', async () => {
+      const name = fresh('slice')
+      const { uid, resourceVersion } = metadataOf(await post('endpointslices', slice(name)))
+      const answer = await merge('endpointslices', name, {
+        metadata: { uid, resourceVersion, annotations: { a: '1' } },
+      })
+      expect([answer.status, metadataOf(answer).annotations, versionOf(answer) === resourceVersion]).toEqual([
+        200,
+        { a: '1' },
+        false,
+      ])
+    })
+
+    test('a resourceVersion of the past is a conflict', async () => {
+      const name = fresh('slice')
+      const { uid, resourceVersion } = metadataOf(await post('endpointslices', slice(name)))
+      await merge('endpointslices', name, { metadata: { annotations: { a: '1' } } })
+      expect(
+        refusal(await merge('endpointslices', name, { metadata: { uid, resourceVersion, annotations: { a: '2' } } })),
+      ).toEqual({
+        status: 409,
+        code: 409,
+        reason: 'Conflict',
+        message: `Operation cannot be fulfilled on endpointslices.discovery.k8s.io "${name}": the object has been modified; please apply your changes to the latest version and try again`,
+      })
+    })
+
+    test('another uid without a resourceVersion is invalid', async () => {
+      const name = fresh('slice')
+      await post('endpointslices', slice(name))
+      const answer = await merge('endpointslices', name, { metadata: { uid: staleUid } })
+      expect([answer.status, bodyOf(answer).reason, bodyOf(answer).message]).toEqual([
+        422,
+        'Invalid',
+        `EndpointSlice.discovery.k8s.io "${name}" is invalid: metadata.uid: Invalid value: "${staleUid}": field is immutable`,
+      ])
+    })
+
+    test('a missing object is not found, never created', async () => {
+      const name = fresh('slice')
+      const answer = await merge('endpointslices', name, { metadata: { annotations: { a: '1' } } })
+      expect([answer.status, bodyOf(answer).reason, (await get('endpointslices', name)).status]).toEqual([
+        404,
+        'NotFound',
+        404,
+      ])
+    })
+
+    test('null removes, and a list is replaced whole', async () => {
+      const name = fresh('slice')
+      await post('endpointslices', { ...slice(name, '192.0.2.1'), metadata: { name, annotations: { a: '1', b: '2' } } })
+      const answer = await merge('endpointslices', name, {
+        metadata: { annotations: { a: null } },
+        endpoints: [{ addresses: ['192.0.2.2'] }],
+      })
+      expect(answer.body).toMatchObject({
+        endpoints: [{ addresses: ['192.0.2.2'] }],
+        metadata: { annotations: { b: '2' } },
+      })
+      expect(metadataOf(answer).annotations).toEqual({ b: '2' })
+    })
+
+    test('a patch that changes nothing makes no new version', async () => {
+      const name = fresh('slice')
+      await post('endpointslices', slice(name))
+      const once = await merge('endpointslices', name, { metadata: { annotations: { a: '1' } } })
+      expect(versionOf(await merge('endpointslices', name, { metadata: { annotations: { a: '1' } } }))).toBe(
+        versionOf(once),
+      )
+    })
+
+    test('a JSON patch whose test of the uid fails is refused', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      const answer = await world().http.request({
+        method: 'PATCH',
+        path: `${collection('inferenceservices')}/${name}`,
+        contentType: 'application/json-patch+json',
+        body: [
+          { op: 'test', path: '/metadata/uid', value: staleUid },
+          { op: 'replace', path: '/spec/replicas', value: 0 },
+        ],
+      })
+      expect([answer.status, bodyOf(await get('inferenceservices', name)).spec]).toMatchObject([422, { replicas: 1 }])
+    })
+
+    test('an unknown kind of patch is refused', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      const answer = await world().http.request({
+        method: 'PATCH',
+        path: `${collection('inferenceservices')}/${name}`,
+        contentType: 'application/strategic-merge-patch+json',
+        body: {},
+      })
+      expect([answer.status, bodyOf(answer).reason]).toEqual([415, 'UnsupportedMediaType'])
+    })
+  })
+
+  describe('PUT', () => {
+    test('a resourceVersion of the past is a conflict', async () => {
+      const name = fresh('isvc')
+      const created = await post('inferenceservices', inferenceService(name))
+      await merge('inferenceservices', name, { spec: { replicas: 2 } })
+      expect((await put('inferenceservices', name, created.body)).status).toBe(409)
+    })
+
+    test('a custom resource needs a resourceVersion', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      const answer = await put('inferenceservices', name, inferenceService(name))
+      expect([answer.status, bodyOf(answer).message]).toEqual([
+        422,
+        expect.stringContaining('metadata.resourceVersion: Invalid value: 0'),
+      ])
+    })
+
+    test('a Service keeps its address', async () => {
+      const name = fresh('service')
+      const created = await post('services', service(name))
+      const answer = await put('services', name, { ...service(name), metadata: { name, labels: { a: 'b' } } })
+      expect([answer.status, bodyOf(answer).spec?.['clusterIP']]).toEqual([200, bodyOf(created).spec?.['clusterIP']])
+    })
+  })
+
+  describe('server-side apply', () => {
+    test('it creates what is not there, even with a resourceVersion', async () => {
+      const name = fresh('slice')
+      const answer = await apply('endpointslices', name, {
+        ...slice(name),
+        metadata: { name, resourceVersion: '12345' },
+      })
+      expect([answer.status, (await get('endpointslices', name)).status]).toEqual([201, 200])
+    })
+
+    test('with a uid it creates nothing', async () => {
+      const name = fresh('slice')
+      expect(
+        refusal(await apply('endpointslices', name, { ...slice(name), metadata: { name, uid: staleUid } })),
+      ).toMatchObject({
+        status: 409,
+        reason: 'Conflict',
+        message: expect.stringContaining(
+          `uid mismatch: the provided object specified uid ${staleUid}, and no existing object was found`,
+        ) as string,
+      })
+    })
+
+    test('a stale resourceVersion is a conflict, another uid without one is invalid', async () => {
+      const name = fresh('slice')
+      const { resourceVersion } = metadataOf(await apply('endpointslices', name, slice(name)))
+      await apply('endpointslices', name, slice(name, '192.0.2.1'))
+      const stale = await apply('endpointslices', name, {
+        ...slice(name, '192.0.2.2'),
+        metadata: { name, resourceVersion },
+      })
+      const foreign = await apply('endpointslices', name, {
+        ...slice(name, '192.0.2.2'),
+        metadata: { name, uid: staleUid },
+      })
+      expect([stale.status, foreign.status]).toEqual([409, 422])
+    })
+
+    test('two agents under one field manager overwrite each other silently', async () => {
+      const name = fresh('slice')
+      await apply('endpointslices', name, slice(name, '192.0.2.1'))
+      const answer = await apply('endpointslices', name, slice(name, '192.0.2.2'))
+      expect(answer.body).toMatchObject({ endpoints: [{ addresses: ['192.0.2.2'] }] })
+    })
+
+    test('after a POST by the same manager it conflicts with that POST; force takes over, a stale resourceVersion does not', async () => {
+      const name = fresh('slice')
+      const { resourceVersion } = metadataOf(await post('endpointslices', slice(name, '192.0.2.1')))
+      const conflict = await apply('endpointslices', name, slice(name, '192.0.2.2'))
+      const forced = await apply('endpointslices', name, slice(name, '192.0.2.2'), { force: true })
+      const stale = await apply(
+        'endpointslices',
+        name,
+        { ...slice(name, '192.0.2.3'), metadata: { name, resourceVersion } },
+        { force: true },
+      )
+      expect([conflict.status, forced.status, stale.status]).toEqual([409, 200, 409])
+      expect(bodyOf(conflict).message).toBe(
+        'Apply failed with 1 conflict: conflict with "metalbar" using discovery.k8s.io/v1: .endpoints',
+      )
+    })
+
+    test('what a manager no longer applies goes, unless another has it too', async () => {
+      const name = fresh('slice')
+      const labelled = (labels: Record<string, string>) => ({ ...slice(name, '192.0.2.1'), metadata: { name, labels } })
+      await apply('endpointslices', name, labelled({ mine: '1', shared: '1' }))
+      await apply('endpointslices', name, labelled({ shared: '1' }), { manager: 'other' })
+      const answer = await apply('endpointslices', name, labelled({}))
+      expect(metadataOf(answer).labels).toEqual({ shared: '1' })
+    })
+
+    test('without a field manager it is refused', async () => {
+      const name = fresh('slice')
+      const answer = await world().http.request({
+        method: 'PATCH',
+        path: `${collection('endpointslices')}/${name}`,
+        body: slice(name),
+        contentType: 'application/apply-patch+yaml',
+      })
+      expect([answer.status, bodyOf(answer).message]).toEqual([
+        422,
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+      ])
+    })
+
+    test('the same again makes no new version', async () => {
+      const name = fresh('slice')
+      const once = await apply('endpointslices', name, slice(name))
+      expect(versionOf(await apply('endpointslices', name, slice(name)))).toBe(versionOf(once))
+    })
+
+    test('managedFields say who wrote what through which door', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      await apply('inferenceservices', name, applied(name, [condition('MetalAgent', 'Serving')]), {
+        door: '/status',
+        force: true,
+      })
+      const entries = metadataOf(await get('inferenceservices', name)).managedFields ?? []
+      expect(entries.map(({ manager, operation, subresource }) => ({ manager, operation, subresource }))).toEqual([
+        { manager: ours, operation: 'Apply', subresource: 'status' },
+        { manager: ours, operation: 'Update', subresource: undefined },
+      ])
+    })
+  })
+
+  describe('the status door', () => {
+    test('it takes the status only, and the other door everything else', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      const byStatus = await mergeStatus('inferenceservices', name, {
+        spec: { replicas: 5 },
+        status: { phase: 'Ready' },
+      })
+      const bySpec = await merge('inferenceservices', name, { spec: { replicas: 3 }, status: { phase: 'Failed' } })
+      expect([bodyOf(byStatus), bodyOf(bySpec)]).toMatchObject([
+        { spec: { replicas: 1 }, status: { phase: 'Ready' }, metadata: { generation: 1 } },
+        { spec: { replicas: 3 }, status: { phase: 'Ready' }, metadata: { generation: 2 } },
+      ])
+    })
+
+    test('labels and annotations do not raise the generation', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      expect(metadataOf(await merge('inferenceservices', name, { metadata: { labels: { a: 'b' } } })).generation).toBe(
+        1,
+      )
+    })
+
+    test('a wrong uid is ignored there, a stale resourceVersion is a conflict', async () => {
+      const name = fresh('isvc')
+      const created = await post('inferenceservices', inferenceService(name))
+      const merged = await mergeStatus('inferenceservices', name, {
+        metadata: { uid: staleUid },
+        status: { phase: 'Ready' },
+      })
+      const byApply = await apply(
+        'inferenceservices',
+        name,
+        applied(name, [condition('MetalAgent', 'Serving')], { uid: staleUid }),
+        {
+          door: '/status',
+        },
+      )
+      const stale = await apply(
+        'inferenceservices',
+        name,
+        applied(name, [condition('MetalAgent', 'Starting')], { resourceVersion: versionOf(created) }),
+        { door: '/status', force: true },
+      )
+      expect([merged.status, byApply.status, stale.status]).toEqual([200, 200, 409])
+    })
+
+    test('conditions are merged by type: ours and the controller’s live beside each other', async () => {
+      const name = fresh('isvc')
+      const created = await post('inferenceservices', inferenceService(name))
+      await put(
+        'inferenceservices',
+        name,
+        { ...bodyOf(created), status: { conditions: [condition('Available', 'InferenceReady')] } },
+        '/status',
+      )
+      const door = { door: '/status', force: true }
+      await apply(
+        'inferenceservices',
+        name,
+        applied(name, [condition('MetalAgent', 'Starting'), condition('MemoryPressure', 'Warning')]),
+        door,
+      )
+      const answer = await apply('inferenceservices', name, applied(name, [condition('MetalAgent', 'Serving')]), door)
+      expect(conditionsOf(answer)).toEqual([
+        { type: 'Available', status: 'True', reason: 'InferenceReady' },
+        { type: 'MetalAgent', status: 'True', reason: 'Serving' },
+      ])
+    })
+
+    test('another manager’s condition can only be changed by force', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      await apply('inferenceservices', name, applied(name, [condition('MetalAgent', 'Serving')]), { door: '/status' })
+      const theirs = applied(name, [condition('MetalAgent', 'Held')])
+      const refused = await apply('inferenceservices', name, theirs, { door: '/status', manager: 'other' })
+      const forced = await apply('inferenceservices', name, theirs, { door: '/status', manager: 'other', force: true })
+      expect([refused.status, forced.status]).toEqual([409, 200])
+      expect(bodyOf(refused).message).toBe(
+        'Apply failed with 1 conflict: conflict with "metalbar" with subresource "status": .status.conditions[type="MetalAgent"].reason',
+      )
+    })
+
+    test('a condition without its required fields is refused', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      const answer = await mergeStatus('inferenceservices', name, {
+        status: { conditions: [{ type: 'MetalAgent', status: 'True' }] },
+      })
+      expect(answer.status).toBe(422)
+    })
+
+    test('the scale door shows and sets the replicas', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      const path = `${collection('inferenceservices')}/${name}/scale`
+      const answer = await world().http.request({
+        method: 'PATCH',
+        path,
+        body: { spec: { replicas: 0 } },
+        contentType: 'application/merge-patch+json',
+      })
+      expect([answer.body, (await get('inferenceservices', name)).body]).toMatchObject([
+        { kind: 'Scale', spec: {} },
+        { spec: { replicas: 0 }, metadata: { generation: 2 } },
+      ])
+    })
+  })
+
+  describe('deleting', () => {
+    test('preconditions that do not hold are conflicts', async () => {
+      const name = fresh('slice')
+      const { uid, resourceVersion } = metadataOf(await post('endpointslices', slice(name)))
+      const answers = [
+        await remove('endpointslices', name, { uid: staleUid }),
+        await remove('endpointslices', name, { uid, resourceVersion: oldVersion }),
+        await remove('endpointslices', name, { uid, resourceVersion }),
+        await remove('endpointslices', name, { uid, resourceVersion }),
+      ]
+      expect(answers.map(({ status }) => status)).toEqual([409, 409, 200, 404])
+    })
+
+    test('a finalizer keeps the object, marked, until it is taken away', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', { ...inferenceService(name), metadata: { name, finalizers: ['test.dev/hold'] } })
+      await remove('inferenceservices', name)
+      const marked = metadataOf(await get('inferenceservices', name))
+      await merge('inferenceservices', name, { metadata: { finalizers: null } })
+      expect([typeof marked.deletionTimestamp, (await get('inferenceservices', name)).status]).toEqual(['string', 404])
+    })
+
+    test('re-created under the same name it is another object', async () => {
+      const name = fresh('slice')
+      const first = await post('endpointslices', slice(name))
+      await remove('endpointslices', name)
+      const second = await post('endpointslices', slice(name))
+      expect(metadataOf(second).uid).not.toBe(metadataOf(first).uid)
+    })
+
+    test('the Endpoints of a Service go with it, its slice stays', async () => {
+      const name = fresh('service')
+      const subsets = [{ addresses: [{ ip: '192.0.2.1' }], ports: [{ port: 40_000 }] }]
+      await post('services', service(name))
+      await post('endpoints', { apiVersion: 'v1', kind: 'Endpoints', metadata: { name }, subsets })
+      await post('endpointslices', slice(name))
+      await remove('services', name)
+      const answers = [await get('endpoints', name), await get('endpointslices', name)]
+      expect(answers.map(({ status }) => status)).toEqual([404, 200])
+    })
+  })
+
+  test('writing Endpoints answers with a warning', async () => {
+    const name = fresh('endpoints')
+    const answer = await post('endpoints', { apiVersion: 'v1', kind: 'Endpoints', metadata: { name }, subsets: [] })
+    expect([answer.status, answer.headers['warning']]).toEqual([
+      201,
+      '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"',
+    ])
+  })
+
+  test('an Event must be in the namespace of what it is about', async () => {
+    const about = (namespace: string) => ({
+      apiVersion: 'v1',
+      kind: 'Event',
+      metadata: { generateName: 'event-' },
+      involvedObject: { apiVersion: llmkube, kind: 'InferenceService', name: 'x', namespace },
+      reason: 'Started',
+      message: 'm',
+      type: 'Normal',
+      source: { component: 'llmkube-metal-agent' },
+    })
+    const answers = [await post('events', about(world().namespace)), await post('events', about('elsewhere'))]
+    expect(answers.map(({ status }) => status)).toEqual([201, 422])
+  })
+
+  describe('lists', () => {
+    test('pages of one list show one moment, whatever happens between them', async () => {
+      const labels = { set: fresh('paged') }
+      const names = ['a', 'b', 'c'].map((letter) => `${labels.set}-${letter}`)
+      for (const name of names) await post('endpointslices', { ...slice(name), metadata: { name, labels } })
+      const query = `labelSelector=set%3D${labels.set}&limit=2`
+      const first = await list('endpointslices', query)
+      await remove('endpointslices', names[2] ?? '')
+      await post('endpointslices', { ...slice(`${labels.set}-d`), metadata: { name: `${labels.set}-d`, labels } })
+      const second = await list('endpointslices', `${query}&continue=${metadataOf(first).continue ?? ''}`)
+      const namesOf = (answer: KubeAnswer) => bodyOf(answer).items?.map(({ metadata }) => metadata.name)
+      expect([
+        namesOf(first),
+        namesOf(second),
+        metadataOf(second).continue,
+        versionOf(second) === versionOf(first),
+      ]).toEqual([names.slice(0, 2), names.slice(2), undefined, true])
+    })
+
+    test('a continue token that cannot be read is refused', async () => {
+      expect((await list('endpointslices', 'limit=1&continue=nonsense')).status).toBe(400)
+    })
+
+    test.each([
+      ['set=x', ['one']],
+      ['set!=x,tier', ['two']],
+      ['set in (x,y)', ['one', 'two']],
+      ['set notin (x),group', ['three', 'two']],
+      ['!set,group', ['three']],
+    ])('the label selector %s is understood', async (selector, expected) => {
+      const group = fresh('group')
+      const labelled: Record<string, Record<string, string>> = {
+        one: { set: 'x' },
+        two: { set: 'y', tier: '1' },
+        three: {},
+      }
+      for (const [name, labels] of Object.entries(labelled)) {
+        await post('endpointslices', {
+          ...slice(name),
+          metadata: { name: `${group}-${name}`, labels: { ...labels, group } },
+        })
+      }
+      const answer = await list('endpointslices', `labelSelector=${encodeURIComponent(`group=${group},${selector}`)}`)
+      expect(
+        bodyOf(answer)
+          .items?.map(({ metadata }) => metadata.name)
+          .sort(),
+      ).toEqual(expected.map((name) => `${group}-${name}`))
+    })
+
+    test('the field selector metadata.name is understood, others of a custom resource are not', async () => {
+      const name = fresh('isvc')
+      await post('inferenceservices', inferenceService(name))
+      const answers = [
+        await list('inferenceservices', `fieldSelector=metadata.name%3D${name}`),
+        await list('inferenceservices', 'fieldSelector=spec.modelRef%3Dtiny'),
+      ]
+      expect([answers.map(({ status }) => status), answers.map((answer) => bodyOf(answer).items?.length)]).toEqual([
+        [200, 400],
+        [1, undefined],
+      ])
+    })
+
+    test('a version of the future is refused with the word to try again', async () => {
+      const answer = await list('inferenceservices', 'resourceVersion=999999999')
+      expect([answer.status, bodyOf(answer).reason]).toEqual([504, 'Timeout'])
+    })
+  })
+
+  describe('watches', () => {
+    /** Events of a watch as short words until `until` says so. */
+    const watched = async (
+      plural: string,
+      query: string,
+      until: (seen: string[]) => boolean,
+      act?: () => Promise<unknown>,
+    ) => {
+      const seen: string[] = []
+      const stop = new AbortController()
+      const acting = act?.()
+      try {
+        for await (const line of world().http.watch(`${collection(plural)}?watch=true&${query}`, stop.signal)) {
+          const { type, object } = event.parse(line)
+          seen.push([type, object.metadata?.name ?? object.code ?? ''].join(' ').trim())
+          if (until(seen)) break
+        }
+      } finally {
+        stop.abort()
+      }
+      await acting
+      return seen
+    }
+
+    test('from a version on, everything since then arrives in order', async () => {
+      const name = fresh('slice')
+      const from = versionOf(await list('endpointslices'))
+      await post('endpointslices', slice(name))
+      await merge('endpointslices', name, { metadata: { annotations: { a: '1' } } })
+      await remove('endpointslices', name)
+      expect(await watched('endpointslices', `resourceVersion=${from}`, ({ length }) => length === 3)).toEqual([
+        `ADDED ${name}`,
+        `MODIFIED ${name}`,
+        `DELETED ${name}`,
+      ])
+    })
+
+    test('without a version it begins with what is there, and a bookmark says where that ends', async () => {
+      const name = fresh('slice')
+      await post('endpointslices', slice(name))
+      const query = `fieldSelector=metadata.name%3D${name}&allowWatchBookmarks=true`
+      const all = await watched('endpointslices', query, ({ length }) => length === 2)
+      expect(all).toEqual([`ADDED ${name}`, 'BOOKMARK'])
+    })
+
+    test('from a version that is forgotten it ends with a 410 in the stream', async () => {
+      await world().forget()
+      expect(await watched('inferenceservices', `resourceVersion=${oldVersion}`, () => false)).toEqual(['ERROR 410'])
+    })
+
+    test('a label that comes or goes is an arrival or a departure', async () => {
+      const name = fresh('slice')
+      const from = versionOf(await list('endpointslices'))
+      await post('endpointslices', slice(name))
+      await merge('endpointslices', name, { metadata: { labels: { chosen: name } } })
+      await merge('endpointslices', name, { metadata: { annotations: { a: '1' } } })
+      await merge('endpointslices', name, { metadata: { labels: { chosen: null } } })
+      const query = `labelSelector=chosen%3D${name}&resourceVersion=${from}`
+      expect(await watched('endpointslices', query, ({ length }) => length === 3)).toEqual([
+        `ADDED ${name}`,
+        `MODIFIED ${name}`,
+        `DELETED ${name}`,
+      ])
+    })
+
+    test('the server ends it after timeoutSeconds, in good order', async () => {
+      const from = versionOf(await list('models'))
+      expect(await watched('models', `resourceVersion=${from}&timeoutSeconds=1`, () => false)).toEqual([])
+    })
+
+    test('a deleted object arrives under the version of its deletion', async () => {
+      const name = fresh('slice')
+      const created = await post('endpointslices', slice(name))
+      await remove('endpointslices', name)
+      const path = `${collection('endpointslices')}?watch=true&resourceVersion=${versionOf(created)}`
+      for await (const line of world().http.watch(path, new AbortController().signal)) {
+        const { type, object } = event.parse(line)
+        if (object.metadata?.name !== name) continue
+        expect([type, Number(object.metadata.resourceVersion) > Number(versionOf(created))]).toEqual(['DELETED', true])
+        break
+      }
+    })
+  })
+
+  describe('rights', () => {
+    const readModels = { apiGroups: ['inference.llmkube.dev'], resources: ['models'], verbs: ['get', 'list', 'watch'] }
+
+    test('what no rule allows is forbidden, in words that name it', async () => {
+      const { connection, name: user } = await world().restricted([readModels])
+      const http = new KubeHttp(connection)
+      const allowed = await http.request({ path: collection('models') })
+      const denied = await http.request({ path: collection('inferenceservices') })
+      const everywhere = await http.request({ path: `/apis/${llmkube}/models` })
+      http.close()
+      expect([allowed.status, refusal(denied), refusal(everywhere).message]).toEqual([
+        200,
+        {
+          status: 403,
+          code: 403,
+          reason: 'Forbidden',
+          message: `inferenceservices.inference.llmkube.dev is forbidden: User "${user}" cannot list resource "inferenceservices" in API group "inference.llmkube.dev" in the namespace "${world().namespace}"`,
+        },
+        `models.inference.llmkube.dev is forbidden: User "${user}" cannot list resource "models" in API group "inference.llmkube.dev" at the cluster scope`,
+      ])
+    })
+
+    test('a user may ask what is allowed', async () => {
+      const { connection } = await world().restricted([readModels])
+      const http = new KubeHttp(connection)
+      const ask = async (verb: string) => {
+        const resourceAttributes = {
+          group: 'inference.llmkube.dev',
+          resource: 'models',
+          verb,
+          namespace: world().namespace,
+        }
+        const answer = await http.request({
+          method: 'POST',
+          path: '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews',
+          body: {
+            apiVersion: 'authorization.k8s.io/v1',
+            kind: 'SelfSubjectAccessReview',
+            spec: { resourceAttributes },
+          },
+        })
+        return answer.body
+      }
+      const answers = [await ask('list'), await ask('delete')]
+      http.close()
+      expect(answers).toMatchObject([{ status: { allowed: true } }, { status: { allowed: false } }])
+    })
+
+    test('an unknown token is unauthorized', async () => {
+      const http = new KubeHttp({ ...world().connection, token: 'nobody' })
+      const answer = await http.request({ path: collection('models') })
+      http.close()
+      expect(refusal(answer)).toEqual({ status: 401, code: 401, reason: 'Unauthorized', message: 'Unauthorized' })
+    })
+  })
+
+  test('a kind that nobody installed is not found', async () => {
+    const answer = await world().http.request({ path: '/apis/llmkube.io/v1alpha1/inferenceservices' })
+    expect([answer.status, answer.body]).toEqual([404, '404 page not found\n'])
+  })
+
+  test('every answer says what time it is', async () => {
+    const answer = await world().http.request({ path: '/version' })
+    expect(Math.abs(Date.parse(answer.headers.date ?? '') - Date.now())).toBeLessThan(5_000)
+    await eventually(async () => (await world().http.request({ path: '/readyz' })).status === 200)
+  })
+})

@@ -1,0 +1,61 @@
+import { channel } from 'node:diagnostics_channel'
+import type { TLSSocket } from 'node:tls'
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { ApiError } from '../../src/agent-core/kube/api-error.ts'
+import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
+import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
+import { resources } from '../../src/agent-core/kube/resources.ts'
+import { useControlPlane } from '../support/control-plane/control-plane.ts'
+
+const cluster = useControlPlane()
+
+const openApi = async (): Promise<KubeApi> =>
+  new KubeApi(await PinnedContext.load({ file: cluster().kubeconfig, env: {} }))
+
+test('requests reuse connections, and speak HTTP/1.1', async () => {
+  const protocols: (string | false | null)[] = []
+  const connected = channel('undici:client:connected')
+  const onConnected = (message: unknown): void => {
+    const { socket } = message as { socket: TLSSocket } // documented by undici
+    protocols.push(socket.alpnProtocol)
+  }
+  connected.subscribe(onConnected)
+  try {
+    const api = await openApi()
+    for (let count = 0; count < 10; count += 1) await api.list(resources.models, { namespace: cluster().namespace })
+  } finally {
+    connected.unsubscribe(onConnected)
+  }
+  expect([new Set(protocols), protocols.length < 5]).toEqual([new Set(['http/1.1']), true])
+})
+
+test("a refusal carries the server's code, reason and words", async () => {
+  const api = await openApi()
+  const refusal: unknown = await api
+    .create(resources.models, cluster().namespace, { metadata: { name: 'Not Valid' }, spec: { source: '/m' } })
+    .catch((error: unknown) => error)
+  expect(refusal).toBeInstanceOf(ApiError)
+  expect(refusal).toMatchObject({ code: 422, reason: 'Invalid' })
+  expect(String(refusal)).toMatch(/Not Valid/)
+})
+
+test('a merge patch removes by null, and a wrong resourceVersion is a conflict', async () => {
+  const api = await openApi()
+  const { namespace } = cluster()
+  const metadata = { name: 'patched', annotations: { keep: 'a', drop: 'b' } }
+  await api.create(resources.models, namespace, { metadata, spec: { source: '/m' } })
+  const patched = await api.mergePatch(resources.models, namespace, 'patched', {
+    metadata: { annotations: { drop: null } },
+  })
+  const annotations = z.object({ metadata: z.object({ annotations: z.record(z.string(), z.string()) }) })
+  const stale = api.mergePatch(resources.models, namespace, 'patched', { metadata: { resourceVersion: '1' } })
+  await expect(stale).rejects.toMatchObject({ code: 409 })
+  expect(annotations.parse(patched).metadata.annotations).toEqual({ keep: 'a' })
+})
+
+test("the server's time is its own within a second", async () => {
+  const api = await openApi()
+  await api.list(resources.models, { namespace: cluster().namespace })
+  expect(Math.abs(api.serverNow() - Date.now())).toBeLessThan(2_000)
+})

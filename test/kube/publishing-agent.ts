@@ -1,0 +1,136 @@
+import { writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
+import { ListWatch } from '../../src/agent-core/kube/list-watch.ts'
+import { ObjectCache } from '../../src/agent-core/kube/object-cache.ts'
+import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
+import {
+  parseEndpointSlice,
+  parseService,
+  resources,
+  type EndpointSlice,
+  type Service,
+} from '../../src/agent-core/kube/resources.ts'
+import type { LogFields } from '../../src/agent-core/observability/logger.ts'
+import { Publisher, type PublisherOptions } from '../../src/agent-core/publishing/publisher.ts'
+import type { Connection } from '../support/controller-stand-in/kube-http.ts'
+import { eventually } from '../support/eventually.ts'
+import { silentLog } from '../support/silent-log.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** One agent's publishing room with real watches, a clock that is moved by hand, and a count of what it costs. */
+export interface PublishingAgent extends AsyncDisposable {
+  readonly publisher: Publisher
+  readonly api: CountingApi
+  readonly clock: { now: number }
+  /** Keys the publisher reported. */
+  readonly changed: string[]
+  /** Warnings it logged. */
+  readonly warnings: { message: string; fields: LogFields }[]
+  readonly slices: ObjectCache<EndpointSlice>
+  readonly services: ObjectCache<Service>
+}
+
+/** Its writes and single reads, as `POST services`. */
+export class CountingApi extends KubeApi {
+  #seen: string[] = []
+
+  /** Since the last call. */
+  takeRequests(): string[] {
+    const seen = this.#seen
+    this.#seen = []
+    return seen
+  }
+
+  override get(...parameters: Parameters<KubeApi['get']>): Promise<unknown> {
+    this.#seen.push(`GET ${parameters[0].plural}`)
+    return super.get(...parameters)
+  }
+
+  override create(...parameters: Parameters<KubeApi['create']>): Promise<unknown> {
+    const [{ plural }, , , options] = parameters
+    this.#seen.push(`POST ${plural}${options?.dryRun === true ? ' (dry run)' : ''}`)
+    return super.create(...parameters)
+  }
+
+  override mergePatch(...parameters: Parameters<KubeApi['mergePatch']>): Promise<unknown> {
+    this.#seen.push(`PATCH ${parameters[0].plural}`)
+    return super.mergePatch(...parameters)
+  }
+
+  override delete(...parameters: Parameters<KubeApi['delete']>): Promise<void> {
+    this.#seen.push(`DELETE ${parameters[0].plural}`)
+    return super.delete(...parameters)
+  }
+}
+
+export async function startPublishing(
+  { connection, namespace }: { readonly connection: Connection; readonly namespace: string },
+  node: string,
+  options: Partial<Pick<PublisherOptions, 'renewEveryMs' | 'endpoints'>> = {},
+): Promise<PublishingAgent> {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'kubeconfig')
+  await writeFile(file, kubeconfig(connection))
+  const api = new CountingApi(await PinnedContext.load({ file, env: {} }))
+
+  const clock = { now: 1_000_000 }
+  const changed: string[] = []
+  const warnings: { message: string; fields: LogFields }[] = []
+  const slices = new ObjectCache<EndpointSlice>()
+  const services = new ObjectCache<Service>()
+  const publisher = new Publisher({
+    api,
+    services: { resource: resources.services, parse: parseService, cache: services },
+    slices: { resource: resources.endpointSlices, parse: parseEndpointSlice, cache: slices },
+    endpoints: resources.endpoints,
+    node: { id: node, displayName: `${node}.local` },
+    agentVersion: 'v0.0.1-test',
+    log: { ...silentLog, warn: (message, fields = {}) => warnings.push({ message, fields }) },
+    onChange: (key) => changed.push(key),
+    monotonicNow: () => clock.now,
+    ...options,
+  })
+  const watchOf = { api, namespace, labelSelector: 'llmkube.ai/managed-by=metal-agent', log: silentLog }
+  const onState = (): void => undefined
+  const watches = [
+    new ListWatch({ ...watchOf, resource: resources.services, parse: parseService, cache: services, onState }),
+    new ListWatch({
+      ...watchOf,
+      resource: resources.endpointSlices,
+      parse: parseEndpointSlice,
+      cache: slices,
+      onState,
+    }),
+  ]
+  for (const watch of watches) watch.start()
+  await eventually(() => watches.every((watch) => watch.state().state === 'live'), { what: 'both watches' })
+  return {
+    publisher,
+    api,
+    clock,
+    changed,
+    warnings,
+    slices,
+    services,
+    async [Symbol.asyncDispose]() {
+      await publisher[Symbol.asyncDispose]()
+      await Promise.all(watches.map((watch) => watch.stop()))
+    },
+  }
+}
+
+const kubeconfig = ({ server, ca, token }: Connection): string =>
+  JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'test',
+    clusters: [
+      {
+        name: 'test',
+        cluster: { server, ...(ca === '' ? {} : { 'certificate-authority-data': Buffer.from(ca).toString('base64') }) },
+      },
+    ],
+    users: [{ name: 'test', user: { token } }],
+    contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
+  })

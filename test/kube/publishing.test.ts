@@ -1,0 +1,713 @@
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
+import { apiWorlds, type World } from '../support/api-worlds/api-worlds.ts'
+import { KubeHttp, type KubeRequest } from '../support/controller-stand-in/kube-http.ts'
+import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { startPublishing, type PublishingAgent } from './publishing-agent.ts'
+
+const server = { address: '192.0.2.7', port: 53_211, ready: true }
+const skipMirror = 'endpointslice.kubernetes.io/skip-mirror'
+const heartbeat = 'llmkube.ai/agent-heartbeat'
+
+describe.each(apiWorlds)('publishing on $name', ({ use }) => {
+  const world = use()
+
+  test('claim, Service, endpoint: each object as LLMKube expects it, and nothing written twice', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('plain.model', 9_000)
+    const { publisher } = agent
+
+    expect(publisher.observe(target)).toMatchObject({ claim: { kind: 'absent' }, service: { kind: 'absent' } })
+    await done(publisher.claim(target))
+    expect(await cluster.get('endpointslices', 'plain-model')).toMatchObject({ addressType: 'IPv4', endpoints: null })
+    await done(publisher.ensureService(target))
+    await done(publisher.publish(target, server))
+    expect(agent.api.takeRequests()).toEqual([
+      'POST services (dry run)',
+      'POST endpointslices',
+      'POST services',
+      'PATCH endpointslices',
+      'PATCH services',
+      'POST endpoints',
+    ])
+
+    const metadata = {
+      labels: {
+        app: 'plain.model',
+        'llmkube.ai/managed-by': 'metal-agent',
+        'llmkube.ai/inference-service': 'plain.model',
+      },
+      ownerReferences: [
+        {
+          apiVersion: 'inference.llmkube.dev/v1alpha1',
+          kind: 'InferenceService',
+          name: 'plain.model',
+          uid: target.uid,
+          controller: false,
+          blockOwnerDeletion: false,
+        },
+      ],
+    }
+    const ports = [
+      { name: 'http', port: 53_211, protocol: 'TCP' },
+      { name: 'endpoint', port: 53_211, protocol: 'TCP' },
+    ]
+    expect(await cluster.get('services', 'plain-model')).toMatchObject({
+      metadata: {
+        ...metadata,
+        annotations: { 'llmkube.ai/metal-accelerated': 'true', 'llmkube.ai/native-process': 'true' },
+      },
+      spec: {
+        type: 'ClusterIP',
+        ports: [
+          { name: 'http', port: 8080, protocol: 'TCP', targetPort: 53_211 },
+          { name: 'endpoint', port: 9_000, protocol: 'TCP', targetPort: 53_211 },
+        ],
+      },
+    })
+    expect(await cluster.get('endpointslices', 'plain-model')).toMatchObject({
+      metadata: {
+        ...metadata,
+        labels: { ...metadata.labels, 'kubernetes.io/service-name': 'plain-model' },
+        annotations: {
+          [heartbeat]: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/) as string,
+          'llmkube.ai/agent-version': 'v0.0.1-test',
+        },
+      },
+      endpoints: [
+        {
+          addresses: ['192.0.2.7'],
+          conditions: { ready: true },
+          targetRef: { kind: 'Pod', name: 'plain.model-metal' },
+        },
+      ],
+      ports,
+    })
+    expect(await cluster.get('endpoints', 'plain-model')).toMatchObject({
+      metadata: {
+        ...metadata,
+        labels: { ...metadata.labels, [skipMirror]: 'true', 'llmkube.dev/accelerator': 'metal' },
+      },
+      subsets: [{ addresses: [{ ip: '192.0.2.7' }] }],
+    })
+    expect(publisher.observe(target)).toEqual({
+      claim: { kind: 'ours', epoch: 1 },
+      service: { kind: 'ours' },
+      serviceUpToDate: true,
+      endpointsUpToDate: true,
+      published: server,
+      present: true,
+      recheckInMs: undefined,
+    })
+  })
+
+  test('what is already so costs no request', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('quiet')
+    await serve(agent, target)
+    agent.api.takeRequests()
+    for (let pass = 0; pass < 3; pass += 1) {
+      await done(agent.publisher.claim(target))
+      await done(agent.publisher.ensureService(target))
+      await done(agent.publisher.publish(target, server))
+    }
+    await done(agent.publisher.withdraw(target))
+    agent.api.takeRequests()
+    await done(agent.publisher.withdraw(target))
+    expect(agent.api.takeRequests()).toEqual([])
+  })
+
+  test('stopping takes slice and Endpoints away and keeps the Service; the end of the CR takes all', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('stops')
+    const { publisher } = agent
+    await serve(agent, target)
+    const { spec: before } = await cluster.get('services', 'stops')
+
+    await done(publisher.withdraw(target))
+    expect(publisher.observe(target)).toMatchObject({ published: { ...server, ready: false }, endpointsUpToDate: true })
+    expect(await cluster.get('endpoints', 'stops')).toMatchObject({
+      subsets: [{ notReadyAddresses: [{ ip: '192.0.2.7' }] }],
+    })
+    await done(publisher.unpublish(target))
+    expect(publisher.observe(target)).toMatchObject({
+      claim: { kind: 'absent' },
+      service: { kind: 'ours' },
+      present: false,
+    })
+    expect(await cluster.kindsOf('stops')).toEqual(['services'])
+
+    await serve(agent, target)
+    expect((await cluster.get('services', 'stops')).spec).toMatchObject({
+      clusterIP: (before as { clusterIP: string }).clusterIP,
+    })
+    await done(publisher.remove(target))
+    expect(await cluster.kindsOf('stops')).toEqual([])
+    agent.api.takeRequests()
+    await done(publisher.unpublish(target))
+    await done(publisher.remove(target))
+    expect(agent.api.takeRequests()).toEqual([])
+  })
+
+  test('of two agents that claim at the same moment exactly one wins, whatever the order', async () => {
+    const cluster = clusterOf(world())
+    await using a = await startPublishing(world(), 'node-a')
+    await using b = await startPublishing(world(), 'node-b')
+    for (let round = 0; round < 10; round += 1) {
+      const target = await cluster.inferenceService(`race-${round}`)
+      const results = await Promise.all([a, b].map(({ publisher }) => publisher.claim(target)))
+      expect(results.map(({ kind }) => kind).toSorted()).toEqual(['done', 'lost'])
+      await eventually(() => [a, b].every(({ slices }) => slices.get(target.namespace, target.name)))
+      const claims = [a, b].map(({ publisher }) => publisher.observe(target).claim.kind)
+      expect(claims).toEqual(results.map(({ kind }) => (kind === 'done' ? 'ours' : 'foreign')))
+    }
+  })
+
+  test('a slice deleted under its holder is posted again at once; others leave it the first try', async () => {
+    const cluster = clusterOf(world())
+    await using a = await startPublishing(world(), 'node-a')
+    await using b = await startPublishing(world(), 'node-b')
+    const target = await cluster.inferenceService('torn')
+    await serve(a, target)
+    await eventually(() => b.publisher.observe(target).claim.kind === 'foreign')
+
+    await cluster.delete('endpointslices', 'torn')
+    await eventually(() => b.slices.get(target.namespace, 'torn') === undefined)
+    expect(b.publisher.observe(target).claim).toMatchObject({
+      kind: 'foreign',
+      deadInMs: 10_000,
+      message: `The EndpointSlice of InferenceService ${target.namespace}/torn is gone; node-a.local, which held it, has the first try for 10 s.`,
+    })
+    expect(await b.publisher.claim(target)).toMatchObject({ kind: 'lost' })
+    expect(await a.publisher.publish(target, server)).toEqual({ kind: 'done' })
+    await eventually(() => b.publisher.observe(target).published)
+    expect(b.publisher.observe(target)).toMatchObject({
+      claim: { kind: 'foreign', holder: 'node-a.local' },
+      published: server,
+    })
+
+    await cluster.delete('endpointslices', 'torn')
+    await eventually(() => b.slices.get(target.namespace, 'torn') === undefined)
+    b.publisher.observe(target)
+    b.clock.now += 10_000
+    expect(b.publisher.observe(target).claim).toEqual({ kind: 'absent' })
+    await done(b.publisher.claim(target))
+  })
+
+  test('writing over by an agent that knows no claims is noticed, counted, and never answered in kind', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('fought')
+    await serve(agent, target)
+    await cluster.goAgentWrites('fought', '2026-01-01T00:00:00Z')
+    const first = await eventually(() => overwritten(agent, target))
+    agent.api.takeRequests()
+    expect(await agent.publisher.publish(target, server)).toMatchObject({ kind: 'lost' })
+    expect(await agent.publisher.claim(target)).toMatchObject({ kind: 'lost' })
+    await cluster.goAgentWrites('fought', '2026-01-01T00:00:30Z')
+    const second = await eventually(() => {
+      const again = overwritten(agent, target)
+      return again?.message === first.message ? undefined : again
+    })
+    expect(agent.api.takeRequests()).toEqual([])
+    expect([first.message, second.message]).toEqual([
+      `InferenceService ${target.namespace}/fought is claimed here but the agent at 192.0.2.99, which knows no claims, wrote over it; it is taken over here when that agent is silent for 180 s.`,
+      `InferenceService ${target.namespace}/fought is claimed here but the agent at 192.0.2.99 keeps writing over it; leave fought out of that agent's --inference-service-allowlist.`,
+    ])
+    expect(await cluster.get('endpointslices', 'fought')).toMatchObject({ endpoints: [{ addresses: ['192.0.2.99'] }] })
+
+    agent.clock.now += 180_000
+    expect(agent.publisher.observe(target).claim).toMatchObject({ kind: 'dead', epoch: 1 })
+    await done(agent.publisher.takeOver(target))
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours', epoch: 2 }, published: undefined })
+  })
+
+  test('a claim is taken over after 180 s of silence, by one agent, and the late holder learns it', async () => {
+    const cluster = clusterOf(world())
+    await using holder = await startPublishing(world(), 'node-a')
+    await using b = await startPublishing(world(), 'node-b')
+    await using c = await startPublishing(world(), 'node-c')
+    const target = await cluster.inferenceService('left')
+    await serve(holder, target)
+    for (const heir of [b, c]) await eventually(() => heir.publisher.observe(target).published?.ready)
+
+    for (const heir of [b, c]) heir.clock.now += 179_999
+    expect(b.publisher.observe(target)).toMatchObject({ claim: { kind: 'foreign', deadInMs: 1 }, recheckInMs: 1 })
+    expect(await b.publisher.takeOver(target)).toMatchObject({ kind: 'lost' })
+    for (const heir of [b, c]) heir.clock.now += 1
+    expect(b.publisher.observe(target).claim).toMatchObject({ kind: 'dead', ready: true })
+    const results = await Promise.all([b, c].map(({ publisher }) => publisher.takeOver(target)))
+    expect(results.map(({ kind }) => kind).toSorted()).toEqual(['done', 'lost'])
+
+    expect(await cluster.get('endpointslices', 'left')).toMatchObject({ endpoints: null })
+    expect((await cluster.get('endpoints', 'left'))['subsets'] ?? []).toEqual([])
+    expect(await holder.publisher.publish(target, { ...server, port: 4 })).toMatchObject({ kind: 'lost' })
+    expect(holder.publisher.observe(target).claim).toMatchObject({ kind: 'foreign' })
+  })
+
+  test('whoever sees a dead claim takes its address out of service without claiming it', async () => {
+    const cluster = clusterOf(world())
+    await using holder = await startPublishing(world(), 'node-a')
+    await using other = await startPublishing(world(), 'node-b')
+    const target = await cluster.inferenceService('hole')
+    await serve(holder, target)
+    await eventually(() => other.publisher.observe(target).published?.ready)
+    await done(other.publisher.withdrawDead(target))
+    expect(other.publisher.observe(target).published).toEqual(server)
+    other.clock.now += 180_000
+    await done(other.publisher.withdrawDead(target))
+    expect(other.publisher.observe(target)).toMatchObject({
+      claim: { kind: 'dead', ready: false },
+      published: { ...server, ready: false },
+    })
+  })
+
+  test('a gap in the watch starts the 180 s over', async () => {
+    const cluster = clusterOf(world())
+    await using holder = await startPublishing(world(), 'node-a')
+    await using other = await startPublishing(world(), 'node-b')
+    const target = await cluster.inferenceService('gap')
+    await serve(holder, target)
+    await eventually(() => other.publisher.observe(target).published?.ready)
+    other.clock.now += 179_000
+    other.publisher.watchGap()
+    other.clock.now += 179_000
+    expect(other.publisher.observe(target).claim).toMatchObject({ kind: 'foreign', deadInMs: 1_000 })
+  })
+
+  test('a released claim is free for another agent at once', async () => {
+    const cluster = clusterOf(world())
+    await using a = await startPublishing(world(), 'node-a')
+    await using b = await startPublishing(world(), 'node-b')
+    const target = await cluster.inferenceService('handed')
+    await serve(a, target)
+    await eventually(() => b.publisher.observe(target).claim.kind === 'foreign')
+    expect(await a.publisher.releaseAll()).toEqual([])
+    expect(await cluster.get('endpointslices', 'handed')).toMatchObject({
+      metadata: { annotations: { 'metalbar.dev/claim': '{}' } },
+      endpoints: [{ conditions: { ready: false } }],
+    })
+    expect(await cluster.get('endpoints', 'handed')).toMatchObject({ subsets: [{ notReadyAddresses: [{}] }] })
+    await eventually(() => b.publisher.observe(target).claim.kind === 'released')
+    await serve(b, target)
+    expect(b.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: server })
+    await eventually(() => a.publisher.observe(target).claim.kind === 'foreign')
+  })
+
+  test('a restarted agent finds its claim, renews it, and brings the Endpoints up to date', async () => {
+    const cluster = clusterOf(world())
+    const target = await cluster.inferenceService('again')
+    {
+      await using first = await startPublishing(world(), 'node-a')
+      await serve(first, target)
+      await done(first.publisher.withdraw(target))
+    }
+    const { metadata: before } = await cluster.get('endpointslices', 'again')
+    await using second = await startPublishing(world(), 'node-a', { renewEveryMs: 1 })
+    expect(second.publisher.observe(target)).toMatchObject({
+      claim: { kind: 'ours', epoch: 1 },
+      published: { ...server, ready: false },
+      endpointsUpToDate: false,
+    })
+    await eventually(() => second.publisher.observe(target).endpointsUpToDate)
+    // Heartbeats have whole seconds.
+    const after = await eventually(async () => {
+      const { metadata } = await cluster.get('endpointslices', 'again')
+      return metadata.resourceVersion === before.resourceVersion ? undefined : metadata
+    })
+    expect(after.uid).toBe(before.uid)
+  })
+
+  test('claims are renewed, also before there is a server, and heal what was taken from them', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a', { renewEveryMs: 20 })
+    const target = await cluster.inferenceService('beats')
+    await done(agent.publisher.claim(target))
+    await cluster.patch('endpointslices', 'beats', { metadata: { labels: { app: null } } })
+    await eventually(async () => (await cluster.get('endpointslices', 'beats')).metadata.labels?.['app'] === 'beats')
+    await cluster.delete('endpointslices', 'beats')
+    const slice = await eventually(() => cluster.find('endpointslices', 'beats'))
+    const claim = JSON.parse(slice.metadata.annotations?.['metalbar.dev/claim'] ?? '') as object
+    expect(claim).toEqual({
+      node: 'node-a',
+      epoch: 1,
+      heartbeat: slice.metadata.annotations?.[heartbeat],
+      displayName: 'node-a.local',
+    })
+  })
+
+  test('a CR re-created under another uid gets a new slice and new Endpoints, and keeps the Service', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const first = await cluster.inferenceService('reborn')
+    await serve(agent, first)
+    const before = await cluster.uidsOf('reborn')
+    await cluster.delete('inferenceservices', 'reborn')
+    const second = await cluster.inferenceService('reborn')
+
+    expect(agent.publisher.observe(second)).toMatchObject({ claim: { kind: 'previous' }, serviceUpToDate: false })
+    await serve(agent, second)
+    const after = await cluster.uidsOf('reborn')
+    expect([after.services === before.services, after.endpointslices === before.endpointslices]).toEqual([true, false])
+    expect(after.endpoints).not.toBe(before.endpoints)
+    for (const kind of ['services', 'endpointslices', 'endpoints'] as const) {
+      expect((await cluster.get(kind, 'reborn')).metadata.ownerReferences).toMatchObject([{ uid: second.uid }])
+    }
+    await done(agent.publisher.remove(first))
+    expect(await cluster.uidsOf('reborn')).toEqual(after)
+  })
+
+  test('a Service of somebody else is never touched: nothing is published beside it, until it is gone', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('taken')
+    await cluster.create('services', {
+      metadata: { name: 'taken' },
+      spec: { selector: { app: 'x' }, ports: [{ port: 80 }] },
+    })
+    const { metadata } = await cluster.get('services', 'taken')
+    const message = `Service ${target.namespace}/taken has the name this InferenceService needs but selects Pods of its own; delete it (kubectl -n ${target.namespace} delete service taken) or rename the InferenceService.`
+    expect(await agent.publisher.claim(target)).toEqual({ kind: 'taken', message })
+    expect(agent.publisher.observe(target)).toMatchObject({ service: { kind: 'taken', message }, recheckInMs: 60_000 })
+    expect(await cluster.kindsOf('taken')).toEqual(['services'])
+    await done(agent.publisher.remove(target))
+    expect((await cluster.get('services', 'taken')).metadata.resourceVersion).toBe(metadata.resourceVersion)
+
+    await cluster.delete('services', 'taken')
+    agent.clock.now += 60_000
+    expect(agent.publisher.observe(target).service).toEqual({ kind: 'absent' })
+    await serve(agent, target)
+  })
+
+  test('a slice of nobody we know is left alone', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('stray')
+    await cluster.create('endpointslices', { metadata: { name: 'stray' }, addressType: 'IPv4', endpoints: [] })
+    const result = await agent.publisher.claim(target)
+    expect(result).toEqual({
+      kind: 'taken',
+      message: `EndpointSlice ${target.namespace}/stray has the name this InferenceService needs but was not made by an agent; delete it or rename the InferenceService.`,
+    })
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: result, present: false })
+  })
+
+  test("a Go agent's leftovers are adopted without wiping what others added", async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('old')
+    await cluster.goAgentCreates('old')
+    await eventually(() => agent.publisher.observe(target).claim.kind === 'unclaimed')
+    agent.clock.now += 180_000
+    await done(agent.publisher.takeOver(target))
+    await serve(agent, target)
+    const labels = { 'llmkube.ai/managed-by': 'metal-agent' }
+    expect(await cluster.get('services', 'old')).toMatchObject({
+      metadata: { labels: { ...labels, team: 'x' }, annotations: { 'example.com/theirs': 'kept' } },
+    })
+    expect(await cluster.get('endpoints', 'old')).toMatchObject({
+      metadata: { labels: { ...labels, [skipMirror]: 'true' } },
+      subsets: [{ addresses: [{ ip: server.address }] }],
+    })
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours', epoch: 1 }, published: server })
+  })
+
+  test('Endpoints of somebody else are left alone and spoken of once', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('theirs')
+    await cluster.create('endpoints', {
+      metadata: { name: 'theirs' },
+      subsets: [{ addresses: [{ ip: '192.0.2.50' }], ports: [{ port: 1 }] }],
+    })
+    await serve(agent, target)
+    await done(agent.publisher.publish(target, { ...server, port: 4 }))
+    expect(await cluster.get('endpoints', 'theirs')).toMatchObject({ subsets: [{ addresses: [{ ip: '192.0.2.50' }] }] })
+    expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
+    expect(agent.publisher.observe(target).endpointsUpToDate).toBe(true)
+  })
+
+  test('what the server refuses is answered in its words, before anything is claimed', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const long = await cluster.inferenceService('a'.repeat(70))
+    expect(await agent.publisher.claim(long)).toMatchObject({
+      kind: 'refused',
+      message: expect.stringContaining('must be no more than 63') as string,
+    })
+    expect(agent.publisher.observe(long)).toMatchObject({ service: { kind: 'refused' }, claim: { kind: 'absent' } })
+    expect(await cluster.find('endpointslices', 'a'.repeat(70))).toBeUndefined()
+
+    const target = await cluster.inferenceService('looped')
+    await done(agent.publisher.claim(target))
+    await done(agent.publisher.ensureService(target))
+    expect(await agent.publisher.publish(target, { ...server, address: '127.0.0.1' })).toMatchObject({
+      kind: 'refused',
+      message: expect.stringContaining('loopback') as string,
+    })
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: undefined })
+  })
+
+  test('without rights to Endpoints the slice is published all the same', async () => {
+    const cluster = clusterOf(world())
+    const verbs = ['get', 'list', 'watch', 'create', 'patch', 'delete']
+    const { connection } = await world().restricted([
+      { apiGroups: [''], resources: ['services'], verbs },
+      { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
+    ])
+    await using agent = await startPublishing({ connection, namespace: world().namespace }, 'node-a')
+    const target = await cluster.inferenceService('narrow')
+    await serve(agent, target)
+    expect(agent.publisher.observe(target)).toMatchObject({ published: server, endpointsUpToDate: true })
+    expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
+    await done(agent.publisher.unpublish(target))
+  })
+})
+
+describe('publishing when the cluster misbehaves', () => {
+  test('a write whose answer got lost is recognised as ours', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('lossy')
+    await done(agent.publisher.claim(target))
+    await done(agent.publisher.ensureService(target))
+    sim.faults.add({ on: { verb: 'patch', resource: 'endpointslices' }, fault: { kind: 'reset-after' } })
+    await expect(agent.publisher.publish(target, server)).rejects.toMatchObject({ name: 'ApiError' })
+    await eventually(() => agent.publisher.observe(target).published)
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: server })
+    await done(agent.publisher.publish(target, server))
+
+    sim.faults.add({ on: { verb: 'create', resource: 'endpointslices' }, fault: { kind: 'reset-after' } })
+    const second = await cluster.inferenceService('lossy-claim')
+    await expect(agent.publisher.claim(second)).rejects.toMatchObject({ name: 'ApiError' })
+    await eventually(() => agent.publisher.observe(second).claim.kind === 'ours')
+  })
+
+  test('after 150 s without a renewal the claim is uncertain, and sure again with the first success', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
+      renewEveryMs: 20,
+    })
+    const target = await cluster.inferenceService('cut')
+    await serve(agent, target)
+    const outage = sim.faults.add({
+      on: { resource: 'endpointslices', verb: ['get', 'patch', 'create'] },
+      times: Infinity,
+      fault: { kind: 'status', code: 503 },
+    })
+    await eventually(() => outage.hits > 2)
+    expect([agent.publisher.observe(target).claim.kind, agent.changed]).toEqual(['ours', []])
+    expect(new Set(agent.api.takeRequests()).has('GET endpointslices')).toBe(false)
+    agent.clock.now += 150_000
+    await eventually(() => agent.changed.length > 0)
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'uncertain', epoch: 1 }, published: server })
+    outage.remove()
+    await eventually(() => agent.publisher.observe(target).claim.kind === 'ours')
+    expect(agent.api.takeRequests()).toEqual(expect.arrayContaining(['GET endpointslices', 'PATCH endpointslices']))
+    expect(agent.changed).toEqual(['default/cut', 'default/cut'])
+  })
+
+  test('a holder that was away too long finds its claim taken and does not write over it', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    const on = { connection: sim.connection(), namespace: 'default' }
+    await using sleeper = await startPublishing(on, 'node-a')
+    await using heir = await startPublishing(on, 'node-b')
+    const target = await cluster.inferenceService('slept')
+    await serve(sleeper, target)
+    await eventually(() => heir.publisher.observe(target).published?.ready)
+    sim.breakWatches('silence')
+    heir.clock.now += 180_000
+    await done(heir.publisher.takeOver(target))
+    await done(heir.publisher.publish(target, { ...server, address: '192.0.2.8' }))
+
+    expect(sleeper.publisher.observe(target).claim.kind).toBe('ours')
+    sleeper.publisher.watchGap()
+    await eventually(() => sleeper.changed.includes('default/slept'))
+    expect(sleeper.publisher.observe(target)).toMatchObject({
+      claim: { kind: 'foreign', holder: 'node-b.local' },
+      published: { address: '192.0.2.8' },
+    })
+  })
+
+  test('writes that waited when the watch was interrupted are dropped', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('queued')
+    await done(agent.publisher.claim(target))
+    await done(agent.publisher.ensureService(target))
+    sim.faults.add({ on: { verb: 'patch' }, fault: { kind: 'slow-body', bytes: 200, everyMs: 20 } })
+    const running = agent.publisher.publish(target, { ...server, port: 1 })
+    const waiting = agent.publisher.publish(target, { ...server, port: 2 })
+    await eventually(() => agent.api.takeRequests().includes('PATCH endpointslices'))
+    agent.publisher.watchGap()
+    expect(await Promise.all([running, waiting])).toMatchObject([{ kind: 'done' }, { kind: 'dropped' }])
+    expect(agent.publisher.observe(target).published).toMatchObject({ port: 1 })
+  })
+
+  test('a shutdown does not wait for a cluster that does not answer', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const [deaf, fine] = [await cluster.inferenceService('deaf'), await cluster.inferenceService('fine')]
+    await serve(agent, deaf)
+    await serve(agent, fine)
+    sim.faults.add({ on: { resource: 'endpointslices', name: 'deaf' }, times: Infinity, fault: { kind: 'stall' } })
+    expect(await agent.publisher.withdrawAll(300)).toEqual([
+      { key: 'default/deaf', message: 'The cluster did not answer within 0.3 s.' },
+    ])
+    expect(agent.publisher.observe(fine).published).toEqual({ ...server, ready: false })
+  })
+
+  test('an agent that starts sees from the server’s stamps that a holder is long dead', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    const on = { connection: sim.connection(), namespace: 'default' }
+    const target = await cluster.inferenceService('stale')
+    {
+      await using gone = await startPublishing(on, 'node-a')
+      await serve(gone, target)
+    }
+    sim.clockOffsetMs = 170_000
+    await using early = await startPublishing(on, 'node-b')
+    expect(early.publisher.observe(target).claim.kind).toBe('foreign')
+    sim.clockOffsetMs = 190_000
+    await using late = await startPublishing(on, 'node-c')
+    expect(late.publisher.observe(target).claim.kind).toBe('dead')
+  })
+})
+
+async function serve({ publisher }: PublishingAgent, target: PublishTarget): Promise<void> {
+  await done(publisher.claim(target))
+  await done(publisher.ensureService(target))
+  await done(publisher.publish(target, server))
+}
+
+async function done(result: ReturnType<PublishingAgent['publisher']['claim']>): Promise<void> {
+  expect(await result).toEqual({ kind: 'done' })
+}
+
+function overwritten({ publisher }: PublishingAgent, target: PublishTarget) {
+  const { claim } = publisher.observe(target)
+  return claim.kind === 'overwritten' ? claim : undefined
+}
+
+type Plural = 'services' | 'endpoints' | 'endpointslices' | 'inferenceservices'
+
+const collections: Record<Plural, { root: string; apiVersion: string; kind: string }> = {
+  services: { root: '/api/v1', apiVersion: 'v1', kind: 'Service' },
+  endpoints: { root: '/api/v1', apiVersion: 'v1', kind: 'Endpoints' },
+  endpointslices: { root: '/apis/discovery.k8s.io/v1', apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
+  inferenceservices: {
+    root: '/apis/inference.llmkube.dev/v1alpha1',
+    apiVersion: 'inference.llmkube.dev/v1alpha1',
+    kind: 'InferenceService',
+  },
+}
+
+const kubeObject = z.looseObject({
+  metadata: z.looseObject({
+    uid: z.string(),
+    resourceVersion: z.string(),
+    labels: z.record(z.string(), z.string()).optional(),
+    annotations: z.record(z.string(), z.string()).optional(),
+    ownerReferences: z.array(z.looseObject({ uid: z.string() })).optional(),
+  }),
+  spec: z.unknown().optional(),
+})
+
+/** Arranges and looks at a cluster as others do. */
+function clusterOf({ http, namespace }: Pick<World, 'http' | 'namespace'>) {
+  const path = (plural: Plural, name = '') => `${collections[plural].root}/namespaces/${namespace}/${plural}/${name}`
+  const send = async (request: KubeRequest) => {
+    const { status, body } = await http.request(request)
+    if (status === 404) return undefined
+    if (status >= 300) throw new Error(JSON.stringify(body))
+    return body
+  }
+  const find = async (plural: Plural, name: string) => {
+    const body = await send({ path: path(plural, name) })
+    return body === undefined ? undefined : kubeObject.parse(body)
+  }
+  const create = async (plural: Plural, object: object) => {
+    const { apiVersion, kind } = collections[plural]
+    const body = { apiVersion, kind, ...object }
+    return kubeObject.parse(await send({ method: 'POST', path: path(plural).replace(/\/$/, ''), body }))
+  }
+  const patch = (plural: Plural, name: string, body: object) =>
+    send({ method: 'PATCH', path: path(plural, name), body, contentType: 'application/merge-patch+json' })
+  const managed = (name: string) => ({
+    app: name,
+    'llmkube.ai/managed-by': 'metal-agent',
+    'llmkube.ai/inference-service': name,
+  })
+  const content = {
+    endpoints: [{ addresses: ['192.0.2.99'], conditions: { ready: true } }],
+    ports: [{ name: 'http', port: 4_444, protocol: 'TCP' }],
+  }
+  return {
+    find,
+    create,
+    patch,
+    async get(plural: Plural, name: string) {
+      const found = await find(plural, name)
+      if (!found) throw new Error(`There is no ${plural} ${name}.`)
+      return found
+    },
+    delete: (plural: Plural, name: string) => send({ method: 'DELETE', path: path(plural, name) }),
+    async inferenceService(name: string, endpointPort?: number): Promise<PublishTarget> {
+      const endpoint = endpointPort === undefined ? {} : { endpoint: { port: endpointPort } }
+      const created = await create('inferenceservices', { metadata: { name }, spec: { modelRef: 'tiny', ...endpoint } })
+      return { namespace, name, uid: created.metadata.uid, endpointPort }
+    },
+    async kindsOf(name: string) {
+      const kinds = ['services', 'endpoints', 'endpointslices'] as const
+      const found = await Promise.all(kinds.map((kind) => find(kind, name)))
+      return kinds.filter((_, index) => found[index])
+    },
+    async uidsOf(name: string) {
+      const kinds = ['services', 'endpoints', 'endpointslices'] as const
+      const found = await Promise.all(
+        kinds.map(async (kind) => [kind, (await find(kind, name))?.metadata.uid] as const),
+      )
+      return Object.fromEntries(found)
+    },
+    /** Keeps foreign annotations, resets the labels, and knows no claim. */
+    goAgentWrites: (name: string, at: string) =>
+      patch('endpointslices', name, {
+        metadata: {
+          labels: { 'kubernetes.io/service-name': name, ...managed(name) },
+          annotations: { [heartbeat]: at },
+        },
+        ...content,
+      }),
+    /** What an old Go agent left, with additions of others and Endpoints that are still mirrored. */
+    async goAgentCreates(name: string) {
+      await create('services', {
+        metadata: { name, labels: { ...managed(name), team: 'x' }, annotations: { 'example.com/theirs': 'kept' } },
+        spec: { ports: [{ name: 'http', port: 8080, targetPort: 4_444 }] },
+      })
+      await create('endpoints', {
+        metadata: { name, labels: managed(name) },
+        subsets: [{ addresses: [{ ip: '192.0.2.99' }], ports: [{ name: 'http', port: 4_444 }] }],
+      })
+      await create('endpointslices', {
+        metadata: {
+          name,
+          labels: { 'kubernetes.io/service-name': name, ...managed(name) },
+          annotations: { [heartbeat]: '2026-01-01T00:00:00Z' },
+        },
+        addressType: 'IPv4',
+        ...content,
+      })
+    },
+  }
+}

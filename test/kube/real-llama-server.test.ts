@@ -1,0 +1,97 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { z } from 'zod'
+import { eventually } from '../support/eventually.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { useLlamaServer } from '../support/skip.ts'
+
+const llamaServer = useLlamaServer()
+
+const completion = z.looseObject({
+  choices: z.array(z.looseObject({ message: z.looseObject({ role: z.string(), content: z.string() }) })),
+  usage: z.looseObject({ completion_tokens: z.number() }),
+})
+
+let folder: string
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'metalbar-llama-server-'))
+})
+
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true })
+})
+
+test('llama-server says 503 while it loads a written model, then serves tokens from it, and ends on SIGTERM', async () => {
+  const file = join(folder, 'large-enough-to-load-slowly.gguf')
+  await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256 })
+  await using server = await start(file)
+
+  const answers = new Set<number | undefined>()
+  const isReady = async () => answers.add(await health(server.url)).has(200)
+  await eventually(isReady, { what: '/health answering 200', timeoutMs: 30_000 })
+  expect([...answers].filter((status) => status !== undefined)).toEqual([503, 200])
+
+  const answer = await fetch(`${server.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: 8, ignore_eos: true }),
+  })
+  const { choices, usage } = completion.parse(await answer.json())
+  expect([choices[0]?.message.role, usage.completion_tokens]).toEqual(['assistant', 8])
+
+  expect(await server.terminate()).toBe(0)
+})
+
+test('the smallest model is ready and lists itself under its alias', async () => {
+  const file = join(folder, 'tiny.gguf')
+  await writeLlamaGguf(file)
+  await using server = await start(file, '--alias', 'tiny', '--metrics')
+  await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200', timeoutMs: 30_000 })
+
+  const models = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) })
+  const listed = models.parse(await (await fetch(`${server.url}/v1/models`)).json())
+  const metrics = await (await fetch(`${server.url}/metrics`)).text()
+  expect([listed.data.map(({ id }) => id), metrics.includes('llamacpp:')]).toEqual([['tiny'], true])
+})
+
+async function health(url: string): Promise<number | undefined> {
+  try {
+    return (await fetch(`${url}/health`)).status
+  } catch {
+    return undefined
+  }
+}
+
+async function start(model: string, ...args: string[]) {
+  const port = await freePort()
+  const child = spawn(llamaServer, ['--model', model, '--host', '127.0.0.1', '--port', String(port), ...args], {
+    stdio: 'ignore',
+  })
+  const ended = once(child, 'exit')
+  const terminate = async (): Promise<number | null> => {
+    child.kill('SIGTERM')
+    await ended
+    return child.exitCode
+  }
+  return {
+    url: `http://127.0.0.1:${port}`,
+    terminate,
+    [Symbol.asyncDispose]: async () => {
+      await terminate()
+    },
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  return typeof address === 'object' && address !== null ? address.port : 0
+}

@@ -1,0 +1,28 @@
+import { writeFile } from 'node:fs/promises'
+import type { ClusterConnection } from './admin-client.ts'
+
+/** Writes a kubeconfig of one context named `test` that verifies TLS; JSON, which every YAML reader reads. @returns the file. */
+export async function writeKubeconfig(
+  file: string,
+  connection: ClusterConnection,
+  namespace?: string,
+): Promise<string> {
+  const kubeconfig = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'test',
+    clusters: [
+      { name: 'test', cluster: { server: connection.server, 'certificate-authority-data': base64(connection.ca) } },
+    ],
+    users: [{ name: 'test', user: { token: connection.token } }],
+    contexts: [
+      { name: 'test', context: { cluster: 'test', user: 'test', ...(namespace === undefined ? {} : { namespace }) } },
+    ],
+  }
+  await writeFile(file, JSON.stringify(kubeconfig, null, 2), { mode: 0o600 })
+  return file
+}
+
+function base64(text: string): string {
+  return Buffer.from(text).toString('base64')
+}

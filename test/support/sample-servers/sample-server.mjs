@@ -1,0 +1,242 @@
+#!/usr/bin/env node
+// A SAMPLE, not an inference server: it takes llama-server's arguments, speaks its HTTP and makes up every answer.
+// It misbehaves on request: see SampleScript in sample.ts. The script is JSON, in the variable SAMPLE_SCRIPT or after --sample-script.
+import { Buffer } from 'node:buffer'
+import { spawn } from 'node:child_process'
+import { writeSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { basename } from 'node:path'
+import process from 'node:process'
+import { setInterval, setTimeout } from 'node:timers'
+import { fileURLToPath, URL } from 'node:url'
+
+const startedAt = Date.now()
+const args = process.argv.slice(2)
+if (args.includes('--help')) {
+  process.stdout.write('sample-server: --model --host --port --mlock --metrics and the rest of llama-server\n')
+  process.exit(0)
+}
+const argument = (name) => {
+  const at = args.lastIndexOf(name)
+  return at === -1 ? undefined : args[at + 1]
+}
+const script = { ...JSON.parse(process.env.SAMPLE_SCRIPT || '{}'), ...JSON.parse(argument('--sample-script') ?? '{}') }
+const host = argument('--host') ?? '127.0.0.1'
+const port = script.wrongPort ? 0 : Number(argument('--port') ?? 8080)
+const model = basename(argument('--model') ?? 'sample.gguf')
+const slots = Number(argument('--parallel') ?? 1)
+const words = 'This is a sample answer made up by a sample server. '.split(/(?<= )/)
+
+/** A raw write: what was said is in the file even when the process dies in the next instant. */
+const say = (line) => {
+  try {
+    writeSync(2, `${line}\n`)
+  } catch (error) {
+    if (error.code !== 'ENOSPC' && error.code !== 'EAGAIN') throw error
+  }
+}
+
+let requests = 0
+let tokens = 0
+let busy = 0
+let hung = false
+let loadedAt = startedAt + (script.loadMs ?? 0)
+
+process.on('SIGTERM', () => {
+  if (script.ignoreSigterm) return say('ignoring SIGTERM')
+  say('srv    operator(): operator(): cleaning up before exit...')
+  process.exit(0)
+})
+
+say('sample server: this is not llama-server, every answer is made up')
+if (script.crashAtStart) crash(script.crashAtStart)
+else if (script.grandchild && process.env.SAMPLE_GRANDCHILD !== '1') startGrandchild(script.grandchild)
+else setTimeout(listen, script.listenAfterMs ?? 0)
+
+if (script.crashAfterMs !== undefined) setTimeout(() => crash(script.crash ?? {}), script.crashAfterMs)
+if (script.hangAfterMs !== undefined) setTimeout(() => (hung = true), script.hangAfterMs)
+if (script.stallLoadAfterMs !== undefined) setTimeout(() => (loadedAt = Infinity), script.stallLoadAfterMs)
+if (script.noise) makeNoise(script.noise)
+
+function crash({ message = 'sample server: error: crashing as scripted', exitCode = 1, signal }) {
+  say(message)
+  if (signal) process.kill(process.pid, signal)
+  else process.exit(exitCode)
+}
+
+/** The child serves, this process only waits: like a wrapper around the real server. */
+function startGrandchild({ ownGroup = false, ignoreSigterm = false }) {
+  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), ...args], {
+    stdio: 'inherit',
+    detached: ownGroup,
+    env: {
+      ...process.env,
+      SAMPLE_GRANDCHILD: '1',
+      SAMPLE_SCRIPT: JSON.stringify({ ...script, ignoreSigterm }),
+    },
+  })
+  say(`sample server: grandchild ${child.pid}`)
+}
+
+function makeNoise({ lines = 0, lineBytes = 100, binary = false, everyMs }) {
+  const line = binary ? Buffer.alloc(lineBytes, '\0\x1b[31m\xff\xfe\n', 'latin1') : Buffer.alloc(lineBytes, 'x')
+  const burst = () => {
+    for (let n = 0; n < lines; n++) {
+      writeSync(1, line)
+      writeSync(1, '\n')
+    }
+  }
+  burst()
+  if (everyMs !== undefined) setInterval(burst, everyMs)
+}
+
+function listen() {
+  const server = createServer((request, response) => {
+    if (hung) return
+    answer(request, response).catch((error) => {
+      say(`sample server: a request failed: ${error}`)
+      response.destroy()
+    })
+  })
+  server.on('error', (error) => {
+    say(`srv    load_model: couldn't bind HTTP server socket, hostname: ${host}, port: ${port} (${error.code})`)
+    process.exit(1)
+  })
+  server.listen(port, host, () => say(`main: server is listening on http://${host}:${server.address().port}`))
+  if (script.loadMs && !script.quietLoad) sayProgress()
+}
+
+function sayProgress() {
+  const timer = setInterval(() => {
+    if (loadedAt === Infinity) return
+    if (isLoading()) return say(`load_tensors: ${Math.round((Date.now() - startedAt) / 10)} tensors`)
+    say('main: model loaded')
+    timer.close()
+  }, 20)
+}
+
+const isLoading = () => Date.now() < loadedAt
+
+async function answer(request, response) {
+  const { pathname } = new URL(request.url, 'http://sample')
+  const isProbe = pathname === '/health' || pathname === '/v1/health'
+  if (isLoading())
+    return json(response, 503, { error: { code: 503, message: 'Loading model', type: 'unavailable_error' } })
+  if (isProbe) return json(response, script.healthStatus ?? 200, { status: 'ok' })
+  switch (`${request.method} ${pathname}`) {
+    case 'GET /v1/models':
+      return json(response, 200, { object: 'list', data: [{ id: model, object: 'model', owned_by: 'sample' }] })
+    case 'GET /metrics':
+      return text(response, metrics())
+    case 'GET /slots':
+      return json(
+        response,
+        200,
+        Array.from({ length: slots }, (_, id) => ({ id, is_processing: id < busy, sample: true })),
+      )
+    case 'POST /v1/chat/completions':
+      return counted(() => complete(request, response, chatShape))
+    case 'POST /completion':
+      return counted(() => complete(request, response, completionShape))
+    default:
+      return json(response, 404, { error: { code: 404, message: 'File Not Found', type: 'not_found_error' } })
+  }
+}
+
+async function counted(serve) {
+  requests++
+  busy++
+  try {
+    await serve()
+  } finally {
+    busy--
+  }
+  if (requests === script.crashAfterRequests) crash(script.crash ?? {})
+}
+
+const chatShape = {
+  whole: (content, timings) => ({
+    id: 'chatcmpl-sample',
+    object: 'chat.completion',
+    created: Math.floor(Date.now() / 1000),
+    model,
+    choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content } }],
+    usage: { prompt_tokens: 8, completion_tokens: timings.predicted_n, total_tokens: 8 + timings.predicted_n },
+    timings,
+  }),
+  part: (content) => ({
+    id: 'chatcmpl-sample',
+    object: 'chat.completion.chunk',
+    model,
+    choices: [{ index: 0, finish_reason: null, delta: { content } }],
+  }),
+  last: (timings) => ({
+    id: 'chatcmpl-sample',
+    object: 'chat.completion.chunk',
+    model,
+    choices: [{ index: 0, finish_reason: 'stop', delta: {} }],
+    timings,
+  }),
+  end: 'data: [DONE]\n\n',
+}
+
+const completionShape = {
+  whole: (content, timings) => ({ content, model, stop: true, tokens_predicted: timings.predicted_n, timings }),
+  part: (content) => ({ content, stop: false }),
+  last: (timings) => ({ content: '', stop: true, timings }),
+  end: '',
+}
+
+async function complete(request, response, shape) {
+  const asked = JSON.parse((await body(request)) || '{}')
+  const count = Math.min(asked.max_tokens ?? asked.n_predict ?? words.length, 4096)
+  const tokenMs = script.tokenMs ?? 1
+  const began = Date.now()
+  const timings = () => {
+    const ms = Math.max(Date.now() - began, 1)
+    return {
+      prompt_n: 8,
+      prompt_ms: 1,
+      predicted_n: count,
+      predicted_ms: ms,
+      predicted_per_second: (count * 1000) / ms,
+    }
+  }
+  if (asked.stream) response.writeHead(200, { 'content-type': 'text/event-stream' })
+  let content = ''
+  for (let n = 0; n < count; n++) {
+    await new Promise((resolve) => setTimeout(resolve, tokenMs))
+    const word = words[n % words.length]
+    tokens++
+    content += word
+    if (asked.stream) response.write(`data: ${JSON.stringify(shape.part(word))}\n\n`)
+  }
+  if (!asked.stream) return json(response, 200, shape.whole(content, timings()))
+  response.end(`data: ${JSON.stringify(shape.last(timings()))}\n\n${shape.end}`)
+}
+
+const metrics = () =>
+  [
+    ['prompt_tokens_total', 'counter', requests * 8],
+    ['tokens_predicted_total', 'counter', tokens],
+    ['requests_processing', 'gauge', busy],
+    ['requests_deferred', 'gauge', 0],
+  ]
+    .map(([name, type, value]) => `# TYPE llamacpp:${name} ${type}\nllamacpp:${name} ${value}\n`)
+    .join('')
+
+async function body(request) {
+  const chunks = []
+  for await (const chunk of request) chunks.push(chunk)
+  return Buffer.concat(chunks).toString()
+}
+
+function json(response, status, value) {
+  response.writeHead(status, { 'content-type': 'application/json; charset=utf-8' })
+  response.end(JSON.stringify(value))
+}
+
+function text(response, value) {
+  response.writeHead(200, { 'content-type': 'text/plain; version=0.0.4' })
+  response.end(value)
+}

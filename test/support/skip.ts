@@ -1,0 +1,38 @@
+import { execFileSync } from 'node:child_process'
+import { beforeEach } from 'vitest'
+import { onPath } from '../../tasks/setup/tools.ts'
+import { findLlamaServer } from './llama-server.ts'
+
+/**
+ * Skips the file's (or the describe block's) tests when `missing` says in one sentence what this machine lacks; the
+ * sentence is listed at the end of the run. Hooks of the block still run.
+ */
+export function skipWhen(missing: string | undefined): void {
+  beforeEach((context) => {
+    if (missing !== undefined) context.skip(missing)
+  })
+}
+
+/** @returns the path of the real llama-server; where there is none the block's tests are skipped and it is empty. */
+export function useLlamaServer(): string {
+  const found = findLlamaServer()
+  if ('path' in found) return found.path
+  skipWhen(found.missing)
+  return ''
+}
+
+/** Why no network namespace can be made here; undefined when one can. */
+export function missingNetworkNamespaces(): string | undefined {
+  const ip = onPath('ip')
+  if (process.platform !== 'linux' || process.getuid?.() !== 0 || ip === undefined) {
+    return 'network namespaces need Linux, root and the command `ip` (iproute2)'
+  }
+  const name = `metalbar-probe-${process.pid}`
+  try {
+    execFileSync(ip, ['netns', 'add', name], { stdio: 'pipe' })
+    execFileSync(ip, ['netns', 'delete', name], { stdio: 'pipe' })
+    return undefined
+  } catch (error) {
+    return `network namespaces are not allowed here: ${error instanceof Error ? error.message : String(error)}`
+  }
+}

@@ -1,0 +1,223 @@
+import { chmod, copyFile, mkdir, symlink, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { execa } from 'execa'
+import { afterEach, expect, test } from 'vitest'
+import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
+import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
+import { serveOnSocket } from '../../../src/serve/socket-server.ts'
+import { sampleSnapshot } from '../../support/sample-snapshot.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const running: AsyncDisposable[] = []
+afterEach(async () => {
+  for (const server of running.splice(0)) await server[Symbol.asyncDispose]()
+})
+
+const root = path.resolve(import.meta.dirname, '../../..')
+
+/** The command as a process of its own, with nothing of our environment. */
+async function metalAgent(...args: string[]) {
+  const { exitCode, stdout, stderr } = await execa(
+    process.execPath,
+    [path.join(root, 'src/cli/metal-agent.ts'), ...args],
+    {
+      reject: false,
+      extendEnv: false,
+      env: { HOME: '/nowhere', PATH: '/nowhere', LANG: 'C.UTF-8', TMPDIR: tmpdir() },
+      stdin: 'ignore',
+    },
+  )
+  return { exitCode, stdout, stderr }
+}
+
+async function agentIn(stateDir: string, snapshot: AgentSnapshot): Promise<void> {
+  const result = await serveOnSocket({
+    socketPath: socketPathFor(stateDir, tmpdir()),
+    stateDir,
+    source: { get: () => snapshot, subscribe: () => () => undefined },
+    version: snapshot.version,
+    onError: (error) => {
+      throw error
+    },
+  })
+  if (!result.ok) throw new Error(result.message)
+  running.push(result.server)
+}
+
+test('status prints the table of a running agent', async () => {
+  await using folder = await temporaryFolder()
+  await agentIn(folder.dir, sampleSnapshot())
+  const { exitCode, stdout, stderr } = await metalAgent('status', '--state-dir', folder.dir)
+  expect({ exitCode, stderr, lines: stdout.split('\n').map((line) => line.slice(0, 44)) }).toEqual({
+    exitCode: 0,
+    stderr: '',
+    lines: [
+      'Cluster  lab (https://10.0.0.1:6443), namesp',
+      'Host     studio, published as 192.168.1.20',
+      'Node     3f2a0000-0000-4000-8000-00000000000',
+      '',
+      'NAME  NAMESPACE  STATE    MODEL       ADDRES',
+      'qwen  default    ● ready  qwen-small  -     ',
+    ],
+  })
+})
+
+test('status --json prints the snapshot with the time at which it was asked for', async () => {
+  await using folder = await temporaryFolder()
+  await agentIn(folder.dir, sampleSnapshot())
+  const { exitCode, stdout } = await metalAgent('status', '--json', '--state-dir', folder.dir)
+  const printed = JSON.parse(stdout) as AgentSnapshot
+  expect({ exitCode, printed, isNew: printed.now > sampleSnapshot().now }).toEqual({
+    exitCode: 0,
+    printed: { ...sampleSnapshot(), now: printed.now },
+    isNew: true,
+  })
+})
+
+test('status reaches an agent whose state folder has a path too long for a socket', async () => {
+  await using folder = await temporaryFolder()
+  const stateDir = path.join(folder.dir, 'x'.repeat(100))
+  await agentIn(stateDir, sampleSnapshot())
+  expect(await metalAgent('status', '--state-dir', stateDir)).toMatchObject({ exitCode: 0, stderr: '' })
+})
+
+test('status without an agent says where it looked and exits with 3', async () => {
+  await using folder = await temporaryFolder()
+  expect(await metalAgent('status', '--state-dir', folder.dir)).toEqual({
+    exitCode: 3,
+    stdout: '',
+    stderr: `metal-agent: No agent runs on the state folder ${folder.dir} (nobody listens on ${folder.dir}/agent.sock): start one with metal-agent, or name another folder with --state-dir.`,
+  })
+})
+
+test('status of an agent that speaks another protocol exits with 1 and names both', async () => {
+  await using folder = await temporaryFolder()
+  running.push(
+    createServer((socket) => {
+      socket.end('{"type":"hello","protocol":99,"version":"9.0.0","more":true}\n')
+    }).listen(path.join(folder.dir, 'agent.sock')),
+  )
+  expect(await metalAgent('status', '--state-dir', folder.dir)).toEqual({
+    exitCode: 1,
+    stdout: '',
+    stderr:
+      'metal-agent: The running agent (version 9.0.0) speaks protocol 99 and this command 1: use the metal-agent of the same version.',
+  })
+})
+
+test.each([
+  { args: ['--prot', '1'], says: 'metal-agent: There is no flag --prot: did you mean --port?' },
+  { args: ['--port', 'x'], says: 'metal-agent: --port wants a whole number, not "x".' },
+  { args: ['statsu'], says: "metal-agent: unknown command 'statsu' (Did you mean status?)" },
+  { args: ['status', '--jsn'], says: "metal-agent: unknown option '--jsn' (Did you mean --json?)" },
+  { args: ['status', 'all'], says: "metal-agent: too many arguments for 'status'. Expected 0 arguments but got 1." },
+])('$args exits with 2 and one sentence', async ({ args, says }) => {
+  expect(await metalAgent(...args)).toEqual({ exitCode: 2, stdout: '', stderr: says })
+})
+
+test.each([{ args: ['--version'] }, { args: ['-version'] }, { args: ['version'] }])(
+  '$args prints version, commit and date on three lines',
+  async ({ args }) => {
+    expect(await metalAgent(...args)).toEqual({
+      exitCode: 0,
+      stderr: '',
+      stdout: 'metal-agent dev\n  git commit: unknown\n  build date: unknown',
+    })
+  },
+)
+
+test.each([{ args: ['--help'] }, { args: ['-h'] }, { args: ['help'] }])('$args lists the flags', async ({ args }) => {
+  const { exitCode, stdout, stderr } = await metalAgent(...args)
+  expect({
+    exitCode,
+    stderr,
+    first: stdout.split('\n')[0],
+    hasNamespace: stdout.includes('\n  --namespace TEXT '),
+  }).toEqual({
+    exitCode: 0,
+    stderr: '',
+    first: 'metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.',
+    hasNamespace: true,
+  })
+})
+
+/** The launcher in a folder of its own, with a bundle that tells how it was started. */
+async function installLauncher(dir: string, { bundle = true } = {}): Promise<string> {
+  const launcher = path.join(dir, 'bin/metal-agent')
+  await mkdir(path.dirname(launcher), { recursive: true })
+  await copyFile(path.join(root, 'bin/metal-agent'), launcher)
+  if (bundle) {
+    await mkdir(path.join(dir, 'out/cli'), { recursive: true })
+    await writeFile(
+      path.join(dir, 'out/cli/metal-agent.js'),
+      'console.log(JSON.stringify([process.execArgv, process.argv.slice(2)])); process.exit(7)',
+    )
+  }
+  return launcher
+}
+
+async function fakeNode(dir: string, version: string): Promise<void> {
+  await mkdir(dir, { recursive: true })
+  const script = `#!/bin/sh\ncase $1 in --version) echo v${version};; *) echo "node ${version}: $*";; esac\n`
+  await writeFile(path.join(dir, 'node'), script)
+  await chmod(path.join(dir, 'node'), 0o755)
+}
+
+async function launch(launcher: string, args: string[], PATH: string) {
+  const { exitCode, stdout, stderr } = await execa(launcher, args, {
+    reject: false,
+    extendEnv: false,
+    env: { PATH: `${PATH}:/usr/bin:/bin` },
+  })
+  return { exitCode, stdout, stderr }
+}
+
+test('the launcher hands on its arguments and exit code, also through a symbolic link', async () => {
+  await using folder = await temporaryFolder()
+  const launcher = await installLauncher(path.join(folder.dir, 'app with space'))
+  const linked = path.join(folder.dir, 'linked')
+  await symlink(path.relative(folder.dir, launcher), linked)
+  expect(await launch(linked, ['--a', 'b c', ''], path.dirname(process.execPath))).toEqual({
+    exitCode: 7,
+    stdout: JSON.stringify([
+      ['--max-semi-space-size=1', '--optimize-for-size'],
+      ['--a', 'b c', ''],
+    ]),
+    stderr: '',
+  })
+})
+
+test("the launcher prefers the project's own Node.js and passes over one that is too old", async () => {
+  await using folder = await temporaryFolder()
+  const launcher = await installLauncher(folder.dir)
+  const onPath = path.join(folder.dir, 'path')
+  await fakeNode(onPath, '24.0.0')
+  await fakeNode(path.join(folder.dir, 'node_modules/.bin'), '22.9.0')
+  const older = await launch(launcher, [], onPath)
+  await fakeNode(path.join(folder.dir, 'node_modules/.bin'), '24.21.0')
+  const newer = await launch(launcher, [], onPath)
+  expect([older.stdout.slice(0, 12), newer.stdout.slice(0, 13)]).toEqual(['node 24.0.0:', 'node 24.21.0:'])
+})
+
+test('the launcher says what is missing: the bundle, or a Node.js that is new enough', async () => {
+  await using folder = await temporaryFolder()
+  const launcher = await installLauncher(folder.dir, { bundle: false })
+  await fakeNode(path.join(folder.dir, 'path'), '20.18.0')
+  const withoutBundle = await launch(launcher, [], path.join(folder.dir, 'path'))
+  await installLauncher(folder.dir)
+  const withoutNode = await launch(launcher, [], path.join(folder.dir, 'path'))
+  expect([withoutBundle, withoutNode]).toEqual([
+    {
+      exitCode: 1,
+      stdout: '',
+      stderr: `metal-agent: ${folder.dir}/out/cli/metal-agent.js is missing: run make build.`,
+    },
+    {
+      exitCode: 1,
+      stdout: '',
+      stderr: expect.stringContaining('Node.js 24 or newer is needed') as unknown,
+    },
+  ])
+})

@@ -1,0 +1,149 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { helpText } from '../../../src/cli/help.ts'
+import { flagTable } from '../../../src/cli/flags.ts'
+import { FlagError } from '../../../src/cli/go-flags.ts'
+import { parseRunArguments, startNotices } from '../../../src/cli/run-settings.ts'
+
+const defaults = { modelStore: '/home/me/models', stateDir: '/home/me/state' }
+const parse = (...args: string[]) => parseRunArguments(args, defaults, '/work')
+
+function settings(...args: string[]) {
+  const request = parse(...args)
+  if (request.kind !== 'run') throw new Error(`${request.kind} is not run`)
+  return request.settings
+}
+
+function complaint(...args: string[]): string {
+  try {
+    parse(...args)
+  } catch (error) {
+    if (error instanceof FlagError) return error.message
+    throw error
+  }
+  return 'no complaint'
+}
+
+const fromDefaults = {
+  namespace: 'default',
+  inferenceServiceAllowlist: [],
+  modelStore: '/home/me/models',
+  stateDir: '/home/me/state',
+  runtime: 'llama-server',
+  llamaServerPort: 0,
+  llamaServerStartupTimeoutMs: 120_000,
+  port: 9090,
+  logLevel: 'info',
+  logFormat: 'auto',
+  flagsNotInEffect: [],
+}
+
+test('no flags mean what they mean to the Go agent, the model store aside', () => {
+  expect(settings()).toEqual(fromDefaults)
+})
+
+test("the command line of the Go agent's launchd file is understood", () => {
+  const line =
+    '--namespace default --model-store /tmp/llmkube-models --llama-server /opt/homebrew/bin/llama-server --port 9090 --log-level info'
+  expect(settings(...line.split(' '))).toEqual({
+    ...fromDefaults,
+    modelStore: '/tmp/llmkube-models',
+    llamaServer: '/opt/homebrew/bin/llama-server',
+  })
+})
+
+test.each([
+  { args: ['--namespace='], means: { namespace: undefined } },
+  { args: ['--all-namespaces'], means: { namespace: undefined } },
+  { args: ['--namespace', '', '--all-namespaces'], means: { namespace: undefined } },
+  {
+    args: ['--inference-service-allowlist', ' a, b,,c '],
+    means: { inferenceServiceAllowlist: ['a', 'b', 'c'] },
+  },
+  { args: ['--llama-server-bin', 'bin/llama-server'], means: { llamaServer: '/work/bin/llama-server' } },
+  { args: ['--llama-server', 'llama-server'], means: { llamaServer: 'llama-server' } },
+  { args: ['--model-store', 'models', '--state-dir', 's'], means: { modelStore: '/work/models', stateDir: '/work/s' } },
+  { args: ['--llama-server-port', '-5', '--port', '0'], means: { llamaServerPort: 0, port: 0 } },
+  { args: ['--llama-server-startup-timeout', '-1s'], means: { llamaServerStartupTimeoutMs: 120_000 } },
+  { args: ['--llama-server-startup-timeout=3m'], means: { llamaServerStartupTimeoutMs: 180_000 } },
+  { args: ['--port-range', '30000-30099'], means: { portRange: { from: 30_000, to: 30_099 } } },
+  { args: ['--host-ip', '100.64.0.7'], means: { hostIp: '100.64.0.7' } },
+  { args: ['--log-level', 'WARNING', '--log-format=json'], means: { logLevel: 'warn', logFormat: 'json' } },
+  { args: ['--log-level', 'loud'], means: { logLevel: 'info' } },
+  { args: ['--kubeconfig', 'kube.yaml', '--context', 'lab'], means: { kubeconfig: '/work/kube.yaml', context: 'lab' } },
+])('$args', ({ args, means }) => {
+  expect(settings(...args)).toEqual({ ...fromDefaults, ...means })
+})
+
+test.each([
+  [['--port', '65536'], '--port must be a port number from 0 to 65535, not 65536.'],
+  [['--llama-server-port', '70000'], '--llama-server-port must be a port number from 0 to 65535, not 70000.'],
+  [
+    ['--port-range', '30099-30000'],
+    '--port-range must be two ports from 1 to 65535, the lower first, such as 30000-30099, not "30099-30000".',
+  ],
+  [
+    ['--port-range', 'all'],
+    '--port-range must be two ports from 1 to 65535, the lower first, such as 30000-30099, not "all".',
+  ],
+  [
+    ['--host-ip', 'studio.local'],
+    '--host-ip must be an IPv4 address of this host, such as 192.168.1.20, not "studio.local".',
+  ],
+  [['--host-ip', '::1'], '--host-ip must be an IPv4 address of this host, such as 192.168.1.20, not "::1".'],
+  [
+    ['--host-ip', '127.0.0.1'],
+    '--host-ip must be an address that the cluster can reach, and this is a loopback address, not "127.0.0.1".',
+  ],
+  [
+    ['--host-ip', '169.254.3.4'],
+    '--host-ip must be an address that the cluster can reach, and this is a link-local address, not "169.254.3.4".',
+  ],
+  [
+    ['--runtime', 'olama'],
+    '--runtime must be one of llama-server, llamacpp, omlx, ollama, vllm-swift, mlx-server, not "olama": did you mean ollama?',
+  ],
+  [['--log-format', 'xml'], '--log-format must be one of auto, text, json, not "xml".'],
+  [['--model-store', ''], '--model-store must not be empty.'],
+  [
+    ['--namespace', 'a', '--all-namespaces'],
+    '--namespace and --all-namespaces contradict each other: give one of them.',
+  ],
+  [
+    ['--llama-server-port', '8081', '--port-range', '1-2'],
+    '--llama-server-port and --port-range contradict each other: give one of them.',
+  ],
+  [['--eviction-enabled', 'false'], '"false" is not a flag: write --eviction-enabled=false.'],
+  [['--port', '1', 'serve'], '"serve" is not a flag: the agent takes flags only, and metal-agent --help lists them.'],
+])('%s is refused in one sentence', (args, says) => {
+  expect(complaint(...args)).toBe(says)
+})
+
+test('flags of what is not built yet are read, and said to change nothing when they ask for something', () => {
+  const given = settings(
+    ...['--memory-fraction', '0.8', '--eviction-enabled', '--apple-power-enabled=false', '--client-port', '0'],
+    ...['--omlx-bin', '/x', '--max-watch-failures', '5'],
+  )
+  expect(startNotices(given)).toEqual([
+    'Memory is not checked yet: a model is started without asking whether it fits.',
+    '--memory-fraction is not in effect: memory is not checked yet.',
+    '--eviction-enabled is not in effect: eviction is not built yet.',
+    '--omlx-bin is not in effect: only the runtime llama-server is built yet.',
+    '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
+  ])
+})
+
+test('--version and --help win over an agent that would start', () => {
+  expect([parse('--port', '1', '--version'), parse('--help')]).toEqual([{ kind: 'version' }, { kind: 'help' }])
+})
+
+test('every flag of the Go agent has its default here, and the help names each flag once', () => {
+  const goDefaults = JSON.parse(readFileSync(new URL('go-agent-flags.json', import.meta.url), 'utf8')) as object
+  const table = flagTable(defaults)
+  const ours = Object.fromEntries(Object.keys(goDefaults).map((name) => [name, table[name]?.default]))
+  const named = [...helpText(defaults).matchAll(/^ {2}--(\S+)/gm)].map(([, name]) => name)
+  expect({ ours, named }).toEqual({
+    ours: { ...goDefaults, 'model-store': defaults.modelStore },
+    named: Object.keys(table),
+  })
+})

@@ -1,0 +1,137 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { formatAge, renderStatus } from '../../../src/cli/status-table.ts'
+import { serviceStates } from '../../../src/contract/service.ts'
+import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
+
+const plain = { columns: undefined, colour: false, unicode: true }
+
+const two = sampleSnapshot({
+  notices: ['There is no Metal on this machine: models run on the CPU.'],
+  services: [
+    sampleService({ address: '192.168.1.20', port: 43_211 }),
+    sampleService({
+      name: 'llama',
+      namespace: 'team-a',
+      state: 'fetching',
+      reason: 'Fetching',
+      message: 'Downloads the model from models.example.org.',
+      model: 'llama-70b',
+      since: '2026-01-02T03:03:55.000Z',
+      progress: { doneBytes: 1_720_000_000, totalBytes: 4_200_000_000, bytesPerSecond: 52_300_000 },
+    }),
+  ],
+})
+
+test('where nothing limits the width, each service is one line and nothing is cut', () => {
+  expect(renderStatus(two, plain)).toBe(
+    `Cluster  lab (https://10.0.0.1:6443), namespace default: live for 60m
+Host     studio, published as 192.168.1.20
+Node     3f2a0000-0000-4000-8000-000000000001, agent 1.2.3 for 2h0m
+Note     There is no Metal on this machine: models run on the CPU.
+
+NAME   NAMESPACE  STATE       MODEL       ADDRESS             AGE  MESSAGE
+qwen   default    ● ready     qwen-small  192.168.1.20:43211  3m   Serves requests.
+llama  team-a     ↓ fetching  llama-70b   -                   10s  40 % of 4.2 GB, 52.3 MB/s: Downloads the model from models.example.org.
+`,
+  )
+})
+
+test('a narrow terminal gives the sentence a line of its own and cuts it, never the state', () => {
+  expect(
+    renderStatus(two, { ...plain, columns: 60, unicode: false })
+      .split('\n')
+      .slice(5),
+  ).toEqual([
+    'NAME   NAMESPACE  STATE       MODEL       ADDRESS        AGE',
+    'qwen   default    * ready     qwen-small  192.16..43211  3m',
+    '    Serves requests.',
+    'llama  team-a     v fetching  llama-70b   -              10s',
+    '    40 % of 4.2 GB, 52.3 MB/s: Downloads the model from mo..',
+    '',
+  ])
+})
+
+test('a cluster that does not answer says so, and no host address says why', () => {
+  const stale = sampleSnapshot({
+    services: [],
+    cluster: {
+      context: 'lab',
+      server: 'https://10.0.0.1:6443',
+      state: 'stale',
+      message: 'The API server does not answer; what runs goes on.',
+      since: '2026-01-02T03:04:00.000Z',
+    },
+    host: { nodeId: 'n', displayName: 'studio', platform: 'linux', message: 'no address that the cluster can reach' },
+  })
+  expect(renderStatus(stale, plain)).toBe(`Cluster  lab (https://10.0.0.1:6443), all namespaces: stale for 5s
+         The API server does not answer; what runs goes on.
+Host     studio, no address that the cluster can reach
+Node     n, agent 1.2.3 for 2h0m
+
+No InferenceService is known while the cluster is not watched.
+`)
+})
+
+test('no services, and no cluster at all, are said in so many words', () => {
+  const offline = sampleSnapshot({
+    services: [],
+    cluster: {
+      context: '',
+      server: '',
+      state: 'offline',
+      message: 'There is no kubeconfig.',
+      since: sampleSnapshot().now,
+    },
+  })
+  expect([
+    renderStatus(sampleSnapshot({ services: [] }), plain)
+      .split('\n')
+      .at(-2),
+    renderStatus(offline, plain).split('\n').slice(0, 2),
+  ]).toEqual([
+    'No InferenceService for this host in namespace default yet.',
+    ['Cluster  offline for 0s', '         There is no kubeconfig.'],
+  ])
+})
+
+test('no text of a cluster steers the terminal', () => {
+  const hostile = sampleSnapshot({
+    services: [sampleService({ message: 'a\u001b[2Jb\nc\u202ed', model: 'm\r\n', name: 'x\u0007' })],
+    notices: ['\u001b]0;title\u0007'],
+  })
+  const text = renderStatus(hostile, plain).replaceAll('\n', '')
+  expect(/[\p{Cc}\p{Bidi_Control}]/u.test(text)).toBe(false)
+})
+
+test('whatever the width, every state is there in full and no line is longer than the terminal can take', () => {
+  const name = fc.string({ unit: fc.constantFrom('a', 'b', '-', '9'), minLength: 1, maxLength: 253 })
+  const service = fc
+    .record({ name, namespace: name, model: name, state: fc.constantFrom(...serviceStates), message: fc.string() })
+    .map((fields) => sampleService(fields))
+  fc.assert(
+    fc.property(
+      fc.array(service, { minLength: 1, maxLength: 4 }),
+      fc.integer({ min: 20, max: 300 }),
+      (services, columns) => {
+        const text = renderStatus(sampleSnapshot({ services }), { ...plain, columns })
+        const lines = text.trimEnd().split('\n')
+        const leastTable = 12 + 9 + 15 + 10 + 7 + 3 + 5 * 2
+        expect(services.filter(({ state }) => !text.includes(` ${state}`))).toEqual([])
+        expect(lines.filter((line) => line.length > Math.max(columns, leastTable))).toEqual([])
+      },
+    ),
+  )
+})
+
+test.each([
+  ['2026-01-02T03:04:05.000Z', '0s'],
+  ['2026-01-02T03:05:00.000Z', '0s'],
+  ['2026-01-02T03:02:06.000Z', '119s'],
+  ['2026-01-02T03:02:05.000Z', '2m'],
+  ['2026-01-02T00:52:05.000Z', '2h12m'],
+  ['2026-01-01T15:04:05.000Z', '12h'],
+  ['2025-12-30T03:04:05.000Z', '3d'],
+])('what began at %s is %s old', (since, age) => {
+  expect(formatAge(since, '2026-01-02T03:04:05.000Z')).toBe(age)
+})

@@ -1,0 +1,55 @@
+import { expect, test } from 'vitest'
+import { ObjectCache } from '../../../src/agent-core/kube/object-cache.ts'
+import { objectMeta, type KubeObject } from '../../../src/agent-core/kube/resources.ts'
+
+const object = (name: string, resourceVersion: string, uid = name): KubeObject => ({
+  metadata: objectMeta.parse({ name, namespace: 'ns', uid, resourceVersion }),
+})
+
+function cacheWithHistory() {
+  const cache = new ObjectCache<KubeObject>()
+  const history: string[] = []
+  cache.onChange(({ key, before, after }) => {
+    history.push(`${key} ${before?.metadata.resourceVersion ?? '-'}→${after?.metadata.resourceVersion ?? '-'}`)
+  })
+  return { cache, history }
+}
+
+test('absence means nothing before the first complete list', () => {
+  const { cache } = cacheWithHistory()
+  cache.upsert(object('a', '1'))
+  const before = cache.synced
+  cache.replace([])
+  expect([before, cache.synced, cache.size]).toEqual([false, true, 0])
+})
+
+test('a list tells what came, changed and went, and nothing about what stayed', () => {
+  const { cache, history } = cacheWithHistory()
+  cache.replace([object('same', '1'), object('changed', '2'), object('gone', '3')])
+  history.length = 0
+  cache.replace([object('same', '1'), object('changed', '5'), object('new', '4')])
+  expect(history.toSorted()).toEqual(['ns/changed 2→5', 'ns/gone 3→-', 'ns/new -→4'])
+})
+
+test('news older than our own write is ignored, and its echo changes nothing', () => {
+  const { cache, history } = cacheWithHistory()
+  cache.upsert(object('a', '9'))
+  cache.upsert(object('a', '10'))
+  cache.upsert(object('a', '9'))
+  cache.upsert(object('a', '10'))
+  expect(history).toEqual(['ns/a -→9', 'ns/a 9→10'])
+})
+
+test('a list is the truth even where it counts from an earlier number', () => {
+  const { cache } = cacheWithHistory()
+  cache.upsert(object('a', '1000'))
+  cache.replace([object('a', '7')])
+  expect(cache.get('ns', 'a')?.metadata.resourceVersion).toBe('7')
+})
+
+test('an object that was made again under its name is a deletion and an addition', () => {
+  const { cache, history } = cacheWithHistory()
+  cache.upsert(object('a', '1', 'first'))
+  cache.upsert(object('a', '5', 'second'))
+  expect(history).toEqual(['ns/a -→1', 'ns/a 1→-', 'ns/a -→5'])
+})

@@ -1,0 +1,76 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { KubeconfigError, PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
+
+let folder: string
+let homeLab: string
+let office: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'metalbar-kubeconfig-'))
+  homeLab = await kubeconfig('homelab', 'https://192.0.2.10:6443')
+  office = await kubeconfig('office', 'https://192.0.2.20:6443')
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+test('the flag wins over KUBECONFIG, and its current context is taken', async () => {
+  const { name, server } = await PinnedContext.load({ file: office, env: { KUBECONFIG: homeLab } })
+  expect([name, server]).toEqual(['office', 'https://192.0.2.20:6443'])
+})
+
+test('several files of KUBECONFIG are one, the first names the current context, and a missing one is skipped', async () => {
+  const env = { KUBECONFIG: [homeLab, join(folder, 'missing'), office].join(delimiter) }
+  const first = await PinnedContext.load({ env })
+  const chosen = await PinnedContext.load({ context: 'office', env })
+  expect([first.name, chosen.name, chosen.server]).toEqual(['homelab', 'office', 'https://192.0.2.20:6443'])
+})
+
+test.each([
+  ['a missing file', () => join(folder, 'nowhere'), undefined, /There is no kubeconfig at .*nowhere; .*--kubeconfig/],
+  ['broken YAML', () => write('broken', 'clusters: [\n  oops'), undefined, /broken is not valid: .*\. Correct it/],
+  ['an unknown context', () => homeLab, 'mars', /no context "mars"; it has homelab\. Choose one with --context/],
+  ['no current context', () => write('empty', 'apiVersion: v1\nkind: Config\n'), undefined, /names no current context/],
+  [
+    'a context without its cluster',
+    () => write('half', 'contexts:\n- {name: a, context: {cluster: gone, user: u}}\ncurrent-context: a\n'),
+    undefined,
+    /names a cluster that the kubeconfig does not contain/,
+  ],
+  ['a folder', () => folder, undefined, /cannot be read/],
+])('%s is refused with one sentence', async (_what, file, context, sentence) => {
+  const attempt = PinnedContext.load({ file: await file(), context, env: {} })
+  await expect(attempt).rejects.toThrow(KubeconfigError)
+  await expect(attempt).rejects.toThrow(sentence)
+})
+
+test('renewing takes new credentials but never another server', async () => {
+  const file = await kubeconfig('moving', 'https://192.0.2.30:6443', 'old')
+  const context = await PinnedContext.load({ file, env: {} })
+  await kubeconfig('moving', 'https://192.0.2.30:6443', 'new')
+  await context.renew()
+  const token = context.config.getCurrentUser()?.token
+  await kubeconfig('moving', 'https://192.0.2.31:6443', 'newer')
+  await expect(context.renew()).rejects.toThrow(/now points to https:\/\/192\.0\.2\.31:6443/)
+  expect([token, context.config.getCurrentUser()?.token]).toEqual(['new', 'new'])
+})
+
+async function kubeconfig(name: string, server: string, token = 'secret'): Promise<string> {
+  return write(
+    name,
+    [
+      'apiVersion: v1',
+      'kind: Config',
+      `current-context: ${name}`,
+      `clusters: [{name: ${name}, cluster: {server: "${server}"}}]`,
+      `users: [{name: ${name}, user: {token: ${token}}}]`,
+      `contexts: [{name: ${name}, context: {cluster: ${name}, user: ${name}}}]`,
+    ].join('\n'),
+  )
+}
+
+async function write(name: string, text: string): Promise<string> {
+  const file = join(folder, name)
+  await writeFile(file, text)
+  return file
+}

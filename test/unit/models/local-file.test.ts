@@ -1,0 +1,100 @@
+import { execa } from 'execa'
+import { chmod, mkdir, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { localRepairMs } from '../../../src/agent-core/models/errors.ts'
+import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
+
+let world: World
+let path: string
+beforeEach(async () => {
+  world = await startWorld()
+  path = join(world.folder, 'My Model.gguf')
+})
+afterEach(async () => world[Symbol.asyncDispose]())
+
+test('an absolute path and a file address are used in place, nothing is copied or changed', async () => {
+  await writeFile(path, gguf('A'))
+  const look = async (): Promise<unknown> => {
+    const { ino, mtimeMs, ctimeMs, nlink } = await stat(path)
+    return { ino, mtimeMs, ctimeMs, nlink }
+  }
+  const before = await look()
+  const models = [path, pathToFileURL(path).href].map(async (source) => world.models.ensure(request(source), staying()))
+  const model = { path, sizeBytes: 4096 }
+  expect([await Promise.all(models), await look(), await filesBelow(world.store)]).toEqual([[model, model], before, {}])
+})
+
+test('a file that is missing is named, and found once it is there', async () => {
+  const failed = await failure(world.models.ensure(request(path), staying()))
+  await writeFile(path, gguf('A'))
+  expect([failed, await world.models.ensure(request(path), staying())]).toEqual([
+    {
+      kind: 'transient',
+      reason: 'FileMissing',
+      message: `${path} does not exist on this machine: put the model file there or change spec.source.`,
+      retryAfterMs: localRepairMs,
+    },
+    { path, sizeBytes: 4096 },
+  ])
+})
+
+test('a directory waits for another source', async () => {
+  await mkdir(path)
+  expect(await failure(world.models.ensure(request(path), staying()))).toEqual({
+    kind: 'terminal',
+    reason: 'NotAFile',
+    message: `${path} is a directory: give the path of the model file in it.`,
+  })
+})
+
+test('a pipe is refused instead of being waited for', async () => {
+  await execa('mkfifo', [path])
+  expect(await failure(world.models.ensure(request(path), staying()))).toMatchObject({
+    kind: 'terminal',
+    reason: 'NotAFile',
+  })
+})
+
+test('an empty file and a file that is no GGUF are named', async () => {
+  const other = join(world.folder, 'other.gguf')
+  await writeFile(path, '')
+  await writeFile(other, '<html>')
+  expect([
+    await failure(world.models.ensure(request(path), staying())),
+    await failure(world.models.ensure(request(other), staying())),
+  ]).toEqual([
+    {
+      kind: 'transient',
+      reason: 'EmptyFile',
+      message: `${path} is empty: put the model file there.`,
+      retryAfterMs: localRepairMs,
+    },
+    {
+      kind: 'transient',
+      reason: 'NotAModel',
+      message: `${other} is not a GGUF file although its name says so: put a model file there.`,
+      retryAfterMs: localRepairMs,
+    },
+  ])
+})
+
+test('a file that this user may not read is named', async () => {
+  await writeFile(path, gguf('A'))
+  await chmod(path, 0)
+  await chmod(world.folder, 0o755)
+  const asOwner = process.geteuid?.()
+  const nobody = 65534
+  if (asOwner === 0) process.seteuid?.(nobody)
+  try {
+    expect(await failure(world.models.ensure(request(path), staying()))).toEqual({
+      kind: 'transient',
+      reason: 'FileUnreadable',
+      message: `${path} may not be read by this user: change its permissions.`,
+      retryAfterMs: localRepairMs,
+    })
+  } finally {
+    if (asOwner === 0) process.seteuid?.(0)
+  }
+})

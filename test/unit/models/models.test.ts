@@ -1,0 +1,112 @@
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { eventually } from '../../support/eventually.ts'
+import type { ServedFile } from '../../support/file-server.ts'
+import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
+
+let world: World
+let file: ServedFile
+beforeEach(async () => {
+  world = await startWorld()
+  file = world.server.serve('/x.gguf', gguf('A', 200_000), { paced: true })
+})
+afterEach(async () => world[Symbol.asyncDispose]())
+
+/** A caller of `ensure` that can leave, and what it was told. */
+function caller(namespace = 'default'): { leave: () => void; done: Promise<unknown>; seen: () => number | undefined } {
+  const leaving = new AbortController()
+  let bytes: number | undefined
+  const done = world.models
+    .ensure(request(file.url, 'tiny', namespace), {
+      signal: leaving.signal,
+      onProgress: ({ doneBytes }) => {
+        bytes = doneBytes
+      },
+    })
+    .catch((error: unknown) => error)
+  return { leave: () => leaving.abort(new Error(`${namespace} left`)), done, seen: () => bytes }
+}
+
+test('callers of the same model and source share one download, its progress and its file', async () => {
+  const first = caller('one')
+  file.allow(100_000)
+  await eventually(() => first.seen() === 100_000)
+  const second = caller('two')
+  const seenAtOnce = second.seen()
+  file.allow(100_000)
+  const [a, b] = await Promise.all([first.done, second.done])
+  expect({
+    seenAtOnce,
+    a,
+    same: a === b,
+    requests: file.requests.length,
+    files: await filesBelow(world.store),
+  }).toMatchObject({
+    seenAtOnce: 100_000,
+    a: { sizeBytes: 200_000 },
+    same: true,
+    requests: 1,
+    files: { 'tiny/x.gguf': 'AAAAAAAA' },
+  })
+})
+
+test('a caller that leaves is let go at once while the others go on', async () => {
+  const [first, second] = [caller('one'), caller('two')]
+  await eventually(() => file.openResponses === 1)
+  first.leave()
+  const left = await first.done
+  file.allow(200_000)
+  expect([left, await second.done, file.requests.length]).toMatchObject([
+    new Error('one left'),
+    { sizeBytes: 200_000 },
+    1,
+  ])
+})
+
+test('when the last caller leaves the download ends and nothing is left of it', async () => {
+  const callers = [caller('one'), caller('two')]
+  file.allow(100_000)
+  await eventually(() => callers[0]?.seen() === 100_000)
+  for (const { leave } of callers) leave()
+  const left = await Promise.all(callers.map(({ done }) => done))
+  await eventually(async () => file.openResponses === 0 && Object.keys(await filesBelow(world.store)).length === 0)
+  expect([left, world.models.state().fetches]).toEqual([[new Error('one left'), new Error('two left')], []])
+})
+
+test('a caller that comes while a cancelled download is cleaned up gets a fresh one', async () => {
+  const first = caller('one')
+  file.allow(100_000)
+  await eventually(() => first.seen() === 100_000)
+  first.leave()
+  const second = caller('two')
+  file.allow(100_000)
+  expect([await first.done, await second.done, file.requests.length]).toMatchObject([
+    new Error('one left'),
+    { sizeBytes: 200_000 },
+    2,
+  ])
+})
+
+test('a caller that left before it came starts nothing', async () => {
+  const signal = AbortSignal.abort(new Error('gone'))
+  await expect(world.models.ensure(request(file.url), { signal })).rejects.toThrow('gone')
+  expect([world.models.state().fetches, file.requests]).toEqual([[], []])
+})
+
+test('stopping ends downloads, leaves no partial file and starts no more', async () => {
+  const running = caller()
+  file.allow(100_000)
+  await eventually(() => running.seen() === 100_000)
+  await world.models.stop()
+  expect({
+    running: await running.done,
+    later: await failure(world.models.ensure(request(file.url), staying())),
+    files: await filesBelow(world.store),
+  }).toMatchObject({ running: { reason: 'ShuttingDown' }, later: { reason: 'ShuttingDown' }, files: {} })
+})
+
+test('a source of another kind waits for a change of the Model', async () => {
+  expect(await failure(world.models.ensure(request('s3://bucket/x.gguf'), staying()))).toMatchObject({
+    kind: 'terminal',
+    reason: 'UnsupportedSource',
+  })
+})

@@ -1,0 +1,132 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { defaultModelStore } from '../../../src/agent-core/models/default-store.ts'
+import {
+  goAgentFileName,
+  modelFileName,
+  parseModelSource,
+  shownSource,
+  sourceDigest,
+} from '../../../src/agent-core/models/source.ts'
+
+describe('a source that can be used', () => {
+  test.each([
+    ['https://host/dir/x.gguf?download=true#top', { kind: 'http', url: 'https://host/dir/x.gguf?download=true' }],
+    ['HTTP://Host/x.gguf', { kind: 'http', url: 'http://host/x.gguf' }],
+    ['/models/My Model%20.gguf', { kind: 'local', path: '/models/My Model%20.gguf' }],
+    ['file:///models/My%20Model.gguf', { kind: 'local', path: '/models/My Model.gguf' }],
+    ['file://localhost/models/x.gguf', { kind: 'local', path: '/models/x.gguf' }],
+  ])('%s', (source, expected) => {
+    expect(parseModelSource(source)).toEqual(expected)
+  })
+})
+
+describe('a source that cannot be used says what it is and what to use instead', () => {
+  test.each([
+    [
+      'hf://org/repo/sub/x.gguf',
+      'hf',
+      "hf://org/repo/sub/x.gguf is a Hugging Face repository, which this agent does not resolve yet: give the file's own address, https://huggingface.co/org/repo/resolve/main/sub/x.gguf, or an absolute path.",
+    ],
+    [
+      'org/repo',
+      '',
+      "org/repo is a Hugging Face repository, which this agent does not resolve yet: give the file's own address, https://huggingface.co/org/repo/resolve/main/FILE.gguf, or an absolute path.",
+    ],
+    [
+      's3://bucket/x.gguf',
+      's3',
+      's3://bucket/x.gguf is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.',
+    ],
+    [
+      'pvc://claim/x.gguf',
+      'pvc',
+      'pvc://claim/x.gguf is a volume inside the cluster, which this machine cannot mount: give an https:// address, or copy the file to this machine and give its absolute path.',
+    ],
+    [
+      'ftp://me:secret@host/x.gguf',
+      'ftp',
+      'ftp://host/x.gguf uses the scheme ftp://, which this agent does not know: give an https:// address or an absolute path.',
+    ],
+    [
+      'file://mac/models/x.gguf',
+      'file',
+      'file://mac/models/x.gguf names the machine mac: file addresses have three slashes, as in file:///path/file.gguf.',
+    ],
+    [
+      'file:///models/a%2Fb.gguf',
+      'file',
+      'file:///models/a%2Fb.gguf is not a path that can be decoded: write a % in it as %25, and no %2F.',
+    ],
+    ['https://', 'https', 'https:// is not a valid address: write it as https://host/path/file.gguf.'],
+    [
+      'x.gguf',
+      '',
+      'x.gguf is neither an address nor an absolute path: give an https:// address, or a path that begins with /.',
+    ],
+    ['', '', 'The Model has no spec.source: give an https:// address or an absolute path.'],
+    ['/models/\0', '', 'spec.source contains a control character: remove it.'],
+  ])('%j', (source, scheme, message) => {
+    expect(parseModelSource(source)).toEqual({ kind: 'unsupported', scheme, message })
+  })
+})
+
+test('any text is understood or refused with one sentence, never with an exception', () => {
+  const scheme = fc.constantFrom('', 'http://', 'https://', 'file://', 'hf://', 's3://', '/')
+  fc.assert(
+    fc.property(scheme, fc.string({ unit: 'binary' }), (prefix, rest) => {
+      const parsed = parseModelSource(prefix + rest)
+      return parsed.kind !== 'unsupported' || /^\S.*[.]$/su.test(parsed.message)
+    }),
+  )
+})
+
+test('a query stays out of our file name, and in the one the Go agent gives', () => {
+  const names = (source: string): unknown => [modelFileName(source), goAgentFileName(source)]
+  expect({
+    plain: names('https://host/dir/x.gguf'),
+    query: names('https://host/dir/x.gguf?download=true'),
+    slashInQuery: names('https://host/dir/x.gguf?path=a/b.gguf'),
+    encoded: names('https://host/My%20Model.gguf'),
+    repository: names('hf://org/repo'),
+  }).toEqual({
+    plain: ['x.gguf', 'x.gguf'],
+    query: ['x.gguf', 'x.gguf?download=true'],
+    slashInQuery: ['x.gguf', 'b.gguf'],
+    encoded: ['My%20Model.gguf', 'My%20Model.gguf'],
+    repository: ['repo', 'repo'],
+  })
+})
+
+test.each([
+  'https://host/..',
+  'https://host/x.gguf.partial',
+  'https://host/x.gguf.METALBAR.json',
+  'https://host/0123456789abcdef',
+])('a name that could be taken for something else in the store is replaced (%s)', (source) => {
+  const digest = sourceDigest(source).slice(0, 16)
+  expect([modelFileName(source), goAgentFileName(source)]).toEqual([`model-${digest}`, undefined])
+})
+
+test('credentials, query and fragment are not shown', () => {
+  expect(shownSource('https://me:p@ss@host/x.gguf?token=secret#part')).toBe('https://host/x.gguf')
+})
+
+test('sources differ by their query, not by their fragment', () => {
+  const [plain, fragment, query] = ['', '#a', '?v=2'].map((end) => sourceDigest(`https://host/x.gguf${end}`))
+  expect([fragment === plain, query === plain]).toEqual([true, false])
+})
+
+test('models are kept where a reboot does not wipe them', () => {
+  expect([
+    defaultModelStore('darwin', { XDG_DATA_HOME: '/data' }, '/Users/me'),
+    defaultModelStore('linux', {}, '/home/me'),
+    defaultModelStore('linux', { XDG_DATA_HOME: '/data' }, '/home/me'),
+    defaultModelStore('linux', { XDG_DATA_HOME: 'relative' }, '/home/me'),
+  ]).toEqual([
+    '/Users/me/Library/Application Support/Metalbar/models',
+    '/home/me/.local/share/metalbar/models',
+    '/data/metalbar/models',
+    '/home/me/.local/share/metalbar/models',
+  ])
+})

@@ -1,0 +1,314 @@
+import fc from 'fast-check'
+import { mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
+import { dirname, join, relative } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { ModelError } from '../../../src/agent-core/models/errors.ts'
+import { sourceDigest } from '../../../src/agent-core/models/source.ts'
+import { Store, type Destination } from '../../../src/agent-core/models/store.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
+
+let world: World
+beforeEach(async () => {
+  world = await startWorld()
+})
+afterEach(async () => world[Symbol.asyncDispose]())
+
+/** The path within the store that a source ends up at. */
+async function placed(
+  source: string,
+  { models = world.models, name = 'tiny', namespace = 'default' } = {},
+): Promise<string> {
+  const { path } = await models.ensure(request(source, name, namespace), staying())
+  return relative(world.store, path)
+}
+
+async function put(path: string, content: Buffer | string): Promise<void> {
+  await mkdir(dirname(join(world.store, path)), { recursive: true })
+  await writeFile(join(world.store, path), content)
+}
+
+const short = (source: string): string => sourceDigest(source).slice(0, 16)
+
+test('what was fetched is used without a request, also after a restart', async () => {
+  const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
+  const places = [await placed(url), await placed(url), await placed(url, { models: world.restarted() })]
+  expect([places, requests.length]).toEqual([['tiny/x.gguf', 'tiny/x.gguf', 'tiny/x.gguf'], 1])
+})
+
+describe('different sources never share a file', () => {
+  test('two namespaces with the same Model name, one after the other, and each keeps its own', async () => {
+    const a = world.server.serve('/a/x.gguf', gguf('A')).url
+    const b = world.server.serve('/b/x.gguf', gguf('B')).url
+    const first = [await placed(a, { namespace: 'one' }), await placed(b, { namespace: 'two' })]
+    const models = world.restarted()
+    const again = [await placed(a, { models }), await placed(b, { models })]
+    expect({ first, again, files: await filesBelow(world.store), requests: world.server.requests.length }).toEqual({
+      first: ['tiny/x.gguf', `tiny/${short(b)}/x.gguf`],
+      again: first,
+      files: { 'tiny/x.gguf': 'AAAAAAAA', [`tiny/${short(b)}/x.gguf`]: 'BBBBBBBB' },
+      requests: 2,
+    })
+  })
+
+  test('two at the same time, and the second keeps its place when the first fails', async () => {
+    const a = world.server.serve('/a/x.gguf', gguf('A'), { fault: { kind: 'drop', afterBytes: 10 } }).url
+    const b = world.server.serve('/b/x.gguf', gguf('B')).url
+    const [failed, place] = await Promise.all([failure(world.models.ensure(request(a), staying())), placed(b)])
+    const after = await placed(b)
+    expect([failed.reason, place, after, await filesBelow(world.store)]).toEqual([
+      'Truncated',
+      `tiny/${short(b)}/x.gguf`,
+      place,
+      { [place]: 'BBBBBBBB' },
+    ])
+  })
+
+  test('names that a volume of macOS cannot tell apart, at the same time', async () => {
+    const a = world.server.serve('/a/x.gguf', gguf('A')).url
+    const b = world.server.serve('/b/X.gguf', gguf('B')).url
+    expect(await Promise.all([placed(a), placed(b)])).toEqual(['tiny/x.gguf', `tiny/${short(b)}/X.gguf`])
+  })
+
+  test('one that ends like a partial download', async () => {
+    await put('tiny/x.gguf.partial', gguf('P'))
+    await put('tiny/x.gguf.metalbar.partial', gguf('P'))
+    const sources = ['/x.gguf.partial', '/x.gguf.metalbar.partial'].map(
+      (path) => world.server.serve(path, gguf('B')).url,
+    )
+    const places = await Promise.all(sources.map(async (source) => placed(source)))
+    expect(places).toEqual(sources.map((source) => `tiny/model-${short(source)}`))
+  })
+
+  test('an edited source', async () => {
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    expect([await placed(`${url}?v=1`), await placed(`${url}?v=2`)]).toEqual([
+      'tiny/x.gguf',
+      `tiny/${short(`${url}?v=2`)}/x.gguf`,
+    ])
+  })
+})
+
+test('one source in two namespaces is one file', async () => {
+  const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
+  const places = [await placed(url, { namespace: 'one' }), await placed(url, { namespace: 'two' })]
+  expect([places, requests.length]).toEqual([['tiny/x.gguf', 'tiny/x.gguf'], 1])
+})
+
+describe('a store filled by the Go agent', () => {
+  test('is used as it is, whatever the scheme, without a request', async () => {
+    await put('tiny/x.gguf', gguf('A'))
+    await put('quantized/x.gguf?download=true', gguf('A'))
+    await put('hub/repo', 'weights')
+    expect([
+      await placed('https://nowhere.invalid/x.gguf'),
+      await placed('https://nowhere.invalid/x.gguf?download=true', { name: 'quantized' }),
+      await placed('hf://org/repo', { name: 'hub' }),
+    ]).toEqual(['tiny/x.gguf', 'quantized/x.gguf?download=true', 'hub/repo'])
+  })
+
+  test('gives each file to the first source that asks, for good, and says that only the name speaks for it', async () => {
+    await put('tiny/x.gguf', gguf('G'))
+    const other = world.server.serve('/x.gguf', gguf('B')).url
+    const first = 'https://nowhere.invalid/x.gguf'
+    const places = [await placed(first), await placed(other, { models: world.restarted() })]
+    const record = JSON.parse(await readFile(join(world.store, 'tiny/x.gguf.metalbar.json'), 'utf8')) as unknown
+    expect([places, record]).toMatchObject([
+      ['tiny/x.gguf', `tiny/${short(other)}/x.gguf`],
+      { source: first, sizeBytes: 4096, origin: 'adopted' },
+    ])
+  })
+
+  test('does not give a file to a source that the Go agent would keep under another name', async () => {
+    await put('tiny/x.gguf', gguf('G'))
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    expect([await placed(`${url}?v=2`), await filesBelow(world.store)]).toEqual([
+      `tiny/${short(`${url}?v=2`)}/x.gguf`,
+      { 'tiny/x.gguf': 'GGGGGGGG', [`tiny/${short(`${url}?v=2`)}/x.gguf`]: 'AAAAAAAA' },
+    ])
+  })
+
+  test('has empty files replaced, and web pages left where they are', async () => {
+    await put('empty/x.gguf', '')
+    await put('page/x.gguf', '<!doctype html>')
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    expect([
+      await placed(url, { name: 'empty' }),
+      await placed(url, { name: 'page' }),
+      await filesBelow(world.store),
+    ]).toEqual([
+      'empty/x.gguf',
+      `page/${short(url)}/x.gguf`,
+      { 'empty/x.gguf': 'AAAAAAAA', 'page/x.gguf': 'ctype ht', [`page/${short(url)}/x.gguf`]: 'AAAAAAAA' },
+    ])
+  })
+
+  test('keeps a file that its owner replaced', async () => {
+    await put('tiny/x.gguf', gguf('G'))
+    await placed('https://nowhere.invalid/x.gguf')
+    await put('tiny/x.gguf', gguf('H', 8192))
+    expect(await world.models.ensure(request('https://nowhere.invalid/x.gguf'), staying())).toMatchObject({
+      sizeBytes: 8192,
+    })
+  })
+})
+
+describe('what cannot be trusted is fetched again', () => {
+  test('a file shorter than its record says', async () => {
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    await placed(url)
+    await truncate(join(world.store, 'tiny/x.gguf'), 100)
+    const { sizeBytes } = await world.models.ensure(request(url), staying())
+    expect([sizeBytes, world.logged.includes('model file has not the recorded size, fetching it again')]).toEqual([
+      4096,
+      true,
+    ])
+  })
+
+  test('a record without its file, as a crash at the end of a download leaves it', async () => {
+    const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
+    await placed(url)
+    await rm(join(world.store, 'tiny/x.gguf'))
+    expect([await placed(url), requests.length]).toEqual(['tiny/x.gguf', 2])
+  })
+
+  test('a partial file that a killed agent left', async () => {
+    await put('tiny/x.gguf.metalbar.partial', gguf('P', 9999))
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    await placed(url)
+    expect(await filesBelow(world.store)).toEqual({ 'tiny/x.gguf': 'AAAAAAAA' })
+  })
+
+  test.each([
+    ['not JSON', '{"source":'],
+    ['incomplete', '{"source":"https://nowhere.invalid/x.gguf"}'],
+    ['far too long', ' '.repeat(100_000)],
+  ])(
+    'a file whose record is %s: the record is set aside and said in the log, the file belongs to nobody',
+    async (_, record) => {
+      const { url } = world.server.serve('/x.gguf', gguf('A'))
+      await placed(url)
+      await put('tiny/x.gguf.metalbar.json', record)
+      const other = world.server.serve('/other/x.gguf', gguf('B')).url
+      const models = world.restarted()
+      const places = [await placed(other, { models }), await placed(url, { models })]
+      expect({
+        places,
+        aside: await readFile(join(world.store, 'tiny/x.gguf.metalbar.json.broken'), 'utf8'),
+        said: world.logged.filter((message) => message.includes('set aside')),
+      }).toEqual({
+        places: [`tiny/${short(other)}/x.gguf`, `tiny/${short(url)}/x.gguf`],
+        aside: record,
+        said: ['broken record of a model set aside'],
+      })
+    },
+  )
+})
+
+describe('nothing leaves the store', () => {
+  test('a folder of a model that is a link to elsewhere is refused', async () => {
+    await mkdir(world.store)
+    await mkdir(join(world.folder, 'elsewhere'))
+    await writeFile(join(world.folder, 'elsewhere/x.gguf'), gguf('E'))
+    await symlink(join(world.folder, 'elsewhere'), join(world.store, 'tiny'))
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    const failed = await failure(world.models.ensure(request(url), staying()))
+    expect([failed.reason, await filesBelow(join(world.folder, 'elsewhere'))]).toEqual([
+      'StoreEscape',
+      { 'x.gguf': 'EEEEEEEE' },
+    ])
+  })
+
+  test('links to files and records elsewhere are neither used nor written through', async () => {
+    const elsewhere = join(world.folder, 'elsewhere')
+    await mkdir(join(world.store, 'tiny'), { recursive: true })
+    await mkdir(elsewhere)
+    for (const name of ['x.gguf', 'x.gguf.metalbar.json', 'x.gguf.metalbar.partial']) {
+      await writeFile(join(elsewhere, name), gguf('E'))
+      await symlink(join(elsewhere, name), join(world.store, 'tiny', name))
+    }
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    const before = await readFile(join(elsewhere, 'x.gguf.metalbar.json'))
+    const place = await placed(url)
+    expect([
+      place,
+      await filesBelow(elsewhere),
+      before.equals(await readFile(join(elsewhere, 'x.gguf.metalbar.json'))),
+    ]).toEqual([`tiny/${short(url)}/x.gguf`, { 'x.gguf': 'EEEEEEEE', 'x.gguf.metalbar.partial': 'EEEEEEEE' }, true])
+  })
+
+  test('a record that is a link is not believed, even if it says the right thing', async () => {
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    await placed(url)
+    const [record, elsewhere] = [join(world.store, 'tiny/x.gguf.metalbar.json'), join(world.folder, 'record.json')]
+    await rename(record, elsewhere)
+    await symlink(elsewhere, record)
+    const before = await readFile(elsewhere, 'utf8')
+    expect([await placed(url), await readFile(elsewhere, 'utf8')]).toEqual([`tiny/${short(url)}/x.gguf`, before])
+  })
+
+  test('a link to a file inside the store is used', async () => {
+    await put('shared/weights.gguf', gguf('S'))
+    await mkdir(join(world.store, 'tiny'))
+    await symlink('../shared/weights.gguf', join(world.store, 'tiny/x.gguf'))
+    expect(await placed('https://nowhere.invalid/x.gguf')).toBe('tiny/x.gguf')
+  })
+
+  test('a store that is itself a link, to a bigger volume say, works', async () => {
+    await mkdir(join(world.folder, 'volume'))
+    await symlink(join(world.folder, 'volume'), world.store)
+    const { url } = world.server.serve('/x.gguf', gguf('A'))
+    await placed(url)
+    expect(await filesBelow(join(world.folder, 'volume'))).toEqual({ 'tiny/x.gguf': 'AAAAAAAA' })
+  })
+
+  test('whatever Model and source are called', async () => {
+    const store = new Store({ directory: world.store, log: silentLog })
+    const element = fc.oneof(
+      fc.constantFrom(
+        '..',
+        '.',
+        '',
+        '~',
+        'x.gguf',
+        'x.gguf.partial',
+        'X.GGUF.metalbar.json',
+        '%2e%2e',
+        '..%2f',
+        'a\\b',
+        '\0',
+        '\ud800',
+        'n'.repeat(300),
+      ),
+      fc.string({ unit: 'binary', maxLength: 300 }),
+    )
+    const path = fc.array(element, { maxLength: 4 }).map((elements) => elements.join('/'))
+    const scheme = fc.constantFrom('https://host/', 'https://', 'hf://', 'file://', '', '/')
+    const model = fc.oneof(fc.constant('tiny'), fc.constantFrom('a.b', '..', 'a/../..', '.a', 'A', 'a\n', ''), path)
+    const takenBy = new Map<string, string>()
+    await fc.assert(
+      fc.asyncProperty(model, scheme, path, async (name, prefix, rest) => {
+        const destination = await store.reserve(name, prefix + rest).catch((error: unknown) => error)
+        if (destination instanceof ModelError) return destination.reason === 'BadModelName'
+        if (destination instanceof Error) throw destination
+        const { path, partialPath } = destination as Destination
+        const [folder, ...below] = relative(world.store, path).split('/')
+        expect([folder, below.length <= 2, below.includes('..'), below.includes(''), dirname(partialPath)]).toEqual([
+          name,
+          true,
+          false,
+          false,
+          dirname(path),
+        ])
+        const key = path.normalize('NFC').toLowerCase()
+        const digest = sourceDigest(prefix + rest)
+        expect(takenBy.get(key) ?? digest).toBe(digest)
+        takenBy.set(key, digest)
+        await writeFile(partialPath, gguf('A'))
+        await rm(partialPath)
+        return true
+      }),
+      { numRuns: 500 },
+    )
+  })
+})

@@ -1,0 +1,85 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { AgentMetrics } from '../../../src/agent-core/observability/metrics.ts'
+
+let metrics: AgentMetrics
+beforeEach(() => {
+  metrics = new AgentMetrics()
+})
+afterEach(() => metrics[Symbol.dispose]())
+
+const qwen = { namespace: 'default', name: 'qwen' }
+
+async function lines(pattern: RegExp): Promise<string[]> {
+  const { body } = await metrics.render()
+  return body.split('\n').filter((line) => !line.startsWith('#') && pattern.test(line))
+}
+
+const ours = () => lines(/^llmkube_metal_agent_(?!health_check_duration_seconds_bucket)/)
+
+test('what can be counted is there from the start, at 0', async () => {
+  expect(await ours()).toEqual([
+    'llmkube_metal_agent_managed_processes 0',
+    'llmkube_metal_agent_watch_consecutive_failures 0',
+    'llmkube_metal_agent_fatal_exits_total{subsystem="watcher"} 0',
+    'llmkube_metal_agent_fatal_exits_total{subsystem="health-server"} 0',
+  ])
+})
+
+test('names and labels are those of the Go agent', async () => {
+  metrics.setManagedProcesses(2)
+  metrics.setWatchFailures(3)
+  metrics.setHealthy(qwen, true)
+  metrics.countRestart(qwen)
+  metrics.observeHealthCheck(qwen, 0.02)
+  metrics.countFatalExit('watcher')
+  expect(await ours()).toEqual([
+    'llmkube_metal_agent_managed_processes 2',
+    'llmkube_metal_agent_process_healthy{name="qwen",namespace="default"} 1',
+    'llmkube_metal_agent_process_restarts_total{name="qwen",namespace="default"} 1',
+    'llmkube_metal_agent_health_check_duration_seconds_sum{name="qwen",namespace="default"} 0.02',
+    'llmkube_metal_agent_health_check_duration_seconds_count{name="qwen",namespace="default"} 1',
+    'llmkube_metal_agent_watch_consecutive_failures 3',
+    'llmkube_metal_agent_fatal_exits_total{subsystem="watcher"} 1',
+    'llmkube_metal_agent_fatal_exits_total{subsystem="health-server"} 0',
+  ])
+  const buckets = await lines(/_bucket.*name="qwen"/)
+  expect(buckets.map((line) => /le="([^"]+)"/.exec(line)?.[1])).toEqual(
+    '0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 +Inf'.split(' '),
+  )
+})
+
+test('a service is shown with no restarts before its first, and leaves nothing when it goes', async () => {
+  metrics.setHealthy(qwen, false)
+  metrics.setHealthy({ namespace: 'other', name: 'qwen' }, true)
+  const shown = await lines(/name="qwen"/)
+  metrics.observeHealthCheck(qwen, 1)
+  metrics.removeService(qwen)
+  expect([shown, await lines(/namespace="default"/)]).toEqual([
+    [
+      'llmkube_metal_agent_process_healthy{name="qwen",namespace="default"} 0',
+      'llmkube_metal_agent_process_healthy{name="qwen",namespace="other"} 1',
+      'llmkube_metal_agent_process_restarts_total{name="qwen",namespace="default"} 0',
+      'llmkube_metal_agent_process_restarts_total{name="qwen",namespace="other"} 0',
+    ],
+    [],
+  ])
+})
+
+test('the process and its event loop are measured, and a block of the loop shows', async () => {
+  // The first block ends with the sampler's first look, from which it measures the others.
+  for (let block = 0; block < 3; block++) {
+    const until = performance.now() + 600
+    while (performance.now() < until) continue
+    await nextTurn()
+  }
+  const [max = ''] = await lines(/^nodejs_eventloop_lag_max_seconds/)
+  const names = await lines(/^(process_cpu_seconds_total|process_resident_memory_bytes|nodejs_heap_size_used_bytes) /)
+  expect({ blocked: Number(max.split(' ')[1]) > 0.2, names: names.length }).toEqual({ blocked: true, names: 3 })
+})
+
+test('two registries do not meet', async () => {
+  using other = new AgentMetrics()
+  other.setManagedProcesses(5)
+  expect(await lines(/managed_processes/)).toEqual(['llmkube_metal_agent_managed_processes 0'])
+})

@@ -1,0 +1,108 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { DarwinPlatform } from '../../../src/agent-core/platform/darwin.ts'
+import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
+
+const recorded = (name: string) => readFileSync(new URL(`recorded/${name}`, import.meta.url), 'utf8')
+
+/** Answers like the commands of a Mac, and refuses any call that is not listed. */
+function mac(answers: Record<string, string | { exitCode: number; stdout: string }>) {
+  return new DarwinPlatform({
+    run: (command, args) => {
+      const answer = answers[[command, ...args].join(' ')]
+      if (answer === undefined) return Promise.reject(new Error(`not recorded: ${[command, ...args].join(' ')}`))
+      return Promise.resolve(typeof answer === 'string' ? { exitCode: 0, stdout: answer } : answer)
+    },
+  })
+}
+
+const psAll = '/bin/ps -axww -o pid=,pgid=,stat=,rss=,lstart=,command='
+const lsofOn52011 = '/usr/sbin/lsof -nP -iTCP:52011 -sTCP:LISTEN -Fpgc'
+const displays = '/usr/sbin/system_profiler SPDisplaysDataType -json'
+const isArm = '/usr/sbin/sysctl -n hw.optional.arm64'
+
+describe('memory on macOS', () => {
+  test('counts free, inactive, speculative and purgeable pages as available', async () => {
+    const platform = mac({
+      '/usr/sbin/sysctl -n hw.memsize': '68719476736\n',
+      '/usr/bin/vm_stat': recorded('vm_stat.txt'),
+    })
+    expect(await platform.memory()).toEqual({
+      totalBytes: 64 * 1024 ** 3,
+      availableBytes: (51_230 + 598_765 + 4_321 + 12_345) * 16_384,
+    })
+  })
+
+  test('an answer that cannot be read is an error, never zero', async () => {
+    const platform = mac({ '/usr/sbin/sysctl -n hw.memsize': '68719476736\n', '/usr/bin/vm_stat': 'no such thing' })
+    await expect(platform.memory()).rejects.toThrow(PlatformError)
+  })
+})
+
+describe('processes on macOS', () => {
+  test('a group is its living members, with start time, command line and resident bytes', async () => {
+    expect(await mac({ [psAll]: recorded('ps.txt') }).processGroup(934)).toEqual([
+      {
+        pid: 934,
+        groupId: 934,
+        startTime: 'Sat Nov 21 09:14:03 2026',
+        commandLine:
+          '/opt/homebrew/bin/llama-server --model /Users/ada/My Models/qwen.gguf --host 0.0.0.0 --port 52011',
+        residentBytes: 17_825_792 * 1024,
+      },
+      {
+        pid: 935,
+        groupId: 934,
+        startTime: 'Sat Nov 7 09:14:04 2026',
+        commandLine: '/usr/bin/python3 worker.py',
+        residentBytes: 20_480 * 1024,
+      },
+    ])
+  })
+
+  test('a process that is gone or a zombie is no process', async () => {
+    const one = (pid: number) => `/bin/ps -ww -o pid=,pgid=,stat=,rss=,lstart=,command= -p ${pid}`
+    const platform = mac({
+      [one(77)]: { exitCode: 1, stdout: '' },
+      [one(936)]: '  936   934 Z          0 Sat Nov 21 09:14:05 2026     (llama-server)\n',
+    })
+    expect([await platform.process(77), await platform.process(936)]).toEqual([undefined, undefined])
+  })
+
+  test('listeners of a port are told apart by process group', async () => {
+    const platform = mac({ [lsofOn52011]: recorded('lsof.txt') })
+    expect(await platform.portListeners(52_011, 934)).toEqual({
+      ours: [934],
+      others: [{ pid: 411, command: 'ControlCenter' }],
+    })
+  })
+
+  test('a port nobody is seen to hold is not ours', async () => {
+    const platform = mac({ [lsofOn52011]: { exitCode: 1, stdout: '' } })
+    expect(await platform.portListeners(52_011, 934)).toEqual({ ours: [], others: [] })
+  })
+})
+
+describe('the GPU of a Mac', () => {
+  test('Apple silicon has Metal, without asking the slow command', async () => {
+    expect(await mac({ [isArm]: '1\n' }).metal()).toMatchObject({ available: true })
+  })
+
+  test.each([
+    ['system_profiler-apple-silicon.json', true],
+    ['system_profiler-no-metal.json', false],
+  ])('an Intel Mac is judged by what %s says', async (name, available) => {
+    const platform = mac({ [isArm]: { exitCode: 1, stdout: '' }, [displays]: recorded(name) })
+    expect(await platform.metal()).toMatchObject({ available })
+  })
+
+  test.each([
+    ['8\n', 8],
+    ['', undefined],
+    ['0\n', undefined],
+    ['unknown oid', undefined],
+  ])('performance cores from %j are %s', async (stdout, cores) => {
+    const platform = mac({ '/usr/sbin/sysctl -n hw.perflevel0.physicalcpu': { exitCode: 0, stdout } })
+    expect(await platform.performanceCores()).toBe(cores)
+  })
+})

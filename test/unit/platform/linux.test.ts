@@ -1,0 +1,100 @@
+import { once } from 'node:events'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { createServer } from 'node:net'
+import { afterEach, describe, expect, test } from 'vitest'
+import { LinuxPlatform } from '../../../src/agent-core/platform/linux.ts'
+import { eventually } from '../../support/eventually.ts'
+
+const platform = new LinuxPlatform()
+const children: ChildProcess[] = []
+
+afterEach(async () => {
+  for (const child of children.splice(0)) {
+    if (child.exitCode !== null || child.signalCode !== null) continue
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+  }
+})
+
+async function start(command: string, args: string[]): Promise<{ child: ChildProcess; pid: number }> {
+  const child = spawn(command, args, { detached: true, stdio: 'ignore' })
+  children.push(child)
+  await once(child, 'spawn')
+  if (child.pid === undefined) throw new Error('no pid')
+  return { child, pid: child.pid }
+}
+
+async function listen(): Promise<{ port: number; [Symbol.asyncDispose](): Promise<void> }> {
+  const server = createServer().listen(0, '0.0.0.0')
+  await once(server, 'listening')
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('not a TCP port')
+  return {
+    port: address.port,
+    [Symbol.asyncDispose]: async () => {
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}
+
+describe.runIf(process.platform === 'linux')('the process table of Linux', () => {
+  test('a process is known by group, start time, command line and memory, and is gone once reaped', async () => {
+    const { child, pid } = await start('/bin/sleep', ['60'])
+    const facts = await eventually(async () => {
+      const found = await platform.process(pid)
+      return found?.commandLine === '/bin/sleep 60' ? found : undefined
+    })
+    expect(facts).toEqual({
+      pid,
+      groupId: pid,
+      startTime: expect.stringMatching(/^\d+$/) as string,
+      commandLine: '/bin/sleep 60',
+      residentBytes: expect.any(Number) as number,
+    })
+    expect(facts.residentBytes).toBeGreaterThan(0)
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    expect([await platform.process(pid), await platform.processGroup(pid)]).toEqual([undefined, []])
+  })
+
+  test('a zombie counts as gone', async () => {
+    const { pid } = await start('/bin/sh', ['-c', 'sleep 0 & exec sleep 60'])
+    const group = await eventually(async () => {
+      const members = await platform.processGroup(pid)
+      return members.length === 1 && members[0]?.commandLine === 'sleep 60' ? members : undefined
+    })
+    expect(group).toMatchObject([{ pid }])
+  })
+
+  test('every member of a process group is found', async () => {
+    const { pid } = await start('/bin/sh', ['-c', 'sleep 60 & sleep 61; true'])
+    const expected = ['/bin/sh -c sleep 60 & sleep 61; true', 'sleep 60', 'sleep 61']
+    const group = await eventually(async () => {
+      const members = await platform.processGroup(pid)
+      return expected.every((line) => members.some(({ commandLine }) => commandLine === line)) ? members : undefined
+    })
+    expect(group.map(({ commandLine }) => commandLine).sort()).toEqual(expected)
+    process.kill(-pid, 'SIGKILL')
+  })
+
+  test('a port is ours when our group listens on it, and names its holder when another does', async () => {
+    await using server = await listen()
+    const ownGroup = (await platform.process(process.pid))?.groupId ?? 0
+    const { pid: stranger } = await start('/bin/sleep', ['60'])
+    expect(await platform.portListeners(server.port, ownGroup)).toEqual({ ours: [process.pid], others: [] })
+    expect(await platform.portListeners(server.port, stranger)).toEqual({
+      ours: [],
+      others: [{ pid: process.pid, command: expect.any(String) as string }],
+    })
+  })
+
+  test('memory, cores, Metal and interfaces are answered', async () => {
+    const { totalBytes, availableBytes } = await platform.memory()
+    expect(totalBytes).toBeGreaterThan(availableBytes)
+    expect(availableBytes).toBeGreaterThan(0)
+    expect(await platform.performanceCores()).toBeUndefined()
+    expect(await platform.metal()).toMatchObject({ available: false })
+    expect(platform.interfaces()).toContainEqual(expect.objectContaining({ address: '127.0.0.1', internal: true }))
+  })
+})

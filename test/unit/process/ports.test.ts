@@ -1,0 +1,157 @@
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:http'
+import { describe, expect, test } from 'vitest'
+import { NoPortError, Ports } from '../../../src/agent-core/process/ports.ts'
+import { ServerRoom } from './server-room.ts'
+
+/** Something of somebody else, on a port of its own or the given one; it answers everything with 200. */
+async function stranger(port = 0, host = '0.0.0.0'): Promise<{ port: number } & AsyncDisposable> {
+  const server = createServer((_, response) => response.end('{"status":"ok"}')).listen(port, host)
+  await once(server, 'listening')
+  return { port: portOf(server), [Symbol.asyncDispose]: () => closed(server) }
+}
+
+async function closed(server: Server): Promise<void> {
+  server.closeAllConnections()
+  server.close()
+  await once(server, 'close')
+}
+
+function portOf(server: Server): number {
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('not a TCP port')
+  return address.port
+}
+
+const settingNames = { port: '--llama-server-port' }
+
+describe('ports', () => {
+  test('a range is used from below, skips what is taken, and says when it is used up', async () => {
+    await using taken = await stranger()
+    const ports = new Ports()
+    const policy = { kind: 'range', from: taken.port, to: taken.port + 1 } as const
+    using reservation = await ports.reserve(policy)
+    expect(reservation.port).toBe(taken.port + 1)
+    await expect(ports.reserve(policy, { setting: '--port-range' })).rejects.toThrow(
+      new NoPortError(
+        `No port from ${taken.port} to ${taken.port + 1} is free: widen the range (--port-range) or stop what uses them.`,
+      ),
+    )
+  })
+
+  test('a port is handed out again once it was given back', async () => {
+    const ports = new Ports()
+    const first = await ports.reserve({ kind: 'ephemeral' })
+    const policy = { kind: 'fixed', port: first.port } as const
+    await expect(ports.reserve(policy)).rejects.toThrow(/already belongs to another service of this agent/)
+    first[Symbol.dispose]()
+    using second = await ports.reserve(policy)
+    expect(second.port).toBe(first.port)
+  })
+
+  test('a listener on one address takes the port on all of them', async () => {
+    await using taken = await stranger(0, '127.0.0.1')
+    await expect(new Ports().reserve({ kind: 'fixed', port: taken.port })).rejects.toThrow(NoPortError)
+  })
+
+  test('reservations at the same time never meet', async () => {
+    const ports = new Ports()
+    const reserved = await Promise.all(Array.from({ length: 200 }, () => ports.reserve({ kind: 'ephemeral' })))
+    expect(new Set(reserved.map(({ port }) => port)).size).toBe(200)
+  })
+})
+
+test('a fixed port that is taken is a sentence with the process that has it', async () => {
+  await using taken = await stranger()
+  await using room = await ServerRoom.create()
+  room.start({}, { port: { kind: 'fixed', port: taken.port }, settingNames })
+  expect((await room.reached('failedToSpawn')).message).toMatch(
+    new RegExp(
+      `^Port ${taken.port} \\(--llama-server-port\\) is taken by process ${process.pid} \\(.+\\): stop it, or choose another port\\.$`,
+    ),
+  )
+})
+
+test('a fixed port that is free is used', async () => {
+  const { port } = await (async () => {
+    await using free = await stranger()
+    return free
+  })()
+  await using room = await ServerRoom.create()
+  room.start({}, { port: { kind: 'fixed', port }, settingNames })
+  expect((await room.reached('ready')).port).toBe(port)
+})
+
+/** Takes the port in the gap between our test and the server's own bind. */
+function thief(room: ServerRoom, times: number): { strangers: AsyncDisposable[] } & AsyncDisposable {
+  const strangers: Awaited<ReturnType<typeof stranger>>[] = []
+  const pending: Promise<unknown>[] = []
+  room.servers.onChange((_, state) => {
+    if (state.kind !== 'starting' || state.port === undefined || pending.length >= times) return
+    pending.push(stranger(state.port).then((taken) => strangers.push(taken)))
+  })
+  return {
+    strangers,
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(pending)
+      await Promise.all(strangers.map((taken) => taken[Symbol.asyncDispose]()))
+    },
+  }
+}
+
+test('a server whose port was taken in between gets another one', async () => {
+  await using room = await ServerRoom.create()
+  await using thieves = thief(room, 2)
+  room.start({ listenAfterMs: 200 })
+  const { port, pid } = await room.reached('ready')
+  expect(thieves.strangers).toHaveLength(2)
+  const attempts = room.changes.flatMap(({ state }) =>
+    state.kind === 'starting' && state.pid !== undefined ? [state] : [],
+  )
+  expect(attempts).toHaveLength(3)
+  expect(attempts[2]).toMatchObject({ port, pid })
+  expect(room.servers.get('a/b')).toMatchObject({ kind: 'ready' })
+})
+
+test('the answer of somebody else on a fixed port is never taken for ours', async () => {
+  const { port } = await (async () => {
+    await using free = await stranger()
+    return free
+  })()
+  await using room = await ServerRoom.create()
+  await using thieves = thief(room, 1)
+  room.start({ listenAfterMs: 60_000 }, { port: { kind: 'fixed', port }, settingNames })
+  expect(await room.settled()).toMatchObject({
+    cause: 'portTaken',
+    failures: 1,
+    message: expect.stringContaining(`Port ${port} (--llama-server-port) is taken by process ${process.pid}`) as string,
+  })
+  expect(room.kinds()).not.toContain('ready')
+  expect(thieves.strangers).toHaveLength(1)
+})
+
+test('a server that finds its fixed port taken is told as such, although it exited by itself', async () => {
+  const { port } = await (async () => {
+    await using free = await stranger()
+    return free
+  })()
+  await using room = await ServerRoom.create()
+  await using thieves = thief(room, 1)
+  room.start(
+    { crashAtStart: { message: 'bind: Address already in use' } },
+    { port: { kind: 'fixed', port }, settingNames },
+  )
+  expect(await room.settled()).toMatchObject({
+    cause: 'portTaken',
+    message: expect.stringContaining(`Port ${port} (--llama-server-port) is taken by process ${process.pid}`) as string,
+  })
+  expect(thieves.strangers).toHaveLength(1)
+})
+
+test('20 servers started at the same time get 20 ports', async () => {
+  await using room = await ServerRoom.create()
+  const keys = Array.from({ length: 20 }, (_, n) => `n/s${n}`)
+  for (const key of keys) room.start({}, {}, key)
+  const ports = await Promise.all(keys.map(async (key) => (await room.reached('ready', { key })).port))
+  expect(new Set(ports).size).toBe(20)
+})

@@ -1,0 +1,147 @@
+import { describe, expect, test } from 'vitest'
+import { eventually } from '../../support/eventually.ts'
+import { livingPids, platform, ServerRoom } from './server-room.ts'
+
+test('a stop ends the server in order and leaves nothing', async () => {
+  await using room = await ServerRoom.create()
+  room.start()
+  const { pid, port } = await room.reached('ready')
+  expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
+  expect(room.kinds()).toEqual(['starting', 'starting', 'ready', 'stopping', 'exited', 'settled'])
+  expect(room.servers.get('a/b')).toMatchObject({
+    cause: 'stopped',
+    code: 0,
+    failures: 0,
+    message: 'sample-server.mjs was stopped.',
+  })
+  expect(room.servers.get('a/b')).not.toHaveProperty('retryAt')
+  expect([await livingPids(pid), await platform.portListeners(port, pid)]).toEqual([[], { ours: [], others: [] }])
+})
+
+test('a server that ignores SIGTERM is killed after the grace', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ ignoreSigterm: true })
+  const { pid } = await room.reached('ready')
+  expect(await room.servers.stop('a/b', { graceMs: 100 })).toEqual({ stopped: true })
+  expect(room.servers.get('a/b')).toMatchObject({ cause: 'stopped', signal: 'SIGKILL', settled: true })
+  expect((await room.settled()).tail.at(-1)).toBe('ignoring SIGTERM')
+  expect(await livingPids(pid)).toEqual([])
+})
+
+test('a server that is suspended is killed after the grace', async () => {
+  await using room = await ServerRoom.create()
+  room.start()
+  const { pid } = await room.reached('ready')
+  process.kill(pid, 'SIGSTOP')
+  expect(await room.servers.stop('a/b', { graceMs: 100 })).toEqual({ stopped: true })
+})
+
+test('a grandchild that ignores SIGTERM is killed as well, although its parent went at once', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ grandchild: { ignoreSigterm: true } })
+  const { pid, port } = await room.reached('ready')
+  expect(await room.servers.stop('a/b', { graceMs: 200 })).toEqual({ stopped: true })
+  expect([await livingPids(pid), await platform.portListeners(port, pid)]).toEqual([[], { ours: [], others: [] }])
+})
+
+test('a grandchild that left the group is not signalled, but told', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ grandchild: { ownGroup: true } }, { startupStallMs: 1_000 })
+  const { port = 0, pid = 0 } = await room.reached('starting', { where: (state) => state.pid !== undefined })
+  const [grandchild] = await eventually(async () => {
+    const { others } = await platform.portListeners(port, pid)
+    return others.length > 0 ? others : undefined
+  })
+  try {
+    const report = await room.servers.stop('a/b')
+    expect(report).toMatchObject({
+      stopped: false,
+      message: expect.stringContaining(`taken by process ${grandchild?.pid ?? 0}`) as string,
+    })
+  } finally {
+    if (grandchild?.pid !== undefined) process.kill(grandchild.pid, 'SIGKILL')
+  }
+})
+
+describe('a stop at any time', () => {
+  test('before there is a process', async () => {
+    await using room = await ServerRoom.create()
+    room.start()
+    expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
+    expect(room.servers.get('a/b')).toMatchObject({
+      kind: 'exited',
+      settled: true,
+      cause: 'stopped',
+      code: null,
+      signal: null,
+    })
+    expect(room.kinds()).toEqual(['starting', 'stopping', 'settled'])
+  })
+
+  test('in the instant of the spawn', async () => {
+    await using room = await ServerRoom.create()
+    const stopped = new Promise((resolve) => {
+      room.servers.onChange((key, state) => {
+        if (state.kind === 'starting' && state.pid !== undefined) resolve(room.servers.stop(key))
+      })
+    })
+    room.start()
+    expect(await stopped).toEqual({ stopped: true })
+    const { pid = 0 } = await room.reached('starting', { where: (state) => state.pid !== undefined })
+    expect(await livingPids(pid)).toEqual([])
+  })
+
+  test('when it is too late not to spawn, but nobody knows the process yet', async () => {
+    await using room = await ServerRoom.create()
+    const { argv } = room.launch()
+    const stopped = Promise.withResolvers<unknown>()
+    const stopAsArgumentsAreMade = (port: number) => {
+      stopped.resolve(room.servers.stop('a/b', { graceMs: 1_000 }))
+      return argv(port)
+    }
+    room.start({}, { argv: stopAsArgumentsAreMade })
+    expect(await stopped.promise).toEqual({ stopped: true })
+    const { pid = 0 } = await room.reached('stopping', { where: (state) => state.pid !== undefined })
+    expect([room.kinds(), await livingPids(pid)]).toEqual([
+      ['starting', 'stopping', 'stopping', 'exited', 'settled'],
+      [],
+    ])
+  })
+
+  test('while loading', async () => {
+    await using room = await ServerRoom.create()
+    room.start({ loadMs: 60_000 })
+    const { pid } = await room.reached('loading')
+    expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
+    expect([room.servers.get('a/b'), await livingPids(pid)]).toMatchObject([{ cause: 'stopped', outOf: 'start' }, []])
+  })
+
+  test('after it is over, and where there never was one', async () => {
+    await using room = await ServerRoom.create()
+    room.start({}, { executable: '/no/llama-server' })
+    await room.reached('failedToSpawn')
+    expect([await room.servers.stop('a/b'), await room.servers.stop('never/was')]).toEqual([
+      { stopped: true },
+      { stopped: true },
+    ])
+    expect(room.servers.get('a/b')).toMatchObject({ kind: 'failedToSpawn' })
+  })
+})
+
+test('stops at the same time join, and the shorter grace counts', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ ignoreSigterm: true })
+  await room.reached('ready')
+  const stops = [room.servers.stop('a/b', { graceMs: 60_000 }), room.servers.stop('a/b', { graceMs: 50 })]
+  expect(await Promise.all(stops)).toEqual([{ stopped: true }, { stopped: true }])
+  expect(room.kinds().filter((kind) => kind === 'stopping')).toHaveLength(1)
+})
+
+test('all servers stop at the same time', async () => {
+  await using room = await ServerRoom.create()
+  const keys = ['n/a', 'n/b', 'n/c']
+  for (const key of keys) room.start({}, {}, key)
+  await Promise.all(keys.map((key) => room.reached('ready', { key })))
+  expect([...(await room.servers.stopAll())]).toEqual(keys.map((key) => [key, { stopped: true }]))
+  expect([...room.servers.state().values()].map(({ kind }) => kind)).toEqual(['exited', 'exited', 'exited'])
+})

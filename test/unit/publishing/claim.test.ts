@@ -1,0 +1,131 @@
+import { describe, expect, test } from 'vitest'
+import { claimText, parseClaim } from '../../../src/agent-core/publishing/claim-text.ts'
+import { judgeClaim, type ClaimFacts } from '../../../src/agent-core/publishing/claim.ts'
+import type { EndpointSlice } from '../../../src/agent-core/kube/resources.ts'
+import { publication, sliceOf, target } from './examples.ts'
+
+const facts: ClaimFacts = {
+  self: 'node-a',
+  target,
+  wrote: [{ address: '192.0.2.7', port: 53211 }],
+  silentMs: 0,
+  overwrites: 1,
+}
+const ours = sliceOf(publication)
+const theirs = sliceOf({ ...publication, claim: { node: 'node-b', epoch: 5, heartbeat: publication.heartbeat } })
+const unclaimed = annotated(ours, { 'metalbar.dev/claim': undefined })
+
+describe('whose slice it is', () => {
+  test.each<[string, EndpointSlice | undefined, Partial<ClaimFacts>, object]>([
+    ['no slice', undefined, {}, { kind: 'absent' }],
+    ['ours as we wrote it', ours, {}, { kind: 'ours', epoch: 3 }],
+    ['ours after a restart, when nobody knows what was written', ours, { wrote: [] }, { kind: 'ours', epoch: 3 }],
+    [
+      'ours, where the answer to the last write got lost',
+      ours,
+      { wrote: [undefined, { address: '192.0.2.7', port: 53211 }] },
+      { kind: 'ours', epoch: 3 },
+    ],
+    [
+      'ours with another address than we wrote',
+      ours,
+      { wrote: [{ address: '192.0.2.9', port: 53211 }] },
+      { kind: 'overwritten', holder: 'the agent at 192.0.2.7', deadInMs: 180_000 },
+    ],
+    [
+      'ours with another port than we wrote',
+      ours,
+      { wrote: [{ address: '192.0.2.7', port: 1 }] },
+      { kind: 'overwritten' },
+    ],
+    ['ours with addresses where we wrote none', ours, { wrote: [undefined] }, { kind: 'overwritten' }],
+    [
+      "ours with somebody else's heartbeat",
+      annotated(ours, { 'llmkube.ai/agent-heartbeat': '2026-11-21T10:00:30Z' }),
+      { wrote: [] },
+      { kind: 'overwritten' },
+    ],
+    [
+      'ours, made for an InferenceService that is gone',
+      ours,
+      { target: { ...target, uid: 'cr-2' } },
+      { kind: 'previous' },
+    ],
+    ['ours without its owner', sliceOf(publication, { ownerReferences: [] }), {}, { kind: 'ours' }],
+    ['released', sliceOf({ ...publication, published: undefined, claim: undefined }), {}, { kind: 'released' }],
+    ['released, but ready again', sliceOf({ ...publication, claim: undefined }), {}, { kind: 'unclaimed' }],
+    ['of another node', theirs, {}, { kind: 'foreign', holder: 'node-b', silentMs: 0, deadInMs: 180_000 }],
+    ['of another node, silent for a while', theirs, { silentMs: 170_000 }, { kind: 'foreign', deadInMs: 10_000 }],
+    ['of another node, silent for 180 s', theirs, { silentMs: 180_000 }, { kind: 'dead', epoch: 5, ready: true }],
+    ['without a claim', unclaimed, {}, { kind: 'unclaimed', holder: 'the agent at 192.0.2.7' }],
+    ['without a claim and silent', unclaimed, { silentMs: 180_000 }, { kind: 'dead', epoch: 0 }],
+    ['with a claim that is no JSON', annotated(ours, { 'metalbar.dev/claim': '{' }), {}, { kind: 'unclaimed' }],
+    [
+      'of another InferenceService',
+      ours,
+      { target: { ...target, name: 'lla.ma' } },
+      {
+        kind: 'taken',
+        message:
+          'EndpointSlice ml/llama belongs to InferenceService llama, whose name maps to the same Service; rename one of the two.',
+      },
+    ],
+    [
+      'of nobody we know',
+      sliceOf(publication, { labels: {}, ownerReferences: [] }),
+      { silentMs: 1e9 },
+      { kind: 'taken' },
+    ],
+    ['ours whose labels were taken away', sliceOf(publication, { labels: {} }), {}, { kind: 'ours' }],
+  ])('%s', (_, slice, change, expected) => {
+    expect(judgeClaim(slice, { ...facts, ...change })).toMatchObject(expected)
+  })
+
+  test('the second overwriting asks for an allowlist', () => {
+    const written = { ...facts, wrote: [undefined] }
+    expect([1, 2].map((overwrites) => judgeClaim(ours, { ...written, overwrites }))).toMatchObject([
+      {
+        message:
+          'InferenceService ml/llama is claimed here but the agent at 192.0.2.7, which knows no claims, wrote over it; it is taken over here when that agent is silent for 180 s.',
+      },
+      {
+        message:
+          "InferenceService ml/llama is claimed here but the agent at 192.0.2.7 keeps writing over it; leave llama out of that agent's --inference-service-allowlist.",
+      },
+    ])
+  })
+
+  test('a holder is called by the name people gave its machine', () => {
+    const named = sliceOf({
+      ...publication,
+      claim: { node: 'node-b', epoch: 5, heartbeat: publication.heartbeat, displayName: 'mini' },
+    })
+    expect(judgeClaim(named, facts)).toMatchObject({
+      message:
+        'InferenceService ml/llama is served by mini; it is taken over here when that agent is silent for 180 s.',
+    })
+  })
+})
+
+test('a claim survives its annotation', () => {
+  const claim = { node: 'node-a', epoch: 3, heartbeat: '2026-11-21T10:00:00Z', displayName: 'studio' }
+  expect([claimText(claim), claimText(undefined)].map(parseClaim)).toEqual([claim, 'released'])
+})
+
+test.each([
+  ['no annotation', undefined],
+  ['an array', '[]'],
+  ['a stranger’s object', '{"a":1}'],
+  ['text', 'mine'],
+])('%s is no claim', (_, text) => {
+  expect(parseClaim(text)).toBeUndefined()
+})
+
+function annotated(slice: EndpointSlice, change: Record<string, string | undefined>): EndpointSlice {
+  const annotations = Object.fromEntries(
+    Object.entries({ ...slice.metadata.annotations, ...change }).flatMap(([key, value]) =>
+      value === undefined ? [] : [[key, value]],
+    ),
+  )
+  return { ...slice, metadata: { ...slice.metadata, annotations } }
+}

@@ -1,0 +1,62 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { HeartbeatTimer, type Beat } from '../../../src/agent-core/publishing/heartbeat-timer.ts'
+
+beforeEach(() => void vi.useFakeTimers({ now: 0 }))
+afterEach(() => void vi.useRealTimers())
+
+function timerWith(answers: Beat[], random: () => number) {
+  const beatsAt: number[] = []
+  const timer = new HeartbeatTimer({
+    random,
+    beat: () => {
+      beatsAt.push(Date.now())
+      return Promise.resolve(answers.shift() ?? 'renewed')
+    },
+  })
+  return { timer, beatsAt }
+}
+
+test.each([
+  ['earliest', 0, [40_500, 81_000, 121_500]],
+  ['middle', 0.5, [45_000, 90_000, 135_000]],
+  ['latest', 1, [49_500, 99_000, 148_500]],
+])('a claim is renewed every 45 s give or take a tenth: %s', async (_, random, expected) => {
+  const { timer, beatsAt } = timerWith([], () => random)
+  timer.renewed()
+  await vi.advanceTimersByTimeAsync(150_000)
+  timer[Symbol.dispose]()
+  expect(beatsAt).toEqual(expected)
+})
+
+test('failed renewals are repeated with growing pauses of at most 15 s, success ends them', async () => {
+  const { timer, beatsAt } = timerWith(['failed', 'failed', 'failed', 'failed', 'failed', 'failed', 'renewed'], () => 1)
+  timer.renewed()
+  await vi.advanceTimersByTimeAsync(150_000)
+  timer[Symbol.dispose]()
+  const pauses = beatsAt.map((at, index) => at - (beatsAt[index - 1] ?? 0))
+  expect(pauses).toEqual([49_500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 49_500])
+})
+
+test('another write puts the next renewal off, a gap brings it forward', async () => {
+  const { timer, beatsAt } = timerWith([], () => 0.5)
+  timer.renewed()
+  await vi.advanceTimersByTimeAsync(30_000)
+  timer.renewed()
+  await vi.advanceTimersByTimeAsync(40_000)
+  timer.soon()
+  await vi.advanceTimersByTimeAsync(10_000)
+  timer[Symbol.dispose]()
+  expect(beatsAt).toEqual([71_000])
+})
+
+test('it ends when there is nothing left to renew, or when disposed', async () => {
+  const { timer, beatsAt } = timerWith(['ended'], () => 0.5)
+  timer.renewed()
+  await vi.advanceTimersByTimeAsync(200_000)
+  timer.renewed()
+  const disposed = timerWith([], () => 0.5)
+  disposed.timer.renewed()
+  disposed.timer[Symbol.dispose]()
+  await vi.advanceTimersByTimeAsync(200_000)
+  expect([beatsAt, disposed.beatsAt, vi.getTimerCount()]).toEqual([[45_000], [], 0])
+})

@@ -1,0 +1,120 @@
+import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { describe, expect, test } from 'vitest'
+import {
+  chooseHostAddress,
+  explicitHostAddress,
+  hostAddress,
+  localAddressTowards,
+  type HostCandidate,
+} from '../../../src/agent-core/publishing/host-address.ts'
+
+const lan = { name: 'en0', address: '192.168.1.20' }
+const secondLan = { name: 'en7', address: '10.0.0.5' }
+const tailscale = { name: 'utun4', address: '100.101.102.103' }
+const unusable: HostCandidate[] = [
+  { name: 'lo0', address: '127.0.0.1' },
+  { name: 'en5', address: '169.254.3.4' },
+  { name: 'en0', address: 'fe80::1' },
+  { name: 'bridge100', address: '192.168.65.1' },
+  { name: 'docker0', address: '172.17.0.1' },
+  { name: 'kube-ipvs0', address: '10.96.0.10' },
+]
+
+describe('choosing among the addresses of this host', () => {
+  test.each<[string, HostCandidate[], string | undefined, string]>([
+    ['the one that leads to the API server', [lan, tailscale, secondLan], '10.0.0.5', '10.0.0.5'],
+    ['the tailnet where no route is known', [lan, tailscale], undefined, '100.101.102.103'],
+    ['the tailnet where the API server is on this host', [lan, tailscale], '127.0.0.1', '100.101.102.103'],
+    ['the first local network else', [lan, secondLan], undefined, '192.168.1.20'],
+    ['a local network after everything unusable', [...unusable, lan], '172.17.0.1', '192.168.1.20'],
+    [
+      'a real network in the Service range if it leads to the API server',
+      [lan, { name: 'en1', address: '10.100.2.3' }],
+      '10.100.2.3',
+      '10.100.2.3',
+    ],
+    ['an address outside private ranges', [{ name: 'en0', address: '203.0.113.9' }], undefined, '203.0.113.9'],
+    ['next to the edge of an excluded range', [{ name: 'en0', address: '172.18.0.1' }], undefined, '172.18.0.1'],
+  ])('%s', (_, candidates, preferred, address) => {
+    expect(chooseHostAddress(candidates, preferred)).toMatchObject({ kind: 'chosen', address })
+  })
+
+  test('what was passed over is named with the reason', () => {
+    const rejected = [
+      { name: 'lo0', address: '127.0.0.1', reason: 'loopback' },
+      { name: 'en5', address: '169.254.3.4', reason: 'link-local' },
+      { name: 'en0', address: 'fe80::1', reason: 'not an IPv4 address' },
+      {
+        name: 'bridge100',
+        address: '192.168.65.1',
+        reason: 'network of a virtual machine (Docker Desktop, Lima, Colima)',
+      },
+      { name: 'docker0', address: '172.17.0.1', reason: 'Docker bridge' },
+      { name: 'kube-ipvs0', address: '10.96.0.10', reason: 'range of Service addresses' },
+    ]
+    expect(chooseHostAddress([...unusable, lan], undefined)).toEqual({
+      kind: 'chosen',
+      address: '192.168.1.20',
+      why: 'en0 is the first local network',
+      rejected,
+    })
+  })
+
+  test('without a candidate nothing is made up', () => {
+    expect([
+      chooseHostAddress([{ name: 'lo0', address: '127.0.0.1' }], undefined),
+      chooseHostAddress([], undefined),
+    ]).toMatchObject([
+      {
+        kind: 'none',
+        message:
+          "No address of this machine can be published (lo0 127.0.0.1: loopback); connect it to the cluster's network or give the address with --host-ip.",
+      },
+      { kind: 'none', message: expect.stringContaining('there is no network interface') as string },
+    ])
+  })
+})
+
+describe('--host-ip', () => {
+  test('is taken as given', () => {
+    expect(explicitHostAddress('192.0.2.1')).toMatchObject({ kind: 'chosen', address: '192.0.2.1' })
+  })
+
+  test.each(['mac.local', '::1', '127.0.0.1', '169.254.1.1', '0.0.0.0', '224.0.0.1', '10.0.0.256', '010.0.0.1'])(
+    'is refused in one sentence where the API server would refuse it: %s',
+    (given) => {
+      expect(explicitHostAddress(given)).toMatchObject({
+        kind: 'none',
+        message: expect.stringMatching(
+          `^--host-ip ${given} cannot be published \\(.+\\); give an IPv4 address`,
+        ) as string,
+      })
+    },
+  )
+
+  test('wins over every interface', async () => {
+    await expect(
+      hostAddress({ explicit: '192.0.2.1', server: 'https://192.0.2.2:6443', interfaces: () => [lan] }),
+    ).resolves.toMatchObject({ address: '192.0.2.1' })
+  })
+})
+
+describe('the route to the API server', () => {
+  test('is read from the routing table, with no packet sent', async () => {
+    const server = createServer()
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const bound = server.address()
+    const port = typeof bound === 'object' && bound ? bound.port : 0
+    await expect(localAddressTowards('127.0.0.1', port)).resolves.toBe('127.0.0.1')
+    await expect(
+      hostAddress({ explicit: '', server: `http://127.0.0.1:${port}`, interfaces: () => [lan, tailscale] }),
+    ).resolves.toMatchObject({ address: tailscale.address })
+    server.close()
+  })
+
+  test('is no preference where it cannot be told', async () => {
+    await expect(localAddressTowards('127.0.0.1', 70_000)).resolves.toBeUndefined()
+  })
+})

@@ -1,0 +1,77 @@
+import { expect, test } from 'vitest'
+import { parseInferenceService, parseModel, type InferenceService } from '../../../src/agent-core/kube/resources.ts'
+import { desired, type DesiredInputs } from '../../../src/agent-core/reconcile/desired.ts'
+
+const metadata = (name: string, extra: object = {}) => ({
+  name,
+  namespace: 'ns',
+  uid: name,
+  resourceVersion: '1',
+  ...extra,
+})
+const service = (spec: object = {}, extra: object = {}): InferenceService =>
+  parseInferenceService({ metadata: metadata('chat', extra), spec: { modelRef: 'm', ...spec } })
+const model = (spec: object = {}) =>
+  parseModel({ metadata: metadata('m'), spec: { source: '/m.gguf', hardware: { accelerator: 'metal' }, ...spec } })
+
+const usual: DesiredInputs = {
+  key: 'ns/chat',
+  synced: true,
+  service: service(),
+  model: model(),
+  allowlist: [],
+  nameTakenBy: undefined,
+  chooseRuntime: () => ({ ok: true, digest: 'd' }),
+}
+
+const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = [
+  ['a service with a metal Model is served', {}, 'serve'],
+  ['nothing is concluded before the caches are complete', { synced: false, service: undefined }, 'unknown'],
+  ['an absent object is gone', { service: undefined }, 'gone'],
+  [
+    'an object under deletion is gone, whoever holds it',
+    { service: service({}, { deletionTimestamp: '2026-01-01T00:00:00Z' }) },
+    'gone',
+  ],
+  ['a name outside the allowlist is not ours', { allowlist: ['other'] }, 'excluded'],
+  ['a name in the allowlist is', { allowlist: ['other', 'chat'] }, 'serve'],
+  ['another accelerator is not ours', { model: model({ hardware: { accelerator: 'cuda' } }) }, 'notOurs'],
+  ['no hardware at all means cpu', { model: model({ hardware: undefined }) }, 'notOurs'],
+  [
+    'another accelerator is not ours even when suspended',
+    { service: service({ suspend: true }), model: model({ hardware: { accelerator: 'cpu' } }) },
+    'notOurs',
+  ],
+  ['suspend wins over replicas', { service: service({ suspend: true, replicas: 0 }) }, 'stopped Suspended'],
+  ['no replicas stop it', { service: service({ replicas: 0 }) }, 'stopped Stopped'],
+  ['a stopped service needs no Model', { service: service({ replicas: 0 }), model: undefined }, 'stopped Stopped'],
+  ['a missing Model is waited for', { model: undefined }, 'modelMissing'],
+  ['no reference to a Model is refused', { service: service({ modelRef: '' }), model: undefined }, 'refused Refused'],
+  ['a Model without a source is refused', { model: model({ source: '' }) }, 'refused Refused'],
+  ['a field out of its range is refused', { service: service({ contextSize: 3 }) }, 'refused Refused'],
+  ['a field of another type is refused', { service: service({ extraArgs: 'x' }) }, 'refused Refused'],
+  [
+    'a Model with a field out of its range is refused',
+    { model: model({ hardware: { accelerator: 'metal', gpu: { layers: -5 } } }) },
+    'refused Refused',
+  ],
+  ['the second of two names for one Service is refused', { nameTakenBy: 'ch.at' }, 'refused ServiceNameTaken'],
+  [
+    'a runtime that cannot serve is refused',
+    { chooseRuntime: () => ({ ok: false, message: 'No.' }) },
+    'refused Refused',
+  ],
+]
+
+test.each(stories)('%s', (_sentence, facts, kind) => {
+  const result = desired({ ...usual, ...facts })
+  expect('reason' in result ? `${result.kind} ${result.reason}` : result.kind).toBe(kind)
+})
+
+test('a refusal names the object, the field and what to do', () => {
+  const result = desired({ ...usual, service: service({ contextSize: 3 }) })
+  expect(result).toMatchObject({
+    message:
+      'InferenceService ns/chat is not usable: spec.contextSize: Too small: expected number to be >=128. Correct it and apply it again.',
+  })
+})

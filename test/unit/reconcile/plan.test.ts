@@ -1,0 +1,486 @@
+import { describe, expect, test } from 'vitest'
+import type { Desired } from '../../../src/agent-core/reconcile/desired.ts'
+import {
+  plan,
+  type Observation,
+  type PublicationView,
+  type ServerView,
+} from '../../../src/agent-core/reconcile/plan.ts'
+
+const now = 1_000_000
+const ip = '192.0.2.7'
+const serve: Desired = { kind: 'serve', source: 'https://models.example/a.gguf', digest: 'd1' }
+const gone: Desired = { kind: 'gone', message: 'Deleted.' }
+const notOurs: Desired = { kind: 'notOurs', message: 'Another accelerator.' }
+const excluded: Desired = { kind: 'excluded', message: 'Not in the allowlist.' }
+const stopped: Desired = { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
+const refused: Desired = { kind: 'refused', reason: 'Refused', message: 'Wrong format.' }
+const modelMissing: Desired = { kind: 'modelMissing', message: 'No Model.' }
+
+const nothingPublished: PublicationView = {
+  claim: 'absent',
+  message: '',
+  retryAt: undefined,
+  service: 'absent',
+  serviceMessage: '',
+  shown: undefined,
+  complete: true,
+  present: false,
+}
+const claimed: PublicationView = { ...nothingPublished, claim: 'ours', service: 'ours', present: true }
+const shownReady: PublicationView = { ...claimed, shown: { address: ip, port: 5001, ready: true } }
+const withdrawn: PublicationView = { ...claimed, shown: { address: ip, port: 5001, ready: false } }
+const foreign: PublicationView = {
+  ...nothingPublished,
+  claim: 'foreign',
+  message: 'Studio-2 serves it.',
+  retryAt: now + 99,
+}
+
+const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
+const ready: ServerView = { kind: 'ready', digest: 'd1', port: 5001 }
+const starting: ServerView = { kind: 'starting', digest: 'd1', message: 'Loading.' }
+const unready: ServerView = { kind: 'unready', digest: 'd1', port: 5001, message: 'Does not answer.' }
+const stopping: ServerView = { kind: 'stopping', message: 'Waiting for it to end.' }
+const crashed: ServerView = {
+  kind: 'failed',
+  digest: 'd1',
+  duringStart: false,
+  message: 'Killed by SIGKILL.',
+  failures: 1,
+  nextStartAt: now + 500,
+}
+
+const idle: Observation = {
+  now,
+  desired: serve,
+  address: { ip, message: '' },
+  fetch: { kind: 'none' },
+  server: { kind: 'none' },
+  publication: nothingPublished,
+  clusterRetry: undefined,
+}
+const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
+
+/** [what is so, the next step, the state people see]; the rows of one block tell one story in order. */
+const stories: Record<string, readonly (readonly [string, Partial<Observation>, string, string])[]> = {
+  'from nothing to serving': [
+    ['a wanted service is claimed before anything else is done for it', {}, 'claim', 'waiting'],
+    [
+      'a claim that another agent let go is claimed',
+      { publication: { ...nothingPublished, claim: 'released' } },
+      'claim',
+      'waiting',
+    ],
+    ['a dead claim is taken over', { publication: { ...nothingPublished, claim: 'dead' } }, 'claim', 'waiting'],
+    [
+      'one that cannot be served here is withdrawn, so that traffic does not flow into a hole',
+      { desired: modelMissing, publication: { ...shownReady, claim: 'dead', present: false } },
+      'withdrawDead',
+      'waiting',
+    ],
+    [
+      'also for want of an address',
+      {
+        publication: { ...shownReady, claim: 'dead', present: false },
+        address: { ip: undefined, message: 'No network.' },
+      },
+      'withdrawDead',
+      'waiting',
+    ],
+    [
+      'but not by an agent that was told to keep away',
+      { desired: excluded, publication: { ...shownReady, claim: 'dead', present: false } },
+      'rest',
+      'stopped',
+    ],
+    ['the Service follows the claim', { publication: { ...claimed, service: 'absent' } }, 'ensureService', 'waiting'],
+    [
+      'an outdated Service is brought up to date',
+      { publication: { ...claimed, service: 'outdated' } },
+      'ensureService',
+      'waiting',
+    ],
+    ['then the model is fetched', { publication: claimed }, 'fetch', 'fetching'],
+    [
+      'a download under way is left alone',
+      { publication: claimed, fetch: { kind: 'running', source: serve.source } },
+      'rest',
+      'fetching',
+    ],
+    ['a fetched model starts the server', { publication: claimed, fetch: fetched }, 'start', 'starting'],
+    [
+      'a loading server is not published',
+      { publication: claimed, fetch: fetched, server: starting },
+      'rest',
+      'starting',
+    ],
+    [
+      'a server that answered is published',
+      { publication: claimed, fetch: fetched, server: ready },
+      'publish',
+      'starting',
+    ],
+    ['a published server rests', { publication: shownReady, fetch: fetched, server: ready }, 'rest', 'ready'],
+  ],
+  'what serves is told again when it moves': [
+    [
+      'a new host address is published',
+      { publication: shownReady, server: ready, address: { ip: '192.0.2.8', message: '' } },
+      'publish',
+      'starting',
+    ],
+    ['a new port is published', { publication: shownReady, server: { ...ready, port: 5002 } }, 'publish', 'starting'],
+    [
+      'a lost host address withdraws',
+      { publication: shownReady, server: ready, address: { ip: undefined, message: 'No network.' } },
+      'withdraw',
+      'unready',
+    ],
+    [
+      'without a host address nothing is started',
+      { publication: nothingPublished, address: { ip: undefined, message: 'No network.' } },
+      'rest',
+      'waiting',
+    ],
+  ],
+  'a server in trouble': [
+    [
+      'a server that has just ended is withdrawn before it is collected',
+      { publication: shownReady, fetch: fetched, server: stopping },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'a crash is withdrawn in the same turn',
+      { publication: shownReady, fetch: fetched, server: crashed },
+      'withdraw',
+      'waiting',
+    ],
+    [
+      'the next start waits for the back-off',
+      { publication: withdrawn, fetch: fetched, server: crashed },
+      'rest',
+      'waiting',
+    ],
+    [
+      'the next start comes when the back-off has passed',
+      { publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
+      'start',
+      'starting',
+    ],
+    [
+      'a changed specification does not wait for the back-off',
+      { publication: withdrawn, fetch: fetched, server: { ...crashed, digest: 'd0' } },
+      'start',
+      'starting',
+    ],
+    [
+      'repeated failures have a name',
+      { publication: withdrawn, fetch: fetched, server: { ...crashed, failures: 3 } },
+      'rest',
+      'crash-looping',
+    ],
+    ['a server that stops answering is withdrawn', { publication: shownReady, server: unready }, 'withdraw', 'unready'],
+    ['and left alone after that', { publication: withdrawn, server: unready }, 'rest', 'unready'],
+  ],
+  'a changed specification': [
+    [
+      'the endpoint goes first',
+      { publication: shownReady, fetch: fetched, server: { ...ready, digest: 'd0' } },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'then the old server',
+      { publication: withdrawn, fetch: fetched, server: { ...ready, digest: 'd0' } },
+      'stop',
+      'stopping',
+    ],
+    ['its end is waited for', { publication: withdrawn, fetch: fetched, server: stopping }, 'rest', 'stopping'],
+    ['then the new one starts', { publication: withdrawn, fetch: fetched }, 'start', 'starting'],
+    [
+      'a new model is fetched while the old one serves',
+      {
+        publication: shownReady,
+        fetch: { kind: 'done', source: 'https://models.example/old.gguf' },
+        server: { ...ready, digest: 'd0' },
+      },
+      'fetch',
+      'fetching',
+    ],
+    [
+      'one that crashes meanwhile is withdrawn, however long the download takes',
+      {
+        publication: shownReady,
+        fetch: { kind: 'running', source: serve.source },
+        server: { ...crashed, digest: 'd0' },
+      },
+      'withdraw',
+      'waiting',
+    ],
+    [
+      'the download of a model that is no longer wanted is dropped',
+      { publication: claimed, fetch: { kind: 'running', source: 'https://models.example/old.gguf' } },
+      'cancelFetch',
+      'fetching',
+    ],
+  ],
+  'a model that cannot be had': [
+    [
+      'a passing failure is tried again at its time',
+      { publication: claimed, fetch: { kind: 'failed', source: serve.source, message: 'HTTP 503.', retryAt: now } },
+      'fetch',
+      'fetching',
+    ],
+    [
+      'and not before',
+      { publication: claimed, fetch: { kind: 'failed', source: serve.source, message: 'HTTP 503.', retryAt: now + 1 } },
+      'rest',
+      'waiting',
+    ],
+    [
+      'a terminal failure waits for a change',
+      {
+        publication: claimed,
+        fetch: { kind: 'failed', source: serve.source, message: 'A web page.', retryAt: undefined },
+      },
+      'rest',
+      'refused',
+    ],
+    [
+      'a failed download of the next model leaves the serving one alone',
+      {
+        publication: shownReady,
+        fetch: { kind: 'failed', source: serve.source, message: 'HTTP 404.', retryAt: undefined },
+        server: { ...ready, digest: 'd0' },
+      },
+      'rest',
+      'refused',
+    ],
+  ],
+  'scaled to zero or suspended': [
+    ['the endpoint goes first', { desired: stopped, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
+    ['then the server', { desired: stopped, publication: withdrawn, server: ready }, 'stop', 'stopping'],
+    [
+      'then slice and Endpoints, and the Service stays',
+      { desired: stopped, publication: withdrawn },
+      'unpublish',
+      'stopping',
+    ],
+    ['then nothing', { desired: stopped, publication: { ...nothingPublished, service: 'ours' } }, 'rest', 'stopped'],
+    [
+      'a download is cancelled',
+      { desired: stopped, publication: claimed, fetch: { kind: 'running', source: serve.source } },
+      'cancelFetch',
+      'stopping',
+    ],
+    ['a start under way is stopped', { desired: stopped, publication: claimed, server: starting }, 'stop', 'stopping'],
+  ],
+  deleted: [
+    ['the endpoint goes first', { desired: gone, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
+    ['then the server', { desired: gone, publication: withdrawn, server: ready }, 'stop', 'stopping'],
+    ['then all three objects', { desired: gone, publication: withdrawn }, 'remove', 'stopping'],
+    [
+      'a Service without a slice goes too',
+      { desired: gone, publication: { ...nothingPublished, service: 'ours' } },
+      'remove',
+      'stopping',
+    ],
+    [
+      'a Service of another agent stays',
+      { desired: gone, publication: { ...nothingPublished, service: 'adoptable' } },
+      'rest',
+      'stopped',
+    ],
+    [
+      'what another agent holds is left to it',
+      { desired: gone, publication: { ...foreign, service: 'ours' } },
+      'rest',
+      'stopped',
+    ],
+    [
+      'what a dead agent held is withdrawn',
+      { desired: gone, publication: { ...shownReady, claim: 'dead', message: 'Silent.', present: false } },
+      'withdrawDead',
+      'stopped',
+    ],
+    [
+      'and left to garbage collection',
+      { desired: gone, publication: { ...withdrawn, claim: 'dead', present: false } },
+      'rest',
+      'stopped',
+    ],
+    [
+      'a Service of somebody else stays',
+      { desired: gone, publication: { ...nothingPublished, service: 'taken' } },
+      'rest',
+      'stopped',
+    ],
+  ],
+  'not for a Mac, or no longer': [
+    [
+      'what we serve is taken down but for the Service',
+      { desired: notOurs, publication: withdrawn },
+      'unpublish',
+      'stopping',
+    ],
+    ['what we never touched is not even shown', { desired: notOurs }, 'rest', 'stopped'],
+    [
+      'what an agent let go is cleared away',
+      { desired: notOurs, publication: { ...withdrawn, claim: 'released' } },
+      'unpublish',
+      'stopping',
+    ],
+    [
+      'but not where the allowlist says that it is for other agents',
+      { desired: excluded, publication: { ...withdrawn, claim: 'released' } },
+      'rest',
+      'stopped',
+    ],
+  ],
+  refusals: [
+    [
+      'a refused specification takes the running server down',
+      { desired: refused, publication: shownReady, server: ready },
+      'withdraw',
+      'stopping',
+    ],
+    ['and says why', { desired: refused }, 'rest', 'refused'],
+    [
+      'a Service of somebody else is never taken over',
+      { publication: { ...nothingPublished, service: 'taken', serviceMessage: 'Delete Service a.' } },
+      'rest',
+      'refused',
+    ],
+    [
+      'a Service of another agent is adopted',
+      { publication: { ...claimed, service: 'adoptable' } },
+      'ensureService',
+      'waiting',
+    ],
+  ],
+  'a Model that is missing': [
+    ['nothing is started', { desired: modelMissing }, 'rest', 'waiting'],
+    [
+      'what has it in memory keeps serving',
+      { desired: modelMissing, publication: shownReady, server: ready },
+      'rest',
+      'ready',
+    ],
+  ],
+  'a claim in doubt': [
+    [
+      'what serves keeps serving',
+      { publication: { ...shownReady, claim: 'uncertain' }, server: ready },
+      'rest',
+      'ready',
+    ],
+    [
+      'a slice made for an earlier object of the name is claimed anew',
+      { publication: { ...claimed, claim: 'previous' }, server: ready },
+      'claim',
+      'waiting',
+    ],
+    [
+      'a slice we lost is left to others for a moment',
+      { publication: { ...nothingPublished, retryAt: now + 1 } },
+      'rest',
+      'waiting',
+    ],
+    [
+      'a slice of somebody else is never touched',
+      { publication: { ...nothingPublished, claim: 'taken', message: 'Rename one.' } },
+      'rest',
+      'refused',
+    ],
+    [
+      'incomplete caches conclude nothing',
+      { publication: { ...nothingPublished, claim: 'unknown' } },
+      'rest',
+      'waiting',
+    ],
+    [
+      'Endpoints that lag behind the slice are written',
+      { publication: { ...shownReady, complete: false }, server: ready },
+      'publish',
+      'starting',
+    ],
+  ],
+  'another Mac holds the claim': [
+    ['nothing is started', { publication: foreign }, 'rest', 'foreign'],
+    ['our own server is stopped', { publication: foreign, server: ready }, 'stop', 'foreign'],
+    [
+      'our download is cancelled',
+      { publication: foreign, fetch: { kind: 'running', source: serve.source } },
+      'cancelFetch',
+      'foreign',
+    ],
+    [
+      'a claim that was written over starts no war',
+      { publication: { ...foreign, claim: 'overwritten' } },
+      'rest',
+      'foreign',
+    ],
+  ],
+  'the cluster is away': [
+    ['nothing is claimed', { clusterRetry: outage }, 'rest', 'waiting'],
+    ['what serves keeps serving', { clusterRetry: outage, publication: shownReady, server: ready }, 'rest', 'ready'],
+    [
+      'a crashed server is started again although it cannot be withdrawn',
+      { clusterRetry: outage, publication: shownReady, fetch: fetched, server: { ...crashed, nextStartAt: now } },
+      'start',
+      'starting',
+    ],
+    [
+      'a stop does not wait for it',
+      { clusterRetry: outage, desired: stopped, publication: shownReady, server: ready },
+      'stop',
+      'stopping',
+    ],
+    [
+      'what is left to write waits',
+      { clusterRetry: outage, desired: stopped, publication: shownReady },
+      'rest',
+      'stopping',
+    ],
+    [
+      'and is written when its time has come',
+      { clusterRetry: { ...outage, at: now }, desired: stopped, publication: withdrawn },
+      'unpublish',
+      'stopping',
+    ],
+  ],
+  'before the first list': [
+    [
+      'nothing is concluded',
+      { desired: { kind: 'unknown', message: 'Waiting.' }, server: ready, publication: shownReady },
+      'rest',
+      'waiting',
+    ],
+  ],
+}
+
+describe.each(Object.entries(stories))('%s', (_story, rows) => {
+  test.each(rows)('%s', (_sentence, facts, step, state) => {
+    const result = plan({ ...idle, ...facts })
+    expect([result.step.do, result.state]).toEqual([step, state])
+  })
+})
+
+test('every plan that rests has a sentence, and every wait for a time names it', () => {
+  const plans = Object.values(stories).flatMap((rows) => rows.map(([, facts]) => plan({ ...idle, ...facts })))
+  const silent = plans.filter((one) => one.message === '' && !one.forget && one.state !== 'waiting')
+  const timeless = plans.filter((one) => one.message === outage.message && one.retryAt === undefined)
+  expect({ silent, timeless }).toEqual({ silent: [], timeless: [] })
+})
+
+test('a name that is taken is looked at again when it may be free', () => {
+  const publication = {
+    ...nothingPublished,
+    service: 'taken',
+    serviceMessage: 'Delete it.',
+    retryAt: now + 60,
+  } as const
+  expect(plan({ ...idle, publication }).retryAt).toBe(now + 60)
+})

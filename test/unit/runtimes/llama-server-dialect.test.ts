@@ -1,0 +1,58 @@
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { dialectFrom, LlamaServerDialects } from '../../../src/agent-core/runtimes/llama-server-dialect.ts'
+import { llamaServerArgv } from '../../../src/agent-core/runtimes/llama-server.ts'
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'metalbar-dialect-'))
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+test.each([
+  ['  --mlock   force system to keep model in RAM', ['--mlock']],
+  ['-lm, --load-mode MODE  model loading mode (default: auto)', ['--load-mode', 'mmap+mlock']],
+  ['  --port PORT', []],
+])('a build whose help says "%s" locks its memory with %j', (help, lockMemory) => {
+  expect(dialectFrom(help)).toEqual({ lockMemory })
+})
+
+test('a binary that was replaced is asked again', async () => {
+  const binary = join(folder, 'llama-server')
+  const install = async (help: string): Promise<void> => {
+    await writeFile(binary, `#!/bin/sh\necho '${help}'\n`)
+    await chmod(binary, 0o755)
+  }
+  const dialects = new LlamaServerDialects()
+  await install('--mlock')
+  const before = await dialects.of(binary)
+  await install('--load-mode MODE')
+  expect([before, await dialects.of(binary)]).toEqual([
+    { lockMemory: ['--mlock'] },
+    { lockMemory: ['--load-mode', 'mmap+mlock'] },
+  ])
+})
+
+test('a binary that has no help is started with the documented arguments', async () => {
+  const binary = join(folder, 'silent')
+  await writeFile(binary, '#!/bin/sh\nexit 1\n')
+  await chmod(binary, 0o755)
+  expect(await new LlamaServerDialects().of(binary)).toEqual({ lockMemory: ['--mlock'] })
+})
+
+test('the other spelling takes the place of --mlock in the command line', () => {
+  const argv = llamaServerArgv({
+    spec: {},
+    modelPath: '/m',
+    port: 1,
+    dialect: { lockMemory: ['--load-mode', 'mmap+mlock'] },
+  })
+  expect(argv.slice(argv.indexOf('--flash-attn'), argv.indexOf('--batch-size'))).toEqual([
+    '--flash-attn',
+    'on',
+    '--load-mode',
+    'mmap+mlock',
+  ])
+})

@@ -1,0 +1,140 @@
+import { describe, expect, test } from 'vitest'
+import { llamaServerArgv, type LlamaServerInput } from '../../../src/agent-core/runtimes/llama-server.ts'
+
+const argv = (spec: LlamaServerInput['spec'], more: Partial<LlamaServerInput> = {}) =>
+  llamaServerArgv({ spec, modelPath: '/store/m/m.gguf', port: 8123, ...more })
+
+/** What every service gets, up to where most fields come in, and after. */
+const head = '--model /store/m/m.gguf --host 0.0.0.0 --port 8123 --n-gpu-layers 99 --ctx-size 2048 --metrics'.split(' ')
+const tail = ['--batch-size', '2048']
+const usual = [...head, '--flash-attn', 'on', '--mlock', ...tail]
+
+test('an empty spec gives the Go agent’s defaults', () => {
+  expect(argv({})).toEqual(usual)
+})
+
+test('a spec with every field gives the Go agent’s arguments in its order', () => {
+  const spec = {
+    contextSize: 32_768,
+    ropeScaling: { type: 'yarn', factor: '4.0', originalContext: 8192 },
+    parallelSlots: 4,
+    flashAttention: true,
+    jinja: true,
+    cacheTypeK: 'q8_0',
+    cacheTypeV: 'q8_0',
+    cacheTypeCustomK: 'turbo4',
+    cacheTypeCustomV: '',
+    moeCPUOffload: true,
+    moeCPULayers: 12,
+    noKvOffload: true,
+    noWarmup: true,
+    reasoningBudget: 512,
+    reasoningBudgetMessage: 'Wrap up.',
+    metadataOverrides: ['a=int:1', 'b=bool:true'],
+    tensorOverrides: ['exps=CPU', 'x=Metal'],
+    batchSize: 4096,
+    uBatchSize: 1024,
+    mode: 'rerank' as const,
+    extraArgs: ['--seed', '7', '--pooling=mean'],
+  }
+  expect(argv(spec, { gpuLayers: 33, performanceCores: 12 }).join('\n')).toBe(
+    [
+      '--model\n/store/m/m.gguf',
+      '--host\n0.0.0.0',
+      '--port\n8123',
+      '--n-gpu-layers\n33',
+      '--ctx-size\n32768',
+      '--metrics',
+      '--rope-scaling\nyarn\n--rope-scale\n4.0\n--yarn-orig-ctx\n8192',
+      '--parallel\n4',
+      '--flash-attn\non',
+      '--mlock',
+      '--cache-type-k\nturbo4',
+      '--cache-type-v\nq8_0',
+      '--cpu-moe',
+      '--n-cpu-moe\n12',
+      '--no-kv-offload',
+      '--override-tensor\nexps=CPU\n--override-tensor\nx=Metal',
+      '--override-kv\na=int:1\n--override-kv\nb=bool:true',
+      '--threads\n12',
+      '--batch-size\n4096',
+      '--ubatch-size\n1024',
+      '--no-warmup',
+      '--reasoning-budget\n512\n--reasoning-budget-message\nWrap up.',
+      '--jinja',
+      '--reranking\n--embedding\n--cache-ram\n0',
+      '--seed\n7\n--pooling=mean',
+    ].join('\n'),
+  )
+})
+
+describe('one field at a time', () => {
+  const mid = [...head, '--flash-attn', 'on', '--mlock']
+  test.each<[string, LlamaServerInput['spec'], string[]]>([
+    ['a context size of 0 is the default', { contextSize: 0 }, usual],
+    ['one slot is not passed', { parallelSlots: 1 }, usual],
+    ['flash attention off leaves the choice to llama-server', { flashAttention: false }, [...head, '--mlock', ...tail]],
+    [
+      'custom cache types win when they are not empty',
+      { cacheTypeK: 'f16', cacheTypeCustomK: 'x' },
+      [...mid, '--cache-type-k', 'x', ...tail],
+    ],
+    ['empty cache types are not passed', { cacheTypeK: '', cacheTypeCustomV: '' }, usual],
+    [
+      'switches that are off are not passed',
+      { moeCPUOffload: false, noKvOffload: false, noWarmup: false, jinja: false },
+      usual,
+    ],
+    ['0 expert layers are not passed', { moeCPULayers: 0 }, usual],
+    [
+      'a reasoning budget of 0 is not passed, nor is its message',
+      { reasoningBudget: 0, reasoningBudgetMessage: 'x' },
+      usual,
+    ],
+    ['a batch size of 0 is the default', { batchSize: 0, uBatchSize: 0 }, usual],
+    [
+      'a rope type alone is enough',
+      { ropeScaling: { type: 'linear' } },
+      [...head, '--rope-scaling', 'linear', '--flash-attn', 'on', '--mlock', ...tail],
+    ],
+    [
+      'metrics are not asked for twice',
+      { extraArgs: ['--metrics'] },
+      [...usual.filter((x) => x !== '--metrics'), '--metrics'],
+    ],
+    ['nor with a value', { extraArgs: ['--metrics=1'] }, [...usual.filter((x) => x !== '--metrics'), '--metrics=1']],
+    ['chat adds nothing', { mode: 'chat' }, usual],
+    ['embedding mode', { mode: 'embedding' }, [...usual, '--embedding', '--pooling', 'last', '--cache-ram', '0']],
+    [
+      'embedding mode leaves out what extraArgs say',
+      { mode: 'embedding', extraArgs: ['--pooling', 'cls', '--cache-ram=1'] },
+      [...usual, '--embedding', '--pooling', 'cls', '--cache-ram=1'],
+    ],
+    [
+      'rerank mode',
+      { mode: 'rerank' },
+      [...usual, '--reranking', '--embedding', '--pooling', 'rank', '--cache-ram', '0'],
+    ],
+    [
+      'a longer flag of the same beginning is another flag',
+      { mode: 'embedding', extraArgs: ['--embedding-x'] },
+      [...usual, '--embedding', '--pooling', 'last', '--cache-ram', '0', '--embedding-x'],
+    ],
+  ])('%s', (_, spec, expected) => {
+    expect(argv(spec)).toEqual(expected)
+  })
+
+  test.each([
+    [undefined, '99'],
+    [0, '99'],
+    [-1, '-1'],
+    [20, '20'],
+  ])('%s GPU layers are passed as %s', (gpuLayers, expected) => {
+    expect(argv({}, { gpuLayers })[7]).toBe(expected)
+  })
+
+  test('threads follow the performance cores, and are left to llama-server where there are none', () => {
+    expect(argv({}, { performanceCores: 8 })).toEqual([...mid, '--threads', '8', ...tail])
+    expect(argv({}, { performanceCores: 0 })).toEqual(usual)
+  })
+})
