@@ -6,7 +6,7 @@ import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
 import type { AgentSettings } from '../agent-core/settings.ts'
 import { acquireLock } from '../agent-core/state/lock.ts'
-import { loadNodeId } from '../agent-core/state/node-id.ts'
+import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { serveOnSocket } from '../serve/socket-server.ts'
@@ -20,6 +20,7 @@ const shutdownLimitMs = 30_000
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat })
+  const end = untilEnd(log)
   const platform = hostPlatform(io.platform)
   const folder = await openStateFolder(settings.stateDir)
   if (!folder.ok) return refuse(io, folder.message)
@@ -31,27 +32,30 @@ export async function runAgent(settings: AgentSettings, io: CliIo): Promise<numb
   try {
     const metal = await platform.metal()
     if (!metal.available && platform.name === 'darwin') return refuse(io, metal.message)
+    const identity = await identityIn(folder.folder.nodeFile)
+    if (typeof identity === 'string') return refuse(io, identity)
     const notices = [...startNotices(settings), ...(metal.available ? [] : [metal.message])]
-    for (const notice of notices) log.warn('notice', { text: notice })
-    return await serveUntilSignal(settings, io, platform, log, notices, folder.folder.nodeFile)
+    return await serveUntil(end, { settings, io, platform, log, notices, identity })
   } finally {
     await locked.lock.release()
   }
 }
 
-async function serveUntilSignal(
-  settings: AgentSettings,
-  io: CliIo,
-  platform: Platform,
-  log: Logger,
-  notices: readonly string[],
-  nodeFile: string,
-): Promise<number> {
-  const ended = untilSignal(log)
+interface Composition {
+  readonly settings: AgentSettings
+  readonly io: CliIo
+  readonly platform: Platform
+  readonly log: Logger
+  readonly notices: readonly string[]
+  readonly identity: NodeIdentity
+}
+
+async function serveUntil(end: Promise<End>, composition: Composition): Promise<number> {
+  const { settings, io, log, notices } = composition
   const { version } = buildInfo
-  const identity = await loadNodeId({ file: nodeFile })
-  const agent = new Agent({ settings, platform, identity, version, env: io.env, log, notices })
   log.info('starting metal-agent', { version, stateDir: settings.stateDir, modelStore: settings.modelStore })
+  for (const notice of notices) log.warn('notice', { text: notice })
+  const agent = new Agent({ ...composition, version, env: io.env })
   const socketPath = socketPathFor(settings.stateDir, io.temporaryDir)
   const socket = await serveOnSocket({
     socketPath,
@@ -76,18 +80,35 @@ async function serveUntilSignal(
     agent.notice(health.message)
   }
   await agent.start()
-  const signal = await ended
-  log.info('stopping metal-agent', { signal })
-  const finished = await withinLimit(agent.stop())
-  if (!finished) log.error('not everything stopped in time', { limitMs: shutdownLimitMs })
+  const { cause, code } = await end
+  log.info('stopping metal-agent', { cause })
+  const isStopped = await stopped(agent, log)
   await health.stop()
   if (socket.ok) await socket.server.close()
   log.info('stopped metal-agent')
-  return finished ? exitCodes.done : exitCodes.failed
+  return isStopped ? code : exitCodes.failed
 }
 
-/** The first SIGTERM or SIGINT ends the agent in good order, the second at once. */
-function untilSignal(log: Logger): Promise<NodeJS.Signals> {
+/** Who this machine is, or in one sentence why that cannot be told. */
+async function identityIn(file: string): Promise<NodeIdentity | string> {
+  try {
+    return await loadNodeId({ file })
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return `The node id ${file} cannot be used: ${why}; repair the file or choose another --state-dir.`
+  }
+}
+
+interface End {
+  readonly cause: string
+  readonly code: number
+}
+
+/**
+ * The first signal ends the agent in good order, the second at once. So does a defect: what runs is withdrawn and
+ * stopped, and the exit code has launchd start the agent again.
+ */
+function untilEnd(log: Logger): Promise<End> {
   return new Promise((resolve) => {
     let asked = false
     const onSignal = (signal: NodeJS.Signals): void => {
@@ -96,17 +117,28 @@ function untilSignal(log: Logger): Promise<NodeJS.Signals> {
         process.exit(exitCodes.failed)
       }
       asked = true
-      resolve(signal)
+      resolve({ cause: signal, code: exitCodes.done })
     }
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
+    process.on('uncaughtException', (error) => {
+      log.error('defect', { error, stack: error.stack })
+      resolve({ cause: 'a defect of the agent', code: exitCodes.failed })
+    })
   })
 }
 
-async function withinLimit(work: Promise<void>): Promise<boolean> {
+/** False where something was left, which the log then names. */
+async function stopped(agent: Agent, log: Logger): Promise<boolean> {
   const limit = Promise.withResolvers<false>()
-  const timer = setTimeout(() => limit.resolve(false), shutdownLimitMs)
+  const timer = setTimeout(() => {
+    log.error('not everything stopped in time', { limitMs: shutdownLimitMs })
+    limit.resolve(false)
+  }, shutdownLimitMs)
   try {
-    return await Promise.race([work.then(() => true), limit.promise])
+    return await Promise.race([agent.stop().then(() => true), limit.promise])
+  } catch (error) {
+    log.error('stopping failed', { error })
+    return false
   } finally {
     clearTimeout(timer)
   }

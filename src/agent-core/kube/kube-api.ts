@@ -1,7 +1,7 @@
 import { HttpMethod, IsomorphicFetchHttpLibrary, RequestContext } from '@kubernetes/client-node'
 import PQueue from 'p-queue'
 import { z } from 'zod'
-import { ApiError, rootMessage } from './api-error.ts'
+import { ApiError, isApiError, rootMessage } from './api-error.ts'
 import type { PinnedContext } from './pinned-context.ts'
 import { apiVersionOf, type Resource } from './resources.ts'
 
@@ -142,7 +142,27 @@ export class KubeApi {
   }
 
   #request(method: HttpMethod, path: string, options: RequestOptions): Promise<unknown> {
-    return this.#turns.add(() => this.#send(method, path, options))
+    return this.#turns.add(() => this.#sendRenewed(method, path, options))
+  }
+
+  /** Credentials expire while watches that were opened with them go on: whoever is refused first reads them anew. */
+  async #sendRenewed(method: HttpMethod, path: string, options: RequestOptions): Promise<unknown> {
+    const { config } = this.context
+    try {
+      return await this.#send(method, path, options)
+    } catch (error) {
+      if (!isApiError(error, 401)) throw error
+      if (this.context.config === config) await this.#renew(error)
+      return await this.#send(method, path, options)
+    }
+  }
+
+  async #renew({ message, reason }: ApiError): Promise<void> {
+    try {
+      await this.context.renew()
+    } catch (cause) {
+      throw new ApiError(message, { code: 401, reason, cause })
+    }
   }
 
   async #send(method: HttpMethod, path: string, options: RequestOptions): Promise<unknown> {

@@ -22,6 +22,7 @@ export class PinnedContext {
   readonly server: string
   readonly #choice: KubeconfigChoice
   #config: KubeConfig
+  #renewing: Promise<void> | undefined
 
   private constructor(name: string, server: string, config: KubeConfig, choice: KubeconfigChoice) {
     this.name = name
@@ -46,9 +47,16 @@ export class PinnedContext {
 
   /**
    * Reads the credentials anew after the server refused them: client-node never runs an exec plugin again by itself.
-   * Throws {@link KubeconfigError}, also where the context's name now stands for another server.
+   * Throws {@link KubeconfigError}, also where the context's name now stands for another server. Calls join.
    */
-  async renew(): Promise<void> {
+  renew(): Promise<void> {
+    this.#renewing ??= this.#renew().finally(() => {
+      this.#renewing = undefined
+    })
+    return this.#renewing
+  }
+
+  async #renew(): Promise<void> {
     const config = await readKubeconfig(this.#choice)
     const { server } = pin(config, this.name)
     if (server !== this.server) {

@@ -371,7 +371,8 @@ export class Reconciler {
       this.#startFailed(record, binary.message)
       return
     }
-    const dialect = await this.#dialects.of(binary.path)
+    const env = launchEnvironment(environmentOf(wanted.spec))
+    const dialect = await this.#dialects.of(binary.path, env)
     record.startFailure = undefined
     if (record.digest !== wanted.digest) servers.clearBackOff(record.key)
     record.digest = wanted.digest
@@ -380,7 +381,7 @@ export class Reconciler {
     servers.start(record.key, {
       executable: binary.path,
       argv: commandLine(wanted.spec, wanted.model, settings, { modelPath: outcome.model.path, dialect }),
-      env: launchEnvironment(environmentOf(wanted.spec)),
+      env,
       workingDirectory: join(stateDir, 'work', folder),
       logFile: this.#logFile(record.key),
       port: settings.port,

@@ -16,7 +16,9 @@ const helpLimitMs = 10_000
 /** Reads a dialect out of what `llama-server --help` prints: later builds refuse to start with `--mlock`. */
 export function dialectFrom(help: string): LlamaServerDialect {
   if (/--mlock\b/.test(help)) return classicDialect
-  if (/--load-mode\b/.test(help)) return { lockMemory: ['--load-mode', 'mmap+mlock'] }
+  if (/--load-mode\b/.test(help)) {
+    return { lockMemory: ['--load-mode', help.includes('mmap+mlock') ? 'mmap+mlock' : 'mlock'] }
+  }
   return { lockMemory: [] }
 }
 
@@ -25,7 +27,7 @@ export class LlamaServerDialects {
   readonly #known = new Map<string, { readonly stamp: string; readonly dialect: LlamaServerDialect }>()
 
   /** The classic one where the binary does not say: its own error is then what a person reads. */
-  async of(executable: string): Promise<LlamaServerDialect> {
+  async of(executable: string, env: Readonly<Record<string, string>>): Promise<LlamaServerDialect> {
     const { mtimeMs, size, ino } = await stat(executable)
     const stamp = `${mtimeMs} ${size} ${ino}`
     const known = this.#known.get(executable)
@@ -33,10 +35,12 @@ export class LlamaServerDialects {
     const { stdout, stderr, exitCode } = await execa(executable, ['--help'], {
       stdin: 'ignore',
       extendEnv: false,
+      env,
       reject: false,
       timeout: helpLimitMs,
     })
-    const dialect = exitCode === 0 ? dialectFrom(`${stdout}\n${stderr}`) : classicDialect
+    if (exitCode !== 0) return classicDialect
+    const dialect = dialectFrom(`${stdout}\n${stderr}`)
     this.#known.set(executable, { stamp, dialect })
     return dialect
   }

@@ -45,8 +45,8 @@ test('a grandchild that ignores SIGTERM is killed as well, although its parent w
 })
 
 test('a grandchild that left the group is not signalled, but told', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ grandchild: { ownGroup: true } }, { startupStallMs: 1_000 })
+  await using room = await ServerRoom.create({ probe: () => Promise.resolve({ kind: 'silent', reason: 'scripted' }) })
+  room.start({ grandchild: { ownGroup: true } })
   const { port = 0, pid = 0 } = await room.reached('starting', { where: (state) => state.pid !== undefined })
   const [grandchild] = await eventually(async () => {
     const { others } = await platform.portListeners(port, pid)

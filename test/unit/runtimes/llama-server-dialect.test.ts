@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { dialectFrom, LlamaServerDialects } from '../../../src/agent-core/runtimes/llama-server-dialect.ts'
 import { llamaServerArgv } from '../../../src/agent-core/runtimes/llama-server.ts'
 
+const env = { PATH: process.env['PATH'] ?? '' }
 let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'metalbar-dialect-'))
@@ -13,7 +14,8 @@ afterAll(() => rm(folder, { recursive: true, force: true }))
 
 test.each([
   ['  --mlock   force system to keep model in RAM', ['--mlock']],
-  ['-lm, --load-mode MODE  model loading mode (default: auto)', ['--load-mode', 'mmap+mlock']],
+  ['-lm, --load-mode MODE  - mlock: keep in RAM - mmap+mlock: both', ['--load-mode', 'mmap+mlock']],
+  ['-lm, --load-mode MODE  - mlock: keep in RAM', ['--load-mode', 'mlock']],
   ['  --port PORT', []],
 ])('a build whose help says "%s" locks its memory with %j', (help, lockMemory) => {
   expect(dialectFrom(help)).toEqual({ lockMemory })
@@ -27,9 +29,9 @@ test('a binary that was replaced is asked again', async () => {
   }
   const dialects = new LlamaServerDialects()
   await install('--mlock')
-  const before = await dialects.of(binary)
-  await install('--load-mode MODE')
-  expect([before, await dialects.of(binary)]).toEqual([
+  const before = await dialects.of(binary, env)
+  await install('--load-mode MODE mmap+mlock')
+  expect([before, await dialects.of(binary, env)]).toEqual([
     { lockMemory: ['--mlock'] },
     { lockMemory: ['--load-mode', 'mmap+mlock'] },
   ])
@@ -39,7 +41,7 @@ test('a binary that has no help is started with the documented arguments', async
   const binary = join(folder, 'silent')
   await writeFile(binary, '#!/bin/sh\nexit 1\n')
   await chmod(binary, 0o755)
-  expect(await new LlamaServerDialects().of(binary)).toEqual({ lockMemory: ['--mlock'] })
+  expect(await new LlamaServerDialects().of(binary, env)).toEqual({ lockMemory: ['--mlock'] })
 })
 
 test('the other spelling takes the place of --mlock in the command line', () => {
