@@ -29,6 +29,9 @@ import type { NodeIdentity } from './state/node-id.ts'
 const kubeconfigRetryMs = 5_000
 /** Addresses come and go with networks; reading the interfaces costs microseconds. */
 const hostAddressEveryMs = 5_000
+/** At shutdown a cluster that does not answer holds up each step no longer; all of them stay below half a minute. */
+const passLimitMs = 2_000
+const farewellLimitMs = 5_000
 
 export interface AgentOptions {
   readonly settings: AgentSettings
@@ -134,11 +137,11 @@ export class Agent {
   async #stop(): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer)
     const session = this.#session
-    await session?.reconciler.stop()
+    await within(passLimitMs, session?.reconciler.stop())
     this.#complain('not withdrawn', (await session?.publisher.withdrawAll()) ?? [])
-    await this.#servers.stopAll()
+    await Promise.all([this.#servers.stopAll(), within(farewellLimitMs, session?.reconciler.sayStopped())])
     this.#complain('not released', (await session?.publisher.releaseAll()) ?? [])
-    await session?.events.flush()
+    await within(passLimitMs, session?.events.flush())
     await session?.publisher[Symbol.asyncDispose]()
     await session?.cluster.stop()
     await this.#models.stop()
@@ -157,7 +160,7 @@ export class Agent {
       await this.#open(context)
     } catch (error) {
       if (!(error instanceof KubeconfigError)) throw error
-      if (this.#waiting.message !== error.message) this.#log.error('no cluster', { error })
+      if (this.#waiting.message !== error.message) this.#log.error('no cluster', { reason: error.message })
       this.#waiting = {
         ...this.#waiting,
         state: 'offline',
@@ -202,6 +205,7 @@ export class Agent {
       publisher,
       events,
       status: new StatusWriter(cluster.api, cluster.inferenceServices),
+      displayName: identity.displayName,
       settings: {
         allowlist: settings.inferenceServiceAllowlist,
         defaultRuntime: settings.runtime,
@@ -278,6 +282,17 @@ export class Agent {
       services,
       notices: this.#notices,
     }
+  }
+}
+
+/** The work goes on where it takes longer, but nobody waits for it. */
+async function within(limitMs: number, work: Promise<void> | undefined): Promise<void> {
+  const limit = Promise.withResolvers<undefined>()
+  const timer = setTimeout(() => limit.resolve(undefined), limitMs)
+  try {
+    await Promise.race([work, limit.promise])
+  } finally {
+    clearTimeout(timer)
   }
 }
 

@@ -10,6 +10,8 @@ export class ApiError extends Error {
   /** Kubernetes' machine-readable reason, such as `AlreadyExists`, `Conflict` or `Forbidden`. */
   readonly reason: string
   readonly retryAfterSeconds: number | undefined
+  /** The message without the request, for a sentence that says by itself what was asked for. */
+  readonly detail: string
 
   constructor(
     message: string,
@@ -19,6 +21,7 @@ export class ApiError extends Error {
     this.code = facts.code
     this.reason = facts.reason ?? ''
     this.retryAfterSeconds = facts.retryAfterSeconds
+    this.detail = message.replace(/^(?:[A-Z]+ \S+|watch): /, '')
   }
 
   /** Kubernetes' words where the body is a Status, else the HTTP status. */

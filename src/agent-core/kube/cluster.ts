@@ -44,6 +44,7 @@ export class Cluster {
   readonly #watches: readonly Pick<ListWatch<never>, 'start' | 'stop' | 'resync' | 'state'>[]
   readonly #stopped = new AbortController()
   #namespaceProblem: string | undefined
+  #told: string | undefined
   #namespaceChecked: Promise<void> | undefined
 
   constructor(options: ClusterOptions) {
@@ -106,7 +107,7 @@ export class Cluster {
   /** The worst of the four watches speaks for all. */
   view(): ClusterView {
     const { context, namespace } = this.#options
-    const worst = this.#watches.map((watch) => watch.state()).reduce((a, b) => (severity(b) > severity(a) ? b : a))
+    const worst = this.#worst()
     return {
       context: context.name,
       server: context.server,
@@ -121,6 +122,10 @@ export class Cluster {
     }
   }
 
+  #worst(): ListWatchState {
+    return this.#watches.map((watch) => watch.state()).reduce((a, b) => (severity(b) > severity(a) ? b : a))
+  }
+
   consecutiveFailures(): number {
     return Math.max(...this.#watches.map((watch) => watch.state().consecutiveFailures))
   }
@@ -129,7 +134,19 @@ export class Cluster {
     if (this.synced && this.#options.namespace !== undefined) {
       this.#namespaceChecked ??= this.#checkNamespace(this.#options.namespace)
     }
+    this.#tell()
     this.#options.onState()
+  }
+
+  /** One line for the cluster, not one for each of its watches. */
+  #tell(): void {
+    const { log, context, namespace } = this.#options
+    const { state, message } = this.#worst()
+    if (message === this.#told || state === 'connecting') return
+    const wasTold = this.#told !== undefined
+    this.#told = message
+    if (state === 'live') log.info(wasTold ? 'recovered' : 'watching', { context: context.name, namespace })
+    else log.warn('polling error', { state, reason: message })
   }
 
   async #checkNamespace(namespace: string): Promise<void> {

@@ -231,7 +231,7 @@ export class ListWatch<T extends KubeObject> {
       retryAt: undefined,
       lastListAt: listed ? this.#now() : this.#state.lastListAt,
     })
-    if (!wasLive) this.#options.log.info('watching', { resource: this.#options.resource.plural })
+    if (!wasLive) this.#options.log.debug('watching', { resource: this.#options.resource.plural })
   }
 
   async #fail(error: unknown, delayMs: number): Promise<void> {
@@ -242,7 +242,7 @@ export class ListWatch<T extends KubeObject> {
       await api.context.renew().catch((cause: unknown) => log.warn('credentials not renewed', { error: cause }))
     }
     const failures = this.#state.consecutiveFailures + 1
-    if (failures === 1) log.warn('polling error', { resource: resource.plural, error, retryInMs: delayMs })
+    if (failures === 1) log.debug('watch failed', { resource: resource.plural, error, retryInMs: delayMs })
     this.#setState({
       state,
       message: explain(state, resource, api.context.server, error),
@@ -254,9 +254,6 @@ export class ListWatch<T extends KubeObject> {
   }
 
   #setState(next: ListWatchState): void {
-    if (this.#state.consecutiveFailures > 0 && next.consecutiveFailures === 0) {
-      this.#options.log.info('recovered', { resource: this.#options.resource.plural })
-    }
     this.#state = next
     this.#options.onState(next)
   }
@@ -321,7 +318,7 @@ function classify(error: unknown, known: boolean): ConnectionState {
 }
 
 function explain(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
-  const words = error instanceof Error ? error.message : String(error)
+  const words = isApiError(error) ? error.detail : rootMessage(error)
   switch (state) {
     case 'denied':
       return isApiError(error, 401)

@@ -72,14 +72,19 @@ export class PinnedContext {
 function pin(config: KubeConfig, wanted: string | undefined): { name: string; server: string } {
   const name = wanted ?? config.getCurrentContext()
   const known = config.getContexts().map((context) => context.name)
+  if (known.length === 0) {
+    throw new KubeconfigError(
+      'The kubeconfig names no current context, for it holds none at all; copy one from your cluster there, or name another with --kubeconfig.',
+    )
+  }
   if (!name) {
     throw new KubeconfigError(
-      `The kubeconfig names no current context; choose one of ${known.join(', ') || '(none)'} with --context.`,
+      `The kubeconfig names no current context; choose one of ${known.join(', ')} with --context.`,
     )
   }
   if (!known.includes(name)) {
     throw new KubeconfigError(
-      `The kubeconfig has no context "${name}"; it has ${known.join(', ') || 'none'}. Choose one with --context.`,
+      `The kubeconfig has no context "${name}"; it has ${known.join(', ')}. Choose one with --context.`,
     )
   }
   config.setCurrentContext(name)
@@ -93,6 +98,11 @@ function pin(config: KubeConfig, wanted: string | undefined): { name: string; se
   if (context?.user && !config.getUser(context.user)) {
     throw new KubeconfigError(
       `Context "${name}" names the user "${context.user}" that the kubeconfig does not contain; add it or choose another context.`,
+    )
+  }
+  if (!/^https?:$/.test(URL.parse(cluster.server)?.protocol ?? '')) {
+    throw new KubeconfigError(
+      `Context "${name}" names the server "${cluster.server}", which is not an address such as https://HOST:6443; correct it in the kubeconfig or choose another context.`,
     )
   }
   return { name, server: cluster.server }
@@ -129,11 +139,9 @@ async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
       one.makePathsAbsolute(join(file, '..'))
       merged.mergeConfig(one, merged.getCurrentContext() !== '')
     } catch (error) {
+      // Without the parser's error as cause: it quotes the lines around the mistake, tokens included.
       throw new KubeconfigError(
         `The kubeconfig ${file} is not valid: ${errorText(error).split('\n')[0] ?? ''}. Correct it or choose another with --kubeconfig.`,
-        {
-          cause: error,
-        },
       )
     }
   }

@@ -71,6 +71,13 @@ export class StatusWriter {
     await this.#apply(metadata, [])
   }
 
+  /** What the server holds now, instead of what the watch has brought so far. */
+  async refresh({ metadata: { namespace, name } }: InferenceService): Promise<InferenceService> {
+    const service = parseInferenceService(await this.#api.get(resources.inferenceServices, namespace, name))
+    this.#cache.upsert(service)
+    return service
+  }
+
   /** What the controller would have written by now if there were one. */
   async writeStopped(service: InferenceService, phase: 'Stopped' | 'Suspended'): Promise<void> {
     await this.#merge(service, { phase, readyReplicas: 0, desiredReplicas: 0 })

@@ -129,14 +129,14 @@ export class Servers implements AsyncDisposable {
     const { log } = this.#options
     switch (state.kind) {
       case 'starting':
-        if (state.pid !== undefined) log.info('started server', { service: key, pid: state.pid, port: state.port })
+        if (state.pid !== undefined) log.debug('started server', { service: key, pid: state.pid, port: state.port })
         return
       case 'loading':
         log.debug('server is loading', { service: key, pid: state.pid, port: state.port })
         return
       case 'ready':
         if (!state.healthy) log.warn('server does not answer', { service: key, pid: state.pid, port: state.port })
-        else log.info('server is ready', { service: key, pid: state.pid, port: state.port })
+        else log.debug('server is ready', { service: key, pid: state.pid, port: state.port })
         return
       case 'stopping':
         log.info('stopping server', { service: key, pid: state.pid, port: state.port, cause: state.cause })

@@ -11,7 +11,12 @@ export type Desired =
   /** For other agents: this one was told to keep away. */
   | { readonly kind: 'excluded'; readonly message: string }
   | { readonly kind: 'stopped'; readonly reason: 'Stopped' | 'Suspended'; readonly message: string }
-  | { readonly kind: 'modelMissing'; readonly message: string }
+  | {
+      readonly kind: 'modelMissing'
+      readonly message: string
+      /** Until then the Model may only be later than its service: each has a watch of its own. */
+      readonly graceEndsAt?: number
+    }
   | { readonly kind: 'refused'; readonly reason: ServiceReason; readonly message: string }
   | {
       readonly kind: 'serve'

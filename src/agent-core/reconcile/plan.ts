@@ -132,7 +132,7 @@ function nextStep(observed: Observation): Plan {
     case 'refused':
       return clear(observed, 'unpublish', desired.message) ?? rest('refused', desired.reason, desired.message)
     case 'modelMissing':
-      return withoutModel(observed, desired.message)
+      return withoutModel(observed, desired)
     case 'serve':
       return serve(observed, desired)
   }
@@ -159,13 +159,19 @@ function hasLeftovers({ publication, desired }: Observation, how: 'unpublish' | 
   return publication.present || (how === 'remove' && isOurService(publication))
 }
 
+type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
+
 /** A Model that is gone takes nothing from a server that has it in memory. */
-function withoutModel(observed: Observation, message: string): Plan {
-  const { server, publication } = observed
+function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: ModelMissing): Plan {
+  const { server, publication, now } = observed
   if (server.kind === 'ready' && isHeld(publication)) {
     return rest('ready', 'Serving', `${message} The server keeps the model it loaded, but could not be started again.`)
   }
-  return clear(observed, 'unpublish', message) ?? rest('waiting', 'ModelMissing', message)
+  const cleared = clear(observed, 'unpublish', message)
+  if (cleared) return cleared
+  // Nobody knows yet whether the service is one for a Mac.
+  if (now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
+  return rest('waiting', 'ModelMissing', message)
 }
 
 type Serve = Extract<Desired, { kind: 'serve' }>

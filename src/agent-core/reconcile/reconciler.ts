@@ -1,5 +1,6 @@
+import { access } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { ServiceReason } from '../../contract/service.ts'
+import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 import { isApiError, rootMessage, type ApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
@@ -21,7 +22,7 @@ import { desired, type Desired } from './desired.ts'
 import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { fetchView, publicationView, serverView } from './observe.ts'
 import { plan, type Observation, type Plan, type Step } from './plan.ts'
-import { report } from './report.ts'
+import { report, sayFinally } from './report.ts'
 import { chooseRuntime, commandLine, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
 import { newRecord, type ServiceRecord } from './service-record.ts'
 import { WorkQueue } from './work-queue.ts'
@@ -31,6 +32,9 @@ const maxStepsPerPass = 30
 /** First and longest wait before the next attempt at what the cluster, or a model's source, did not do. */
 const clusterBackOffMs = { first: 500, max: 30_000 }
 const fetchBackOffMs = { first: 1_000, max: 300_000 }
+
+/** Who applies a Model and its service together must not read that one is missing. */
+const modelGraceMs = 2_000
 
 export interface ReconcilerSettings extends RuntimeSettings {
   readonly allowlist: readonly string[]
@@ -48,6 +52,8 @@ export interface ReconcilerOptions {
   readonly events: EventRecorder
   readonly status: StatusWriter
   readonly settings: ReconcilerSettings
+  /** How people call this machine. */
+  readonly displayName: string
   readonly findBinary: () => Promise<Binary>
   readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
   readonly log: Logger
@@ -82,6 +88,7 @@ export class Reconciler {
   readonly #dialects = new LlamaServerDialects()
   readonly #chooseRuntime: ReturnType<typeof chooseRuntime>
   #unsubscribe: readonly (() => void)[] = []
+  #stopped = false
 
   constructor(options: ReconcilerOptions) {
     this.#options = options
@@ -147,9 +154,25 @@ export class Reconciler {
 
   /** No further pass; downloads under way are dropped. What runs and is published stays as it is. */
   async stop(): Promise<void> {
+    this.#stopped = true
     for (const unsubscribe of this.#unsubscribe) unsubscribe()
     for (const { fetch } of this.#records.values()) fetch?.cancel()
     await this.#queue.stop()
+  }
+
+  /** After `stop`: an agent that is gone corrects nothing that it said of what it held. */
+  async sayStopped(): Promise<void> {
+    const { displayName, status, cluster, log } = this.#options
+    const message = `The agent on ${displayName} was stopped; the next agent that may serve this service takes it.`
+    const saying = [...this.#records.values()].map(async ({ namespace, name, key, last }) => {
+      const claim = last?.observed.publication.claim
+      const service = cluster.inferenceServices.get(namespace, name)
+      if (!service || (claim !== 'ours' && claim !== 'uncertain')) return
+      await sayFinally(status, service, { status: 'False', reason: 'Stopped', message }).catch((error: unknown) =>
+        log.warn('status not written', { key, error }),
+      )
+    })
+    await Promise.all(saying)
   }
 
   async #reconcile(key: string): Promise<number | undefined> {
@@ -158,6 +181,7 @@ export class Reconciler {
       const observed = this.#observe(record)
       const next = plan(observed)
       this.#remember(record, next, observed)
+      if (this.#stopped) return undefined
       if (next.step.do === 'rest') return this.#rest(record, next, observed)
       this.#options.log.debug('step', { key, step: next.step.do, reason: next.reason })
       await this.#perform(record, next.step)
@@ -170,12 +194,17 @@ export class Reconciler {
     const service = cluster.inferenceServices.get(record.namespace, record.name)
     const now = this.#now()
     if (service) this.#meet(record, service)
+    const wish = this.#desired(record, service)
+    record.modelMissingSince = wish.kind === 'modelMissing' ? (record.modelMissingSince ?? now) : undefined
     const target = this.#target(record)
     const published = cluster.services.get(record.namespace, serviceNameOf(record.name))
     const ownsService = published !== undefined && isOwnedBy(published, target)
     return {
       now,
-      desired: this.#desired(record, service),
+      desired:
+        wish.kind === 'modelMissing'
+          ? { ...wish, graceEndsAt: (record.modelMissingSince ?? now) + modelGraceMs }
+          : wish,
       address: hostAddress(),
       fetch: fetchView(record),
       server: serverView(record, servers.get(record.key)),
@@ -214,7 +243,7 @@ export class Reconciler {
     record.last = { plan: next, observed, since: same ? before.since : this.#now() }
     if (next.state !== 'stopped') record.stoppedAt = undefined
     if (!same && !next.forget) {
-      const level = next.state === 'refused' || next.state === 'crash-looping' ? 'warn' : 'info'
+      const level = troubles.has(next.reason) ? 'warn' : passing.has(next.state) ? 'debug' : 'info'
       this.#options.log[level]('state', {
         key: record.key,
         state: next.state,
@@ -365,6 +394,10 @@ export class Reconciler {
     const outcome = record.fetch?.outcome
     if (!wanted || outcome?.kind !== 'done') return
     const { servers, settings, log, findBinary } = this.#options
+    if (!(await isThere(outcome.model.path))) {
+      record.fetch = undefined
+      return
+    }
     const binary = await findBinary()
     if (binary.kind === 'missing') {
       record.digest = wanted.digest
@@ -373,6 +406,7 @@ export class Reconciler {
     }
     const env = launchEnvironment(environmentOf(wanted.spec))
     const dialect = await this.#dialects.of(binary.path, env)
+    if (this.#stopped) return
     record.startFailure = undefined
     if (record.digest !== wanted.digest) servers.clearBackOff(record.key)
     record.digest = wanted.digest
@@ -511,6 +545,29 @@ export class Reconciler {
 type EventReason = 'Claimed' | 'Started' | 'Ready' | 'StartFailed' | 'Stopped' | Extract<ServiceReason, 'Refused'>
 
 const metadataOf = (services: Iterable<InferenceService>) => Iterator.from(services).map(({ metadata }) => metadata)
+
+/** Somebody may have cleared the store since the model was fetched; why it cannot be read is for the next fetch to say. */
+const isThere = (file: string): Promise<boolean> =>
+  access(file).then(
+    () => true,
+    () => false,
+  )
+
+/** What a person should look at. */
+const troubles = new Set<ServiceReason>([
+  'FetchFailed',
+  'StartFailed',
+  'CrashLooping',
+  'Refused',
+  'ModelMissing',
+  'ServiceNameTaken',
+  'NoHostAddress',
+  'ClaimedElsewhere',
+  'ClaimOverwritten',
+])
+
+/** On the way to somewhere, and told by the lines of the step that is taken. */
+const passing = new Set<ServiceState>(['fetching', 'starting', 'stopping'])
 
 /** Namespaces have no dots, so that no two keys share a file name. */
 const fileNameOf = (key: string): string => key.replace('/', '.')

@@ -1,3 +1,4 @@
+import { isApiError } from '../kube/api-error.ts'
 import type { EventRecorder } from '../kube/event-recorder.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import {
@@ -5,6 +6,7 @@ import {
   hasCondition,
   hasStaleSchedulingStatus,
   metalAgentCondition,
+  type ConditionWanted,
   type StatusWriter,
 } from '../kube/status-writer.ts'
 import type { Observation, Plan } from './plan.ts'
@@ -12,6 +14,8 @@ import type { ServiceRecord } from './service-record.ts'
 
 /** LLMKube's controller gets this long to say by itself that a service is stopped. */
 const controllerGraceMs = 5_000
+/** The controller writes a few times in a row when an address is withdrawn. */
+const maxConflicts = 10
 
 export interface ReportInputs {
   readonly record: ServiceRecord
@@ -35,6 +39,7 @@ export async function report(inputs: ReportInputs): Promise<number | undefined> 
     if (plan.forget && hasCondition(service)) await status.removeCondition(service)
     return undefined
   }
+  if (plan.forget) return undefined
   tellRefusal(inputs)
   const change = conditionChange(
     service,
@@ -44,6 +49,26 @@ export async function report(inputs: ReportInputs): Promise<number | undefined> 
   if (change) await status.writeCondition(service, change)
   if (plan.state === 'ready' && hasStaleSchedulingStatus(service)) await status.clearSchedulingStatus(service)
   return plan.state === 'stopped' ? reportStopped(inputs) : undefined
+}
+
+/** For one who will not see the answer to a conflict: the same again on what the server has by then. */
+export async function sayFinally(
+  status: StatusWriter,
+  service: InferenceService,
+  wanted: ConditionWanted,
+): Promise<void> {
+  let current = service
+  for (let attempt = 1; ; attempt += 1) {
+    const change = conditionChange(current, wanted, new Date())
+    if (!change) return
+    try {
+      await status.writeCondition(current, change)
+      return
+    } catch (error) {
+      if (!isApiError(error, 409) || attempt === maxConflicts) throw error
+      current = await status.refresh(current)
+    }
+  }
 }
 
 /** A service that another agent holds, or of which nothing is known yet, is none of our business. */
@@ -57,7 +82,8 @@ function isOursToTell({ plan, observed }: ReportInputs): boolean {
 
 /** Once per refusal, also over restarts of the agent: the condition on the object remembers it. */
 function tellRefusal({ record, plan, service, events }: ReportInputs): void {
-  if (plan.state !== 'refused' && plan.reason !== 'ModelMissing') {
+  // A model that cannot be fetched was told when the fetch failed.
+  if ((plan.state !== 'refused' && plan.reason !== 'ModelMissing') || plan.reason === 'FetchFailed') {
     record.toldRefusal = undefined
     return
   }

@@ -26,6 +26,8 @@ export interface ServiceRecord {
   last: { readonly plan: Plan; readonly observed: Observation; readonly since: number } | undefined
   /** When the service was first at rest as stopped: the controller gets a moment to say so itself. */
   stoppedAt: number | undefined
+  /** Since when its Model is not there. */
+  modelMissingSince: number | undefined
   /** Message of the last refusal told as an Event. */
   toldRefusal: string | undefined
   restarts: number
@@ -49,6 +51,7 @@ export const newRecord = (key: string): ServiceRecord => {
     reportRetry: undefined,
     last: undefined,
     stoppedAt: undefined,
+    modelMissingSince: undefined,
     toldRefusal: undefined,
     restarts: 0,
   }

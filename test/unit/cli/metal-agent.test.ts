@@ -182,7 +182,7 @@ test('the launcher hands on its arguments and exit code, also through a symbolic
   expect(await launch(linked, ['--a', 'b c', ''], path.dirname(process.execPath))).toEqual({
     exitCode: 7,
     stdout: JSON.stringify([
-      ['--max-semi-space-size=1', '--optimize-for-size'],
+      ['--max-semi-space-size=1', '--optimize-for-size', '--liftoff-only'],
       ['--a', 'b c', ''],
     ]),
     stderr: '',

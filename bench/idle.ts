@@ -1,0 +1,110 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { AgentProcess } from './agent-process.ts'
+import { metalModel, servedBySample } from './objects.ts'
+import { cpuSeconds, memoryOf, type Memory } from './proc.ts'
+import { countsBetween, listed, totalOf, type RequestCounter, type RequestCounts } from './request-count.ts'
+import type { Group } from './row.ts'
+import { statisticsOf } from './statistics.ts'
+import type { Site } from './world.ts'
+
+const services = Array.from({ length: 10 }, (_, index) => `idle-${index}`)
+/** What follows a start (statuses, compilation, garbage) is over by then. */
+const settleSeconds = 15
+/** Parts of the window, for the spread. */
+const parts = 3
+const megabytes = (value: number): string => value.toFixed(1)
+
+/** Nothing happens, and nothing else is measured beside it. */
+export const idle: Group = {
+  name: 'idle',
+  measure: async (world, { emptySeconds, idleSeconds }) => {
+    await using site = await world.openSite()
+    await site.admin.create(metalModel('model', site.modelFile))
+    const counter = await site.countRequests()
+    const empty = await watchIdle(site, counter, emptySeconds, () => Promise.resolve())
+    const busy = await watchIdle(site, counter, idleSeconds, async () => {
+      await Promise.all(services.map((name) => site.admin.create(servedBySample(name, 'model', {}))))
+      await Promise.all(services.map((name) => site.slices.until(name, 'ready')))
+    })
+    return [
+      {
+        what: 'API requests per minute, 10 idle services',
+        unit: '/min',
+        values: [(totalOf(busy.requests) * 60) / busy.seconds],
+        goAgent: 239,
+        goal: 20,
+        note: `in ${busy.seconds.toFixed(0)} s: ${listed(busy.requests)}`,
+      },
+      {
+        what: 'CPU, 10 idle services',
+        unit: '%',
+        values: busy.cpu,
+        goAgent: 0.17,
+        goal: 0.2,
+        missedBecause:
+          'about half is the health probe of every service each 5 s, the rest heartbeats and what the controller writes',
+      },
+      {
+        what: 'resident memory, 10 idle services',
+        unit: 'MiB',
+        values: busy.resident,
+        goAgent: 32,
+        goal: 100,
+        note: `${megabytes(busy.proportional)} MiB of it when what other processes share is counted in parts (PSS)`,
+        missedBecause:
+          "about half are the pages of the node binary; most of the rest is what V8 took to compile the bundle and undici's WebAssembly",
+      },
+      {
+        what: 'API requests per minute, no services',
+        unit: '/min',
+        values: [(totalOf(empty.requests) * 60) / empty.seconds],
+        note: `in ${empty.seconds.toFixed(0)} s: ${listed(empty.requests) || 'none'}`,
+      },
+      { what: 'CPU, no services', unit: '%', values: empty.cpu, goal: 0.2 },
+      { what: 'resident memory, no services', unit: 'MiB', values: empty.resident, goal: 100 },
+    ]
+  },
+}
+
+interface Idle {
+  readonly seconds: number
+  readonly requests: RequestCounts
+  /** Of one core, in percent. */
+  readonly cpu: readonly number[]
+  readonly resident: readonly number[]
+  readonly proportional: number
+}
+
+async function watchIdle(
+  site: Site,
+  counter: RequestCounter,
+  seconds: number,
+  prepare: () => Promise<void>,
+): Promise<Idle> {
+  await using agent = await site.startAgent()
+  await agent.ready()
+  await prepare()
+  await delay(settleSeconds * 1_000)
+  const startedAt = performance.now()
+  const before = await counter.read()
+  const cpu: number[] = []
+  const memory: Memory[] = []
+  for (let part = 0; part < parts; part += 1) {
+    cpu.push(await cpuShare(agent, seconds / parts))
+    memory.push(memoryOf(agent.pid))
+  }
+  const requests = countsBetween(before, await counter.read())
+  return {
+    seconds: (performance.now() - startedAt) / 1_000,
+    requests,
+    cpu,
+    resident: memory.map(({ residentMiB }) => residentMiB),
+    proportional: statisticsOf(memory.map(({ proportionalMiB }) => proportionalMiB)).median,
+  }
+}
+
+async function cpuShare({ pid }: AgentProcess, seconds: number): Promise<number> {
+  const [cpuBefore, startedAt] = [cpuSeconds(pid), performance.now()]
+  await delay(seconds * 1_000)
+  return ((cpuSeconds(pid) - cpuBefore) * 100_000) / (performance.now() - startedAt)
+}

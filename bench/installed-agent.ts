@@ -1,0 +1,23 @@
+import { copyFile, mkdir, symlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { execa } from 'execa'
+
+const root = join(import.meta.dirname, '..')
+
+/**
+ * Builds the command and lays it out in `folder` as `make build` does here: the launcher with its bundle. An agent that
+ * runs from `out/` meanwhile is not disturbed. Answers the launcher.
+ */
+export async function installAgent(folder: string): Promise<string> {
+  const launcher = join(folder, 'bin/metal-agent')
+  await mkdir(join(folder, 'bin'), { recursive: true })
+  await copyFile(join(root, 'bin/metal-agent'), launcher)
+  await symlink(join(root, 'node_modules'), join(folder, 'node_modules'))
+  await execa('vite', ['build', '--logLevel', 'warn', '--outDir', join(folder, 'out/cli')], {
+    cwd: root,
+    preferLocal: true,
+    localDir: root,
+    all: true,
+  })
+  return launcher
+}

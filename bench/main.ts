@@ -1,0 +1,77 @@
+import { writeFile } from 'node:fs/promises'
+import { availableParallelism, cpus, loadavg } from 'node:os'
+import { parseArgs } from 'node:util'
+import { idle } from './idle.ts'
+import { life } from './life.ts'
+import type { Extent, Row } from './row.ts'
+import { start } from './start.ts'
+import { statisticsOf } from './statistics.ts'
+import { isMet, table } from './table.ts'
+import { thousand } from './thousand.ts'
+import { together } from './together.ts'
+import { World } from './world.ts'
+
+const groups = [start, life, together, idle, thousand]
+
+const usual: Extent = { startRuns: 5, lifeRuns: 7, togetherRuns: 3, idleSeconds: 90, emptySeconds: 30, thousandRuns: 3 }
+const long: Extent = {
+  startRuns: 20,
+  lifeRuns: 40,
+  togetherRuns: 10,
+  idleSeconds: 900,
+  emptySeconds: 300,
+  thousandRuns: 10,
+}
+
+const { values: options } = parseArgs({
+  options: {
+    long: { type: 'boolean', default: false },
+    json: { type: 'string' },
+    only: { type: 'string', multiple: true },
+  },
+})
+const say = (text: string): void => void process.stdout.write(`${text}\n`)
+
+const wanted = groups.filter(({ name }) => options.only?.includes(name) ?? true)
+if (wanted.length === 0) throw new Error(`--only takes ${groups.map(({ name }) => name).join(', ')}.`)
+const beganAt = performance.now()
+const rows: Row[] = []
+const failures: string[] = []
+await measureAll().catch((error: unknown) => failures.push(`nothing more measured: ${messageOf(error)}`))
+
+say(`The agent's bundled command on a real API server, with a sample server; ${machine()}.\n`)
+if (rows.length > 0) say(table(rows))
+for (const failure of failures) say(failure)
+say(`${((performance.now() - beganAt) / 1_000).toFixed(0)} s`)
+if (options.json !== undefined) await writeFile(options.json, `${JSON.stringify(report(), null, 2)}\n`)
+process.exitCode = failures.length === 0 ? 0 : 1
+
+async function measureAll(): Promise<void> {
+  await using world = await World.open()
+  for (const { name, measure } of wanted) {
+    try {
+      rows.push(...(await measure(world, options.long ? long : usual)))
+    } catch (error) {
+      failures.push(`${name}: not measured: ${messageOf(error)}`)
+    }
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** Others' load is the first thing to look at when a figure is bad. */
+function machine(): string {
+  const load = loadavg()[0] ?? 0
+  return `${availableParallelism()} cores of ${cpus()[0]?.model.trim() ?? 'an unknown kind'}, load ${load.toFixed(1)}`
+}
+
+function report(): object {
+  return {
+    at: new Date().toISOString(),
+    machine: machine(),
+    rows: rows.map((row) => ({ ...row, ...statisticsOf(row.values), met: isMet(row) })),
+    failures,
+  }
+}

@@ -1,0 +1,60 @@
+import { readFileSync } from 'node:fs'
+
+/** USER_HZ, which Linux keeps at 100 on every machine whatever its kernel's own rate is. */
+const ticksPerSecond = 100
+
+/** CPU time of all threads of a process so far, in seconds. */
+export function cpuSeconds(pid: number): number {
+  const fields = statFields(pid)
+  if (!fields) throw new Error(`Process ${pid} is gone.`)
+  const [userTicks, systemTicks] = [Number(fields[11]), Number(fields[12])]
+  return (userTicks + systemTicks) / ticksPerSecond
+}
+
+export interface Memory {
+  readonly residentMiB: number
+  /** What is shared with other processes counted in parts. */
+  readonly proportionalMiB: number
+}
+
+export function memoryOf(pid: number): Memory {
+  const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8')
+  const field = (name: string): number => Number(new RegExp(`^${name}: +(\\d+) kB`, 'm').exec(text)?.[1]) / 1_024
+  return { residentMiB: field('Rss'), proportionalMiB: field('Pss') }
+}
+
+/** The most memory it ever had, in MiB. */
+export function peakMemoryOf(pid: number): number {
+  return Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1_024
+}
+
+/** A process that has ended and waits to be reaped counts as gone. */
+export function isGone(pid: number): boolean {
+  const state = statFields(pid)?.[0]
+  return state === undefined || state === 'Z' || state === 'X'
+}
+
+/** Children of the main thread, which is the one that starts processes in Node.js. */
+export function childrenOf(pid: number): number[] {
+  const text = read(`/proc/${pid}/task/${pid}/children`) ?? ''
+  return text.split(' ').filter(Boolean).map(Number)
+}
+
+export const commandLineOf = (pid: number): string[] => (read(`/proc/${pid}/cmdline`) ?? '').split('\0')
+
+/** From the third field on: the second, the name, may hold anything. */
+function statFields(pid: number): string[] | undefined {
+  const text = read(`/proc/${pid}/stat`)
+  return text?.slice(text.lastIndexOf(')') + 2).split(' ')
+}
+
+/** Undefined where the process is gone. */
+function read(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ESRCH'))
+      return undefined
+    throw error
+  }
+}

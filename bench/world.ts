@@ -1,0 +1,82 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { ApiServer, TestCluster } from '../test/support/control-plane/control-plane.ts'
+import type { AdminClient } from '../test/support/control-plane/admin-client.ts'
+import { startControllerStandIn } from '../test/support/controller-stand-in/controller-stand-in.ts'
+import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
+import { AgentProcess } from './agent-process.ts'
+import { installAgent } from './installed-agent.ts'
+import { RequestCounter } from './request-count.ts'
+import { SliceWatch } from './slice-watch.ts'
+
+/** One real API server and the built agent, for everything that is measured. */
+export class World implements AsyncDisposable {
+  readonly #folder: string
+  readonly #launcher: string
+  readonly #modelFile: string
+  readonly #apiServer: ApiServer
+
+  private constructor(folder: string, launcher: string, modelFile: string, apiServer: ApiServer) {
+    this.#folder = folder
+    this.#launcher = launcher
+    this.#modelFile = modelFile
+    this.#apiServer = apiServer
+  }
+
+  static async open(): Promise<World> {
+    const folder = await mkdtemp(join(tmpdir(), 'metalbar-bench-'))
+    await using opening = new AsyncDisposableStack()
+    opening.defer(() => rm(folder, { recursive: true, force: true }))
+    const launcher = await installAgent(join(folder, 'installed'))
+    const modelFile = join(folder, 'model.gguf')
+    await writeLlamaGguf(modelFile)
+    const apiServer = await ApiServer.start()
+    opening.move()
+    return new World(folder, launcher, modelFile, apiServer)
+  }
+
+  /** A namespace of its own with a user for the agent, and LLMKube's controller unless told otherwise. */
+  async openSite({ controller = true }: { controller?: boolean } = {}): Promise<Site> {
+    await using opening = new AsyncDisposableStack()
+    const cluster = opening.use(await TestCluster.open(this.#apiServer.connection))
+    const { connection, namespace, admin } = cluster
+    const everything = [{ apiGroups: ['*'], resources: ['*'], verbs: ['*'] }]
+    const user = await cluster.restrictedKubeconfig(everything, { clusterRules: everything })
+    const [account] = await admin.list({ apiVersion: 'v1', kind: 'ServiceAccount' })
+    const slices = opening.use(new SliceWatch(connection, namespace))
+    if (controller) {
+      opening.use(await startControllerStandIn({ connection, namespace, allowedHostPathRoots: [this.#folder] }))
+    }
+    const folder = join(this.#folder, namespace)
+    await mkdir(folder)
+    const { kubeconfig } = user
+    const agent = { launcher: this.#launcher, kubeconfig, namespace, folder }
+    return {
+      admin,
+      slices,
+      modelFile: this.#modelFile,
+      startAgent: () => AgentProcess.start(agent),
+      countRequests: () => RequestCounter.install(admin, { name: account?.metadata.name ?? '', namespace }),
+      [Symbol.asyncDispose]: disposalOf(opening.move()),
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#apiServer[Symbol.asyncDispose]()
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+}
+
+/** Where one group of rows is measured. */
+export interface Site extends AsyncDisposable {
+  readonly admin: AdminClient
+  readonly slices: SliceWatch
+  /** A model that can be served as it is, without a download. */
+  readonly modelFile: string
+  startAgent(): Promise<AgentProcess>
+  /** Counts the agent's requests from then on. */
+  countRequests(): Promise<RequestCounter>
+}
+
+const disposalOf = (stack: AsyncDisposableStack) => () => stack.disposeAsync()

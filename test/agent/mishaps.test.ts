@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
+import { AgentWorld, commandLineOf, fakeGguf, hostIp } from '../support/agent-world.ts'
+import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import type { WatchFault } from '../support/kube-sim/faults.ts'
+
+const quickLiveness: LivenessTimings = { everyMs: 50, answerWithinMs: 500, misses: 2 }
+
+describe.each(apiWorlds)('a server that fails, on $name', ({ use }) => {
+  const api = use()
+
+  test('is withdrawn when it crashes, and comes back; the restart is counted', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent()
+    await world.apply('tiny', { script: { loadMs: 300 } })
+    const { pid } = await agent.untilReady('tiny')
+    process.kill(pid, 'SIGKILL')
+    await world.untilNotReady('tiny')
+    const again = await agent.untilReadyAgain('tiny', pid)
+    expect(again.restarts).toBe(1)
+    expect(await world.published('tiny')).toEqual({ address: hostIp, port: again.port, ready: true })
+    expect(await world.eventReasons('tiny')).toEqual(
+      expect.arrayContaining(['Claimed', 'Started', 'Ready', 'Stopped', 'Started', 'Ready']),
+    )
+  })
+
+  test('is withdrawn when it crashes while its next model is downloaded', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    const next = world.files.serve('/next.gguf', fakeGguf, { paced: true })
+    await world.applyModel('tiny', { source: next.url })
+    await eventually(() => next.openResponses === 1)
+    process.kill(pid, 'SIGKILL')
+    await world.untilNotReady('tiny')
+    await agent.until('tiny', 'fetching')
+    next.allow(fakeGguf.length)
+    await agent.untilReadyAgain('tiny', pid)
+  })
+
+  test('is withdrawn while it hangs, and not killed', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent({ liveness: quickLiveness })
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    process.kill(pid, 'SIGSTOP')
+    await agent.until('tiny', 'unready')
+    await world.untilNotReady('tiny')
+    await eventually(async () => (await world.condition('tiny')) === 'False Starting')
+    process.kill(pid, 'SIGCONT')
+    const view = await agent.untilReady('tiny')
+    expect(view.pid).toBe(pid)
+    expect(await world.published('tiny')).toMatchObject({ ready: true })
+  })
+
+  test('again and again at its start is called crash-looping, with its own first error line', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent()
+    await world.apply('tiny', { script: { crashAtStart: { message: 'error: no such tensor' } } })
+    const view = await agent.until('tiny', 'crash-looping')
+    expect(view).toMatchObject({ reason: 'CrashLooping', message: /error: no such tensor/ })
+    await eventually(async () => (await world.condition('tiny')) === 'False CrashLooping')
+    expect((await world.eventReasons('tiny')).filter((reason) => reason === 'StartFailed')).toHaveLength(1)
+    expect(await world.published('tiny')).toBeUndefined()
+
+    await world.patchSpec('tiny', { extraArgs: [] })
+    await agent.untilReady('tiny')
+  })
+})
+
+describe('a cluster with faults', () => {
+  let sim: KubeSim
+  beforeAll(async () => {
+    sim = await KubeSim.start()
+  })
+  afterAll(() => sim[Symbol.asyncDispose]())
+
+  test.each<[string, readonly WatchFault[]]>([
+    ['twice', [{ kind: 'duplicate' }, { kind: 'duplicate', after: 2 }]],
+    ['in the wrong order', [{ kind: 'reorder' }]],
+    ['not at all, until the next list', [{ kind: 'lose', count: 2 }]],
+    ['cut in half', [{ kind: 'half-line' }]],
+    ['behind a line that is none', [{ kind: 'malformed-line' }]],
+  ])('that delivers events %s ends in the right state', async (_how, faults) => {
+    await using world = await AgentWorld.open(sim.connection())
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    const match = { verb: 'watch', namespace: world.namespace }
+    const rules = faults.map((fault) => sim.faults.add({ on: { ...match, resource: 'inferenceservices' }, fault }))
+    sim.breakWatches('close', match)
+    await eventually(() => rules.every(({ hits }) => hits > 0), { what: 'the faults' })
+    await world.patchSpec('tiny', { contextSize: 1024 })
+    await world.patchSpec('tiny', { contextSize: 4096 })
+    sim.breakWatches('gone', match)
+    await agent.until('tiny', ({ state, pid: now }) => state === 'ready' && now !== pid)
+    const { pid: now = 0 } = await agent.until('tiny', ({ state }) => state === 'ready')
+    await eventually(async () => {
+      const { pid: current = now } = agent.view('tiny') ?? {}
+      return (await commandLineOf(current))?.includes('--ctx-size 4096')
+    })
+    await eventually(async () => (await world.status('tiny')).phase === 'Ready')
+  })
+
+  test('whose agent is gone: its address is withdrawn by one that cannot serve, and taken over by one that can', async () => {
+    await using world = await AgentWorld.open(sim.connection())
+    await world.applyModel('wanted')
+    for (const name of ['held', 'wanted']) {
+      const { metadata } = await world.applyService(name)
+      await world.admin.create(sliceOfADeadAgent(name, metadata.uid ?? ''))
+    }
+    // The server's clock tells how long ago the last heartbeat was.
+    sim.clockOffsetMs = 200_000
+    try {
+      const agent = await world.startAgent({ name: 'mini', hostIp: '192.0.2.8' })
+      const { port } = await agent.untilReady('wanted')
+      expect(await world.published('wanted')).toEqual({ address: '192.0.2.8', port, ready: true })
+      await agent.until('held', ({ reason }) => reason === 'ModelMissing')
+      await world.untilNotReady('held')
+      expect(await world.slice('held')).toBeDefined()
+    } finally {
+      sim.clockOffsetMs = 0
+    }
+  })
+})
+
+function sliceOfADeadAgent(name: string, uid: string) {
+  const heartbeat = new Date().toISOString().replace(/\.\d+Z$/, 'Z')
+  const node = '00000000-0000-4000-8000-000000000000'
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: {
+      name,
+      labels: {
+        'llmkube.ai/managed-by': 'metal-agent',
+        'llmkube.ai/inference-service': name,
+        'kubernetes.io/service-name': name,
+      },
+      annotations: {
+        'llmkube.ai/agent-heartbeat': heartbeat,
+        'metalbar.dev/claim': JSON.stringify({ node, epoch: 1, heartbeat, displayName: 'studio' }),
+      },
+      ownerReferences: [{ apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'InferenceService', name, uid }],
+    },
+    addressType: 'IPv4',
+    endpoints: [{ addresses: [hostIp], conditions: { ready: true } }],
+    ports: [{ name: 'http', port: 8081, protocol: 'TCP' }],
+  }
+}

@@ -1,0 +1,250 @@
+import { writeFile } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
+import { afterAll, describe, expect, inject, test } from 'vitest'
+import { AgentWorld, commandLineOf, hostIp } from '../support/agent-world.ts'
+import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
+import { ApiServer, useControlPlane } from '../support/control-plane/control-plane.ts'
+import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { eventually } from '../support/eventually.ts'
+import { everything } from '../support/kube-sim/access.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { skipWhen } from '../support/skip.ts'
+
+/** An API server of its own, which can be switched off and on. */
+interface Switchable extends AsyncDisposable {
+  readonly connection: ClusterConnection
+  off(): Promise<void>
+  on(): Promise<void>
+}
+
+const switchable: readonly { name: string; start: () => Promise<Switchable>; missing: string | undefined }[] = [
+  { name: 'kube-sim', start: startSim, missing: undefined },
+  {
+    name: 'a real API server',
+    start: startReal,
+    missing: missingControlPlane(),
+  },
+]
+
+describe.each(switchable)('an outage of $name', ({ start, missing }) => {
+  skipWhen(missing)
+  test('stops no server, a crash meanwhile restarts here, and the slice is true again afterwards', async () => {
+    await using cluster = await start()
+    await using world = await AgentWorld.open(cluster.connection)
+    const agent = await world.startAgent()
+    await world.apply('steady')
+    await world.apply('crashes')
+    const steady = await agent.untilReady('steady')
+    const before = await agent.untilReady('crashes')
+
+    await cluster.off()
+    await agent.untilCluster('stale')
+    expect(agent.agent.readiness().ready).toBe(true)
+    process.kill(before.pid, 'SIGKILL')
+    const { pid = 0, port } = await agent.until(
+      'crashes',
+      ({ pid, steps }) => pid !== before.pid && steps.healthy.status === 'done',
+    )
+    expect(agent.view('crashes')).toMatchObject({ restarts: 1 })
+    expect(agent.view('steady')).toMatchObject({ state: 'ready', pid: steady.pid })
+    expect(await commandLineOf(steady.pid)).toBeDefined()
+
+    await cluster.on()
+    await agent.untilCluster('live')
+    await eventually(
+      async () => {
+        expect(await world.published('crashes')).toEqual({ address: hostIp, port, ready: true })
+        return true
+      },
+      { timeoutMs: 60_000 },
+    )
+    expect(agent.view('crashes')).toMatchObject({ pid })
+    expect(await world.published('steady')).toEqual({ address: hostIp, port: steady.port, ready: true })
+    await eventually(async () => (await world.condition('crashes')) === 'True Serving', { timeoutMs: 60_000 })
+  })
+})
+
+describe('credentials', () => {
+  const parts = new AsyncDisposableStack()
+  afterAll(() => parts.disposeAsync())
+
+  /** The agent's user is not the administrator, so that it alone can lose its rights. */
+  async function openWorld(rules = everything) {
+    const user = { name: 'agent', token: 'first-token', rules }
+    const sim = parts.use(await KubeSim.start({ users: [user] }))
+    const world = await AgentWorld.open(sim.connection())
+    return { sim, world, user }
+  }
+
+  test('that expire are read again from the kubeconfig, also while the watches are still open', async () => {
+    const { sim, world, user } = await openWorld()
+    await using _world = world
+    const agent = await world.startAgent({ connection: sim.connection('agent') })
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+
+    sim.users = [{ ...user, token: 'second-token' }]
+    await writeKubeconfig(agent.kubeconfig, sim.connection('agent'))
+    await world.patchSpec('tiny', { contextSize: 1024 })
+    const { port } = await agent.untilReadyAgain('tiny', pid)
+    expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
+    expect(agent.log.warnings).toEqual([])
+  })
+
+  test('that are refused are told, and taken up again as soon as the kubeconfig has good ones', async () => {
+    const { sim, world, user } = await openWorld()
+    await using _world = world
+    const agent = await world.startAgent({ connection: sim.connection('agent') })
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+
+    sim.users = []
+    sim.breakWatches('close', { user: 'agent' })
+    const { message } = await agent.untilCluster('denied')
+    expect(message).toMatch(/^The cluster does not accept these credentials \(.*\); log in again or choose another/)
+    expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
+
+    sim.users = [{ ...user, token: 'second-token' }]
+    await writeKubeconfig(agent.kubeconfig, sim.connection('agent'))
+    await agent.untilCluster('live')
+    await world.patchSpec('tiny', { contextSize: 1024 })
+    await agent.untilReadyAgain('tiny', pid)
+  })
+
+  test('without the right to tell of a service hold up nothing', async () => {
+    const { sim, world } = await openWorld([
+      { apiGroups: ['inference.llmkube.dev'], resources: ['*'], verbs: ['get', 'list', 'watch'] },
+      { apiGroups: ['', 'discovery.k8s.io'], resources: ['services', 'endpoints', 'endpointslices'], verbs: ['*'] },
+    ])
+    await using _world = world
+    const agent = await world.startAgent({ connection: sim.connection('agent') })
+    await world.apply('tiny')
+    await agent.until('tiny', ({ steps }) => steps.clusterAgrees.status === 'done')
+    await world.patchSpec('tiny', { replicas: 0 })
+    await agent.until('tiny', 'stopped')
+    expect(agent.log.warnings.map(({ message }) => message)).toContain('status not written')
+  })
+})
+
+describe('rights on the real API server', () => {
+  const cluster = useControlPlane()
+
+  test('that are missing are named, and taken up when they are granted', async () => {
+    const { connection, namespace } = cluster()
+    const rule = (apiGroup: string, ...resources: string[]) => ({ apiGroups: [apiGroup], resources, verbs: ['*'] })
+    const most = [
+      rule('inference.llmkube.dev', 'inferenceservices', 'inferenceservices/status', 'models'),
+      rule('', 'services', 'endpoints', 'events'),
+    ]
+    const access = await cluster().restrictedKubeconfig(most)
+    await using world = await AgentWorld.open(connection, { namespace })
+    const agent = await world.startAgent({ kubeconfig: access.kubeconfig })
+    await world.apply('tiny')
+    const { message } = await agent.untilCluster('denied')
+    expect(message).toMatch(
+      /^These credentials may not read endpointslices \(.*\); ask for the rights to get, list and/,
+    )
+    expect(agent.agent.readiness()).toEqual({ ready: false, message })
+    expect(await world.publishedKinds('tiny')).toEqual([])
+
+    await access.grant([...most, rule('discovery.k8s.io', 'endpointslices')])
+    await agent.untilReady('tiny')
+    await eventually(async () => (await world.condition('tiny')) === 'True Serving')
+  })
+})
+
+test('what waits for the cluster waits no longer than until it is back', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const agent = await world.startAgent()
+  await world.apply('tiny')
+  const { pid } = await agent.untilReady('tiny')
+  const busy = { kind: 'status', code: 503, retryAfterSeconds: 3_600 } as const
+  const refused = sim.faults.add({ on: { verb: 'patch', resource: 'endpointslices' }, fault: busy })
+  process.kill(pid, 'SIGKILL')
+  await eventually(() => refused.hits === 1)
+  await sim.stop()
+  await agent.untilCluster('stale')
+  await sim.start()
+  const { port } = await agent.untilReadyAgain('tiny', pid)
+  expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
+})
+
+describe('a cluster that swallows every request', () => {
+  test('holds up no shutdown: the servers are stopped within half a minute, and none is started any more', async () => {
+    await using sim = await KubeSim.start({ users: [{ name: 'agent', token: 'agents-token', rules: everything }] })
+    await using world = await AgentWorld.open(sim.connection())
+    const agent = await world.startAgent({ connection: sim.connection('agent') })
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    await eventually(async () => (await world.condition('tiny')) === 'True Serving')
+
+    sim.faults.add({ on: { user: 'agent' }, fault: { kind: 'stall' }, times: Infinity })
+    await world.patchSpec('tiny', { contextSize: 1024 })
+    await eventually(() => sim.requests.count({ user: 'agent', verb: 'patch', resource: 'endpointslices' }) > 1)
+    const stopped = agent.stop()
+    await expect(Promise.race([stopped, overtime(30_000)])).resolves.toBeUndefined()
+    expect(await commandLineOf(pid)).toBeUndefined()
+    expect(agent.starts).toBe(1)
+  })
+})
+
+describe('a cluster without LLMKube', () => {
+  test('is told, and served as soon as LLMKube is installed', async () => {
+    await using sim = await KubeSim.start({ crds: false })
+    await using world = await AgentWorld.open(sim.connection(), { controller: false })
+    const agent = await world.startAgent()
+    const { message } = await agent.untilCluster('absent')
+    expect(message).toMatch(/^The cluster has no \w+\.inference\.llmkube\.dev; install LLMKube there/)
+
+    await sim.installCrds()
+    await agent.untilCluster('live')
+    await world.startController()
+    await world.apply('tiny')
+    await agent.untilReady('tiny')
+  })
+})
+
+describe('a kubeconfig', () => {
+  test('that comes after the agent is found', async () => {
+    await using sim = await KubeSim.start()
+    await using world = await AgentWorld.open(sim.connection())
+    const kubeconfig = `${world.folder}/late.kubeconfig`
+    const agent = await world.startAgent({ kubeconfig })
+    expect(agent.snapshot.cluster).toMatchObject({ state: 'offline', message: /^There is no kubeconfig at / })
+    await writeFile(kubeconfig, sim.kubeconfig())
+    await world.apply('tiny')
+    await agent.untilReady('tiny')
+  })
+})
+
+/** Rejects after the time, and holds up nobody. */
+async function overtime(limitMs: number): Promise<never> {
+  await delay(limitMs, undefined, { ref: false })
+  throw new Error(`It took longer than ${limitMs} ms.`)
+}
+
+function missingControlPlane(): string | undefined {
+  const controlPlane = inject('controlPlane')
+  return 'missing' in controlPlane ? controlPlane.missing : undefined
+}
+
+async function startSim(): Promise<Switchable> {
+  const sim = await KubeSim.start()
+  return {
+    connection: sim.connection(),
+    off: () => sim.stop(),
+    on: () => sim.start(),
+    [Symbol.asyncDispose]: () => sim[Symbol.asyncDispose](),
+  }
+}
+
+async function startReal(): Promise<Switchable> {
+  const server = await ApiServer.start()
+  return {
+    connection: server.connection,
+    off: () => server.stop(),
+    on: () => server.restart(),
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  }
+}

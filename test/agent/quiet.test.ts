@@ -1,0 +1,96 @@
+import { describe, expect, inject, test } from 'vitest'
+import { AgentWorld, inferenceService } from '../support/agent-world.ts'
+import { ApiServer } from '../support/control-plane/control-plane.ts'
+import { TestCluster } from '../support/control-plane/test-cluster.ts'
+import { eventually } from '../support/eventually.ts'
+import { everything } from '../support/kube-sim/access.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import type { RunningAgent } from '../support/running-agent.ts'
+import { skipWhen } from '../support/skip.ts'
+
+/** As LLMKube's controller touches a service at every heartbeat. */
+const touches = 20
+
+// Events come in order: once the agent has answered a later one, that of the service `marker`, it has seen all touches.
+
+describe('an event that changes the status alone costs no request', () => {
+  test('on kube-sim, which tells users apart', async () => {
+    const user = { name: 'agent', token: 'agents-token', rules: everything }
+    await using sim = await KubeSim.start({ users: [user] })
+    await using world = await AgentWorld.open(sim.connection(), { controller: false })
+    const agent = await world.startAgent({ connection: sim.connection('agent') })
+    await settle(world, agent)
+
+    sim.requests.clear()
+    await touch(world)
+    await world.patchSpec('marker', { modelRef: 'second' })
+    const answered = { 'patch inferenceservices/status': 1, 'create events': 1 }
+    await eventually(() => Object.keys(agentsRequests(sim)).length >= Object.keys(answered).length)
+    expect(agentsRequests(sim)).toEqual(answered)
+  })
+
+  describe('on the real API server', () => {
+    skipWhen(missingControlPlane())
+    test('by its own count', async () => {
+      await using server = await ApiServer.start()
+      await using counter = await TestCluster.open(server.connection)
+      await using world = await AgentWorld.open(server.connection, { controller: false })
+      const agent = await world.startAgent()
+      await settle(world, agent)
+
+      const before = await counter.requestCounts()
+      await touch(world)
+      await world.patchSpec('marker', { modelRef: 'second' })
+      // The test's own writes, the agent's answer to the last of them, and nothing for the touches.
+      const answered = {
+        'PATCH inferenceservices': 1,
+        'PATCH inferenceservices/status': touches,
+        'APPLY inferenceservices/status': 1,
+        'POST events': 1,
+      }
+      const counts = async () => difference(before, await counter.requestCounts())
+      await eventually(async () => Object.keys(await counts()).length >= Object.keys(answered).length)
+      expect(await counts()).toEqual(answered)
+    })
+  })
+})
+
+/** One service that serves, and one whose Model is missing; everything about them has been written. */
+async function settle(world: AgentWorld, agent: RunningAgent): Promise<void> {
+  await world.apply('tiny')
+  await agent.untilReady('tiny')
+  await world.applyService('marker', { modelRef: 'first' })
+  await eventually(async () => (await world.condition('tiny')) === 'True Serving')
+  await eventually(async () => (await world.eventReasons('tiny')).length === 3)
+  await eventually(async () => (await world.condition('marker')) === 'False ModelMissing')
+  await eventually(async () => (await world.eventReasons('marker')).length === 1)
+}
+
+async function touch(world: AgentWorld): Promise<void> {
+  for (let second = 0; second < touches; second += 1) {
+    const lastUpdated = new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString()
+    await world.admin.patchStatus(inferenceService('tiny'), { phase: 'Ready', readyReplicas: 1, lastUpdated })
+  }
+}
+
+const ours = /^\w+ (inferenceservices|models|services|endpointslices|endpoints|events)(\/status)?$/
+
+function difference(before: Record<string, number>, after: Record<string, number>): Record<string, number> {
+  const changed = Object.entries(after)
+    .map(([what, count]) => [what, count - (before[what] ?? 0)] as const)
+    .filter(([what, count]) => count !== 0 && ours.test(what))
+  return Object.fromEntries(changed)
+}
+
+function agentsRequests(sim: KubeSim): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const { verb, resource } of sim.requests.matching({ user: 'agent' })) {
+    counts[`${verb} ${resource}`] = (counts[`${verb} ${resource}`] ?? 0) + 1
+  }
+  return counts
+}
+
+function missingControlPlane(): string | undefined {
+  const controlPlane = inject('controlPlane')
+  return 'missing' in controlPlane ? controlPlane.missing : undefined
+}

@@ -1,0 +1,297 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { randomBytes } from 'node:crypto'
+import { z } from 'zod'
+import { Agent } from '../../src/agent-core/agent.ts'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
+import { agentSettings } from '../../src/agent-core/settings.ts'
+import { loadNodeId } from '../../src/agent-core/state/node-id.ts'
+import { AdminClient, type ClusterConnection, type KubeObject } from './control-plane/admin-client.ts'
+import { writeKubeconfig } from './control-plane/kubeconfig.ts'
+import { startControllerStandIn } from './controller-stand-in/controller-stand-in.ts'
+import { eventually } from './eventually.ts'
+import { startFileServer, type FileServer } from './file-server.ts'
+import { patienceMs, Recorder, RunningAgent } from './running-agent.ts'
+import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-servers/sample.ts'
+
+/** Of the documentation network: the API server accepts it and nobody connects to it. */
+export const hostIp = '192.0.2.7'
+
+/** Enough for a model as long as a sample server serves it. */
+export const fakeGguf = Buffer.from('GGUF and nothing more')
+
+const apiVersion = 'inference.llmkube.dev/v1alpha1'
+const platform = hostPlatform()
+
+export interface AgentOptions {
+  /** Of the state folder, and what others call this agent; the same name again is the same agent at its next start. */
+  readonly name?: string
+  readonly hostIp?: string
+  /** Of a user who is not the administrator. */
+  readonly connection?: ClusterConnection
+  /** An existing kubeconfig, instead of one written for `connection`. */
+  readonly kubeconfig?: string
+  readonly everyNamespace?: boolean
+  readonly allowlist?: readonly string[]
+  readonly llamaServer?: string
+  readonly liveness?: LivenessTimings
+}
+
+export interface ServiceOptions {
+  readonly spec?: Readonly<Record<string, unknown>>
+  /** How the sample server shall behave. */
+  readonly script?: SampleScript
+  readonly modelRef?: string
+  readonly namespace?: string
+}
+
+export interface ModelOptions {
+  readonly source?: string
+  readonly accelerator?: string
+  readonly namespace?: string
+}
+
+/** A namespace of its own on an API server, a server of model files, and agents in between. */
+export class AgentWorld implements AsyncDisposable {
+  readonly namespace: string
+  readonly admin: AdminClient
+  readonly files: FileServer
+  readonly folder: string
+  /** Where every Model points unless told. */
+  readonly modelUrl: string
+  readonly #connection: ClusterConnection
+  readonly #parts = new AsyncDisposableStack()
+  readonly #pids = new Set<number>()
+
+  private constructor(connection: ClusterConnection, namespace: string, folder: string, files: FileServer) {
+    this.#connection = connection
+    this.namespace = namespace
+    this.folder = folder
+    this.files = files
+    this.admin = new AdminClient(connection, namespace)
+    this.modelUrl = files.serve('/tiny.gguf', fakeGguf).url
+  }
+
+  /** `controller: false` leaves out the stand-in for LLMKube's. */
+  static async open(
+    connection: ClusterConnection,
+    { controller = true, namespace }: { controller?: boolean; namespace?: string } = {},
+  ): Promise<AgentWorld> {
+    const folder = await mkdtemp(join(tmpdir(), 'mb-agent-'))
+    const name = namespace ?? `agent-${randomBytes(4).toString('hex')}`
+    const world = new AgentWorld(connection, name, folder, await startFileServer())
+    if (namespace === undefined) await world.createNamespace(name)
+    if (controller) await world.startController(name)
+    return world
+  }
+
+  async createNamespace(name = `agent-${randomBytes(4).toString('hex')}`): Promise<string> {
+    await this.admin.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
+    return name
+  }
+
+  async startController(namespace = this.namespace): Promise<void> {
+    this.#parts.use(await startControllerStandIn({ connection: this.#connection, namespace }))
+  }
+
+  async startAgent(options: AgentOptions = {}): Promise<RunningAgent> {
+    const { name = 'mac', connection = this.#connection } = options
+    const stateDir = join(this.folder, name)
+    const kubeconfig =
+      options.kubeconfig ?? (await writeKubeconfig(join(this.folder, `${name}.kubeconfig`), connection))
+    const settings = agentSettings.parse({
+      kubeconfig,
+      ...(options.everyNamespace === true ? {} : { namespace: this.namespace }),
+      inferenceServiceAllowlist: options.allowlist ?? [],
+      modelStore: join(stateDir, 'models'),
+      stateDir,
+      runtime: 'llama-server',
+      llamaServer: options.llamaServer ?? sampleServerPath,
+      llamaServerPort: 0,
+      llamaServerStartupTimeoutMs: 60_000,
+      hostIp: options.hostIp ?? hostIp,
+      port: 0,
+      logLevel: 'info',
+      logFormat: 'json',
+      flagsNotInEffect: [],
+    })
+    const log = new Recorder()
+    const agent = new Agent({
+      settings,
+      platform,
+      identity: await loadNodeId({ file: join(this.folder, `${name}.node`), displayName: name }),
+      version: 'v0-test',
+      env: process.env,
+      log,
+      notices: [],
+      ...(options.liveness && { liveness: options.liveness }),
+    })
+    const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })
+    agent.subscribe(() => {
+      for (const { pid } of agent.snapshot().services) if (pid !== undefined) this.#pids.add(pid)
+    })
+    this.#parts.defer(() => running.stop())
+    await agent.start()
+    return running
+  }
+
+  applyModel(name: string, { source = this.modelUrl, accelerator = 'metal', namespace }: ModelOptions = {}) {
+    return this.admin.apply({
+      apiVersion,
+      kind: 'Model',
+      metadata: { name, ...(namespace !== undefined && { namespace }) },
+      spec: { source, format: 'gguf', hardware: { accelerator } },
+    })
+  }
+
+  applyService(name: string, { spec, script, modelRef = name, namespace }: ServiceOptions = {}) {
+    return this.admin.apply({
+      apiVersion,
+      kind: 'InferenceService',
+      metadata: { name, ...(namespace !== undefined && { namespace }) },
+      spec: { modelRef, ...(script && { extraArgs: sampleScriptArgs(script) }), ...spec },
+    })
+  }
+
+  /** A Model and the InferenceService that serves it. */
+  async apply(name: string, options: ServiceOptions & ModelOptions = {}): Promise<void> {
+    await this.applyModel(name, options)
+    await this.applyService(name, options)
+  }
+
+  patchSpec(name: string, spec: Readonly<Record<string, unknown>>): Promise<KubeObject> {
+    return this.admin.patch(inferenceService(name), { spec })
+  }
+
+  deleteService(name: string): Promise<void> {
+    return this.admin.delete(inferenceService(name))
+  }
+
+  deleteModel(name: string): Promise<void> {
+    return this.admin.delete({ apiVersion, kind: 'Model', metadata: { name } })
+  }
+
+  async status(name: string): Promise<z.infer<typeof statusShape>> {
+    return statusShape.parse((await this.admin.get(inferenceService(name)))?.['status'] ?? {})
+  }
+
+  /** What stands in the condition that only the agent writes, such as `True Serving`. */
+  async condition(name: string): Promise<string | undefined> {
+    const { conditions } = await this.status(name)
+    const ours = conditions.find(({ type }) => type === 'MetalAgent')
+    return ours && `${ours.status} ${ours.reason}`
+  }
+
+  /** Reasons of the Events about an InferenceService, in no order. */
+  async eventReasons(name: string): Promise<string[]> {
+    const events = await this.admin.list({ apiVersion: 'v1', kind: 'Event' })
+    return events
+      .map((event) => eventShape.parse(event))
+      .filter(({ involvedObject }) => involvedObject.name === name)
+      .map(({ reason }) => reason)
+      .sort()
+  }
+
+  service(name: string, namespace = this.namespace): Promise<KubeObject | undefined> {
+    return this.admin.get({ apiVersion: 'v1', kind: 'Service', metadata: { name, namespace } })
+  }
+
+  endpoints(name: string): Promise<KubeObject | undefined> {
+    return this.admin.get({ apiVersion: 'v1', kind: 'Endpoints', metadata: { name } })
+  }
+
+  slice(name: string, namespace = this.namespace): Promise<KubeObject | undefined> {
+    return this.admin.get({
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { name, namespace },
+    })
+  }
+
+  /** Where pods are sent; undefined where there is no slice or it names no address. */
+  async published(name: string, namespace = this.namespace): Promise<Published | undefined> {
+    const slice = await this.slice(name, namespace)
+    const parsed = sliceShape.safeParse(slice).data
+    const [endpoint] = parsed?.endpoints ?? []
+    const [address] = endpoint?.addresses ?? []
+    const port = parsed?.ports?.[0]?.port
+    if (!endpoint || address === undefined || port === undefined) return undefined
+    return { address, port, ready: endpoint.conditions.ready }
+  }
+
+  /** The address is withdrawn or gone. */
+  async untilNotReady(name: string): Promise<void> {
+    await eventually(async () => (await this.published(name))?.ready !== true, {
+      timeoutMs: patienceMs,
+      what: `the withdrawal of ${name}`,
+    })
+  }
+
+  /** Which of the three published objects there are. */
+  async publishedKinds(name: string): Promise<string[]> {
+    const objects = await Promise.all([this.service(name), this.slice(name), this.endpoints(name)])
+    return objects.flatMap((object) => (object === undefined ? [] : [object.kind]))
+  }
+
+  async untilPublishedKinds(name: string, ...kinds: string[]): Promise<void> {
+    await eventually(async () => (await this.publishedKinds(name)).join() === kinds.join(), {
+      timeoutMs: patienceMs,
+      what: `${name} to be published as ${kinds.join(' and ') || 'nothing'}`,
+    })
+  }
+
+  /** Fails where a server of one of the agents is left. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#parts.disposeAsync()
+    await this.admin.deleteAll({ apiVersion, kind: 'InferenceService' }).catch(() => undefined)
+    await this.admin.deleteAll({ apiVersion, kind: 'Model' }).catch(() => undefined)
+    this.admin.close()
+    await this.files[Symbol.asyncDispose]()
+    await rm(this.folder, { recursive: true, force: true })
+    const left = (await Promise.all([...this.#pids].map(serverProcess))).filter((facts) => facts !== undefined)
+    if (left.length > 0) throw new Error(`Servers are left: ${left.map(({ pid }) => pid).join(', ')}`)
+  }
+}
+
+export interface Published {
+  readonly address: string
+  readonly port: number
+  readonly ready: boolean
+}
+
+/** The arguments of a running server, in one string; undefined when it is gone. */
+export const commandLineOf = async (pid: number): Promise<string | undefined> => (await serverProcess(pid))?.commandLine
+
+export async function untilGone(pid: number): Promise<void> {
+  await eventually(async () => (await serverProcess(pid)) === undefined, {
+    timeoutMs: patienceMs,
+    what: `the end of process ${pid}`,
+  })
+}
+
+/** The number may belong to somebody else by now. */
+async function serverProcess(pid: number) {
+  const facts = await platform.process(pid)
+  return facts?.commandLine.includes('--n-gpu-layers') === true ? facts : undefined
+}
+
+export const inferenceService = (name: string) => ({ apiVersion, kind: 'InferenceService', metadata: { name } })
+
+const statusShape = z.looseObject({
+  phase: z.string().default(''),
+  readyReplicas: z.number().default(0),
+  conditions: z
+    .array(z.looseObject({ type: z.string(), status: z.string(), reason: z.string(), message: z.string() }))
+    .default([]),
+})
+
+const eventShape = z.looseObject({ reason: z.string(), involvedObject: z.looseObject({ name: z.string() }) })
+
+const sliceShape = z.looseObject({
+  endpoints: z
+    .array(z.looseObject({ addresses: z.array(z.string()), conditions: z.looseObject({ ready: z.boolean() }) }))
+    .nullish(),
+  ports: z.array(z.looseObject({ port: z.number() })).nullish(),
+})

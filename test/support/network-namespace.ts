@@ -1,0 +1,42 @@
+import { execFile } from 'node:child_process'
+import { randomBytes, randomInt } from 'node:crypto'
+import { promisify } from 'node:util'
+
+/** A second host as far as the network goes: its own interfaces, ports and loopback. Needs root; ask {@link missingNetworkNamespaces} first. */
+export interface NetworkNamespace extends AsyncDisposable {
+  /** This side's address of the only cable there is. */
+  readonly here: string
+  /** The other side's. */
+  readonly there: string
+  /** The command and arguments that run a program over there. */
+  enter(command: readonly string[]): [string, ...string[]]
+}
+
+const run = promisify(execFile)
+const ip = async (...args: string[]): Promise<void> => {
+  await run('ip', args)
+}
+
+export async function createNetworkNamespace(): Promise<NetworkNamespace> {
+  // Names of interfaces have at most 15 characters.
+  const id = randomBytes(4).toString('hex')
+  const [name, near, far] = [`metalbar-${id}`, `mb${id}a`, `mb${id}b`]
+  const subnet = `10.213.${randomInt(1, 255)}`
+  const [here, there] = [`${subnet}.1`, `${subnet}.2`]
+  await using made = new AsyncDisposableStack()
+  await ip('netns', 'add', name)
+  made.defer(() => ip('netns', 'delete', name))
+  await ip('link', 'add', near, 'type', 'veth', 'peer', 'name', far, 'netns', name)
+  await ip('address', 'add', `${here}/30`, 'dev', near)
+  await ip('link', 'set', near, 'up')
+  await ip('-n', name, 'address', 'add', `${there}/30`, 'dev', far)
+  await ip('-n', name, 'link', 'set', far, 'up')
+  await ip('-n', name, 'link', 'set', 'lo', 'up')
+  const kept = made.move()
+  return {
+    here,
+    there,
+    enter: (command) => ['ip', 'netns', 'exec', name, ...command],
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  }
+}
