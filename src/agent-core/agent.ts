@@ -70,7 +70,8 @@ export class Agent {
   #address: HostAddress
   #performanceCores: number | undefined
   #wasLive = false
-  readonly #timers: NodeJS.Timeout[] = []
+  #addressTimer: NodeJS.Timeout | undefined
+  #connectTimer: NodeJS.Timeout | undefined
   #stopping: Promise<void> | undefined
 
   constructor(options: AgentOptions) {
@@ -124,8 +125,7 @@ export class Agent {
       return undefined
     })
     await this.#connect()
-    const timer = setInterval(() => void this.#checkAddress(), hostAddressEveryMs)
-    this.#timers.push(timer)
+    this.#addressTimer = setInterval(() => this.#inBackground(this.#checkAddress()), hostAddressEveryMs)
   }
 
   /** Withdraws what is published, lets the servers finish, releases the claims: nothing is left that says ready. */
@@ -135,7 +135,8 @@ export class Agent {
   }
 
   async #stop(): Promise<void> {
-    for (const timer of this.#timers) clearTimeout(timer)
+    clearInterval(this.#addressTimer)
+    clearTimeout(this.#connectTimer)
     const session = this.#session
     await within(passLimitMs, session?.reconciler.stop())
     this.#complain('not withdrawn', (await session?.publisher.withdrawAll()) ?? [])
@@ -157,7 +158,7 @@ export class Agent {
     const { settings, env } = this.#options
     try {
       const context = await PinnedContext.load({ file: settings.kubeconfig, context: settings.context, env })
-      await this.#open(context)
+      if (!this.#stopping) await this.#open(context)
     } catch (error) {
       if (!(error instanceof KubeconfigError)) throw error
       if (this.#waiting.message !== error.message) this.#log.error('no cluster', { reason: error.message })
@@ -169,7 +170,7 @@ export class Agent {
       }
       this.#snapshots.changed()
       if (this.#stopping) return
-      this.#timers.push(setTimeout(() => void this.#connect(), kubeconfigRetryMs))
+      this.#connectTimer = setTimeout(() => this.#inBackground(this.#connect()), kubeconfigRetryMs)
     }
   }
 
@@ -250,12 +251,19 @@ export class Agent {
     this.#address = found
     if (found.kind === 'chosen') {
       const { address, why, rejected } = found
-      this.#log.info('auto-detected host IP', { ip: address, why, rejected })
+      const name = platform.interfaces().find((one) => one.address === address)?.name
+      const message = settings.hostIp === undefined ? 'auto-detected host IP' : 'using host IP'
+      this.#log.info(message, { ip: address, interface: name, why, rejected })
     } else {
       this.#log.warn('no host IP', { text: found.message })
     }
     this.#session.reconciler.enqueueAll()
     this.#snapshots.changed()
+  }
+
+  /** For work that reports what it expects itself: whatever else goes wrong is a defect, and must not end the agent. */
+  #inBackground(work: Promise<void>): void {
+    work.catch((error: unknown) => this.#log.error('background work failed', { error }))
   }
 
   #clusterView(): ClusterView {

@@ -17,6 +17,9 @@ import {
   type Service,
 } from './resources.ts'
 
+/** A namespace that is missing is asked for again this often: somebody was told to create it. */
+const namespaceRetryMs = 15_000
+
 /** What every Service and EndpointSlice of an agent carries, ours and the Go agent's alike. */
 const managedSelector = 'llmkube.ai/managed-by=metal-agent'
 
@@ -46,6 +49,7 @@ export class Cluster {
   #namespaceProblem: string | undefined
   #told: string | undefined
   #namespaceChecked: Promise<void> | undefined
+  #namespaceTimer: NodeJS.Timeout | undefined
 
   constructor(options: ClusterOptions) {
     this.#options = options
@@ -96,6 +100,7 @@ export class Cluster {
 
   async stop(): Promise<void> {
     this.#stopped.abort()
+    clearTimeout(this.#namespaceTimer)
     await Promise.all([...this.#watches.map((watch) => watch.stop()), this.#namespaceChecked])
   }
 
@@ -113,10 +118,7 @@ export class Cluster {
       server: context.server,
       ...(namespace !== undefined && { namespace }),
       state: worst.state,
-      message:
-        worst.state === 'live' && this.inferenceServices.size === 0
-          ? (this.#namespaceProblem ?? worst.message)
-          : worst.message,
+      message: worst.state === 'live' ? (this.#namespaceProblem ?? worst.message) : worst.message,
       since: new Date(worst.since).toISOString(),
       ...(worst.retryAt !== undefined && { retryAt: new Date(worst.retryAt).toISOString() }),
     }
@@ -150,15 +152,22 @@ export class Cluster {
   }
 
   async #checkNamespace(namespace: string): Promise<void> {
+    const { log, onState } = this.#options
+    const before = this.#namespaceProblem
     try {
       this.#namespaceProblem = await missingNamespace(this.api, namespace, this.#stopped.signal)
     } catch (error) {
-      if (this.#stopped.signal.aborted) return
-      this.#options.log.warn('namespace not checked', { namespace, error })
+      if (!this.#stopped.signal.aborted) log.debug('namespace not checked', { namespace, error })
+    }
+    if (this.#stopped.signal.aborted) return
+    if (this.#namespaceProblem !== before) {
+      if (this.#namespaceProblem !== undefined) log.warn('namespace missing', { reason: this.#namespaceProblem })
+      onState()
     }
     if (this.#namespaceProblem === undefined) return
-    this.#options.log.warn('namespace missing', { namespace, problem: this.#namespaceProblem })
-    this.#options.onState()
+    this.#namespaceTimer = setTimeout(() => {
+      this.#namespaceChecked = this.#checkNamespace(namespace)
+    }, namespaceRetryMs)
   }
 }
 

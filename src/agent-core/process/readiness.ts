@@ -60,7 +60,7 @@ export async function watchStart(watch: StartWatch): Promise<StartVerdict> {
 }
 
 const minPauseMs = 25
-const maxPauseMs = 500
+const maxPauseMs = 250
 
 /** A tenth of the time it took so far: small servers are seen at once, big ones are not pestered. */
 export const probePauseMs = (elapsedMs: number): number => Math.min(maxPauseMs, Math.max(minPauseMs, elapsedMs / 10))

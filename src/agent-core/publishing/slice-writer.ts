@@ -317,7 +317,9 @@ export class SliceWriter {
       return 'renewed'
     } catch (error) {
       if (this.#signal.aborted || !isCurrent()) return 'ended'
-      log.warn('heartbeat failed', { key: entry.key, error })
+      // The outage itself is told once for the whole cluster; a claim in danger is told again.
+      const level = this.mustRead(entry) ? 'warn' : 'debug'
+      log[level]('heartbeat failed', { key: entry.key, error })
       if (this.mustRead(entry) && !entry.saidUncertain) {
         entry.saidUncertain = true
         onChange(entry.key)

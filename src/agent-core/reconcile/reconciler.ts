@@ -15,6 +15,7 @@ import type { Servers } from '../process/servers.ts'
 import type { ServerState } from '../process/server-state.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
 import type { Publisher } from '../publishing/publisher.ts'
+import { isOnlyHeartbeat } from '../publishing/slice-news.ts'
 import type { WriteResult } from '../publishing/write-result.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
@@ -109,9 +110,12 @@ export class Reconciler {
       cluster.inferenceServices.onChange(({ key }) => this.enqueue(key)),
       cluster.models.onChange(({ key }) => this.#enqueueUsersOf(key)),
       cluster.services.onChange(({ before, after }) => this.#enqueueOwner(after ?? before)),
-      cluster.slices.onChange(({ before, after }) => this.#enqueueOwner(after ?? before)),
+      cluster.slices.onChange(({ before, after }) => {
+        if (!isOnlyHeartbeat(before, after)) this.#enqueueOwner(after ?? before)
+      }),
       servers.onChange((key, state) => this.#serverChanged(key, state)),
     ]
+    this.#learnDialect().catch((error: unknown) => this.#options.log.debug('llama-server not asked yet', { error }))
   }
 
   enqueue(key: string): void {
@@ -387,6 +391,12 @@ export class Reconciler {
       record.fetchFailures = 0
     }
     this.enqueue(record.key)
+  }
+
+  /** Asked in advance, so that the first start does not wait for the answer. */
+  async #learnDialect(): Promise<void> {
+    const binary = await this.#options.findBinary()
+    if (binary.kind === 'found') await this.#dialects.of(binary.path, launchEnvironment())
   }
 
   async #start(record: ServiceRecord): Promise<void> {

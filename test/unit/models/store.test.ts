@@ -7,6 +7,7 @@ import { sourceDigest } from '../../../src/agent-core/models/source.ts'
 import { Store, type Destination } from '../../../src/agent-core/models/store.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
+import { eventually } from '../../support/eventually.ts'
 
 let world: World
 beforeEach(async () => {
@@ -52,9 +53,13 @@ describe('different sources never share a file', () => {
   })
 
   test('two at the same time, and the second keeps its place when the first fails', async () => {
-    const a = world.server.serve('/a/x.gguf', gguf('A'), { fault: { kind: 'drop', afterBytes: 10 } }).url
+    const first = world.server.serve('/a/x.gguf', gguf('A'), { fault: { kind: 'drop', afterBytes: 10 }, paced: true })
     const b = world.server.serve('/b/x.gguf', gguf('B')).url
-    const [failed, place] = await Promise.all([failure(world.models.ensure(request(a), staying())), placed(b)])
+    const failing = failure(world.models.ensure(request(first.url), staying()))
+    await eventually(() => first.openResponses === 1)
+    const place = await placed(b)
+    first.allow(1_000_000)
+    const failed = await failing
     const after = await placed(b)
     expect([failed.reason, place, after, await filesBelow(world.store)]).toEqual([
       'Truncated',
@@ -65,9 +70,13 @@ describe('different sources never share a file', () => {
   })
 
   test('names that a volume of macOS cannot tell apart, at the same time', async () => {
-    const a = world.server.serve('/a/x.gguf', gguf('A')).url
+    const first = world.server.serve('/a/x.gguf', gguf('A'), { paced: true })
     const b = world.server.serve('/b/X.gguf', gguf('B')).url
-    expect(await Promise.all([placed(a), placed(b)])).toEqual(['tiny/x.gguf', `tiny/${short(b)}/X.gguf`])
+    const placing = placed(first.url)
+    await eventually(() => first.openResponses === 1)
+    const second = await placed(b)
+    first.allow(1_000_000)
+    expect([await placing, second]).toEqual(['tiny/x.gguf', `tiny/${short(b)}/X.gguf`])
   })
 
   test('one that ends like a partial download', async () => {
