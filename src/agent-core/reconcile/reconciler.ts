@@ -572,7 +572,6 @@ const troubles = new Set<ServiceReason>([
   'ModelMissing',
   'ServiceNameTaken',
   'NoHostAddress',
-  'ClaimedElsewhere',
   'ClaimOverwritten',
 ])
 

@@ -15,7 +15,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     state: plan.state,
     reason: plan.reason,
     message: plan.message,
-    steps: stepsOf(observed, service, model),
+    steps: stepsOf(observed, service, model, alive?.pid !== undefined),
     since: new Date(report.since).toISOString(),
     ...(plan.retryAt !== undefined && { retryAt: new Date(plan.retryAt).toISOString() }),
     model: service?.spec.ok === true ? service.spec.value.modelRef : '',

@@ -13,13 +13,15 @@ export function stepsOf(
   observed: Observation,
   service: InferenceService | undefined,
   model: Model | undefined,
+  hasProcess: boolean,
 ): ServiceView['steps'] {
   const { fetch, server } = observed
   const running = server.kind === 'starting' || server.kind === 'ready' || server.kind === 'unready'
   const published = observed.publication.shown?.ready === true && observed.publication.claim === 'ours'
   return {
     fetched: running || fetch.kind === 'done' ? done : fetchedStep(fetch),
-    started: running ? done : server.kind === 'failed' ? failed(server.message) : waiting,
+    started:
+      running && hasProcess ? done : running ? active() : server.kind === 'failed' ? failed(server.message) : waiting,
     healthy: healthyStep(server),
     published: published ? done : server.kind === 'ready' ? publishedStep(observed) : waiting,
     clusterAgrees: published ? clusterStep(service, model) : waiting,
