@@ -26,8 +26,9 @@ const sentences = {
   namespace: 'The namespace "team-a" does not exist in this cluster; create it, or name another with --namespace.',
   offline:
     'The cluster at <cluster> does not answer (connect ECONNREFUSED <cluster address>); check that it runs and that this machine reaches it.',
-  noDefinitions:
-    'The cluster has no inferenceservices.inference.llmkube.dev; install LLMKube there (an old release uses the API group llmkube.io and must be upgraded).',
+  noDefinitions: "The cluster does not have LLMKube's API group inference.llmkube.dev; install LLMKube there.",
+  oldDefinitions:
+    "The cluster has LLMKube's old API group llmkube.io and not inference.llmkube.dev; upgrade LLMKube there.",
   noRights:
     'These credentials may not read inferenceservices (inferenceservices.inference.llmkube.dev is forbidden: User "guest" cannot list resource "inferenceservices" in API group "inference.llmkube.dev" in the namespace "default"); ask for the rights to get, list and watch them.',
   modelMissing: 'There is no Model "late" in namespace default; create it, or correct spec.modelRef.',
@@ -127,7 +128,7 @@ describe.concurrent('a cluster that cannot be used', () => {
     sim.create(definition('llmkube.io', 'inferenceservices', 'InferenceService'))
     sim.create(definition('llmkube.io', 'models', 'Model'))
     await using agent = await AgentProcess.start({ kubeconfig: sim.kubeconfig() })
-    expect(await complaint(agent, 'absent')).toBe(sentences.noDefinitions)
+    expect(await complaint(agent, 'absent')).toBe(sentences.oldDefinitions)
     await sim.installCrds()
     await connects(agent)
   })

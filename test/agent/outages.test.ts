@@ -195,7 +195,7 @@ describe('a cluster without LLMKube', () => {
     await using world = await AgentWorld.open(sim.connection(), { controller: false })
     const agent = await world.startAgent()
     const { message } = await agent.untilCluster('absent')
-    expect(message).toMatch(/^The cluster has no \w+\.inference\.llmkube\.dev; install LLMKube there/)
+    expect(message).toMatch(/does not have LLMKube's API group inference\.llmkube\.dev; install LLMKube there/)
 
     await sim.installCrds()
     await agent.untilCluster('live')

@@ -165,7 +165,7 @@ test('absent definitions are said, and their installation is noticed', async () 
   await sim.installCrds()
   createModel('late')
   await eventually(() => cache.get('default', 'late'))
-  expect(absent).toMatch(/no models\.inference\.llmkube\.dev; install LLMKube/)
+  expect(absent).toMatch(/does not have LLMKube's API group inference\.llmkube\.dev; install LLMKube there/)
 })
 
 test('an object that was deleted and made again while nobody looked is a deletion and an addition', async () => {

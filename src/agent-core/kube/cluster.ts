@@ -89,6 +89,7 @@ export class Cluster {
   }
 
   start(): void {
+    this.inferenceServices.onChange(() => this.#noticeNamespace())
     for (const watch of this.#watches) watch.start()
   }
 
@@ -137,6 +138,14 @@ export class Cluster {
       this.#namespaceChecked ??= this.#checkNamespace(this.#options.namespace)
     }
     this.#tell()
+    this.#options.onState()
+  }
+
+  /** Nothing can be in a namespace that is not there. */
+  #noticeNamespace(): void {
+    if (this.#namespaceProblem === undefined || this.inferenceServices.size === 0) return
+    this.#namespaceProblem = undefined
+    clearTimeout(this.#namespaceTimer)
     this.#options.onState()
   }
 

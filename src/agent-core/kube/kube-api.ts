@@ -16,6 +16,8 @@ const listBody = z.object({
   items: z.array(z.unknown()),
 })
 
+const groupList = z.object({ groups: z.array(z.object({ name: z.string() })) })
+
 export interface ListPage {
   readonly items: readonly unknown[]
   readonly resourceVersion: string
@@ -61,6 +63,12 @@ export class KubeApi {
     })
     const { metadata, items } = listBody.parse(body)
     return { items, resourceVersion: metadata.resourceVersion, continueToken: metadata.continue || undefined }
+  }
+
+  /** Names of the API groups the server has, such as `discovery.k8s.io`. */
+  async groups(signal?: AbortSignal): Promise<string[]> {
+    const { groups } = groupList.parse(await this.#request(HttpMethod.GET, '/apis', { signal }))
+    return groups.map(({ name }) => name)
   }
 
   /** A quorum read: what the server holds now, not what a cache remembers. */

@@ -5,6 +5,7 @@ import type { Logger } from '../observability/logger.ts'
 import { ApiError, isApiError, rootMessage } from './api-error.ts'
 import { pathOf, type KubeApi } from './kube-api.ts'
 import type { ObjectCache } from './object-cache.ts'
+import { explainAbsence } from './preflight.ts'
 import type { KubeObject, Resource } from './resources.ts'
 
 const pageSize = 500
@@ -245,12 +246,18 @@ export class ListWatch<T extends KubeObject> {
     if (failures === 1) log.debug('watch failed', { resource: resource.plural, error, retryInMs: delayMs })
     this.#setState({
       state,
-      message: explain(state, resource, api.context.server, error),
+      message: await this.#explain(state, error),
       since: this.#state.state === state ? this.#state.since : this.#now(),
       consecutiveFailures: failures,
       retryAt: this.#now() + delayMs,
       lastListAt: this.#state.lastListAt,
     })
+  }
+
+  async #explain(state: ConnectionState, error: unknown): Promise<string> {
+    const { resource, api } = this.#options
+    if (state === 'absent') return explainAbsence(api, resource, this.#stopped.signal)
+    return explain(state, resource, api.context.server, error)
   }
 
   #setState(next: ListWatchState): void {
@@ -324,8 +331,6 @@ function explain(state: ConnectionState, resource: Resource, server: string, err
       return isApiError(error, 401)
         ? `The cluster does not accept these credentials (${words}); log in again or choose another context.`
         : `These credentials may not read ${resource.plural} (${words}); ask for the rights to get, list and watch them.`
-    case 'absent':
-      return `The cluster has no ${resource.plural}.${resource.group}; install LLMKube there (an old release uses the API group llmkube.io and must be upgraded).`
     case 'stale':
       return `The cluster does not answer (${words}); what runs keeps serving, and the last known state is used until it is back.`
     default:
