@@ -197,7 +197,7 @@ describe.concurrent('what operators rely on', () => {
       notJson: agent.stderr.split('\n').filter((one) => one !== '').length - agent.log.length,
       lines: await Promise.all(
         [
-          'auto-detected host IP',
+          'using host IP',
           'starting inference service',
           'started inference service',
           'registered endpoint',
@@ -207,7 +207,7 @@ describe.concurrent('what operators rely on', () => {
     }).toEqual({
       notJson: 0,
       lines: [
-        { ...found, msg: 'auto-detected host IP', ip: '192.0.2.10', why: text, rejected: [] },
+        { ...found, msg: 'using host IP', ip: '192.0.2.10', why: text, rejected: [] },
         { ...found, msg: 'starting inference service', namespace, name },
         { ...found, msg: 'started inference service', namespace, name, pid, port },
         { ...found, msg: 'registered endpoint', namespace, name, hostIP: '192.0.2.10', port, ready: true },
