@@ -123,13 +123,14 @@ describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) =
       const before = await agent.untilReady('tiny')
       const service = await world.service('tiny')
 
-      for (const contextSize of [1024, 3072, 4096]) await world.patchSpec('tiny', { contextSize })
+      const changes = [1024, 3072, 4096].map((contextSize) => world.patchSpec('tiny', { contextSize }))
+      await Promise.all(changes)
       await world.untilNotReady('tiny')
       expect(await world.slice('tiny')).toBeDefined()
       const after = await agent.untilReadyAgain('tiny', before.pid)
 
       expect(await commandLineOf(before.pid)).toBeUndefined()
-      expect(await commandLineOf(after.pid)).toContain('--ctx-size 4096')
+      expect(await commandLineOf(after.pid)).toContain(`--ctx-size ${await world.contextSize('tiny')}`)
       expect(await world.published('tiny')).toEqual({ address: hostIp, port: after.port, ready: true })
       expect((await world.service('tiny'))?.['spec']).toMatchObject({ clusterIP: clusterIpOf(service) })
       expect(agent.starts).toBe(2)

@@ -173,6 +173,10 @@ export class AgentWorld implements AsyncDisposable {
     return this.admin.delete({ apiVersion, kind: 'Model', metadata: { name } })
   }
 
+  async contextSize(name: string): Promise<number> {
+    return specShape.parse((await this.admin.get(inferenceService(name)))?.['spec']).contextSize
+  }
+
   async status(name: string): Promise<z.infer<typeof statusShape>> {
     return statusShape.parse((await this.admin.get(inferenceService(name)))?.['status'] ?? {})
   }
@@ -278,6 +282,8 @@ async function serverProcess(pid: number) {
 }
 
 export const inferenceService = (name: string) => ({ apiVersion, kind: 'InferenceService', metadata: { name } })
+
+const specShape = z.looseObject({ contextSize: z.number() })
 
 const statusShape = z.looseObject({
   phase: z.string().default(''),
