@@ -23,6 +23,8 @@ export type Desired =
       readonly source: string
       /** Over what reaches the command line or the model, and nothing else: another digest restarts the server. */
       readonly digest: string
+      /** Until then more changes may follow, and one restart is to serve them all. */
+      readonly settlesAt?: number
     }
 
 export type RuntimeChoice =

@@ -277,11 +277,26 @@ function serverStep(observed: Observation, desired: Serve): Plan {
       break
   }
   if (server.digest !== desired.digest) {
+    if (now < (desired.settlesAt ?? 0)) return unsettled(observed, server, desired.settlesAt)
     const why = 'The specification changed: the server is restarted with it.'
     const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
     return act({ do: step }, 'stopping', 'Stopping', why)
   }
   return server.kind === 'ready' ? publishStep(observed, server.port, address) : rest(...withoutAnswer(server))
+}
+
+type Running = Extract<ServerView, { kind: 'starting' | 'ready' | 'unready' }>
+
+/** What runs goes on while somebody may still be editing. */
+function unsettled({ publication: { shown } }: Observation, server: Running, until: number | undefined): Plan {
+  if (server.kind !== 'ready') return rest(...withoutAnswer(server), until)
+  const where = shown?.ready === true ? ` at ${shown.address}:${shown.port}` : ''
+  return rest(
+    'ready',
+    'Serving',
+    `Serving${where}; the specification changed, and the server is about to be restarted.`,
+    until,
+  )
 }
 
 function publishStep(observed: Observation, port: number, address: Observation['address']): Plan {

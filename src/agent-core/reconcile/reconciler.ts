@@ -34,6 +34,9 @@ const maxStepsPerPass = 30
 const clusterBackOffMs = { first: 500, max: 30_000 }
 const fetchBackOffMs = { first: 1_000, max: 300_000 }
 
+/** Edits of one person or tool that come within this of each other cost one restart; a load costs minutes. */
+const settleMs = 500
+
 /** Who applies a Model and its service together must not read that one is missing. */
 const modelGraceMs = 2_000
 
@@ -198,17 +201,13 @@ export class Reconciler {
     const service = cluster.inferenceServices.get(record.namespace, record.name)
     const now = this.#now()
     if (service) this.#meet(record, service)
-    const wish = this.#desired(record, service)
-    record.modelMissingSince = wish.kind === 'modelMissing' ? (record.modelMissingSince ?? now) : undefined
+    const wish = this.#withPatience(record, this.#desired(record, service), now)
     const target = this.#target(record)
     const published = cluster.services.get(record.namespace, serviceNameOf(record.name))
     const ownsService = published !== undefined && isOwnedBy(published, target)
     return {
       now,
-      desired:
-        wish.kind === 'modelMissing'
-          ? { ...wish, graceEndsAt: (record.modelMissingSince ?? now) + modelGraceMs }
-          : wish,
+      desired: wish,
       address: hostAddress(),
       fetch: fetchView(record),
       server: serverView(record, servers.get(record.key)),
@@ -228,6 +227,21 @@ export class Reconciler {
       nameTakenBy: service && collidesWith(service.metadata, metadataOf(cluster.inferenceServices.values())),
       chooseRuntime: this.#chooseRuntime,
     })
+  }
+
+  /** A wish that has only just come up may be half of what is meant. */
+  #withPatience(record: ServiceRecord, wish: Desired, now: number): Desired {
+    record.modelMissingSince = wish.kind === 'modelMissing' ? (record.modelMissingSince ?? now) : undefined
+    if (wish.kind === 'serve' && record.wanted?.digest !== wish.digest)
+      record.wanted = { digest: wish.digest, since: now }
+    switch (wish.kind) {
+      case 'modelMissing':
+        return { ...wish, graceEndsAt: (record.modelMissingSince ?? now) + modelGraceMs }
+      case 'serve':
+        return { ...wish, settlesAt: (record.wanted?.since ?? now) + settleMs }
+      default:
+        return wish
+    }
   }
 
   /** A re-created object starts with a clean memory; what runs for its predecessor is judged by its digest. */

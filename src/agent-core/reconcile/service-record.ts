@@ -26,6 +26,8 @@ export interface ServiceRecord {
   last: { readonly plan: Plan; readonly observed: Observation; readonly since: number } | undefined
   /** When the service was first at rest as stopped: the controller gets a moment to say so itself. */
   stoppedAt: number | undefined
+  /** The digest last asked for, and since when. */
+  wanted: { readonly digest: string; readonly since: number } | undefined
   /** Since when its Model is not there. */
   modelMissingSince: number | undefined
   /** Message of the last refusal told as an Event. */
@@ -51,6 +53,7 @@ export const newRecord = (key: string): ServiceRecord => {
     reportRetry: undefined,
     last: undefined,
     stoppedAt: undefined,
+    wanted: undefined,
     modelMissingSince: undefined,
     toldRefusal: undefined,
     restarts: 0,

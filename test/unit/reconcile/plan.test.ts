@@ -10,6 +10,7 @@ import {
 const now = 1_000_000
 const ip = '192.0.2.7'
 const serve: Desired = { kind: 'serve', source: 'https://models.example/a.gguf', digest: 'd1' }
+const unsettledWish: Desired = { ...serve, settlesAt: now + 1 }
 const gone: Desired = { kind: 'gone', message: 'Deleted.' }
 const notOurs: Desired = { kind: 'notOurs', message: 'Another accelerator.' }
 const excluded: Desired = { kind: 'excluded', message: 'Not in the allowlist.' }
@@ -185,6 +186,24 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ['and left alone after that', { publication: withdrawn, server: unready }, 'rest', 'unready'],
   ],
   'a changed specification': [
+    [
+      'what serves keeps serving while more changes may follow',
+      { desired: unsettledWish, publication: shownReady, fetch: fetched, server: { ...ready, digest: 'd0' } },
+      'rest',
+      'ready',
+    ],
+    [
+      'so does what is only starting',
+      { desired: unsettledWish, publication: claimed, fetch: fetched, server: { ...starting, digest: 'd0' } },
+      'rest',
+      'starting',
+    ],
+    [
+      'a first start does not wait for more',
+      { desired: unsettledWish, publication: claimed, fetch: fetched },
+      'start',
+      'starting',
+    ],
     [
       'the endpoint goes first',
       { publication: shownReady, fetch: fetched, server: { ...ready, digest: 'd0' } },
