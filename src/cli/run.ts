@@ -112,6 +112,8 @@ function untilEnd(log: Logger): Promise<End> {
   return new Promise((resolve) => {
     let asked = false
     const onSignal = (signal: NodeJS.Signals): void => {
+      // A terminal that closes says so twice: by the kernel and by its shell.
+      if (asked && signal === 'SIGHUP') return
       if (asked) {
         log.warn('stopping at once', { signal })
         process.exit(exitCodes.failed)

@@ -74,11 +74,12 @@ test.each(survivable)('a watch that is %s loses no change', async (_how, fault) 
 })
 
 test('a silent connection is given up and what it did not bring is found', async () => {
-  const { cache } = watchModels({ silenceMs: 300 })
+  const { cache, states } = watchModels({ silenceMs: 300 })
   await eventually(() => sim.watchCount({ resource: 'models' }) === 1)
   sim.breakWatches('silence', { resource: 'models' })
   createModel('unheard')
   await eventually(() => cache.get('default', 'unheard'))
+  expect(states.map(({ state }) => state)).toContain('stale')
 })
 
 test('a lost event is healed by the next list', async () => {

@@ -2,6 +2,9 @@ import { z } from 'zod'
 
 const status = z.object({ reason: z.string().optional(), message: z.string().optional() })
 
+/** A proxy that asks for an hour must not keep a Mac out of its cluster for so long. */
+const maxRetryAfterSeconds = 60
+
 /** A request the API server refused, or that never reached it (`code` undefined). */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
@@ -27,7 +30,7 @@ export class ApiError extends Error {
   /** Kubernetes' words where the body is a Status, else the HTTP status. */
   static fromResponse(what: string, code: number, body: string, headers: Readonly<Record<string, string>>): ApiError {
     const parsed = status.safeParse(jsonOrUndefined(body)).data
-    const retryAfter = Number(headers['retry-after'])
+    const retryAfter = Math.min(maxRetryAfterSeconds, Number(headers['retry-after']))
     return new ApiError(`${what}: ${parsed?.message ?? `HTTP ${code}`}`, {
       code,
       reason: parsed?.reason ?? '',

@@ -57,6 +57,8 @@ export class ListWatch<T extends KubeObject> {
   /** Everything of one list and its watch ends with its generation, so that a late answer cannot reach a newer one. */
   #generation = new AbortController()
   #state: ListWatchState
+  /** Up to where the changes are known; undefined = only a list can tell. */
+  #version: string | undefined
   #loop: Promise<void> | undefined
 
   constructor(options: ListWatchOptions<T>) {
@@ -94,7 +96,6 @@ export class ListWatch<T extends KubeObject> {
 
   async #run(): Promise<void> {
     let attempt = 0
-    let version: string | undefined
     let listedAt = 0
     while (!this.#stopped.signal.aborted) {
       this.#generation = new AbortController()
@@ -102,19 +103,19 @@ export class ListWatch<T extends KubeObject> {
       let failure: unknown
       const startedAt = this.#now()
       try {
-        if (version === undefined || startedAt - listedAt > relistEveryMs) {
-          version = await this.#list(signal)
+        if (this.#version === undefined || startedAt - listedAt > relistEveryMs) {
+          this.#version = await this.#list(signal)
           listedAt = this.#now()
           this.#alive(true)
         }
-        version = await this.#watch(version, signal)
+        await this.#watch(this.#version, signal)
       } catch (error) {
         failure = error
-        version = isApiError(error) && error.code !== 410 ? version : undefined
+        if (!isApiError(error) || error.code === 410) this.#version = undefined
       }
       if (this.#isStopped()) return
       if (signal.aborted) {
-        version = undefined
+        this.#version = undefined
         continue
       }
       if (failure === undefined && this.#now() - startedAt >= provenWatchMs) {
@@ -131,6 +132,7 @@ export class ListWatch<T extends KubeObject> {
   async #list(signal: AbortSignal): Promise<string> {
     const { api, resource, namespace, labelSelector } = this.#options
     const objects: T[] = []
+    this.#options.cache.beginList()
     let continueToken: string | undefined
     for (;;) {
       const page = await api.list(resource, { namespace, labelSelector, limit: pageSize, continueToken }, signal)
@@ -147,11 +149,10 @@ export class ListWatch<T extends KubeObject> {
     }
   }
 
-  /** Returns the version to go on from; throws when the stream failed or may have lost something. */
-  async #watch(from: string, signal: AbortSignal): Promise<string> {
+  /** Throws when the stream failed or may have lost something; what it brought until then is known. */
+  async #watch(from: string, signal: AbortSignal): Promise<void> {
     const { api, resource, namespace, labelSelector } = this.#options
     const watch = patientWatch(api, this.#options.silenceMs)
-    let version = from
     let isOver = false
     const { promise: ended, resolve: end, reject: fail } = Promise.withResolvers<undefined>()
     ended.catch(() => undefined)
@@ -159,7 +160,7 @@ export class ListWatch<T extends KubeObject> {
     const onEvent = (type: string, raw: unknown): void => {
       // client-node swallows what this callback throws: carry it to the loop instead.
       try {
-        if (!signal.aborted) version = this.#event(type, raw) ?? version
+        if (!signal.aborted) this.#version = this.#event(type, raw) ?? this.#version
       } catch (error) {
         fail(error)
       }
@@ -175,7 +176,7 @@ export class ListWatch<T extends KubeObject> {
       onEvent,
       (error: unknown) => {
         isOver = true
-        if (error === null || error === undefined || isSilence(error)) end(undefined)
+        if (error === null || error === undefined) end(undefined)
         else fail(watchError(error))
       },
     )
@@ -191,7 +192,6 @@ export class ListWatch<T extends KubeObject> {
         (error: unknown) => this.#options.log.debug('watch did not open', { resource: resource.plural, error }),
       )
     }
-    return version
   }
 
   /** Takes one event into the cache; returns the version it carries. */
@@ -204,10 +204,16 @@ export class ListWatch<T extends KubeObject> {
     }
     const object = this.#parse(raw)
     if (!object) return undefined
-    const { namespace, name, resourceVersion } = object.metadata
-    if (type === 'DELETED') this.#options.cache.remove(namespace, name)
+    const { resourceVersion } = object.metadata
+    if (type === 'DELETED') this.#forget(object)
     else this.#options.cache.upsert(object)
     return resourceVersion
+  }
+
+  /** The end of an earlier object of the name says nothing about the present one. */
+  #forget({ metadata: { namespace, name, uid } }: T): void {
+    const { cache } = this.#options
+    if (cache.get(namespace, name)?.metadata.uid === uid) cache.remove(namespace, name)
   }
 
   #parse(raw: unknown): T | undefined {
@@ -310,8 +316,6 @@ const errorStatus = z.object({
 const httpFailure = z.object({ statusCode: z.number() })
 
 const lerp = (from: number, to: number, share: number): number => from + (to - from) * share
-
-const isSilence = (error: unknown): boolean => error instanceof DOMException && error.name === 'TimeoutError'
 
 function watchError(error: unknown): ApiError {
   const code = httpFailure.safeParse(error).data?.statusCode

@@ -16,6 +16,8 @@ export class ObjectCache<T extends KubeObject> {
   readonly #objects = new Map<string, T>()
   readonly #listeners = new Set<(change: CacheChange<T>) => void>()
   #synced = false
+  /** Set while a list is under way: the keys that were told of since it began. */
+  #toldMeanwhile: Set<string> | undefined
 
   /** False until the first complete list: before that, absence means nothing. */
   get synced(): boolean {
@@ -40,19 +42,32 @@ export class ObjectCache<T extends KubeObject> {
     return () => this.#listeners.delete(listener)
   }
 
-  /** A complete list is the truth whatever its versions: a restored etcd counts from an earlier number. */
+  /** To be called before the first page of a list is asked for. */
+  beginList(): void {
+    this.#toldMeanwhile = new Set()
+  }
+
+  /**
+   * A complete list is the truth whatever its versions: a restored etcd counts from an earlier number. Only what our own
+   * writes brought while it was on its way is newer than it.
+   */
   replace(objects: readonly T[]): void {
+    const newer = this.#toldMeanwhile ?? new Set<string>()
+    this.#toldMeanwhile = undefined
     this.#synced = true
     const listed = new Set(objects.map(({ metadata }) => keyOf(metadata.namespace, metadata.name)))
     for (const [key, object] of this.#objects) {
-      if (!listed.has(key)) this.#set(key, object, undefined)
+      if (!listed.has(key) && !newer.has(key)) this.#set(key, object, undefined)
     }
-    for (const object of objects) this.#take(object)
+    for (const object of objects) {
+      if (!newer.has(keyOf(object.metadata.namespace, object.metadata.name))) this.#take(object)
+    }
   }
 
   /** Older news than what is known (our own writes run ahead of the watch) is ignored. */
   upsert(object: T): void {
     const key = keyOf(object.metadata.namespace, object.metadata.name)
+    this.#toldMeanwhile?.add(key)
     const before = this.#objects.get(key)
     if (before && before.metadata.uid === object.metadata.uid && isOlder(object, before)) return
     this.#take(object)
@@ -60,6 +75,7 @@ export class ObjectCache<T extends KubeObject> {
 
   remove(namespace: string, name: string): void {
     const key = keyOf(namespace, name)
+    this.#toldMeanwhile?.add(key)
     const before = this.#objects.get(key)
     if (before) this.#set(key, before, undefined)
   }

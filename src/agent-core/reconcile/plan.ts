@@ -146,6 +146,9 @@ function clear(observed: Observation, how: 'unpublish' | 'remove', why: string):
   if (writable && isHeld(publication) && publication.shown?.ready === true) {
     return act({ do: 'withdraw' }, 'stopping', 'Stopping', why)
   }
+  if (writable && publication.claim === 'previous' && publication.shown?.ready === true) {
+    return act({ do: 'unpublish' }, 'stopping', 'Stopping', why)
+  }
   if (server.kind === 'stopping') return rest('stopping', 'Stopping', `${why} ${server.message}`)
   if (isAlive(server)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
   if (!hasLeftovers(observed, how)) return undefined
@@ -164,8 +167,9 @@ type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
 /** A Model that is gone takes nothing from a server that has it in memory. */
 function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: ModelMissing): Plan {
   const { server, publication, now } = observed
-  if (server.kind === 'ready' && isHeld(publication)) {
-    return rest('ready', 'Serving', `${message} The server keeps the model it loaded, but could not be started again.`)
+  if (isHeld(publication) && (server.kind === 'ready' || server.kind === 'unready')) {
+    const kept = `${message} The server keeps the model it loaded, but could not be started again.`
+    return { ...answerStep(observed, server), message: kept }
   }
   const cleared = clear(observed, 'unpublish', message)
   if (cleared) return cleared
@@ -261,7 +265,7 @@ function fetchStep(observed: Observation, { source, digest }: Serve): Plan | und
 }
 
 function serverStep(observed: Observation, desired: Serve): Plan {
-  const { server, publication, address, now } = observed
+  const { server, publication, now } = observed
   switch (server.kind) {
     case 'none':
       return act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
@@ -282,7 +286,15 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
     return act({ do: step }, 'stopping', 'Stopping', why)
   }
-  return server.kind === 'ready' ? publishStep(observed, server.port, address) : rest(...withoutAnswer(server))
+  return answerStep(observed, server)
+}
+
+/** Pods are told of a server that answers, and only of one. */
+function answerStep(observed: Observation, server: Running): Plan {
+  if (server.kind === 'ready') return publishStep(observed, server.port, observed.address)
+  const told = observed.publication.shown?.ready === true && isWritable(observed)
+  const [state, reason, message] = withoutAnswer(server)
+  return told ? act({ do: 'withdraw' }, state, reason, message) : rest(state, reason, message)
 }
 
 type Running = Extract<ServerView, { kind: 'starting' | 'ready' | 'unready' }>
@@ -300,7 +312,7 @@ function unsettled({ publication: { shown } }: Observation, server: Running, unt
 }
 
 function publishStep(observed: Observation, port: number, address: Observation['address']): Plan {
-  const { shown, complete } = observed.publication
+  const { shown, complete, message } = observed.publication
   if (address.ip === undefined) {
     return shown?.ready === true && isWritable(observed)
       ? act({ do: 'withdraw' }, 'unready', 'NoHostAddress', address.message)
@@ -308,7 +320,7 @@ function publishStep(observed: Observation, port: number, address: Observation['
   }
   const serving = `Serving at ${address.ip}:${port}.`
   if (shown?.ready === true && shown.address === address.ip && shown.port === port && complete) {
-    return rest('ready', 'Serving', serving)
+    return rest('ready', 'Serving', message === '' ? serving : `${serving} ${message}`)
   }
   return isWritable(observed)
     ? act(

@@ -53,3 +53,17 @@ test('an object that was made again under its name is a deletion and an addition
   cache.upsert(object('a', '5', 'second'))
   expect(history).toEqual(['ns/a -→1', 'ns/a 1→-', 'ns/a -→5'])
 })
+
+test('what our own write brought while a list was on its way is newer than the list', () => {
+  const { cache } = cacheWithHistory()
+  cache.replace([object('kept', '1'), object('deleted', '2')])
+  cache.beginList()
+  cache.upsert(object('kept', '7'))
+  cache.upsert(object('created', '8'))
+  cache.remove('ns', 'deleted')
+  cache.replace([object('kept', '1'), object('deleted', '2')])
+  const versions = [...cache.values()].map(({ metadata }) => `${metadata.name} ${metadata.resourceVersion}`)
+  cache.beginList()
+  cache.replace([object('kept', '9')])
+  expect([versions, [...cache.values()].length]).toEqual([['kept 7', 'created 8'], 1])
+})

@@ -297,6 +297,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ['a start under way is stopped', { desired: stopped, publication: claimed, server: starting }, 'stop', 'stopping'],
   ],
   deleted: [
+    [
+      'what still names an earlier object is unpublished before the server goes',
+      { desired: stopped, publication: { ...shownReady, claim: 'previous' }, server: ready },
+      'unpublish',
+      'stopping',
+    ],
     ['the endpoint goes first', { desired: gone, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
     ['then the server', { desired: gone, publication: withdrawn, server: ready }, 'stop', 'stopping'],
     ['then all three objects', { desired: gone, publication: withdrawn }, 'remove', 'stopping'],
@@ -381,6 +387,24 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
   ],
   'a Model that is missing': [
     ['nothing is started', { desired: modelMissing }, 'rest', 'waiting'],
+    [
+      'what has it in memory is told again when it moves',
+      { desired: modelMissing, publication: claimed, server: ready },
+      'publish',
+      'starting',
+    ],
+    [
+      'what has it in memory and does not answer is withdrawn',
+      { desired: modelMissing, publication: shownReady, server: unready },
+      'withdraw',
+      'unready',
+    ],
+    [
+      'and not stopped, as it could not be started again',
+      { desired: modelMissing, publication: withdrawn, server: unready },
+      'rest',
+      'unready',
+    ],
     [
       'what has it in memory keeps serving',
       { desired: modelMissing, publication: shownReady, server: ready },
