@@ -26,17 +26,25 @@ const question = 'What is a Mac good for?'
 const say = (text: string): void => void process.stdout.write(`${text}\n`)
 
 const folder = await mkdtemp(join(tmpdir(), 'metalbar-demo-'))
-const stop = await run()
-if (runsOnce) {
-  await stop()
-} else {
-  say('\nRunning until you press Ctrl-C.')
-  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
-  say('\nStopping: withdraw, let requests finish, stop the servers.')
-  await stop()
+const interrupted = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+const stack = new AsyncDisposableStack()
+stack.defer(() => rm(folder, { recursive: true, force: true }))
+let exitCode = 0
+try {
+  await Promise.race([run(), interrupted])
+  if (!runsOnce) {
+    say('\nRunning until you press Ctrl-C.')
+    await interrupted
+  }
+} catch (error) {
+  say(`\nThe demo cannot go on: ${error instanceof Error ? error.message : String(error)}`)
+  exitCode = 1
 }
+if (!runsOnce) say('\nStopping: withdraw, let requests finish, stop the servers.')
+await stack.disposeAsync()
+process.exit(exitCode)
 
-async function run(): Promise<() => Promise<void>> {
+async function run(): Promise<void> {
   const real = findLlamaServer()
   say('Metalbar demo: a simulated cluster, a real agent, real processes.\n')
   say(
@@ -47,12 +55,12 @@ async function run(): Promise<() => Promise<void>> {
   const [small, large] = [join(folder, 'small.gguf'), join(folder, 'large.gguf')]
   await writeLlamaGguf(small)
   await writeLlamaGguf(large, { blocks: 4, embedding: 256, heads: 8, kvHeads: 4, feedForward: 1024, seed: 2 })
-  const files = await startFileServer()
+  const files = stack.use(await startFileServer())
   const quick = files.serve('/quick.gguf', { file: small })
   const slow = files.serve('/slow.gguf', { file: large }, { throttle: slowBytesPerSecond })
 
-  const cluster = await KubeSim.start()
-  const controller = await startControllerStandIn({ connection: cluster.connection() })
+  const cluster = stack.use(await KubeSim.start())
+  stack.use(await startControllerStandIn({ connection: cluster.connection() }))
   say(`Cluster   simulated, with a stand-in for LLMKube's controller, at ${cluster.url}`)
 
   const agent = await startAgent(cluster, 'path' in real ? real.path : sampleServer)
@@ -74,14 +82,6 @@ async function run(): Promise<() => Promise<void>> {
   say(
     `\n$ metal-agent status\n${renderStatus(agent.snapshot(), { columns: process.stdout.columns, colour: process.stdout.isTTY, unicode: true })}`,
   )
-
-  return async () => {
-    await agent.stop()
-    await controller.stop()
-    await cluster[Symbol.asyncDispose]()
-    await files[Symbol.asyncDispose]()
-    await rm(folder, { recursive: true, force: true })
-  }
 }
 
 async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent> {
@@ -114,6 +114,7 @@ async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent>
     log: createLog({ level: settings.logLevel, format: settings.logFormat }),
     notices: metal.available ? [] : [metal.message],
   })
+  stack.defer(() => agent.stop())
   await agent.start()
   return agent
 }

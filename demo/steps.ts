@@ -8,6 +8,14 @@ const words: Record<StepName, string> = {
   published: 'address published',
   clusterAgrees: 'cluster says Ready',
 }
+/** What no waiting mends in a demo. */
+const hopeless = new Set<ServiceView['reason']>([
+  'Refused',
+  'ServiceNameTaken',
+  'NoHostAddress',
+  'CrashLooping',
+  'FetchFailed',
+])
 const progressEveryShare = 0.2
 
 /** Tells every step of the named services as it is reached; resolves when all of them are done, fails when one cannot be. */
@@ -28,7 +36,8 @@ export async function tellSteps(agent: Agent, names: readonly string[], say: (te
   const look = (): void => {
     const services = agent.snapshot().services.filter(({ name }) => told.has(name))
     for (const service of services) {
-      if (service.state === 'refused') reject(new Error(`${service.name}: ${service.message}`))
+      if (hopeless.has(service.reason)) reject(new Error(`${service.name}: ${service.message}`))
+      if (service.state === 'waiting') once(service, service.message, service.message)
       tellProgress(service, once)
       for (const step of stepNames) {
         if (service.steps[step].status === 'done') once(service, step, words[step] + detail(service, step))

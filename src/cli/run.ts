@@ -15,7 +15,7 @@ import { exitCodes, type CliIo } from './io.ts'
 import { startNotices } from './run-settings.ts'
 
 /** Withdrawing, draining and stopping everything takes no longer: launchd and systemd kill at some point after it. */
-const shutdownLimitMs = 30_000
+const shutdownLimitMs = 45_000
 
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {

@@ -2,7 +2,7 @@ import { exitMessage } from './exit-message.ts'
 import { defaultStopGraceMs, defaultStartupStallMs } from './launch.ts'
 import { keepPreviousOutput, openOutput, OutputError, outputSize } from './output-log.ts'
 import { NoPortError } from './ports.ts'
-import { killLimitMs, ServerRun, type RunContext, type RunEnd } from './server-run.ts'
+import { drainLimitMs, killLimitMs, ServerRun, type RunContext, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type ServerState } from './server-state.ts'
 import { spawnServer, SpawnError } from './spawn.ts'
 
@@ -53,7 +53,7 @@ export class ServerProcess {
   async stop(graceMs: number = this.#options.launch.stopGraceMs ?? defaultStopGraceMs): Promise<StopReport> {
     this.#askToStop(graceMs)
     const limit = Promise.withResolvers<undefined>()
-    const timer = setTimeout(() => limit.resolve(undefined), graceMs + 2 * killLimitMs)
+    const timer = setTimeout(() => limit.resolve(undefined), drainLimitMs + graceMs + 2 * killLimitMs)
     await Promise.race([this.#over.promise, limit.promise])
     clearTimeout(timer)
     if (!isOver(this.#state)) return { stopped: false, message: hangs(this.#run?.pid) }

@@ -5,6 +5,7 @@ import { exitMessage, saysAddressInUse } from './exit-message.ts'
 import type { HealthProbe } from './health-probe.ts'
 import { defaultStartupStallMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
 import { watchLiveness, type LivenessTimings } from './liveness.ts'
+import { requestsInFlight } from './idle.ts'
 import { outputSize, readEvidence } from './output-log.ts'
 import { portTakenMessage, type Ports } from './ports.ts'
 import { ProcessGroup } from './process-group.ts'
@@ -39,6 +40,10 @@ export interface RunEnd {
   readonly servedMs: number
 }
 
+/** llama-server cuts answers short on SIGTERM: requests in flight get this long to end before it. */
+export const drainLimitMs = 8_000
+const drainLookMs = 100
+
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */
 export const killLimitMs = 5_000
 
@@ -66,7 +71,8 @@ export class ServerRun {
   /** SIGTERM to the whole group, SIGKILL after the grace. Asked again, the shorter grace counts; an exit cannot be asked for any more. */
   end(cause: Ending['cause'], graceMs: number = this.#stopGraceMs, holders: readonly PortHolder[] = []): void {
     if (this.#reaped) return
-    const killAt = performance.now() + graceMs
+    const drains = cause === 'stopped' && this.#ending === undefined && this.#readySince !== undefined
+    const killAt = performance.now() + graceMs + (drains ? drainLimitMs : 0)
     const previous = this.#ending
     const ending: Ending = {
       cause: cause === 'stopped' ? cause : (previous?.cause ?? cause),
@@ -81,7 +87,24 @@ export class ServerRun {
       const { now, onState } = this.#options
       onState({ kind: 'stopping', since: now(), cause: ending.cause, pid: this.pid, port: this.port })
     }
-    if (previous === undefined) this.#group.signalNow('SIGTERM')
+    if (drains) void this.#drain(ending, graceMs)
+    else if (previous === undefined) this.#group.signalNow('SIGTERM')
+  }
+
+  /** Requests that are in flight may finish; nobody sends new ones by now. Never rejects. */
+  async #drain(ending: Ending, graceMs: number): Promise<void> {
+    const until = performance.now() + drainLimitMs
+    while (!this.#reaped && performance.now() < until) {
+      const requests = await requestsInFlight(this.port)
+      if (requests === undefined || requests === 0) break
+      await delay(drainLookMs)
+    }
+    if (this.#reaped) return
+    if (this.#ending === ending) {
+      clearTimeout(ending.timer)
+      ending.timer = setTimeout(() => this.#group.signalNow('SIGKILL'), graceMs)
+    }
+    this.#group.signalNow('SIGTERM')
   }
 
   /** Never rejects. */
