@@ -281,7 +281,7 @@ function serverStep(observed: Observation, desired: Serve): Plan {
       break
   }
   if (server.digest !== desired.digest) {
-    if (now < (desired.settlesAt ?? 0)) return unsettled(observed, server, desired.settlesAt)
+    if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
     const why = 'The specification changed: the server is restarted with it.'
     const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
     return act({ do: step }, 'stopping', 'Stopping', why)
@@ -298,6 +298,13 @@ function answerStep(observed: Observation, server: Running): Plan {
 }
 
 type Running = Extract<ServerView, { kind: 'starting' | 'ready' | 'unready' }>
+
+/** Too early to act on a change, and to write about it. */
+export const isUnsettled = ({ desired, server, now }: Observation): boolean =>
+  desired.kind === 'serve' &&
+  now < (desired.settlesAt ?? 0) &&
+  (server.kind === 'ready' || server.kind === 'starting' || server.kind === 'unready') &&
+  server.digest !== desired.digest
 
 /** What runs goes on while somebody may still be editing. */
 function unsettled({ publication: { shown } }: Observation, server: Running, until: number | undefined): Plan {

@@ -9,7 +9,7 @@ import {
   type ConditionWanted,
   type StatusWriter,
 } from '../kube/status-writer.ts'
-import type { Observation, Plan } from './plan.ts'
+import { isUnsettled, type Observation, type Plan } from './plan.ts'
 import type { ServiceRecord } from './service-record.ts'
 
 /** LLMKube's controller gets this long to say by itself that a service is stopped. */
@@ -33,6 +33,7 @@ export interface ReportInputs {
  */
 export async function report(inputs: ReportInputs): Promise<number | undefined> {
   const { plan, observed, service, status, now } = inputs
+  if (isUnsettled(observed)) return undefined
   if (!isOursToTell(inputs)) return undefined
   if (observed.desired.kind === 'notOurs') {
     // From a time when it was for a Mac, or its Model was not there yet: nobody would ever correct it.
