@@ -246,7 +246,12 @@ export class Agent {
     const { settings, platform } = this.#options
     if (!this.#session) return
     const { server } = this.#session.cluster.api.context
-    const found = await hostAddress({ explicit: settings.hostIp, server, interfaces: () => platform.interfaces() })
+    const found = await hostAddress({
+      explicit: settings.hostIp,
+      server,
+      interfaces: () => platform.interfaces(),
+      before: this.#address,
+    })
     if (isDeepStrictEqual(found, this.#address)) return
     this.#address = found
     if (found.kind === 'chosen') {

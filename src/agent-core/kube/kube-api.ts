@@ -186,9 +186,10 @@ export class KubeApi {
       request.setHeaderParam('Content-Type', options.contentType ?? 'application/json')
     }
     const timeout = AbortSignal.timeout(requestTimeoutMs)
-    request.setSignal(options.signal ? AbortSignal.any([options.signal, timeout]) : timeout)
+    const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout
+    request.setSignal(signal)
     try {
-      await this.context.config.applySecurityAuthentication(request)
+      await unlessAborted(signal, this.context.config.applySecurityAuthentication(request))
       const response = await this.#transport.send(request).toPromise()
       this.#learnServerTime(response.headers['date'])
       const text = await response.body.text()
@@ -206,6 +207,19 @@ export class KubeApi {
     const offset = server - Date.now()
     // The header has whole seconds: a difference below that is noise.
     this.#serverOffsetMs = Math.abs(offset) < 1_500 ? 0 : offset
+  }
+}
+
+/** An exec plugin of the kubeconfig may wait for a person, or for ever: no request waits longer than for a server. */
+async function unlessAborted(signal: AbortSignal, authentication: Promise<void>): Promise<void> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  const onAbort = (): void =>
+    reject(new Error('the kubeconfig gave no credentials in time; is its exec plugin waiting for a person?'))
+  signal.addEventListener('abort', onAbort)
+  try {
+    await Promise.race([authentication, promise])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
   }
 }
 

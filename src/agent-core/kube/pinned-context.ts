@@ -100,7 +100,13 @@ function pin(config: KubeConfig, wanted: string | undefined): { name: string; se
       `Context "${name}" names the user "${context.user}" that the kubeconfig does not contain; add it or choose another context.`,
     )
   }
-  if (!/^https?:$/.test(URL.parse(cluster.server)?.protocol ?? '')) {
+  const protocol = URL.parse(cluster.server)?.protocol
+  if (protocol === 'http:' && !cluster.skipTLSVerify) {
+    throw new KubeconfigError(
+      `Context "${name}" names the server "${cluster.server}", and over http:// anybody on the way could read its credentials; use https://, or say insecure-skip-tls-verify: true for that cluster in the kubeconfig.`,
+    )
+  }
+  if (protocol !== 'https:' && protocol !== 'http:') {
     throw new KubeconfigError(
       `Context "${name}" names the server "${cluster.server}", which is not an address such as https://HOST:6443; correct it in the kubeconfig or choose another context.`,
     )

@@ -110,15 +110,22 @@ export interface HostAddressOptions {
   /** URL of the API server. */
   readonly server: string
   readonly interfaces: () => readonly HostCandidate[]
+  /** What was chosen before. */
+  readonly before?: HostAddress
 }
 
-/** The address to publish as of now; interfaces come and go. */
-export async function hostAddress({ explicit, server, interfaces }: HostAddressOptions): Promise<HostAddress> {
+/**
+ * The address to publish as of now; interfaces come and go. Where the route to the API server cannot be told, as when a
+ * name server fails, the address from before stays for as long as an interface has it.
+ */
+export async function hostAddress({ explicit, server, interfaces, before }: HostAddressOptions): Promise<HostAddress> {
   if (explicit !== undefined && explicit !== '') return explicitHostAddress(explicit)
   const { hostname, port, protocol } = new URL(server)
   const defaultPort = protocol === 'http:' ? 80 : 443
   const preferred = await localAddressTowards(hostname, port === '' ? defaultPort : Number(port))
-  return chooseHostAddress(interfaces(), preferred)
+  const candidates = interfaces()
+  const stays = before?.kind === 'chosen' && candidates.some(({ address }) => address === before.address)
+  return preferred === undefined && stays ? before : chooseHostAddress(candidates, preferred)
 }
 
 function rejection(address: string, preferred: string | undefined): string | undefined {

@@ -38,6 +38,12 @@ test.each([
     /names a cluster that the kubeconfig does not contain/,
   ],
   ['a folder', () => folder, undefined, /cannot be read/],
+  [
+    'credentials over plain http',
+    () => kubeconfig('plain', 'http://192.0.2.40:8080'),
+    undefined,
+    /anybody on the way could read its credentials; use https:\/\/, or say insecure-skip-tls-verify/,
+  ],
 ])('%s is refused with one sentence', async (_what, file, context, sentence) => {
   const attempt = PinnedContext.load({ file: await file(), context, env: {} })
   await expect(attempt).rejects.toThrow(KubeconfigError)

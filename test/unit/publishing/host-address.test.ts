@@ -117,4 +117,13 @@ describe('the route to the API server', () => {
   test('is no preference where it cannot be told', async () => {
     await expect(localAddressTowards('127.0.0.1', 70_000)).resolves.toBeUndefined()
   })
+
+  test('keeps the address from before where it cannot be told, while an interface has it', async () => {
+    const server = 'https://no-such-host.invalid:6443'
+    const before = chooseHostAddress([lan, tailscale], lan.address)
+    const chosen = (candidates: HostCandidate[]) =>
+      hostAddress({ explicit: '', server, interfaces: () => candidates, before })
+    await expect(chosen([lan, tailscale])).resolves.toBe(before)
+    await expect(chosen([tailscale])).resolves.toMatchObject({ address: tailscale.address })
+  })
 })
