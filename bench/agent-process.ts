@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { socketPathFor } from '../src/agent-core/state/socket-path.ts'
 import type { AgentSnapshot } from '../src/contract/snapshot.ts'
-import { connectToAgent } from '../src/serve/client/agent-client.ts'
+import { connectToAgent, NoAgentError } from '../src/serve/client/agent-client.ts'
 import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
 import { poll, secondsSince } from './poll.ts'
 import { childrenOf, commandLineOf } from './proc.ts'
@@ -76,6 +76,23 @@ export class AgentProcess implements AsyncDisposable {
     const socketPath = socketPathFor(this.#stateDir, tmpdir())
     await using client = await connectToAgent({ socketPath, stateDir: this.#stateDir })
     return await client.snapshot()
+  }
+
+  /** Undefined while the agent does not listen yet. */
+  async snapshotIfThere(): Promise<AgentSnapshot | undefined> {
+    try {
+      return await this.snapshot()
+    } catch (error) {
+      if (error instanceof NoAgentError) return undefined
+      throw error
+    }
+  }
+
+  /** As the kernel does when memory is short: what it started is left behind. */
+  async kill(): Promise<void> {
+    const exited = once(this.#process, 'exit')
+    this.#process.kill('SIGKILL')
+    await exited
   }
 
   /** Process ids of the model servers; the agent's other children only answer what they understand. */

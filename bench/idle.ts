@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { AgentProcess } from './agent-process.ts'
 import { metalModel, servedBySample } from './objects.ts'
-import { cpuSeconds, memoryOf, type Memory } from './proc.ts'
+import { cpuShares, memoryOf, type Memory } from './proc.ts'
 import { countsBetween, listed, totalOf, type RequestCounter, type RequestCounts } from './request-count.ts'
 import type { Group } from './row.ts'
 import { statisticsOf } from './statistics.ts'
@@ -90,7 +89,7 @@ async function watchIdle(
   const cpu: number[] = []
   const memory: Memory[] = []
   for (let part = 0; part < parts; part += 1) {
-    cpu.push(await cpuShare(agent, seconds / parts))
+    cpu.push(...(await cpuShares(agent.pid, seconds / parts)))
     memory.push(memoryOf(agent.pid))
   }
   const requests = countsBetween(before, await counter.read())
@@ -101,10 +100,4 @@ async function watchIdle(
     resident: memory.map(({ residentMiB }) => residentMiB),
     proportional: statisticsOf(memory.map(({ proportionalMiB }) => proportionalMiB)).median,
   }
-}
-
-async function cpuShare({ pid }: AgentProcess, seconds: number): Promise<number> {
-  const [cpuBefore, startedAt] = [cpuSeconds(pid), performance.now()]
-  await delay(seconds * 1_000)
-  return ((cpuSeconds(pid) - cpuBefore) * 100_000) / (performance.now() - startedAt)
 }

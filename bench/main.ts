@@ -6,18 +6,32 @@ import { life } from './life.ts'
 import type { Extent, Row } from './row.ts'
 import { start } from './start.ts'
 import { statisticsOf } from './statistics.ts'
+import { supervision } from './supervision.ts'
 import { isMet, table } from './table.ts'
 import { thousand } from './thousand.ts'
 import { together } from './together.ts'
 import { World } from './world.ts'
 
-const groups = [start, life, together, idle, thousand]
+const groups = [start, life, together, supervision, idle, thousand]
 
-const usual: Extent = { startRuns: 5, lifeRuns: 7, togetherRuns: 3, idleSeconds: 90, emptySeconds: 30, thousandRuns: 3 }
+const usual: Extent = {
+  startRuns: 5,
+  lifeRuns: 7,
+  togetherRuns: 3,
+  adoptionRuns: 5,
+  hungRuns: 1,
+  supervisedSeconds: 60,
+  idleSeconds: 90,
+  emptySeconds: 30,
+  thousandRuns: 3,
+}
 const long: Extent = {
   startRuns: 20,
   lifeRuns: 40,
   togetherRuns: 10,
+  adoptionRuns: 40,
+  hungRuns: 10,
+  supervisedSeconds: 300,
   idleSeconds: 900,
   emptySeconds: 300,
   thousandRuns: 10,

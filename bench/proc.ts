@@ -1,14 +1,26 @@
 import { readFileSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
 
 /** USER_HZ, which Linux keeps at 100 on every machine whatever its kernel's own rate is. */
 const ticksPerSecond = 100
 
 /** CPU time of all threads of a process so far, in seconds. */
-export function cpuSeconds(pid: number): number {
+function cpuSeconds(pid: number): number {
   const fields = statFields(pid)
   if (!fields) throw new Error(`Process ${pid} is gone.`)
   const [userTicks, systemTicks] = [Number(fields[11]), Number(fields[12])]
   return (userTicks + systemTicks) / ticksPerSecond
+}
+
+/** CPU time that a process takes from now on, in percent of one core: one figure for each part of the time. */
+export async function cpuShares(pid: number, seconds: number, parts = 1): Promise<number[]> {
+  const shares: number[] = []
+  while (shares.length < parts) {
+    const [cpuBefore, startedAt] = [cpuSeconds(pid), performance.now()]
+    await delay((seconds / parts) * 1_000)
+    shares.push(((cpuSeconds(pid) - cpuBefore) * 100_000) / (performance.now() - startedAt))
+  }
+  return shares
 }
 
 export interface Memory {

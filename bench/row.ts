@@ -1,6 +1,7 @@
 import type { World } from './world.ts'
 
-export type Unit = 's' | '%' | 'MiB' | '/min'
+/** Empty for what is counted. */
+export type Unit = '' | 's' | '%' | 'MiB' | '/min'
 
 /** One line of the table. */
 export interface Row {
@@ -23,6 +24,9 @@ export interface Extent {
   readonly startRuns: number
   readonly lifeRuns: number
   readonly togetherRuns: number
+  readonly adoptionRuns: number
+  readonly hungRuns: number
+  readonly supervisedSeconds: number
   /** Heartbeats come every 45 s: a multiple of it counts them evenly. */
   readonly idleSeconds: number
   readonly emptySeconds: number

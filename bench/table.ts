@@ -34,13 +34,13 @@ function cellsOf(row: Row): string[] {
     runs === 1 ? '' : `${number(min, unit)} – ${number(max, unit)}`,
     String(runs),
     goAgent === undefined ? '' : `${goAgent} ${unit}`,
-    goal === undefined ? '' : `≤ ${goal} ${unit}`,
+    goal === undefined ? '' : `≤ ${goal} ${unit}`.trimEnd(),
     met === undefined ? '' : met ? 'yes' : 'NO',
   ]
 }
 
-const figure = (value: number, unit: Unit): string => `${number(value, unit)} ${unit}`
+const figure = (value: number, unit: Unit): string => `${number(value, unit)} ${unit}`.trimEnd()
 
-const decimals: Record<Unit, number> = { s: 3, '%': 2, MiB: 1, '/min': 1 }
+const decimals: Record<Unit, number> = { '': 0, s: 3, '%': 2, MiB: 1, '/min': 1 }
 
 const number = (value: number, unit: Unit): string => value.toFixed(decimals[unit])
