@@ -2,6 +2,7 @@ import { Watch } from '@kubernetes/client-node'
 import { z } from 'zod'
 import type { ConnectionState } from '../../contract/cluster.ts'
 import type { Logger } from '../observability/logger.ts'
+import { jitteredMs } from '../support/back-off.ts'
 import { ApiError, isApiError, rootMessage } from './api-error.ts'
 import { pathOf, type KubeApi } from './kube-api.ts'
 import type { ObjectCache } from './object-cache.ts'
@@ -17,7 +18,7 @@ const watchTimeoutSeconds = { from: 120, to: 150 }
 export const watchSilenceMs = 180_000
 /** A watch that lived this long proves that the server is well: only then does the back-off start over. */
 const provenWatchMs = 10_000
-const backOffMs = { first: 500, max: 30_000 }
+const backOff = { firstMs: 500, maxMs: 30_000 }
 /** Heals whatever event was lost on the way, once in this time. */
 const relistEveryMs = 600_000
 
@@ -274,9 +275,8 @@ export class ListWatch<T extends KubeObject> {
   /** Full jitter: several Macs must not come back in step. A server that names a time is believed. */
   #backOff(attempt: number, failure: unknown): number {
     if (attempt === 0 && isApiError(failure, 410)) return 0
-    const ceiling = Math.min(backOffMs.max, backOffMs.first * 2 ** attempt)
     const asked = isApiError(failure) ? (failure.retryAfterSeconds ?? 0) * 1_000 : 0
-    return Math.max(asked, Math.round(this.#random() * ceiling))
+    return Math.max(asked, jitteredMs(backOff, attempt + 1, this.#random))
   }
 
   async #pause(ms: number, signal: AbortSignal): Promise<void> {

@@ -1,3 +1,5 @@
+import { jitteredMs } from '../support/back-off.ts'
+
 /** LLMKube calls an agent gone after 180 s: this leaves room for three misses. */
 export const renewEveryMs = 45_000
 /** Many agents that started together must not stay in step. */
@@ -59,7 +61,7 @@ export class HeartbeatTimer {
       return
     }
     this.#failures += 1
-    const ceiling = Math.min(retry.maxMs, retry.firstMs * 2 ** (this.#failures - 1), this.#everyMs)
-    this.#schedule(ceiling * this.#random())
+    const maxMs = Math.min(retry.maxMs, this.#everyMs)
+    this.#schedule(jitteredMs({ ...retry, maxMs }, this.#failures, this.#random))
   }
 }

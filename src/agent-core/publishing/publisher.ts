@@ -1,6 +1,7 @@
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
+import { within } from '../support/within.ts'
 import type { ClaimJudgement } from './claim.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
 import {
@@ -386,14 +387,3 @@ const isDeletable = (claim: ClaimJudgement): boolean =>
   isHeld(claim) || claim.kind === 'previous' || claim.kind === 'released'
 
 const nameOf = ({ namespace, name }: PublishTarget) => ({ namespace, name })
-
-/** Resolves when the work is done or the time is up, whichever comes first. */
-async function within(limitMs: number, work: Promise<unknown>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<undefined>()
-  const timer = setTimeout(resolve, limitMs, undefined)
-  try {
-    await Promise.race([work, promise])
-  } finally {
-    clearTimeout(timer)
-  }
-}

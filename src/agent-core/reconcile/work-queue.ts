@@ -1,7 +1,8 @@
 import type { Logger } from '../observability/logger.ts'
+import { jitteredMs } from '../support/back-off.ts'
 
 /** First and longest wait after a failed pass over a key; full jitter in between. */
-const backOffMs = { first: 500, max: 60_000 }
+const backOff = { firstMs: 500, maxMs: 60_000 }
 
 export interface WorkQueueOptions {
   /** One level-based pass over a key. Resolves with the time (ms since the epoch) of the next pass it wants, if any. */
@@ -80,9 +81,8 @@ export class WorkQueue {
       entry.failures = 0
       return next
     } catch (error) {
-      const ceiling = Math.min(backOffMs.max, backOffMs.first * 2 ** entry.failures)
       entry.failures += 1
-      const delay = Math.round(this.#random() * ceiling)
+      const delay = jitteredMs(backOff, entry.failures, this.#random)
       this.#options.log.warn('reconcile failed', { key, error, retryInMs: delay })
       return this.#now() + delay
     }
