@@ -46,9 +46,6 @@ export interface RunEnd {
 export const drainLimitMs = 8_000
 const drainLookMs = 100
 
-/** A server that was found running counts as what it was until it has left questions unanswered for this long. */
-const unaskedLimitMs = 15_000
-
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */
 export const killLimitMs = 5_000
 
@@ -167,10 +164,12 @@ export class ServerRun {
   }
 
   async #watchStart(signal: AbortSignal) {
-    const { launch, platform, probe, now, log, process } = this.#options
+    const { launch, platform, probe, liveness, now, log, process } = this.#options
     const { pid, port } = this
-    const endOfTrust = () => this.#tell({ kind: 'starting', since: now(), pid, port })
-    const trust = process.startTime === undefined ? undefined : setTimeout(endOfTrust, unaskedLimitMs)
+    // One that was found running counts as what it was until it has been silent for as long as makes any server unhealthy.
+    const endTrust = () => this.#tell({ kind: 'starting', since: now(), pid, port })
+    const trustMs = liveness.misses * liveness.answerWithinMs
+    const trust = process.startTime === undefined ? undefined : setTimeout(endTrust, trustMs)
     try {
       return await watchStart({
         port,
