@@ -16,7 +16,7 @@ import { SliceWatch } from '../support/slice-watch.ts'
 
 const kills = 100
 /** From the agent's first line of log on. */
-const longestLifeMs = 600
+const longestLifeMs = 500
 const longestPauseMs = 150
 const seed = Number(process.env['KILL_STORM_SEED'] ?? Date.now() % 2 ** 31)
 
@@ -53,9 +53,11 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
       const script = new Script(world)
       const writing = script.run()
       const lives = fc.sample(fc.integer({ min: 0, max: longestLifeMs }), { seed, numRuns: kills })
+      const agents = [first]
       await killed(first)
       for (const lifeMs of lives.slice(1)) {
         const agent = await start()
+        agents.push(agent)
         await agent.logged('starting metal-agent')
         await delay(lifeMs)
         await killed(agent)
@@ -87,11 +89,15 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
         shown: slices.history('steady'),
         failed: [...requests.failed],
       }
+      const count = (what: string) => agents.flatMap(({ log }) => log).filter(({ msg }) => msg === what).length
       await last.stop()
       expect({ steady, left: await serversIn(join(folder, 'state', 'work')) }).toEqual({
         steady: { pid: steadyPid, shown: ['ready'], failed: [] },
         left: [],
       })
+      // Else it was no storm.
+      expect(count('starting inference service')).toBeGreaterThan(kills / 10)
+      expect(count('adopted server')).toBeGreaterThan(kills / 2)
     },
   )
 })
