@@ -8,7 +8,7 @@ import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
 import { AgentProcess } from './agent-process.ts'
 import { installAgent } from './installed-agent.ts'
 import { RequestCounter } from './request-count.ts'
-import { SliceWatch } from './slice-watch.ts'
+import { SliceWatch } from '../test/support/slice-watch.ts'
 
 /** One real API server and the built agent, for everything that is measured. */
 export class World implements AsyncDisposable {

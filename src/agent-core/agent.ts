@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterView } from '../contract/cluster.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
@@ -13,8 +14,11 @@ import type { Logger } from './observability/logger.ts'
 import { AgentMetrics } from './observability/metrics.ts'
 import { serviceMetricsFeed } from './observability/service-metrics.ts'
 import type { Platform } from './platform/platform.ts'
-import type { PortPolicy } from './process/launch.ts'
+import { adoptServers } from './process/adopt-servers.ts'
+import type { LaunchRules, PortPolicy } from './process/launch.ts'
+import { Ledger } from './process/ledger.ts'
 import type { LivenessTimings } from './process/liveness.ts'
+import { isOver } from './process/server-state.ts'
 import { Servers } from './process/servers.ts'
 import { hostAddress, type HostAddress } from './publishing/host-address.ts'
 import { Publisher } from './publishing/publisher.ts'
@@ -46,6 +50,9 @@ export interface AgentOptions {
   readonly liveness?: LivenessTimings
 }
 
+/** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */
+export type ServersAtEnd = 'stop' | 'keep'
+
 /** What hangs on one cluster; the servers and models outlive it. */
 interface Session {
   readonly cluster: Cluster
@@ -63,6 +70,7 @@ export class Agent {
   readonly #startedAt = Date.now()
   readonly #snapshots: SnapshotStore
   readonly #models: Models
+  readonly #ledger: Ledger
   readonly #servers: Servers
   readonly #notices: string[]
   #session: Session | undefined
@@ -80,7 +88,13 @@ export class Agent {
     this.#log = log
     this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
     this.#models = new Models({ directory: settings.modelStore, log })
-    this.#servers = new Servers({ platform, log, ...(options.liveness && { liveness: options.liveness }) })
+    this.#ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
+    this.#servers = new Servers({
+      platform,
+      log,
+      ledger: this.#ledger,
+      ...(options.liveness && { liveness: options.liveness }),
+    })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
     this.#waiting = {
       context: settings.context ?? '',
@@ -124,30 +138,71 @@ export class Agent {
       this.#log.warn('performance cores not known', { error })
       return undefined
     })
+    await this.#adopt()
     await this.#connect()
     this.#addressTimer = setInterval(() => this.#inBackground(this.#checkAddress()), hostAddressEveryMs)
   }
 
-  /** Withdraws what is published, lets the servers finish, releases the claims: nothing is left that says ready. */
-  stop(): Promise<void> {
-    this.#stopping ??= this.#stop()
+  /**
+   * `stop` withdraws what is published, lets the servers finish and releases the claims: nothing is left that says ready. `keep` leaves
+   * servers and what is published to the next agent, which must renew the claims within three minutes. The first call decides.
+   */
+  stop({ servers = 'stop' }: { servers?: ServersAtEnd } = {}): Promise<void> {
+    this.#stopping ??= servers === 'stop' ? this.#stop() : this.#leave()
     return this.#stopping
   }
 
   async #stop(): Promise<void> {
-    clearInterval(this.#addressTimer)
-    clearTimeout(this.#connectTimer)
     const session = this.#session
-    await within(passLimitMs, session?.reconciler.stop())
+    await this.#stopDeciding()
     this.#complain('not withdrawn', (await session?.publisher.withdrawAll()) ?? [])
     await Promise.all([this.#servers.stopAll(), within(farewellLimitMs, session?.reconciler.sayStopped())])
     this.#complain('not released', (await session?.publisher.releaseAll()) ?? [])
+    await this.#servers.letGo()
+    await this.#close()
+  }
+
+  async #leave(): Promise<void> {
+    await this.#stopDeciding()
+    const kept = [...this.#servers.state()].filter(([, state]) => !isOver(state)).map(([key]) => key)
+    await this.#servers.letGo()
+    this.#log.info('servers keep running', {
+      services: kept,
+      heartbeats: 'stopped: without an agent the cluster calls them stale after 180 s',
+    })
+    await this.#close()
+  }
+
+  async #stopDeciding(): Promise<void> {
+    clearInterval(this.#addressTimer)
+    clearTimeout(this.#connectTimer)
+    await within(passLimitMs, this.#session?.reconciler.stop())
+  }
+
+  async #close(): Promise<void> {
+    const session = this.#session
     await within(passLimitMs, session?.events.flush())
     await session?.publisher[Symbol.asyncDispose]()
     await session?.cluster.stop()
     await this.#models.stop()
     this.#snapshots[Symbol.dispose]()
     this.metrics[Symbol.dispose]()
+  }
+
+  async #adopt(): Promise<void> {
+    const { settings, platform } = this.#options
+    const notices = await adoptServers({
+      ledger: this.#ledger,
+      servers: this.#servers,
+      platform,
+      log: this.#log,
+      folders: { work: join(settings.stateDir, 'work'), logs: join(settings.stateDir, 'logs') },
+      rules: launchRules(settings),
+    })
+    for (const notice of notices) {
+      this.#log.warn('notice', { text: notice })
+      this.notice(notice)
+    }
   }
 
   #complain(message: string, unfinished: readonly { readonly key: string; readonly message: string }[]): void {
@@ -213,7 +268,7 @@ export class Agent {
         llamaServer: settings.llamaServer,
         performanceCores: this.#performanceCores,
         port: portPolicy(settings),
-        startupStallMs: settings.llamaServerStartupTimeoutMs,
+        rules: launchRules(settings),
         stateDir: settings.stateDir,
       },
       findBinary: () => this.#findBinary(),
@@ -313,6 +368,13 @@ const hostFacts = (address: HostAddress): { ip: string | undefined; message: str
   address.kind === 'chosen'
     ? { ip: address.address, message: `Pods are sent to ${address.address}: ${address.why}.` }
     : { ip: undefined, message: address.message }
+
+const launchRules = ({
+  llamaServerStartupTimeoutMs,
+}: AgentSettings): Pick<LaunchRules, 'startupStallMs' | 'settingNames'> => ({
+  startupStallMs: llamaServerStartupTimeoutMs,
+  settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
+})
 
 function portPolicy({ llamaServerPort, portRange }: AgentSettings): PortPolicy {
   if (portRange) return { kind: 'range', ...portRange }

@@ -1,4 +1,4 @@
-import { Agent } from '../agent-core/agent.ts'
+import { Agent, type ServersAtEnd } from '../agent-core/agent.ts'
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
 import { createLog } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
@@ -20,13 +20,13 @@ const shutdownLimitMs = 45_000
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat })
-  const end = untilEnd(log)
+  const { ended } = agentEnd(log)
   const platform = hostPlatform(io.platform)
   const folder = await openStateFolder(settings.stateDir)
   if (!folder.ok) return refuse(io, folder.message)
   const locked = await acquireLock({
     file: folder.folder.lockFile,
-    processStartTime: async (pid) => (await platform.process(pid))?.startTime,
+    processStartTime: (pid) => startTimeOf(platform, pid),
   })
   if (!locked.ok) return refuse(io, locked.message)
   try {
@@ -35,7 +35,7 @@ export async function runAgent(settings: AgentSettings, io: CliIo): Promise<numb
     const identity = await identityIn(folder.folder.nodeFile)
     if (typeof identity === 'string') return refuse(io, identity)
     const notices = [...startNotices(settings), ...(metal.available ? [] : [metal.message])]
-    return await serveUntil(end, { settings, io, platform, log, notices, identity })
+    return await serveUntil(ended, { settings, io, platform, log, notices, identity })
   } finally {
     await locked.lock.release()
   }
@@ -50,7 +50,13 @@ interface Composition {
   readonly identity: NodeIdentity
 }
 
-async function serveUntil(end: Promise<End>, composition: Composition): Promise<number> {
+/** Linux counts from the boot, so that after another one the same figure may come up again. */
+async function startTimeOf(platform: Platform, pid: number): Promise<string | undefined> {
+  const facts = await platform.process(pid)
+  return facts && `${await platform.bootId()}:${facts.startTime}`
+}
+
+async function serveUntil(ended: Promise<End>, composition: Composition): Promise<number> {
   const { settings, io, log, notices } = composition
   const { version } = buildInfo
   log.info('starting metal-agent', { version, stateDir: settings.stateDir, modelStore: settings.modelStore })
@@ -80,9 +86,9 @@ async function serveUntil(end: Promise<End>, composition: Composition): Promise<
     agent.notice(health.message)
   }
   await agent.start()
-  const { cause, code } = await end
-  log.info('stopping metal-agent', { cause })
-  const isStopped = await stopped(agent, log)
+  const { cause, code, servers } = await ended
+  log.info('stopping metal-agent', { cause, servers })
+  const isStopped = await stopped(agent, servers, log)
   await health.stop()
   if (socket.ok) await socket.server.close()
   log.info('stopped metal-agent')
@@ -102,42 +108,43 @@ async function identityIn(file: string): Promise<NodeIdentity | string> {
 interface End {
   readonly cause: string
   readonly code: number
+  readonly servers: ServersAtEnd
 }
 
 /**
- * The first signal ends the agent in good order, the second at once. So does a defect: what runs is withdrawn and
- * stopped, and the exit code has launchd start the agent again.
+ * The first signal ends the agent in good order, the second at once. So does a defect: what runs is withdrawn and stopped, and the
+ * exit code has launchd start the agent again. `end` does it on request.
  */
-function untilEnd(log: Logger): Promise<End> {
-  return new Promise((resolve) => {
-    let asked = false
-    const onSignal = (signal: NodeJS.Signals): void => {
-      // A terminal that closes says so twice: by the kernel and by its shell.
-      if (asked && signal === 'SIGHUP') return
-      if (asked) {
-        log.warn('stopping at once', { signal })
-        process.exit(exitCodes.failed)
-      }
-      asked = true
-      resolve({ cause: signal, code: exitCodes.done })
+function agentEnd(log: Logger): { readonly ended: Promise<End>; readonly end: (end: End) => void } {
+  const { promise: ended, resolve: end } = Promise.withResolvers<End>()
+  let asked = false
+  const onSignal = (signal: NodeJS.Signals): void => {
+    // A terminal that closes says so twice: by the kernel and by its shell.
+    if (asked && signal === 'SIGHUP') return
+    if (asked) {
+      log.warn('stopping at once', { signal })
+      process.exit(exitCodes.failed)
     }
-    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
-    process.on('uncaughtException', (error) => {
-      log.error('defect', { error, stack: error.stack })
-      resolve({ cause: 'a defect of the agent', code: exitCodes.failed })
-    })
+    asked = true
+    end({ cause: signal, code: exitCodes.done, servers: 'stop' })
+  }
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
+  process.on('uncaughtException', (error) => {
+    log.error('defect', { error, stack: error.stack })
+    end({ cause: 'a defect of the agent', code: exitCodes.failed, servers: 'stop' })
   })
+  return { ended, end }
 }
 
 /** False where something was left, which the log then names. */
-async function stopped(agent: Agent, log: Logger): Promise<boolean> {
+async function stopped(agent: Agent, servers: ServersAtEnd, log: Logger): Promise<boolean> {
   const limit = Promise.withResolvers<false>()
   const timer = setTimeout(() => {
     log.error('not everything stopped in time', { limitMs: shutdownLimitMs })
     limit.resolve(false)
   }, shutdownLimitMs)
   try {
-    return await Promise.race([agent.stop().then(() => true), limit.promise])
+    return await Promise.race([agent.stop({ servers }).then(() => true), limit.promise])
   } catch (error) {
     log.error('stopping failed', { error })
     return false

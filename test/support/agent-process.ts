@@ -19,6 +19,8 @@ export interface AgentProcessOptions {
   readonly folder?: string
   /** False = only `args`, as a person would type them. */
   readonly usualFlags?: boolean
+  /** What Node runs; absent = the source. A bundle starts several times as fast. */
+  readonly entry?: string
   /** Takes from root what lets it read and write every file, so that modes count; needs `setpriv` (see `missingSetpriv`). */
   readonly obeysFileModes?: boolean
 }
@@ -30,7 +32,7 @@ export interface AgentExit {
 
 export type LogLine = z.infer<typeof logLine>
 
-const entry = path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
+const source = path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
 const logLine = z.looseObject({ ts: z.string(), level: z.string(), msg: z.string() })
 /** Longer than any orderly shutdown; after it the test has failed anyway. */
 const stopLimitMs = 40_000
@@ -59,7 +61,7 @@ export class AgentProcess implements AsyncDisposable {
     ]
     const command = [
       ...(options.obeysFileModes === true && isRoot ? setpriv : []),
-      ...[process.execPath, entry],
+      ...[process.execPath, options.entry ?? source],
       ...(usualFlags ? usual : []),
       ...args,
     ]

@@ -89,6 +89,11 @@ export class RunningAgent {
   stop(): Promise<void> {
     return this.agent.stop()
   }
+
+  /** Ends it, and leaves what it serves to its next start. */
+  leave(): Promise<void> {
+    return this.agent.stop({ servers: 'keep' })
+  }
 }
 
 type ReadyView = ServiceView & { readonly pid: number; readonly port: number; readonly address: string }

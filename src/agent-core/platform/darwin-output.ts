@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { PortHolder, ProcessFacts } from './platform.ts'
+import type { PortHolder, ProcessFacts, Workplace } from './platform.ts'
 
 /** Every page that can be handed out without writing to swap; a missing optional line counts as none. */
 const availablePages = ['Pages free', 'Pages inactive', 'Pages speculative', 'Pages purgeable']
@@ -46,6 +46,34 @@ export function parseLsof(text: string): (PortHolder & { pid: number; groupId: n
       const command = value('c')
       return { pid: Number(pid), groupId: Number(value('g')), ...(command === undefined ? {} : { command }) }
     })
+}
+
+/** From `lsof -Ffn -d cwd,1`: a process opens with `p`, each of its files with `f`, its name with `n`. */
+export function parseWorkplaces(text: string): Workplace[] {
+  return text
+    .split(/^p/m)
+    .slice(1)
+    .flatMap((block) => {
+      const [pid] = block.split('\n', 1)
+      const files = new Map(
+        [...block.matchAll(/^f(\S+)\n(?:[^fn\n].*\n)*n(.*)$/gm)].map(([, file, name]) => [file, name]),
+      )
+      const [workingDirectory, output] = [files.get('cwd'), files.get('1')]
+      if (workingDirectory === undefined) return []
+      return [{ pid: Number(pid), workingDirectory, ...(output?.startsWith('/') === true && { output }) }]
+    })
+}
+
+/** From `ps -E -o command=`, which prints the environment after the arguments; values with spaces are cut short. */
+export const parseVariable = (text: string, name: string): string | undefined =>
+  new RegExp(`(?:^|\\s)${name}=(\\S*)`).exec(text)?.[1]
+
+const loginWindow = /\/loginwindow\.app\/Contents\/MacOS\/loginwindow( |$)/
+
+/** Each login at the screen has a `loginwindow` process of its own, which belongs to the user and ends with the logout. */
+export function loginSessionIn(processes: readonly ProcessFacts[]): string | undefined {
+  const [session] = processes.filter(({ commandLine }) => loginWindow.test(commandLine))
+  return session && `${session.pid} ${session.startTime}`
 }
 
 /** system_profiler names support under one of these keys, depending on the release of macOS. */

@@ -1,5 +1,15 @@
 import { runCommand, type CommandRunner } from './command.ts'
-import { parseDisplays, parseLsof, parsePositiveInteger, parsePs, parseVmStat, psColumns } from './darwin-output.ts'
+import {
+  loginSessionIn,
+  parseDisplays,
+  parseLsof,
+  parsePositiveInteger,
+  parsePs,
+  parseVariable,
+  parseVmStat,
+  parseWorkplaces,
+  psColumns,
+} from './darwin-output.ts'
 import {
   hostInterfaces,
   PlatformError,
@@ -9,6 +19,7 @@ import {
   type Platform,
   type PortListeners,
   type ProcessFacts,
+  type Workplace,
 } from './platform.ts'
 
 const commands = {
@@ -42,9 +53,42 @@ export class DarwinPlatform implements Platform {
   }
 
   async processGroup(groupId: number): Promise<readonly ProcessFacts[]> {
-    const { exitCode, stdout } = await this.#run(commands.ps, ['-axww', '-o', psColumns])
-    if (exitCode !== 0) throw new PlatformError(`ps ended with code ${exitCode}.`)
-    return parsePs(stdout).filter((process) => process.groupId === groupId)
+    return (await this.#ps('-axww')).filter((process) => process.groupId === groupId)
+  }
+
+  /** Without `-a` ps prints only processes of this user. */
+  processes(): Promise<readonly ProcessFacts[]> {
+    return this.#ps('-xww')
+  }
+
+  /** lsof ends with code 1 where it could not look at everything, and still prints the rest. */
+  async workplaces(): Promise<readonly Workplace[]> {
+    const { stdout } = await this.#run(commands.lsof, ['-nPa', '-u', String(process.getuid?.()), '-d', 'cwd,1', '-Ffn'])
+    return parseWorkplaces(stdout)
+  }
+
+  async variableOf(pid: number, name: string): Promise<string | undefined> {
+    const { stdout } = await this.#run(commands.ps, ['-wwE', '-o', 'command=', '-p', String(pid)])
+    return parseVariable(stdout, name)
+  }
+
+  /** Pids are handed out in turn, so that none comes round within seconds; launchd leaves no zombies. */
+  isRunning({ pid }: Pick<ProcessFacts, 'pid'>): Promise<boolean> {
+    try {
+      return Promise.resolve(process.kill(pid, 0))
+    } catch {
+      return Promise.resolve(false)
+    }
+  }
+
+  async bootId(): Promise<string> {
+    const { stdout } = await this.#run(commands.sysctl, ['-n', 'kern.bootsessionuuid'])
+    if (stdout.trim() === '') throw new PlatformError('sysctl does not say which boot this is.')
+    return stdout.trim()
+  }
+
+  async loginSession(): Promise<string | undefined> {
+    return loginSessionIn(await this.processes())
   }
 
   /** Processes of other users are invisible to lsof: what nobody is seen to hold is not ours either. */
@@ -80,6 +124,12 @@ export class DarwinPlatform implements Platform {
 
   interfaces(): readonly HostInterface[] {
     return hostInterfaces()
+  }
+
+  async #ps(which: string): Promise<readonly ProcessFacts[]> {
+    const { exitCode, stdout } = await this.#run(commands.ps, [which, '-o', psColumns])
+    if (exitCode !== 0) throw new PlatformError(`ps ended with code ${exitCode}.`)
+    return parsePs(stdout)
   }
 
   async #sysctl(name: string): Promise<number | undefined> {

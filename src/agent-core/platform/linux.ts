@@ -1,4 +1,4 @@
-import { readdir, readFile, readlink } from 'node:fs/promises'
+import { readdir, readFile, readlink, stat } from 'node:fs/promises'
 import {
   hostInterfaces,
   PlatformError,
@@ -9,6 +9,7 @@ import {
   type PortHolder,
   type PortListeners,
   type ProcessFacts,
+  type Workplace,
 } from './platform.ts'
 import {
   isGone,
@@ -17,6 +18,7 @@ import {
   parseMeminfo,
   parseResidentBytes,
   parseStat,
+  parseVariable,
   type ProcStat,
 } from './proc-files.ts'
 
@@ -38,6 +40,34 @@ export class LinuxPlatform implements Platform {
   async processGroup(groupId: number): Promise<readonly ProcessFacts[]> {
     const facts = await Promise.all((await groupPids(groupId)).map((pid) => this.process(pid)))
     return facts.filter((fact) => fact !== undefined)
+  }
+
+  async processes(): Promise<readonly ProcessFacts[]> {
+    const facts = await Promise.all((await ownPids()).map((pid) => this.process(pid)))
+    return facts.filter((fact) => fact !== undefined)
+  }
+
+  async workplaces(): Promise<readonly Workplace[]> {
+    const places = await Promise.all((await ownPids()).map(workplaceOf))
+    return places.filter((place) => place !== undefined)
+  }
+
+  async variableOf(pid: number, name: string): Promise<string | undefined> {
+    return parseVariable((await readProc(`/proc/${pid}/environ`)) ?? '', name)
+  }
+
+  async isRunning({ pid, startTime }: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean> {
+    return (await livingStat(pid))?.startTicks === startTime
+  }
+
+  async bootId(): Promise<string> {
+    const id = (await readProc('/proc/sys/kernel/random/boot_id'))?.trim()
+    if (!id) throw new PlatformError('/proc/sys/kernel/random/boot_id does not say which boot this is.')
+    return id
+  }
+
+  loginSession(): Promise<string | undefined> {
+    return Promise.resolve(undefined)
   }
 
   /** The leader first: it is nearly always the one, and spares looking through every process for the rest of its group. */
@@ -70,6 +100,21 @@ export class LinuxPlatform implements Platform {
 async function allPids(): Promise<number[]> {
   const entries = await readdir('/proc')
   return entries.map(Number).filter((pid) => Number.isInteger(pid) && pid > 0)
+}
+
+async function ownPids(): Promise<number[]> {
+  const user = process.getuid?.()
+  const pids = await allPids()
+  const owners = await Promise.all(pids.map(async (pid) => (await unlessGone(stat(`/proc/${pid}`)))?.uid))
+  return pids.filter((_, index) => owners[index] === user)
+}
+
+async function workplaceOf(pid: number): Promise<Workplace | undefined> {
+  const [workingDirectory, output] = await Promise.all(
+    ['cwd', 'fd/1'].map((link) => unlessGone(readlink(`/proc/${pid}/${link}`))),
+  )
+  if (workingDirectory === undefined) return undefined
+  return { pid, workingDirectory, ...(output?.startsWith('/') === true && { output }) }
 }
 
 async function groupPids(groupId: number): Promise<number[]> {

@@ -22,6 +22,14 @@ export interface PortHolder {
   readonly command?: string
 }
 
+/** Where a process works and where its output goes, as far as the system tells us. */
+export interface Workplace {
+  readonly pid: number
+  readonly workingDirectory: string
+  /** The file behind its standard output; absent where that is none. */
+  readonly output?: string
+}
+
 /** Who listens on a TCP port of this host, whatever the address: seen from one process group. */
 export interface PortListeners {
   /** Processes of the group that listen there. */
@@ -53,6 +61,18 @@ export interface Platform {
   memory(): Promise<MemoryFigures>
   process(pid: number): Promise<ProcessFacts | undefined>
   processGroup(groupId: number): Promise<readonly ProcessFacts[]>
+  /** All of this user. */
+  processes(): Promise<readonly ProcessFacts[]>
+  /** Of all processes of this user, those that cannot be looked at left out. */
+  workplaces(): Promise<readonly Workplace[]>
+  /** A variable of the environment that the process was started with; undefined where the system does not show it. */
+  variableOf(pid: number, name: string): Promise<string | undefined>
+  /** Cheap enough to be asked about fifty processes twice a second. */
+  isRunning(process: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean>
+  /** Another after every boot: pids and start times of an earlier one mean nothing. */
+  bootId(): Promise<string>
+  /** Another after every login at the screen; undefined where nobody is logged in there. */
+  loginSession(): Promise<string | undefined>
   portListeners(port: number, groupId: number): Promise<PortListeners>
   /** Undefined where cores do not come in two kinds, or the system does not say. */
   performanceCores(): Promise<number | undefined>

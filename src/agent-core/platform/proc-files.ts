@@ -44,6 +44,13 @@ export function parseMeminfo(text: string): { totalBytes: number; availableBytes
 /** Arguments are separated by NUL. */
 export const parseCommandLine = (text: string): string => text.replace(/\0+$/, '').replaceAll('\0', ' ')
 
+/** The value of a variable in /proc/PID/environ. */
+export const parseVariable = (environ: string, name: string): string | undefined =>
+  environ
+    .split('\0')
+    .find((variable) => variable.startsWith(`${name}=`))
+    ?.slice(name.length + 1)
+
 const listenState = '0A'
 
 /** Inodes of the sockets that listen on `port`, from /proc/net/tcp or tcp6. */

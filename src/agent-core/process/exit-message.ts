@@ -25,12 +25,18 @@ export function exitMessage(story: ExitStory): string {
       return `${name} was ended because something else answers on its port.`
     case 'itself': {
       const when = story.outOf === 'start' ? 'while starting' : 'while it was serving'
-      const how = story.signal === null ? `exited with code ${story.code ?? 'unknown'}` : `was ended by ${story.signal}`
+      const how = howItEnded(story)
       const lastWords = story.outOf === 'start' ? story.evidence?.tail.at(-1) : undefined
       const why = story.evidence?.firstError ?? lastWords
       return why === undefined ? `${name} ${how} ${when}.` : `${name} ${how} ${when}: ${closed(why)}`
     }
   }
+}
+
+function howItEnded({ code, signal }: Exit): string {
+  if (signal !== null) return `was ended by ${signal}`
+  if (code !== null) return `exited with code ${code}`
+  return 'ended (its exit code is not known, because the agent that had started it was gone)'
 }
 
 const closed = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`)

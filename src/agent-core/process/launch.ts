@@ -8,18 +8,12 @@ export interface PortRange {
   readonly to: number
 }
 
-/** What to start, and under which rules. */
-export interface ServerLaunch {
+/** What counts for as long as a server runs, whoever spawned it. */
+export interface LaunchRules {
   /** Absolute path. */
   readonly executable: string
-  readonly argv: (port: number) => readonly string[]
-  /** The whole environment of the child: see launchEnvironment. */
-  readonly env: Readonly<Record<string, string>>
-  /** Created with mode 0700 where it does not exist. */
-  readonly workingDirectory: string
   /** Takes stdout and stderr; what the previous run wrote is kept beside it as `.previous`. */
   readonly logFile: string
-  readonly port: PortPolicy
   /** The longest time a start may go without progress: no growth of memory, no output. */
   readonly startupStallMs?: number
   /** Between SIGTERM and SIGKILL. */
@@ -30,6 +24,23 @@ export interface ServerLaunch {
     readonly startupStall?: string
   }
 }
+
+/** What to start, and under which rules. */
+export interface ServerLaunch extends LaunchRules {
+  /** Of the InferenceService. */
+  readonly uid: string
+  /** Over what is served: tells a later agent whether this server is still the wanted one. */
+  readonly digest: string
+  readonly argv: (port: number) => readonly string[]
+  /** The whole environment of the child: see launchEnvironment. */
+  readonly env: Readonly<Record<string, string>>
+  /** Of this server alone, and named after its key; created with mode 0700 where it does not exist. */
+  readonly workingDirectory: string
+  readonly port: PortPolicy
+}
+
+/** In the environment of every server, so that one whose note was lost can still say what it serves. */
+export const digestVariable = 'METALBAR_SERVING_DIGEST'
 
 /** The Go agent's start-up time limit, which there also counted while a model was visibly loading. */
 export const defaultStartupStallMs = 120_000

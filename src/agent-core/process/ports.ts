@@ -50,6 +50,12 @@ export class Ports {
     }
   }
 
+  /** For a server that listens there already. */
+  keep(port: number): PortReservation {
+    this.#reserved.add(port)
+    return this.#reservation(port)
+  }
+
   /** Can anything listen on the port now? */
   async isFree(port: number): Promise<boolean> {
     return (await bind(port)) !== undefined

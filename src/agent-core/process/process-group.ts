@@ -10,18 +10,26 @@ export interface ProcessTable {
 const firstLookMs = 5
 const maxLookMs = 100
 
+export interface ProcessGroupOptions {
+  readonly groupId: number
+  readonly table: ProcessTable
+  /** Of a leader that is not our child: nobody but a look at it tells whether the number still is its own. */
+  readonly leaderStartTime?: string | undefined
+  readonly onTrouble: (error: unknown) => void
+}
+
 /**
  * The processes that came from one spawn. A signal is only sent while it must reach ours: the number of a group stays taken as long as
  * its leader is not reaped or a member lives, and may be anybody's afterwards.
  */
 export class ProcessGroup {
   readonly groupId: number
-  readonly #table: ProcessTable
+  readonly #options: ProcessGroupOptions
   #leaderReaped = false
 
-  constructor({ groupId, table }: { groupId: number; table: ProcessTable }) {
-    this.groupId = groupId
-    this.#table = table
+  constructor(options: ProcessGroupOptions) {
+    this.groupId = options.groupId
+    this.#options = options
   }
 
   leaderReaped(): void {
@@ -30,19 +38,22 @@ export class ProcessGroup {
 
   /** Living members. */
   async members(): Promise<readonly ProcessFacts[]> {
-    const members = await this.#table.processGroup(this.groupId)
-    const recycled = this.#leaderReaped && members.some(({ pid }) => pid === this.groupId)
-    return recycled ? [] : members
+    const { table, leaderStartTime } = this.#options
+    const members = await table.processGroup(this.groupId)
+    const leader = members.find(({ pid }) => pid === this.groupId)
+    const isAnothers = leaderStartTime !== undefined && leader?.startTime !== leaderStartTime
+    return leader && (this.#leaderReaped || isAnothers) ? [] : members
   }
 
   async signal(signal: NodeJS.Signals): Promise<void> {
-    if (this.#leaderReaped && (await this.members()).length === 0) return
+    if (!this.#isOurs() && (await this.members()).length === 0) return
     this.#send(signal)
   }
 
-  /** Without looking first: for the time before the leader is reaped. */
+  /** For the time before the leader is reaped: at once where it is our child, else after a look at who it is. */
   signalNow(signal: NodeJS.Signals): void {
-    if (!this.#leaderReaped) this.#send(signal)
+    if (this.#isOurs()) this.#send(signal)
+    else if (!this.#leaderReaped) this.signal(signal).catch(this.#options.onTrouble)
   }
 
   /** What still lives when nothing does any more, or at the deadline (on the monotonic clock). */
@@ -52,6 +63,11 @@ export class ProcessGroup {
       if (members.length === 0 || performance.now() >= deadline) return members
       await delay(lookMs)
     }
+  }
+
+  /** A child's number is its own until we reap it. */
+  #isOurs(): boolean {
+    return this.#options.leaderStartTime === undefined && !this.#leaderReaped
   }
 
   /** macOS answers EPERM where only zombies are left: what lives is told by `members`, not by this. */

@@ -1,14 +1,30 @@
 import { exitMessage } from './exit-message.ts'
-import { defaultStopGraceMs, defaultStartupStallMs } from './launch.ts'
+import { defaultStopGraceMs, defaultStartupStallMs, type ServerLaunch } from './launch.ts'
+import { LedgerError, type Ledger } from './ledger.ts'
 import { keepPreviousOutput, openOutput, OutputError, outputSize } from './output-log.ts'
 import { NoPortError } from './ports.ts'
 import { drainLimitMs, killLimitMs, ServerRun, type RunContext, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type ServerState } from './server-state.ts'
-import { spawnServer, SpawnError } from './spawn.ts'
+import { spawnServer, SpawnError, type RunningProcess } from './spawn.ts'
 
 export interface ServerProcessOptions extends RunContext {
+  readonly key: string
+  readonly origin: ServerOrigin
+  readonly ledger: Ledger
   /** Asked once when the server failed for good; `servedMs` is 0 where it never got ready. */
   readonly onFailure: (servedMs: number) => Failure
+}
+
+export type ServerOrigin =
+  { readonly kind: 'launch'; readonly launch: ServerLaunch } | { readonly kind: 'found'; readonly server: FoundServer }
+
+/** A server that an earlier agent started, which is provably the same. */
+export interface FoundServer {
+  readonly process: RunningProcess
+  readonly port: number
+  readonly outputOffset: number
+  /** Absent where it was not ready yet, as far as is known. */
+  readonly readySince?: number | undefined
 }
 
 export interface Failure {
@@ -35,7 +51,7 @@ export class ServerProcess {
   constructor(options: ServerProcessOptions) {
     this.#options = { ...options, onState: (state) => this.#set(state) }
     this.#onState = options.onState
-    this.#state = { kind: 'starting', since: options.now() }
+    this.#state = { kind: 'starting', since: options.now(), ...foundIn(options.origin) }
   }
 
   get state(): ServerState {
@@ -45,6 +61,12 @@ export class ServerProcess {
   start(): void {
     this.#set(this.#state)
     void this.#live()
+  }
+
+  /** What runs, runs on; what does not run yet is not started any more. */
+  letGo(): void {
+    if (this.#run) this.#run.letGo()
+    else this.#stopWithin = 0
   }
 
   /**
@@ -70,11 +92,16 @@ export class ServerProcess {
   }
 
   async #live(): Promise<void> {
-    const { now, onFailure } = this.#options
+    const { now, onFailure, origin } = this.#options
     try {
-      this.#set(await this.#tryPorts())
+      const end = await (origin.kind === 'found' ? this.#follow(origin.server) : this.#tryPorts(origin.launch))
+      if (end) this.#set(end)
     } catch (error) {
-      const known = error instanceof NoPortError || error instanceof SpawnError || error instanceof OutputError
+      const known =
+        error instanceof NoPortError ||
+        error instanceof SpawnError ||
+        error instanceof OutputError ||
+        error instanceof LedgerError
       this.#set({
         kind: 'failedToSpawn',
         since: now(),
@@ -86,13 +113,22 @@ export class ServerProcess {
     }
   }
 
-  async #tryPorts(): Promise<Exited> {
-    const { launch, log, now } = this.#options
+  async #follow({ port, ...found }: FoundServer): Promise<Exited | undefined> {
+    using _ = this.#options.ports.keep(port)
+    this.#run = new ServerRun({ ...this.#options, ...found, port })
+    const end = await this.#run.untilOver()
+    return end && this.#final(end)
+  }
+
+  /** Undefined where the server was let go. */
+  async #tryPorts(launch: ServerLaunch): Promise<Exited | undefined> {
+    const { log, now } = this.#options
     const avoid = new Set<number>()
     await keepPreviousOutput(launch.logFile)
     for (let attempt = 1; ; attempt++) {
-      const end = await this.#tryPort(avoid)
-      if (end === undefined) return this.#neverStarted()
+      const end = await this.#tryPort(launch, avoid)
+      if (end === 'neverStarted') return this.#neverStarted()
+      if (end === undefined) return undefined
       const triesAgain = launch.port.kind !== 'fixed' && attempt < maxPortTries && !this.#stopAsked()
       if (!end.portTaken || !triesAgain) return this.#final(end)
       log.info('the port of a server was taken, trying another', { port: this.#run?.port, pid: this.#run?.pid })
@@ -101,24 +137,27 @@ export class ServerProcess {
     }
   }
 
-  /** Adds its port to `avoid`. Undefined when it was stopped before there was a process. */
-  async #tryPort(avoid: Set<number>): Promise<RunEnd | undefined> {
-    const { launch, ports } = this.#options
+  /** Adds its port to `avoid`. `neverStarted`: it was stopped before there was a process. */
+  async #tryPort(launch: ServerLaunch, avoid: Set<number>): Promise<RunEnd | 'neverStarted' | undefined> {
+    const { ports } = this.#options
     using reservation = await ports.reserve(launch.port, { avoid, setting: launch.settingNames?.port })
     avoid.add(reservation.port)
-    const run = await this.#spawn(reservation.port)
-    return run && (await run.untilOver())
+    const run = await this.#spawn(launch, reservation.port)
+    return run ? await run.untilOver() : 'neverStarted'
   }
 
-  async #spawn(port: number): Promise<ServerRun | undefined> {
-    const { launch, now } = this.#options
+  async #spawn(launch: ServerLaunch, port: number): Promise<ServerRun | undefined> {
+    const { now, ledger, key } = this.#options
     const outputOffset = await outputSize(launch.logFile)
     await using output = await openOutput(launch.logFile)
     if (this.#stopAsked()) return undefined
-    const child = await spawnServer(launch, { port, output: output.fd })
-    this.#run = new ServerRun({ ...this.#options, child, port, outputOffset })
+    await ledger.intend(key, launch, { port, outputOffset })
+    if (this.#stopAsked()) return undefined
+    const process = await spawnServer(launch, { port, output: output.fd })
+    this.#run = new ServerRun({ ...this.#options, process, port, outputOffset })
+    void ledger.identify(key, process.pid)
     if (this.#stopAsked()) this.#run.end('stopped', this.#stopWithin)
-    else this.#set({ kind: 'starting', since: now(), pid: child.pid, port })
+    else this.#set({ kind: 'starting', since: now(), pid: process.pid, port })
     return this.#run
   }
 
@@ -143,6 +182,9 @@ export class ServerProcess {
     this.#onState(state)
   }
 }
+
+const foundIn = (origin: ServerOrigin) =>
+  origin.kind === 'found' ? ({ pid: origin.server.process.pid, port: origin.server.port, unasked: true } as const) : {}
 
 const hangs = (pid: number | undefined) =>
   `Process ${pid ?? 'unknown'} did not end although it was killed: it hangs in the kernel, and only a restart of the machine may help.`

@@ -3,7 +3,7 @@ import type { Logger } from '../observability/logger.ts'
 import type { Platform, PortHolder } from '../platform/platform.ts'
 import { exitMessage, saysAddressInUse } from './exit-message.ts'
 import type { HealthProbe } from './health-probe.ts'
-import { defaultStartupStallMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
+import { defaultStartupStallMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
 import { watchLiveness, type LivenessTimings } from './liveness.ts'
 import { requestsInFlight } from './idle.ts'
 import { outputSize, readEvidence } from './output-log.ts'
@@ -11,10 +11,10 @@ import { portTakenMessage, type Ports } from './ports.ts'
 import { ProcessGroup } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
 import type { Evidence, Exit, ExitCause, Exited, ServerState } from './server-state.ts'
-import type { Child } from './spawn.ts'
+import type { RunningProcess } from './spawn.ts'
 
 export interface RunContext {
-  readonly launch: ServerLaunch
+  readonly launch: LaunchRules
   readonly ports: Ports
   readonly platform: Pick<Platform, 'processGroup' | 'portListeners'>
   readonly probe: HealthProbe
@@ -25,10 +25,12 @@ export interface RunContext {
 }
 
 export interface ServerRunOptions extends RunContext {
-  readonly child: Child
+  readonly process: RunningProcess
   readonly port: number
   /** Where in the file its output begins. */
   readonly outputOffset: number
+  /** Of one that was ready before we came. */
+  readonly readySince?: number | undefined
 }
 
 /** A run that is over, and what is known about why. */
@@ -57,15 +59,23 @@ export class ServerRun {
   readonly port: number
   readonly #options: ServerRunOptions
   readonly #group: ProcessGroup
+  readonly #letGo = Promise.withResolvers<undefined>()
   #readySince: number | undefined
   #ending: Ending | undefined
   #reaped = false
 
   constructor(options: ServerRunOptions) {
     this.#options = options
-    this.pid = options.child.pid
-    this.port = options.port
-    this.#group = new ProcessGroup({ groupId: options.child.pid, table: options.platform })
+    const { process, port, platform, log } = options
+    this.pid = process.pid
+    this.port = port
+    this.#readySince = options.readySince
+    this.#group = new ProcessGroup({
+      groupId: process.pid,
+      table: platform,
+      leaderStartTime: process.startTime,
+      onTrouble: (error) => log.warn('could not signal a server', { pid: process.pid, error }),
+    })
   }
 
   /** SIGTERM to the whole group, SIGKILL after the grace. Asked again, the shorter grace counts; an exit cannot be asked for any more. */
@@ -107,16 +117,22 @@ export class ServerRun {
     this.#group.signalNow('SIGTERM')
   }
 
-  /** Never rejects. */
-  async untilOver(): Promise<RunEnd> {
-    const { child, now, onState } = this.#options
+  /** It runs on, and nobody here looks after it any more. */
+  letGo(): void {
+    this.#letGo.resolve(undefined)
+  }
+
+  /** Undefined where it was let go. Never rejects. */
+  async untilOver(): Promise<RunEnd | undefined> {
+    const { process, now, onState } = this.#options
     const life = new AbortController()
     const watching = this.#watch(life.signal)
-    const exit = await child.exited
+    const exit = await Promise.race([process.exited, this.#letGo.promise])
     this.#reaped = true
-    this.#group.leaderReaped()
     clearTimeout(this.#ending?.timer)
     life.abort()
+    if (!exit) return undefined
+    this.#group.leaderReaped()
     const at = now()
     onState({ ...this.#exited(exit, at), settled: false, failures: 0 })
     await watching
@@ -131,9 +147,9 @@ export class ServerRun {
       if (verdict.kind === 'stalled') this.end('stalled')
       if (verdict.kind === 'portTaken') this.end('portTaken', undefined, verdict.holders)
       if (verdict.kind !== 'ready' || signal.aborted || this.#ending) return
-      const readySince = now()
+      const readySince = this.#readySince ?? now()
       this.#readySince = readySince
-      this.#tell({ kind: 'ready', since: readySince, readySince, pid, port, healthy: true })
+      this.#tell({ kind: 'ready', since: now(), readySince, pid, port, healthy: true })
       await watchLiveness({
         port,
         signal,
@@ -147,22 +163,33 @@ export class ServerRun {
     }
   }
 
-  #watchStart(signal: AbortSignal) {
-    const { launch, platform, probe, now, log } = this.#options
+  async #watchStart(signal: AbortSignal) {
+    const { launch, platform, probe, liveness, now, log, process } = this.#options
     const { pid, port } = this
-    return watchStart({
-      port,
-      probe,
-      signal,
-      stallMs: this.#stallMs,
-      listeners: () => platform.portListeners(port, pid),
-      figures: async (): Promise<StartFigures> => {
-        const [members, outputBytes] = await Promise.all([this.#group.members(), outputSize(launch.logFile)])
-        return { residentBytes: members.reduce((sum, { residentBytes }) => sum + residentBytes, 0), outputBytes }
-      },
-      onLoading: () => this.#tell({ kind: 'loading', since: now(), pid, port }),
-      onTrouble: (message, error) => log.warn(message, { pid, port, error }),
-    })
+    // One that was found running counts as what it was until it has been silent for as long as makes any server unhealthy.
+    const endTrust = () => this.#tell({ kind: 'starting', since: now(), pid, port })
+    const trustMs = liveness.misses * liveness.answerWithinMs
+    const trust = process.startTime === undefined ? undefined : setTimeout(endTrust, trustMs)
+    try {
+      return await watchStart({
+        port,
+        probe,
+        signal,
+        stallMs: this.#stallMs,
+        listeners: () => platform.portListeners(port, pid),
+        figures: async (): Promise<StartFigures> => {
+          const [members, outputBytes] = await Promise.all([this.#group.members(), outputSize(launch.logFile)])
+          return { residentBytes: members.reduce((sum, { residentBytes }) => sum + residentBytes, 0), outputBytes }
+        },
+        onLoading: () => {
+          clearTimeout(trust)
+          this.#tell({ kind: 'loading', since: now(), pid, port })
+        },
+        onTrouble: (message, error) => log.warn(message, { pid, port, error }),
+      })
+    } finally {
+      clearTimeout(trust)
+    }
   }
 
   /** The leader is reaped: ends the rest of its group and finds out what it left. */

@@ -63,10 +63,19 @@ export interface Ready {
   readonly healthy: boolean
 }
 
+/** The port is chosen and the process spawned, but it does not answer yet. */
+export interface Starting {
+  readonly kind: 'starting'
+  readonly since: number
+  readonly pid?: number
+  readonly port?: number
+  /** An earlier agent started it, and it has not been asked for long enough to say that it does not answer. */
+  readonly unasked?: true
+}
+
 /** `since` is in milliseconds since 1970. */
 export type ServerState =
-  /** The port is chosen and the process spawned, but it does not answer yet. */
-  | { readonly kind: 'starting'; readonly since: number; readonly pid?: number; readonly port?: number }
+  | Starting
   /** It answers that it is loading. */
   | { readonly kind: 'loading'; readonly since: number; readonly pid: number; readonly port: number }
   | Ready

@@ -2,14 +2,17 @@ import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
 import { afterCrash, noCrashes, retryDelayMs, type CrashHistory } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
-import type { ServerLaunch } from './launch.ts'
+import { ExitWatch } from './exit-watch.ts'
+import type { LaunchRules, ServerLaunch } from './launch.ts'
+import type { Ledger, LedgerEntry } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { Ports } from './ports.ts'
-import { ServerProcess, type StopReport } from './server-process.ts'
+import { ServerProcess, type ServerOrigin, type StopReport } from './server-process.ts'
 import { isOver, type ServerState } from './server-state.ts'
 
 export interface ServersOptions {
-  readonly platform: Pick<Platform, 'processGroup' | 'portListeners'>
+  readonly platform: Pick<Platform, 'processGroup' | 'portListeners' | 'isRunning'>
+  readonly ledger: Ledger
   readonly log: Logger
   readonly now?: () => number
   /** [0, 1) */
@@ -17,6 +20,9 @@ export interface ServersOptions {
   readonly liveness?: LivenessTimings
   readonly probe?: HealthProbe
 }
+
+/** What the ledger says of a server that is provably the same as when it was noted. */
+export type AdoptableServer = LedgerEntry & { readonly process: NonNullable<LedgerEntry['process']> }
 
 export interface StopOptions {
   /** Between SIGTERM and SIGKILL; without it the launch's own. */
@@ -31,9 +37,11 @@ export class Servers implements AsyncDisposable {
   readonly #ports: Ports
   readonly #records = new Map<string, ServerRecord>()
   readonly #listeners = new Set<ServerListener>()
+  readonly #exits: ExitWatch
 
   constructor(options: ServersOptions) {
     this.#options = { now: Date.now, random: Math.random, liveness: livenessTimings, probe: probeHealth, ...options }
+    this.#exits = new ExitWatch(options)
     this.#ports = new Ports({ holders: async (port) => (await options.platform.portListeners(port, noGroup)).others })
   }
 
@@ -43,20 +51,29 @@ export class Servers implements AsyncDisposable {
     if (record && !isOver(record.process.state)) {
       throw new Error(`${key} still has a server (${record.process.state.kind}): stop it and wait until it is over.`)
     }
-    const { platform, probe, liveness, log, now } = this.#options
-    const process = new ServerProcess({
-      launch,
-      ports: this.#ports,
-      platform,
-      probe,
-      liveness,
-      log,
-      now,
-      onFailure: (servedMs) => this.#failed(key, servedMs),
-      onState: (state) => this.#changed(key, state),
+    this.#begin(key, { digest: launch.digest, rules: launch, origin: { kind: 'launch', launch } })
+  }
+
+  /** Takes over the care for a server that an earlier agent started: from here on it is like one that was started here. */
+  adopt(entry: AdoptableServer, rules: Omit<LaunchRules, 'executable' | 'logFile'>): void {
+    const { key, digest, port, outputOffset, readySince, executable, logFile } = entry
+    const { pid, startTime } = entry.process
+    const process = { pid, startTime, exited: this.#exits.exitOf({ pid, startTime }) }
+    const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }
+    this.#options.log.info('adopted server', { service: key, pid, port })
+    this.#begin(key, {
+      digest,
+      rules: { ...rules, executable, logFile },
+      origin: { kind: 'found', server: { process, port, outputOffset, ...ready } },
     })
-    this.#records.set(key, { process, starts: (record?.starts ?? 0) + 1, crashes: record?.crashes ?? noCrashes })
-    process.start()
+  }
+
+  /** They run on without us; the ledger has what another agent needs to know. Nothing is told of them any more. */
+  async letGo(): Promise<void> {
+    this.#listeners.clear()
+    this.#exits[Symbol.dispose]()
+    for (const { process } of this.#records.values()) process.letGo()
+    await this.#options.ledger.close()
   }
 
   /** Resolves when nothing of it is left, or with what is. Also right where there is no server. */
@@ -72,6 +89,11 @@ export class Servers implements AsyncDisposable {
 
   get(key: string): ServerState | undefined {
     return this.#records.get(key)?.process.state
+  }
+
+  /** Of what the last server of this key serves. */
+  digestOf(key: string): string | undefined {
+    return this.#records.get(key)?.digest
   }
 
   /** How often it was started again since it is known. */
@@ -104,6 +126,34 @@ export class Servers implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stopAll()
+    await this.#options.ledger.close()
+    this.#exits[Symbol.dispose]()
+  }
+
+  #begin(key: string, { digest, rules, origin }: Beginning): void {
+    const { platform, probe, liveness, log, now, ledger } = this.#options
+    const record = this.#records.get(key)
+    const process = new ServerProcess({
+      key,
+      origin,
+      ledger,
+      launch: rules,
+      ports: this.#ports,
+      platform,
+      probe,
+      liveness,
+      log,
+      now,
+      onFailure: (servedMs) => this.#failed(key, servedMs),
+      onState: (state) => this.#changed(key, state),
+    })
+    this.#records.set(key, {
+      process,
+      digest,
+      starts: (record?.starts ?? 0) + 1,
+      crashes: record?.crashes ?? noCrashes,
+    })
+    process.start()
   }
 
   #failed(key: string, servedMs: number) {
@@ -116,6 +166,7 @@ export class Servers implements AsyncDisposable {
 
   #changed(key: string, state: ServerState): void {
     this.#logChange(key, state)
+    this.#note(key, state)
     for (const listener of this.#listeners) {
       try {
         listener(key, state)
@@ -123,6 +174,12 @@ export class Servers implements AsyncDisposable {
         this.#options.log.error('a listener for servers failed', { service: key, error })
       }
     }
+  }
+
+  #note(key: string, state: ServerState): void {
+    const { ledger } = this.#options
+    if (isOver(state)) ledger.forget(key)
+    if (state.kind === 'ready' && state.healthy) void ledger.ready(key, state.pid, state.readySince)
   }
 
   #logChange(key: string, state: ServerState): void {
@@ -162,8 +219,15 @@ export class Servers implements AsyncDisposable {
 /** Whoever listens is somebody else: no group has this number. */
 const noGroup = -1
 
+interface Beginning {
+  readonly digest: string
+  readonly rules: LaunchRules
+  readonly origin: ServerOrigin
+}
+
 interface ServerRecord {
   readonly process: ServerProcess
+  readonly digest: string
   readonly starts: number
   crashes: CrashHistory
 }

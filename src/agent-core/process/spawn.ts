@@ -1,11 +1,14 @@
 import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
 import { mkdir } from 'node:fs/promises'
-import type { ServerLaunch } from './launch.ts'
+import { digestVariable, type ServerLaunch } from './launch.ts'
 import type { Exit } from './server-state.ts'
 
-/** A child of ours that was spawned; `exited` settles in the turn in which it was reaped. */
-export interface Child {
+/** A server's first process, spawned by us or found running. */
+export interface RunningProcess {
   readonly pid: number
+  /** Of a process that is not our child, whose pid may be anybody's once it ended; a child keeps its own until it is reaped. */
+  readonly startTime?: string
+  /** Settles in the turn in which a child was reaped, or another's end was seen. */
   readonly exited: Promise<Exit>
 }
 
@@ -20,9 +23,9 @@ export class SpawnError extends Error {
  * is to be left undone here, and its types do not take a file that is open already.)
  */
 export async function spawnServer(
-  { executable, argv, env, workingDirectory }: ServerLaunch,
+  { executable, argv, env, workingDirectory, digest }: ServerLaunch,
   { port, output }: { port: number; output: number },
-): Promise<Child> {
+): Promise<RunningProcess> {
   try {
     await mkdir(workingDirectory, { recursive: true, mode: 0o700 })
   } catch (error) {
@@ -31,7 +34,7 @@ export async function spawnServer(
   const child = spawnOrThrow(executable, argv(port), {
     stdio: ['ignore', output, output],
     cwd: workingDirectory,
-    env: { ...env },
+    env: { ...env, [digestVariable]: digest },
     detached: true,
   })
   const { pid } = child

@@ -21,7 +21,14 @@ export function serverView({ digest = '', startFailure }: ServiceRecord, state: 
     case undefined:
       return { kind: 'none' }
     case 'starting':
-      return { kind: 'starting', digest, message: 'The server is starting.' }
+      return state.unasked === true
+        ? {
+            kind: 'starting',
+            digest,
+            message: 'The server was found running; it is asked whether it serves.',
+            unasked: true,
+          }
+        : { kind: 'starting', digest, message: 'The server is starting.' }
     case 'loading':
       return { kind: 'starting', digest, message: 'The server is loading the model.' }
     case 'ready':

@@ -1,4 +1,5 @@
 import type { ServiceReason, ServiceState } from '../../contract/service.ts'
+import { unknownDigest } from '../process/adoption.ts'
 import type { Desired } from './desired.ts'
 
 /** The model file of the wanted source. */
@@ -17,7 +18,13 @@ export type FetchView =
 /** The one server process of the key. */
 export type ServerView =
   | { readonly kind: 'none' }
-  | { readonly kind: 'starting'; readonly digest: string; readonly message: string }
+  | {
+      readonly kind: 'starting'
+      readonly digest: string
+      readonly message: string
+      /** An earlier agent started it: until it was asked, what is published stays. */
+      readonly unasked?: boolean
+    }
   | { readonly kind: 'ready'; readonly digest: string; readonly port: number }
   | { readonly kind: 'unready'; readonly digest: string; readonly port: number; readonly message: string }
   | { readonly kind: 'stopping'; readonly message: string }
@@ -167,7 +174,7 @@ type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
 /** A Model that is gone takes nothing from a server that has it in memory. */
 function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: ModelMissing): Plan {
   const { server, publication, now } = observed
-  if (isHeld(publication) && (server.kind === 'ready' || server.kind === 'unready')) {
+  if (isHeld(publication) && (server.kind === 'ready' || server.kind === 'unready' || isTrusted(server))) {
     const kept = `${message} The server keeps the model it loaded, but could not be started again.`
     return { ...answerStep(observed, server), message: kept }
   }
@@ -206,9 +213,14 @@ function serve(observed: Observation, desired: Serve): Plan {
 function withdrawSilent(observed: Observation): Plan | undefined {
   const { server, publication } = observed
   if (server.kind === 'ready' || publication.shown?.ready !== true || !isWritable(observed)) return undefined
+  if (isTrusted(server)) return undefined
   const [state, reason, message] = withoutAnswer(server)
   return act({ do: 'withdraw' }, state, reason, message)
 }
+
+/** It served when its agent ended, and nothing says yet that it does not any more. */
+const isTrusted = (server: ServerView): server is Extract<ServerView, { kind: 'starting' }> =>
+  server.kind === 'starting' && server.unasked === true
 
 /** What a server that does not answer is shown as. */
 function withoutAnswer(
@@ -282,7 +294,10 @@ function serverStep(observed: Observation, desired: Serve): Plan {
   }
   if (server.digest !== desired.digest) {
     if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
-    const why = 'The specification changed: the server is restarted with it.'
+    const why =
+      server.digest === unknownDigest
+        ? 'It is not certain what the server found running was started with: it is restarted.'
+        : 'The specification changed: the server is restarted with it.'
     const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
     return act({ do: step }, 'stopping', 'Stopping', why)
   }
@@ -292,7 +307,7 @@ function serverStep(observed: Observation, desired: Serve): Plan {
 /** Pods are told of a server that answers, and only of one. */
 function answerStep(observed: Observation, server: Running): Plan {
   if (server.kind === 'ready') return publishStep(observed, server.port, observed.address)
-  const told = observed.publication.shown?.ready === true && isWritable(observed)
+  const told = observed.publication.shown?.ready === true && isWritable(observed) && !isTrusted(server)
   const [state, reason, message] = withoutAnswer(server)
   return told ? act({ do: 'withdraw' }, state, reason, message) : rest(state, reason, message)
 }

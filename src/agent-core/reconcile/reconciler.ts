@@ -10,7 +10,7 @@ import type { StatusWriter } from '../kube/status-writer.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import { afterCrash, retryDelayMs } from '../process/back-off.ts'
-import { launchEnvironment, type PortPolicy } from '../process/launch.ts'
+import { launchEnvironment, type LaunchRules, type PortPolicy } from '../process/launch.ts'
 import type { Servers } from '../process/servers.ts'
 import type { ServerState } from '../process/server-state.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
@@ -43,7 +43,8 @@ const modelGraceMs = 2_000
 export interface ReconcilerSettings extends RuntimeSettings {
   readonly allowlist: readonly string[]
   readonly port: PortPolicy
-  readonly startupStallMs: number
+  /** For every server. */
+  readonly rules: Pick<LaunchRules, 'startupStallMs' | 'settingNames'>
   /** Working directories and logs of the servers live under it. */
   readonly stateDir: string
 }
@@ -437,14 +438,15 @@ export class Reconciler {
     const [folder, stateDir] = [fileNameOf(record.key), settings.stateDir]
     log.info('starting inference service', { namespace: record.namespace, name: record.name })
     servers.start(record.key, {
+      uid: record.metadata?.uid ?? '',
+      digest: wanted.digest,
       executable: binary.path,
       argv: commandLine(wanted.spec, wanted.model, settings, { modelPath: outcome.model.path, dialect }),
       env,
       workingDirectory: join(stateDir, 'work', folder),
       logFile: this.#logFile(record.key),
       port: settings.port,
-      startupStallMs: settings.startupStallMs,
-      settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
+      ...settings.rules,
     })
   }
 
@@ -552,9 +554,18 @@ export class Reconciler {
   #record(key: string): ServiceRecord {
     const known = this.#records.get(key)
     if (known) return known
-    const record = newRecord(key)
+    const record = { ...newRecord(key), ...this.#found(key) }
     this.#records.set(key, record)
     return record
+  }
+
+  /** What an earlier agent started and told of. */
+  #found(key: string): Partial<ServiceRecord> {
+    const { servers } = this.#options
+    const state = servers.get(key)
+    return state?.kind === 'starting' && state.unasked === true
+      ? { digest: servers.digestOf(key), startedPid: state.pid, toldReadyPid: state.pid }
+      : {}
   }
 
   #backOff({ first, max }: { first: number; max: number }, failures: number): number {

@@ -1,15 +1,19 @@
 import { join } from 'node:path'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { launchEnvironment } from '../../../src/agent-core/process/launch.ts'
+import { Ledger } from '../../../src/agent-core/process/ledger.ts'
 import { Servers } from '../../../src/agent-core/process/servers.ts'
 import { sampleScriptArgs, sampleServerPath } from '../../support/sample-servers/sample.ts'
 
 /** A process that starts one server in the folder it is given, says so once that is ready, and then has nothing left to do. */
 const folder = process.argv[2] ?? ''
 const ignore = () => undefined
+const platform = hostPlatform()
+const log = { debug: ignore, info: ignore, warn: ignore, error: ignore }
 const servers = new Servers({
-  platform: hostPlatform(),
-  log: { debug: ignore, info: ignore, warn: ignore, error: ignore },
+  platform,
+  log,
+  ledger: new Ledger({ file: join(folder, 'ledger.json'), platform, log }),
 })
 const logFile = join(folder, 'server.log')
 const keepAlive = setInterval(ignore, 60_000)
@@ -19,6 +23,8 @@ servers.onChange((_, state) => {
   clearInterval(keepAlive)
 })
 servers.start('a/b', {
+  uid: 'uid-1',
+  digest: 'digest-1',
   executable: sampleServerPath,
   argv: (port) => ['--port', String(port), ...sampleScriptArgs({ noise: { lines: 1, everyMs: 20 } })],
   env: launchEnvironment(),

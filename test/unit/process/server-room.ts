@@ -5,6 +5,7 @@ import type { Logger } from '../../../src/agent-core/observability/logger.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { launchEnvironment, type ServerLaunch } from '../../../src/agent-core/process/launch.ts'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
+import { Ledger } from '../../../src/agent-core/process/ledger.ts'
 import { Servers, type ServersOptions } from '../../../src/agent-core/process/servers.ts'
 import { eventually } from '../../support/eventually.ts'
 import { sampleServerPath, sampleScriptArgs, type SampleScript } from '../../support/sample-servers/sample.ts'
@@ -18,12 +19,14 @@ type StateOf<K extends ServerState['kind']> = Extract<ServerState, { kind: K }>
 /** Real servers in a folder of their own; nothing of them is left after the test. */
 export class ServerRoom implements AsyncDisposable {
   readonly folder: string
+  readonly ledger: Ledger
   readonly servers: Servers
   readonly changes: { key: string; state: ServerState }[] = []
 
   private constructor(folder: string, options: Partial<ServersOptions>) {
     this.folder = folder
-    this.servers = new Servers({ platform, log: silent, random: () => 0.5, ...options })
+    this.ledger = new Ledger({ file: join(folder, 'ledger.json'), platform, log: silent })
+    this.servers = new Servers({ platform, ledger: this.ledger, log: silent, random: () => 0.5, ...options })
     this.servers.onChange((key, state) => this.changes.push({ key, state }))
   }
 
@@ -34,6 +37,8 @@ export class ServerRoom implements AsyncDisposable {
   launch(script: SampleScript = {}, changes: Partial<ServerLaunch> = {}, key = 'a/b'): ServerLaunch {
     const name = key.replace('/', '_')
     return {
+      uid: 'uid-1',
+      digest: 'digest-1',
       executable: sampleServerPath,
       argv: (port) => [
         '--host',
@@ -88,6 +93,7 @@ export class ServerRoom implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.servers.stopAll({ graceMs: 0 })
+    await this.ledger.close()
     await rm(this.folder, { recursive: true, force: true })
   }
 }

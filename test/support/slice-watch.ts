@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import type { ClusterConnection } from '../test/support/control-plane/admin-client.ts'
-import { KubeHttp } from '../test/support/controller-stand-in/kube-http.ts'
+import type { ClusterConnection } from './control-plane/admin-client.ts'
+import { KubeHttp } from './controller-stand-in/kube-http.ts'
 
 const event = z.object({
   type: z.string(),
@@ -35,6 +35,7 @@ export class SliceWatch implements AsyncDisposable {
   readonly #http: KubeHttp
   readonly #abort = new AbortController()
   readonly #sights = new Map<string, Sight>()
+  readonly #history: { readonly name: string; readonly shown: Shown }[] = []
   readonly #ended: Promise<void>
   #waiting: Waiting[] = []
   #failure: unknown
@@ -56,6 +57,11 @@ export class SliceWatch implements AsyncDisposable {
     )
     this.#waiting.push({ name, shown, resolve, reject })
     return promise.finally(() => clearTimeout(timer))
+  }
+
+  /** What the slice of this name has shown since the watch began, one entry per change. */
+  history(name: string): Shown[] {
+    return this.#history.filter((one) => one.name === name).map(({ shown }) => shown)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -81,7 +87,10 @@ export class SliceWatch implements AsyncDisposable {
     const ready = object.endpoints.some(({ conditions }) => conditions?.ready === true)
     const shown: Shown = type === 'DELETED' ? 'gone' : ready ? 'ready' : 'not ready'
     const { name } = object.metadata
-    if (this.#sights.get(name)?.shown !== shown) this.#sights.set(name, { shown, at })
+    if (this.#sights.get(name)?.shown !== shown) {
+      this.#sights.set(name, { shown, at })
+      this.#history.push({ name, shown })
+    }
     const isMet = (one: Waiting): boolean => one.name === name && one.shown.includes(shown)
     for (const { resolve } of this.#waiting.filter(isMet)) resolve(at)
     this.#waiting = this.#waiting.filter((one) => !isMet(one))

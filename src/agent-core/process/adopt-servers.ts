@@ -1,0 +1,97 @@
+import { realpath } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Logger } from '../observability/logger.ts'
+import type { Platform } from '../platform/platform.ts'
+import { judge, type Leftover, type ServerFolders, type Sight } from './adoption.ts'
+import { digestVariable, type LaunchRules } from './launch.ts'
+import type { Ledger, LedgerContent } from './ledger.ts'
+import { ProcessGroup } from './process-group.ts'
+import type { Servers } from './servers.ts'
+
+export interface AdoptionOptions {
+  readonly ledger: Ledger
+  readonly servers: Servers
+  readonly platform: Platform
+  readonly log: Logger
+  readonly folders: ServerFolders
+  readonly rules: Omit<LaunchRules, 'executable' | 'logFile'>
+}
+
+/** SIGKILL takes effect at once unless the process hangs in the kernel. */
+const killLimitMs = 2_000
+
+/**
+ * Before anything is started: takes over what an earlier agent left running. Answers what a person should know. Never rejects: what
+ * cannot be seen is neither adopted nor touched.
+ */
+export async function adoptServers(options: AdoptionOptions): Promise<string[]> {
+  const { ledger, servers, log, rules } = options
+  const { entries, notice } = await loaded(options)
+  const notices = notice === undefined ? [] : [notice]
+  let sight: Sight
+  try {
+    sight = await look(options)
+  } catch (error) {
+    log.warn('processes not seen', { error })
+    const why = error instanceof Error ? error.message : String(error)
+    return [...notices, `Servers that an earlier agent left running were not taken over and go on unattended: ${why}`]
+  }
+  const { adopt, reap } = judge(entries, sight)
+  const adopted = new Set(adopt.map(({ key }) => key))
+  for (const { key } of entries) if (!adopted.has(key)) ledger.forget(key)
+  for (const entry of adopt) {
+    ledger.keep(entry)
+    servers.adopt(entry, rules)
+  }
+  const left = await Promise.all(reap.map((leftover) => ended(leftover, options)))
+  return [...notices, ...left.filter((sentence) => sentence !== undefined)]
+}
+
+async function loaded({ ledger, log }: AdoptionOptions): Promise<LedgerContent> {
+  try {
+    return await ledger.load()
+  } catch (error) {
+    log.warn('ledger not read', { error })
+    const why = error instanceof Error ? error.message : String(error)
+    return { entries: [], notice: `The ledger of running servers could not be read: ${why}.` }
+  }
+}
+
+async function look({ platform, ledger, log, folders }: AdoptionOptions): Promise<Sight> {
+  const [host, processes, workplaces, work, logs] = await Promise.all([
+    ledger.host(),
+    platform.processes(),
+    platform.workplaces().catch((error: unknown) => {
+      log.warn('workplaces of processes not seen', { error })
+      return []
+    }),
+    realPath(folders.work),
+    realPath(folders.logs),
+  ])
+  const inside = workplaces.filter(({ workingDirectory }) => workingDirectory.startsWith(join(work, '/')))
+  const digests = await Promise.all(
+    inside.map(async ({ pid }) => [pid, (await platform.variableOf(pid, digestVariable)) ?? ''] as const),
+  )
+  return { host, processes, workplaces: inside, folders: { work, logs }, digests: new Map(digests) }
+}
+
+/** A folder that is not there yet has nobody in it. */
+const realPath = (folder: string): Promise<string> => realpath(folder).catch(() => folder)
+
+/** A sentence where something could not be ended. */
+async function ended({ key, groupId, leaderStartTime }: Leftover, { platform, log }: AdoptionOptions) {
+  const onTrouble = (error: unknown) => log.warn('leftover not ended', { service: key, group: groupId, error })
+  const group = new ProcessGroup({ groupId, table: platform, leaderStartTime, onTrouble })
+  try {
+    if (leaderStartTime === undefined) group.leaderReaped()
+    await group.signal('SIGKILL')
+    const members = await group.gone(performance.now() + killLimitMs)
+    if (members.length === 0) {
+      log.info('ended leftover', { service: key, group: groupId })
+      return undefined
+    }
+  } catch (error) {
+    onTrouble(error)
+  }
+  return `Processes that an earlier server of ${key} left behind (process group ${groupId}) could not be ended.`
+}

@@ -1,0 +1,141 @@
+import { basename, join, sep } from 'node:path'
+import type { ProcessFacts, Workplace } from '../platform/platform.ts'
+import { digestOf, type HostSession, type LedgerEntry } from './ledger.ts'
+import type { AdoptableServer } from './servers.ts'
+
+/** What a server is called that serves we do not know what, or was started for another login: it is replaced in good order. */
+export const unknownDigest = ''
+
+/** What is so on this host. */
+export interface Sight {
+  readonly host: HostSession
+  /** Of this user. */
+  readonly processes: readonly ProcessFacts[]
+  /** Where they work, as far as that can be seen. */
+  readonly workplaces: readonly Workplace[]
+  readonly folders: ServerFolders
+  /** By pid: what servers say of themselves in their environment. */
+  readonly digests: ReadonlyMap<number, string>
+}
+
+/** Real paths: nobody but our servers works in the one and writes its output into the other. */
+export interface ServerFolders {
+  /** Parent of the servers' working directories, each named after its key. */
+  readonly work: string
+  readonly logs: string
+}
+
+export interface Adoption {
+  readonly adopt: readonly AdoptableServer[]
+  /** Groups of which a process is provably of ours, but none is a server that could be taken over. */
+  readonly reap: readonly Leftover[]
+}
+
+export interface Leftover {
+  readonly key: string
+  readonly groupId: number
+  /** Absent where the leader is gone. */
+  readonly leaderStartTime: string | undefined
+}
+
+/**
+ * What an agent may take over of an earlier one's servers. The ledger's word counts where pid, start time and command line (or workplace)
+ * are still the same; a process that works in a server's folder and writes its output there is a server of ours even where
+ * the ledger says nothing of it. Everything else is somebody else's and left alone.
+ */
+export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
+  const adopt = new Map<string, AdoptableServer>()
+  const placed = new Map(sight.workplaces.flatMap((place) => keyOfPlace(place, sight.folders)))
+  for (const entry of entries) {
+    const leader = entry.process ? noted(entry, entry.process, sight, placed) : intended(entry, sight, placed)
+    if (leader) adopt.set(entry.key, adoptable(entry, leader, sight.host))
+  }
+  const ours = sight.processes.filter(({ pid }) => placed.has(pid))
+  for (const leader of ours.filter(isLeader)) {
+    const key = placed.get(leader.pid) ?? ''
+    const entry = adopt.has(key) ? undefined : rebuilt(key, leader, sight)
+    if (entry) adopt.set(key, entry)
+  }
+  const isLeft = (process: ProcessFacts) => {
+    const server = adopt.get(placed.get(process.pid) ?? '')
+    return server === undefined || !belongsTo(process, server)
+  }
+  const left = Map.groupBy(ours.filter(isLeft), ({ groupId }) => groupId)
+  const reap = [...left].map(([groupId, members]) => ({
+    key: placed.get(members[0]?.pid ?? 0) ?? '',
+    groupId,
+    leaderStartTime: sight.processes.find(({ pid }) => pid === groupId)?.startTime,
+  }))
+  return { adopt: [...adopt.values()], reap }
+}
+
+const isThisBoot = (bootId: string, { host }: Sight): boolean => bootId !== '' && bootId === host.bootId
+
+type Noted = NonNullable<LedgerEntry['process']>
+
+function noted({ bootId, key }: LedgerEntry, wanted: Noted, sight: Sight, placed: ReadonlyMap<number, string>) {
+  if (!isThisBoot(bootId, sight)) return undefined
+  const found = sight.processes.find(({ pid }) => pid === wanted.pid)
+  if (found?.startTime !== wanted.startTime || !isLeader(found)) return undefined
+  const isSame = digestOf(found.commandLine) === wanted.commandLineDigest || placed.get(found.pid) === key
+  return isSame ? found : undefined
+}
+
+/** The agent ended between its note and the spawn's, so the process, if there is one, is the one that was to get the port. */
+function intended({ bootId, key, port }: LedgerEntry, sight: Sight, placed: ReadonlyMap<number, string>) {
+  if (!isThisBoot(bootId, sight)) return undefined
+  return sight.processes.find(
+    (process) => isLeader(process) && placed.get(process.pid) === key && portOf(process) === port,
+  )
+}
+
+function adoptable(entry: LedgerEntry, leader: ProcessFacts, { loginSession }: HostSession): AdoptableServer {
+  const digest = entry.loginSession === loginSession ? entry.digest : unknownDigest
+  return { ...entry, digest, process: processOf(leader) }
+}
+
+function rebuilt(key: string, leader: ProcessFacts, sight: Sight): AdoptableServer | undefined {
+  const { workingDirectory, output: logFile } = sight.workplaces.find(({ pid }) => pid === leader.pid) ?? {}
+  const port = portOf(leader)
+  if (workingDirectory === undefined || logFile === undefined || port === undefined) return undefined
+  return {
+    key,
+    uid: '',
+    digest: sight.digests.get(leader.pid) ?? unknownDigest,
+    executable: leader.commandLine.split(' ', 1)[0] ?? '',
+    workingDirectory,
+    logFile,
+    outputOffset: 0,
+    port,
+    ...sight.host,
+    intendedAt: new Date().toISOString(),
+    process: processOf(leader),
+  }
+}
+
+/** A process that a server started may have left its group; a second server would have another port. */
+function belongsTo(process: ProcessFacts, server: AdoptableServer): boolean {
+  const port = portOf(process)
+  return process.groupId === server.process.pid || port === undefined || port === server.port
+}
+
+const processOf = ({ pid, startTime, commandLine }: ProcessFacts): Noted => ({
+  pid,
+  startTime,
+  commandLineDigest: digestOf(commandLine),
+})
+
+const isLeader = ({ pid, groupId }: ProcessFacts): boolean => pid === groupId
+
+const portOf = ({ commandLine }: ProcessFacts): number | undefined => {
+  const port = / --port (\d+)( |$)/.exec(commandLine)?.[1]
+  return port === undefined ? undefined : Number(port)
+}
+
+/** A shell that somebody opened in the folder does not write into our logs. */
+function keyOfPlace({ pid, workingDirectory, output }: Workplace, { work, logs }: ServerFolders): [number, string][] {
+  const folder = basename(workingDirectory)
+  const dot = folder.indexOf('.')
+  const isOurs = workingDirectory === join(work, folder) && output?.startsWith(logs + sep) === true && dot > 0
+  return isOurs ? [[pid, `${folder.slice(0, dot)}/${folder.slice(dot + 1)}`]] : []
+}

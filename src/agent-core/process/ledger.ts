@@ -1,0 +1,240 @@
+import { createHash } from 'node:crypto'
+import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
+import { z } from 'zod'
+import type { Logger } from '../observability/logger.ts'
+import type { Platform } from '../platform/platform.ts'
+import type { ServerLaunch } from './launch.ts'
+
+const ledgerEntry = z.object({
+  key: z.string(),
+  /** Of the InferenceService. */
+  uid: z.string(),
+  digest: z.string(),
+  executable: z.string(),
+  workingDirectory: z.string(),
+  logFile: z.string(),
+  /** Where in the log file the output of this run begins. */
+  outputOffset: z.int().nonnegative(),
+  port: z.int().positive(),
+  /** Empty where the system did not say. */
+  bootId: z.string(),
+  loginSession: z.string().optional(),
+  intendedAt: z.iso.datetime(),
+  /** Absent until the spawn was seen to work. */
+  process: z
+    .object({
+      pid: z.int().positive(),
+      startTime: z.string(),
+      /** SHA-256 (hex) of the command line as the system prints it back. */
+      commandLineDigest: z.string(),
+    })
+    .optional(),
+  /** Absent until it was ready for the first time. */
+  readySince: z.iso.datetime().optional(),
+})
+export type LedgerEntry = z.infer<typeof ledgerEntry>
+
+const ledgerFile = z.object({ schema: z.literal(1), servers: z.array(ledgerEntry) })
+
+/** One sentence why a server was not started. */
+export class LedgerError extends Error {
+  override readonly name = 'LedgerError'
+}
+
+export interface LedgerOptions {
+  readonly file: string
+  readonly platform: Pick<Platform, 'process' | 'bootId' | 'loginSession'>
+  readonly log: Logger
+  readonly now?: () => number
+}
+
+export interface LedgerContent {
+  readonly entries: readonly LedgerEntry[]
+  /** What a person should know, such as that the file could not be read. */
+  readonly notice: string | undefined
+}
+
+/** Which boot and login this is. */
+export interface HostSession {
+  /** Empty where the system does not say. */
+  readonly bootId: string
+  readonly loginSession: string | undefined
+}
+
+/**
+ * What an agent must know of the servers that an earlier one left running: one file, replaced as a whole. A server is noted
+ * before it is spawned, so that there is no moment at which the end of the agent leaves one behind that nobody knows.
+ */
+export class Ledger {
+  readonly #options: LedgerOptions
+  readonly #entries = new Map<string, LedgerEntry>()
+  #host: Promise<HostSession> | undefined
+  #writing: Promise<void> = Promise.resolve()
+  #next: Promise<void> | undefined
+  #closed = false
+  #failing = false
+
+  constructor(options: LedgerOptions) {
+    this.#options = options
+  }
+
+  /** To be called once, first. A file that cannot be understood is set aside; throws what the disk answers. */
+  async load(): Promise<LedgerContent> {
+    const { file, now = Date.now } = this.#options
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+    await this.#sweep()
+    const text = await readIfThere(file)
+    if (text === undefined) return { entries: [], notice: undefined }
+    const content = parse(text)
+    if (content) {
+      for (const entry of content.servers) this.#entries.set(entry.key, entry)
+      return { entries: content.servers, notice: undefined }
+    }
+    const aside = `${file}.broken-${now()}`
+    await rename(file, aside)
+    const notice = `The ledger of running servers ${file} could not be read and was set aside as ${aside}: what runs was looked for among the processes instead.`
+    return { entries: [], notice }
+  }
+
+  /** Asked once. */
+  host(): Promise<HostSession> {
+    this.#host ??= this.#askHost()
+    return this.#host
+  }
+
+  /** Resolves when it is on disk, for a spawn to follow. Throws LedgerError. */
+  async intend(key: string, launch: ServerLaunch, where: { port: number; outputOffset: number }): Promise<void> {
+    const { file, now = Date.now } = this.#options
+    const { uid, digest, executable, workingDirectory, logFile } = launch
+    const what = { key, uid, digest, executable, workingDirectory, logFile }
+    const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
+    this.#entries.set(key, entry)
+    try {
+      await this.#save()
+    } catch (error) {
+      if (this.#entries.get(key) === entry) this.#entries.delete(key)
+      const why = error instanceof Error ? error.message : String(error)
+      throw new LedgerError(
+        `The server was not started, because it could not be noted in ${file} (${why}): without the note nobody would look after it if the agent crashed. Make room on that disk, or choose another --state-dir.`,
+        { cause: error },
+      )
+    }
+  }
+
+  /** The spawn worked, or the command line is the final one: wrappers replace themselves by the server. */
+  async identify(key: string, pid: number): Promise<void> {
+    const intended = this.#entries.get(key)
+    try {
+      const facts = await this.#options.platform.process(pid)
+      if (!facts || intended === undefined || this.#entries.get(key) !== intended) return
+      const { startTime, commandLine } = facts
+      this.#note({ ...intended, process: { pid, startTime, commandLineDigest: digestOf(commandLine) } })
+    } catch (error) {
+      this.#options.log.warn('server not identified', { service: key, pid, error })
+    }
+  }
+
+  async ready(key: string, pid: number, since: number): Promise<void> {
+    await this.identify(key, pid)
+    const entry = this.#entries.get(key)
+    if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: new Date(since).toISOString() })
+  }
+
+  /** One that was found running. */
+  keep(entry: LedgerEntry): void {
+    this.#note(entry)
+  }
+
+  forget(key: string): void {
+    if (this.#entries.delete(key)) this.#inBackground(this.#save())
+  }
+
+  /** Writes what is not written yet; nothing is written afterwards. */
+  async close(): Promise<void> {
+    this.#closed = true
+    await (this.#next ?? this.#writing).catch((error: unknown) => this.#complain(error))
+  }
+
+  #note(entry: LedgerEntry): void {
+    this.#entries.set(entry.key, entry)
+    this.#inBackground(this.#save())
+  }
+
+  #inBackground(saving: Promise<void>): void {
+    saving.catch((error: unknown) => this.#complain(error))
+  }
+
+  /** Told once per trouble: the next change is the next attempt. */
+  #complain(error: unknown): void {
+    if (!this.#failing) this.#options.log.warn('ledger not written', { file: this.#options.file, error })
+    this.#failing = true
+  }
+
+  /** A write that has not begun yet takes this change along. */
+  #save(): Promise<void> {
+    if (this.#closed) return Promise.resolve()
+    const before = this.#writing.catch(() => undefined)
+    this.#next ??= before.then(() => {
+      this.#next = undefined
+      this.#writing = this.#write()
+      return this.#writing
+    })
+    return this.#next
+  }
+
+  async #write(): Promise<void> {
+    const { file } = this.#options
+    const content: z.infer<typeof ledgerFile> = { schema: 1, servers: [...this.#entries.values()] }
+    await writeFileAtomic(file, `${JSON.stringify(content)}\n`, { mode: 0o600 })
+    await syncFolder(dirname(file))
+    this.#failing = false
+  }
+
+  /** What writes that were cut short left beside the file. */
+  async #sweep(): Promise<void> {
+    const { file } = this.#options
+    const folder = dirname(file)
+    const isLeft = (name: string) =>
+      name.startsWith(basename(file)) && /^\.\d+$/.test(name.slice(basename(file).length))
+    for (const name of (await readdir(folder)).filter(isLeft)) await rm(join(folder, name), { force: true })
+  }
+
+  async #askHost(): Promise<HostSession> {
+    const { platform, log } = this.#options
+    try {
+      const [bootId, loginSession] = await Promise.all([platform.bootId(), platform.loginSession()])
+      return { bootId, loginSession }
+    } catch (error) {
+      log.warn('boot not known', { error })
+      return { bootId: '', loginSession: undefined }
+    }
+  }
+}
+
+export const digestOf = (commandLine: string): string => createHash('sha256').update(commandLine).digest('hex')
+
+function parse(text: string): z.infer<typeof ledgerFile> | undefined {
+  try {
+    return ledgerFile.safeParse(JSON.parse(text)).data
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
+  }
+}
+
+async function readIfThere(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+/** Without it a rename may be undone by a power failure. */
+async function syncFolder(folder: string): Promise<void> {
+  await using handle = await open(folder)
+  await handle.sync()
+}

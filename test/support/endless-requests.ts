@@ -1,0 +1,38 @@
+import { eventually } from './eventually.ts'
+
+/** One request after the other, as a pod would send them. */
+export function askAgainAndAgain(port: number) {
+  const ended = new AbortController()
+  const story = { answered: 0, failed: [] as unknown[] }
+  const asking = (async () => {
+    while (!ended.signal.aborted) {
+      try {
+        const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+          method: 'POST',
+          body: JSON.stringify({ max_tokens: 5 }),
+        })
+        await response.json()
+        if (response.ok) story.answered += 1
+        else story.failed.push(response.status)
+      } catch (error) {
+        story.failed.push(error)
+      }
+    }
+  })()
+  return {
+    get answered() {
+      return story.answered
+    },
+    get failed() {
+      return story.failed
+    },
+    more: () => {
+      const enough = story.answered + 20
+      return eventually(() => story.answered >= enough)
+    },
+    [Symbol.asyncDispose]: async () => {
+      ended.abort()
+      await asking
+    },
+  }
+}
