@@ -4,6 +4,7 @@ import type { ClusterView } from '../contract/cluster.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { Cluster } from './kube/cluster.ts'
 import { EventRecorder } from './kube/event-recorder.ts'
+import { splitKey } from './kube/object-cache.ts'
 import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
 import { parseEndpointSlice, parseService, resources } from './kube/resources.ts'
 import { StatusWriter } from './kube/status-writer.ts'
@@ -80,7 +81,12 @@ export class Agent {
     this.#log = log
     this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
     this.#models = new Models({ directory: settings.modelStore, log })
-    this.#servers = new Servers({ platform, log, ...(options.liveness && { liveness: options.liveness }) })
+    this.#servers = new Servers({
+      platform,
+      log,
+      ...(options.liveness && { liveness: options.liveness }),
+      onProbe: (key, seconds) => this.metrics.observeHealthCheck(splitKey(key), seconds),
+    })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
     this.#waiting = {
       context: settings.context ?? '',
@@ -214,6 +220,7 @@ export class Agent {
         performanceCores: this.#performanceCores,
         port: portPolicy(settings),
         startupStallMs: settings.llamaServerStartupTimeoutMs,
+        drainLimitMs: settings.drainTimeoutMs,
         stateDir: settings.stateDir,
       },
       findBinary: () => this.#findBinary(),

@@ -14,8 +14,8 @@ import { buildInfo } from './build-info.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { startNotices } from './run-settings.ts'
 
-/** Withdrawing, draining and stopping everything takes no longer: launchd and systemd kill at some point after it. */
-const shutdownLimitMs = 45_000
+/** Withdrawing, stopping and saying goodbye take no longer beside the drain: launchd and systemd kill at some point after it. */
+const shutdownMarginMs = 35_000
 
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
@@ -82,7 +82,7 @@ async function serveUntil(end: Promise<End>, composition: Composition): Promise<
   await agent.start()
   const { cause, code } = await end
   log.info('stopping metal-agent', { cause })
-  const isStopped = await stopped(agent, log)
+  const isStopped = await stopped(agent, log, settings.drainTimeoutMs + shutdownMarginMs)
   await health.stop()
   if (socket.ok) await socket.server.close()
   log.info('stopped metal-agent')
@@ -130,12 +130,12 @@ function untilEnd(log: Logger): Promise<End> {
 }
 
 /** False where something was left, which the log then names. */
-async function stopped(agent: Agent, log: Logger): Promise<boolean> {
+async function stopped(agent: Agent, log: Logger, limitMs: number): Promise<boolean> {
   const limit = Promise.withResolvers<false>()
   const timer = setTimeout(() => {
-    log.error('not everything stopped in time', { limitMs: shutdownLimitMs })
+    log.error('not everything stopped in time', { limitMs })
     limit.resolve(false)
-  }, shutdownLimitMs)
+  }, limitMs)
   try {
     return await Promise.race([agent.stop().then(() => true), limit.promise])
   } catch (error) {

@@ -22,6 +22,10 @@ export interface ServerLaunch {
   readonly port: PortPolicy
   /** The longest time a start may go without progress: no growth of memory, no output. */
   readonly startupStallMs?: number
+  /** How long requests in flight may take to finish before a stop. */
+  readonly drainLimitMs?: number
+  /** It frees its memory when idle, and counts a look at its counters as use. */
+  readonly sleepsWhenIdle?: boolean
   /** Between SIGTERM and SIGKILL. */
   readonly stopGraceMs?: number
   /** What a person sets these by, for the sentences that name them. */
@@ -34,7 +38,10 @@ export interface ServerLaunch {
 /** The Go agent's start-up time limit, which there also counted while a model was visibly loading. */
 export const defaultStartupStallMs = 120_000
 
-/** llama-server finishes its requests on SIGTERM; the Go agent gives it as long. */
+/** Long enough for nearly every answer; one that takes longer is cut, as llama-server cuts all that is in flight on SIGTERM. */
+export const defaultDrainLimitMs = 30_000
+
+/** The Go agent gives it as long. */
 export const defaultStopGraceMs = 10_000
 
 /**

@@ -5,22 +5,19 @@ import { probeHealth, type HealthProbe } from './health-probe.ts'
 import type { ServerLaunch } from './launch.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { Ports } from './ports.ts'
-import { ServerProcess, type StopReport } from './server-process.ts'
+import { ServerProcess, type StopOptions, type StopReport } from './server-process.ts'
 import { isOver, type ServerState } from './server-state.ts'
 
 export interface ServersOptions {
-  readonly platform: Pick<Platform, 'processGroup' | 'portListeners'>
+  readonly platform: Pick<Platform, 'processGroup' | 'portListeners' | 'establishedConnections'>
   readonly log: Logger
   readonly now?: () => number
   /** [0, 1) */
   readonly random?: () => number
   readonly liveness?: LivenessTimings
   readonly probe?: HealthProbe
-}
-
-export interface StopOptions {
-  /** Between SIGTERM and SIGKILL; without it the launch's own. */
-  readonly graceMs?: number
+  /** Told of every health check of a server that was ready. */
+  readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
 }
 
 export type ServerListener = (key: string, state: ServerState) => void
@@ -33,7 +30,14 @@ export class Servers implements AsyncDisposable {
   readonly #listeners = new Set<ServerListener>()
 
   constructor(options: ServersOptions) {
-    this.#options = { now: Date.now, random: Math.random, liveness: livenessTimings, probe: probeHealth, ...options }
+    this.#options = {
+      now: Date.now,
+      random: Math.random,
+      liveness: livenessTimings,
+      probe: probeHealth,
+      onProbe: () => {},
+      ...options,
+    }
     this.#ports = new Ports({ holders: async (port) => (await options.platform.portListeners(port, noGroup)).others })
   }
 
@@ -43,7 +47,7 @@ export class Servers implements AsyncDisposable {
     if (record && !isOver(record.process.state)) {
       throw new Error(`${key} still has a server (${record.process.state.kind}): stop it and wait until it is over.`)
     }
-    const { platform, probe, liveness, log, now } = this.#options
+    const { platform, probe, liveness, log, now, onProbe } = this.#options
     const process = new ServerProcess({
       launch,
       ports: this.#ports,
@@ -54,14 +58,20 @@ export class Servers implements AsyncDisposable {
       now,
       onFailure: (servedMs) => this.#failed(key, servedMs),
       onState: (state) => this.#changed(key, state),
+      onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
     })
     this.#records.set(key, { process, starts: (record?.starts ?? 0) + 1, crashes: record?.crashes ?? noCrashes })
     process.start()
   }
 
   /** Resolves when nothing of it is left, or with what is. Also right where there is no server. */
-  async stop(key: string, { graceMs }: StopOptions = {}): Promise<StopReport> {
-    return (await this.#records.get(key)?.process.stop(graceMs)) ?? { stopped: true }
+  async stop(key: string, options: StopOptions = {}): Promise<StopReport> {
+    return (await this.#records.get(key)?.process.stop(options)) ?? { stopped: true }
+  }
+
+  /** A person does not want to wait for the requests of a server that is being stopped: they are cut. */
+  skipDrain(key: string): void {
+    this.#records.get(key)?.process.skipDrain()
   }
 
   /** All at the same time. */
@@ -135,11 +145,13 @@ export class Servers implements AsyncDisposable {
         log.debug('server is loading', { service: key, pid: state.pid, port: state.port })
         return
       case 'ready':
-        if (!state.healthy) log.warn('server does not answer', { service: key, pid: state.pid, port: state.port })
+        if (!state.healthy)
+          log.warn('server does not answer', { service: key, pid: state.pid, port: state.port, trouble: state.trouble })
         else log.debug('server is ready', { service: key, pid: state.pid, port: state.port })
         return
       case 'stopping':
-        log.info('stopping server', { service: key, pid: state.pid, port: state.port, cause: state.cause })
+        if (state.drain) log.debug('requests may finish', { service: key, pid: state.pid, ...state.drain })
+        else log.info('stopping server', { service: key, pid: state.pid, port: state.port, cause: state.cause })
         return
       case 'failedToSpawn':
         log.warn('server could not be started', { service: key, reason: state.message })

@@ -24,7 +24,7 @@ import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { fetchView, publicationView, serverView } from './observe.ts'
 import { plan, type Observation, type Plan, type Step } from './plan.ts'
 import { report, sayFinally } from './report.ts'
-import { chooseRuntime, commandLine, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
+import { chooseRuntime, commandLine, environmentOf, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
 import { newRecord, type ServiceRecord } from './service-record.ts'
 import { WorkQueue } from './work-queue.ts'
 
@@ -44,6 +44,7 @@ export interface ReconcilerSettings extends RuntimeSettings {
   readonly allowlist: readonly string[]
   readonly port: PortPolicy
   readonly startupStallMs: number
+  readonly drainLimitMs: number
   /** Working directories and logs of the servers live under it. */
   readonly stateDir: string
 }
@@ -444,6 +445,8 @@ export class Reconciler {
       logFile: this.#logFile(record.key),
       port: settings.port,
       startupStallMs: settings.startupStallMs,
+      drainLimitMs: settings.drainLimitMs,
+      sleepsWhenIdle: sleepsWhenIdle(wanted.spec),
       settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
     })
   }
