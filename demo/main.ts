@@ -99,6 +99,7 @@ async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent>
     llamaServer,
     llamaServerPort: 0,
     llamaServerStartupTimeoutMs: 120_000,
+    drainTimeoutMs: 30_000,
     port: 0,
     logLevel: process.env['LOG_LEVEL'] ?? 'error',
     logFormat: 'auto',

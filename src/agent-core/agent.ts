@@ -5,6 +5,7 @@ import type { ClusterView } from '../contract/cluster.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { Cluster } from './kube/cluster.ts'
 import { EventRecorder } from './kube/event-recorder.ts'
+import { splitKey } from './kube/object-cache.ts'
 import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
 import { parseEndpointSlice, parseService, resources } from './kube/resources.ts'
 import { StatusWriter } from './kube/status-writer.ts'
@@ -15,7 +16,7 @@ import { AgentMetrics } from './observability/metrics.ts'
 import { serviceMetricsFeed } from './observability/service-metrics.ts'
 import type { Platform } from './platform/platform.ts'
 import { adoptServers } from './process/adopt-servers.ts'
-import type { LaunchRules, PortPolicy } from './process/launch.ts'
+import type { GeneralRules, PortPolicy } from './process/launch.ts'
 import { Ledger } from './process/ledger.ts'
 import type { LivenessTimings } from './process/liveness.ts'
 import { isOver } from './process/server-state.ts'
@@ -94,6 +95,7 @@ export class Agent {
       log,
       ledger: this.#ledger,
       ...(options.liveness && { liveness: options.liveness }),
+      onProbe: (key, seconds) => this.metrics.observeHealthCheck(splitKey(key), seconds),
     })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
     this.#waiting = {
@@ -369,10 +371,9 @@ const hostFacts = (address: HostAddress): { ip: string | undefined; message: str
     ? { ip: address.address, message: `Pods are sent to ${address.address}: ${address.why}.` }
     : { ip: undefined, message: address.message }
 
-const launchRules = ({
-  llamaServerStartupTimeoutMs,
-}: AgentSettings): Pick<LaunchRules, 'startupStallMs' | 'settingNames'> => ({
+const launchRules = ({ llamaServerStartupTimeoutMs, drainTimeoutMs }: AgentSettings): GeneralRules => ({
   startupStallMs: llamaServerStartupTimeoutMs,
+  drainLimitMs: drainTimeoutMs,
   settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
 })
 

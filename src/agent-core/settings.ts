@@ -57,6 +57,9 @@ const hostIp = z.string().check((context) => {
 
 const nonEmpty = z.string().min(1, 'must not be empty')
 
+const maxDrainMs = 60 * 60_000
+const drainMessage = 'must be from 0 to 1h'
+
 /** What an agent is told when it starts. Messages complete the sentence "<name of the setting> …". */
 export const agentSettings = z.object({
   /** Absent = as kubectl looks for one. */
@@ -78,6 +81,8 @@ export const agentSettings = z.object({
   portRange: portRange.optional(),
   /** The longest time without progress that a starting llama-server is given. */
   llamaServerStartupTimeoutMs: z.number().positive('must be longer than nothing'),
+  /** How long requests in flight may take to finish before their server is stopped; 0 = they are cut. */
+  drainTimeoutMs: z.number().min(0, drainMessage).max(maxDrainMs, drainMessage),
   /** What is published in EndpointSlices; absent = chosen among this host's addresses. */
   hostIp: hostIp.optional(),
   /** Of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none. */

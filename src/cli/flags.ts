@@ -104,6 +104,12 @@ export const flagTable = (defaults: FlagDefaults): Readonly<Record<string, Flag>
     group: 'llama-server',
     help: 'longest time without progress while a model loads; 0 or less means the default',
   },
+  'drain-timeout': {
+    kind: 'duration',
+    default: 30_000,
+    group: 'llama-server',
+    help: 'how long requests in flight may take to finish before their server is stopped; 0 cuts them',
+  },
   'host-ip': {
     kind: 'string',
     default: '',

@@ -41,6 +41,7 @@ const flagValues = z.object({
   'llama-server-port': z.number(),
   'port-range': z.string(),
   'llama-server-startup-timeout': z.number(),
+  'drain-timeout': z.number(),
   'host-ip': z.string(),
   port: z.number(),
   'state-dir': z.string(),
@@ -75,6 +76,7 @@ function settingsFrom(parsed: ParsedFlags, defaults: FlagDefaults, cwd: string):
     portRange: parsePortRange(flags['port-range']),
     llamaServerStartupTimeoutMs:
       flags['llama-server-startup-timeout'] > 0 ? flags['llama-server-startup-timeout'] : defaultStartupTimeoutMs,
+    drainTimeoutMs: flags['drain-timeout'],
     hostIp: flags['host-ip'] || undefined,
     port: Math.max(0, flags.port),
     logLevel: parseLogLevel(flags['log-level']),
@@ -126,6 +128,7 @@ const flagOfSetting: Readonly<Record<string, string>> = {
   llamaServerPort: 'llama-server-port',
   portRange: 'port-range',
   llamaServerStartupTimeoutMs: 'llama-server-startup-timeout',
+  drainTimeoutMs: 'drain-timeout',
   hostIp: 'host-ip',
   logFormat: 'log-format',
 }

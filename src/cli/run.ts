@@ -14,8 +14,8 @@ import { buildInfo } from './build-info.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { startNotices } from './run-settings.ts'
 
-/** Withdrawing, draining and stopping everything takes no longer: launchd and systemd kill at some point after it. */
-const shutdownLimitMs = 45_000
+/** Withdrawing, stopping and saying goodbye take no longer beside the drain: launchd and systemd kill at some point after it. */
+const shutdownMarginMs = 35_000
 
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
@@ -88,7 +88,7 @@ async function serveUntil(ended: Promise<End>, composition: Composition): Promis
   await agent.start()
   const { cause, code, servers } = await ended
   log.info('stopping metal-agent', { cause, servers })
-  const isStopped = await stopped(agent, servers, log)
+  const isStopped = await stopped(agent, { servers, limitMs: settings.drainTimeoutMs + shutdownMarginMs }, log)
   await health.stop()
   if (socket.ok) await socket.server.close()
   log.info('stopped metal-agent')
@@ -137,12 +137,16 @@ function agentEnd(log: Logger): { readonly ended: Promise<End>; readonly end: (e
 }
 
 /** False where something was left, which the log then names. */
-async function stopped(agent: Agent, servers: ServersAtEnd, log: Logger): Promise<boolean> {
+async function stopped(
+  agent: Agent,
+  { servers, limitMs }: { readonly servers: ServersAtEnd; readonly limitMs: number },
+  log: Logger,
+): Promise<boolean> {
   const limit = Promise.withResolvers<false>()
   const timer = setTimeout(() => {
-    log.error('not everything stopped in time', { limitMs: shutdownLimitMs })
+    log.error('not everything stopped in time', { limitMs })
     limit.resolve(false)
-  }, shutdownLimitMs)
+  }, limitMs)
   try {
     return await Promise.race([agent.stop({ servers }).then(() => true), limit.promise])
   } catch (error) {

@@ -132,7 +132,7 @@ describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
     const { pid } = await agent.untilReady('tiny')
     await agent.leave()
     process.kill(pid, 'SIGSTOP')
-    const next = await world.startAgent({ liveness: { everyMs: 50, answerWithinMs: 250, misses: 3 } })
+    const next = await world.startAgent({ liveness: { ...livenessTimings, everyMs: 50, answerWithinMs: 250 } })
     await world.untilNotReady('tiny')
     process.kill(pid, 'SIGCONT')
     expect((await next.untilReady('tiny')).pid).toBe(pid)

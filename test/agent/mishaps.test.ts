@@ -1,12 +1,20 @@
+import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
+import { livenessTimings, type LivenessTimings } from '../../src/agent-core/process/liveness.ts'
 import { AgentWorld, commandLineOf, fakeGguf, hostIp } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { WatchFault } from '../support/kube-sim/faults.ts'
 
-const quickLiveness: LivenessTimings = { everyMs: 50, answerWithinMs: 500, misses: 2 }
+const quickLiveness: LivenessTimings = {
+  ...livenessTimings,
+  everyMs: 50,
+  answerWithinMs: 500,
+  followUpMs: 50,
+  misses: 2,
+  hungMisses: 1_000,
+}
 
 describe.each(apiWorlds)('a server that fails, on $name', ({ use }) => {
   const api = use()
@@ -41,19 +49,34 @@ describe.each(apiWorlds)('a server that fails, on $name', ({ use }) => {
     await agent.untilReadyAgain('tiny', pid)
   })
 
-  test('is withdrawn while it hangs, and not killed', async () => {
+  test('is withdrawn while it hangs, and not killed at once', async () => {
     await using world = await AgentWorld.open(api().connection)
     const agent = await world.startAgent({ liveness: quickLiveness })
     await world.apply('tiny')
     const { pid } = await agent.untilReady('tiny')
     process.kill(pid, 'SIGSTOP')
-    await agent.until('tiny', 'unready')
+    const { message } = await agent.until('tiny', 'unready')
+    expect(message).toMatch(/suspended .* If that lasts, it is restarted\./)
     await world.untilNotReady('tiny')
     await eventually(async () => (await world.condition('tiny')) === 'False Starting')
     process.kill(pid, 'SIGCONT')
     const view = await agent.untilReady('tiny')
     expect(view.pid).toBe(pid)
     expect(await world.published('tiny')).toMatchObject({ ready: true })
+  })
+
+  test('is withdrawn and started again when it hangs on', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent({ liveness: { ...quickLiveness, hungMisses: 4 } })
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    process.kill(pid, 'SIGSTOP')
+    await world.untilNotReady('tiny')
+    const { restarts, port } = await agent.untilReadyAgain('tiny', pid)
+    expect([restarts, await commandLineOf(pid)]).toEqual([1, undefined])
+    await eventually(async () =>
+      isDeepStrictEqual(await world.published('tiny'), { address: hostIp, port, ready: true }),
+    )
   })
 
   test('again and again at its start is called crash-looping, with its own first error line', async () => {

@@ -37,6 +37,7 @@ export interface AgentOptions {
   readonly allowlist?: readonly string[]
   readonly llamaServer?: string
   readonly liveness?: LivenessTimings
+  readonly drainTimeoutMs?: number
 }
 
 export interface ServiceOptions {
@@ -111,6 +112,7 @@ export class AgentWorld implements AsyncDisposable {
       llamaServer: options.llamaServer ?? sampleServerPath,
       llamaServerPort: 0,
       llamaServerStartupTimeoutMs: 60_000,
+      drainTimeoutMs: options.drainTimeoutMs ?? 30_000,
       hostIp: options.hostIp ?? hostIp,
       port: 0,
       logLevel: 'info',

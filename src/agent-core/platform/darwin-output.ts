@@ -18,22 +18,33 @@ export function parsePositiveInteger(text: string): number | undefined {
 }
 
 /** Columns for `ps -o` that `parsePs` reads back. */
-export const psColumns = 'pid=,pgid=,stat=,rss=,lstart=,command='
+export const psColumns = 'pid=,pgid=,stat=,rss=,time=,lstart=,command='
 
-const psLine = /^ *(\d+) +(\d+) +(\S+) +(\d+) +(\S+ +\S+ +\S+ +\S+ +\d{4}) +(.*)$/gm
+const psLine = /^ *(\d+) +(\d+) +(\S+) +(\d+) +([\d:.]+) +(\S+ +\S+ +\S+ +\S+ +\d{4}) +(.*)$/gm
 
 /** Living processes; zombies are left out. The start time is five words such as "Sat Nov 21 09:14:03 2026". */
 export function parsePs(text: string): ProcessFacts[] {
   return [...text.matchAll(psLine)]
     .filter(([, , , state]) => !state?.startsWith('Z'))
-    .map(([, pid, groupId, , kibibytes, startTime = '', commandLine = '']) => ({
+    .map(([, pid, groupId, state = '', kibibytes, cpuTime = '', startTime = '', commandLine = '']) => ({
       pid: Number(pid),
       groupId: Number(groupId),
       startTime: startTime.replaceAll(/\s+/g, ' '),
       commandLine,
       residentBytes: Number(kibibytes) * 1024,
+      cpuMs: cpuMs(cpuTime),
+      suspended: state.startsWith('T'),
     }))
 }
+
+/** From minutes, seconds and hundredths, such as "123:04.56"; hours, where there are any, stand before them. */
+const cpuMs = (time: string): number =>
+  Math.round(time.split(':').reduce((sum, part) => sum * 60 + Number(part), 0) * 1000)
+
+/** From `netstat -anp tcp`: how many connections have `port` as their own end and are established. */
+export const countEstablished = (text: string, port: number): number =>
+  [...text.matchAll(/^tcp\S* +\d+ +\d+ +\S+\.(\d+) +\S+ +ESTABLISHED\b/gm)].filter(([, own]) => Number(own) === port)
+    .length
 
 /** From `lsof -Fpgc`: one field a line, its letter first; every process opens with `p`. */
 export function parseLsof(text: string): (PortHolder & { pid: number; groupId: number })[] {

@@ -12,7 +12,10 @@ import {
   type Workplace,
 } from './platform.ts'
 import {
+  countEstablished,
+  cpuMsOf,
   isGone,
+  isSuspended,
   parseCommandLine,
   parseListeningInodes,
   parseMeminfo,
@@ -81,6 +84,10 @@ export class LinuxPlatform implements Platform {
     return { ours: ours.pids, others: foreign.size === 0 ? [] : await holdersOf(foreign) }
   }
 
+  async establishedConnections(port: number): Promise<number> {
+    return (await tcpTables()).reduce((sum, table) => sum + countEstablished(table, port), 0)
+  }
+
   performanceCores(): Promise<number | undefined> {
     return Promise.resolve(undefined)
   }
@@ -130,21 +137,27 @@ async function livingStat(pid: number): Promise<ProcStat | undefined> {
   return isGone(stat) ? undefined : stat
 }
 
-async function factsOf(pid: number, { groupId, startTicks }: ProcStat): Promise<ProcessFacts | undefined> {
+async function factsOf(pid: number, stat: ProcStat): Promise<ProcessFacts | undefined> {
   const [commandLine, status] = await Promise.all([readProc(`/proc/${pid}/cmdline`), readProc(`/proc/${pid}/status`)])
   if (commandLine === undefined || status === undefined) return undefined
   return {
     pid,
-    groupId,
-    startTime: startTicks,
+    groupId: stat.groupId,
+    startTime: stat.startTicks,
     commandLine: parseCommandLine(commandLine),
     residentBytes: parseResidentBytes(status),
+    cpuMs: cpuMsOf(stat),
+    suspended: isSuspended(stat),
   }
 }
 
 async function listeningInodes(port: number): Promise<Set<string>> {
+  return new Set((await tcpTables()).flatMap((table) => parseListeningInodes(table, port)))
+}
+
+async function tcpTables(): Promise<string[]> {
   const tables = await Promise.all([readProc('/proc/net/tcp'), readProc('/proc/net/tcp6')])
-  return new Set(tables.flatMap((table) => parseListeningInodes(table ?? '', port)))
+  return tables.map((table) => table ?? '')
 }
 
 /** Which of these processes have which of the sockets open. */

@@ -14,6 +14,10 @@ export interface ProcessFacts {
   readonly startTime: string
   readonly commandLine: string
   readonly residentBytes: number
+  /** Processor time used so far by all of its threads, in milliseconds; as fine as the system counts, which is 10 ms. */
+  readonly cpuMs: number
+  /** Stopped by SIGSTOP, a terminal or a debugger: it does nothing until it is continued. */
+  readonly suspended: boolean
 }
 
 export interface PortHolder {
@@ -74,6 +78,8 @@ export interface Platform {
   /** Another after every login at the screen; undefined where nobody is logged in there. */
   loginSession(): Promise<string | undefined>
   portListeners(port: number, groupId: number): Promise<PortListeners>
+  /** TCP connections to this port of this host that are open at both ends, whoever opened them and from wherever. */
+  establishedConnections(port: number): Promise<number>
   /** Undefined where cores do not come in two kinds, or the system does not say. */
   performanceCores(): Promise<number | undefined>
   metal(): Promise<Metal>

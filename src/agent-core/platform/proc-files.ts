@@ -5,6 +5,7 @@ export interface ProcStat {
   readonly state: string
   readonly groupId: number
   readonly threads: number
+  readonly cpuTicks: number
   /** Clock ticks after boot. */
   readonly startTicks: string
 }
@@ -13,6 +14,7 @@ const statFields = z.object({
   state: z.string().length(1),
   groupId: z.coerce.number().int(),
   threads: z.coerce.number().int(),
+  cpuTicks: z.number().int(),
   startTicks: z.string().regex(/^\d+$/),
 })
 
@@ -23,7 +25,8 @@ export function parseStat(text: string): ProcStat {
     .trim()
     .split(/\s+/)
   const [state, , groupId] = fields
-  return statFields.parse({ state, groupId, threads: fields[17], startTicks: fields[19] })
+  const cpuTicks = Number(fields[11]) + Number(fields[12])
+  return statFields.parse({ state, groupId, threads: fields[17], cpuTicks, startTicks: fields[19] })
 }
 
 /**
@@ -31,6 +34,14 @@ export function parseStat(text: string): ProcStat {
  * its memory and sockets although its first thread is a zombie.
  */
 export const isGone = ({ state, threads }: ProcStat): boolean => state === 'X' || (state === 'Z' && threads <= 1)
+
+/** T: by a signal. t: by a debugger. */
+export const isSuspended = ({ state }: ProcStat): boolean => state === 'T' || state === 't'
+
+/** USER_HZ, which Linux has fixed at 100 a second for everything it tells programs. */
+const tickMs = 10
+
+export const cpuMsOf = ({ cpuTicks }: ProcStat): number => cpuTicks * tickMs
 
 /** Bytes; 0 where the line is missing, as in kernel threads. */
 export const parseResidentBytes = (status: string): number => kibibytes(status, 'VmRSS') ?? 0
@@ -52,16 +63,23 @@ export const parseVariable = (environ: string, name: string): string | undefined
     ?.slice(name.length + 1)
 
 const listenState = '0A'
+const establishedState = '01'
 
 /** Inodes of the sockets that listen on `port`, from /proc/net/tcp or tcp6. */
-export function parseListeningInodes(text: string, port: number): string[] {
+export const parseListeningInodes = (text: string, port: number): string[] =>
+  socketsOn(text, port, listenState).flatMap((fields) => fields[9] ?? [])
+
+/** How many connections to `port` are established, from /proc/net/tcp or tcp6: the ends that have it as their own. */
+export const countEstablished = (text: string, port: number): number => socketsOn(text, port, establishedState).length
+
+/** The fields of each socket with this local port in this state. */
+function socketsOn(text: string, port: number, state: string): string[][] {
   const hexPort = port.toString(16).toUpperCase().padStart(4, '0')
   return text
     .split('\n')
     .slice(1)
     .map((line) => line.trim().split(/\s+/))
-    .filter((fields) => fields[3] === listenState && fields[1]?.endsWith(`:${hexPort}`))
-    .flatMap((fields) => fields[9] ?? [])
+    .filter((fields) => fields[3] === state && fields[1]?.endsWith(`:${hexPort}`))
 }
 
 function kibibytes(text: string, field: string): number | undefined {

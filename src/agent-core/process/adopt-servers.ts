@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
 import { judge, type Leftover, type ServerFolders, type Sight } from './adoption.ts'
-import { digestVariable, type LaunchRules } from './launch.ts'
+import { digestVariable, type GeneralRules } from './launch.ts'
 import type { Ledger, LedgerContent } from './ledger.ts'
 import { ProcessGroup } from './process-group.ts'
 import type { Servers } from './servers.ts'
@@ -14,7 +14,7 @@ export interface AdoptionOptions {
   readonly platform: Platform
   readonly log: Logger
   readonly folders: ServerFolders
-  readonly rules: Omit<LaunchRules, 'executable' | 'logFile'>
+  readonly rules: GeneralRules
 }
 
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */

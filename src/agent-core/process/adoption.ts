@@ -107,6 +107,7 @@ function rebuilt(key: string, leader: ProcessFacts, sight: Sight): AdoptableServ
     logFile,
     outputOffset: 0,
     port,
+    sleepsWhenIdle: leader.commandLine.includes('--sleep-idle-seconds'),
     ...sight.host,
     intendedAt: new Date().toISOString(),
     process: processOf(leader),

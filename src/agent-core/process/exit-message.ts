@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import type { Evidence, Exit, ExitCause } from './server-state.ts'
+import type { Evidence, Exit, ExitCause, Hang } from './server-state.ts'
 
 export interface ExitStory extends Exit {
   readonly executable: string
@@ -7,6 +7,8 @@ export interface ExitStory extends Exit {
   readonly outOf: 'start' | 'serving'
   readonly evidence?: Evidence | undefined
   readonly stallMs: number
+  /** Of the cause `hung`. */
+  readonly hang?: Hang | undefined
   /** What a person sets `stallMs` by. */
   readonly stallSetting?: string | undefined
 }
@@ -21,6 +23,8 @@ export function exitMessage(story: ExitStory): string {
       const advice = story.stallSetting === undefined ? '' : `; if this model needs longer, raise ${story.stallSetting}`
       return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended${advice}.`
     }
+    case 'hung':
+      return `${name} ${hangs[story.hang ?? 'silent']}, so it was ended.`
     case 'portTaken':
       return `${name} was ended because something else answers on its port.`
     case 'itself': {
@@ -37,6 +41,13 @@ function howItEnded({ code, signal }: Exit): string {
   if (signal !== null) return `was ended by ${signal}`
   if (code !== null) return `exited with code ${code}`
   return 'ended (its exit code is not known, because the agent that had started it was gone)'
+}
+
+const hangs: Readonly<Record<Hang, string>> = {
+  silent: 'hung (its process was there, but it neither answered nor worked)',
+  suspended: 'was suspended (by SIGSTOP, a terminal or a debugger) and answered no more',
+  failing: 'answered its health check with an error, over and over',
+  stuck: 'hung (it did not advance any of the requests in flight for minutes)',
 }
 
 const closed = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`)

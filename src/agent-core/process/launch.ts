@@ -16,6 +16,10 @@ export interface LaunchRules {
   readonly logFile: string
   /** The longest time a start may go without progress: no growth of memory, no output. */
   readonly startupStallMs?: number
+  /** How long requests in flight may take to finish before a stop. */
+  readonly drainLimitMs?: number
+  /** It frees its memory when idle, and counts a look at its counters as use. */
+  readonly sleepsWhenIdle?: boolean
   /** Between SIGTERM and SIGKILL. */
   readonly stopGraceMs?: number
   /** What a person sets these by, for the sentences that name them. */
@@ -24,6 +28,9 @@ export interface LaunchRules {
     readonly startupStall?: string
   }
 }
+
+/** The rules that are the same for every server of an agent. */
+export type GeneralRules = Pick<LaunchRules, 'startupStallMs' | 'drainLimitMs' | 'settingNames'>
 
 /** What to start, and under which rules. */
 export interface ServerLaunch extends LaunchRules {
@@ -45,7 +52,10 @@ export const digestVariable = 'METALBAR_SERVING_DIGEST'
 /** The Go agent's start-up time limit, which there also counted while a model was visibly loading. */
 export const defaultStartupStallMs = 120_000
 
-/** llama-server finishes its requests on SIGTERM; the Go agent gives it as long. */
+/** Long enough for nearly every answer; one that takes longer is cut, as llama-server cuts all that is in flight on SIGTERM. */
+export const defaultDrainLimitMs = 30_000
+
+/** The Go agent gives it as long. */
 export const defaultStopGraceMs = 10_000
 
 /**

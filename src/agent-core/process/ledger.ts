@@ -18,6 +18,7 @@ const ledgerEntry = z.object({
   /** Where in the log file the output of this run begins. */
   outputOffset: z.int().nonnegative(),
   port: z.int().positive(),
+  sleepsWhenIdle: z.boolean().optional(),
   /** Empty where the system did not say. */
   bootId: z.string(),
   loginSession: z.string().optional(),
@@ -107,8 +108,8 @@ export class Ledger {
   /** Resolves when it is on disk, for a spawn to follow. Throws LedgerError. */
   async intend(key: string, launch: ServerLaunch, where: { port: number; outputOffset: number }): Promise<void> {
     const { file, now = Date.now } = this.#options
-    const { uid, digest, executable, workingDirectory, logFile } = launch
-    const what = { key, uid, digest, executable, workingDirectory, logFile }
+    const { uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle = false } = launch
+    const what = { key, uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
     this.#entries.set(key, entry)
     try {

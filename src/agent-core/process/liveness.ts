@@ -1,37 +1,101 @@
-import type { HealthProbe } from './health-probe.ts'
-import { pause } from './pause.ts'
-
-export interface LivenessWatch {
-  readonly port: number
-  readonly probe: HealthProbe
-  readonly timings: LivenessTimings
-  readonly signal: AbortSignal
-  /** Called on every change; a server starts out healthy. */
-  readonly onHealth: (healthy: boolean) => void
-}
+import type { Activity } from './activity.ts'
+import type { Trouble } from './server-state.ts'
 
 export interface LivenessTimings {
+  /** Between probes of a server that answers. */
   readonly everyMs: number
   readonly answerWithinMs: number
-  /** Probes in a row without a sign of life until it counts as unhealthy. */
+  /** Between a probe that was missed and the next. */
+  readonly followUpMs: number
+  /** Misses in a row until it counts as unhealthy. */
   readonly misses: number
+  /** Misses in a row until it counts as hung. */
+  readonly hungMisses: number
+  /** How many misses are forgiven to a server that is seen to work meanwhile. */
+  readonly excusedMisses: number
+  /** Between looks at whether requests in flight advance. */
+  readonly progressEveryMs: number
+  /** Looks in a row that saw requests in flight, and nothing advance, until it counts as hung. */
+  readonly stuckLooks: number
 }
 
-/** An exit is an event, so this only has to notice a server that hangs: within twenty seconds or so, at next to no cost. */
-export const livenessTimings: LivenessTimings = { everyMs: 5_000, answerWithinMs: 5_000, misses: 3 }
+/**
+ * An exit is an event, so this only has to notice a server that hangs, at next to no cost. A miss takes three seconds, so one that hangs
+ * is unhealthy within 10 + 8 s and counts as hung 15 s later; work excuses silence for five minutes, and requests may stand still as long.
+ */
+export const livenessTimings: LivenessTimings = {
+  everyMs: 10_000,
+  answerWithinMs: 2_000,
+  followUpMs: 1_000,
+  misses: 3,
+  hungMisses: 8,
+  excusedMisses: 100,
+  progressEveryMs: 60_000,
+  stuckLooks: 5,
+}
 
-/** Runs until the signal ends it. */
-export async function watchLiveness({ port, probe, timings, signal, onHealth }: LivenessWatch): Promise<void> {
-  let missed = 0
-  while (await pause(timings.everyMs, signal)) {
-    const answer = await probe(port, timings.answerWithinMs, signal)
-    if (signal.aborted) return
-    const wasHealthy = missed < timings.misses
-    missed = answer.kind === 'answered' && isAlive(answer.status) ? 0 : missed + 1
-    const healthy = missed < timings.misses
-    if (healthy !== wasHealthy) onHealth(healthy)
-  }
+/** What one probe, and what was seen around it, says. */
+export type Look =
+  | { readonly kind: 'alive' }
+  /** `working`: it was silent, but seen to do something since the last look. */
+  | { readonly kind: 'missed'; readonly trouble: Trouble; readonly working: boolean }
+
+/** Misses are counted, never timed: while the machine sleeps nobody misses anything. */
+export interface Pulse {
+  readonly missed: number
+  readonly excused: number
+}
+
+export const steadyPulse: Pulse = { missed: 0, excused: 0 }
+
+export function afterLook(pulse: Pulse, look: Look, { misses, excusedMisses }: LivenessTimings): Pulse {
+  if (look.kind === 'alive') return steadyPulse
+  const { missed, excused } = pulse
+  if (!look.working || excused >= excusedMisses) return { missed: missed + 1, excused }
+  return { missed: missed < misses ? 0 : missed, excused: excused + 1 }
+}
+
+export function verdictOn(
+  { missed }: Pulse,
+  { misses, hungMisses }: LivenessTimings,
+): 'healthy' | 'unhealthy' | 'hung' {
+  if (missed >= hungMisses) return 'hung'
+  return missed >= misses ? 'unhealthy' : 'healthy'
 }
 
 /** 503 is how llama-server says that it is busy with itself; other answers from 500 on mean that it cannot serve. */
-const isAlive = (status: number) => status < 500 || status === 503
+export const isAlive = (status: number): boolean => status < 500 || status === 503
+
+/** Waiting for a GPU takes less than computing, but more than a process that only answers "not now" to a few connections. */
+const workingShare = 0.01
+
+/** Did it use so much processor time that it must be at work? */
+export const isWorking = (before: CpuSample, after: CpuSample): boolean =>
+  after.cpuMs - before.cpuMs >= Math.max(finestCpuMs, (after.at - before.at) * workingShare)
+
+/** The systems count processor time in steps of 10 ms. */
+const finestCpuMs = 10
+
+export interface CpuSample {
+  readonly cpuMs: number
+  /** On the monotonic clock. */
+  readonly at: number
+}
+
+/** What requests in flight had cost when we last looked; undefined while there are none. */
+export interface Advance extends CpuSample {
+  readonly work: number
+  /** Looks in a row that saw no change. */
+  readonly stuck: number
+}
+
+/**
+ * A server whose HTTP side answers may be stuck in a computation: its requests stay in flight, its counters stand still and it uses no
+ * processor. Silence counts as no change in one that used to tell its counters.
+ */
+export function advanceOf(before: Advance | undefined, activity: Activity, cpu: CpuSample): Advance | undefined {
+  if (activity.kind === 'untold' || (activity.kind === 'counted' && activity.requests === 0)) return undefined
+  const work = activity.kind === 'counted' ? activity.work : (before?.work ?? 0)
+  const stands = before !== undefined && work === before.work && !isWorking(before, cpu)
+  return { ...cpu, work, stuck: stands ? before.stuck + 1 : 0 }
+}

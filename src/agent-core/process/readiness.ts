@@ -7,8 +7,10 @@ export interface StartWatch {
   readonly stallMs: number
   readonly probe: HealthProbe
   readonly listeners: () => Promise<PortListeners>
-  /** Bytes in memory and bytes of output so far: either may grow. */
+  /** Any of them may grow. */
   readonly figures: () => Promise<StartFigures>
+  /** For tests: how long processor time alone counts as progress. */
+  readonly busyLimitMs?: number
   readonly signal: AbortSignal
   readonly onLoading: () => void
   readonly onTrouble: (message: string, error: unknown) => void
@@ -17,6 +19,7 @@ export interface StartWatch {
 export interface StartFigures {
   readonly residentBytes: number
   readonly outputBytes: number
+  readonly cpuMs: number
 }
 
 export type StartVerdict =
@@ -86,15 +89,23 @@ async function listenersVerdict({ listeners, onTrouble }: StartWatch): Promise<L
 /** Touching a few pages is no progress: a server that hangs does that as well. */
 const minGrowthBytes = 256 * 1024
 
+/** Within a sample; what a server that hangs spends on our probes is less. */
+const minBusyMs = 50
+
+/** Compiling shaders writes nothing and takes no memory, but ends; a loop that does not end looks the same. */
+const defaultBusyLimitMs = 10 * 60_000
+
 const maxSampleMs = 1_000
 
 /** Adds up the time without growth, over samples taken now and then. */
 class StartProgress {
   readonly #watch: StartWatch
   readonly #sampleMs: number
-  #best: StartFigures = { residentBytes: 0, outputBytes: 0 }
+  #best: StartFigures = { residentBytes: 0, outputBytes: 0, cpuMs: 0 }
   #sampledAt = performance.now()
   #idleMs = 0
+  /** Since it last grew. */
+  #busyMs = 0
 
   constructor(watch: StartWatch) {
     this.#watch = watch
@@ -105,25 +116,29 @@ class StartProgress {
     const sinceMs = performance.now() - this.#sampledAt
     if (sinceMs < this.#sampleMs) return false
     this.#sampledAt += sinceMs
-    if (await this.#grew()) this.#idleMs = 0
-    else this.#idleMs += Math.min(sinceMs, longestStepMs)
-    return this.#idleMs >= this.#watch.stallMs
+    const stepMs = Math.min(sinceMs, longestStepMs)
+    const sign = await this.#sign()
+    this.#busyMs = sign === 'growth' ? 0 : this.#busyMs + stepMs
+    const { stallMs, busyLimitMs = defaultBusyLimitMs } = this.#watch
+    const advances = sign === 'growth' || (sign === 'work' && this.#busyMs < busyLimitMs)
+    this.#idleMs = advances ? 0 : this.#idleMs + stepMs
+    return this.#idleMs >= stallMs
   }
 
-  async #grew(): Promise<boolean> {
+  async #sign(): Promise<'growth' | 'work' | 'none'> {
     try {
-      const { residentBytes, outputBytes } = await this.#watch.figures()
+      const { residentBytes, outputBytes, cpuMs } = await this.#watch.figures()
       const grew = residentBytes >= this.#best.residentBytes + minGrowthBytes || outputBytes > this.#best.outputBytes
-      if (grew) {
-        this.#best = {
-          residentBytes: Math.max(residentBytes, this.#best.residentBytes),
-          outputBytes: Math.max(outputBytes, this.#best.outputBytes),
-        }
+      const works = cpuMs - this.#best.cpuMs >= minBusyMs
+      this.#best = {
+        residentBytes: grew ? Math.max(residentBytes, this.#best.residentBytes) : this.#best.residentBytes,
+        outputBytes: Math.max(outputBytes, this.#best.outputBytes),
+        cpuMs,
       }
-      return grew
+      return grew ? 'growth' : works ? 'work' : 'none'
     } catch (error) {
       this.#watch.onTrouble('could not measure the progress of a start', error)
-      return false
+      return 'none'
     }
   }
 }

@@ -1,9 +1,9 @@
 import { exitMessage } from './exit-message.ts'
-import { defaultStopGraceMs, defaultStartupStallMs, type ServerLaunch } from './launch.ts'
+import { defaultDrainLimitMs, defaultStopGraceMs, defaultStartupStallMs, type ServerLaunch } from './launch.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
 import { keepPreviousOutput, openOutput, OutputError, outputSize } from './output-log.ts'
 import { NoPortError } from './ports.ts'
-import { drainLimitMs, killLimitMs, ServerRun, type RunContext, type RunEnd } from './server-run.ts'
+import { killLimitMs, ServerRun, type EndOptions, type RunContext, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type ServerState } from './server-state.ts'
 import { spawnServer, SpawnError, type RunningProcess } from './spawn.ts'
 
@@ -32,6 +32,8 @@ export interface Failure {
   readonly failures: number
   readonly retryAt: number
 }
+
+export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs'>
 
 export type StopReport = { readonly stopped: true } | { readonly stopped: false; readonly message: string }
 
@@ -70,12 +72,15 @@ export class ServerProcess {
   }
 
   /**
-   * SIGTERM to the whole group, SIGKILL after the grace, then a look that nothing is left. Calls join; a shorter grace counts at once.
+   * Requests in flight may finish, then SIGTERM to the whole group, SIGKILL after the grace, and a look that nothing is left. Calls join;
+   * shorter times count at once.
    */
-  async stop(graceMs: number = this.#options.launch.stopGraceMs ?? defaultStopGraceMs): Promise<StopReport> {
-    this.#askToStop(graceMs)
+  async stop({ graceMs, drainMs }: StopOptions = {}): Promise<StopReport> {
+    const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = this.#options.launch
+    const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs }
+    this.#askToStop(times)
     const limit = Promise.withResolvers<undefined>()
-    const timer = setTimeout(() => limit.resolve(undefined), drainLimitMs + graceMs + 2 * killLimitMs)
+    const timer = setTimeout(() => limit.resolve(undefined), times.drainMs + times.graceMs + 2 * killLimitMs)
     await Promise.race([this.#over.promise, limit.promise])
     clearTimeout(timer)
     if (!isOver(this.#state)) return { stopped: false, message: hangs(this.#run?.pid) }
@@ -83,10 +88,14 @@ export class ServerProcess {
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
   }
 
-  #askToStop(graceMs: number): void {
+  skipDrain(): void {
+    this.#run?.skipDrain()
+  }
+
+  #askToStop(times: { readonly graceMs: number; readonly drainMs: number }): void {
     if (isOver(this.#state)) return
-    this.#stopWithin = Math.min(graceMs, this.#stopWithin ?? graceMs)
-    if (this.#run) this.#run.end('stopped', graceMs)
+    this.#stopWithin = Math.min(times.graceMs, this.#stopWithin ?? times.graceMs)
+    if (this.#run) this.#run.end('stopped', times)
     else if (this.#state.kind === 'starting')
       this.#set({ kind: 'stopping', since: this.#options.now(), cause: 'stopped' })
   }
@@ -156,7 +165,7 @@ export class ServerProcess {
     const process = await spawnServer(launch, { port, output: output.fd })
     this.#run = new ServerRun({ ...this.#options, process, port, outputOffset })
     void ledger.identify(key, process.pid)
-    if (this.#stopAsked()) this.#run.end('stopped', this.#stopWithin)
+    if (this.#stopAsked()) this.#run.end('stopped', { graceMs: this.#stopWithin })
     else this.#set({ kind: 'starting', since: now(), pid: process.pid, port })
     return this.#run
   }

@@ -1,27 +1,29 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform, PortHolder } from '../platform/platform.ts'
+import { drain } from './drain.ts'
 import { exitMessage, saysAddressInUse } from './exit-message.ts'
 import type { HealthProbe } from './health-probe.ts'
-import { defaultStartupStallMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
-import { watchLiveness, type LivenessTimings } from './liveness.ts'
-import { requestsInFlight } from './idle.ts'
+import { defaultDrainLimitMs, defaultStartupStallMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
+import type { LivenessTimings } from './liveness.ts'
+import { watchLiveness } from './liveness-watch.ts'
 import { outputSize, readEvidence } from './output-log.ts'
 import { portTakenMessage, type Ports } from './ports.ts'
 import { ProcessGroup } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
-import type { Evidence, Exit, ExitCause, Exited, ServerState } from './server-state.ts'
+import type { Evidence, Exit, ExitCause, Exited, Hang, ServerState } from './server-state.ts'
 import type { RunningProcess } from './spawn.ts'
 
 export interface RunContext {
   readonly launch: LaunchRules
   readonly ports: Ports
-  readonly platform: Pick<Platform, 'processGroup' | 'portListeners'>
+  readonly platform: Pick<Platform, 'processGroup' | 'portListeners' | 'establishedConnections'>
   readonly probe: HealthProbe
   readonly liveness: LivenessTimings
   readonly log: Logger
   readonly now: () => number
   readonly onState: (state: ServerState) => void
+  readonly onProbe: (seconds: number, healthy: boolean) => void
 }
 
 export interface ServerRunOptions extends RunContext {
@@ -33,6 +35,15 @@ export interface ServerRunOptions extends RunContext {
   readonly readySince?: number | undefined
 }
 
+export interface EndOptions {
+  /** Between SIGTERM and SIGKILL. */
+  readonly graceMs?: number | undefined
+  /** How long requests in flight may take to finish; 0 = they are cut. */
+  readonly drainMs?: number | undefined
+  readonly holders?: readonly PortHolder[]
+  readonly hang?: Hang
+}
+
 /** A run that is over, and what is known about why. */
 export interface RunEnd {
   readonly exited: Omit<Exited, 'settled' | 'failures' | 'retryAt'>
@@ -42,9 +53,8 @@ export interface RunEnd {
   readonly servedMs: number
 }
 
-/** llama-server cuts answers short on SIGTERM: requests in flight get this long to end before it. */
-export const drainLimitMs = 8_000
-const drainLookMs = 100
+/** What hangs will hardly hear SIGTERM. */
+const hungGraceMs = 2_000
 
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */
 export const killLimitMs = 5_000
@@ -60,7 +70,10 @@ export class ServerRun {
   readonly #options: ServerRunOptions
   readonly #group: ProcessGroup
   readonly #letGo = Promise.withResolvers<undefined>()
+  /** Ends with its own end, or as soon as that is wanted. */
+  readonly #watching = new AbortController()
   #readySince: number | undefined
+  #healthy = false
   #ending: Ending | undefined
   #reaped = false
 
@@ -70,6 +83,7 @@ export class ServerRun {
     this.pid = process.pid
     this.port = port
     this.#readySince = options.readySince
+    this.#healthy = options.readySince !== undefined
     this.#group = new ProcessGroup({
       groupId: process.pid,
       table: platform,
@@ -78,43 +92,89 @@ export class ServerRun {
     })
   }
 
-  /** SIGTERM to the whole group, SIGKILL after the grace. Asked again, the shorter grace counts; an exit cannot be asked for any more. */
-  end(cause: Ending['cause'], graceMs: number = this.#stopGraceMs, holders: readonly PortHolder[] = []): void {
+  /**
+   * SIGTERM to the whole group, SIGKILL after the grace; before it, a server that is stopped while it serves may finish its requests.
+   * Asked again, the shorter times count; an exit cannot be asked for any more.
+   */
+  end(cause: Ending['cause'], options: EndOptions = {}): void {
     if (this.#reaped) return
-    const drains = cause === 'stopped' && this.#ending === undefined && this.#readySince !== undefined
-    const killAt = performance.now() + graceMs + (drains ? drainLimitMs : 0)
-    const previous = this.#ending
-    const ending: Ending = {
-      cause: cause === 'stopped' ? cause : (previous?.cause ?? cause),
-      killAt: Math.min(killAt, previous?.killAt ?? killAt),
-      holders: previous?.holders ?? holders,
-      timer: undefined,
-    }
-    clearTimeout(previous?.timer)
-    ending.timer = setTimeout(() => this.#group.signalNow('SIGKILL'), Math.max(0, ending.killAt - performance.now()))
-    this.#ending = ending
-    if (previous?.cause !== ending.cause) {
-      const { now, onState } = this.#options
-      onState({ kind: 'stopping', since: now(), cause: ending.cause, pid: this.pid, port: this.port })
-    }
-    if (drains) void this.#drain(ending, graceMs)
-    else if (previous === undefined) this.#group.signalNow('SIGTERM')
+    if (this.#ending) this.#hasten(this.#ending, cause, options)
+    else this.#begin(cause, options)
   }
 
-  /** Requests that are in flight may finish; nobody sends new ones by now. Never rejects. */
-  async #drain(ending: Ending, graceMs: number): Promise<void> {
-    const until = performance.now() + drainLimitMs
-    while (!this.#reaped && performance.now() < until) {
-      const requests = await requestsInFlight(this.port)
-      if (requests === undefined || requests === 0) break
-      await delay(drainLookMs)
+  /** Requests in flight are cut: SIGTERM now. Does nothing where no wait for them is under way. */
+  skipDrain(): void {
+    this.#ending?.drain.abort()
+  }
+
+  #begin(cause: Ending['cause'], options: EndOptions): void {
+    const { launch } = this.#options
+    const { graceMs = this.#stopGraceMs, drainMs = launch.drainLimitMs ?? defaultDrainLimitMs, hang } = options
+    this.#watching.abort()
+    const ending: Ending = {
+      cause,
+      graceMs,
+      holders: options.holders ?? [],
+      hang,
+      drain: new AbortController(),
+      drainUntil: performance.now() + drainMs,
+      killAt: undefined,
+      tellsRequests: false,
+      timer: undefined,
     }
+    this.#ending = ending
+    this.#tellStopping(ending)
+    if (cause === 'stopped' && this.#healthy && drainMs > 0) void this.#drain(ending)
+    else this.#terminate(ending)
+  }
+
+  #hasten(ending: Ending, cause: Ending['cause'], { graceMs, drainMs }: EndOptions): void {
+    if (cause === 'stopped' && ending.cause !== cause) {
+      ending.cause = cause
+      this.#tellStopping(ending)
+    }
+    if (drainMs === 0) ending.drain.abort()
+    if (drainMs !== undefined) ending.drainUntil = Math.min(ending.drainUntil, performance.now() + drainMs)
+    if (graceMs === undefined || graceMs >= ending.graceMs) return
+    ending.graceMs = graceMs
+    if (ending.killAt !== undefined) this.#killAt(ending, Math.min(ending.killAt, performance.now() + graceMs))
+  }
+
+  /** Nobody sends new requests by now. Never rejects. */
+  async #drain(ending: Ending): Promise<void> {
+    const { platform, log } = this.#options
+    const left = await drain({
+      port: this.port,
+      platform,
+      until: () => ending.drainUntil,
+      signal: ending.drain.signal,
+      onRequests: (requests) => this.#tellStopping(ending, requests),
+      onTrouble: (message, error) => log.warn(message, { pid: this.pid, port: this.port, error }),
+    })
     if (this.#reaped) return
-    if (this.#ending === ending) {
-      clearTimeout(ending.timer)
-      ending.timer = setTimeout(() => this.#group.signalNow('SIGKILL'), graceMs)
-    }
+    if (left > 0) log.warn('requests in flight are cut', { pid: this.pid, port: this.port, requests: left })
+    if (ending.tellsRequests) this.#tellStopping(ending)
+    this.#terminate(ending)
+  }
+
+  #terminate(ending: Ending): void {
     this.#group.signalNow('SIGTERM')
+    this.#killAt(ending, performance.now() + ending.graceMs)
+  }
+
+  #killAt(ending: Ending, at: number): void {
+    clearTimeout(ending.timer)
+    ending.killAt = at
+    ending.timer = setTimeout(() => this.#group.signalNow('SIGKILL'), Math.max(0, at - performance.now()))
+  }
+
+  #tellStopping(ending: Ending, requestsInFlight?: number): void {
+    const { now, onState } = this.#options
+    const { cause, drainUntil } = ending
+    ending.tellsRequests = requestsInFlight !== undefined
+    const endsAt = now() + Math.max(0, Math.round(drainUntil - performance.now()))
+    const drain = requestsInFlight === undefined ? {} : { drain: { requestsInFlight, endsAt } }
+    onState({ kind: 'stopping', since: now(), cause, pid: this.pid, port: this.port, ...drain })
   }
 
   /** It runs on, and nobody here looks after it any more. */
@@ -125,12 +185,12 @@ export class ServerRun {
   /** Undefined where it was let go. Never rejects. */
   async untilOver(): Promise<RunEnd | undefined> {
     const { process, now, onState } = this.#options
-    const life = new AbortController()
-    const watching = this.#watch(life.signal)
+    const watching = this.#watch(this.#watching.signal)
     const exit = await Promise.race([process.exited, this.#letGo.promise])
     this.#reaped = true
     clearTimeout(this.#ending?.timer)
-    life.abort()
+    this.#ending?.drain.abort()
+    this.#watching.abort()
     if (!exit) return undefined
     this.#group.leaderReaped()
     const at = now()
@@ -145,18 +205,14 @@ export class ServerRun {
     try {
       const verdict = await this.#watchStart(signal)
       if (verdict.kind === 'stalled') this.end('stalled')
-      if (verdict.kind === 'portTaken') this.end('portTaken', undefined, verdict.holders)
-      if (verdict.kind !== 'ready' || signal.aborted || this.#ending) return
+      if (verdict.kind === 'portTaken') this.end('portTaken', { holders: verdict.holders })
+      if (verdict.kind !== 'ready' || signal.aborted) return
       const readySince = this.#readySince ?? now()
       this.#readySince = readySince
+      this.#healthy = true
       this.#tell({ kind: 'ready', since: now(), readySince, pid, port, healthy: true })
-      await watchLiveness({
-        port,
-        signal,
-        probe: this.#options.probe,
-        timings: this.#options.liveness,
-        onHealth: (healthy) => this.#tell({ kind: 'ready', since: now(), readySince, pid, port, healthy }),
-      })
+      const hang = await this.#watchLiveness(signal, readySince)
+      if (hang) this.end('hung', { hang, graceMs: Math.min(hungGraceMs, this.#stopGraceMs) })
     } catch (error) {
       log.error('the watch over a server failed', { pid, port, error })
       this.end('stalled')
@@ -164,10 +220,13 @@ export class ServerRun {
   }
 
   async #watchStart(signal: AbortSignal) {
-    const { launch, platform, probe, liveness, now, log, process } = this.#options
+    const { platform, probe, liveness, now, log, process } = this.#options
     const { pid, port } = this
     // One that was found running counts as what it was until it has been silent for as long as makes any server unhealthy.
-    const endTrust = () => this.#tell({ kind: 'starting', since: now(), pid, port })
+    const endTrust = () => {
+      this.#healthy = false
+      this.#tell({ kind: 'starting', since: now(), pid, port })
+    }
     const trustMs = liveness.misses * liveness.answerWithinMs
     const trust = process.startTime === undefined ? undefined : setTimeout(endTrust, trustMs)
     try {
@@ -177,10 +236,7 @@ export class ServerRun {
         signal,
         stallMs: this.#stallMs,
         listeners: () => platform.portListeners(port, pid),
-        figures: async (): Promise<StartFigures> => {
-          const [members, outputBytes] = await Promise.all([this.#group.members(), outputSize(launch.logFile)])
-          return { residentBytes: members.reduce((sum, { residentBytes }) => sum + residentBytes, 0), outputBytes }
-        },
+        figures: () => this.#startFigures(),
         onLoading: () => {
           clearTimeout(trust)
           this.#tell({ kind: 'loading', since: now(), pid, port })
@@ -190,6 +246,32 @@ export class ServerRun {
     } finally {
       clearTimeout(trust)
     }
+  }
+
+  async #startFigures(): Promise<StartFigures> {
+    const { logFile } = this.#options.launch
+    const [members, outputBytes] = await Promise.all([this.#group.members(), outputSize(logFile)])
+    const sum = (figure: 'residentBytes' | 'cpuMs') => members.reduce((total, member) => total + member[figure], 0)
+    return { residentBytes: sum('residentBytes'), cpuMs: sum('cpuMs'), outputBytes }
+  }
+
+  #watchLiveness(signal: AbortSignal, readySince: number): Promise<Hang | undefined> {
+    const { launch, probe, liveness, onProbe, now, log } = this.#options
+    const { pid, port } = this
+    return watchLiveness({
+      port,
+      signal,
+      probe,
+      timings: liveness,
+      members: () => this.#group.members(),
+      asksForProgress: launch.sleepsWhenIdle !== true,
+      onHealth: (healthy, trouble) => {
+        this.#healthy = healthy
+        this.#tell({ kind: 'ready', since: now(), readySince, pid, port, healthy, ...(trouble && { trouble }) })
+      },
+      onProbe,
+      onTrouble: (message, error) => log.warn(message, { pid, port, error }),
+    })
   }
 
   /** The leader is reaped: ends the rest of its group and finds out what it left. */
@@ -256,7 +338,14 @@ export class ServerRun {
   #exited(exit: Exit, at: number, evidence: Evidence = { tail: [] }): RunEnd['exited'] {
     const { executable, settingNames } = this.#options.launch
     const how = { ...exit, cause: this.#ending?.cause ?? 'itself', outOf: this.#outOf } as const
-    const story = { ...how, executable, evidence, stallMs: this.#stallMs, stallSetting: settingNames?.startupStall }
+    const story = {
+      ...how,
+      executable,
+      evidence,
+      stallMs: this.#stallMs,
+      hang: this.#ending?.hang,
+      stallSetting: settingNames?.startupStall,
+    }
     return { kind: 'exited', since: at, ...how, ...evidence, message: exitMessage(story) }
   }
 
@@ -284,9 +373,17 @@ export class ServerRun {
 
 /** We want it to end. */
 interface Ending {
-  readonly cause: Exclude<ExitCause, 'itself'>
-  /** On the monotonic clock. */
-  readonly killAt: number
+  cause: Exclude<ExitCause, 'itself'>
+  graceMs: number
   readonly holders: readonly PortHolder[]
+  readonly hang: Hang | undefined
+  /** Aborted = no longer wait for requests. */
+  readonly drain: AbortController
+  /** On the monotonic clock. */
+  drainUntil: number
+  /** On the monotonic clock; undefined until SIGTERM is sent. */
+  killAt: number | undefined
+  /** Readers were told last how many requests it waits for. */
+  tellsRequests: boolean
   timer: NodeJS.Timeout | undefined
 }

@@ -12,8 +12,14 @@ export interface Evidence {
   readonly tail: readonly string[]
 }
 
+/** What is wrong with a server that is there but does not serve: no answer, no processor time at all, or an answer that says so. */
+export type Trouble = 'silent' | 'suspended' | 'failing'
+
+/** `stuck`: it answers, but the requests in flight do not advance. */
+export type Hang = Trouble | 'stuck'
+
 /** `itself`: nobody asked it to. */
-export type ExitCause = 'itself' | 'stalled' | 'portTaken' | 'stopped'
+export type ExitCause = 'itself' | 'stalled' | 'hung' | 'portTaken' | 'stopped'
 
 export interface Exited extends Exit, Evidence {
   readonly kind: 'exited'
@@ -46,10 +52,19 @@ export interface FailedToSpawn {
 
 export interface Stopping {
   readonly kind: 'stopping'
+  /** Of what is told here, not of the stop. */
   readonly since: number
   readonly cause: Exclude<ExitCause, 'itself'>
   readonly pid?: number
   readonly port?: number
+  /** Only while requests may finish, and some are in flight or were. */
+  readonly drain?: Draining
+}
+
+export interface Draining {
+  readonly requestsInFlight: number
+  /** It is stopped then at the latest, in milliseconds since 1970. */
+  readonly endsAt: number
 }
 
 export interface Ready {
@@ -61,6 +76,8 @@ export interface Ready {
   readonly port: number
   /** False after several probes in a row went unanswered; true again with the first answer. */
   readonly healthy: boolean
+  /** Only while it is not healthy. */
+  readonly trouble?: Trouble
 }
 
 /** The port is chosen and the process spawned, but it does not answer yet. */

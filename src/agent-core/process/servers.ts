@@ -3,15 +3,15 @@ import type { Platform } from '../platform/platform.ts'
 import { afterCrash, noCrashes, retryDelayMs, type CrashHistory } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import { ExitWatch } from './exit-watch.ts'
-import type { LaunchRules, ServerLaunch } from './launch.ts'
+import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
 import type { Ledger, LedgerEntry } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { Ports } from './ports.ts'
-import { ServerProcess, type ServerOrigin, type StopReport } from './server-process.ts'
+import { ServerProcess, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
 import { isOver, type ServerState } from './server-state.ts'
 
 export interface ServersOptions {
-  readonly platform: Pick<Platform, 'processGroup' | 'portListeners' | 'isRunning'>
+  readonly platform: Pick<Platform, 'processGroup' | 'portListeners' | 'establishedConnections' | 'isRunning'>
   readonly ledger: Ledger
   readonly log: Logger
   readonly now?: () => number
@@ -19,15 +19,12 @@ export interface ServersOptions {
   readonly random?: () => number
   readonly liveness?: LivenessTimings
   readonly probe?: HealthProbe
+  /** Told of every health check of a server that was ready. */
+  readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
 }
 
 /** What the ledger says of a server that is provably the same as when it was noted. */
 export type AdoptableServer = LedgerEntry & { readonly process: NonNullable<LedgerEntry['process']> }
-
-export interface StopOptions {
-  /** Between SIGTERM and SIGKILL; without it the launch's own. */
-  readonly graceMs?: number
-}
 
 export type ServerListener = (key: string, state: ServerState) => void
 
@@ -40,7 +37,14 @@ export class Servers implements AsyncDisposable {
   readonly #exits: ExitWatch
 
   constructor(options: ServersOptions) {
-    this.#options = { now: Date.now, random: Math.random, liveness: livenessTimings, probe: probeHealth, ...options }
+    this.#options = {
+      now: Date.now,
+      random: Math.random,
+      liveness: livenessTimings,
+      probe: probeHealth,
+      onProbe: () => {},
+      ...options,
+    }
     this.#exits = new ExitWatch(options)
     this.#ports = new Ports({ holders: async (port) => (await options.platform.portListeners(port, noGroup)).others })
   }
@@ -55,15 +59,15 @@ export class Servers implements AsyncDisposable {
   }
 
   /** Takes over the care for a server that an earlier agent started: from here on it is like one that was started here. */
-  adopt(entry: AdoptableServer, rules: Omit<LaunchRules, 'executable' | 'logFile'>): void {
-    const { key, digest, port, outputOffset, readySince, executable, logFile } = entry
+  adopt(entry: AdoptableServer, rules: GeneralRules): void {
+    const { key, digest, port, outputOffset, readySince, executable, logFile, sleepsWhenIdle = false } = entry
     const { pid, startTime } = entry.process
     const process = { pid, startTime, exited: this.#exits.exitOf({ pid, startTime }) }
     const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }
     this.#options.log.info('adopted server', { service: key, pid, port })
     this.#begin(key, {
       digest,
-      rules: { ...rules, executable, logFile },
+      rules: { ...rules, executable, logFile, sleepsWhenIdle },
       origin: { kind: 'found', server: { process, port, outputOffset, ...ready } },
     })
   }
@@ -77,8 +81,13 @@ export class Servers implements AsyncDisposable {
   }
 
   /** Resolves when nothing of it is left, or with what is. Also right where there is no server. */
-  async stop(key: string, { graceMs }: StopOptions = {}): Promise<StopReport> {
-    return (await this.#records.get(key)?.process.stop(graceMs)) ?? { stopped: true }
+  async stop(key: string, options: StopOptions = {}): Promise<StopReport> {
+    return (await this.#records.get(key)?.process.stop(options)) ?? { stopped: true }
+  }
+
+  /** A person does not want to wait for the requests of a server that is being stopped: they are cut. */
+  skipDrain(key: string): void {
+    this.#records.get(key)?.process.skipDrain()
   }
 
   /** All at the same time. */
@@ -131,7 +140,7 @@ export class Servers implements AsyncDisposable {
   }
 
   #begin(key: string, { digest, rules, origin }: Beginning): void {
-    const { platform, probe, liveness, log, now, ledger } = this.#options
+    const { platform, probe, liveness, log, now, ledger, onProbe } = this.#options
     const record = this.#records.get(key)
     const process = new ServerProcess({
       key,
@@ -145,6 +154,7 @@ export class Servers implements AsyncDisposable {
       log,
       now,
       onFailure: (servedMs) => this.#failed(key, servedMs),
+      onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
       onState: (state) => this.#changed(key, state),
     })
     this.#records.set(key, {
@@ -192,11 +202,13 @@ export class Servers implements AsyncDisposable {
         log.debug('server is loading', { service: key, pid: state.pid, port: state.port })
         return
       case 'ready':
-        if (!state.healthy) log.warn('server does not answer', { service: key, pid: state.pid, port: state.port })
+        if (!state.healthy)
+          log.warn('server does not answer', { service: key, pid: state.pid, port: state.port, trouble: state.trouble })
         else log.debug('server is ready', { service: key, pid: state.pid, port: state.port })
         return
       case 'stopping':
-        log.info('stopping server', { service: key, pid: state.pid, port: state.port, cause: state.cause })
+        if (state.drain) log.debug('requests may finish', { service: key, pid: state.pid, ...state.drain })
+        else log.info('stopping server', { service: key, pid: state.pid, port: state.port, cause: state.cause })
         return
       case 'failedToSpawn':
         log.warn('server could not be started', { service: key, reason: state.message })

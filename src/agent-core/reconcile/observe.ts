@@ -1,4 +1,4 @@
-import type { ServerState } from '../process/server-state.ts'
+import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
 import type { FetchView, PublicationView, ServerView } from './plan.ts'
 import type { ServiceRecord } from './service-record.ts'
@@ -34,13 +34,29 @@ export function serverView({ digest = '', startFailure }: ServiceRecord, state: 
     case 'ready':
       return state.healthy
         ? { kind: 'ready', digest, port: state.port }
-        : { kind: 'unready', digest, port: state.port, message: 'The server does not answer its health check.' }
+        : { kind: 'unready', digest, port: state.port, message: troubles[state.trouble ?? 'silent'] }
     case 'stopping':
-      return { kind: 'stopping', message: 'The server is finishing.' }
+      return { kind: 'stopping', message: stoppingMessage(state) }
     case 'failedToSpawn':
     case 'exited':
       return endedView(digest, state)
   }
+}
+
+const troubles: Readonly<Record<Trouble, string>> = {
+  silent: 'The server does not answer its health check; if that lasts, it is restarted.',
+  suspended:
+    'The server does not answer: its process is suspended (by SIGSTOP, a terminal or a debugger). If that lasts, it is restarted.',
+  failing: 'The server answers its health check with an error; if that lasts, it is restarted.',
+}
+
+/** True as long as it is shown: the time is the most it takes from when the number was seen. */
+function stoppingMessage({ drain, since }: Stopping): string {
+  if (!drain) return 'The server is finishing.'
+  const { requestsInFlight: requests, endsAt } = drain
+  const seconds = Math.ceil((endsAt - since) / 1_000)
+  if (requests === 0) return 'No request is in flight any more; the server stops in a moment.'
+  return `${requests} request${requests === 1 ? '' : 's'} finishing; the server stops in at most ${seconds} s.`
 }
 
 function endedView(digest: string, state: Extract<ServerState, { kind: 'exited' | 'failedToSpawn' }>): ServerView {

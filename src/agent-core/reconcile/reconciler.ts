@@ -10,7 +10,7 @@ import type { StatusWriter } from '../kube/status-writer.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import { afterCrash, retryDelayMs } from '../process/back-off.ts'
-import { launchEnvironment, type LaunchRules, type PortPolicy } from '../process/launch.ts'
+import { launchEnvironment, type GeneralRules, type PortPolicy } from '../process/launch.ts'
 import type { Servers } from '../process/servers.ts'
 import type { ServerState } from '../process/server-state.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
@@ -24,7 +24,7 @@ import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { fetchView, publicationView, serverView } from './observe.ts'
 import { plan, type Observation, type Plan, type Step } from './plan.ts'
 import { report, sayFinally } from './report.ts'
-import { chooseRuntime, commandLine, environmentOf, type RuntimeSettings } from './runtime-choice.ts'
+import { chooseRuntime, commandLine, environmentOf, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
 import { newRecord, type ServiceRecord } from './service-record.ts'
 import { WorkQueue } from './work-queue.ts'
 
@@ -44,7 +44,7 @@ export interface ReconcilerSettings extends RuntimeSettings {
   readonly allowlist: readonly string[]
   readonly port: PortPolicy
   /** For every server. */
-  readonly rules: Pick<LaunchRules, 'startupStallMs' | 'settingNames'>
+  readonly rules: GeneralRules
   /** Working directories and logs of the servers live under it. */
   readonly stateDir: string
 }
@@ -447,6 +447,7 @@ export class Reconciler {
       logFile: this.#logFile(record.key),
       port: settings.port,
       ...settings.rules,
+      sleepsWhenIdle: sleepsWhenIdle(wanted.spec),
     })
   }
 

@@ -28,6 +28,10 @@ export function commandLine(
 export const environmentOf = ({ env }: InferenceServiceSpec): Record<string, string> =>
   Object.fromEntries(env.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])))
 
+/** llama-server counts every request but a health check as use, and wakes up for it. */
+export const sleepsWhenIdle = ({ extraArgs }: InferenceServiceSpec): boolean =>
+  extraArgs.some((argument) => argument.split('=')[0] === '--sleep-idle-seconds')
+
 export const chooseRuntime =
   (settings: RuntimeSettings) =>
   (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec): RuntimeChoice => {

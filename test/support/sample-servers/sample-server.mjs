@@ -55,8 +55,13 @@ else setTimeout(listen, script.listenAfterMs ?? 0)
 
 if (script.crashAfterMs !== undefined) setTimeout(() => crash(script.crash ?? {}), script.crashAfterMs)
 if (script.hangAfterMs !== undefined) setTimeout(() => (hung = true), script.hangAfterMs)
+if (script.spinAfterMs !== undefined) setTimeout(spin, script.spinAfterMs)
 if (script.stallLoadAfterMs !== undefined) setTimeout(() => (loadedAt = Infinity), script.stallLoadAfterMs)
 if (script.noise) makeNoise(script.noise)
+
+function spin() {
+  for (;;) tokens++
+}
 
 function crash({ message = 'sample server: error: crashing as scripted', exitCode = 1, signal }) {
   say(message)
@@ -127,6 +132,7 @@ async function answer(request, response) {
     case 'GET /v1/models':
       return json(response, 200, { object: 'list', data: [{ id: model, object: 'model', owned_by: 'sample' }] })
     case 'GET /metrics':
+      if (script.noMetrics) return json(response, 501, { error: { code: 501, type: 'not_supported_error' } })
       return text(response, metrics())
     case 'GET /slots':
       return json(

@@ -29,6 +29,10 @@ export interface SampleScript {
   readonly crash?: Crash
   /** Accepts connections and never answers. */
   readonly hangAfterMs?: number
+  /** Computes and does nothing else. */
+  readonly spinAfterMs?: number
+  /** Does not tell its counters. */
+  readonly noMetrics?: boolean
   readonly ignoreSigterm?: boolean
   /** Another process serves, this one only waits for it. */
   readonly grandchild?: { readonly ownGroup?: boolean; readonly ignoreSigterm?: boolean }

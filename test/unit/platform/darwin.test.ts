@@ -16,7 +16,7 @@ function mac(answers: Record<string, string | { exitCode: number; stdout: string
   })
 }
 
-const psAll = '/bin/ps -axww -o pid=,pgid=,stat=,rss=,lstart=,command='
+const psAll = '/bin/ps -axww -o pid=,pgid=,stat=,rss=,time=,lstart=,command='
 const lsofOn52011 = '/usr/sbin/lsof -nP -iTCP:52011 -sTCP:LISTEN -Fpgc'
 const displays = '/usr/sbin/system_profiler SPDisplaysDataType -json'
 const isArm = '/usr/sbin/sysctl -n hw.optional.arm64'
@@ -49,6 +49,8 @@ describe('processes on macOS', () => {
         commandLine:
           '/opt/homebrew/bin/llama-server --model /Users/ada/My Models/qwen.gguf --host 0.0.0.0 --port 52011',
         residentBytes: 17_825_792 * 1024,
+        cpuMs: 7_384_560,
+        suspended: false,
       },
       {
         pid: 935,
@@ -56,15 +58,17 @@ describe('processes on macOS', () => {
         startTime: 'Sat Nov 7 09:14:04 2026',
         commandLine: '/usr/bin/python3 worker.py',
         residentBytes: 20_480 * 1024,
+        cpuMs: 70,
+        suspended: true,
       },
     ])
   })
 
   test('a process that is gone or a zombie is no process', async () => {
-    const one = (pid: number) => `/bin/ps -ww -o pid=,pgid=,stat=,rss=,lstart=,command= -p ${pid}`
+    const one = (pid: number) => `/bin/ps -ww -o pid=,pgid=,stat=,rss=,time=,lstart=,command= -p ${pid}`
     const platform = mac({
       [one(77)]: { exitCode: 1, stdout: '' },
-      [one(936)]: '  936   934 Z          0 Sat Nov 21 09:14:05 2026     (llama-server)\n',
+      [one(936)]: '  936   934 Z          0   0:00.00 Sat Nov 21 09:14:05 2026     (llama-server)\n',
     })
     expect([await platform.process(77), await platform.process(936)]).toEqual([undefined, undefined])
   })
@@ -81,6 +85,11 @@ describe('processes on macOS', () => {
     const platform = mac({ [lsofOn52011]: { exitCode: 1, stdout: '' } })
     expect(await platform.portListeners(52_011, 934)).toEqual({ ours: [], others: [] })
   })
+})
+
+test('connections to a port on macOS are counted at their own end, whatever their address and family', async () => {
+  const platform = mac({ '/usr/sbin/netstat -anp tcp': recorded('netstat.txt') })
+  expect([await platform.establishedConnections(52_011), await platform.establishedConnections(1)]).toEqual([3, 0])
 })
 
 describe('the GPU of a Mac', () => {

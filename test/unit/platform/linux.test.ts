@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { spawn, type ChildProcess } from 'node:child_process'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
 import { LinuxPlatform } from '../../../src/agent-core/platform/linux.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -51,6 +51,8 @@ describe.runIf(process.platform === 'linux')('the process table of Linux', () =>
       startTime: expect.stringMatching(/^\d+$/) as string,
       commandLine: '/bin/sleep 60',
       residentBytes: expect.any(Number) as number,
+      cpuMs: expect.any(Number) as number,
+      suspended: false,
     })
     expect(facts.residentBytes).toBeGreaterThan(0)
     child.kill('SIGKILL')
@@ -87,6 +89,21 @@ describe.runIf(process.platform === 'linux')('the process table of Linux', () =>
       ours: [],
       others: [{ pid: process.pid, command: expect.any(String) as string }],
     })
+  })
+
+  test('connections to a port are counted once, at the end that has it, for as long as they are open', async () => {
+    await using server = await listen()
+    const clients = [connect(server.port, '127.0.0.1'), connect(server.port, '127.0.0.1')]
+    await eventually(async () => (await platform.establishedConnections(server.port)) === 2)
+    for (const client of clients) client.destroy()
+    await eventually(async () => (await platform.establishedConnections(server.port)) === 0)
+  })
+
+  test('a process that computes uses processor time, and one that is suspended says so', async () => {
+    const { child, pid } = await start('/bin/sh', ['-c', 'while :; do :; done'])
+    await eventually(async () => ((await platform.process(pid))?.cpuMs ?? 0) >= 50)
+    child.kill('SIGSTOP')
+    await eventually(async () => (await platform.process(pid))?.suspended)
   })
 
   test('memory, cores, Metal and interfaces are answered', async () => {

@@ -23,7 +23,7 @@ async function start({ answers = [answered(200)], listeners = [ours], ...rest }:
     port: 1,
     stallMs: 60_000,
     signal: new AbortController().signal,
-    figures: () => Promise.resolve({ residentBytes: 0, outputBytes: 0 }),
+    figures: () => Promise.resolve({ residentBytes: 0, outputBytes: 0, cpuMs: 0 }),
     onLoading: () => told.push('loading'),
     onTrouble: (message) => told.push(message),
     probe: () => Promise.resolve(next(answers)),
@@ -65,8 +65,9 @@ test('a system that cannot say who listens delays the verdict, and says so', asy
 })
 
 test.each([
-  ['memory grows', (n: number) => ({ residentBytes: n * 1024 * 1024, outputBytes: 5 })],
-  ['output grows', (n: number) => ({ residentBytes: 0, outputBytes: n })],
+  ['memory grows', (n: number) => ({ residentBytes: n * 1024 * 1024, outputBytes: 5, cpuMs: 0 })],
+  ['it computes', (n: number) => ({ residentBytes: 0, outputBytes: 5, cpuMs: n * 100 })],
+  ['output grows', (n: number) => ({ residentBytes: 0, outputBytes: n, cpuMs: 0 })],
 ])('a start is not stalled while %s', async (_, figure) => {
   let sample = 0
   const { verdict } = await start({
@@ -79,8 +80,16 @@ test.each([
 
 test('touching a few pages is no progress', async () => {
   let sample = 0
-  const figures = () => Promise.resolve({ residentBytes: 4096 * ++sample, outputBytes: 0 })
+  const figures = () => Promise.resolve({ residentBytes: 4096 * ++sample, outputBytes: 0, cpuMs: 0 })
   expect((await start({ answers: [answered(503)], stallMs: 200, figures })).verdict).toEqual({ kind: 'stalled' })
+})
+
+test('computing alone is progress for a while only', async () => {
+  let sample = 0
+  const figures = () => Promise.resolve({ residentBytes: 0, outputBytes: 5, cpuMs: 100 * ++sample })
+  const started = performance.now()
+  const { verdict } = await start({ answers: [answered(503)], stallMs: 200, busyLimitMs: 400, figures })
+  expect([verdict, performance.now() - started >= 500]).toEqual([{ kind: 'stalled' }, true])
 })
 
 test('a start that cannot be measured stalls rather than never end', async () => {

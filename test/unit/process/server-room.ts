@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Logger } from '../../../src/agent-core/observability/logger.ts'
+import { askActivity } from '../../../src/agent-core/process/activity.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { launchEnvironment, type ServerLaunch } from '../../../src/agent-core/process/launch.ts'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
@@ -92,7 +93,7 @@ export class ServerRoom implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.servers.stopAll({ graceMs: 0 })
+    await this.servers.stopAll({ graceMs: 0, drainMs: 0 })
     await this.ledger.close()
     await rm(this.folder, { recursive: true, force: true })
   }
@@ -100,3 +101,23 @@ export class ServerRoom implements AsyncDisposable {
 
 export const livingPids = async (groupId: number): Promise<number[]> =>
   (await platform.processGroup(groupId)).map(({ pid }) => pid)
+
+/** One completion; `cut` where the connection ended before the answer did. */
+export const ask = (port: number, options: { readonly max_tokens?: number } = {}): Promise<'answered' | 'cut'> =>
+  fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', connection: 'close' },
+    body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: 20, stream: true, ...options }),
+  })
+    .then((answer) => answer.text())
+    .then(
+      (text) => (text.trimEnd().endsWith('data: [DONE]') ? 'answered' : 'cut'),
+      () => 'cut',
+    )
+
+export async function untilInFlight(port: number, requests = 1): Promise<void> {
+  await eventually(async () => {
+    const activity = await askActivity(port, 2_000)
+    return activity.kind === 'counted' && activity.requests === requests
+  })
+}

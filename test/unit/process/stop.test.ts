@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest'
-import { requestsInFlight } from '../../../src/agent-core/process/idle.ts'
 import { eventually } from '../../support/eventually.ts'
 import { livingPids, platform, ServerRoom } from './server-room.ts'
 
@@ -17,39 +16,6 @@ test('a stop ends the server in order and leaves nothing', async () => {
   })
   expect(room.servers.get('a/b')).not.toHaveProperty('retryAt')
   expect([await livingPids(pid), await platform.portListeners(port, pid)]).toEqual([[], { ours: [], others: [] }])
-})
-
-test('requests in flight are answered to their end before a stop', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ tokenMs: 40 })
-  const { port } = await room.reached('ready')
-  const asking = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: 20, stream: true }),
-  })
-  await eventually(async () => (await requestsInFlight(port)) === 1)
-  const stopping = room.servers.stop('a/b')
-  const answer = await (await asking).text()
-  expect([answer.trimEnd().endsWith('data: [DONE]'), await stopping]).toEqual([true, { stopped: true }])
-})
-
-test('who does not want to wait for requests says so, and they are cut', async () => {
-  await using room = await ServerRoom.create()
-  room.start({ tokenMs: 60_000 })
-  const { port } = await room.reached('ready')
-  const asking = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: 20 }),
-  }).then(
-    () => 'answered',
-    () => 'cut',
-  )
-  await eventually(async () => (await requestsInFlight(port)) === 1)
-  const patient = room.servers.stop('a/b')
-  const hasty = room.servers.stop('a/b', { graceMs: 50 })
-  expect([await hasty, await patient, await asking]).toEqual([{ stopped: true }, { stopped: true }, 'cut'])
 })
 
 test('a server that ignores SIGTERM is killed after the grace', async () => {

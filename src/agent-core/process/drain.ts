@@ -1,0 +1,77 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Platform } from '../platform/platform.ts'
+import { askActivity } from './activity.ts'
+
+export interface Drain {
+  readonly port: number
+  readonly platform: Pick<Platform, 'establishedConnections'>
+  /** On the monotonic clock; asked again at every look. */
+  readonly until: () => number
+  /** Ends the wait at once. */
+  readonly signal: AbortSignal
+  /** Called with every new number. */
+  readonly onRequests: (requests: number) => void
+  readonly onTrouble: (message: string, error: unknown) => void
+}
+
+/** A look takes about a millisecond at a server that is well; one in the middle of a long batch does not answer. */
+const lookLimitMs = 500
+/** Readers of a snapshot are told no more often either. */
+const lookEveryMs = 250
+/**
+ * Between the withdrawal and the moment in which the last node of the cluster knows of it, requests still come. Where nothing was
+ * going on hardly any will; where requests were in flight, others are likely to be on their way.
+ */
+const quietSettleMs = 50
+const busySettleMs = 1_000
+
+/**
+ * Waits until the server has had no request in flight for a moment. Where the server does not count them, open connections
+ * stand for requests: an idle one that a client keeps then holds the wait to its end. Resolves with the requests still in flight; never
+ * rejects.
+ */
+export async function drain({ port, platform, until, signal, onRequests, onTrouble }: Drain): Promise<number> {
+  let before: Look = { requests: 0, work: undefined }
+  let settleMs = quietSettleMs
+  let idleSince: number | undefined
+  try {
+    for (;;) {
+      const look = await lookAt({ port, platform, signal, before })
+      const now = performance.now()
+      if (look.requests !== before.requests) onRequests(look.requests)
+      if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
+        settleMs = busySettleMs
+        idleSince = undefined
+      }
+      if (look.requests === 0) idleSince ??= now
+      before = look
+      const idleMs = idleSince === undefined ? 0 : now - idleSince
+      if (now >= until() || (idleSince !== undefined && idleMs >= settleMs)) return look.requests
+      const waitMs = Math.min(lookEveryMs, settleMs - idleMs, until() - now)
+      await delay(Math.max(1, Math.ceil(waitMs)), undefined, { signal })
+    }
+  } catch (error) {
+    if (!signal.aborted) onTrouble('could not tell whether requests are in flight', error)
+    return before.requests
+  }
+}
+
+interface Look {
+  readonly requests: number
+  /** Only where the server counts. */
+  readonly work: number | undefined
+}
+
+/** Of a server that is silent for the moment, the last count is the best there is. */
+async function lookAt({
+  port,
+  platform,
+  signal,
+  before,
+}: Pick<Drain, 'port' | 'platform' | 'signal'> & { before: Look }): Promise<Look> {
+  const activity = await askActivity(port, lookLimitMs, signal)
+  if (activity.kind === 'counted') return activity
+  const connections = await platform.establishedConnections(port)
+  const counted = activity.kind === 'silent' && before.requests > 0 && connections > 0
+  return counted ? before : { requests: connections, work: undefined }
+}

@@ -1,0 +1,125 @@
+import type { ProcessFacts } from '../platform/platform.ts'
+import { askActivity } from './activity.ts'
+import type { HealthProbe } from './health-probe.ts'
+import {
+  advanceOf,
+  afterLook,
+  isAlive,
+  isWorking,
+  steadyPulse,
+  verdictOn,
+  type Advance,
+  type CpuSample,
+  type LivenessTimings,
+  type Look,
+} from './liveness.ts'
+import { pause } from './pause.ts'
+import type { Hang, Trouble } from './server-state.ts'
+
+export interface LivenessWatch {
+  readonly port: number
+  readonly probe: HealthProbe
+  readonly timings: LivenessTimings
+  readonly signal: AbortSignal
+  /** Its living processes. */
+  readonly members: () => Promise<readonly ProcessFacts[]>
+  /** False where asking for its counters would wake a server that sleeps when idle. */
+  readonly asksForProgress: boolean
+  /** Called on every change; a server starts out healthy. `trouble` is there while it is not. */
+  readonly onHealth: (healthy: boolean, trouble?: Trouble) => void
+  readonly onProbe: (seconds: number, healthy: boolean) => void
+  readonly onTrouble: (message: string, error: unknown) => void
+}
+
+/** Resolves with what it hangs in, or undefined when the signal ended the watch. */
+export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefined> {
+  const { timings, signal } = watch
+  const vitals = new Vitals(watch)
+  let pulse = steadyPulse
+  let told: Trouble | undefined
+  while (await pause(pulse === steadyPulse ? timings.everyMs : timings.followUpMs, signal)) {
+    const look = await vitals.look(pulse !== steadyPulse)
+    if (signal.aborted) return undefined
+    pulse = afterLook(pulse, look, timings)
+    const verdict = verdictOn(pulse, timings)
+    const trouble = look.kind === 'missed' && verdict !== 'healthy' ? look.trouble : undefined
+    if (verdict === 'hung') return trouble
+    if (trouble !== told) watch.onHealth(trouble === undefined, trouble)
+    told = trouble
+    if (look.kind === 'alive' && (await vitals.isStuck())) return 'stuck'
+  }
+  return undefined
+}
+
+/** The signs of life of one server, each asked for only when it is needed. */
+class Vitals {
+  readonly #watch: LivenessWatch
+  /** At the last miss in a row. */
+  #cpu: CpuSample | undefined
+  #advance: Advance | undefined
+  #tellsCounters = false
+  #progressLookAt: number
+
+  constructor(watch: LivenessWatch) {
+    this.#watch = watch
+    this.#progressLookAt = performance.now() + watch.timings.progressEveryMs
+  }
+
+  /** `again`: the last probe was missed, so that other signs of life count as well. */
+  async look(again: boolean): Promise<Look> {
+    const { port, timings, signal } = this.#watch
+    const [answer, activity] = await Promise.all([
+      this.#probe(),
+      again ? askActivity(port, timings.answerWithinMs, signal) : undefined,
+    ])
+    if (answer.kind === 'answered') {
+      this.#cpu = undefined
+      return isAlive(answer.status) ? { kind: 'alive' } : { kind: 'missed', trouble: 'failing', working: false }
+    }
+    const speaks = activity !== undefined && activity.kind !== 'silent'
+    const facts = await this.#facts()
+    // Nobody is ended because we cannot see.
+    if (!facts) return { kind: 'missed', trouble: 'silent', working: true }
+    const working = speaks || (this.#cpu !== undefined && isWorking(this.#cpu, facts))
+    this.#cpu = facts
+    return { kind: 'missed', trouble: facts.suspended ? 'suspended' : 'silent', working }
+  }
+
+  async #probe() {
+    const { probe, port, timings, signal, onProbe } = this.#watch
+    const askedAt = performance.now()
+    const answer = await probe(port, timings.answerWithinMs, signal)
+    const isHealthy = answer.kind === 'answered' && isAlive(answer.status)
+    if (!signal.aborted) onProbe((performance.now() - askedAt) / 1_000, isHealthy)
+    return answer
+  }
+
+  /** Looks now and then. */
+  async isStuck(): Promise<boolean> {
+    const { asksForProgress, port, timings, signal } = this.#watch
+    if (!asksForProgress || performance.now() < this.#progressLookAt) return false
+    this.#progressLookAt = performance.now() + timings.progressEveryMs
+    const activity = await askActivity(port, timings.answerWithinMs, signal)
+    if (activity.kind === 'counted') this.#tellsCounters = true
+    const inFlight = activity.kind === 'counted' ? activity.requests > 0 : this.#tellsCounters
+    const facts = inFlight ? await this.#facts() : undefined
+    if (signal.aborted) return false
+    this.#advance = facts && advanceOf(this.#advance, activity, facts)
+    return (this.#advance?.stuck ?? 0) >= timings.stuckLooks
+  }
+
+  async #facts(): Promise<(CpuSample & { readonly suspended: boolean }) | undefined> {
+    const { members, onTrouble } = this.#watch
+    try {
+      const processes = await members()
+      return {
+        cpuMs: processes.reduce((sum, { cpuMs }) => sum + cpuMs, 0),
+        at: performance.now(),
+        suspended: processes.some(({ suspended }) => suspended),
+      }
+    } catch (error) {
+      onTrouble('could not look at the processes of a server', error)
+      return undefined
+    }
+  }
+}

@@ -1,0 +1,87 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { livenessTimings } from '../../src/agent-core/process/liveness.ts'
+import { AgentWorld, commandLineOf, untilGone } from '../support/agent-world.ts'
+import { eventually } from '../support/eventually.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { useLlamaServer } from '../support/skip.ts'
+
+const llamaServer = useLlamaServer()
+let sim: KubeSim
+beforeAll(async () => {
+  sim = await KubeSim.start()
+})
+afterAll(() => sim[Symbol.asyncDispose]())
+
+/** A world with one model that is large enough to answer at a hundred tokens a second or so. */
+async function openWorld(): Promise<AgentWorld> {
+  const world = await AgentWorld.open(sim.connection())
+  const file = join(world.folder, 'slow.gguf')
+  await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
+  await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
+  return world
+}
+
+/** A streamed answer, and what came of it so far. */
+function stream(port: number, tokens: number) {
+  const answer = { text: '', end: Promise.resolve<'whole' | 'cut'>('cut') }
+  const read = async (): Promise<'whole' | 'cut'> => {
+    const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        messages: [{ role: 'user', content: 'hello' }],
+        max_tokens: tokens,
+        ignore_eos: true,
+        stream: true,
+      }),
+    })
+    const chunks = response.body?.pipeThrough(new TextDecoderStream()) ?? []
+    for await (const chunk of chunks) answer.text += chunk
+    return answer.text.trimEnd().endsWith('data: [DONE]') ? 'whole' : 'cut'
+  }
+  answer.end = read().catch(() => 'cut')
+  return answer
+}
+
+test('a completion in flight survives the deletion of its service and finishes; the wait for it is shown', async () => {
+  await using world = await openWorld()
+  const agent = await world.startAgent({ llamaServer })
+  await world.applyService('llama')
+  const { pid, port } = await agent.untilReady('llama')
+  const answer = stream(port, 150)
+  await eventually(() => answer.text.length > 0)
+  await world.deleteService('llama')
+  const { message } = await agent.until('llama', (view) => /request finishing/.test(view.message))
+  expect(message).toMatch(/1 request finishing; the server stops in at most \d+ s\.$/)
+  expect((await world.published('llama'))?.ready).not.toBe(true)
+  expect(await answer.end).toBe('whole')
+  await untilGone(pid)
+})
+
+test('a server with every slot taken, requests waiting and a single thread for them all is not called dead', async () => {
+  await using world = await openWorld()
+  const liveness = { ...livenessTimings, everyMs: 100, answerWithinMs: 200, followUpMs: 50, misses: 4, hungMisses: 8 }
+  const agent = await world.startAgent({ llamaServer, liveness })
+  await world.applyService('llama', { spec: { parallelSlots: 2, extraArgs: ['--threads-http', '1'] } })
+  const { pid, port } = await agent.untilReady('llama')
+  const ends = Array.from({ length: 4 }, () => stream(port, 120).end)
+  expect(new Set(await Promise.all(ends))).toEqual(new Set(['whole']))
+  expect(agent.log.warnings.filter(({ message }) => message === 'server does not answer')).toEqual([])
+  expect(agent.view('llama')).toMatchObject({ state: 'ready', pid, restarts: 0 })
+})
+
+test('a suspended server is withdrawn and started again', async () => {
+  await using world = await openWorld()
+  const liveness = { ...livenessTimings, everyMs: 100, answerWithinMs: 300, followUpMs: 50 }
+  const agent = await world.startAgent({ llamaServer, liveness })
+  await world.applyService('llama')
+  const { pid } = await agent.untilReady('llama')
+  process.kill(pid, 'SIGSTOP')
+  await agent.until('llama', 'unready')
+  await world.untilNotReady('llama')
+  await agent.untilReadyAgain('llama', pid)
+  expect(await commandLineOf(pid)).toBeUndefined()
+})
