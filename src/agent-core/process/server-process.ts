@@ -1,5 +1,5 @@
-import { exitMessage } from './exit-message.ts'
-import { defaultStopGraceMs, defaultStartupStallMs } from './launch.ts'
+import { stoppedMessage } from './exit-message.ts'
+import { defaultStopGraceMs } from './launch.ts'
 import { keepPreviousOutput, openOutput, OutputError, outputSize } from './output-log.ts'
 import { NoPortError } from './ports.ts'
 import { drainLimitMs, killLimitMs, ServerRun, type RunContext, type RunEnd } from './server-run.ts'
@@ -130,7 +130,7 @@ export class ServerProcess {
   #neverStarted(): Exited {
     const { launch, now } = this.#options
     const how = { code: null, signal: null, cause: 'stopped', outOf: 'start' } as const
-    const message = exitMessage({ ...how, executable: launch.executable, stallMs: defaultStartupStallMs })
+    const message = stoppedMessage(launch.executable)
     return { kind: 'exited', since: now(), ...how, message, tail: [], settled: true, failures: 0 }
   }
 

@@ -1,11 +1,14 @@
+import { totalmem } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform, PortHolder } from '../platform/platform.ts'
-import { exitMessage, saysAddressInUse } from './exit-message.ts'
+import { saysAddressInUse } from './crash-cause.ts'
+import { exitMessage } from './exit-message.ts'
 import type { HealthProbe } from './health-probe.ts'
 import { defaultStartupStallMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
 import { watchLiveness, type LivenessTimings } from './liveness.ts'
 import { requestsInFlight } from './idle.ts'
+import { MemoryWatch } from './memory-watch.ts'
 import { outputSize, readEvidence } from './output-log.ts'
 import { portTakenMessage, type Ports } from './ports.ts'
 import { ProcessGroup } from './process-group.ts'
@@ -16,7 +19,7 @@ import type { Child } from './spawn.ts'
 export interface RunContext {
   readonly launch: ServerLaunch
   readonly ports: Ports
-  readonly platform: Pick<Platform, 'processGroup' | 'portListeners'>
+  readonly platform: Pick<Platform, 'name' | 'process' | 'processGroup' | 'portListeners'>
   readonly probe: HealthProbe
   readonly liveness: LivenessTimings
   readonly log: Logger
@@ -57,6 +60,7 @@ export class ServerRun {
   readonly port: number
   readonly #options: ServerRunOptions
   readonly #group: ProcessGroup
+  readonly #memory: MemoryWatch
   #readySince: number | undefined
   #ending: Ending | undefined
   #reaped = false
@@ -66,6 +70,12 @@ export class ServerRun {
     this.pid = options.child.pid
     this.port = options.port
     this.#group = new ProcessGroup({ groupId: options.child.pid, table: options.platform })
+    this.#memory = new MemoryWatch({
+      groupId: options.child.pid,
+      platform: options.platform,
+      now: options.now,
+      onTrouble: (error) => options.log.debug('the memory of a server was not measured', { pid: this.pid, error }),
+    })
   }
 
   /** SIGTERM to the whole group, SIGKILL after the grace. Asked again, the shorter grace counts; an exit cannot be asked for any more. */
@@ -134,6 +144,7 @@ export class ServerRun {
       const readySince = now()
       this.#readySince = readySince
       this.#tell({ kind: 'ready', since: readySince, readySince, pid, port, healthy: true })
+      const measuring = this.#memory.watch(signal)
       await watchLiveness({
         port,
         signal,
@@ -141,6 +152,7 @@ export class ServerRun {
         timings: this.#options.liveness,
         onHealth: (healthy) => this.#tell({ kind: 'ready', since: now(), readySince, pid, port, healthy }),
       })
+      await measuring
     } catch (error) {
       log.error('the watch over a server failed', { pid, port, error })
       this.end('stalled')
@@ -157,8 +169,8 @@ export class ServerRun {
       stallMs: this.#stallMs,
       listeners: () => platform.portListeners(port, pid),
       figures: async (): Promise<StartFigures> => {
-        const [members, outputBytes] = await Promise.all([this.#group.members(), outputSize(launch.logFile)])
-        return { residentBytes: members.reduce((sum, { residentBytes }) => sum + residentBytes, 0), outputBytes }
+        const [residentBytes, outputBytes] = await Promise.all([this.#memory.look(), outputSize(launch.logFile)])
+        return { residentBytes, outputBytes }
       },
       onLoading: () => this.#tell({ kind: 'loading', since: now(), pid, port }),
       onTrouble: (message, error) => log.warn(message, { pid, port, error }),
@@ -227,10 +239,17 @@ export class ServerRun {
   }
 
   #exited(exit: Exit, at: number, evidence: Evidence = { tail: [] }): RunEnd['exited'] {
-    const { executable, settingNames } = this.#options.launch
+    const { launch, platform } = this.#options
+    const { executable, settingNames } = launch
+    const memory = this.#memory.atEnd(at)
     const how = { ...exit, cause: this.#ending?.cause ?? 'itself', outOf: this.#outOf } as const
-    const story = { ...how, executable, evidence, stallMs: this.#stallMs, stallSetting: settingNames?.startupStall }
-    return { kind: 'exited', since: at, ...how, ...evidence, message: exitMessage(story) }
+    const message = exitMessage({
+      ...how,
+      ...{ executable, evidence, memory },
+      ...{ system: platform.name, totalBytes: totalmem() },
+      ...{ stallMs: this.#stallMs, stallSetting: settingNames?.startupStall },
+    })
+    return { kind: 'exited', since: at, ...how, ...evidence, ...(memory && { memory }), message }
   }
 
   #portTakenMessage(holders: readonly PortHolder[] = []): string {

@@ -9,7 +9,7 @@ import { ServerProcess, type StopReport } from './server-process.ts'
 import { isOver, type ServerState } from './server-state.ts'
 
 export interface ServersOptions {
-  readonly platform: Pick<Platform, 'processGroup' | 'portListeners'>
+  readonly platform: Pick<Platform, 'name' | 'process' | 'processGroup' | 'portListeners'>
   readonly log: Logger
   readonly now?: () => number
   /** [0, 1) */
