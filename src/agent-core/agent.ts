@@ -4,6 +4,7 @@ import type { ClusterView } from '../contract/cluster.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { Cluster } from './kube/cluster.ts'
 import { EventRecorder } from './kube/event-recorder.ts'
+import { keyOf } from './kube/object-cache.ts'
 import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
 import { parseEndpointSlice, parseService, resources } from './kube/resources.ts'
 import { StatusWriter } from './kube/status-writer.ts'
@@ -44,6 +45,8 @@ export interface AgentOptions {
   readonly notices: readonly string[]
   /** For tests: how soon a server that hangs is noticed. */
   readonly liveness?: LivenessTimings
+  /** For tests: the jitter of the back-off after crashes. */
+  readonly random?: () => number
 }
 
 /** What hangs on one cluster; the servers and models outlive it. */
@@ -75,12 +78,12 @@ export class Agent {
   #stopping: Promise<void> | undefined
 
   constructor(options: AgentOptions) {
-    const { settings, platform, log, notices, identity } = options
+    const { settings, platform, log, notices, identity, liveness, random } = options
     this.#options = options
     this.#log = log
     this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
     this.#models = new Models({ directory: settings.modelStore, log })
-    this.#servers = new Servers({ platform, log, ...(options.liveness && { liveness: options.liveness }) })
+    this.#servers = new Servers({ platform, log, ...(liveness && { liveness }), ...(random && { random }) })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
     this.#waiting = {
       context: settings.context ?? '',
@@ -107,6 +110,11 @@ export class Agent {
   notice(sentence: string): void {
     this.#notices.push(sentence)
     this.#snapshots.changed()
+  }
+
+  /** Gives a service a new server process; false where it is not known. */
+  restart(namespace: string, name: string): boolean {
+    return this.#session?.reconciler.restart(keyOf(namespace, name)) ?? false
   }
 
   /** Useful = it sees the cluster, or knows that what it sees is old, and there is an address to publish. */

@@ -1,3 +1,4 @@
+import type { Failure } from '../process/server-process.ts'
 import type { ServerState } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
 import type { FetchView, PublicationView, ServerView } from './plan.ts'
@@ -12,18 +13,23 @@ export function fetchView({ fetch, fetchRetryAt }: ServiceRecord): FetchView {
     : { kind: 'failed', source, message: outcome.message, retryAt: outcome.terminal ? undefined : fetchRetryAt }
 }
 
-export function serverView({ digest = '', startFailure }: ServiceRecord, state: ServerState | undefined): ServerView {
-  if (startFailure) {
-    const { message, failures, retryAt } = startFailure
-    return { kind: 'failed', digest, duringStart: true, message, failures, nextStartAt: retryAt }
+/** `backOff`: of the key, as it is now; what a state says of it was so when the server ended. */
+export function serverView(
+  { digest = '', startFailure }: ServiceRecord,
+  state: ServerState | undefined,
+  backOff: Failure = noFailure,
+): ServerView {
+  const { failures, retryAt: nextStartAt } = backOff
+  if (startFailure !== undefined) {
+    return { kind: 'failed', digest, duringStart: true, message: startFailure, failures, nextStartAt }
   }
   switch (state?.kind) {
     case undefined:
       return { kind: 'none' }
     case 'starting':
-      return { kind: 'starting', digest, message: 'The server is starting.' }
+      return { kind: 'starting', digest, failures, message: 'The server is starting.' }
     case 'loading':
-      return { kind: 'starting', digest, message: 'The server is loading the model.' }
+      return { kind: 'starting', digest, failures, message: 'The server is loading the model.' }
     case 'ready':
       return state.healthy
         ? { kind: 'ready', digest, port: state.port }
@@ -32,11 +38,17 @@ export function serverView({ digest = '', startFailure }: ServiceRecord, state: 
       return { kind: 'stopping', message: 'The server is finishing.' }
     case 'failedToSpawn':
     case 'exited':
-      return endedView(digest, state)
+      return endedView(digest, state, backOff)
   }
 }
 
-function endedView(digest: string, state: Extract<ServerState, { kind: 'exited' | 'failedToSpawn' }>): ServerView {
+const noFailure: Failure = { failures: 0, retryAt: 0 }
+
+function endedView(
+  digest: string,
+  state: Extract<ServerState, { kind: 'exited' | 'failedToSpawn' }>,
+  { failures, retryAt }: Failure,
+): ServerView {
   if (state.kind === 'exited' && !state.settled)
     return { kind: 'stopping', message: 'The server has ended; its processes are being collected.' }
   if (state.kind === 'exited' && state.cause === 'stopped') return { kind: 'none' }
@@ -45,8 +57,8 @@ function endedView(digest: string, state: Extract<ServerState, { kind: 'exited' 
     digest,
     duringStart: state.kind === 'failedToSpawn' || state.outOf === 'start',
     message: state.message,
-    failures: state.failures,
-    nextStartAt: state.retryAt ?? 0,
+    failures,
+    nextStartAt: retryAt,
   }
 }
 

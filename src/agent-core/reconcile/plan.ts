@@ -17,7 +17,13 @@ export type FetchView =
 /** The one server process of the key. */
 export type ServerView =
   | { readonly kind: 'none' }
-  | { readonly kind: 'starting'; readonly digest: string; readonly message: string }
+  | {
+      readonly kind: 'starting'
+      readonly digest: string
+      /** In a row, before this start. */
+      readonly failures: number
+      readonly message: string
+    }
   | { readonly kind: 'ready'; readonly digest: string; readonly port: number }
   | { readonly kind: 'unready'; readonly digest: string; readonly port: number; readonly message: string }
   | { readonly kind: 'stopping'; readonly message: string }
@@ -69,6 +75,8 @@ export interface Observation {
   readonly fetch: FetchView
   readonly server: ServerView
   readonly publication: PublicationView
+  /** A person asked for a new server process. */
+  readonly restartAsked: boolean
   /** The cluster did not take our last write: until then only local steps are possible. */
   readonly clusterRetry: { readonly at: number; readonly message: string } | undefined
 }
@@ -104,10 +112,17 @@ export interface Plan {
 
 /** From what is wanted and what is so to the one next step and the sentence that explains it. Pure: its table of tests is the contract. */
 export function plan(observed: Observation): Plan {
-  const next = nextStep(observed)
+  const next = withNotice(nextStep(observed), observed.desired)
   const mayMend = next.step.do === 'rest' && isHole(observed)
   if (!mayMend) return next
   return { ...next, step: { do: 'withdrawDead' }, message: next.message || observed.publication.message, forget: false }
+}
+
+/** Where it serves or cannot be started, which the notice may explain. */
+function withNotice(next: Plan, wish: Desired): Plan {
+  if (wish.kind !== 'serve' || wish.notice === undefined || next.step.do !== 'rest') return next
+  const isTold = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
+  return isTold ? { ...next, message: `${next.message} ${wish.notice}` } : next
 }
 
 /** Traffic flows to an agent that is gone, and nobody takes over. */
@@ -218,17 +233,36 @@ function withoutAnswer(
     case 'none':
       return ['starting', 'Starting', 'Starting the server.']
     case 'starting':
-      return ['starting', 'Starting', server.message]
+      return [
+        'starting',
+        'Starting',
+        isCrashLoop(server) ? `${failedSoOften(server)}. ${server.message}` : server.message,
+      ]
     case 'unready':
       return ['unready', 'Starting', server.message]
     case 'stopping':
       return ['stopping', 'Stopping', server.message]
     case 'failed':
-      return server.failures > 1
-        ? ['crash-looping', 'CrashLooping', server.message]
+      return isCrashLoop(server)
+        ? ['crash-looping', 'CrashLooping', crashLoopMessage(server)]
         : ['waiting', server.duringStart ? 'StartFailed' : 'Starting', server.message]
   }
 }
+
+/** One failure may be chance. */
+export const isCrashLoop = ({ failures }: { readonly failures: number }): boolean => failures > 1
+
+/** The same from the failure to the next attempt, so that it is written once. */
+export const crashLoopMessage = (failure: {
+  readonly failures: number
+  readonly nextStartAt: number
+  readonly message: string
+}): string => `${failedSoOften(failure)}, next attempt at ${clockTime(failure.nextStartAt)}: ${failure.message}`
+
+const failedSoOften = ({ failures }: { readonly failures: number }): string => `Failed ${failures} times in a row`
+
+/** Such as 14:03:20Z. */
+const clockTime = (at: number): string => `${new Date(at).toISOString().slice(11, 19)}Z`
 
 /** Another agent answers for this service: ours must not. */
 function yieldTo(observed: Observation): Plan {
@@ -241,8 +275,8 @@ function yieldTo(observed: Observation): Plan {
 
 /** Undefined once the wanted model is here. The old server, if any, keeps serving meanwhile. */
 function fetchStep(observed: Observation, { source, digest }: Serve): Plan | undefined {
-  const { fetch, server, now } = observed
-  if (isAlive(server) && server.kind !== 'stopping' && server.digest === digest) return undefined
+  const { fetch, server, now, restartAsked } = observed
+  if (isAlive(server) && server.kind !== 'stopping' && server.digest === digest && !restartAsked) return undefined
   const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
   if (fetch.kind !== 'none' && fetch.source !== source) {
     return fetch.kind === 'running'
@@ -280,9 +314,11 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'ready':
       break
   }
-  if (server.digest !== desired.digest) {
+  if (server.digest !== desired.digest || observed.restartAsked) {
     if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
-    const why = 'The specification changed: the server is restarted with it.'
+    const why = observed.restartAsked
+      ? 'The server is restarted, as somebody asked for it.'
+      : 'The specification changed: the server is restarted with it.'
     const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
     return act({ do: step }, 'stopping', 'Stopping', why)
   }
