@@ -82,6 +82,18 @@ describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
     await agent.untilReady('tiny')
   })
 
+  test('starts over when another server leaves the memory', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent({ random: patientAfterTwo() })
+    await world.apply('large')
+    await agent.untilReady('large')
+    await world.apply('tiny', { script: { crashAtStart } })
+    await agent.until('tiny', 'crash-looping')
+    await world.patchSpec('large', { replicas: 0 })
+    const { message } = await agent.until('tiny', ({ reason }) => reason === 'StartFailed')
+    expect(message).toBe(sentence)
+  })
+
   test('is over when the server serves again, and what happened is not forgotten', async () => {
     await using world = await AgentWorld.open(api().connection)
     const [llamaServer, broken] = [join(world.folder, 'llama-server'), join(world.folder, 'broken')]

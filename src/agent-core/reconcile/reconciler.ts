@@ -161,9 +161,10 @@ export class Reconciler {
     return true
   }
 
-  /** What starts failed over may be gone, such as a want of memory: they are tried again at once, with a clean slate. */
+  /** There is more memory than there was: what starts failed over may be gone, so they are tried at once, with a clean slate. */
   retryFailedStarts(): void {
-    for (const { key } of this.#records.values()) {
+    for (const { key, last } of this.#records.values()) {
+      if (last?.observed.server.kind !== 'failed') continue
       this.#options.servers.clearBackOff(key)
       this.enqueue(key)
     }
@@ -533,6 +534,7 @@ export class Reconciler {
     if (state.left !== undefined) this.#tell(record, 'Warning', 'Stopped', state.left)
     if (state.cause === 'stopped') {
       this.#options.servers.clearBackOff(record.key)
+      this.retryFailedStarts()
       this.#tell(record, 'Normal', 'Stopped', record.stopReason ?? state.message)
       return
     }
