@@ -5,7 +5,7 @@ import type { ClusterView } from '../contract/cluster.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { Cluster } from './kube/cluster.ts'
 import { EventRecorder } from './kube/event-recorder.ts'
-import { splitKey } from './kube/object-cache.ts'
+import { keyOf, splitKey } from './kube/object-cache.ts'
 import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
 import { parseEndpointSlice, parseService, resources } from './kube/resources.ts'
 import { StatusWriter } from './kube/status-writer.ts'
@@ -49,6 +49,8 @@ export interface AgentOptions {
   readonly notices: readonly string[]
   /** For tests: how soon a server that hangs is noticed. */
   readonly liveness?: LivenessTimings
+  /** For tests: the jitter of the back-off after crashes. */
+  readonly random?: () => number
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */
@@ -84,7 +86,7 @@ export class Agent {
   #stopping: Promise<void> | undefined
 
   constructor(options: AgentOptions) {
-    const { settings, platform, log, notices, identity } = options
+    const { settings, platform, log, notices, identity, liveness, random } = options
     this.#options = options
     this.#log = log
     this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
@@ -94,7 +96,8 @@ export class Agent {
       platform,
       log,
       ledger: this.#ledger,
-      ...(options.liveness && { liveness: options.liveness }),
+      ...(liveness && { liveness }),
+      ...(random && { random }),
       onProbe: (key, seconds) => this.metrics.observeHealthCheck(splitKey(key), seconds),
     })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
@@ -123,6 +126,11 @@ export class Agent {
   notice(sentence: string): void {
     this.#notices.push(sentence)
     this.#snapshots.changed()
+  }
+
+  /** Gives a service a new server process; false where it is not known. */
+  restart(namespace: string, name: string): boolean {
+    return this.#session?.reconciler.restart(keyOf(namespace, name)) ?? false
   }
 
   /** Useful = it sees the cluster, or knows that what it sees is old, and there is an address to publish. */

@@ -58,6 +58,20 @@ export type Progress = z.infer<typeof progress>
 
 const timestamp = z.iso.datetime()
 
+/** How the last server ended that nobody had asked to. */
+export const lastFailure = z.object({
+  at: timestamp,
+  code: z.number().int().optional(),
+  signal: z.string().optional(),
+  /** What ended, why, and what to do about it. */
+  message: z.string(),
+  /** The first line of its output that reports trouble. */
+  firstError: z.string().optional(),
+  /** Of all its processes, `ageMs` before the end. */
+  memory: z.object({ residentBytes: z.number().nonnegative(), ageMs: z.number().nonnegative() }).optional(),
+})
+export type LastFailure = z.infer<typeof lastFailure>
+
 export const serviceView = z.object({
   namespace: z.string(),
   name: z.string(),
@@ -79,5 +93,6 @@ export const serviceView = z.object({
   address: z.string().optional(),
   logFile: z.string().optional(),
   restarts: z.number().int(),
+  lastFailure: lastFailure.optional(),
 })
 export type ServiceView = z.infer<typeof serviceView>

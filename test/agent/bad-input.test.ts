@@ -42,7 +42,8 @@ const sentences = {
     "hf://org/model is a Hugging Face repository, which this agent does not resolve yet: give the file's own address, https://huggingface.co/org/model/resolve/main/FILE.gguf, or an absolute path.",
   s3: 's3://bucket/m.gguf is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.',
   mlx: 'The runtime "llamacpp" (spec.runtime) cannot serve a Model of format "mlx": use a GGUF model; runtimes for MLX are not available yet.',
-  unknownRuntime: 'The runtime "vllm" (spec.runtime) does not run on this Mac: use llama-server, or correct the name.',
+  unknownRuntime:
+    'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, or correct the name.',
   outOfRange:
     'InferenceService default/wide is not usable: spec.replicas: Too big: expected number to be <=10. Correct it and apply it again.',
   fieldsAbsent: 'InferenceService default/bare names no Model; set spec.modelRef.',
@@ -53,7 +54,8 @@ const sentences = {
     '<folder>/bin/llama-server was given as llama-server (--llama-server), but it is not executable for this user: correct the path.',
   portTaken:
     'Port <port> (--llama-server-port or --port-range) is taken by process <pid> (<command>): stop it, or choose another port.',
-  exitsAtStart: 'sample-server.mjs exited with code 1 while starting: error: unknown model architecture: "banana".',
+  exitsAtStart:
+    'sample-server.mjs exited with code 1 while starting: error: unknown model architecture: "banana". This llama-server does not know this kind of model: upgrade llama.cpp, or choose another model.',
   diskFull:
     'The model needs 200.0 kB and the volume of <folder>/models/full has <size> free: make room there or choose another --model-store.',
 } as const
@@ -374,7 +376,7 @@ async function connects(agent: AgentProcess, context = 'sim'): Promise<void> {
   await agent.shows(({ cluster }) => cluster.state === 'live' && cluster.context === context, 'a live cluster')
 }
 
-/** One sentence, the same in snapshot, log, Event and condition. */
+/** One sentence, the same in snapshot, log, Events and condition; what fails again has a second Event, which counts. */
 async function tells(
   where: Where,
   name: string,
@@ -383,9 +385,10 @@ async function tells(
 ): Promise<void> {
   const { sim, agent } = where
   const view = await agent.service(name, state, reason)
+  const eventReasons = reason === 'CrashLooping' ? [reason, eventReason] : [eventReason]
   const told = await eventually(() => {
     const { events, condition } = toldOn(sim, name)
-    return condition?.reason === reason && events.length > 0 && { events, condition }
+    return condition?.reason === reason && events.length >= eventReasons.length && { events, condition }
   })
   const logged = agent.log.find(
     (line) => line.msg === 'state' && line['key'] === `default/${name}` && line['reason'] === reason,
@@ -399,7 +402,7 @@ async function tells(
   }).toEqual({
     snapshot: sentence,
     log: { level: 'warn', message: sentence },
-    events: [{ reason: eventReason, message: sentence }],
+    events: eventReasons.map((one) => ({ reason: one, message: sentence })),
     condition: { reason, message: sentence },
     lives: true,
   })
@@ -417,13 +420,14 @@ const conditionsShape = z.object({
   }),
 })
 
-/** The warnings and our condition on an InferenceService. */
+/** The warnings, by their reasons, and our condition on an InferenceService. */
 function toldOn(sim: KubeSim, name: string) {
   const events = sim
     .list('events')
     .map((event) => eventShape.parse(event))
     .filter(({ type, involvedObject }) => type === 'Warning' && involvedObject.name === name)
     .map(({ reason, message }) => ({ reason, message }))
+    .sort((a, b) => (a.reason < b.reason ? -1 : 1))
   const { data } = conditionsShape.safeParse(sim.get({ resource: 'inferenceservices', name }))
   const condition = data?.status.conditions.find(({ type }) => type === 'MetalAgent')
   return { events, condition: condition && { reason: condition.reason, message: condition.message } }
@@ -439,6 +443,8 @@ function plain(message: string, { agent, sim, files }: Partial<Where>): string {
   ]
   return names
     .reduce((text, [what, name]) => (what === undefined ? text : text.replaceAll(what, name)), message)
+    .replace(/^Failed \d+ times in a row, next attempt at [\d:]+Z: /, '')
+    .replace('upgrade it ("brew upgrade llama.cpp")', 'upgrade llama.cpp')
     .replace(/Port \d+/, 'Port <port>')
     .replace(/process \d+ \([^)]*\)/, 'process <pid> (<command>)')
     .replace(/has [\d.]+ kB free/, 'has <size> free')

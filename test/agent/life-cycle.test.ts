@@ -198,6 +198,10 @@ describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) =
       expect(await world.publishedKinds('tiny')).toEqual(['Service'])
       await eventually(async () => (await world.status('tiny')).phase === 'Stopped')
       await eventually(async () => (await world.condition('tiny')) === 'False Stopped')
+      const stopped = await eventually(async () =>
+        (await world.events('tiny')).find(({ reason }) => reason === 'Stopped'),
+      )
+      expect(stopped.message).toBe('Scaled to zero replicas.')
 
       await world.patchSpec('tiny', { replicas: 1 })
       await agent.untilReadyAgain('tiny', pid)

@@ -38,6 +38,8 @@ export interface AgentOptions {
   readonly llamaServer?: string
   readonly liveness?: LivenessTimings
   readonly drainTimeoutMs?: number
+  /** Jitter of the back-off after crashes. */
+  readonly random?: () => number
 }
 
 export interface ServiceOptions {
@@ -129,6 +131,7 @@ export class AgentWorld implements AsyncDisposable {
       log,
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
+      ...(options.random && { random: options.random }),
     })
     const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })
     agent.subscribe(() => {
@@ -167,6 +170,10 @@ export class AgentWorld implements AsyncDisposable {
     return this.admin.patch(inferenceService(name), { spec })
   }
 
+  patchModel(name: string, spec: Readonly<Record<string, unknown>>): Promise<KubeObject> {
+    return this.admin.patch({ apiVersion, kind: 'Model', metadata: { name } }, { spec })
+  }
+
   deleteService(name: string): Promise<void> {
     return this.admin.delete(inferenceService(name))
   }
@@ -185,19 +192,27 @@ export class AgentWorld implements AsyncDisposable {
 
   /** What stands in the condition that only the agent writes, such as `True Serving`. */
   async condition(name: string): Promise<string | undefined> {
-    const { conditions } = await this.status(name)
-    const ours = conditions.find(({ type }) => type === 'MetalAgent')
+    const ours = await this.#ourCondition(name)
     return ours && `${ours.status} ${ours.reason}`
+  }
+
+  async conditionMessage(name: string): Promise<string | undefined> {
+    return (await this.#ourCondition(name))?.message
+  }
+
+  async #ourCondition(name: string) {
+    return (await this.status(name)).conditions.find(({ type }) => type === 'MetalAgent')
   }
 
   /** Reasons of the Events about an InferenceService, in no order. */
   async eventReasons(name: string): Promise<string[]> {
+    return (await this.events(name)).map(({ reason }) => reason).sort()
+  }
+
+  /** The Events about an InferenceService, in no order. */
+  async events(name: string): Promise<z.infer<typeof eventShape>[]> {
     const events = await this.admin.list({ apiVersion: 'v1', kind: 'Event' })
-    return events
-      .map((event) => eventShape.parse(event))
-      .filter(({ involvedObject }) => involvedObject.name === name)
-      .map(({ reason }) => reason)
-      .sort()
+    return events.map((event) => eventShape.parse(event)).filter(({ involvedObject }) => involvedObject.name === name)
   }
 
   service(name: string, namespace = this.namespace): Promise<KubeObject | undefined> {
@@ -295,7 +310,12 @@ const statusShape = z.looseObject({
     .default([]),
 })
 
-const eventShape = z.looseObject({ reason: z.string(), involvedObject: z.looseObject({ name: z.string() }) })
+const eventShape = z.looseObject({
+  reason: z.string(),
+  message: z.string(),
+  count: z.number(),
+  involvedObject: z.looseObject({ name: z.string() }),
+})
 
 const sliceShape = z.looseObject({
   endpoints: z

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Logger } from '../observability/logger.ts'
+import { isApiError } from './api-error.ts'
 import type { KubeApi } from './kube-api.ts'
 import { apiVersionOf, resources, type ObjectMeta } from './resources.ts'
 
@@ -12,6 +13,11 @@ export interface EventNote {
   readonly type: 'Normal' | 'Warning'
   readonly reason: string
   readonly message: string
+}
+
+/** Something that goes on: told again, it stays one Event, with the newest words and count. */
+export interface EventSeries {
+  tell(message: string, count: number): void
 }
 
 /** Writes core/v1 Events on InferenceServices, beside the caller's work: an Event that cannot be written is a log line, never a failure. */
@@ -28,10 +34,38 @@ export class EventRecorder {
   }
 
   record(about: ObjectMeta, note: EventNote): void {
-    const written = this.#write(about, note)
-      .catch((error: unknown) =>
-        this.#log.warn('event not written', { object: about.name, reason: note.reason, error }),
-      )
+    this.#beside(about, note.reason, () => this.#create(about, nameFor(about), note))
+  }
+
+  series(about: ObjectMeta, { type, reason }: Omit<EventNote, 'message'>): EventSeries {
+    const name = nameFor(about)
+    let exists = false
+    let writing = false
+    let next: { readonly message: string; readonly count: number } | undefined
+    const writeAll = async (): Promise<void> => {
+      writing = true
+      try {
+        for (let news = next; news !== undefined; news = next) {
+          next = undefined
+          const note = { type, reason, ...news }
+          if (!exists || !(await this.#update(about, name, note))) await this.#create(about, name, note)
+          exists = true
+        }
+      } finally {
+        writing = false
+      }
+    }
+    return {
+      tell: (message, count) => {
+        next = { message, count }
+        if (!writing) this.#beside(about, reason, writeAll)
+      },
+    }
+  }
+
+  #beside(about: ObjectMeta, reason: string, write: () => Promise<void>): void {
+    const written = write()
+      .catch((error: unknown) => this.#log.warn('event not written', { object: about.name, reason, error }))
       .finally(() => this.#underWay.delete(written))
     this.#underWay.add(written)
   }
@@ -41,10 +75,26 @@ export class EventRecorder {
     await Promise.all(this.#underWay)
   }
 
-  async #write({ namespace, name, uid, resourceVersion }: ObjectMeta, note: EventNote): Promise<void> {
-    const now = `${new Date(this.#api.serverNow()).toISOString().slice(0, 19)}Z`
+  /** False where the cluster has forgotten it: Events live for an hour. */
+  async #update({ namespace }: ObjectMeta, eventName: string, { message, count }: CountedNote): Promise<boolean> {
+    const news = { message: message.slice(0, maxMessageLength), count, lastTimestamp: this.#timestamp() }
+    try {
+      await this.#api.mergePatch(resources.events, namespace, eventName, news)
+      return true
+    } catch (error) {
+      if (isApiError(error, 404)) return false
+      throw error
+    }
+  }
+
+  async #create(
+    { namespace, name, uid, resourceVersion }: ObjectMeta,
+    eventName: string,
+    note: EventNote & { readonly count?: number },
+  ): Promise<void> {
+    const now = this.#timestamp()
     await this.#api.create(resources.events, namespace, {
-      metadata: { name: `${name}.${randomBytes(8).toString('hex')}`, namespace },
+      metadata: { name: eventName, namespace },
       involvedObject: {
         apiVersion: apiVersionOf(resources.inferenceServices),
         kind: resources.inferenceServices.kind,
@@ -61,7 +111,17 @@ export class EventRecorder {
       reportingInstance: this.#host,
       firstTimestamp: now,
       lastTimestamp: now,
-      count: 1,
+      count: note.count ?? 1,
     })
   }
+
+  #timestamp(): string {
+    return `${new Date(this.#api.serverNow()).toISOString().slice(0, 19)}Z`
+  }
 }
+
+interface CountedNote extends EventNote {
+  readonly count: number
+}
+
+const nameFor = ({ name }: ObjectMeta): string => `${name}.${randomBytes(8).toString('hex')}`

@@ -103,7 +103,9 @@ export const inferenceServiceSpec = z.object({
   uBatchSize: int.min(1).optional(),
   mode: z.enum(['chat', 'embedding', 'rerank']).optional(),
   extraArgs: z.array(z.string()).default([]),
-  env: z.array(z.object({ name: z.string().min(1), value: z.string().optional() })).default([]),
+  env: z
+    .array(z.object({ name: z.string().min(1), value: z.string().optional(), valueFrom: z.unknown().optional() }))
+    .default([]),
   endpoint: z.object({ port: int.min(1).max(65_535).optional(), path: z.string().optional() }).optional(),
 })
 export type InferenceServiceSpec = z.infer<typeof inferenceServiceSpec>

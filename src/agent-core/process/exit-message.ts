@@ -1,11 +1,17 @@
 import { basename } from 'node:path'
+import { guessCause } from './crash-cause.ts'
+import type { MemoryAtEnd } from './memory-watch.ts'
 import type { Evidence, Exit, ExitCause, Hang } from './server-state.ts'
 
 export interface ExitStory extends Exit {
   readonly executable: string
   readonly cause: ExitCause
   readonly outOf: 'start' | 'serving'
+  readonly system: 'darwin' | 'linux'
   readonly evidence?: Evidence | undefined
+  readonly memory?: MemoryAtEnd | undefined
+  /** Of the machine. */
+  readonly totalBytes: number
   readonly stallMs: number
   /** Of the cause `hung`. */
   readonly hang?: Hang | undefined
@@ -13,12 +19,12 @@ export interface ExitStory extends Exit {
   readonly stallSetting?: string | undefined
 }
 
-/** One sentence: what ended, why as far as is known, and what to do where we know. */
+/** What ended, why as far as is known, and what to do where we know. */
 export function exitMessage(story: ExitStory): string {
   const name = basename(story.executable)
   switch (story.cause) {
     case 'stopped':
-      return `${name} was stopped.`
+      return stoppedMessage(story.executable)
     case 'stalled': {
       const advice = story.stallSetting === undefined ? '' : `; if this model needs longer, raise ${story.stallSetting}`
       return `${name} made no progress for ${story.stallMs / 1000} s while starting (its memory did not grow, it wrote nothing and did not get ready), so it was ended${advice}.`
@@ -32,7 +38,9 @@ export function exitMessage(story: ExitStory): string {
       const how = howItEnded(story)
       const lastWords = story.outOf === 'start' ? story.evidence?.tail.at(-1) : undefined
       const why = story.evidence?.firstError ?? lastWords
-      return why === undefined ? `${name} ${how} ${when}.` : `${name} ${how} ${when}: ${closed(why)}`
+      const what = why === undefined ? `${name} ${how} ${when}.` : `${name} ${how} ${when}: ${closed(why)}`
+      const guess = guessCause({ ...story, tail: [], ...story.evidence })
+      return guess === undefined ? what : `${what} ${guess}`
     }
   }
 }
@@ -49,11 +57,6 @@ const hangs: Readonly<Record<Hang, string>> = {
   failing: 'answered its health check with an error, over and over',
   stuck: 'hung (it did not advance any of the requests in flight for minutes)',
 }
+export const stoppedMessage = (executable: string): string => `${basename(executable)} was stopped.`
 
 const closed = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`)
-
-const addressInUse = /address (is )?already in use|EADDRINUSE|couldn't bind|could not bind|failed to bind/i
-
-/** Did it end because its port was taken after all? */
-export const saysAddressInUse = ({ firstError, tail }: Evidence): boolean =>
-  addressInUse.test(firstError ?? '') || tail.some((line) => addressInUse.test(line))

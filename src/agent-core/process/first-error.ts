@@ -9,7 +9,7 @@ const trouble =
 
 /** What looks like trouble and is none: counts of zero, settings, warnings, kernels a GPU does without. */
 const harmless =
-  /\b(no|0|zero|without) (errors?|failures?)\b|\berrors?\s*[=:]\s*(0|false|none|no)\b|\bwarn(ing)?\b|\bskipping\b/i
+  /\b(no|0|zero|without) (errors?|failures?)\b|\berrors?\s*[=:]\s*(0|false|none|no)\s*([,;.)]|$)|\bwarn(ing)?\b|\bskipping\b/i
 
 /** Time and level, as llama-server puts them before its lines: "0.00.046.978 E ". */
 const logPrefix = /^(?:[\d.]+ )?([DIWEF]) (?=\S)/

@@ -1,5 +1,5 @@
-import { exitMessage } from './exit-message.ts'
-import { defaultDrainLimitMs, defaultStopGraceMs, defaultStartupStallMs, type ServerLaunch } from './launch.ts'
+import { stoppedMessage } from './exit-message.ts'
+import { defaultDrainLimitMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
 import { keepPreviousOutput, openOutput, OutputError, outputSize } from './output-log.ts'
 import { NoPortError } from './ports.ts'
@@ -178,7 +178,7 @@ export class ServerProcess {
   #neverStarted(): Exited {
     const { launch, now } = this.#options
     const how = { code: null, signal: null, cause: 'stopped', outOf: 'start' } as const
-    const message = exitMessage({ ...how, executable: launch.executable, stallMs: defaultStartupStallMs })
+    const message = stoppedMessage(launch.executable)
     return { kind: 'exited', since: now(), ...how, message, tail: [], settled: true, failures: 0 }
   }
 

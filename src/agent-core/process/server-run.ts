@@ -1,12 +1,15 @@
+import { totalmem } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform, PortHolder } from '../platform/platform.ts'
+import { saysAddressInUse } from './crash-cause.ts'
 import { drain } from './drain.ts'
-import { exitMessage, saysAddressInUse } from './exit-message.ts'
+import { exitMessage } from './exit-message.ts'
 import type { HealthProbe } from './health-probe.ts'
 import { defaultDrainLimitMs, defaultStartupStallMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
 import type { LivenessTimings } from './liveness.ts'
 import { watchLiveness } from './liveness-watch.ts'
+import { MemoryWatch } from './memory-watch.ts'
 import { outputSize, readEvidence } from './output-log.ts'
 import { portTakenMessage, type Ports } from './ports.ts'
 import { ProcessGroup } from './process-group.ts'
@@ -17,7 +20,7 @@ import type { RunningProcess } from './spawn.ts'
 export interface RunContext {
   readonly launch: LaunchRules
   readonly ports: Ports
-  readonly platform: Pick<Platform, 'processGroup' | 'portListeners' | 'establishedConnections'>
+  readonly platform: Pick<Platform, 'name' | 'process' | 'processGroup' | 'portListeners' | 'establishedConnections'>
   readonly probe: HealthProbe
   readonly liveness: LivenessTimings
   readonly log: Logger
@@ -69,6 +72,7 @@ export class ServerRun {
   readonly port: number
   readonly #options: ServerRunOptions
   readonly #group: ProcessGroup
+  readonly #memory: MemoryWatch
   readonly #letGo = Promise.withResolvers<undefined>()
   /** Ends with its own end, or as soon as that is wanted. */
   readonly #watching = new AbortController()
@@ -79,7 +83,7 @@ export class ServerRun {
 
   constructor(options: ServerRunOptions) {
     this.#options = options
-    const { process, port, platform, log } = options
+    const { process, port, platform, log, now } = options
     this.pid = process.pid
     this.port = port
     this.#readySince = options.readySince
@@ -89,6 +93,12 @@ export class ServerRun {
       table: platform,
       leaderStartTime: process.startTime,
       onTrouble: (error) => log.warn('could not signal a server', { pid: process.pid, error }),
+    })
+    this.#memory = new MemoryWatch({
+      groupId: process.pid,
+      platform,
+      now,
+      onTrouble: (error) => log.debug('the memory of a server was not measured', { pid: process.pid, error }),
     })
   }
 
@@ -211,8 +221,10 @@ export class ServerRun {
       this.#readySince = readySince
       this.#healthy = true
       this.#tell({ kind: 'ready', since: now(), readySince, pid, port, healthy: true })
+      const measuring = this.#memory.watch(signal)
       const hang = await this.#watchLiveness(signal, readySince)
       if (hang) this.end('hung', { hang, graceMs: Math.min(hungGraceMs, this.#stopGraceMs) })
+      await measuring
     } catch (error) {
       log.error('the watch over a server failed', { pid, port, error })
       this.end('stalled')
@@ -250,7 +262,7 @@ export class ServerRun {
 
   async #startFigures(): Promise<StartFigures> {
     const { logFile } = this.#options.launch
-    const [members, outputBytes] = await Promise.all([this.#group.members(), outputSize(logFile)])
+    const [members, outputBytes] = await Promise.all([this.#memory.look(), outputSize(logFile)])
     const sum = (figure: 'residentBytes' | 'cpuMs') => members.reduce((total, member) => total + member[figure], 0)
     return { residentBytes: sum('residentBytes'), cpuMs: sum('cpuMs'), outputBytes }
   }
@@ -336,17 +348,17 @@ export class ServerRun {
   }
 
   #exited(exit: Exit, at: number, evidence: Evidence = { tail: [] }): RunEnd['exited'] {
-    const { executable, settingNames } = this.#options.launch
+    const { launch, platform } = this.#options
+    const { executable, settingNames } = launch
+    const memory = this.#memory.atEnd(at)
     const how = { ...exit, cause: this.#ending?.cause ?? 'itself', outOf: this.#outOf } as const
-    const story = {
+    const message = exitMessage({
       ...how,
-      executable,
-      evidence,
-      stallMs: this.#stallMs,
-      hang: this.#ending?.hang,
-      stallSetting: settingNames?.startupStall,
-    }
-    return { kind: 'exited', since: at, ...how, ...evidence, message: exitMessage(story) }
+      ...{ executable, evidence, memory },
+      ...{ system: platform.name, totalBytes: totalmem() },
+      ...{ hang: this.#ending?.hang, stallMs: this.#stallMs, stallSetting: settingNames?.startupStall },
+    })
+    return { kind: 'exited', since: at, ...how, ...evidence, ...(memory && { memory }), message }
   }
 
   #portTakenMessage(holders: readonly PortHolder[] = []): string {

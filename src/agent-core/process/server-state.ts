@@ -1,3 +1,5 @@
+import type { MemoryAtEnd } from './memory-watch.ts'
+
 /** How a process came to its end. */
 export interface Exit {
   readonly code: number | null
@@ -26,7 +28,9 @@ export interface Exited extends Exit, Evidence {
   readonly since: number
   readonly cause: ExitCause
   readonly outOf: 'start' | 'serving'
-  /** One sentence. */
+  /** Absent where it ended before anybody looked. */
+  readonly memory?: MemoryAtEnd
+  /** What ended how, and where a known cause fits, what to do about it. */
   readonly message: string
   /**
    * False from the instant of the exit: nothing answers any more. True once its whole process group is gone and its output was read:

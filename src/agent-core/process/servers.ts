@@ -1,17 +1,20 @@
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import { afterCrash, noCrashes, retryDelayMs, type CrashHistory } from './back-off.ts'
+import { afterCrash, noCrashes, retryDelayMs } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import { ExitWatch } from './exit-watch.ts'
 import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
 import type { Ledger, LedgerEntry } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { Ports } from './ports.ts'
-import { ServerProcess, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
-import { isOver, type ServerState } from './server-state.ts'
+import { ServerProcess, type Failure, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
+import { isOver, type Exited, type ServerState } from './server-state.ts'
 
 export interface ServersOptions {
-  readonly platform: Pick<Platform, 'processGroup' | 'portListeners' | 'establishedConnections' | 'isRunning'>
+  readonly platform: Pick<
+    Platform,
+    'name' | 'process' | 'processGroup' | 'portListeners' | 'establishedConnections' | 'isRunning'
+  >
   readonly ledger: Ledger
   readonly log: Logger
   readonly now?: () => number
@@ -33,6 +36,8 @@ export class Servers implements AsyncDisposable {
   readonly #options: Required<ServersOptions>
   readonly #ports: Ports
   readonly #records = new Map<string, ServerRecord>()
+  /** Of keys whose latest starts failed. */
+  readonly #backOffs = new Map<string, Failure>()
   readonly #listeners = new Set<ServerListener>()
   readonly #exits: ExitWatch
 
@@ -114,10 +119,28 @@ export class Servers implements AsyncDisposable {
     return new Map([...this.#records].map(([key, { process }]) => [key, process.state]))
   }
 
-  /** What failed is no measure for what comes now: the next failure counts as the first. */
+  /** How its last server ended that nobody had asked to, with its last lines; kept while others take its place. */
+  lastFailure(key: string): Exited | undefined {
+    return this.#records.get(key)?.lastFailure
+  }
+
+  /** How often it failed in a row, and when it may be tried again; undefined when nothing speaks against a start. */
+  backOff(key: string): Failure | undefined {
+    return this.#backOffs.get(key)
+  }
+
+  /** For a start that failed before there was a process, as for one that failed after. */
+  countFailure(key: string, servedMs = 0): Failure {
+    const { now, random } = this.#options
+    const crashes = afterCrash(this.#backOffs.get(key) ?? noCrashes, servedMs)
+    const failure = { ...crashes, retryAt: now() + retryDelayMs(crashes, random) }
+    this.#backOffs.set(key, failure)
+    return failure
+  }
+
+  /** What failed is no measure for what comes now: it may be tried at once, and the next failure counts as the first. */
   clearBackOff(key: string): void {
-    const record = this.#records.get(key)
-    if (record) record.crashes = noCrashes
+    this.#backOffs.delete(key)
   }
 
   /** Throws while something of it is left. */
@@ -125,6 +148,7 @@ export class Servers implements AsyncDisposable {
     const record = this.#records.get(key)
     if (record && !isOver(record.process.state)) throw new Error(`${key} still has a server: stop it first.`)
     this.#records.delete(key)
+    this.#backOffs.delete(key)
   }
 
   /** Calls on every change, in the turn in which it is known; an exit in the one in which it was reaped. */
@@ -153,7 +177,7 @@ export class Servers implements AsyncDisposable {
       liveness,
       log,
       now,
-      onFailure: (servedMs) => this.#failed(key, servedMs),
+      onFailure: (servedMs) => this.countFailure(key, servedMs),
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
       onState: (state) => this.#changed(key, state),
     })
@@ -161,22 +185,16 @@ export class Servers implements AsyncDisposable {
       process,
       digest,
       starts: (record?.starts ?? 0) + 1,
-      crashes: record?.crashes ?? noCrashes,
+      lastFailure: record?.lastFailure,
     })
     process.start()
-  }
-
-  #failed(key: string, servedMs: number) {
-    const { now, random } = this.#options
-    const record = this.#records.get(key)
-    const crashes = afterCrash(record?.crashes ?? noCrashes, servedMs)
-    if (record) record.crashes = crashes
-    return { failures: crashes.failures, retryAt: now() + retryDelayMs(crashes, random) }
   }
 
   #changed(key: string, state: ServerState): void {
     this.#logChange(key, state)
     this.#note(key, state)
+    const record = this.#records.get(key)
+    if (record && state.kind === 'exited' && state.settled && state.cause !== 'stopped') record.lastFailure = state
     for (const listener of this.#listeners) {
       try {
         listener(key, state)
@@ -241,5 +259,5 @@ interface ServerRecord {
   readonly process: ServerProcess
   readonly digest: string
   readonly starts: number
-  crashes: CrashHistory
+  lastFailure: Exited | undefined
 }

@@ -57,6 +57,9 @@ const spawnError = (executable: string, child: ChildProcess): Promise<SpawnError
     child.once('error', (error) => resolve(new SpawnError(spawnFailure(executable, error), { cause: error }))),
   )
 
+/** EBADARCH of macOS, for which Node has no name. */
+const badProcessor = 'Unknown system error -86'
+
 function spawnFailure(executable: string, error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   switch (code) {
@@ -64,6 +67,9 @@ function spawnFailure(executable: string, error: unknown): string {
       return `${executable} cannot be started: it, or the interpreter it names, does not exist.`
     case 'EACCES':
       return `${executable} cannot be started: it is not executable for this user.`
+    case 'ENOEXEC':
+    case badProcessor:
+      return `${executable} cannot be started: it is no program for the processor of this machine. Install llama.cpp again, for this machine.`
     case 'EAGAIN':
     case 'ENOMEM':
     case 'EMFILE':

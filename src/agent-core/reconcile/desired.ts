@@ -1,5 +1,6 @@
 import type { ServiceReason } from '../../contract/service.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
+import { environmentNotice } from './environment.ts'
 
 /** What the cluster wants of this machine for one InferenceService. */
 export type Desired =
@@ -23,6 +24,8 @@ export type Desired =
       readonly source: string
       /** Over what reaches the command line or the model, and nothing else: another digest restarts the server. */
       readonly digest: string
+      /** What a person should know although it is served. */
+      readonly notice?: string
       /** Until then more changes may follow, and one restart is to serve them all. */
       readonly settlesAt?: number
     }
@@ -90,7 +93,13 @@ function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceS
   }
   const runtime = inputs.chooseRuntime(service, spec, model.spec.value)
   if (!runtime.ok) return refused(runtime.message)
-  return { kind: 'serve', source: model.spec.value.source, digest: runtime.digest }
+  const notice = environmentNotice(spec)
+  return {
+    kind: 'serve',
+    source: model.spec.value.source,
+    digest: runtime.digest,
+    ...(notice !== undefined && { notice }),
+  }
 }
 
 const refused = (message: string, reason: ServiceReason = 'Refused'): Desired => ({ kind: 'refused', reason, message })

@@ -1,3 +1,4 @@
+import type { Failure } from '../process/server-process.ts'
 import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
 import type { FetchView, PublicationView, ServerView } from './plan.ts'
@@ -12,10 +13,15 @@ export function fetchView({ fetch, fetchRetryAt }: ServiceRecord): FetchView {
     : { kind: 'failed', source, message: outcome.message, retryAt: outcome.terminal ? undefined : fetchRetryAt }
 }
 
-export function serverView({ digest = '', startFailure }: ServiceRecord, state: ServerState | undefined): ServerView {
-  if (startFailure) {
-    const { message, failures, retryAt } = startFailure
-    return { kind: 'failed', digest, duringStart: true, message, failures, nextStartAt: retryAt }
+/** `backOff`: of the key, as it is now; what a state says of it was so when the server ended. */
+export function serverView(
+  { digest = '', startFailure }: ServiceRecord,
+  state: ServerState | undefined,
+  backOff: Failure = noFailure,
+): ServerView {
+  const { failures, retryAt: nextStartAt } = backOff
+  if (startFailure !== undefined) {
+    return { kind: 'failed', digest, duringStart: true, message: startFailure, failures, nextStartAt }
   }
   switch (state?.kind) {
     case undefined:
@@ -25,12 +31,13 @@ export function serverView({ digest = '', startFailure }: ServiceRecord, state: 
         ? {
             kind: 'starting',
             digest,
+            failures,
             message: 'The server was found running; it is asked whether it serves.',
             unasked: true,
           }
-        : { kind: 'starting', digest, message: 'The server is starting.' }
+        : { kind: 'starting', digest, failures, message: 'The server is starting.' }
     case 'loading':
-      return { kind: 'starting', digest, message: 'The server is loading the model.' }
+      return { kind: 'starting', digest, failures, message: 'The server is loading the model.' }
     case 'ready':
       return state.healthy
         ? { kind: 'ready', digest, port: state.port }
@@ -39,7 +46,7 @@ export function serverView({ digest = '', startFailure }: ServiceRecord, state: 
       return { kind: 'stopping', message: stoppingMessage(state) }
     case 'failedToSpawn':
     case 'exited':
-      return endedView(digest, state)
+      return endedView(digest, state, backOff)
   }
 }
 
@@ -59,7 +66,13 @@ function stoppingMessage({ drain, since }: Stopping): string {
   return `${requests} request${requests === 1 ? '' : 's'} finishing; the server stops in at most ${seconds} s.`
 }
 
-function endedView(digest: string, state: Extract<ServerState, { kind: 'exited' | 'failedToSpawn' }>): ServerView {
+const noFailure: Failure = { failures: 0, retryAt: 0 }
+
+function endedView(
+  digest: string,
+  state: Extract<ServerState, { kind: 'exited' | 'failedToSpawn' }>,
+  { failures, retryAt }: Failure,
+): ServerView {
   if (state.kind === 'exited' && !state.settled)
     return { kind: 'stopping', message: 'The server has ended; its processes are being collected.' }
   if (state.kind === 'exited' && state.cause === 'stopped') return { kind: 'none' }
@@ -68,8 +81,8 @@ function endedView(digest: string, state: Extract<ServerState, { kind: 'exited' 
     digest,
     duringStart: state.kind === 'failedToSpawn' || state.outOf === 'start',
     message: state.message,
-    failures: state.failures,
-    nextStartAt: state.retryAt ?? 0,
+    failures,
+    nextStartAt: retryAt,
   }
 }
 

@@ -21,6 +21,8 @@ export type ServerView =
   | {
       readonly kind: 'starting'
       readonly digest: string
+      /** In a row, before this start. */
+      readonly failures: number
       readonly message: string
       /** An earlier agent started it: until it was asked, what is published stays. */
       readonly unasked?: boolean
@@ -76,6 +78,8 @@ export interface Observation {
   readonly fetch: FetchView
   readonly server: ServerView
   readonly publication: PublicationView
+  /** A person asked for a new server process. */
+  readonly restartAsked: boolean
   /** The cluster did not take our last write: until then only local steps are possible. */
   readonly clusterRetry: { readonly at: number; readonly message: string } | undefined
 }
@@ -111,10 +115,17 @@ export interface Plan {
 
 /** From what is wanted and what is so to the one next step and the sentence that explains it. Pure: its table of tests is the contract. */
 export function plan(observed: Observation): Plan {
-  const next = nextStep(observed)
+  const next = withNotice(nextStep(observed), observed.desired)
   const mayMend = next.step.do === 'rest' && isHole(observed)
   if (!mayMend) return next
   return { ...next, step: { do: 'withdrawDead' }, message: next.message || observed.publication.message, forget: false }
+}
+
+/** Where it serves or cannot be started, which the notice may explain. */
+function withNotice(next: Plan, wish: Desired): Plan {
+  if (wish.kind !== 'serve' || wish.notice === undefined || next.step.do !== 'rest') return next
+  const isTold = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
+  return isTold ? { ...next, message: `${next.message} ${wish.notice}` } : next
 }
 
 /** Traffic flows to an agent that is gone, and nobody takes over. */
@@ -230,17 +241,36 @@ function withoutAnswer(
     case 'none':
       return ['starting', 'Starting', 'Starting the server.']
     case 'starting':
-      return ['starting', 'Starting', server.message]
+      return [
+        'starting',
+        'Starting',
+        isCrashLoop(server) ? `${failedSoOften(server)}. ${server.message}` : server.message,
+      ]
     case 'unready':
       return ['unready', 'Starting', server.message]
     case 'stopping':
       return ['stopping', 'Stopping', server.message]
     case 'failed':
-      return server.failures > 1
-        ? ['crash-looping', 'CrashLooping', server.message]
+      return isCrashLoop(server)
+        ? ['crash-looping', 'CrashLooping', crashLoopMessage(server)]
         : ['waiting', server.duringStart ? 'StartFailed' : 'Starting', server.message]
   }
 }
+
+/** One failure may be chance. */
+export const isCrashLoop = ({ failures }: { readonly failures: number }): boolean => failures > 1
+
+/** The same from the failure to the next attempt, so that it is written once. */
+export const crashLoopMessage = (failure: {
+  readonly failures: number
+  readonly nextStartAt: number
+  readonly message: string
+}): string => `${failedSoOften(failure)}, next attempt at ${clockTime(failure.nextStartAt)}: ${failure.message}`
+
+const failedSoOften = ({ failures }: { readonly failures: number }): string => `Failed ${failures} times in a row`
+
+/** Such as 14:03:20Z. */
+const clockTime = (at: number): string => `${new Date(at).toISOString().slice(11, 19)}Z`
 
 /** Another agent answers for this service: ours must not. */
 function yieldTo(observed: Observation): Plan {
@@ -253,8 +283,8 @@ function yieldTo(observed: Observation): Plan {
 
 /** Undefined once the wanted model is here. The old server, if any, keeps serving meanwhile. */
 function fetchStep(observed: Observation, { source, digest }: Serve): Plan | undefined {
-  const { fetch, server, now } = observed
-  if (isAlive(server) && server.kind !== 'stopping' && server.digest === digest) return undefined
+  const { fetch, server, now, restartAsked } = observed
+  if (isAlive(server) && server.kind !== 'stopping' && server.digest === digest && !restartAsked) return undefined
   const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
   if (fetch.kind !== 'none' && fetch.source !== source) {
     return fetch.kind === 'running'
@@ -292,16 +322,19 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'ready':
       break
   }
-  if (server.digest !== desired.digest) {
+  if (server.digest !== desired.digest || observed.restartAsked) {
     if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
-    const why =
-      server.digest === unknownDigest
-        ? 'It is not certain what the server found running was started with: it is restarted.'
-        : 'The specification changed: the server is restarted with it.'
+    const why = whyRestarted(observed, server)
     const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
     return act({ do: step }, 'stopping', 'Stopping', why)
   }
   return answerStep(observed, server)
+}
+
+function whyRestarted({ restartAsked }: Observation, { digest }: Running): string {
+  if (restartAsked) return 'The server is restarted, as somebody asked for it.'
+  if (digest !== unknownDigest) return 'The specification changed: the server is restarted with it.'
+  return 'It is not certain what the server found running was started with: it is restarted.'
 }
 
 /** Pods are told of a server that answers, and only of one. */

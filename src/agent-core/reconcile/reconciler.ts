@@ -9,10 +9,9 @@ import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '.
 import type { StatusWriter } from '../kube/status-writer.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
-import { afterCrash, retryDelayMs } from '../process/back-off.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy } from '../process/launch.ts'
 import type { Servers } from '../process/servers.ts'
-import type { ServerState } from '../process/server-state.ts'
+import type { Exited, ServerState } from '../process/server-state.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
 import type { Publisher } from '../publishing/publisher.ts'
 import { isOnlyHeartbeat } from '../publishing/slice-news.ts'
@@ -20,12 +19,14 @@ import type { WriteResult } from '../publishing/write-result.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
 import { desired, type Desired } from './desired.ts'
+import { environmentOf } from './environment.ts'
 import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { fetchView, publicationView, serverView } from './observe.ts'
-import { plan, type Observation, type Plan, type Step } from './plan.ts'
+import { crashLoopMessage, isCrashLoop, plan, type Observation, type Plan, type Step } from './plan.ts'
 import { report, sayFinally } from './report.ts'
-import { chooseRuntime, commandLine, environmentOf, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
+import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
 import { newRecord, type ServiceRecord } from './service-record.ts'
+import { startInputs } from './start-inputs.ts'
 import { WorkQueue } from './work-queue.ts'
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
@@ -36,6 +37,9 @@ const fetchBackOffMs = { first: 1_000, max: 300_000 }
 
 /** Edits of one person or tool that come within this of each other cost one restart; a load costs minutes. */
 const settleMs = 500
+
+/** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
+const lookForChangesEveryMs = 5_000
 
 /** Who applies a Model and its service together must not read that one is missing. */
 const modelGraceMs = 2_000
@@ -75,6 +79,8 @@ export interface ServiceReport {
   readonly observed: Observation
   readonly since: number
   readonly server: ServerState | undefined
+  /** Of the last server that ended without being asked to. */
+  readonly lastFailure: Exited | undefined
   readonly service: InferenceService | undefined
   readonly model: Model | undefined
   readonly logFile: string
@@ -143,6 +149,28 @@ export class Reconciler {
     this.enqueueAll()
   }
 
+  /**
+   * A person wants a new server process, also in place of one that serves; asked again before that is there, it is one restart.
+   * False where there is no such service.
+   */
+  restart(key: string): boolean {
+    const record = this.#records.get(key)
+    if (!record?.last || record.last.plan.forget) return false
+    if (record.restart === 'none') record.restart = 'asked'
+    this.#options.servers.clearBackOff(key)
+    this.enqueue(key)
+    return true
+  }
+
+  /** There is more memory than there was: what starts failed over may be gone, so they are tried at once, with a clean slate. */
+  retryFailedStarts(): void {
+    for (const { key, last } of this.#records.values()) {
+      if (last?.observed.server.kind !== 'failed') continue
+      this.#options.servers.clearBackOff(key)
+      this.enqueue(key)
+    }
+  }
+
   /** Every service that is shown, in no order. */
   reports(): ServiceReport[] {
     const { cluster, servers } = this.#options
@@ -153,6 +181,7 @@ export class Reconciler {
         record,
         ...record.last,
         server: servers.get(record.key),
+        lastFailure: servers.lastFailure(record.key),
         service,
         model: service && this.#modelOf(service),
         logFile: this.#logFile(record.key),
@@ -203,6 +232,8 @@ export class Reconciler {
     const now = this.#now()
     if (service) this.#meet(record, service)
     const wish = this.#withPatience(record, this.#desired(record, service), now)
+    // Who wants something else now, and this again later, starts over.
+    if (wish.kind !== 'serve' && wish.kind !== 'unknown') servers.clearBackOff(record.key)
     const target = this.#target(record)
     const published = cluster.services.get(record.namespace, serviceNameOf(record.name))
     const ownsService = published !== undefined && isOwnedBy(published, target)
@@ -211,8 +242,9 @@ export class Reconciler {
       desired: wish,
       address: hostAddress(),
       fetch: fetchView(record),
-      server: serverView(record, servers.get(record.key)),
+      server: serverView(record, servers.get(record.key), servers.backOff(record.key)),
       publication: publicationView(publisher.observe(target), { now, ownsService }),
+      restartAsked: record.restart === 'asked',
       clusterRetry: record.clusterRetry,
     }
   }
@@ -250,6 +282,7 @@ export class Reconciler {
     if (record.metadata !== undefined && record.metadata.uid !== metadata.uid) {
       record.toldReadyPid = undefined
       record.toldRefusal = undefined
+      record.crashEvent = undefined
       record.stoppedAt = undefined
       record.restarts = 0
     }
@@ -280,7 +313,18 @@ export class Reconciler {
       this.#options.servers.forget(record.key)
       return undefined
     }
-    return earliest(next.retryAt, await this.#report(record, next, observed), record.clusterRetry?.at)
+    const reportAt = await this.#report(record, next, observed)
+    return earliest(next.retryAt, reportAt, record.clusterRetry?.at, await this.#soonerStart(record, observed))
+  }
+
+  /** A start that waits for its back-off waits no longer when what it is made of has changed. */
+  async #soonerStart(record: ServiceRecord, { server, desired: wish }: Observation): Promise<number | undefined> {
+    const { servers, findBinary } = this.#options
+    if (server.kind !== 'failed' || wish.kind !== 'serve') return undefined
+    const inputs = await this.#startInputs(record, await findBinary())
+    if (inputs === record.startInputs) return this.#now() + lookForChangesEveryMs
+    servers.clearBackOff(record.key)
+    return this.#now()
   }
 
   /** A status tells what is so and decides nothing: one that cannot be written waits by itself and holds up nothing. */
@@ -349,6 +393,7 @@ export class Reconciler {
       case 'start':
         return this.#start(record)
       case 'stop':
+        record.stopReason = record.last?.plan.message
         this.#stopServer(record, servers)
         return
       case 'rest':
@@ -424,8 +469,11 @@ export class Reconciler {
       return
     }
     const binary = await findBinary()
+    const inputs = await this.#startInputs(record, binary)
+    if (record.digest !== wanted.digest || record.startInputs !== inputs) servers.clearBackOff(record.key)
+    record.digest = wanted.digest
+    record.startInputs = inputs
     if (binary.kind === 'missing') {
-      record.digest = wanted.digest
       this.#startFailed(record, binary.message)
       return
     }
@@ -433,8 +481,8 @@ export class Reconciler {
     const dialect = await this.#dialects.of(binary.path, env)
     if (this.#stopped) return
     record.startFailure = undefined
-    if (record.digest !== wanted.digest) servers.clearBackOff(record.key)
-    record.digest = wanted.digest
+    record.stopReason = undefined
+    if (record.restart === 'asked') record.restart = 'underWay'
     const [folder, stateDir] = [fileNameOf(record.key), settings.stateDir]
     log.info('starting inference service', { namespace: record.namespace, name: record.name })
     servers.start(record.key, {
@@ -452,10 +500,20 @@ export class Reconciler {
   }
 
   #startFailed(record: ServiceRecord, message: string): void {
-    const history = afterCrash({ failures: record.startFailure?.failures ?? 0 }, 0)
-    if (history.failures === 1) this.#tell(record, 'Warning', 'StartFailed', message)
-    const retryAt = this.#now() + retryDelayMs(history, this.#random)
-    record.startFailure = { message, failures: history.failures, retryAt }
+    record.startFailure = message
+    record.restart = 'none'
+    this.#options.servers.countFailure(record.key)
+    this.#tellFailure(record, 'StartFailed', message)
+  }
+
+  #startInputs(record: ServiceRecord, binary: Binary): Promise<string> {
+    const { cluster } = this.#options
+    const service = cluster.inferenceServices.get(record.namespace, record.name)
+    const outcome = record.fetch?.outcome
+    return startInputs(service && this.#modelOf(service), [
+      binary.kind === 'found' ? binary.path : undefined,
+      outcome?.kind === 'done' ? outcome.model.path : undefined,
+    ])
   }
 
   #stopServer(record: ServiceRecord, servers: Servers): void {
@@ -468,8 +526,8 @@ export class Reconciler {
   #serverChanged(key: string, state: ServerState): void {
     const record = this.#record(key)
     if (state.kind === 'exited' && state.settled) this.#serverEnded(record, state)
-    if (state.kind === 'failedToSpawn' && state.failures === 1)
-      this.#tell(record, 'Warning', 'StartFailed', state.message)
+    if (state.kind === 'failedToSpawn' && state.failures > 0) this.#tellFailure(record, 'StartFailed', state.message)
+    if (isOutcome(state) && record.restart === 'underWay') record.restart = 'none'
     if (state.kind === 'starting' || state.kind === 'loading' || state.kind === 'ready')
       this.#tellStarted(record, state)
     this.enqueue(key)
@@ -478,12 +536,26 @@ export class Reconciler {
   #serverEnded(record: ServiceRecord, state: Extract<ServerState, { kind: 'exited' }>): void {
     if (state.left !== undefined) this.#tell(record, 'Warning', 'Stopped', state.left)
     if (state.cause === 'stopped') {
-      this.#tell(record, 'Normal', 'Stopped', record.last?.plan.message ?? state.message)
+      this.#options.servers.clearBackOff(record.key)
+      this.retryFailedStarts()
+      this.#tell(record, 'Normal', 'Stopped', record.stopReason ?? state.message)
       return
     }
     record.restarts += 1
-    if (state.failures > 1) return
-    this.#tell(record, 'Warning', state.outOf === 'start' ? 'StartFailed' : 'Stopped', state.message)
+    this.#tellFailure(record, state.outOf === 'start' ? 'StartFailed' : 'Stopped', state.message)
+  }
+
+  /** The first is an Event of its own; those that follow are one, which counts them. */
+  #tellFailure(record: ServiceRecord, reason: EventReason, message: string): void {
+    const { servers, events } = this.#options
+    const { failures, retryAt } = servers.backOff(record.key) ?? { failures: 1, retryAt: this.#now() }
+    if (!isCrashLoop({ failures })) {
+      record.crashEvent = undefined
+      this.#tell(record, 'Warning', reason, message)
+    } else if (record.metadata && this.#isKnown(record)) {
+      record.crashEvent ??= events.series(record.metadata, { type: 'Warning', reason: 'CrashLooping' })
+      record.crashEvent.tell(crashLoopMessage({ failures, nextStartAt: retryAt, message }), failures)
+    }
   }
 
   #tellStarted(record: ServiceRecord, { pid, port }: { pid?: number; port?: number }): void {
@@ -503,9 +575,11 @@ export class Reconciler {
 
   #tell(record: ServiceRecord, type: EventNote['type'], reason: EventReason, message: string): void {
     const { metadata } = record
-    if (metadata && this.#options.cluster.inferenceServices.get(record.namespace, record.name)) {
-      this.#options.events.record(metadata, { type, reason, message })
-    }
+    if (metadata && this.#isKnown(record)) this.#options.events.record(metadata, { type, reason, message })
+  }
+
+  #isKnown({ namespace, name }: ServiceRecord): boolean {
+    return this.#options.cluster.inferenceServices.get(namespace, name) !== undefined
   }
 
   /** The parsed objects and the digest of a service that is to be served. */
@@ -588,6 +662,10 @@ const isThere = (file: string): Promise<boolean> =>
     () => true,
     () => false,
   )
+
+/** Whether a start came to something. */
+const isOutcome = (state: ServerState): boolean =>
+  state.kind === 'ready' || state.kind === 'failedToSpawn' || (state.kind === 'exited' && state.cause !== 'stopped')
 
 /** What a person should look at. */
 const troubles = new Set<ServiceReason>([

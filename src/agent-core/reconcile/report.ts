@@ -9,7 +9,7 @@ import {
   type ConditionWanted,
   type StatusWriter,
 } from '../kube/status-writer.ts'
-import { isUnsettled, type Observation, type Plan } from './plan.ts'
+import { isCrashLoop, isUnsettled, type Observation, type Plan } from './plan.ts'
 import type { ServiceRecord } from './service-record.ts'
 
 /** LLMKube's controller gets this long to say by itself that a service is stopped. */
@@ -40,7 +40,7 @@ export async function report(inputs: ReportInputs): Promise<number | undefined> 
     if (plan.forget && hasCondition(service)) await status.removeCondition(service)
     return undefined
   }
-  if (plan.forget) return undefined
+  if (plan.forget || isNextAttempt(inputs)) return undefined
   tellRefusal(inputs)
   const change = conditionChange(
     service,
@@ -71,6 +71,10 @@ export async function sayFinally(
     }
   }
 }
+
+/** The condition has named its time, and its outcome is the next news: an attempt costs one write. */
+const isNextAttempt = ({ plan, observed: { server } }: ReportInputs): boolean =>
+  plan.state === 'starting' && server.kind === 'starting' && isCrashLoop(server)
 
 /** A service that another agent holds, or of which nothing is known yet, is none of our business. */
 function isOursToTell({ plan, observed }: ReportInputs): boolean {

@@ -4,6 +4,7 @@ import type { LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { resolveRuntime, runtimeAnnotation } from '../runtimes/resolution.ts'
 import { servingDigest } from '../runtimes/serving-digest.ts'
 import type { RuntimeChoice } from './desired.ts'
+import { environmentOf } from './environment.ts'
 
 export interface RuntimeSettings {
   /** `--runtime`: for a service that names none. */
@@ -23,10 +24,6 @@ export function commandLine(
   const gpuLayers = model.hardware?.gpu?.layers
   return (port) => llamaServerArgv({ spec, modelPath, port, gpuLayers, performanceCores, ...(dialect && { dialect }) })
 }
-
-/** Variables of `spec.env` with a literal value; those that refer to Secrets or Pod fields have no meaning on a Mac. */
-export const environmentOf = ({ env }: InferenceServiceSpec): Record<string, string> =>
-  Object.fromEntries(env.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])))
 
 /** llama-server counts every request but a health check as use, and wakes up for it. */
 export const sleepsWhenIdle = ({ extraArgs }: InferenceServiceSpec): boolean =>

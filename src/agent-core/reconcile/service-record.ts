@@ -1,4 +1,5 @@
 import type { ObjectMeta } from '../kube/resources.ts'
+import type { EventSeries } from '../kube/event-recorder.ts'
 import type { FetchActivity } from './fetch-activity.ts'
 import type { Observation, Plan } from './plan.ts'
 
@@ -15,7 +16,15 @@ export interface ServiceRecord {
   /** Of the server that was started last. */
   digest: string | undefined
   /** A start that failed before there was a process, such as for want of a binary. */
-  startFailure: { readonly message: string; readonly failures: number; readonly retryAt: number } | undefined
+  startFailure: string | undefined
+  /** What the last start was made of beside the digest: see startInputs. */
+  startInputs: string | undefined
+  /** Of the failures in a row that are being told of. */
+  crashEvent: EventSeries | undefined
+  /** A person's wish; under way from the start of the new server until that is ready or has failed. */
+  restart: 'none' | 'asked' | 'underWay'
+  /** Why the server was asked to stop. */
+  stopReason: string | undefined
   /** The server that was told of by the Ready Event. */
   toldReadyPid: number | undefined
   startedPid: number | undefined
@@ -47,6 +56,10 @@ export const newRecord = (key: string): ServiceRecord => {
     fetchRetryAt: undefined,
     digest: undefined,
     startFailure: undefined,
+    startInputs: undefined,
+    crashEvent: undefined,
+    restart: 'none',
+    stopReason: undefined,
     toldReadyPid: undefined,
     startedPid: undefined,
     clusterRetry: undefined,

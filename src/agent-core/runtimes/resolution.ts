@@ -43,7 +43,7 @@ export function resolveRuntime({ annotation, specRuntime, modelFormat, flag }: R
   if (!aliases.has(name)) {
     return refused(
       'unknown',
-      `The runtime "${name}" (${from}) does not run on this Mac: use llama-server, or correct the name.`,
+      `The runtime "${name}" (${from}) does not run on this machine: use llama-server, or correct the name.`,
     )
   }
   if (format === 'mlx') {

@@ -1,4 +1,5 @@
-import type { ServiceView } from '../../contract/service.ts'
+import type { LastFailure, ServiceView } from '../../contract/service.ts'
+import type { Exited } from '../process/server-state.ts'
 import type { ServiceReport } from '../reconcile/reconciler.ts'
 import { stepsOf } from './steps.ts'
 
@@ -26,5 +27,15 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
     ...(record.digest !== undefined && { logFile: report.logFile }),
     restarts: record.restarts,
+    ...(report.lastFailure && { lastFailure: lastFailureOf(report.lastFailure) }),
   }
 }
+
+const lastFailureOf = ({ since, code, signal, message, firstError, memory }: Exited): LastFailure => ({
+  at: new Date(since).toISOString(),
+  ...(code !== null && { code }),
+  ...(signal !== null && { signal }),
+  message,
+  ...(firstError !== undefined && { firstError }),
+  ...(memory && { memory }),
+})

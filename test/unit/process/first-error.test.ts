@@ -5,6 +5,7 @@ test.each([
   'error: invalid argument: --flash-attention',
   "llama_model_load: error loading model: unknown model architecture: 'qwen9'",
   'gguf_init_from_file_ptr: failed to read magic',
+  'error: no such tensor',
   "srv operator(): couldn't bind HTTP server socket, hostname: 0.0.0.0, port: 8080",
   'ggml_metal_buffer_init: error: failed to allocate buffer, size = 26214.40 MiB',
   'llama-server: error while loading shared libraries: libllama.so: cannot open shared object file',

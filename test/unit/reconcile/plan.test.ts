@@ -40,7 +40,7 @@ const foreign: PublicationView = {
 
 const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
 const ready: ServerView = { kind: 'ready', digest: 'd1', port: 5001 }
-const starting: ServerView = { kind: 'starting', digest: 'd1', message: 'Loading.' }
+const starting = { kind: 'starting', digest: 'd1', failures: 0, message: 'Loading.' } as const satisfies ServerView
 const unready: ServerView = { kind: 'unready', digest: 'd1', port: 5001, message: 'Does not answer.' }
 const stopping: ServerView = { kind: 'stopping', message: 'Waiting for it to end.' }
 const crashed: ServerView = {
@@ -59,6 +59,7 @@ const idle: Observation = {
   fetch: { kind: 'none' },
   server: { kind: 'none' },
   publication: nothingPublished,
+  restartAsked: false,
   clusterRetry: undefined,
 }
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
@@ -181,6 +182,24 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       { publication: withdrawn, fetch: fetched, server: { ...crashed, failures: 3 } },
       'rest',
       'crash-looping',
+    ],
+    [
+      'who asked for a new process does not get the old one back',
+      { publication: shownReady, fetch: fetched, server: ready, restartAsked: true },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'nor one that is still starting',
+      { publication: claimed, fetch: fetched, server: starting, restartAsked: true },
+      'stop',
+      'stopping',
+    ],
+    [
+      'the model is there before the old process goes',
+      { publication: shownReady, server: ready, restartAsked: true },
+      'fetch',
+      'fetching',
     ],
     ['a server that stops answering is withdrawn', { publication: shownReady, server: unready }, 'withdraw', 'unready'],
     ['and left alone after that', { publication: withdrawn, server: unready }, 'rest', 'unready'],
@@ -516,6 +535,33 @@ test('every plan that rests has a sentence, and every wait for a time names it',
   const silent = plans.filter((one) => one.message === '' && !one.forget && one.state !== 'waiting')
   const timeless = plans.filter((one) => one.message === outage.message && one.retryAt === undefined)
   expect({ silent, timeless }).toEqual({ silent: [], timeless: [] })
+})
+
+const noon = Date.UTC(2026, 0, 1, 14, 3, 20, 700)
+const notice = 'It runs without TOKEN.'
+
+test.each<[what: string, facts: Partial<Observation>, message: string]>([
+  ['the first failure is told as it was', { server: crashed }, 'Killed by SIGKILL.'],
+  [
+    'from the second on they are counted, and the next attempt has a time',
+    { server: { ...crashed, failures: 2, nextStartAt: noon } },
+    'Failed 2 times in a row, next attempt at 14:03:20Z: Killed by SIGKILL.',
+  ],
+  ['a start is a start', { server: starting }, 'Loading.'],
+  ['one after many failures says so', { server: { ...starting, failures: 4 } }, 'Failed 4 times in a row. Loading.'],
+  [
+    'what may explain a failure is told with it',
+    { server: { ...crashed, duringStart: true }, desired: { ...serve, notice } },
+    'Killed by SIGKILL. It runs without TOKEN.',
+  ],
+  ['on the way it is not told', { server: starting, desired: { ...serve, notice } }, 'Loading.'],
+  [
+    'what serves tells it too',
+    { server: ready, publication: shownReady, desired: { ...serve, notice } },
+    'Serving at 192.0.2.7:5001. It runs without TOKEN.',
+  ],
+])('%s', (_what, facts, message) => {
+  expect(plan({ ...idle, publication: withdrawn, fetch: fetched, ...facts }).message).toBe(message)
 })
 
 test('a name that is taken is looked at again when it may be free', () => {

@@ -46,7 +46,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { specRuntime: 'vllm' },
     refused(
       'unknown',
-      'The runtime "vllm" (spec.runtime) does not run on this Mac: use llama-server, or correct the name.',
+      'The runtime "vllm" (spec.runtime) does not run on this machine: use llama-server, or correct the name.',
     ),
   ],
   [
@@ -54,7 +54,7 @@ test.each<[string, RuntimeInput, unknown]>([
     { annotation: 'lama-server' },
     refused(
       'unknown',
-      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this Mac: use llama-server, or correct the name.',
+      'The runtime "lama-server" (annotation metalbar.dev/runtime) does not run on this machine: use llama-server, or correct the name.',
     ),
   ],
 ])('%s', (_, input, expected) => {

@@ -1,0 +1,151 @@
+import { chmod, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { AgentWorld, untilGone } from '../support/agent-world.ts'
+import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { eventually } from '../support/eventually.ts'
+import { patienceMs } from '../support/running-agent.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+
+const crashAtStart = { message: 'loading\nerror: no such tensor\nexiting' }
+const sentence = 'sample-server.mjs exited with code 1 while starting: error: no such tensor.'
+
+/** The first attempt follows at once, the next one long after any test. */
+function patientAfterTwo(): () => number {
+  let failures = 0
+  return () => (++failures === 1 ? 0 : 1_000)
+}
+
+describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
+  const api = use()
+
+  test('shows how often, why, and when it is tried again: in the snapshot, the condition and one Event', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent()
+    await world.apply('tiny', { script: { crashAtStart } })
+    const view = await agent.until('tiny', ({ message }) => message.startsWith('Failed 3 times in a row'))
+    expect(view).toMatchObject({
+      state: 'crash-looping',
+      reason: 'CrashLooping',
+      message: `Failed 3 times in a row, next attempt at ${view.retryAt?.slice(11, 19)}Z: ${sentence}`,
+      lastFailure: { code: 1, message: sentence, firstError: 'error: no such tensor' },
+    })
+    const story = /^Failed (\d+) times in a row, next attempt at \d\d:\d\d:\d\dZ: (.*)$/
+    const told = await eventually(
+      async () => {
+        const condition = story.exec((await world.conditionMessage('tiny')) ?? '')
+        const events = (await world.events('tiny')).filter(({ reason }) => reason === 'CrashLooping')
+        const [event] = events.map(({ message, count }) => ({ count, story: story.exec(message) }))
+        return Number(condition?.[1]) >= 3 && (event?.count ?? 0) >= 3 && { condition, event, events: events.length }
+      },
+      { timeoutMs: patienceMs, what: 'three failures on the object' },
+    )
+    expect({
+      events: told.events,
+      condition: told.condition?.[2],
+      event: told.event?.story?.[2],
+      sameCount: Number(told.event?.story?.[1]) === told.event?.count,
+      firstFailures: (await world.eventReasons('tiny')).filter((reason) => reason === 'StartFailed').length,
+    }).toEqual({ events: 1, condition: sentence, event: sentence, sameCount: true, firstFailures: 1 })
+  })
+
+  test('ends at once with a changed specification', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent({ random: patientAfterTwo() })
+    await world.apply('tiny', { script: { crashAtStart } })
+    await agent.until('tiny', 'crash-looping')
+    await world.patchSpec('tiny', { extraArgs: [] })
+    await agent.untilReady('tiny')
+    await eventually(async () => (await world.condition('tiny')) === 'True Serving')
+  })
+
+  test('starts over with a changed Model', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent({ random: patientAfterTwo() })
+    await world.apply('tiny', { script: { crashAtStart } })
+    await agent.until('tiny', 'crash-looping')
+    await world.patchModel('tiny', { sha256: 'a'.repeat(64) })
+    const { message } = await agent.until('tiny', ({ reason }) => reason === 'StartFailed')
+    expect(message).toBe(sentence)
+  })
+
+  test('ends with a new binary in place of the one that fails', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const llamaServer = join(world.folder, 'llama-server')
+    await writeFile(llamaServer, '#!/bin/sh\necho "error: a bad build"\nexit 1\n', { mode: 0o755 })
+    const agent = await world.startAgent({ llamaServer, random: patientAfterTwo() })
+    await world.apply('tiny')
+    await agent.until('tiny', 'crash-looping')
+    await writeFile(`${llamaServer}.new`, `#!/bin/sh\nexec ${sampleServerPath} "$@"\n`)
+    await chmod(`${llamaServer}.new`, 0o755)
+    await rename(`${llamaServer}.new`, llamaServer)
+    await agent.untilReady('tiny')
+  })
+
+  test('starts over when another server leaves the memory', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent({ random: patientAfterTwo() })
+    await world.apply('large')
+    await agent.untilReady('large')
+    await world.apply('tiny', { script: { crashAtStart } })
+    await agent.until('tiny', 'crash-looping')
+    await world.patchSpec('large', { replicas: 0 })
+    const { message } = await agent.until('tiny', ({ reason }) => reason === 'StartFailed')
+    expect(message).toBe(sentence)
+  })
+
+  test('is over when the server serves again, and what happened is not forgotten', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const [llamaServer, broken] = [join(world.folder, 'llama-server'), join(world.folder, 'broken')]
+    const script = `#!/bin/sh\n[ -e ${broken} ] && echo "error: no memory left" && exit 1\nexec ${sampleServerPath} "$@"\n`
+    await writeFile(broken, '')
+    await writeFile(llamaServer, script, { mode: 0o755 })
+    const agent = await world.startAgent({ llamaServer, random: () => 0.1 })
+    await world.apply('tiny')
+    await agent.until('tiny', 'crash-looping')
+    await rm(broken)
+    const { message, retryAt, lastFailure } = await agent.untilReady('tiny')
+    expect({ message, retryAt, firstError: lastFailure?.firstError }).toEqual({
+      message: expect.stringMatching(/^Serving at /) as string,
+      retryAt: undefined,
+      firstError: 'error: no memory left',
+    })
+    await eventually(async () => (await world.condition('tiny')) === 'True Serving')
+  })
+})
+
+describe.each(apiWorlds)('a person asks for a restart, on $name', ({ use }) => {
+  const api = use()
+
+  test('of a server that serves: it is withdrawn, and one new process takes its place, however often it is asked', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent()
+    await world.apply('tiny', { script: { loadMs: 500 } })
+    const { pid } = await agent.untilReady('tiny')
+    const known = [1, 2].map(() => agent.agent.restart(world.namespace, 'tiny'))
+    await world.untilNotReady('tiny')
+    await agent.until('tiny', (view) => view.state === 'starting' && view.pid !== undefined && view.pid !== pid)
+    known.push(agent.agent.restart(world.namespace, 'tiny'), agent.agent.restart(world.namespace, 'other'))
+    const again = await agent.untilReadyAgain('tiny', pid)
+    await untilGone(pid)
+    const stopped = await eventually(async () =>
+      (await world.events('tiny')).filter(({ reason }) => reason === 'Stopped').map(({ message }) => message),
+    )
+    expect({ known, starts: agent.starts, stopped, now: (await agent.untilReady('tiny')).pid }).toEqual({
+      known: [true, true, true, false],
+      starts: 2,
+      stopped: ['The server is restarted, as somebody asked for it.'],
+      now: again.pid,
+    })
+  })
+
+  test('of one that crashes: it is tried at once, and counted anew', async () => {
+    await using world = await AgentWorld.open(api().connection)
+    const agent = await world.startAgent({ random: patientAfterTwo() })
+    await world.apply('tiny', { script: { crashAtStart } })
+    await agent.until('tiny', 'crash-looping')
+    agent.agent.restart(world.namespace, 'tiny')
+    const { message } = await agent.until('tiny', ({ reason }) => reason === 'StartFailed')
+    expect(message).toBe(sentence)
+  })
+})
