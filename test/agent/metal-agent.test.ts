@@ -1,8 +1,9 @@
-import { chmod, mkdir, readdir, readFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { agentSnapshot } from '../../src/contract/snapshot.ts'
 import { AgentProcess, missingSetpriv, type AgentProcessOptions } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
@@ -101,6 +102,19 @@ describe.concurrent('how it starts', () => {
       says: `metal-agent: Another agent (process ${first.pid}, since <time>) uses this state folder: stop it, or give this one another --state-dir.\n`,
       first: undefined,
     })
+  })
+
+  test('a lock from before the last boot is stale, whoever has its pid and start time now', async () => {
+    await using folder = await temporaryFolder()
+    const stateDir = path.join(folder.dir, 'state')
+    await mkdir(stateDir)
+    const startTime = (await hostPlatform().process(process.pid))?.startTime
+    const since = new Date().toISOString()
+    const lock = { pid: process.pid, processStartTime: `earlier-boot:${startTime}`, since, token: 'old' }
+    await writeFile(path.join(stateDir, 'agent.lock'), JSON.stringify(lock))
+    await using agent = await AgentProcess.start({ folder: folder.dir })
+    await agent.snapshotWhenUp()
+    expect(agent.exit).toBeUndefined()
   })
 
   test('a state folder that cannot be written is told in one sentence', async ({ skip }) => {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { readdir, readFile, readlink, stat } from 'node:fs/promises'
 import {
   hostInterfaces,
@@ -59,8 +60,14 @@ export class LinuxPlatform implements Platform {
     return parseVariable((await readProc(`/proc/${pid}/environ`)) ?? '', name)
   }
 
-  async isRunning({ pid, startTime }: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean> {
-    return (await livingStat(pid))?.startTicks === startTime
+  /** Read at once: no disk is behind it, and four round trips through the thread pool cost many times as much. */
+  isRunning({ pid, startTime }: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean> {
+    try {
+      const stat = parseStat(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+      return Promise.resolve(!isGone(stat) && stat.startTicks === startTime)
+    } catch (error) {
+      return isNotThere(error) ? Promise.resolve(false) : Promise.reject(unreadable(error))
+    }
   }
 
   async bootId(): Promise<string> {
@@ -203,7 +210,12 @@ async function unlessGone<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading
   } catch (error) {
-    if (error instanceof Error && 'code' in error && goneCodes.has(error.code)) return undefined
-    throw new PlatformError(`The process table could not be read: ${String(error)}`, { cause: error })
+    if (isNotThere(error)) return undefined
+    throw unreadable(error)
   }
 }
+
+const isNotThere = (error: unknown): boolean => error instanceof Error && 'code' in error && goneCodes.has(error.code)
+
+const unreadable = (error: unknown): PlatformError =>
+  new PlatformError(`The process table could not be read: ${String(error)}`, { cause: error })

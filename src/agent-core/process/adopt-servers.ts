@@ -11,7 +11,7 @@ import type { Servers } from './servers.ts'
 export interface AdoptionOptions {
   readonly ledger: Ledger
   readonly servers: Servers
-  readonly platform: Platform
+  readonly platform: Pick<Platform, 'processes' | 'workplaces' | 'variableOf' | 'processGroup'>
   readonly log: Logger
   readonly folders: ServerFolders
   readonly rules: GeneralRules

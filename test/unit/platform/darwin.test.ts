@@ -92,6 +92,59 @@ test('connections to a port on macOS are counted at their own end, whatever thei
   expect([await platform.establishedConnections(52_011), await platform.establishedConnections(1)]).toEqual([3, 0])
 })
 
+describe('what an agent takes over on macOS', () => {
+  const psOwn = '/bin/ps -xww -o pid=,pgid=,stat=,rss=,lstart=,command='
+  const lsofPlaces = `/usr/sbin/lsof -nPa -u ${process.getuid?.()} -d cwd,1 -Ffn`
+
+  test('workplaces are read, also where lsof could not look at everything', async () => {
+    const platform = mac({ [lsofPlaces]: { exitCode: 1, stdout: recorded('lsof-workplaces.txt') } })
+    expect(await platform.workplaces()).toEqual([
+      { pid: 812, workingDirectory: '/Users/ada' },
+      {
+        pid: 934,
+        workingDirectory: '/Users/ada/Library/Application Support/Metalbar/work/team.qwen',
+        output: '/Users/ada/Library/Application Support/Metalbar/logs/team.qwen.log',
+      },
+      { pid: 990, workingDirectory: '/Users/ada/src', output: '/dev/ttys003' },
+    ])
+  })
+
+  test('a boot has an id, and no answer is an error', async () => {
+    const sysctl = '/usr/sbin/sysctl -n kern.bootsessionuuid'
+    expect(await mac({ [sysctl]: '5E2A9C1B-0F6D-4B7E-9A55-1C2D3E4F5A6B\n' }).bootId()).toBe(
+      '5E2A9C1B-0F6D-4B7E-9A55-1C2D3E4F5A6B',
+    )
+    await expect(mac({ [sysctl]: { exitCode: 1, stdout: '' } }).bootId()).rejects.toThrow(PlatformError)
+  })
+
+  test('a login at the screen is known by its loginwindow, and without one there is none', async () => {
+    const own = recorded('ps-own.txt')
+    const withoutScreen = own.replace(/^.*loginwindow.*\n/m, '')
+    expect([
+      await mac({ [psOwn]: own }).loginSession(),
+      await mac({ [psOwn]: withoutScreen }).loginSession(),
+      (await mac({ [psOwn]: own }).processes()).map(({ pid }) => pid),
+    ]).toEqual(['388 Mon Nov 16 08:02:40 2026', undefined, [388, 812, 934]])
+  })
+
+  test.each([
+    ['/opt/homebrew/bin/llama-server --port 1 HOME=/Users/ada METALBAR_SERVING_DIGEST=ab12 LANG=C\n', 'ab12'],
+    ['/opt/homebrew/bin/llama-server --port 1\n', undefined],
+    ['', undefined],
+  ])('a variable is found behind the arguments (%j)', async (stdout, value) => {
+    const platform = mac({ '/bin/ps -wwE -o command= -p 934': stdout })
+    expect(await platform.variableOf(934, 'METALBAR_SERVING_DIGEST')).toBe(value)
+  })
+
+  test('a process runs as long as it can be signalled', async () => {
+    const platform = mac({})
+    expect([await platform.isRunning({ pid: process.pid }), await platform.isRunning({ pid: 2 ** 22 + 1 })]).toEqual([
+      true,
+      false,
+    ])
+  })
+})
+
 describe('the GPU of a Mac', () => {
   test('Apple silicon has Metal, without asking the slow command', async () => {
     expect(await mac({ [isArm]: '1\n' }).metal()).toMatchObject({ available: true })

@@ -1,9 +1,12 @@
 import { once } from 'node:events'
 import { spawn, type ChildProcess } from 'node:child_process'
+import { open, realpath } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
+import path from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { LinuxPlatform } from '../../../src/agent-core/platform/linux.ts'
 import { eventually } from '../../support/eventually.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const platform = new LinuxPlatform()
 const children: ChildProcess[] = []
@@ -104,6 +107,43 @@ describe.runIf(process.platform === 'linux')('the process table of Linux', () =>
     await eventually(async () => ((await platform.process(pid))?.cpuMs ?? 0) >= 50)
     child.kill('SIGSTOP')
     await eventually(async () => (await platform.process(pid))?.suspended)
+  })
+
+  test('what works where, writes its output where and was told what is seen of our own processes', async () => {
+    await using folder = await temporaryFolder()
+    await using output = await open(path.join(folder.dir, 'out.log'), 'a')
+    const child = spawn('/bin/sleep', ['60'], {
+      cwd: folder.dir,
+      env: { DIGEST: 'a=b c' },
+      detached: true,
+      stdio: ['ignore', output.fd, 'ignore'],
+    })
+    children.push(child)
+    await once(child, 'spawn')
+    const pid = child.pid ?? 0
+    const { startTime = '' } = (await platform.process(pid)) ?? {}
+    const dir = await realpath(folder.dir)
+    expect({
+      place: (await platform.workplaces()).find((place) => place.pid === pid),
+      listed: (await platform.processes()).filter((one) => one.pid === pid || one.pid === process.pid).length,
+      variables: [await platform.variableOf(pid, 'DIGEST'), await platform.variableOf(pid, 'DIG')],
+      running: [await platform.isRunning({ pid, startTime }), await platform.isRunning({ pid, startTime: '1' })],
+    }).toEqual({
+      place: { pid, workingDirectory: dir, output: path.join(dir, 'out.log') },
+      listed: 2,
+      variables: ['a=b c', undefined],
+      running: [true, false],
+    })
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    expect(await platform.isRunning({ pid, startTime })).toBe(false)
+  })
+
+  test('a boot has an id, and nobody logs in at a screen', async () => {
+    expect([await platform.bootId(), await platform.loginSession()]).toEqual([
+      expect.stringMatching(/^[\da-f-]{36}$/),
+      undefined,
+    ])
   })
 
   test('memory, cores, Metal and interfaces are answered', async () => {

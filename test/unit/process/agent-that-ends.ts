@@ -3,10 +3,11 @@ import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { launchEnvironment } from '../../../src/agent-core/process/launch.ts'
 import { Ledger } from '../../../src/agent-core/process/ledger.ts'
 import { Servers } from '../../../src/agent-core/process/servers.ts'
-import { sampleScriptArgs, sampleServerPath } from '../../support/sample-servers/sample.ts'
+import { sampleScriptArgs, sampleServerPath, type SampleScript } from '../../support/sample-servers/sample.ts'
 
-/** A process that starts one server in the folder it is given, says so once that is ready, and then has nothing left to do. */
+/** A process that starts one server (of the script it may be given) in the folder it is given, says so once that is ready, and then has nothing left to do. */
 const folder = process.argv[2] ?? ''
+const script = JSON.parse(process.argv[3] ?? '{ "noise": { "lines": 1, "everyMs": 20 } }') as SampleScript
 const ignore = () => undefined
 const platform = hostPlatform()
 const log = { debug: ignore, info: ignore, warn: ignore, error: ignore }
@@ -15,7 +16,7 @@ const servers = new Servers({
   log,
   ledger: new Ledger({ file: join(folder, 'ledger.json'), platform, log }),
 })
-const logFile = join(folder, 'server.log')
+const logFile = join(folder, 'logs/a.b.log')
 const keepAlive = setInterval(ignore, 60_000)
 servers.onChange((_, state) => {
   if (state.kind !== 'ready') return
@@ -26,9 +27,9 @@ servers.start('a/b', {
   uid: 'uid-1',
   digest: 'digest-1',
   executable: sampleServerPath,
-  argv: (port) => ['--port', String(port), ...sampleScriptArgs({ noise: { lines: 1, everyMs: 20 } })],
+  argv: (port) => ['--port', String(port), ...sampleScriptArgs(script)],
   env: launchEnvironment(),
-  workingDirectory: join(folder, 'work'),
+  workingDirectory: join(folder, 'work/a.b'),
   logFile,
   port: { kind: 'ephemeral' },
 })

@@ -36,7 +36,7 @@ export class ServerRoom implements AsyncDisposable {
   }
 
   launch(script: SampleScript = {}, changes: Partial<ServerLaunch> = {}, key = 'a/b'): ServerLaunch {
-    const name = key.replace('/', '_')
+    const name = key.replace('/', '.')
     return {
       uid: 'uid-1',
       digest: 'digest-1',

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { unknownDigest } from '../../../src/agent-core/process/adoption.ts'
 import type { Desired } from '../../../src/agent-core/reconcile/desired.ts'
 import {
   plan,
@@ -11,6 +12,7 @@ const now = 1_000_000
 const ip = '192.0.2.7'
 const serve: Desired = { kind: 'serve', source: 'https://models.example/a.gguf', digest: 'd1' }
 const unsettledWish: Desired = { ...serve, settlesAt: now + 1 }
+const unknown: Desired = { kind: 'unknown', message: 'Too early.' }
 const gone: Desired = { kind: 'gone', message: 'Deleted.' }
 const notOurs: Desired = { kind: 'notOurs', message: 'Another accelerator.' }
 const excluded: Desired = { kind: 'excluded', message: 'Not in the allowlist.' }
@@ -41,6 +43,7 @@ const foreign: PublicationView = {
 const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
 const ready: ServerView = { kind: 'ready', digest: 'd1', port: 5001 }
 const starting = { kind: 'starting', digest: 'd1', failures: 0, message: 'Loading.' } as const satisfies ServerView
+const found: ServerView = { ...starting, unasked: true, message: 'Found running.' }
 const unready: ServerView = { kind: 'unready', digest: 'd1', port: 5001, message: 'Does not answer.' }
 const stopping: ServerView = { kind: 'stopping', message: 'Waiting for it to end.' }
 const crashed: ServerView = {
@@ -124,6 +127,42 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'starting',
     ],
     ['a published server rests', { publication: shownReady, fetch: fetched, server: ready }, 'rest', 'ready'],
+  ],
+  'a server found running counts as what it was until it was asked': [
+    ['what is published stays', { publication: shownReady, server: found }, 'rest', 'starting'],
+    ['what was not published is not', { publication: withdrawn, server: found }, 'rest', 'starting'],
+    [
+      'what is published goes when it did not answer for too long',
+      { publication: shownReady, server: starting },
+      'withdraw',
+      'starting',
+    ],
+    [
+      'without its Model it stays as well',
+      { desired: modelMissing, publication: shownReady, server: found },
+      'rest',
+      'starting',
+    ],
+    ['unwanted it is withdrawn', { desired: gone, publication: shownReady, server: found }, 'withdraw', 'stopping'],
+    ['and stopped', { desired: gone, publication: withdrawn, server: found }, 'stop', 'stopping'],
+    [
+      'one that serves something else is replaced, the endpoint first',
+      { publication: shownReady, fetch: fetched, server: { ...found, digest: 'd0' } },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'one that serves nobody knows what is replaced as well',
+      { publication: withdrawn, fetch: fetched, server: { ...found, digest: unknownDigest } },
+      'stop',
+      'stopping',
+    ],
+    [
+      'until the cluster has told everything it goes on',
+      { desired: unknown, publication: shownReady, server: found },
+      'rest',
+      'waiting',
+    ],
   ],
   'what serves is told again when it moves': [
     [

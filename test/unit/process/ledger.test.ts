@@ -1,0 +1,144 @@
+import { readFileSync } from 'node:fs'
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { Ledger, type LedgerEntry } from '../../../src/agent-core/process/ledger.ts'
+import { eventually } from '../../support/eventually.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { platform, ServerRoom } from './server-room.ts'
+
+const text: unknown = expect.any(String)
+
+const entry: LedgerEntry = {
+  key: 'a/b',
+  uid: 'uid-1',
+  digest: 'digest-1',
+  executable: '/bin/server',
+  workingDirectory: '/state/work/a.b',
+  logFile: '/state/logs/a.b.log',
+  outputOffset: 0,
+  port: 5001,
+  bootId: 'boot-1',
+  intendedAt: '2026-01-02T03:04:05.000Z',
+}
+
+const open = (folder: string) =>
+  new Ledger({ file: join(folder, 'ledger.json'), platform, log: silentLog, now: () => 1_234 })
+
+test('a server is noted before it is spawned, identified after it, and forgotten when nothing of it is left', async () => {
+  await using room = await ServerRoom.create()
+  const file = join(room.folder, 'ledger.json')
+  const seen: unknown[] = []
+  const see = () => seen.push(JSON.parse(readFileSync(file, 'utf8')))
+  const { argv } = room.launch()
+  room.start(
+    {},
+    {
+      argv: (port) => {
+        see()
+        return argv(port)
+      },
+    },
+  )
+  const { pid, port } = await room.reached('ready')
+  await eventually(() => readFileSync(file, 'utf8').includes('readySince'))
+  see()
+  await room.servers.stop('a/b')
+  await room.ledger.close()
+  see()
+  const intent = {
+    key: 'a/b',
+    uid: 'uid-1',
+    digest: 'digest-1',
+    executable: text,
+    workingDirectory: join(room.folder, 'work/a.b'),
+    logFile: join(room.folder, 'logs/a.b.log'),
+    outputOffset: 0,
+    port,
+    bootId: await platform.bootId(),
+    intendedAt: text,
+  }
+  const process = { pid, startTime: text, commandLineDigest: expect.stringMatching(/^[\da-f]{64}$/) as unknown }
+  expect(seen).toEqual([
+    { schema: 1, servers: [intent] },
+    { schema: 1, servers: [{ ...intent, process, readySince: text }] },
+    { schema: 1, servers: [] },
+  ])
+})
+
+test.each([
+  ['that is corrupt', '\u0000\u0001garbage'],
+  ['that is half written', '{"schema":1,"servers":[{"key":"a/b","ui'],
+  ['that is empty', ''],
+  ['of another version', JSON.stringify({ schema: 2, servers: [] })],
+  ['with an entry that makes no sense', JSON.stringify({ schema: 1, servers: [{ ...entry, port: 'x' }] })],
+])('a ledger %s is set aside as it is and told, and the next write makes a new one', async (_, content) => {
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'ledger.json')
+  await writeFile(file, content)
+  const ledger = open(folder.dir)
+  const loaded = await ledger.load()
+  ledger.keep(entry)
+  await ledger.close()
+  expect({
+    loaded,
+    aside: await readFile(`${file}.broken-1234`, 'utf8'),
+    next: await open(folder.dir).load(),
+    mode: (await stat(file)).mode & 0o777,
+  }).toEqual({
+    loaded: {
+      entries: [],
+      notice: `The ledger of running servers ${file} could not be read and was set aside as ${file}.broken-1234: what runs was looked for among the processes instead.`,
+    },
+    aside: content,
+    next: { entries: [entry], notice: undefined },
+    mode: 0o600,
+  })
+})
+
+test('changes of one moment are one write, and what a write that was cut short left is swept away', async () => {
+  await using folder = await temporaryFolder()
+  await writeFile(join(folder.dir, 'ledger.json.3141592'), 'cut sho')
+  const ledger = open(folder.dir)
+  await ledger.load()
+  const keys = Array.from({ length: 50 }, (_, number) => `a/s${number}`)
+  for (const key of keys) ledger.keep({ ...entry, key })
+  ledger.forget('a/s7')
+  await ledger.close()
+  ledger.keep(entry)
+  const { entries } = await open(folder.dir).load()
+  expect([entries.map(({ key }) => key), await readdir(folder.dir)]).toEqual([
+    keys.filter((key) => key !== 'a/s7'),
+    ['ledger.json'],
+  ])
+})
+
+test('a server that cannot be noted is not started, and is tried again like any start that failed', async () => {
+  await using room = await ServerRoom.create({ now: () => 10_000 })
+  const file = join(room.folder, 'ledger.json')
+  await mkdir(file)
+  const spawned: number[] = []
+  const { argv } = room.launch()
+  const counted = (port: number) => {
+    spawned.push(port)
+    return argv(port)
+  }
+  room.start({}, { argv: counted })
+  const failed = await room.reached('failedToSpawn')
+  expect([failed, spawned]).toEqual([
+    {
+      kind: 'failedToSpawn',
+      since: 10_000,
+      failures: 1,
+      retryAt: 10_500,
+      message: expect.stringMatching(
+        /^The server was not started, because it could not be noted in \S+ \(EISDIR.*Make room on that disk, or choose another --state-dir\.$/,
+      ) as unknown,
+    },
+    [],
+  ])
+  await rm(file, { recursive: true })
+  room.start({}, { argv: counted })
+  await room.reached('ready')
+})
