@@ -62,6 +62,8 @@ describe.each(apiWorlds)('a server that fails, on $name', ({ use }) => {
     process.kill(pid, 'SIGCONT')
     const view = await agent.untilReady('tiny')
     expect(view.pid).toBe(pid)
+    const { body } = await agent.agent.metrics.render()
+    expect(body).toMatch(new RegExp(`health_check_duration_seconds_count{.*namespace="${world.namespace}".*} [1-9]`))
     expect(await world.published('tiny')).toMatchObject({ ready: true })
   })
 

@@ -225,7 +225,7 @@ export class Servers implements AsyncDisposable {
         else log.debug('server is ready', { service: key, pid: state.pid, port: state.port })
         return
       case 'stopping':
-        if (state.drain) log.debug('requests may finish', { service: key, pid: state.pid, ...state.drain })
+        if (state.drain) log.info('requests are finishing', { service: key, pid: state.pid, ...state.drain })
         else log.info('stopping server', { service: key, pid: state.pid, port: state.port, cause: state.cause })
         return
       case 'failedToSpawn':

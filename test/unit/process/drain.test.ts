@@ -22,6 +22,19 @@ test('requests in flight are answered to their end before a stop, and told meanw
   expect(restMs > 20_000 && restMs <= 30_000).toBe(true)
 })
 
+test('requests that are still on their way when the last one is answered are answered as well', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 20 })
+  const { port } = await room.reached('ready')
+  const first = ask(port)
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 0 })
+  const late = ask(port)
+  expect([await first, await late, await stopping]).toEqual(['answered', 'answered', { stopped: true }])
+  expect(stoppings(room)).toEqual(['none', 1, 0, 1, 0, 'none'])
+})
+
 test('a request that takes longer than the limit is cut', async () => {
   await using room = await ServerRoom.create()
   room.start({ tokenMs: 60_000 }, { drainLimitMs: 300 })

@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest'
+import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
+import { serverView } from '../../../src/agent-core/reconcile/observe.ts'
+import { newRecord } from '../../../src/agent-core/reconcile/service-record.ts'
+
+const ready = { kind: 'ready', since: 0, readySince: 0, pid: 7, port: 8080, healthy: false } as const
+const stopping = { kind: 'stopping', since: 5_000, cause: 'stopped' } as const
+
+test.each<[ServerState, string]>([
+  [{ ...ready, trouble: 'silent' }, 'The server does not answer its health check; if that lasts, it is restarted.'],
+  [
+    { ...ready, trouble: 'suspended' },
+    'The server does not answer: its process is suspended (by SIGSTOP, a terminal or a debugger). If that lasts, it is restarted.',
+  ],
+  [
+    { ...ready, trouble: 'failing' },
+    'The server answers its health check with an error; if that lasts, it is restarted.',
+  ],
+  [stopping, 'The server is finishing.'],
+  [
+    { ...stopping, drain: { requestsInFlight: 2, endsAt: 29_500 } },
+    '2 requests finishing; the server stops in at most 25 s.',
+  ],
+  [
+    { ...stopping, drain: { requestsInFlight: 1, endsAt: 6_000 } },
+    '1 request finishing; the server stops in at most 1 s.',
+  ],
+  [
+    { ...stopping, drain: { requestsInFlight: 0, endsAt: 6_000 } },
+    'No request is in flight any more; the server stops in a moment.',
+  ],
+])('$kind $trouble $drain', (state, message) => {
+  expect(serverView(newRecord('a/b'), state)).toMatchObject({ message })
+})
