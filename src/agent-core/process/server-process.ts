@@ -1,6 +1,6 @@
 import { exitMessage } from './exit-message.ts'
 import { defaultStopGraceMs, defaultStartupStallMs } from './launch.ts'
-import { keepPreviousOutput, openOutput, OutputError, outputSize } from './output-log.ts'
+import { OutputError } from './output-log.ts'
 import { NoPortError } from './ports.ts'
 import { drainLimitMs, killLimitMs, ServerRun, type RunContext, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type ServerState } from './server-state.ts'
@@ -87,9 +87,9 @@ export class ServerProcess {
   }
 
   async #tryPorts(): Promise<Exited> {
-    const { launch, log, now } = this.#options
+    const { launch, output, log, now } = this.#options
     const avoid = new Set<number>()
-    await keepPreviousOutput(launch.logFile)
+    await output.begin()
     for (let attempt = 1; ; attempt++) {
       const end = await this.#tryPort(avoid)
       if (end === undefined) return this.#neverStarted()
@@ -111,11 +111,11 @@ export class ServerProcess {
   }
 
   async #spawn(port: number): Promise<ServerRun | undefined> {
-    const { launch, now } = this.#options
-    const outputOffset = await outputSize(launch.logFile)
-    await using output = await openOutput(launch.logFile)
+    const { launch, output, now } = this.#options
+    const outputOffset = (await output.extent())?.to ?? 0
+    await using file = await output.open()
     if (this.#stopAsked()) return undefined
-    const child = await spawnServer(launch, { port, output: output.fd })
+    const child = await spawnServer(launch, { port, output: file.fd })
     this.#run = new ServerRun({ ...this.#options, child, port, outputOffset })
     if (this.#stopAsked()) this.#run.end('stopped', this.#stopWithin)
     else this.#set({ kind: 'starting', since: now(), pid: child.pid, port })

@@ -6,7 +6,8 @@ import type { HealthProbe } from './health-probe.ts'
 import { defaultStartupStallMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
 import { watchLiveness, type LivenessTimings } from './liveness.ts'
 import { requestsInFlight } from './idle.ts'
-import { outputSize, readEvidence } from './output-log.ts'
+import { readEvidence } from './output-evidence.ts'
+import type { OutputLog } from './output-log.ts'
 import { portTakenMessage, type Ports } from './ports.ts'
 import { ProcessGroup } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
@@ -15,6 +16,7 @@ import type { Child } from './spawn.ts'
 
 export interface RunContext {
   readonly launch: ServerLaunch
+  readonly output: OutputLog
   readonly ports: Ports
   readonly platform: Pick<Platform, 'processGroup' | 'portListeners'>
   readonly probe: HealthProbe
@@ -27,7 +29,7 @@ export interface RunContext {
 export interface ServerRunOptions extends RunContext {
   readonly child: Child
   readonly port: number
-  /** Where in the file its output begins. */
+  /** Where in the output of the run its own begins. */
   readonly outputOffset: number
 }
 
@@ -109,7 +111,8 @@ export class ServerRun {
 
   /** Never rejects. */
   async untilOver(): Promise<RunEnd> {
-    const { child, now, onState } = this.#options
+    const { child, output, now, onState } = this.#options
+    await using _bounded = output.bounded()
     const life = new AbortController()
     const watching = this.#watch(life.signal)
     const exit = await child.exited
@@ -120,7 +123,7 @@ export class ServerRun {
     const at = now()
     onState({ ...this.#exited(exit, at), settled: false, failures: 0 })
     await watching
-    return this.#settle(exit, at)
+    return await this.#settle(exit, at)
   }
 
   async #watch(signal: AbortSignal): Promise<void> {
@@ -148,7 +151,7 @@ export class ServerRun {
   }
 
   #watchStart(signal: AbortSignal) {
-    const { launch, platform, probe, now, log } = this.#options
+    const { output, platform, probe, now, log } = this.#options
     const { pid, port } = this
     return watchStart({
       port,
@@ -157,8 +160,9 @@ export class ServerRun {
       stallMs: this.#stallMs,
       listeners: () => platform.portListeners(port, pid),
       figures: async (): Promise<StartFigures> => {
-        const [members, outputBytes] = await Promise.all([this.#group.members(), outputSize(launch.logFile)])
-        return { residentBytes: members.reduce((sum, { residentBytes }) => sum + residentBytes, 0), outputBytes }
+        const [members, written] = await Promise.all([this.#group.members(), output.extent()])
+        const residentBytes = members.reduce((sum, one) => sum + one.residentBytes, 0)
+        return { residentBytes, outputBytes: written?.to ?? 0 }
       },
       onLoading: () => this.#tell({ kind: 'loading', since: now(), pid, port }),
       onTrouble: (message, error) => log.warn(message, { pid, port, error }),
@@ -209,11 +213,11 @@ export class ServerRun {
   }
 
   async #evidence(): Promise<Evidence> {
-    const { launch, outputOffset, log } = this.#options
+    const { output, outputOffset, log } = this.#options
     try {
-      return await readEvidence(launch.logFile, { offset: outputOffset, outOf: this.#outOf })
+      return await readEvidence(output, { offset: outputOffset, outOf: this.#outOf })
     } catch (error) {
-      log.warn('the output of a server could not be read', { pid: this.pid, file: launch.logFile, error })
+      log.warn('the output of a server could not be read', { pid: this.pid, file: output.file, error })
       return { tail: [] }
     }
   }

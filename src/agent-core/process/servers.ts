@@ -4,6 +4,8 @@ import { afterCrash, noCrashes, retryDelayMs, type CrashHistory } from './back-o
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import type { ServerLaunch } from './launch.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
+import { OutputLog } from './output-log.ts'
+import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
 import { Ports } from './ports.ts'
 import { ServerProcess, type StopReport } from './server-process.ts'
 import { isOver, type ServerState } from './server-state.ts'
@@ -16,6 +18,7 @@ export interface ServersOptions {
   readonly random?: () => number
   readonly liveness?: LivenessTimings
   readonly probe?: HealthProbe
+  readonly outputLimits?: OutputLimits
 }
 
 export interface StopOptions {
@@ -30,10 +33,18 @@ export class Servers implements AsyncDisposable {
   readonly #options: Required<ServersOptions>
   readonly #ports: Ports
   readonly #records = new Map<string, ServerRecord>()
+  readonly #outputs = new Map<string, OutputLog>()
   readonly #listeners = new Set<ServerListener>()
 
   constructor(options: ServersOptions) {
-    this.#options = { now: Date.now, random: Math.random, liveness: livenessTimings, probe: probeHealth, ...options }
+    this.#options = {
+      now: Date.now,
+      random: Math.random,
+      liveness: livenessTimings,
+      probe: probeHealth,
+      outputLimits: defaultOutputLimits,
+      ...options,
+    }
     this.#ports = new Ports({ holders: async (port) => (await options.platform.portListeners(port, noGroup)).others })
   }
 
@@ -46,6 +57,7 @@ export class Servers implements AsyncDisposable {
     const { platform, probe, liveness, log, now } = this.#options
     const process = new ServerProcess({
       launch,
+      output: this.output(launch.logFile),
       ports: this.#ports,
       platform,
       probe,
@@ -72,6 +84,14 @@ export class Servers implements AsyncDisposable {
 
   get(key: string): ServerState | undefined {
     return this.#records.get(key)?.process.state
+  }
+
+  /** What the servers with this log file write and wrote, whether one runs or not. */
+  output(file: string): OutputLog {
+    const { outputLimits: limits, log } = this.#options
+    const known = this.#outputs.get(file) ?? new OutputLog({ file, limits, log })
+    this.#outputs.set(file, known)
+    return known
   }
 
   /** How often it was started again since it is known. */
