@@ -80,7 +80,12 @@ export class Agent {
     this.#log = log
     this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
     this.#models = new Models({ directory: settings.modelStore, log })
-    this.#servers = new Servers({ platform, log, ...(options.liveness && { liveness: options.liveness }) })
+    this.#servers = new Servers({
+      platform,
+      log,
+      outputLimits: { bytes: settings.serverLogBytes, count: settings.serverLogCount },
+      ...(options.liveness && { liveness: options.liveness }),
+    })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
     this.#waiting = {
       context: settings.context ?? '',

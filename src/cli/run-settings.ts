@@ -44,6 +44,8 @@ const flagValues = z.object({
   'host-ip': z.string(),
   port: z.number(),
   'state-dir': z.string(),
+  'server-log-size': z.number(),
+  'server-log-count': z.number(),
   'log-level': z.string(),
   'log-format': z.string(),
 })
@@ -77,6 +79,8 @@ function settingsFrom(parsed: ParsedFlags, defaults: FlagDefaults, cwd: string):
       flags['llama-server-startup-timeout'] > 0 ? flags['llama-server-startup-timeout'] : defaultStartupTimeoutMs,
     hostIp: flags['host-ip'] || undefined,
     port: Math.max(0, flags.port),
+    serverLogBytes: flags['server-log-size'],
+    serverLogCount: flags['server-log-count'],
     logLevel: parseLogLevel(flags['log-level']),
     logFormat: flags['log-format'],
     flagsNotInEffect: notInEffect(parsed, defaults),
@@ -128,6 +132,8 @@ const flagOfSetting: Readonly<Record<string, string>> = {
   llamaServerStartupTimeoutMs: 'llama-server-startup-timeout',
   hostIp: 'host-ip',
   logFormat: 'log-format',
+  serverLogBytes: 'server-log-size',
+  serverLogCount: 'server-log-count',
 }
 
 /** The Go agent ignores everything after such a word, flags included; that is how a switch is set by mistake. */

@@ -117,6 +117,23 @@ test('whatever is written, cut and begun anew, a reader gets each byte where it 
   )
 })
 
+test('what is read while the file is cut is what belongs there', async () => {
+  await using room = await OutputRoom.create({ bytes: 100, count: 1_000 })
+  await room.write('')
+  const { fileId } = await extentOf(room)
+  let offset = 0
+  for (let n = 0; n < 20; n++) {
+    const text = String(n).padStart(3).repeat(30)
+    await room.write(text)
+    const cutting = room.look()
+    const reads = Array.from({ length: 30 }, () => room.log.read({ fileId, offset }, 3))
+    const found = (await Promise.all(reads)).map((read) => read?.bytes.toString())
+    expect(new Set(found)).toEqual(new Set([text.slice(0, 3)]))
+    await cutting
+    offset += text.length
+  }
+})
+
 describe('the tail', () => {
   test('is the last lines, and what was before them can be asked for', async () => {
     await using room = await OutputRoom.create(tight)
