@@ -1,6 +1,7 @@
 import type { World } from './world.ts'
 
-export type Unit = 's' | '%' | 'MiB' | '/min'
+/** `more`: a count that grew. */
+export type Unit = 's' | '%' | 'MiB' | '/min' | 'more'
 
 /** One line of the table. */
 export interface Row {
@@ -27,6 +28,8 @@ export interface Extent {
   readonly idleSeconds: number
   readonly emptySeconds: number
   readonly thousandRuns: number
+  /** Starts and stops of servers; 0 = not measured. */
+  readonly lives: number
 }
 
 /** Rows that are measured together. */
