@@ -3,6 +3,7 @@ import { availableParallelism, cpus, loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
 import { idle } from './idle.ts'
 import { life } from './life.ts'
+import { resources } from './resources.ts'
 import type { Extent, Row } from './row.ts'
 import { start } from './start.ts'
 import { statisticsOf } from './statistics.ts'
@@ -12,7 +13,7 @@ import { thousand } from './thousand.ts'
 import { together } from './together.ts'
 import { World } from './world.ts'
 
-const groups = [start, life, together, supervision, idle, thousand]
+const groups = [start, life, together, supervision, idle, thousand, resources]
 
 const usual: Extent = {
   startRuns: 5,
@@ -24,6 +25,7 @@ const usual: Extent = {
   idleSeconds: 90,
   emptySeconds: 30,
   thousandRuns: 3,
+  lives: 0,
 }
 const long: Extent = {
   startRuns: 20,
@@ -35,6 +37,7 @@ const long: Extent = {
   idleSeconds: 900,
   emptySeconds: 300,
   thousandRuns: 10,
+  lives: 1_000,
 }
 
 const { values: options } = parseArgs({

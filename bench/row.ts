@@ -1,7 +1,7 @@
 import type { World } from './world.ts'
 
-/** Empty for what is counted. */
-export type Unit = '' | 's' | '%' | 'MiB' | '/min'
+/** `more`: a count that grew; empty for what is counted otherwise. */
+export type Unit = '' | 's' | '%' | 'MiB' | '/min' | 'more'
 
 /** One line of the table. */
 export interface Row {
@@ -31,6 +31,8 @@ export interface Extent {
   readonly idleSeconds: number
   readonly emptySeconds: number
   readonly thousandRuns: number
+  /** Starts and stops of servers; 0 = not measured. */
+  readonly lives: number
 }
 
 /** Rows that are measured together. */

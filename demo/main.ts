@@ -102,6 +102,8 @@ async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent>
     drainTimeoutMs: 30_000,
     port: 0,
     logLevel: process.env['LOG_LEVEL'] ?? 'error',
+    serverLogBytes: 20 * 1024 * 1024,
+    serverLogCount: 3,
     logFormat: 'auto',
     flagsNotInEffect: [],
   })

@@ -99,6 +99,7 @@ export class Agent {
       ...(liveness && { liveness }),
       ...(random && { random }),
       onProbe: (key, seconds) => this.metrics.observeHealthCheck(splitKey(key), seconds),
+      outputLimits: { bytes: settings.serverLogBytes, count: settings.serverLogCount },
     })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
     this.#waiting = {

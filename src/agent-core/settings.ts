@@ -55,6 +55,10 @@ const hostIp = z.string().check((context) => {
   if (kind !== undefined) refuse(`must be an address that the cluster can reach, and this is ${kind}`)
 })
 
+const minLogBytes = 64 * 1024
+const maxLogCount = 100
+const logCountMessage = `must be a number from 0 to ${maxLogCount}`
+
 const nonEmpty = z.string().min(1, 'must not be empty')
 
 const maxDrainMs = 60 * 60_000
@@ -87,6 +91,10 @@ export const agentSettings = z.object({
   hostIp: hostIp.optional(),
   /** Of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none. */
   port: portOrZero,
+  /** How long each file with the output of a server may get. */
+  serverLogBytes: z.int().min(minLogBytes, 'must be at least 64Ki'),
+  /** How many files of older output are kept for each server. */
+  serverLogCount: z.int().min(0, logCountMessage).max(maxLogCount, logCountMessage),
   logLevel: z.enum(logLevels),
   logFormat: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
   /** Flags that were given and understood but change nothing, each with the reason. */

@@ -1,3 +1,4 @@
+import { defaultOutputLimits } from '../agent-core/process/output-rotation.ts'
 import type { FlagSpec } from './go-flags.ts'
 
 export const flagGroups = ['Cluster', 'Models', 'llama-server', 'Publishing', 'Agent', 'Not in effect yet'] as const
@@ -128,6 +129,18 @@ export const flagTable = (defaults: FlagDefaults): Readonly<Record<string, Flag>
     default: defaults.stateDir,
     group: 'Agent',
     help: 'folder of the lock, socket, logs and node id; one agent at a time uses it',
+  },
+  'server-log-size': {
+    kind: 'bytes',
+    default: defaultOutputLimits.bytes,
+    group: 'Agent',
+    help: "longest that each file of a server's log may get, such as 512Ki or 1Gi",
+  },
+  'server-log-count': {
+    kind: 'int',
+    default: defaultOutputLimits.count,
+    group: 'Agent',
+    help: "how many older files of a server's log are kept",
   },
   'log-level': {
     kind: 'string',

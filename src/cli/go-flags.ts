@@ -1,6 +1,6 @@
 /** Go's `flag` syntax, so that a command line written for the Go agent means the same here. */
-type FlagKind = 'string' | 'bool' | 'int' | 'float' | 'duration'
-/** A duration is a number of milliseconds. */
+type FlagKind = 'string' | 'bool' | 'int' | 'float' | 'duration' | 'bytes'
+/** A duration is a number of milliseconds, a size one of bytes. */
 type FlagValue = string | boolean | number
 
 export interface FlagSpec {
@@ -82,6 +82,19 @@ export function formatDuration(ms: number): string {
   return sign + (hours > 0 ? `${hours}h` : '') + (minutes > 0 ? `${minutes}m` : '') + (rest > 0 ? `${rest}s` : '')
 }
 
+/** As Kubernetes writes quantities, such as `20Mi` or `5M`; undefined where the text is none, or no whole number of bytes. */
+export function parseBytes(text: string): number | undefined {
+  const [, amount = '', unit = ''] = /^(\d+(?:\.\d+)?)(|k|Ki|M|Mi|G|Gi|T|Ti)$/.exec(text) ?? []
+  const bytes = Number(amount || Number.NaN) * (unitBytes[unit] ?? Number.NaN)
+  return Number.isSafeInteger(bytes) ? bytes : undefined
+}
+
+/** In the largest binary unit that leaves a whole number; what {@link parseBytes} reads back. */
+export function formatBytes(bytes: number): string {
+  const unit = ['Ti', 'Gi', 'Mi', 'Ki'].find((one) => bytes > 0 && bytes % (unitBytes[one] ?? 1) === 0) ?? ''
+  return `${bytes / (unitBytes[unit] ?? 1)}${unit}`
+}
+
 /** The candidate that takes the fewest single-letter edits, if that is few enough to be a slip of the hand. */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const limit = Math.max(2, Math.floor(word.length / 3))
@@ -99,6 +112,7 @@ const wanted: Record<FlagKind, string> = {
   int: 'a whole number',
   float: 'a number',
   duration: 'a duration such as 10s, 2m or 1m30s',
+  bytes: 'a size such as 512Ki, 20Mi or 1Gi',
 }
 
 const unitMs: Readonly<Record<string, number>> = {
@@ -110,6 +124,18 @@ const unitMs: Readonly<Record<string, number>> = {
   s: 1_000,
   m: 60_000,
   h: 3_600_000,
+}
+
+const unitBytes: Readonly<Record<string, number>> = {
+  '': 1,
+  k: 1e3,
+  Ki: 1_024,
+  M: 1e6,
+  Mi: 1_024 ** 2,
+  G: 1e9,
+  Gi: 1_024 ** 3,
+  T: 1e12,
+  Ti: 1_024 ** 4,
 }
 
 function splitFlag(word: string): { name: string; inline: string | undefined } {
@@ -142,6 +168,8 @@ function parseValue(kind: FlagKind, text: string): FlagValue | undefined {
       return /^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/.test(text) ? Number(text) : undefined
     case 'duration':
       return parseDuration(text)
+    case 'bytes':
+      return parseBytes(text)
   }
 }
 

@@ -1,5 +1,5 @@
 import { flagGroups, flagTable, type Flag, type FlagDefaults } from './flags.ts'
-import { formatDuration } from './go-flags.ts'
+import { formatBytes, formatDuration } from './go-flags.ts'
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.
 
@@ -28,7 +28,7 @@ export function helpText(defaults: FlagDefaults): string {
   return intro + groups.join('') + outro
 }
 
-const placeholders = { string: ' TEXT', bool: '', int: ' N', float: ' X', duration: ' 10s' } as const
+const placeholders = { string: ' TEXT', bool: '', int: ' N', float: ' X', duration: ' 10s', bytes: ' 20Mi' } as const
 
 const flagUsage = (name: string, flag: Flag) => `--${name}${placeholders[flag.kind]}`
 
@@ -36,5 +36,10 @@ function defaultText(flag: Flag): string {
   if (flag.aliasOf !== undefined) return ''
   if (flag.defaultMeans !== undefined) return ` (default: ${flag.defaultMeans})`
   if (flag.default === '' || flag.default === false) return ''
-  return ` (default ${flag.kind === 'duration' ? formatDuration(Number(flag.default)) : JSON.stringify(flag.default)})`
+  return ` (default ${formatValue(flag)})`
+}
+
+function formatValue({ kind, default: value }: Flag): string {
+  if (kind === 'duration') return formatDuration(Number(value))
+  return kind === 'bytes' ? formatBytes(Number(value)) : JSON.stringify(value)
 }

@@ -45,6 +45,8 @@ const flagValues = z.object({
   'host-ip': z.string(),
   port: z.number(),
   'state-dir': z.string(),
+  'server-log-size': z.number(),
+  'server-log-count': z.number(),
   'log-level': z.string(),
   'log-format': z.string(),
 })
@@ -79,6 +81,8 @@ function settingsFrom(parsed: ParsedFlags, defaults: FlagDefaults, cwd: string):
     drainTimeoutMs: flags['drain-timeout'],
     hostIp: flags['host-ip'] || undefined,
     port: Math.max(0, flags.port),
+    serverLogBytes: flags['server-log-size'],
+    serverLogCount: flags['server-log-count'],
     logLevel: parseLogLevel(flags['log-level']),
     logFormat: flags['log-format'],
     flagsNotInEffect: notInEffect(parsed, defaults),
@@ -131,6 +135,8 @@ const flagOfSetting: Readonly<Record<string, string>> = {
   drainTimeoutMs: 'drain-timeout',
   hostIp: 'host-ip',
   logFormat: 'log-format',
+  serverLogBytes: 'server-log-size',
+  serverLogCount: 'server-log-count',
 }
 
 /** The Go agent ignores everything after such a word, flags included; that is how a switch is set by mistake. */

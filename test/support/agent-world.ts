@@ -118,6 +118,8 @@ export class AgentWorld implements AsyncDisposable {
       hostIp: options.hostIp ?? hostIp,
       port: 0,
       logLevel: 'info',
+      serverLogBytes: 20 * 1024 * 1024,
+      serverLogCount: 3,
       logFormat: 'json',
       flagsNotInEffect: [],
     })

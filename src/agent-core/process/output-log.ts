@@ -1,46 +1,180 @@
 import { mkdir, open, rename, stat, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { findFirstError, lastLines } from './first-error.ts'
-import type { Evidence } from './server-state.ts'
-
-/** The first error of a start is near its beginning; a server that writes more than this before it has long been noise. */
-const searchBytes = 4 * 1024 * 1024
-const chunkBytes = 256 * 1024
-const tailBytes = 256 * 1024
-const tailLines = 200
+import PQueue from 'p-queue'
+import type { Logger } from '../observability/logger.ts'
+import { endOf, findRun, isAbsent, olderPieces, pieceName, previousOf, type OutputRun } from './output-pieces.ts'
+import {
+  clearUnfinishedCut,
+  cutSize,
+  cutOutput,
+  dropOldest,
+  nextLookMs,
+  removeAll,
+  type OutputLimits,
+} from './output-rotation.ts'
 
 /** One sentence why the output has nowhere to go. */
 export class OutputError extends Error {
   override readonly name = 'OutputError'
 }
 
-/** Keeps the output of the previous run as `.previous`: its last words are what explains a crash. Throws OutputError. */
-export async function keepPreviousOutput(file: string): Promise<void> {
-  try {
-    await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-    await rename(file, `${file}.previous`)
-  } catch (error) {
-    if (!isAbsent(error)) throw notWritable(file, error)
+/** A place in the output of a server that stays right when its file is cut or renamed. */
+export interface OutputCursor {
+  /** Of one run. */
+  readonly fileId: string
+  /** Bytes since the run began, also those that are no longer kept. */
+  readonly offset: number
+}
+
+/** Which bytes of a run are kept, gaps aside. */
+export interface OutputExtent {
+  readonly fileId: string
+  readonly from: number
+  readonly to: number
+}
+
+export interface OutputBytes {
+  readonly bytes: Buffer
+  /** Of the first of them: behind what was asked for where that is no longer kept. */
+  readonly offset: number
+  /** What the run has beyond them so far. */
+  readonly remaining: number
+  /** Nothing more will come: there is a newer run. */
+  readonly over: boolean
+}
+
+const firstLookMs = 500
+
+/**
+ * The output of one server: what its runs write to `file`, bounded while a run goes on. Whoever started the server does not matter. One
+ * object per file and agent, as cutting and reading take turns in it.
+ */
+export class OutputLog {
+  readonly file: string
+  readonly #limits: OutputLimits
+  readonly #log: Logger
+  readonly #turns = new PQueue({ concurrency: 1 })
+  #isClear = false
+  #hasComplained = false
+
+  constructor({ file, limits, log }: { file: string; limits: OutputLimits; log: Logger }) {
+    this.file = file
+    this.#limits = limits
+    this.#log = log
+  }
+
+  /** Begins a run: what the one before wrote is kept as `.previous`, its last words are what explains a crash. Throws OutputError. */
+  begin(): Promise<void> {
+    const [file, previous] = [this.file, previousOf(this.file)]
+    return this.#turns.add(async () => {
+      try {
+        await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+        await this.#bound()
+        await removeAll(await olderPieces(previous))
+        for (const { path, from } of await olderPieces(file)) await rename(path, pieceName(previous, from))
+        await rename(file, previous)
+        await dropOldest(file, this.#limits)
+      } catch (error) {
+        if (!isAbsent(error)) throw notWritable(file, error)
+      }
+    })
+  }
+
+  /** For appending, readable only for this user. Throws OutputError. */
+  async open(): Promise<FileHandle> {
+    try {
+      return await open(this.file, 'a', 0o600)
+    } catch (error) {
+      throw notWritable(this.file, error)
+    }
+  }
+
+  /** Keeps the file bounded until disposed of, and looks at it a last time then. */
+  bounded(): AsyncDisposable {
+    let size = 0
+    let lookedAt = performance.now()
+    let timer: NodeJS.Timeout | undefined
+    const look = async () => {
+      const found = await this.#turns.add(() => this.#bound())
+      const now = performance.now()
+      const bytesPerMs = (found.before - size) / (now - lookedAt)
+      ;[size, lookedAt] = [found.after, now]
+      return nextLookMs({ room: cutSize(this.#limits) - size, bytesPerMs })
+    }
+    const lookIn = (ms: number) => {
+      timer = setTimeout(() => void look().then((next) => timer && lookIn(next)), ms).unref()
+    }
+    lookIn(firstLookMs)
+    return {
+      [Symbol.asyncDispose]: async () => {
+        clearTimeout(timer)
+        timer = undefined
+        await look()
+      },
+    }
+  }
+
+  /** Undefined where there is no such run. */
+  extent(run: 'current' | 'previous' = 'current'): Promise<OutputExtent | undefined> {
+    return this.#turns.add(async () => {
+      const found = await findRun(run === 'current' ? this.file : previousOf(this.file))
+      return found && { fileId: found.fileId, from: found.pieces[0]?.from ?? 0, to: endOf(found.pieces.at(-1)) }
+    })
+  }
+
+  /** From the cursor on, or from where something is kept again; undefined where nothing of that run is. */
+  read({ fileId, offset }: OutputCursor, maxBytes: number): Promise<OutputBytes | undefined> {
+    return this.#turns.add(async () => {
+      const runs = await Promise.all([this.file, previousOf(this.file)].map(findRun))
+      const run = runs.find((one) => one?.fileId === fileId)
+      return run && readRun(run, { offset, maxBytes, over: run !== runs[0] })
+    })
+  }
+
+  /** Sizes before and after. Never rejects. */
+  async #bound(): Promise<{ before: number; after: number }> {
+    const { file } = this
+    try {
+      if (!this.#isClear) await clearUnfinishedCut(file)
+      this.#isClear = true
+      const before = await sizeOf(file)
+      if (before < cutSize(this.#limits)) return { before, after: before }
+      const lost = await cutOutput(file, this.#limits)
+      if (lost) this.#complain('older output of a server is lost: it could not be copied', lost.cause, lost.bytes)
+      else this.#hasComplained = false
+      return { before, after: await sizeOf(file) }
+    } catch (error) {
+      this.#complain('the output of a server could not be bounded', error)
+      return { before: 0, after: 0 }
+    }
+  }
+
+  /** Once until it went well again. */
+  #complain(message: string, error: unknown, bytes?: number): void {
+    if (!this.#hasComplained) this.#log.warn(message, { file: this.file, bytes, error })
+    this.#hasComplained = true
   }
 }
 
-/** For appending, readable only for this user. Throws OutputError. */
-export async function openOutput(file: string): Promise<FileHandle> {
-  try {
-    return await open(file, 'a', 0o600)
-  } catch (error) {
-    throw notWritable(file, error)
-  }
+async function readRun(
+  { pieces }: OutputRun,
+  asked: { offset: number; maxBytes: number; over: boolean },
+): Promise<OutputBytes> {
+  const { maxBytes, over } = asked
+  const end = endOf(pieces.at(-1))
+  // Beyond the end: somebody else has cut the file, so all that it holds is new.
+  const wanted = asked.offset > end ? (pieces.at(-1)?.from ?? 0) : asked.offset
+  const piece = pieces.find((one) => endOf(one) > wanted)
+  if (piece === undefined) return { bytes: Buffer.alloc(0), offset: end, remaining: 0, over }
+  const offset = Math.max(wanted, piece.from)
+  await using handle = await open(piece.path)
+  const length = Math.min(maxBytes, endOf(piece) - offset)
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, offset - piece.from)
+  const bytes = buffer.subarray(0, bytesRead)
+  return { bytes, offset, remaining: end - offset - bytesRead, over }
 }
 
-const notWritable = (file: string, error: unknown) =>
-  new OutputError(
-    `The output of the server cannot be written to ${file}: ${error instanceof Error ? error.message : String(error)}.`,
-    { cause: error },
-  )
-
-/** Bytes written so far; 0 where there is no file. */
-export async function outputSize(file: string): Promise<number> {
+async function sizeOf(file: string): Promise<number> {
   try {
     return (await stat(file)).size
   } catch (error) {
@@ -49,46 +183,8 @@ export async function outputSize(file: string): Promise<number> {
   }
 }
 
-/**
- * What the output from `offset` on says about an exit. Out of a start the first error counts, since the others follow from it; a server
- * that served for hours may have complained about requests all along, so there it is the first of the last lines.
- */
-export async function readEvidence(
-  file: string,
-  { offset, outOf }: { offset: number; outOf: 'start' | 'serving' },
-): Promise<Evidence> {
-  let handle: FileHandle
-  try {
-    handle = await open(file)
-  } catch (error) {
-    if (isAbsent(error)) return { tail: [] }
-    throw error
-  }
-  await using reading = handle
-  const { size } = await reading.stat()
-  const tailFrom = Math.max(offset, size - tailBytes)
-  const tail = lastLines(await readText(reading, tailFrom, size), tailLines)
-  const early =
-    outOf === 'start' ? await firstErrorBetween(reading, offset, Math.min(size, offset + searchBytes)) : undefined
-  const firstError = early ?? findFirstError(tail)
-  return firstError === undefined ? { tail } : { firstError, tail }
-}
-
-async function firstErrorBetween(handle: FileHandle, from: number, to: number): Promise<string | undefined> {
-  let rest = ''
-  for (let position = from; position < to; position += chunkBytes) {
-    const end = Math.min(position + chunkBytes, to)
-    const lines = (rest + (await readText(handle, position, end))).split('\n')
-    rest = end < to ? (lines.pop() ?? '').slice(-chunkBytes) : ''
-    const found = findFirstError(lines)
-    if (found !== undefined) return found
-  }
-  return undefined
-}
-
-async function readText(handle: FileHandle, from: number, to: number): Promise<string> {
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(Math.max(0, to - from)), 0, undefined, from)
-  return buffer.toString('utf8', 0, bytesRead)
-}
-
-const isAbsent = (error: unknown) => error instanceof Error && 'code' in error && error.code === 'ENOENT'
+const notWritable = (file: string, error: unknown) =>
+  new OutputError(
+    `The output of the server cannot be written to ${file}: ${error instanceof Error ? error.message : String(error)}.`,
+    { cause: error },
+  )

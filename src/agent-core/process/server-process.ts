@@ -1,7 +1,7 @@
 import { stoppedMessage } from './exit-message.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
-import { keepPreviousOutput, openOutput, OutputError, outputSize } from './output-log.ts'
+import { OutputError } from './output-log.ts'
 import { NoPortError } from './ports.ts'
 import { killLimitMs, ServerRun, type EndOptions, type RunContext, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type ServerState } from './server-state.ts'
@@ -131,9 +131,9 @@ export class ServerProcess {
 
   /** Undefined where the server was let go. */
   async #tryPorts(launch: ServerLaunch): Promise<Exited | undefined> {
-    const { log, now } = this.#options
+    const { output, log, now } = this.#options
     const avoid = new Set<number>()
-    await keepPreviousOutput(launch.logFile)
+    await output.begin()
     for (let attempt = 1; ; attempt++) {
       const end = await this.#tryPort(launch, avoid)
       if (end === 'neverStarted') return this.#neverStarted()
@@ -156,13 +156,13 @@ export class ServerProcess {
   }
 
   async #spawn(launch: ServerLaunch, port: number): Promise<ServerRun | undefined> {
-    const { now, ledger, key } = this.#options
-    const outputOffset = await outputSize(launch.logFile)
-    await using output = await openOutput(launch.logFile)
+    const { now, ledger, key, output } = this.#options
+    const outputOffset = (await output.extent())?.to ?? 0
+    await using file = await output.open()
     if (this.#stopAsked()) return undefined
     await ledger.intend(key, launch, { port, outputOffset })
     if (this.#stopAsked()) return undefined
-    const process = await spawnServer(launch, { port, output: output.fd })
+    const process = await spawnServer(launch, { port, output: file.fd })
     this.#run = new ServerRun({ ...this.#options, process, port, outputOffset })
     void ledger.identify(key, process.pid)
     if (this.#stopAsked()) this.#run.end('stopped', { graceMs: this.#stopWithin })

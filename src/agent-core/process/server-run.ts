@@ -10,7 +10,8 @@ import { defaultDrainLimitMs, defaultStartupStallMs, defaultStopGraceMs, type La
 import type { LivenessTimings } from './liveness.ts'
 import { watchLiveness } from './liveness-watch.ts'
 import { MemoryWatch } from './memory-watch.ts'
-import { outputSize, readEvidence } from './output-log.ts'
+import { readEvidence } from './output-evidence.ts'
+import type { OutputLog } from './output-log.ts'
 import { portTakenMessage, type Ports } from './ports.ts'
 import { ProcessGroup } from './process-group.ts'
 import { watchStart, type StartFigures } from './readiness.ts'
@@ -19,6 +20,7 @@ import type { RunningProcess } from './spawn.ts'
 
 export interface RunContext {
   readonly launch: LaunchRules
+  readonly output: OutputLog
   readonly ports: Ports
   readonly platform: Pick<Platform, 'name' | 'process' | 'processGroup' | 'portListeners' | 'establishedConnections'>
   readonly probe: HealthProbe
@@ -32,7 +34,7 @@ export interface RunContext {
 export interface ServerRunOptions extends RunContext {
   readonly process: RunningProcess
   readonly port: number
-  /** Where in the file its output begins. */
+  /** Where in the output of the run its own begins. */
   readonly outputOffset: number
   /** Of one that was ready before we came. */
   readonly readySince?: number | undefined
@@ -194,7 +196,8 @@ export class ServerRun {
 
   /** Undefined where it was let go. Never rejects. */
   async untilOver(): Promise<RunEnd | undefined> {
-    const { process, now, onState } = this.#options
+    const { process, output, now, onState } = this.#options
+    await using _bounded = output.bounded()
     const watching = this.#watch(this.#watching.signal)
     const exit = await Promise.race([process.exited, this.#letGo.promise])
     this.#reaped = true
@@ -206,7 +209,7 @@ export class ServerRun {
     const at = now()
     onState({ ...this.#exited(exit, at), settled: false, failures: 0 })
     await watching
-    return this.#settle(exit, at)
+    return await this.#settle(exit, at)
   }
 
   async #watch(signal: AbortSignal): Promise<void> {
@@ -261,10 +264,9 @@ export class ServerRun {
   }
 
   async #startFigures(): Promise<StartFigures> {
-    const { logFile } = this.#options.launch
-    const [members, outputBytes] = await Promise.all([this.#memory.look(), outputSize(logFile)])
+    const [members, written] = await Promise.all([this.#memory.look(), this.#options.output.extent()])
     const sum = (figure: 'residentBytes' | 'cpuMs') => members.reduce((total, member) => total + member[figure], 0)
-    return { residentBytes: sum('residentBytes'), cpuMs: sum('cpuMs'), outputBytes }
+    return { residentBytes: sum('residentBytes'), cpuMs: sum('cpuMs'), outputBytes: written?.to ?? 0 }
   }
 
   #watchLiveness(signal: AbortSignal, readySince: number): Promise<Hang | undefined> {
@@ -330,11 +332,11 @@ export class ServerRun {
   }
 
   async #evidence(): Promise<Evidence> {
-    const { launch, outputOffset, log } = this.#options
+    const { output, outputOffset, log } = this.#options
     try {
-      return await readEvidence(launch.logFile, { offset: outputOffset, outOf: this.#outOf })
+      return await readEvidence(output, { offset: outputOffset, outOf: this.#outOf })
     } catch (error) {
-      log.warn('the output of a server could not be read', { pid: this.pid, file: launch.logFile, error })
+      log.warn('the output of a server could not be read', { pid: this.pid, file: output.file, error })
       return { tail: [] }
     }
   }

@@ -6,6 +6,8 @@ import { ExitWatch } from './exit-watch.ts'
 import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
 import type { Ledger, LedgerEntry } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
+import { OutputLog } from './output-log.ts'
+import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
 import { Ports } from './ports.ts'
 import { ServerProcess, type Failure, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
 import { isOver, type Exited, type ServerState } from './server-state.ts'
@@ -24,6 +26,7 @@ export interface ServersOptions {
   readonly probe?: HealthProbe
   /** Told of every health check of a server that was ready. */
   readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
+  readonly outputLimits?: OutputLimits
 }
 
 /** What the ledger says of a server that is provably the same as when it was noted. */
@@ -38,6 +41,7 @@ export class Servers implements AsyncDisposable {
   readonly #records = new Map<string, ServerRecord>()
   /** Of keys whose latest starts failed. */
   readonly #backOffs = new Map<string, Failure>()
+  readonly #outputs = new Map<string, OutputLog>()
   readonly #listeners = new Set<ServerListener>()
   readonly #exits: ExitWatch
 
@@ -48,6 +52,7 @@ export class Servers implements AsyncDisposable {
       liveness: livenessTimings,
       probe: probeHealth,
       onProbe: () => {},
+      outputLimits: defaultOutputLimits,
       ...options,
     }
     this.#exits = new ExitWatch(options)
@@ -108,6 +113,14 @@ export class Servers implements AsyncDisposable {
   /** Of what the last server of this key serves. */
   digestOf(key: string): string | undefined {
     return this.#records.get(key)?.digest
+  }
+
+  /** What the servers with this log file write and wrote, whether one runs or not. */
+  output(file: string): OutputLog {
+    const { outputLimits: limits, log } = this.#options
+    const known = this.#outputs.get(file) ?? new OutputLog({ file, limits, log })
+    this.#outputs.set(file, known)
+    return known
   }
 
   /** How often it was started again since it is known. */
@@ -171,6 +184,7 @@ export class Servers implements AsyncDisposable {
       origin,
       ledger,
       launch: rules,
+      output: this.output(rules.logFile),
       ports: this.#ports,
       platform,
       probe,

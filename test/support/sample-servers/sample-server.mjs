@@ -28,13 +28,14 @@ const slots = Number(argument('--parallel') ?? 1)
 const words = 'This is a sample answer made up by a sample server. '.split(/(?<= )/)
 
 /** A raw write: what was said is in the file even when the process dies in the next instant. */
-const say = (line) => {
+const write = (fd, text) => {
   try {
-    writeSync(2, `${line}\n`)
+    writeSync(fd, text)
   } catch (error) {
     if (error.code !== 'ENOSPC' && error.code !== 'EAGAIN') throw error
   }
 }
+const say = (line) => write(2, `${line}\n`)
 
 let requests = 0
 let tokens = 0
@@ -87,8 +88,8 @@ function makeNoise({ lines = 0, lineBytes = 100, binary = false, everyMs }) {
   const line = binary ? Buffer.alloc(lineBytes, '\0\x1b[31m\xff\xfe\n', 'latin1') : Buffer.alloc(lineBytes, 'x')
   const burst = () => {
     for (let n = 0; n < lines; n++) {
-      writeSync(1, line)
-      writeSync(1, '\n')
+      write(1, line)
+      write(1, '\n')
     }
   }
   burst()

@@ -2,8 +2,10 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   FlagError,
+  formatBytes,
   formatDuration,
   nearest,
+  parseBytes,
   parseDuration,
   parseGoFlags,
   type FlagSpec,
@@ -111,6 +113,33 @@ describe('durations', () => {
     fc.assert(
       fc.property(fc.integer({ min: -400_000_000, max: 400_000_000 }), (ms) => {
         expect(parseDuration(formatDuration(ms))).toBe(ms)
+      }),
+    )
+  })
+})
+
+describe('a size', () => {
+  test.each([
+    ['20Mi', 20 * 1_024 ** 2],
+    ['1.5Gi', 1.5 * 1_024 ** 3],
+    ['5M', 5_000_000],
+    ['64k', 64_000],
+    ['4096', 4_096],
+    ['0.3', undefined],
+    ['20MB', undefined],
+    ['-1Mi', undefined],
+    ['Mi', undefined],
+    ['9999999999Ti', undefined],
+    ['', undefined],
+  ])('%s', (text, bytes) => {
+    expect(parseBytes(text)).toBe(bytes)
+  })
+
+  test('what is written is read back', () => {
+    expect([0, 1_000, 65_536, 20 * 1_024 ** 2].map(formatBytes)).toEqual(['0', '1000', '64Ki', '20Mi'])
+    fc.assert(
+      fc.property(fc.maxSafeNat(), (bytes) => {
+        expect(parseBytes(formatBytes(bytes))).toBe(bytes)
       }),
     )
   })

@@ -7,6 +7,7 @@ import { z } from 'zod'
 import { adoptServers } from '../../../src/agent-core/process/adopt-servers.ts'
 import { judge, unknownDigest, type Sight } from '../../../src/agent-core/process/adoption.ts'
 import { digestOf, Ledger, type LedgerEntry } from '../../../src/agent-core/process/ledger.ts'
+import { livenessTimings } from '../../../src/agent-core/process/liveness.ts'
 import { ProcessGroup } from '../../../src/agent-core/process/process-group.ts'
 import type { ProcessFacts } from '../../../src/agent-core/platform/platform.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -16,7 +17,15 @@ import { livingPids, platform, ServerRoom } from './server-room.ts'
 
 describe('which processes are taken over', () => {
   const commandLine = '/bin/server --model a.gguf --host 0.0.0.0 --port 5001 --metrics'
-  const server: ProcessFacts = { pid: 70, groupId: 70, startTime: 't1', commandLine, residentBytes: 1 }
+  const server: ProcessFacts = {
+    pid: 70,
+    groupId: 70,
+    startTime: 't1',
+    commandLine,
+    residentBytes: 1,
+    cpuMs: 0,
+    suspended: false,
+  }
   const workplace = { pid: 70, workingDirectory: '/state/work/team.a.b', output: '/state/logs/team.a.b.log' }
   const noted = { pid: 70, startTime: 't1', commandLineDigest: digestOf(commandLine) }
   const intent: LedgerEntry = {
@@ -186,7 +195,7 @@ describe('a server that an agent left behind', () => {
   })
 
   test('and hangs counts as what it was no longer than any other would', async () => {
-    await using room = await ServerRoom.create({ liveness: { everyMs: 20, answerWithinMs: 50, misses: 2 } })
+    await using room = await ServerRoom.create({ liveness: { ...livenessTimings, answerWithinMs: 50, misses: 2 } })
     const pid = await serverLeftIn(room)
     process.kill(pid, 'SIGSTOP')
     await adoptIn(room)

@@ -1,0 +1,190 @@
+import { formatSize, LineSplitter, type OutputLine } from './output-lines.ts'
+import type { OutputBytes, OutputCursor, OutputLog } from './output-log.ts'
+import { pause } from './pause.ts'
+
+/** Lines made fit to be read, oldest first. */
+export interface OutputChunk {
+  readonly lines: readonly string[]
+  /** Of the first line. */
+  readonly start: OutputCursor
+  /** Behind the last line: where the next chunk begins. */
+  readonly end: OutputCursor
+  /** A sentence: what is missing before these lines. */
+  readonly gap?: string
+}
+
+const readBytes = 64 * 1024
+const maxTailBytes = 256 * 1024
+
+/** Before the beginning of whatever run comes. */
+const nowhere: OutputCursor = { fileId: '', offset: 0 }
+
+interface LinesRead {
+  readonly lines: readonly OutputLine[]
+  /** Between what was asked for and the first line. */
+  readonly missingBytes: number
+}
+
+/** The lines of a run between two offsets, in portions of bounded size; the last one may be unfinished. */
+export async function* readLines(
+  log: OutputLog,
+  { fileId, from, to }: { fileId: string; from: number; to: number },
+): AsyncGenerator<LinesRead> {
+  let at = from
+  let splitter = new LineSplitter(at)
+  while (at < to) {
+    const read = await log.read({ fileId, offset: at }, Math.min(readBytes, to - at))
+    if (read === undefined || read.bytes.length === 0 || read.offset >= to) break
+    const missingBytes = Math.max(0, read.offset - at)
+    if (missingBytes > 0) {
+      yield { lines: splitter.flush(), missingBytes: 0 }
+      splitter = new LineSplitter(read.offset)
+    }
+    const bytes = read.bytes.subarray(0, to - read.offset)
+    at = read.offset + bytes.length
+    yield { lines: splitter.push(bytes), missingBytes }
+  }
+  yield { lines: splitter.flush(), missingBytes: 0 }
+}
+
+export interface TailOptions {
+  readonly run?: 'current' | 'previous'
+  readonly lines: number
+  /** Ends there instead of at the newest line: the `start` of a later chunk. */
+  readonly before?: OutputCursor | undefined
+}
+
+/** The last lines, out of the last 256 KiB. */
+export async function tail(
+  log: OutputLog,
+  { run = 'current', lines: count, before }: TailOptions,
+): Promise<OutputChunk> {
+  const extents = await Promise.all((['current', 'previous'] as const).map((one) => log.extent(one)))
+  const wanted = run === 'current' ? extents[0] : extents[1]
+  const extent = before ? extents.find((one) => one?.fileId === before.fileId) : wanted
+  if (extent === undefined) {
+    const place = before ?? nowhere
+    return { lines: [], start: place, end: place, ...(before && { gap: runIsGone }) }
+  }
+  const { fileId } = extent
+  const to = Math.min(before?.offset ?? extent.to, extent.to)
+  const from = Math.max(extent.from, to - maxTailBytes)
+  const lines: OutputLine[] = []
+  let missingBytes = 0
+  for await (const read of readLines(log, { fileId, from, to })) {
+    if (read.missingBytes > 0) lines.length = 0
+    missingBytes += read.missingBytes
+    lines.push(...read.lines)
+  }
+  if (from > extent.from && missingBytes === 0 && lines.length > 1) lines.shift()
+  const kept = lines.slice(-count)
+  const [start, end] = [kept[0]?.offset ?? to, to].map((offset) => ({ fileId, offset }))
+  const gap = missingBytes > 0 && kept.length === lines.length ? { gap: skippedBytes(missingBytes) } : {}
+  return { lines: kept.map(({ text }) => text), start: start ?? nowhere, end: end ?? nowhere, ...gap }
+}
+
+export interface FollowOptions {
+  /** Where to go on; absent = with what is written from now on. */
+  readonly from?: OutputCursor | undefined
+  readonly signal: AbortSignal
+}
+
+const pollMs = 250
+/** A line that does not end is shown as far as it is known after so long without news of it. */
+const flushAfterMs = 1_000
+/** Whoever is further behind is moved to the last part of it. */
+const maxLagBytes = 1024 * 1024
+const keptLagBytes = 128 * 1024
+const maxChunkLines = 2_000
+
+/**
+ * What is written from the cursor on, until the signal: over cuts of the file and from one run to the next, nothing twice and nothing
+ * missing without a word. Reads only when asked for more, so that a slow reader costs no memory; it misses lines instead.
+ */
+export async function* follow(log: OutputLog, { from, signal }: FollowOptions): AsyncGenerator<OutputChunk> {
+  const newest = from ? undefined : await log.extent()
+  let at = from ?? (newest ? { fileId: newest.fileId, offset: newest.to } : nowhere)
+  let splitter = new LineSplitter(at.offset)
+  let newsAt = performance.now()
+  const moveTo = (cursor: OutputCursor) => {
+    at = cursor
+    splitter = new LineSplitter(cursor.offset)
+  }
+  while (!signal.aborted) {
+    const read = await log.read(at, readBytes)
+    const ended = read === undefined || (read.over && read.bytes.length === 0)
+    if (ended) {
+      const current = await log.extent()
+      if (current && current.fileId !== at.fileId) {
+        yield* chunksOf(splitter.flush(), at, splitter)
+        const isLost = read === undefined && at.fileId !== nowhere.fileId
+        moveTo({ fileId: current.fileId, offset: 0 })
+        if (isLost) yield gapAt(at, runIsGone)
+        continue
+      }
+    } else if (read.bytes.length > 0) {
+      const { fileId } = at
+      newsAt = performance.now()
+      if (read.offset !== at.offset) {
+        yield* chunksOf(splitter.flush(), at, splitter)
+        const missing = read.offset - at.offset
+        moveTo({ fileId, offset: read.offset })
+        yield gapAt(at, missing > 0 ? skippedBytes(missing) : fileWasCut)
+      }
+      if (read.remaining > maxLagBytes) {
+        const ahead = await skipAhead(log, { fileId, offset: splitter.offset })
+        moveTo({ fileId, offset: ahead.offset })
+        yield gapAt(at, `Skipped ${ahead.lines.toLocaleString('en')} lines.`)
+        continue
+      }
+      const lines = splitter.push(read.bytes)
+      at = { fileId, offset: read.offset + read.bytes.length }
+      yield* chunksOf(lines, at, splitter)
+      continue
+    }
+    if (splitter.isPending && performance.now() - newsAt >= flushAfterMs)
+      yield* chunksOf(splitter.flush(), at, splitter)
+    await pause(pollMs, signal)
+  }
+}
+
+function* chunksOf(lines: readonly OutputLine[], { fileId }: OutputCursor, { offset: end }: LineSplitter) {
+  for (let first = 0; first < lines.length; first += maxChunkLines) {
+    const part = lines.slice(first, first + maxChunkLines)
+    yield {
+      lines: part.map(({ text }) => text),
+      start: { fileId, offset: part[0]?.offset ?? end },
+      end: { fileId, offset: lines[first + maxChunkLines]?.offset ?? end },
+    }
+  }
+}
+
+/** Counts the lines up to the last part of the run; ends behind a line where there is one. */
+async function skipAhead(log: OutputLog, { fileId, offset }: OutputCursor): Promise<{ offset: number; lines: number }> {
+  let at = offset
+  let lines = 0
+  for (;;) {
+    const read: OutputBytes | undefined = await log.read({ fileId, offset: at }, readBytes)
+    if (read === undefined || read.remaining <= keptLagBytes) return { offset: at, lines }
+    const lastEnd = read.bytes.lastIndexOf(lineEnd)
+    const isLast = read.remaining <= keptLagBytes + readBytes && lastEnd !== -1
+    const bytes = isLast ? read.bytes.subarray(0, lastEnd + 1) : read.bytes
+    lines += countLineEnds(bytes)
+    at = read.offset + bytes.length
+    if (isLast) return { offset: at, lines }
+  }
+}
+
+const lineEnd = 0x0a
+
+function countLineEnds(bytes: Buffer): number {
+  let count = 0
+  for (let at = bytes.indexOf(lineEnd); at !== -1; at = bytes.indexOf(lineEnd, at + 1)) count++
+  return count
+}
+
+const gapAt = (cursor: OutputCursor, gap: string): OutputChunk => ({ lines: [], start: cursor, end: cursor, gap })
+
+const skippedBytes = (bytes: number) => `Skipped ${formatSize(bytes)} that are no longer kept.`
+const runIsGone = 'Skipped the rest of an earlier run, which is no longer kept.'
+const fileWasCut = 'The file was cut by somebody else: what it held before may be missing.'
