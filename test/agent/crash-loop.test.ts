@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { patienceMs } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 
@@ -148,4 +149,20 @@ describe.each(apiWorlds)('a person asks for a restart, on $name', ({ use }) => {
     const { message } = await agent.until('tiny', ({ reason }) => reason === 'StartFailed')
     expect(message).toBe(sentence)
   })
+})
+
+test('an attempt of a crash loop costs one write of the status', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection(), { controller: false })
+  await world.startAgent()
+  await world.apply('tiny', { script: { loadMs: 60_000, crashAfterMs: 500, crash: crashAtStart } })
+  const failedSoOften = (count: number) =>
+    eventually(async () => (await world.conditionMessage('tiny'))?.startsWith(`Failed ${count} times`), {
+      timeoutMs: patienceMs,
+    })
+  await failedSoOften(2)
+  const writes = () => sim.requests.count({ verb: 'patch', resource: 'inferenceservices/status' })
+  const before = writes()
+  await failedSoOften(4)
+  expect(writes() - before).toBe(2)
 })

@@ -74,7 +74,11 @@ function endedView(
   { failures, retryAt }: Failure,
 ): ServerView {
   if (state.kind === 'exited' && !state.settled)
-    return { kind: 'stopping', message: 'The server has ended; its processes are being collected.' }
+    return {
+      kind: 'stopping',
+      message: 'The server has ended; its processes are being collected.',
+      hasEnded: state.cause !== 'stopped',
+    }
   if (state.kind === 'exited' && state.cause === 'stopped') return { kind: 'none' }
   return {
     kind: 'failed',

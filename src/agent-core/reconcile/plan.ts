@@ -29,7 +29,12 @@ export type ServerView =
     }
   | { readonly kind: 'ready'; readonly digest: string; readonly port: number }
   | { readonly kind: 'unready'; readonly digest: string; readonly port: number; readonly message: string }
-  | { readonly kind: 'stopping'; readonly message: string }
+  | {
+      readonly kind: 'stopping'
+      readonly message: string
+      /** By itself, a moment ago; what is left of it is being collected. */
+      readonly hasEnded?: boolean
+    }
   | {
       readonly kind: 'failed'
       readonly digest: string

@@ -40,7 +40,7 @@ export async function report(inputs: ReportInputs): Promise<number | undefined> 
     if (plan.forget && hasCondition(service)) await status.removeCondition(service)
     return undefined
   }
-  if (plan.forget || isNextAttempt(inputs)) return undefined
+  if (plan.forget || isOnTheWay(inputs)) return undefined
   tellRefusal(inputs)
   const change = conditionChange(
     service,
@@ -72,9 +72,11 @@ export async function sayFinally(
   }
 }
 
-/** The condition has named its time, and its outcome is the next news: an attempt costs one write. */
-const isNextAttempt = ({ plan, observed: { server } }: ReportInputs): boolean =>
-  plan.state === 'starting' && server.kind === 'starting' && isCrashLoop(server)
+/** In a crash loop the outcome of each attempt is the news, at the cost of one write: its start was announced, and its end is a moment. */
+const isOnTheWay = ({ plan, observed: { desired, server } }: ReportInputs): boolean =>
+  desired.kind === 'serve' &&
+  ((plan.state === 'starting' && server.kind === 'starting' && isCrashLoop(server)) ||
+    (plan.state === 'stopping' && server.kind === 'stopping' && server.hasEnded === true))
 
 /** A service that another agent holds, or of which nothing is known yet, is none of our business. */
 function isOursToTell({ plan, observed }: ReportInputs): boolean {
