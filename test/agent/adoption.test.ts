@@ -10,6 +10,7 @@ import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { patienceMs } from '../support/running-agent.ts'
 import { SliceWatch } from '../support/slice-watch.ts'
 
 describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
@@ -32,6 +33,7 @@ describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
     const agent = await start()
     await world.apply('tiny')
     const { pid, port = 0 } = await agent.service('tiny', 'ready')
+    await untilToldServing(world)
     await using slices = new SliceWatch(api().connection, world.namespace)
     await slices.until('tiny', 'ready')
     await using requests = askAgainAndAgain(port)
@@ -61,6 +63,7 @@ describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
     const agent = await world.startAgent()
     await world.apply('tiny')
     const { pid, port } = await agent.untilReady('tiny')
+    await untilToldServing(world)
     await agent.leave()
     const left = [await commandLineOf(pid), await world.published('tiny'), await world.condition('tiny')]
     const next = await world.startAgent()
@@ -157,6 +160,9 @@ describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
     expect(await world.published('tiny')).toMatchObject({ ready: true })
   })
 })
+
+const untilToldServing = (world: AgentWorld) =>
+  eventually(async () => (await world.condition('tiny')) === 'True Serving', { timeoutMs: patienceMs })
 
 async function agentIn(world: AgentWorld, connection: ClusterConnection) {
   const folder = join(world.folder, 'agent')

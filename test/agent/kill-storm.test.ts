@@ -34,7 +34,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
 
   test(
     `an agent killed ${kills} times in the middle of things leaves one process per wanted service and none else (seed ${seed})`,
-    { timeout: 240_000 },
+    { timeout: 600_000 },
     async () => {
       await using world = await AgentWorld.open(api().connection)
       await installAgent(join(world.folder, 'installed'))
@@ -81,7 +81,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
           for (const name of unwanted) expect((await world.published(name))?.ready ?? false).toBe(false)
           return true
         },
-        { timeoutMs: 60_000, what: 'what runs and is published to be what is wanted' },
+        { timeoutMs: 120_000, what: 'what runs and is published to be what is wanted' },
       )
       const { services } = await last.snapshot()
       const steady = {
