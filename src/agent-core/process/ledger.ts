@@ -18,7 +18,7 @@ const ledgerEntry = z.object({
   /** Where in the log file the output of this run begins. */
   outputOffset: z.int().nonnegative(),
   port: z.int().positive(),
-  sleepsWhenIdle: z.boolean().optional(),
+  sleepsWhenIdle: z.boolean(),
   /** Empty where the system did not say. */
   bootId: z.string(),
   loginSession: z.string().optional(),

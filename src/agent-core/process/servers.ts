@@ -70,7 +70,7 @@ export class Servers implements AsyncDisposable {
 
   /** Takes over the care for a server that an earlier agent started: from here on it is like one that was started here. */
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
-    const { key, digest, port, outputOffset, readySince, executable, logFile, sleepsWhenIdle = false } = entry
+    const { key, digest, port, outputOffset, readySince, executable, logFile, sleepsWhenIdle } = entry
     const { pid, startTime } = entry.process
     const process = { pid, startTime, exited: this.#exits.exitOf({ pid, startTime }) }
     const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }

@@ -19,6 +19,7 @@ const entry: LedgerEntry = {
   logFile: '/state/logs/a.b.log',
   outputOffset: 0,
   port: 5001,
+  sleepsWhenIdle: false,
   bootId: 'boot-1',
   intendedAt: '2026-01-02T03:04:05.000Z',
 }
@@ -56,6 +57,7 @@ test('a server is noted before it is spawned, identified after it, and forgotten
     logFile: join(room.folder, 'logs/a.b.log'),
     outputOffset: 0,
     port,
+    sleepsWhenIdle: false,
     bootId: await platform.bootId(),
     intendedAt: text,
   }
