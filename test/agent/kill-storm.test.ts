@@ -15,8 +15,12 @@ import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { SliceWatch } from '../support/slice-watch.ts'
 
 const kills = 100
-/** From the agent's first line of log on. */
+/** After the agent's first line of log, or after it sees the cluster, where most of its work is. */
 const longestLifeMs = 500
+const life = fc.record({
+  from: fc.constantFrom('starting metal-agent', 'watching', 'watching', 'watching'),
+  ms: fc.integer({ min: 0, max: longestLifeMs }),
+})
 const longestPauseMs = 150
 const seed = Number(process.env['KILL_STORM_SEED'] ?? Date.now() % 2 ** 31)
 
@@ -52,14 +56,14 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
 
       const script = new Script(world)
       const writing = script.run()
-      const lives = fc.sample(fc.integer({ min: 0, max: longestLifeMs }), { seed, numRuns: kills })
+      const lives = fc.sample(life, { seed, numRuns: kills })
       const agents = [first]
       await killed(first)
-      for (const lifeMs of lives.slice(1)) {
+      for (const { from, ms } of lives.slice(1)) {
         const agent = await start()
         agents.push(agent)
-        await agent.logged('starting metal-agent')
-        await delay(lifeMs)
+        await agent.logged(from)
+        await delay(ms)
         await killed(agent)
       }
       script.end()
