@@ -34,6 +34,10 @@ export const livenessTimings: LivenessTimings = {
   stuckLooks: 5,
 }
 
+/** From when a server stops answering until so many probes in a row were missed, at most. */
+export const missedAfterMs = ({ everyMs, answerWithinMs, followUpMs }: LivenessTimings, misses: number): number =>
+  everyMs + answerWithinMs + (misses - 1) * (followUpMs + answerWithinMs)
+
 /** What one probe, and what was seen around it, says. */
 export type Look =
   | { readonly kind: 'alive' }

@@ -7,7 +7,7 @@ import { drain } from './drain.ts'
 import { exitMessage } from './exit-message.ts'
 import type { HealthProbe } from './health-probe.ts'
 import { defaultDrainLimitMs, defaultStartupStallMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
-import type { LivenessTimings } from './liveness.ts'
+import { missedAfterMs, type LivenessTimings } from './liveness.ts'
 import { watchLiveness } from './liveness-watch.ts'
 import { MemoryWatch } from './memory-watch.ts'
 import { readEvidence } from './output-evidence.ts'
@@ -217,7 +217,7 @@ export class ServerRun {
     const { pid, port } = this
     try {
       const verdict = await this.#watchStart(signal)
-      if (verdict.kind === 'stalled') this.end('stalled')
+      if (verdict.kind === 'stalled') this.#endSilent()
       if (verdict.kind === 'portTaken') this.end('portTaken', { holders: verdict.holders })
       if (verdict.kind !== 'ready' || signal.aborted) return
       const readySince = this.#readySince ?? now()
@@ -232,6 +232,12 @@ export class ServerRun {
       log.error('the watch over a server failed', { pid, port, error })
       this.end('stalled')
     }
+  }
+
+  /** One that served before we came does not start any more, so it hangs. */
+  #endSilent(): void {
+    if (this.#readySince === undefined) this.end('stalled')
+    else this.end('hung', { hang: 'silent', graceMs: Math.min(hungGraceMs, this.#stopGraceMs) })
   }
 
   async #watchStart(signal: AbortSignal) {
@@ -249,7 +255,7 @@ export class ServerRun {
         port,
         probe,
         signal,
-        stallMs: this.#stallMs,
+        stallMs: this.#readySince === undefined ? this.#stallMs : missedAfterMs(liveness, liveness.hungMisses),
         listeners: () => platform.portListeners(port, pid),
         figures: () => this.#startFigures(),
         onLoading: () => {

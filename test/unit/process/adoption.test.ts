@@ -196,13 +196,16 @@ describe('a server that an agent left behind', () => {
     expect(await livingPids(pid)).toEqual([])
   })
 
-  test('and hangs counts as what it was no longer than any other would', async () => {
-    await using room = await ServerRoom.create({ liveness: { ...livenessTimings, answerWithinMs: 50, misses: 2 } })
+  test('and hangs counts as what it was no longer than any other would, and is ended like any other', async () => {
+    const quick = { everyMs: 100, answerWithinMs: 50, followUpMs: 50, misses: 2, hungMisses: 4 }
+    await using room = await ServerRoom.create({ liveness: { ...livenessTimings, ...quick } })
     const pid = await serverLeftIn(room)
     process.kill(pid, 'SIGSTOP')
     await adoptIn(room)
     const doubted = await room.reached('starting', { where: ({ unasked }) => unasked !== true })
     expect(doubted).toMatchObject({ kind: 'starting', pid })
+    expect(await room.settled()).toMatchObject({ cause: 'hung', failures: 1 })
+    expect(await livingPids(pid)).toEqual([])
   })
 
   test('goes on untouched where the processes cannot be seen, and that is told', async () => {

@@ -3,6 +3,7 @@ import {
   advanceOf,
   afterLook,
   livenessTimings,
+  missedAfterMs,
   steadyPulse,
   verdictOn,
   type Advance,
@@ -53,9 +54,10 @@ describe('the verdict', () => {
   })
 
   test('with the defaults, one that hangs is unhealthy within 20 s and ended within 40 s', () => {
-    const { everyMs, answerWithinMs, followUpMs, misses, hungMisses } = livenessTimings
-    const after = (count: number) => everyMs + answerWithinMs + (count - 1) * (followUpMs + answerWithinMs)
-    expect([after(misses), after(hungMisses)]).toEqual([18_000, 33_000])
+    const { misses, hungMisses } = livenessTimings
+    expect([missedAfterMs(livenessTimings, misses), missedAfterMs(livenessTimings, hungMisses)]).toEqual([
+      18_000, 33_000,
+    ])
   })
 })
 
