@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -265,6 +266,8 @@ async function serverLeftIn(room: ServerRoom, script: SampleScript = {}): Promis
   })
   const ended = once(agent, 'exit')
   const [line] = (await once(agent.stdout, 'data')) as [Buffer]
+  const noted = () => readFile(join(room.folder, 'ledger.json'), 'utf8')
+  await eventually(async () => (await noted()).includes('readySince'), { what: 'the ledger saying that it was ready' })
   agent.kill('SIGKILL')
   await ended
   return z.object({ pid: z.number() }).parse(JSON.parse(line.toString())).pid
