@@ -98,7 +98,7 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
     cells.map((cell, column) => cutMiddle(cell, widths[column] ?? 0, style).padEnd(widths[column] ?? 0))
   const lines = [[...fit(headings), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
   for (const { service, cells } of rows) {
-    const sentence = sentenceOf(service)
+    const sentence = sentenceOf(service, snapshot.figures[service.uid]?.progress)
     const fitted = fit(cells)
     if (style.colour)
       fitted[stateColumn] = styleText(shapes[service.state].colour, fitted[stateColumn] ?? '', {
@@ -129,7 +129,7 @@ function addressOf({ address, port }: ServiceView): string {
 }
 
 /** The figures first: a narrow terminal cuts the end. */
-const sentenceOf = ({ progress, message }: ServiceView) =>
+const sentenceOf = ({ message }: ServiceView, progress: Progress | undefined) =>
   progress === undefined ? clean(message) : `${progressText(progress)}: ${clean(message)}`
 
 function progressText({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {

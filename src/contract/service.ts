@@ -58,11 +58,40 @@ export type Progress = z.infer<typeof progress>
 
 const timestamp = z.iso.datetime()
 
+export const holdCauses = ['stopped', 'evicted', 'downloadCancelled', 'released'] as const
+
+export const hold = z.object({ cause: z.enum(holdCauses), since: timestamp, message: z.string() })
+export type Hold = z.infer<typeof hold>
+
+export const crash = z.object({
+  at: timestamp,
+  /** In a row. */
+  failures: z.number().int().positive(),
+  /** One sentence. */
+  message: z.string(),
+  exitCode: z.number().int().optional(),
+  signal: z.string().optional(),
+  firstError: z.string().optional(),
+  /** What it most likely means and what to do. */
+  guess: z.string().optional(),
+  /** Memory of its processes when it was last measured before the end. */
+  residentBytes: z.number().nonnegative().optional(),
+})
+export type CrashView = z.infer<typeof crash>
+
+/** What changes all the time, and is no reason to look at the service again. */
+export const serviceFigures = z.object({
+  progress: progress.optional(),
+  /** Set while it drains. */
+  requestsInFlight: z.number().int().nonnegative().optional(),
+})
+export type ServiceFigures = z.infer<typeof serviceFigures>
+
 export const serviceView = z.object({
   namespace: z.string(),
   name: z.string(),
   uid: z.string(),
-  /** Rises whenever anything in this view but `progress` changes. */
+  /** Rises whenever anything in this view changes. */
   revision: z.number().int(),
   state: serviceState,
   reason: serviceReason,
@@ -73,11 +102,16 @@ export const serviceView = z.object({
   retryAt: timestamp.optional(),
   model: z.string(),
   runtime: z.string(),
-  progress: progress.optional(),
   pid: z.number().int().optional(),
   port: z.number().int().optional(),
   address: z.string().optional(),
   logFile: z.string().optional(),
   restarts: z.number().int(),
+  /** As pods reach it; absent where there is no Service. */
+  url: z.string().optional(),
+  /** Set while this machine holds it back although the cluster wants it. */
+  hold: hold.optional(),
+  /** The last end that nobody asked for, until it is stable again. */
+  crash: crash.optional(),
 })
 export type ServiceView = z.infer<typeof serviceView>

@@ -1,4 +1,4 @@
-import type { ServiceView } from '../../contract/service.ts'
+import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import type { ServiceReport } from '../reconcile/reconciler.ts'
 import { stepsOf } from './steps.ts'
 
@@ -6,12 +6,11 @@ import { stepsOf } from './steps.ts'
 export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revision'> {
   const { record, plan, observed, server, service, model } = report
   const { shown, claim } = observed.publication
-  const progress = record.fetch?.progress
   const alive = server && 'pid' in server && server.kind !== 'stopping' ? server : undefined
   return {
     namespace: record.namespace,
     name: record.name,
-    uid: record.metadata?.uid ?? record.key,
+    uid: uidOf(report),
     state: plan.state,
     reason: plan.reason,
     message: plan.message,
@@ -20,7 +19,6 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(plan.retryAt !== undefined && { retryAt: new Date(plan.retryAt).toISOString() }),
     model: service?.spec.ok === true ? service.spec.value.modelRef : '',
     runtime: 'llama-server',
-    ...(progress !== undefined && { progress }),
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
@@ -28,3 +26,14 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     restarts: record.restarts,
   }
 }
+
+/** By uid: what changes all the time. */
+export function figuresOf(reports: readonly ServiceReport[]): Record<string, ServiceFigures> {
+  const known = reports.flatMap((report) => {
+    const progress = report.record.fetch?.progress
+    return progress === undefined ? [] : [[uidOf(report), { progress }] as const]
+  })
+  return Object.fromEntries(known)
+}
+
+const uidOf = ({ record }: ServiceReport): string => record.metadata?.uid ?? record.key
