@@ -82,6 +82,8 @@ export const agentSettings = z.object({
   hostIp: hostIp.optional(),
   /** Of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none. */
   port: portOrZero,
+  /** Of the window for a browser, on 127.0.0.1; 0 = any free one, absent = served when somebody asks. */
+  uiPort: portOrZero.optional(),
   logLevel: z.enum(logLevels),
   logFormat: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
   /** Flags that were given and understood but change nothing, each with the reason. */

@@ -35,6 +35,7 @@ const flagValues = z.object({
   'llama-server-startup-timeout': z.number(),
   'host-ip': z.string(),
   port: z.number(),
+  ui: z.number(),
   'state-dir': z.string(),
   'log-level': z.string(),
   'log-format': z.string(),
@@ -69,6 +70,7 @@ function settingsFrom(parsed: ParsedFlags, defaults: FlagDefaults, cwd: string):
       flags['llama-server-startup-timeout'] > 0 ? flags['llama-server-startup-timeout'] : defaultStartupTimeoutMs,
     hostIp: flags['host-ip'] || undefined,
     port: Math.max(0, flags.port),
+    uiPort: parsed.given.has('ui') ? flags.ui : undefined,
     logLevel: parseLogLevel(flags['log-level']),
     logFormat: flags['log-format'],
     flagsNotInEffect: notInEffect(parsed, defaults),
@@ -119,6 +121,7 @@ const flagOfSetting: Readonly<Record<string, string>> = {
   portRange: 'port-range',
   llamaServerStartupTimeoutMs: 'llama-server-startup-timeout',
   hostIp: 'host-ip',
+  uiPort: 'ui',
   logFormat: 'log-format',
 }
 

@@ -3,7 +3,8 @@ import { createLog } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { AgentSettings } from '../agent-core/settings.ts'
-import { hostAgent } from '../serve/host-agent.ts'
+import { LinkError } from '../contract/client.ts'
+import { hostAgent, type HostedAgent } from '../serve/host-agent.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
 /** Runs the agent until a signal ends it and answers the exit code. */
@@ -18,16 +19,28 @@ export async function runAgent(settings: AgentSettings, io: CliIo): Promise<numb
     version,
     env: io.env,
     temporaryDir: io.temporaryDir,
+    windowFolder: io.windowFolder,
   })
   if (!result.ok) {
     io.stderr.write(`metal-agent: ${result.message}\n`)
     return exitCodes.failed
   }
+  if (settings.uiPort !== undefined) await printWindow(result.hosted, settings.uiPort, io, log)
   const { cause, code } = await end
   log.info('stopping metal-agent', { cause })
   const isStopped = await result.hosted.stop()
   log.info('stopped metal-agent')
   return isStopped ? code : exitCodes.failed
+}
+
+/** The URL goes to the terminal alone: who reads it may use the agent, and logs are kept and sent around. */
+async function printWindow(hosted: HostedAgent, port: number, io: CliIo, log: Logger): Promise<void> {
+  try {
+    io.stdout.write(`${await hosted.openWindow(port)}\n`)
+  } catch (error) {
+    if (!(error instanceof LinkError)) throw error
+    log.warn('no window', { text: error.message })
+  }
 }
 
 interface End {

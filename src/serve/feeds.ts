@@ -85,7 +85,6 @@ export function feedStream(
       },
       end,
     })
-    if (hasStopped) unsubscribe()
   } catch (error) {
     end(asLinkError(error))
   }

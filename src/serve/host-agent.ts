@@ -9,6 +9,7 @@ import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { LinkError } from '../contract/client.ts'
 import type { AgentDoor } from './agent-door.ts'
+import { WindowServer } from './http/window-server.ts'
 import { serveOnSocket } from './socket-server.ts'
 
 /** Withdrawing, draining and stopping everything takes no longer: launchd and systemd kill at some point after it. */
@@ -21,10 +22,14 @@ export interface HostOptions {
   readonly version: string
   readonly env: NodeJS.ProcessEnv
   readonly temporaryDir: string
+  /** The built window, for a browser. */
+  readonly windowFolder: string
 }
 
 export interface HostedAgent {
   readonly door: AgentDoor
+  /** Serves a browser's window, and answers with a URL that works once. Throws LinkError. */
+  openWindow(port?: number): Promise<string>
   /** Ends everything in good order and gives the state folder back; false where something was left, which the log then names. */
   stop(): Promise<boolean>
 }
@@ -68,11 +73,18 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   for (const notice of notices) log.warn('notice', { text: notice })
   const agent = new Agent({ ...options, identity, notices })
   const door = doorOf(agent)
+  const windows = new WindowServer({
+    door,
+    folder: options.windowFolder,
+    onError: (error) => log.error('window request failed', { error }),
+  })
+  const openWindow = (port?: number) => windows.open(port)
   const socket = await serveOnSocket({
     socketPath: socketPathFor(settings.stateDir, temporaryDir),
     stateDir: settings.stateDir,
     door,
     version,
+    openWindow,
     onError: (error) => log.error('socket request failed', { error }),
   })
   if (!socket.ok) {
@@ -94,12 +106,13 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   const stop = async () => {
     const isStopped = await stoppedInTime(agent, log)
     await health.stop()
+    await windows.close()
     if (socket.ok) await socket.server.close()
     await release()
     return isStopped
   }
   let stopping: Promise<boolean> | undefined
-  return { ok: true, hosted: { door, stop: () => (stopping ??= stop()) } }
+  return { ok: true, hosted: { door, openWindow, stop: () => (stopping ??= stop()) } }
 }
 
 function doorOf(agent: Agent): AgentDoor {
