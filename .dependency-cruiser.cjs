@@ -26,6 +26,12 @@ module.exports = {
       'serve may use the contract, the loopback helper and the type of the agent',
     ),
     onlyMayImport('cli-stands-on-top', '^src/cli/', '^src/(cli|contract|serve|agent-core)/', 'cli hosts the core'),
+    onlyMayImport(
+      'window-knows-the-contract',
+      '^src/renderer/',
+      '^src/(renderer|contract)/',
+      'the renderer is a page: everything it knows crosses a process boundary',
+    ),
     ...sealedRooms.map((room) => ({
       name: `room-${room}-is-sealed`,
       comment: 'rooms meet in reconcile, commands, snapshot and agent.ts; elsewhere only types cross',
