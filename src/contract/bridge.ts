@@ -1,5 +1,6 @@
-import type { LinkErrorCode, Unsubscribe } from './client.ts'
+import type { Unsubscribe } from './client.ts'
 import type { CommandInput, CommandResult } from './commands.ts'
+import type { LinkFailure } from './link-failure.ts'
 import type { Answer, QueryInput, QueryName } from './queries.ts'
 import type { AgentSnapshot } from './snapshot.ts'
 import type { StreamInput, StreamItem } from './streams.ts'
@@ -16,11 +17,7 @@ export interface Bridge {
   stream(request: StreamInput, next: (item: StreamItem) => void, end: (failure: LinkFailure) => void): Unsubscribe
 }
 
-/** A LinkError without its class. */
-export interface LinkFailure {
-  readonly code: LinkErrorCode
-  readonly message: string
-}
-
 export type BridgeReply<T> =
   { readonly ok: true; readonly value: T } | { readonly ok: false; readonly failure: LinkFailure }
+
+export type { LinkFailure }

@@ -1,6 +1,7 @@
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import type { Bridge } from '../contract/bridge.ts'
+import { takeToken } from './link/access.ts'
 import { linkOverBridge } from './link/bridge.ts'
 import { linkOverHttp } from './link/http.ts'
 import { createWindowStore, WindowContext } from './store.ts'
@@ -15,7 +16,10 @@ declare global {
   }
 }
 
-const link = window.metalbar === undefined ? linkOverHttp() : linkOverBridge(window.metalbar)
+const link =
+  window.metalbar === undefined
+    ? linkOverHttp({ origin: window.location.origin, token: takeToken(window), storage: sessionStorage })
+    : linkOverBridge(window.metalbar)
 const store = createWindowStore(link)
 store.getState().reconnect()
 document.addEventListener('visibilitychange', () => {

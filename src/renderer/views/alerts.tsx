@@ -7,11 +7,13 @@ import styles from './alerts.module.css'
 
 /** Why what is shown may not be so any more, over everything else. */
 export function Alerts({ cluster }: { readonly cluster: ClusterView }) {
+  const gone = useWindow(({ connection }) => connection.state === 'gone')
+  if (!gone && cluster.state === 'live') return null
   return (
-    <div className={styles['alerts']}>
+    <aside className={styles['alerts']} aria-label="Connection">
       <AgentGone />
       {cluster.state !== 'live' && <ClusterAway cluster={cluster} />}
-    </div>
+    </aside>
   )
 }
 

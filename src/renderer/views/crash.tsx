@@ -14,10 +14,10 @@ export function Crash({ crash, retryAt }: CrashProps) {
   const { at, failures, message, firstError, guess, residentBytes } = crash
   return (
     <section className={styles['crash']} aria-label="Crash">
-      <h2 className={styles['title']}>
+      <h3 className={styles['title']}>
         <ErrorGlyph />
         Crashed {timesWords(failures)}
-      </h2>
+      </h3>
       <p>{message}</p>
       {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
       {guess !== undefined && <p>{guess}</p>}

@@ -1,6 +1,7 @@
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { CopyButton } from '../components/copy-button.tsx'
 import { LinkGlyph } from '../components/glyph.tsx'
+import { Spoken } from '../components/spoken.tsx'
 import { useWindow } from '../store.ts'
 import { clusterWords } from '../words.ts'
 import styles from './header.module.css'
@@ -8,6 +9,9 @@ import styles from './header.module.css'
 export function Header({ snapshot: { cluster, host } }: { readonly snapshot: AgentSnapshot }) {
   return (
     <header className={styles['header']}>
+      <h1>
+        <Spoken>Metalbar</Spoken>
+      </h1>
       <div className={styles['connection']}>
         <ConnectionWord state={cluster.state} />
         {cluster.context !== '' && (

@@ -14,7 +14,7 @@ export function LogView({ service }: { readonly service: ServiceView }) {
   return (
     <section className={styles['log']} aria-label="Log">
       <div className={styles['bar']}>
-        <h2 className={styles['title']}>Log</h2>
+        <h3 className={styles['title']}>Log</h3>
         <ToggleButtonGroup
           aria-label="Run"
           className={classNames(styles['runs'])}
@@ -69,9 +69,7 @@ function Tail({ service, run }: { readonly service: ServiceView; readonly run: L
       </div>
       {held !== undefined && (
         <div className={styles['paused']}>
-          <span>
-            {missed === 0 ? 'Paused' : `Paused · ${missed} new ${missed === 1 ? 'line' : 'lines'}`}
-          </span>
+          <span>{missed === 0 ? 'Paused' : `Paused · ${missed} new ${missed === 1 ? 'line' : 'lines'}`}</span>
           <Button onPress={() => setHeld(undefined)}>Follow</Button>
         </div>
       )}

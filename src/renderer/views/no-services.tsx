@@ -12,7 +12,7 @@ export function NoServices({ cluster }: { readonly cluster: ClusterView }) {
   const command = firstServiceCommand(cluster)
   return (
     <div className={styles['empty']}>
-      <h1 className={styles['title']}>No service for this machine yet</h1>
+      <h2 className={styles['title']}>No service for this machine yet</h2>
       <p>
         There is no InferenceService {where} whose Model says <code>accelerator: metal</code>. This makes a small one:
       </p>

@@ -17,10 +17,14 @@ export function NotConnected({ connection }: { readonly connection: Connection }
     )
   }
   return (
-    <main className={styles['page']} role="alert">
+    <main className={styles['page']}>
       <ErrorGlyph />
-      <h1 className={styles['title']}>{connection.state === 'gone' ? 'No agent answers' : 'No access to the agent'}</h1>
-      <p>{connection.message}</p>
+      <div role="alert">
+        <h1 className={styles['title']}>
+          {connection.state === 'gone' ? 'No agent answers' : 'No access to the agent'}
+        </h1>
+        <p>{connection.message}</p>
+      </div>
       {connection.state === 'gone' && (
         <p className={styles['aside']}>
           Next try <LocalUntil at={connection.retryAt} />.

@@ -35,9 +35,9 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         </Button>
       </div>
       <div className={styles['card']}>
-        <h1 className={styles['name']} ref={heading} tabIndex={-1}>
+        <h2 className={styles['name']} ref={heading} tabIndex={-1}>
           {name}
-        </h1>
+        </h2>
         <p className={styles['state']}>
           <StateGlyph state={state} />
           <strong>{stateWords[state]}</strong>
@@ -63,7 +63,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
       <Steps steps={service.steps} />
       {url !== undefined && (
         <div className={styles['card']}>
-          <h2 className={styles['aside']}>URL for Pods</h2>
+          <h3 className={styles['aside']}>URL for Pods</h3>
           <CopyButton text={url} label={`Copy URL ${url}`}>
             {url}
           </CopyButton>

@@ -218,8 +218,37 @@ const answering = (answers: FakeAgent['answers']) => () => {
 
 const cluster = sampleSnapshot().cluster
 
+export const sceneNames = [
+  'connecting',
+  'no-agent',
+  'no-access',
+  'empty',
+  'services',
+  'services-wide',
+  'detail-wide',
+  'detail',
+  'detail-tall',
+  'download',
+  'starting',
+  'draining',
+  'crash',
+  'hold',
+  'stop-pending',
+  'stop-refused',
+  'stop-unknown',
+  'stale',
+  'cluster-away',
+  'paused',
+  'no-address',
+  'long-names',
+  'long-names-detail',
+  'large-text',
+  'large-text-detail',
+] as const
+export type SceneName = (typeof sceneNames)[number]
+
 /** By the name of its picture. */
-export const scenes = {
+export const scenes: Readonly<Record<SceneName, Scene>> = {
   connecting: { agent: () => new FakeAgent() },
   'no-agent': {
     agent: () => {
@@ -290,6 +319,4 @@ export const scenes = {
   'long-names-detail': { agent: withServices([longest]), open: longest.name },
   'large-text': { agent: withServices(every), textScale: 2 },
   'large-text-detail': { agent: withServices([crashing]), open: 'mistral-small', textScale: 2 },
-} satisfies Record<string, Scene>
-
-export type SceneName = keyof typeof scenes
+}
