@@ -1,5 +1,5 @@
 import type { Agent } from '../src/agent-core/agent.ts'
-import { stepNames, type ServiceView, type StepName } from '../src/contract/service.ts'
+import { stepNames, type Progress, type ServiceView, type StepName } from '../src/contract/service.ts'
 
 const words: Record<StepName, string> = {
   fetched: 'model fetched',
@@ -34,11 +34,12 @@ export async function tellSteps(agent: Agent, names: readonly string[], say: (te
   }
   const { promise, resolve, reject } = Promise.withResolvers<undefined>()
   const look = (): void => {
-    const services = agent.snapshot().services.filter(({ name }) => told.has(name))
+    const { services: all, figures } = agent.snapshot()
+    const services = all.filter(({ name }) => told.has(name))
     for (const service of services) {
       if (hopeless.has(service.reason)) reject(new Error(`${service.name}: ${service.message}`))
       if (service.state === 'waiting') once(service, service.message, service.message)
-      tellProgress(service, once)
+      tellProgress(service, figures[service.uid]?.progress, once)
       for (const step of stepNames) {
         if (service.steps[step].status === 'done') once(service, step, words[step] + detail(service, step))
       }
@@ -53,8 +54,11 @@ export async function tellSteps(agent: Agent, names: readonly string[], say: (te
   await promise.finally(unsubscribe)
 }
 
-function tellProgress(service: ServiceView, once: (service: ServiceView, what: string, text: string) => void): void {
-  const { progress } = service
+function tellProgress(
+  service: ServiceView,
+  progress: Progress | undefined,
+  once: (service: ServiceView, what: string, text: string) => void,
+): void {
   if (progress?.totalBytes === undefined || progress.totalBytes === 0) return
   const share = progress.doneBytes / progress.totalBytes
   const mark = Math.floor(share / progressEveryShare)

@@ -26,7 +26,7 @@ import { Publisher } from './publishing/publisher.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
 import type { AgentSettings } from './settings.ts'
-import { serviceViewOf } from './snapshot/service-view.ts'
+import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
 import { SnapshotStore } from './snapshot/snapshot-store.ts'
 import type { NodeIdentity } from './state/node-id.ts'
 
@@ -344,7 +344,7 @@ export class Agent {
   #parts() {
     const { identity, platform, version } = this.#options
     const address = hostFacts(this.#address)
-    const services = (this.#session?.reconciler.reports() ?? []).map(serviceViewOf)
+    const reports = this.#session?.reconciler.reports() ?? []
     return {
       bootId: this.#bootId,
       version,
@@ -356,9 +356,11 @@ export class Agent {
         platform: platform.name,
         ...(address.ip !== undefined && { address: address.ip }),
         message: address.message,
+        paused: false,
       },
       cluster: this.#clusterView(),
-      services,
+      services: reports.map(serviceViewOf),
+      figures: figuresOf(reports),
       notices: this.#notices,
     }
   }

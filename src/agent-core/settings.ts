@@ -91,6 +91,8 @@ export const agentSettings = z.object({
   hostIp: hostIp.optional(),
   /** Of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none. */
   port: portOrZero,
+  /** Of the window for a browser, on 127.0.0.1; 0 = any free one, absent = served when somebody asks. */
+  uiPort: portOrZero.optional(),
   /** How long each file with the output of a server may get. */
   serverLogBytes: z.int().min(minLogBytes, 'must be at least 64Ki'),
   /** How many files of older output are kept for each server. */
@@ -101,3 +103,11 @@ export const agentSettings = z.object({
   flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })),
 })
 export type AgentSettings = z.infer<typeof agentSettings>
+
+/** True sentences a person should read when the agent starts, here and in its snapshot. */
+export function startNotices(settings: AgentSettings): string[] {
+  return [
+    'Memory is not checked yet: a model is started without asking whether it fits.',
+    ...settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
+  ]
+}

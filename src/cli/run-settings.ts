@@ -20,14 +20,6 @@ export function parseRunArguments(args: readonly string[], defaults: FlagDefault
   return { kind: 'run', settings: settingsFrom(parsed, defaults, cwd) }
 }
 
-/** True sentences a person should read when the agent starts, here and in its snapshot. */
-export function startNotices(settings: AgentSettings): string[] {
-  return [
-    'Memory is not checked yet: a model is started without asking whether it fits.',
-    ...settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
-  ]
-}
-
 /** How the flags are spelled as one table of text, number and switch values. */
 const flagValues = z.object({
   kubeconfig: z.string(),
@@ -44,6 +36,7 @@ const flagValues = z.object({
   'drain-timeout': z.number(),
   'host-ip': z.string(),
   port: z.number(),
+  ui: z.number(),
   'state-dir': z.string(),
   'server-log-size': z.number(),
   'server-log-count': z.number(),
@@ -83,6 +76,7 @@ function settingsFrom(parsed: ParsedFlags, defaults: FlagDefaults, cwd: string):
     port: Math.max(0, flags.port),
     serverLogBytes: flags['server-log-size'],
     serverLogCount: flags['server-log-count'],
+    uiPort: parsed.given.has('ui') ? flags.ui : undefined,
     logLevel: parseLogLevel(flags['log-level']),
     logFormat: flags['log-format'],
     flagsNotInEffect: notInEffect(parsed, defaults),
@@ -134,6 +128,7 @@ const flagOfSetting: Readonly<Record<string, string>> = {
   llamaServerStartupTimeoutMs: 'llama-server-startup-timeout',
   drainTimeoutMs: 'drain-timeout',
   hostIp: 'host-ip',
+  uiPort: 'ui',
   logFormat: 'log-format',
   serverLogBytes: 'server-log-size',
   serverLogCount: 'server-log-count',

@@ -1,4 +1,5 @@
 import { styleText } from 'node:util'
+import { formatBytes } from '../contract/format.ts'
 import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 
@@ -98,7 +99,7 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
     cells.map((cell, column) => cutMiddle(cell, widths[column] ?? 0, style).padEnd(widths[column] ?? 0))
   const lines = [[...fit(headings), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
   for (const { service, cells } of rows) {
-    const sentence = sentenceOf(service)
+    const sentence = sentenceOf(service, snapshot.figures[service.uid]?.progress)
     const fitted = fit(cells)
     if (style.colour)
       fitted[stateColumn] = styleText(shapes[service.state].colour, fitted[stateColumn] ?? '', {
@@ -129,20 +130,13 @@ function addressOf({ address, port }: ServiceView): string {
 }
 
 /** The figures first: a narrow terminal cuts the end. */
-const sentenceOf = ({ progress, message }: ServiceView) =>
+const sentenceOf = ({ message }: ServiceView, progress: Progress | undefined) =>
   progress === undefined ? clean(message) : `${progressText(progress)}: ${clean(message)}`
 
 function progressText({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {
   const rate = `${formatBytes(bytesPerSecond)}/s`
   if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}, ${rate}`
   return `${Math.floor((100 * doneBytes) / totalBytes)} % of ${formatBytes(totalBytes)}, ${rate}`
-}
-
-function formatBytes(bytes: number): string {
-  const units = ['B', 'kB', 'MB', 'GB', 'TB']
-  const step = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)))
-  const amount = bytes / 1_000 ** step
-  return `${step === 0 || amount >= 100 ? Math.round(amount) : amount.toFixed(1)} ${units[step] ?? ''}`
 }
 
 const lineWidth = (widths: readonly number[]) =>

@@ -58,25 +58,39 @@ export type Progress = z.infer<typeof progress>
 
 const timestamp = z.iso.datetime()
 
-/** How the last server ended that nobody had asked to. */
-export const lastFailure = z.object({
+export const holdCauses = ['stopped', 'evicted', 'downloadCancelled', 'released'] as const
+
+export const hold = z.object({ cause: z.enum(holdCauses), since: timestamp, message: z.string() })
+export type Hold = z.infer<typeof hold>
+
+export const crash = z.object({
   at: timestamp,
-  code: z.number().int().optional(),
-  signal: z.string().optional(),
-  /** What ended, why, and what to do about it. */
+  /** In a row; 0 = it serves again. */
+  failures: z.number().int().nonnegative(),
+  /** What ended, why, what that most likely means and what to do about it. */
   message: z.string(),
+  exitCode: z.number().int().optional(),
+  signal: z.string().optional(),
   /** The first line of its output that reports trouble. */
   firstError: z.string().optional(),
   /** Of all its processes, `ageMs` before the end. */
   memory: z.object({ residentBytes: z.number().nonnegative(), ageMs: z.number().nonnegative() }).optional(),
 })
-export type LastFailure = z.infer<typeof lastFailure>
+export type CrashView = z.infer<typeof crash>
+
+/** What changes all the time, and is no reason to look at the service again. */
+export const serviceFigures = z.object({
+  progress: progress.optional(),
+  /** Set while it drains. */
+  requestsInFlight: z.number().int().nonnegative().optional(),
+})
+export type ServiceFigures = z.infer<typeof serviceFigures>
 
 export const serviceView = z.object({
   namespace: z.string(),
   name: z.string(),
   uid: z.string(),
-  /** Rises whenever anything in this view but `progress` changes. */
+  /** Rises whenever anything in this view changes. */
   revision: z.number().int(),
   state: serviceState,
   reason: serviceReason,
@@ -87,12 +101,16 @@ export const serviceView = z.object({
   retryAt: timestamp.optional(),
   model: z.string(),
   runtime: z.string(),
-  progress: progress.optional(),
   pid: z.number().int().optional(),
   port: z.number().int().optional(),
   address: z.string().optional(),
   logFile: z.string().optional(),
   restarts: z.number().int(),
-  lastFailure: lastFailure.optional(),
+  /** As pods reach it; absent where there is no Service. */
+  url: z.string().optional(),
+  /** Set while this machine holds it back although the cluster wants it. */
+  hold: hold.optional(),
+  /** The last end that nobody asked for. */
+  crash: crash.optional(),
 })
 export type ServiceView = z.infer<typeof serviceView>

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { clusterView } from './cluster.ts'
-import { serviceView } from './service.ts'
+import { serviceFigures, serviceView } from './service.ts'
 
 /** Rises when a reader of the previous version could misread this one. */
 export const protocolVersion = 1
@@ -12,6 +12,8 @@ export const hostView = z.object({
   /** Absent = nothing can be published; `message` says why. */
   address: z.string().optional(),
   message: z.string(),
+  /** Somebody paused this machine: endpoints are withdrawn, models stay in memory. */
+  paused: z.boolean(),
 })
 export type HostView = z.infer<typeof hostView>
 
@@ -28,6 +30,8 @@ export const agentSnapshot = z.object({
   cluster: clusterView,
   /** Sorted by namespace, then name. */
   services: z.array(serviceView),
+  /** By uid of the service; missing where there is nothing to tell. */
+  figures: z.record(z.string(), serviceFigures),
   /** True sentences about the whole agent that a person should know, such as "There is no Metal on this machine". */
   notices: z.array(z.string()),
 })

@@ -34,6 +34,7 @@ export function sampleSnapshot(changes: Partial<AgentSnapshot> = {}): AgentSnaps
       platform: 'darwin',
       address: '192.168.1.20',
       message: 'Published as 192.168.1.20 (en0).',
+      paused: false,
     },
     cluster: {
       context: 'lab',
@@ -44,6 +45,7 @@ export function sampleSnapshot(changes: Partial<AgentSnapshot> = {}): AgentSnaps
       since: '2026-01-02T02:04:05.000Z',
     },
     services: [sampleService()],
+    figures: {},
     notices: [],
     ...changes,
   }

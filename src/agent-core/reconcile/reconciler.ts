@@ -81,6 +81,8 @@ export interface ServiceReport {
   readonly server: ServerState | undefined
   /** Of the last server that ended without being asked to. */
   readonly lastFailure: Exited | undefined
+  /** In a row. */
+  readonly failures: number
   readonly service: InferenceService | undefined
   readonly model: Model | undefined
   readonly logFile: string
@@ -182,6 +184,7 @@ export class Reconciler {
         ...record.last,
         server: servers.get(record.key),
         lastFailure: servers.lastFailure(record.key),
+        failures: servers.backOff(record.key)?.failures ?? 0,
         service,
         model: service && this.#modelOf(service),
         logFile: this.#logFile(record.key),

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterView } from '../../contract/cluster.ts'
-import type { ServiceView } from '../../contract/service.ts'
+import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
 
 export interface SnapshotParts {
@@ -11,6 +11,8 @@ export interface SnapshotParts {
   readonly host: HostView
   readonly cluster: ClusterView
   readonly services: readonly Omit<ServiceView, 'revision'>[]
+  /** By uid. */
+  readonly figures: Readonly<Record<string, ServiceFigures>>
   readonly notices: readonly string[]
 }
 
@@ -30,6 +32,7 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     host: keep(previous?.host, parts.host),
     cluster: keep(previous?.cluster, parts.cluster),
     services: sameElements(previous?.services, services) ? previous.services : services,
+    figures: keep(previous?.figures, parts.figures),
     notices: keep(previous?.notices, [...parts.notices]),
   }
 }
@@ -37,9 +40,7 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
 function withRevision(before: ServiceView | undefined, after: Omit<ServiceView, 'revision'>): ServiceView {
   if (!before) return { ...after, revision: 1 }
   const same: ServiceView = { ...after, revision: before.revision }
-  if (isDeepStrictEqual(before, same)) return before
-  const onlyProgress = isDeepStrictEqual({ ...before, progress: undefined }, { ...same, progress: undefined })
-  return onlyProgress ? same : { ...same, revision: before.revision + 1 }
+  return isDeepStrictEqual(before, same) ? before : { ...same, revision: before.revision + 1 }
 }
 
 const keep = <T>(before: T | undefined, after: T): T =>

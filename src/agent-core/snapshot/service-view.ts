@@ -1,4 +1,4 @@
-import type { LastFailure, ServiceView } from '../../contract/service.ts'
+import type { CrashView, ServiceFigures, ServiceView } from '../../contract/service.ts'
 import type { Exited } from '../process/server-state.ts'
 import type { ServiceReport } from '../reconcile/reconciler.ts'
 import { stepsOf } from './steps.ts'
@@ -7,12 +7,11 @@ import { stepsOf } from './steps.ts'
 export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revision'> {
   const { record, plan, observed, server, service, model } = report
   const { shown, claim } = observed.publication
-  const progress = record.fetch?.progress
   const alive = server && 'pid' in server && server.kind !== 'stopping' ? server : undefined
   return {
     namespace: record.namespace,
     name: record.name,
-    uid: record.metadata?.uid ?? record.key,
+    uid: uidOf(report),
     state: plan.state,
     reason: plan.reason,
     message: plan.message,
@@ -21,21 +20,37 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(plan.retryAt !== undefined && { retryAt: new Date(plan.retryAt).toISOString() }),
     model: service?.spec.ok === true ? service.spec.value.modelRef : '',
     runtime: 'llama-server',
-    ...(progress !== undefined && { progress }),
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
     ...(record.digest !== undefined && { logFile: report.logFile }),
     restarts: record.restarts,
-    ...(report.lastFailure && { lastFailure: lastFailureOf(report.lastFailure) }),
+    ...(report.lastFailure && { crash: crashOf(report.lastFailure, report.failures) }),
   }
 }
 
-const lastFailureOf = ({ since, code, signal, message, firstError, memory }: Exited): LastFailure => ({
-  at: new Date(since).toISOString(),
-  ...(code !== null && { code }),
-  ...(signal !== null && { signal }),
-  message,
-  ...(firstError !== undefined && { firstError }),
-  ...(memory && { memory }),
-})
+function crashOf({ since, code, signal, message, firstError, memory }: Exited, failures: number): CrashView {
+  return {
+    at: new Date(since).toISOString(),
+    failures,
+    message,
+    ...(code !== null && { exitCode: code }),
+    ...(signal !== null && { signal }),
+    ...(firstError !== undefined && { firstError }),
+    ...(memory && { memory }),
+  }
+}
+
+/** By uid: what changes all the time. */
+export function figuresOf(reports: readonly ServiceReport[]): Record<string, ServiceFigures> {
+  const known = reports.flatMap((report) => {
+    const progress = report.record.fetch?.progress
+    const drain = report.server?.kind === 'stopping' ? report.server.drain : undefined
+    if (progress === undefined && drain === undefined) return []
+    const figures = { ...(progress && { progress }), ...(drain && { requestsInFlight: drain.requestsInFlight }) }
+    return [[uidOf(report), figures] as const]
+  })
+  return Object.fromEntries(known)
+}
+
+const uidOf = ({ record }: ServiceReport): string => record.metadata?.uid ?? record.key

@@ -8,6 +8,7 @@ const plain = { columns: undefined, colour: false, unicode: true }
 
 const two = sampleSnapshot({
   notices: ['There is no Metal on this machine: models run on the CPU.'],
+  figures: { llama: { progress: { doneBytes: 1_720_000_000, totalBytes: 4_200_000_000, bytesPerSecond: 52_300_000 } } },
   services: [
     sampleService({ address: '192.168.1.20', port: 43_211 }),
     sampleService({
@@ -18,7 +19,7 @@ const two = sampleSnapshot({
       message: 'Downloads the model from models.example.org.',
       model: 'llama-70b',
       since: '2026-01-02T03:03:55.000Z',
-      progress: { doneBytes: 1_720_000_000, totalBytes: 4_200_000_000, bytesPerSecond: 52_300_000 },
+      uid: 'llama',
     }),
   ],
 })
@@ -62,7 +63,13 @@ test('a cluster that does not answer says so, and no host address says why', () 
       message: 'The API server does not answer; what runs goes on.',
       since: '2026-01-02T03:04:00.000Z',
     },
-    host: { nodeId: 'n', displayName: 'studio', platform: 'linux', message: 'no address that the cluster can reach' },
+    host: {
+      nodeId: 'n',
+      displayName: 'studio',
+      platform: 'linux',
+      message: 'no address that the cluster can reach',
+      paused: false,
+    },
   })
   expect(renderStatus(stale, plain)).toBe(`Cluster  lab (https://10.0.0.1:6443), all namespaces: stale for 5s
          The API server does not answer; what runs goes on.

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { agentSnapshot } from '../../../src/contract/snapshot.ts'
+import { mirrored } from '../../../src/contract/mirror.ts'
+import { agentSnapshot, type AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import { composeSnapshot, type SnapshotParts } from '../../../src/agent-core/snapshot/compose.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
@@ -7,9 +8,9 @@ type Service = SnapshotParts['services'][number]
 
 const now = Date.UTC(2026, 10, 21)
 
-function parts(services: readonly Service[]): SnapshotParts {
+function parts(services: readonly Service[], figures: SnapshotParts['figures'] = {}): SnapshotParts {
   const { bootId, version, host, cluster } = sampleSnapshot()
-  return { bootId, version, host, cluster, startedAt: now, now, services, notices: ['One notice.'] }
+  return { bootId, version, host, cluster, startedAt: now, now, services, figures, notices: ['One notice.'] }
 }
 
 const service = (name: string, extra: Partial<Service> = {}): Service => {
@@ -37,12 +38,24 @@ test('where no service changed even the list is the same', () => {
   expect(second.revision).toBe(first.revision + 1)
 })
 
-test('progress alone is news without a new revision', () => {
-  const progress = (doneBytes: number) => ({ progress: { doneBytes, totalBytes: 10, bytesPerSecond: 1 } })
-  const first = composeSnapshot(undefined, parts([service('a', progress(1))]))
-  const second = composeSnapshot(first, parts([service('a', progress(2))]))
-  expect(second.services[0]).not.toBe(first.services[0])
-  expect(second.services[0]).toEqual({ ...first.services[0], ...progress(2) })
+test('progress alone leaves the service as it is', () => {
+  const progress = (doneBytes: number) => ({ a: { progress: { doneBytes, totalBytes: 10, bytesPerSecond: 1 } } })
+  const first = composeSnapshot(undefined, parts([service('a')], progress(1)))
+  const second = composeSnapshot(first, parts([service('a')], progress(2)))
+  expect(second.services).toBe(first.services)
+  expect(second.figures).toEqual(progress(2))
+})
+
+test('over a connection, what did not change is the same object again, until another agent answers', () => {
+  const sent = (snapshot: AgentSnapshot) => agentSnapshot.parse(JSON.parse(JSON.stringify(snapshot)))
+  const first = composeSnapshot(undefined, parts([service('a'), service('b')]))
+  const second = composeSnapshot(first, parts([service('a'), service('b', { message: 'Something else.' })]))
+  const shown = mirrored(undefined, sent(first))
+  const next = mirrored(shown, sent(second))
+  expect(next).toEqual(second)
+  expect(next.services.map((one, index) => one === shown.services[index])).toEqual([true, false])
+  const other = mirrored(next, sent({ ...second, bootId: 'another' }))
+  expect(other.services.map((one, index) => one === next.services[index])).toEqual([false, false])
 })
 
 test('thirty services fit into 64 KiB', () => {

@@ -1,0 +1,23 @@
+import type { Unsubscribe } from './client.ts'
+import type { CommandInput, CommandResult } from './commands.ts'
+import type { LinkFailure } from './link-failure.ts'
+import type { Answer, QueryInput, QueryName } from './queries.ts'
+import type { AgentSnapshot } from './snapshot.ts'
+import type { StreamInput, StreamItem } from './streams.ts'
+
+/**
+ * What the app's preload puts on `window.metalbar`: an AgentLink, as far as it can be copied between two JavaScript worlds, where
+ * an error loses its class and everything but its message.
+ */
+export interface Bridge {
+  follow(next: (snapshot: AgentSnapshot) => void, end: (failure: LinkFailure) => void): Unsubscribe
+  snapshot(): Promise<BridgeReply<AgentSnapshot>>
+  command(command: CommandInput, requestId: string): Promise<BridgeReply<CommandResult>>
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<BridgeReply<Answer<N>>>
+  stream(request: StreamInput, next: (item: StreamItem) => void, end: (failure: LinkFailure) => void): Unsubscribe
+}
+
+export type BridgeReply<T> =
+  { readonly ok: true; readonly value: T } | { readonly ok: false; readonly failure: LinkFailure }
+
+export type { LinkFailure }

@@ -1,0 +1,41 @@
+import type { CommandInput, CommandResult } from './commands.ts'
+import type { Answer, QueryInput, QueryName } from './queries.ts'
+import type { AgentSnapshot } from './snapshot.ts'
+import type { StreamInput, StreamItem } from './streams.ts'
+
+/** What a window, a menu, a command or a script has of an agent, over every carrier. */
+export interface AgentLink {
+  /** The snapshot now and after each change, at most four a second; a reader slower than that gets only the latest. */
+  follow(listener: Listener<AgentSnapshot>): Unsubscribe
+  /** Throws LinkError. */
+  snapshot(): Promise<AgentSnapshot>
+  /** The same `requestId` again is carried out once. Throws LinkError where it is not known whether it was carried out. */
+  command(command: CommandInput, requestId?: string): Promise<CommandResult>
+  /** Throws LinkError, whose code `refused` means that the agent has no answer, and the message why. */
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
+  stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe
+}
+
+export interface Listener<T> {
+  readonly next: (item: T) => void
+  /** Called once, when it ended although nobody unsubscribed: the agent went, or the stream is refused. */
+  readonly end: (error: LinkError) => void
+}
+
+/** Nothing is called any more after it. */
+export type Unsubscribe = () => void
+
+/** `gone`: no agent answers. `refused`: it does not do that. `misunderstood`: another version, or not an agent at all. */
+export const linkErrorCodes = ['gone', 'refused', 'misunderstood'] as const
+export type LinkErrorCode = (typeof linkErrorCodes)[number]
+
+/** One sentence for a person. */
+export class LinkError extends Error {
+  override readonly name = 'LinkError'
+  readonly code: LinkErrorCode
+
+  constructor(code: LinkErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+  }
+}

@@ -1,0 +1,77 @@
+import { z } from 'zod'
+import { settingsPatch } from './settings.ts'
+
+/** Which InferenceService. */
+export const serviceRef = z.object({ namespace: z.string().min(1).max(63), name: z.string().min(1).max(253) })
+export type ServiceRef = z.infer<typeof serviceRef>
+
+const service = { service: serviceRef }
+
+/**
+ * `cluster`: written to the InferenceService, so that every agent and every tool sees it. `here`: a hold that only this machine
+ * keeps, for where the cluster does not take the change.
+ */
+export const stopScope = z.enum(['cluster', 'here'])
+
+/** Everything that may be asked of an agent; the agent's file of the same name carries it out. */
+export const command = z.discriminatedUnion('name', [
+  z.object({ name: z.literal('stop'), ...service, scope: stopScope.default('cluster') }),
+  /** Undoes a stop, in the cluster or here. */
+  z.object({ name: z.literal('start'), ...service }),
+  z.object({ name: z.literal('restart'), ...service }),
+  /** Leaves memory now, on this machine, until brought back. */
+  z.object({ name: z.literal('evict'), ...service }),
+  z.object({ name: z.literal('bringBack'), ...service }),
+  z.object({ name: z.literal('protect'), ...service, protect: z.boolean() }),
+  z.object({ name: z.literal('cancelDownload'), ...service }),
+  /** Ends a drain at once: requests in flight are cut short. */
+  z.object({ name: z.literal('skipDrain'), ...service }),
+  /** Lets another machine take the service. */
+  z.object({ name: z.literal('release'), ...service }),
+  z.object({ name: z.literal('resync') }),
+  /** Endpoints are withdrawn, models stay in memory. */
+  z.object({ name: z.literal('pauseNode') }),
+  z.object({ name: z.literal('resumeNode') }),
+  z.object({ name: z.literal('selectContext'), context: z.string().min(1).max(500) }),
+  z.object({ name: z.literal('reloadKubeconfig') }),
+  z.object({ name: z.literal('setHostAddress'), address: z.union([z.literal('automatic'), z.ipv4()]) }),
+  z.object({ name: z.literal('updateSettings'), settings: settingsPatch }),
+  z.object({ name: z.literal('shutdown'), keepServing: z.boolean().default(false) }),
+])
+export type Command = z.output<typeof command>
+export type CommandInput = z.input<typeof command>
+export type CommandName = Command['name']
+
+export const commandNames = command.options.map((option) => option.shape.name.value)
+
+/** A request that is repeated with the same id is carried out once, and answered the same. */
+export const commandRequest = z.object({ requestId: z.uuid(), command })
+export type CommandRequest = z.output<typeof commandRequest>
+
+const message = z.string()
+
+/** Every outcome is a sentence for a person. */
+export const commandResult = z.discriminatedUnion('outcome', [
+  z.object({ outcome: z.literal('done'), message }),
+  /** It has begun; the snapshot tells the rest. */
+  z.object({ outcome: z.literal('accepted'), message }),
+  z.object({
+    outcome: z.literal('refused'),
+    by: z.enum(['agent', 'cluster']),
+    message,
+    /** What would have nearly the same effect and is possible. */
+    instead: z.object({ command, label: z.string() }).optional(),
+  }),
+  /** The part of the agent that would do it is not built yet. */
+  z.object({ outcome: z.literal('notAvailable'), message }),
+  /** It was tried and did not work. */
+  z.object({ outcome: z.literal('failed'), message }),
+])
+export type CommandResult = z.infer<typeof commandResult>
+
+/**
+ * `shell`: chooses an executable or what else amounts to running commands as this user, which a browser page is not trusted with.
+ */
+export function trustOf(command: Command): 'window' | 'shell' {
+  return command.name === 'updateSettings' && command.settings.llamaServer !== undefined ? 'shell' : 'window'
+}

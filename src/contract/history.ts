@@ -1,0 +1,29 @@
+import { z } from 'zod'
+import { serviceRef } from './commands.ts'
+
+export const historyKinds = [
+  'started',
+  'ready',
+  'crashed',
+  'stopped',
+  'evicted',
+  'broughtBack',
+  'refused',
+  'addressChanged',
+  'settingsChanged',
+  'agentStarted',
+  'agentStopped',
+] as const
+
+/** Something that happened here and that a person may ask about later. */
+export const historyEntry = z.object({
+  /** Rises by one with each entry, over restarts of the agent too. */
+  id: z.int().positive(),
+  at: z.iso.datetime(),
+  kind: z.enum(historyKinds),
+  /** Absent for what concerns the whole agent. */
+  service: serviceRef.optional(),
+  /** One sentence: what, and why or by whom. */
+  message: z.string(),
+})
+export type HistoryEntry = z.infer<typeof historyEntry>

@@ -1,0 +1,41 @@
+import { z } from 'zod'
+import { serviceRef } from './commands.ts'
+
+/** Which run of a service's server. */
+export const logRun = z.enum(['current', 'previous'])
+
+/** A place in a server's output that stays right when the file is rotated or begun anew. */
+export const logCursor = z.object({
+  /** Of one file; another id is another run. */
+  fileId: z.string().max(200),
+  /** Bytes since the run began, also those that were rotated away. */
+  offset: z.int().nonnegative(),
+})
+export type LogCursor = z.infer<typeof logCursor>
+
+export const maxLogLines = 2_000
+
+const logRequest = { service: serviceRef, run: logRun.default('current') }
+
+/** Ends at `before`, or at the newest line. */
+export const logQuery = z.object({
+  name: z.literal('log'),
+  ...logRequest,
+  lines: z.int().min(1).max(maxLogLines).default(200),
+  before: logCursor.optional(),
+})
+
+/** From `from`, or from the newest line on. */
+export const logStream = z.object({ name: z.literal('log'), ...logRequest, from: logCursor.optional() })
+
+/** Whole lines, oldest first, made readable. */
+export const logChunk = z.object({
+  lines: z.array(z.string()),
+  /** Of the first line. */
+  start: logCursor,
+  /** Behind the last line. */
+  end: logCursor,
+  /** A sentence where something is missing before these lines, such as "Skipped 1,200 lines.". */
+  gap: z.string().optional(),
+})
+export type LogChunk = z.infer<typeof logChunk>

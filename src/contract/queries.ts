@@ -1,0 +1,71 @@
+import { z } from 'zod'
+import { serviceRef } from './commands.ts'
+import { historyEntry } from './history.ts'
+import { logChunk, logQuery } from './log.ts'
+import { settingView } from './settings.ts'
+
+export const maxPage = 200
+const limit = z.int().min(1).max(maxPage).default(50)
+
+/** What is looked up when somebody asks, and too long or too rare for the snapshot. */
+export const query = z.discriminatedUnion('name', [
+  /** Newest first, older than `before`. */
+  z.object({
+    name: z.literal('history'),
+    service: serviceRef.optional(),
+    before: z.int().positive().optional(),
+    limit,
+  }),
+  /** Kubernetes Events of a service, or of all that are shown; newest first. */
+  z.object({ name: z.literal('events'), service: serviceRef.optional(), limit }),
+  logQuery,
+  z.object({ name: z.literal('settings') }),
+  z.object({ name: z.literal('contexts') }),
+  z.object({ name: z.literal('hostAddresses') }),
+])
+export type Query = z.output<typeof query>
+export type QueryInput = z.input<typeof query>
+export type QueryName = Query['name']
+
+export const eventView = z.object({
+  at: z.iso.datetime(),
+  type: z.string(),
+  reason: z.string(),
+  message: z.string(),
+  count: z.int().positive(),
+  service: serviceRef,
+  /** Who said it, such as `llmkube-metal-agent`. */
+  source: z.string(),
+})
+export type EventView = z.infer<typeof eventView>
+
+export const contextView = z.object({
+  name: z.string(),
+  /** The API server's URL; empty where the kubeconfig does not say. */
+  server: z.string(),
+  /** The one the agent uses. */
+  inUse: z.boolean(),
+  /** The kubeconfig's own `current-context`. */
+  isDefault: z.boolean(),
+})
+
+export const hostAddressView = z.object({
+  address: z.string(),
+  /** Of the network interface, such as `en0`. */
+  interface: z.string(),
+  inUse: z.boolean(),
+  /** Absent where it may be chosen; else one sentence why it should not be. */
+  unfit: z.string().optional(),
+})
+
+/** By name of the query. A question that cannot be answered is a `QueryFailure` instead. */
+export const answers = {
+  history: z.object({ entries: z.array(historyEntry), hasMore: z.boolean() }),
+  events: z.object({ events: z.array(eventView), hasMore: z.boolean() }),
+  log: logChunk,
+  settings: z.object({ settings: z.array(settingView) }),
+  contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
+  hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
+} satisfies Record<QueryName, z.ZodType>
+
+export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>

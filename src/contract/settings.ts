@@ -1,0 +1,35 @@
+import { z } from 'zod'
+
+const absolutePath = z.string().startsWith('/').max(1_000)
+
+/** What a person may change while the agent runs; what is missing keeps its value, null goes back to the default. */
+export const settingsPatch = z.strictObject({
+  /** Path of the llama-server binary. */
+  llamaServer: absolutePath.nullable().optional(),
+  /** Kubernetes namespace that is watched; null for all. */
+  namespace: z.string().min(1).max(63).nullable().optional(),
+  /** Longest wait for requests in flight before a server is ended, in milliseconds. */
+  drainLimitMs: z.int().min(0).max(3_600_000).nullable().optional(),
+  /** Longest time a start may go without progress, in milliseconds. */
+  startupStallMs: z.int().min(1_000).max(86_400_000).nullable().optional(),
+  /** Bytes of one file of a server's output. */
+  serverLogBytes: z.int().min(65_536).max(10_737_418_240).nullable().optional(),
+  /** How many older files of it are kept. */
+  serverLogFiles: z.int().min(0).max(100).nullable().optional(),
+  logLevel: z.enum(['debug', 'info', 'warn', 'error']).nullable().optional(),
+})
+export type SettingsPatch = z.infer<typeof settingsPatch>
+export type SettingName = keyof SettingsPatch
+
+export const settingNames = settingsPatch.keyof().options
+
+/** One setting as it is now. */
+export const settingView = z.object({
+  name: settingsPatch.keyof(),
+  value: z.union([z.string(), z.number(), z.null()]),
+  /** Where the value comes from. A flag wins over what a person set, since it is what the service manager says at every start. */
+  from: z.enum(['default', 'flag', 'person']),
+  /** One sentence: what it does, its unit, and from when a change counts. */
+  help: z.string(),
+})
+export type SettingView = z.infer<typeof settingView>

@@ -1,0 +1,19 @@
+import type { Bridge, BridgeReply } from '../../contract/bridge.ts'
+import type { AgentLink } from '../../contract/client.ts'
+import { asLinkError } from '../../contract/link-failure.ts'
+
+/** The agent of the app this window belongs to. */
+export function linkOverBridge(bridge: Bridge): AgentLink {
+  return {
+    follow: ({ next, end }) => bridge.follow(next, (failure) => end(asLinkError(failure))),
+    snapshot: async () => valueOf(await bridge.snapshot()),
+    command: async (command, requestId = crypto.randomUUID()) => valueOf(await bridge.command(command, requestId)),
+    query: async (query) => valueOf(await bridge.query(query)),
+    stream: (request, { next, end }) => bridge.stream(request, next, (failure) => end(asLinkError(failure))),
+  }
+}
+
+function valueOf<T>(reply: BridgeReply<T>): T {
+  if (reply.ok) return reply.value
+  throw asLinkError(reply.failure)
+}

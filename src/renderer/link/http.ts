@@ -1,0 +1,152 @@
+import type { z } from 'zod'
+import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../contract/client.ts'
+import { followLine, heartbeatMs, httpAnswers, httpPaths, streamLine } from '../../contract/http.ts'
+import { asLinkError, linkFailure } from '../../contract/link-failure.ts'
+import { type Answer, answers, type QueryInput, type QueryName } from '../../contract/queries.ts'
+import { Access } from './access.ts'
+import { lines } from './lines.ts'
+
+/** No answer takes that long: without one by then, the agent or the way to it is gone. */
+const answerLimitMs = 60_000
+
+const silenceMs = 2 * heartbeatMs
+
+export interface HttpPage {
+  /** Of the page, such as `http://127.0.0.1:1234`. */
+  readonly origin: string
+  /** Taken from the page's URL. */
+  readonly token: string | undefined
+  readonly storage: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>
+}
+
+/** The agent that serves this page. */
+export function linkOverHttp({ origin, token, storage }: HttpPage): AgentLink {
+  const access = new Access(token, storage, async (token) => {
+    const response = await send(
+      new URL(httpPaths.session, origin),
+      { token },
+      undefined,
+      AbortSignal.timeout(answerLimitMs),
+    )
+    return (await answerOf(response, httpAnswers.session)).bearer
+  })
+
+  /** GET without a body, else POST. */
+  const request = async (path: string, body: unknown, signal: AbortSignal): Promise<Response> => {
+    const response = await send(new URL(path, origin), body, await access.bearer(), signal)
+    if (response.status === 401) access.forget()
+    return response
+  }
+
+  const ask = async <T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T> =>
+    answerOf(await request(path, body, AbortSignal.timeout(answerLimitMs)), schema)
+
+  const subscribe = <T>(path: string, body: unknown, line: z.ZodType<Line<T>>, listener: Listener<T>): Unsubscribe => {
+    const leaving = new AbortController()
+    const { signal } = leaving
+    readLines((until) => request(path, body, until), line, listener.next, signal).then(
+      (error) => {
+        if (!signal.aborted) listener.end(error)
+      },
+      (error: unknown) => {
+        if (signal.aborted) return
+        if (!(error instanceof LinkError)) throw error
+        listener.end(error)
+      },
+    )
+    return () => leaving.abort()
+  }
+
+  function query<N extends QueryName>(input: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
+  function query(input: QueryInput): Promise<Answer> {
+    return ask<Answer>(httpPaths.query, input, answers[input.name])
+  }
+
+  return {
+    query,
+    follow: (listener) => subscribe(httpPaths.follow, undefined, followLine, listener),
+    snapshot: () => ask(httpPaths.snapshot, undefined, httpAnswers.snapshot),
+    command: (command, requestId = crypto.randomUUID()) =>
+      ask(httpPaths.command, { requestId, command }, httpAnswers.command),
+    stream: (input, listener) => subscribe(httpPaths.stream, input, streamLine, listener),
+  }
+}
+
+type Line<T> =
+  | { readonly type: 'next'; readonly item: T }
+  | { readonly type: 'heartbeat' }
+  | ({ readonly type: 'end' } & z.infer<typeof linkFailure>)
+
+/** @returns why it ended. */
+async function readLines<T>(
+  open: (signal: AbortSignal) => Promise<Response>,
+  schema: z.ZodType<Line<T>>,
+  next: (item: T) => void,
+  leaving: AbortSignal,
+): Promise<LinkError> {
+  const silent = new AbortController()
+  let alarm = setTimeout(() => silent.abort(), silenceMs)
+  try {
+    const response = await open(AbortSignal.any([leaving, silent.signal]))
+    if (!response.ok || response.body === null) throw await failureOf(response)
+    for await (const text of lines(response.body)) {
+      clearTimeout(alarm)
+      alarm = setTimeout(() => silent.abort(), silenceMs)
+      const line = understood(schema, text)
+      if (leaving.aborted) break
+      if (line.type === 'end') return asLinkError(line)
+      if (line.type === 'next') next(line.item)
+    }
+    return gone()
+  } catch (error) {
+    throw error instanceof LinkError ? error : gone(error)
+  } finally {
+    clearTimeout(alarm)
+  }
+}
+
+async function send(url: URL, body: unknown, bearer: string | undefined, signal: AbortSignal): Promise<Response> {
+  try {
+    return await fetch(url, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers: {
+        ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      signal,
+      cache: 'no-store',
+      credentials: 'omit',
+      redirect: 'error',
+    })
+  } catch (error) {
+    throw gone(error)
+  }
+}
+
+async function answerOf<T>(response: Response, schema: z.ZodType<T>): Promise<T> {
+  if (!response.ok) throw await failureOf(response)
+  return understood(schema, await textOf(response))
+}
+
+async function failureOf(response: Response): Promise<LinkError> {
+  return asLinkError(understood(linkFailure, await textOf(response)))
+}
+
+const textOf = (response: Response): Promise<string> =>
+  response.text().catch((error: unknown) => {
+    throw gone(error)
+  })
+
+/** Throws a LinkError where an agent of another version, or no agent at all, wrote the text. */
+function understood<T>(schema: z.ZodType<T>, text: string): T {
+  try {
+    return schema.parse(JSON.parse(text))
+  } catch (error) {
+    const message = 'This page and the agent do not understand each other: load the page again.'
+    throw new LinkError('misunderstood', message, { cause: error })
+  }
+}
+
+const gone = (cause?: unknown) =>
+  new LinkError('gone', 'The agent does not answer: it ended, or this computer cannot reach it.', { cause })

@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest'
+import { type ServiceView, serviceStates } from '../../../src/contract/service.ts'
+import { actionsFor } from '../../../src/renderer/actions.ts'
+import { sampleService } from '../../support/sample-snapshot.ts'
+
+const labels = (changes: Partial<ServiceView>) => actionsFor(sampleService(changes)).map(({ label }) => label)
+
+test('each state offers what makes sense in it', () => {
+  expect(Object.fromEntries(serviceStates.map((state) => [state, labels({ state })]))).toEqual({
+    waiting: ['Stop'],
+    fetching: ['Cancel download', 'Stop'],
+    starting: ['Stop', 'Restart'],
+    ready: ['Stop', 'Restart'],
+    unready: ['Stop', 'Restart'],
+    'crash-looping': ['Stop', 'Restart'],
+    stopping: [],
+    stopped: ['Start'],
+    refused: ['Stop'],
+    foreign: [],
+  })
+})
+
+test.each([
+  { cause: 'stopped', label: 'Start' },
+  { cause: 'evicted', label: 'Bring back' },
+  { cause: 'downloadCancelled', label: 'Start' },
+  { cause: 'released', label: 'Start' },
+] as const)('what is $cause here is undone by "$label"', ({ cause, label }) => {
+  const hold = { cause, since: '2026-01-02T03:04:05.000Z', message: 'Held.' }
+  expect(labels({ state: 'waiting', hold })).toEqual([label])
+})

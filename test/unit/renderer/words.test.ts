@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest'
+import { firstServiceCommand } from '../../../src/renderer/first-service.ts'
+import { duration, progressWords } from '../../../src/renderer/words.ts'
+
+test.each([
+  [-5_000, '0 s'],
+  [59_999, '59 s'],
+  [60_000, '1 min'],
+  [3_599_999, '59 min'],
+  [3_600_000, '1 h'],
+  [12_000_000, '3 h 20 min'],
+  [172_800_000, '2 days'],
+])('%i ms are %s', (ms, words) => {
+  expect(duration(ms)).toBe(words)
+})
+
+test.each([
+  {
+    what: 'a download that goes on',
+    progress: { doneBytes: 7.9e9, totalBytes: 18.6e9, bytesPerSecond: 61e6 },
+    words: { percent: 42, text: '7.9 GB of 18.6 GB · 61.0 MB/s · 2 min left' },
+  },
+  {
+    what: 'one that stands still',
+    progress: { doneBytes: 1e9, totalBytes: 2e9, bytesPerSecond: 0 },
+    words: { percent: 50, text: '1.0 GB of 2.0 GB · no data is coming in' },
+  },
+  {
+    what: 'one of unknown size',
+    progress: { doneBytes: 1e9, bytesPerSecond: 2e6 },
+    words: { text: '1.0 GB · 2.0 MB/s · size not reported' },
+  },
+  {
+    what: 'more than was promised',
+    progress: { doneBytes: 3e9, totalBytes: 2e9, bytesPerSecond: 1e6 },
+    words: { percent: 100, text: '3.0 GB of 2.0 GB · 1.0 MB/s' },
+  },
+])('the words for $what', ({ progress, words }) => {
+  expect(progressWords(progress)).toEqual(words)
+})
+
+test('a context with a space in its name reaches kubectl as one word', () => {
+  const [line] = firstServiceCommand({ context: "kim's lab" }).split('\n')
+  expect(line).toBe(`kubectl --context 'kim'\\''s lab' --namespace default apply -f - <<EOF`)
+})

@@ -1,0 +1,88 @@
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { sampleService, sampleSnapshot } from '../support/sample-snapshot.ts'
+import { FakeAgent } from '../support/window/fake-agent.ts'
+import { useStage } from './stage.ts'
+
+const show = useStage()
+
+const names = Array.from({ length: 30 }, (_, index) => `service-${index + 1}`)
+const services = names.map((name) => sampleService({ uid: name, name }))
+
+test('a change of one service draws that one again and no other', async () => {
+  await using window = await show({ agent: () => new FakeAgent(sampleSnapshot({ services })) })
+  const { page, agent } = window
+  await page.getByRole('option', { name: 'service-30', exact: false }).waitFor()
+  await rememberRows(page)
+  const next = services.map((service) =>
+    service.name === 'service-7' ? { ...service, revision: 2, message: 'Changed.' } : service,
+  )
+  agent.show(sampleSnapshot({ revision: 2, services: next }))
+  await page.getByText('Changed.').waitFor()
+  expect(await rowsDrawnSince(page)).toEqual(['service-7'])
+})
+
+test('a figure that changes draws no service again', async () => {
+  const figures = (doneBytes: number) => ({
+    'service-7': { progress: { doneBytes, totalBytes: 100e9, bytesPerSecond: 1e6 } },
+    'service-8': { progress: { doneBytes: 1e9, totalBytes: 100e9, bytesPerSecond: 1e6 } },
+  })
+  await using window = await show({ agent: () => new FakeAgent(sampleSnapshot({ services, figures: figures(1e9) })) })
+  const { page, agent } = window
+  await page.getByText('1 % · 1.0 GB of 100 GB').first().waitFor()
+  await rememberRows(page)
+  agent.show(sampleSnapshot({ revision: 2, services, figures: figures(50e9) }))
+  await page.getByText('50 % · 50.0 GB of 100 GB').waitFor()
+  expect(await rowsDrawnSince(page)).toEqual([])
+})
+
+/** What React keeps for a component that it has drawn: another object each time it may have drawn it again. */
+interface Fiber {
+  readonly child: Fiber | null
+  readonly sibling: Fiber | null
+  readonly return: Fiber | null
+  readonly flags: number
+  readonly memoizedProps: unknown
+}
+
+interface Probe {
+  rows(): Map<string, Fiber>
+  before?: Map<string, Fiber>
+}
+
+async function rememberRows(page: Page): Promise<void> {
+  await page.evaluate(() => {
+    const probe: Probe = {
+      rows() {
+        const found = new Map<string, Fiber>()
+        const root = document.querySelector('#root') ?? document.body
+        const key = Object.keys(root).find((name) => name.startsWith('__reactContainer$'))
+        const host = Reflect.get(root, key ?? '') as { stateNode: { current: Fiber } }
+        const visit = (fiber: Fiber | null): void => {
+          if (fiber === null) return
+          const props = fiber.memoizedProps
+          if (typeof props === 'object' && props !== null && 'service' in props) {
+            found.set((props.service as { name: string }).name, fiber)
+          }
+          visit(fiber.child)
+          visit(fiber.sibling)
+        }
+        visit(host.stateNode.current)
+        return found
+      },
+    }
+    probe.before = probe.rows()
+    Object.assign(window, { probe })
+  })
+}
+
+/** React marks a component it has drawn; one that it only passed by it copies without the mark, or keeps as it was. */
+function rowsDrawnSince(page: Page): Promise<string[]> {
+  return page.evaluate(() => {
+    const performedWork = 1
+    const { rows, before } = Reflect.get(window, 'probe') as Probe
+    return [...rows()]
+      .filter(([name, fiber]) => fiber !== before?.get(name) && (fiber.flags & performedWork) !== 0)
+      .map(([name]) => name)
+  })
+}

@@ -1,0 +1,73 @@
+import axe, { type AxeResults } from 'axe-core'
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { type SceneName, sceneNames, scenes } from '../support/window/scenes.ts'
+import { useStage } from './stage.ts'
+
+const show = useStage()
+
+/** The words by which a person knows each state. */
+const words: Record<SceneName, readonly string[]> = {
+  connecting: ['Connecting to the agent…'],
+  'no-agent': ['No agent answers', 'start one with `metal-agent`', 'Next try', 'Try now'],
+  'no-access': ['No access to the agent', 'run `metal-agent ui` for a new one'],
+  empty: ['No service for this machine yet', 'kubectl --context lab --namespace default apply -f -', 'Copy command'],
+  services: [
+    ...['Ready', 'Downloading', 'Starting', 'Not ready', 'Crash loop', 'Refused', 'Stopping', 'Stopped', 'Waiting'],
+    ...['On another machine', '42 % · 7.9 GB of 18.6 GB · 61.0 MB/s · 2 min left', 'The machine "mini" serves it.'],
+  ],
+  'services-wide': ['phi-4-mini', 'Choose a service to see its steps'],
+  'detail-wide': ['qwen3-30b-a3b', 'URL for Pods'],
+  detail: ['Serving at 192.168.1.20:51234.', 'Stop', 'Restart', 'llama-server · port 51234 · process 4711'],
+  'detail-tall': ['Log', 'This run', 'Skipped 1,200 lines.', 'POST /v1/chat/completions 192.168.1.7 200 (24)'],
+  download: ['7.9 GB of 18.6 GB · 61.0 MB/s · 2 min left', 'Cancel download', 'not running'],
+  starting: ['Process 4712.', 'The server is loading the model.', 'Cluster agrees', 'not yet'],
+  draining: ['Waiting for 2 requests to finish.'],
+  crash: [
+    ...['Crashed 4 times in a row', 'llama-server ended with exit code 1', 'has wrong shape', 'most likely damaged'],
+    ...['Exit code 1', '1.3 GB', 'Next attempt'],
+  ],
+  hold: ['the cluster did not take the change', 'Held on this machine for 14 min.', 'Start'],
+  'stop-pending': ['Stopping…'],
+  'stop-refused': ['The cluster refused', 'user "me" cannot patch it', 'Hold it on this machine'],
+  'stop-unknown': ['Whether it was done is not known.', 'Try again'],
+  stale: ['No agent', 'The agent ended.', 'What you see is from', 'Try now', 'phi-4-mini'],
+  'cluster-away': ['Stale', 'connection refused', 'For 2 min, next try', 'phi-4-mini'],
+  paused: ['This machine is paused', 'Resume', 'There is no Metal on this machine'],
+  'no-address': ['No address', 'choose one with --host-ip'],
+  'long-names': ['phi-4-mini', 'version-2'],
+  'long-names-detail': ['with-a-very-long-name-version-2', 'Stop'],
+  'large-text': ['phi-4-mini', 'Downloading', 'Live', '192.168.1.20'],
+  'large-text-detail': ['Crashed 4 times in a row', 'Restart'],
+}
+
+const everyScene = sceneNames.map((name) => ({ name, scene: scenes[name] }))
+
+test.each(everyScene)('$name says what is so, to everybody, in light and dark', async ({ name, scene }) => {
+  await using window = await show(scene)
+  const { page, complaints } = window
+  for (const text of words[name]) {
+    await page.getByText(text).filter({ visible: true }).first().waitFor({ timeout: 15_000 })
+  }
+  const light = await violations(page)
+  await page.emulateMedia({ colorScheme: 'dark' })
+  const found = { light, dark: await violations(page), tooWide: await tooWide(page), complaints }
+  expect(found).toEqual({ light: [], dark: [], tooWide: [], complaints: [] })
+})
+
+/** What a person would have to scroll sideways for, or cannot read at all; code has a scroll bar of its own. */
+function tooWide(page: Page): Promise<string[]> {
+  return page.evaluate(() =>
+    [...document.querySelectorAll('body *')]
+      .filter((element) => element.getClientRects().length > 0 && element.closest('pre, svg, [role="log"]') === null)
+      .filter((element) => element.getBoundingClientRect().right > window.innerWidth + 1)
+      .map((element) => element.outerHTML.slice(0, 200)),
+  )
+}
+
+/** Of WCAG 2.2, levels A and AA, and of what is good practice. */
+async function violations(page: Page): Promise<unknown[]> {
+  await page.evaluate(axe.source)
+  const { violations: found } = await page.evaluate<AxeResults>('axe.run(document)')
+  return found.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.map(({ html }) => html) }))
+}
