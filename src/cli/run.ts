@@ -1,10 +1,10 @@
-import { Agent } from '../agent-core/agent.ts'
+import { Agent, type AgentOptions } from '../agent-core/agent.ts'
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
 import { createLog } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
-import type { AgentSettings } from '../agent-core/settings.ts'
+import type { AgentSettings, LogLevel } from '../agent-core/settings.ts'
 import { acquireLock } from '../agent-core/state/lock.ts'
 import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
@@ -20,7 +20,7 @@ const shutdownLimitMs = 45_000
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat })
-  const end = untilEnd(log)
+  const { ended, end } = agentEnd(log)
   const platform = hostPlatform(io.platform)
   const folder = await openStateFolder(settings.stateDir)
   if (!folder.ok) return refuse(io, folder.message)
@@ -35,7 +35,16 @@ export async function runAgent(settings: AgentSettings, io: CliIo): Promise<numb
     const identity = await identityIn(folder.folder.nodeFile)
     if (typeof identity === 'string') return refuse(io, identity)
     const notices = [...startNotices(settings), ...(metal.available ? [] : [metal.message])]
-    return await serveUntil(end, { settings, io, platform, log, notices, identity })
+    return await serveUntil(ended, {
+      settings,
+      io,
+      platform,
+      log,
+      notices,
+      identity,
+      onShutdown: () => end({ cause: 'a request', code: exitCodes.done }),
+      onLogLevel: (level) => log.setLevel(level),
+    })
   } finally {
     await locked.lock.release()
   }
@@ -48,9 +57,11 @@ interface Composition {
   readonly log: Logger
   readonly notices: readonly string[]
   readonly identity: NodeIdentity
+  readonly onShutdown: NonNullable<AgentOptions['onShutdown']>
+  readonly onLogLevel: (level: LogLevel) => void
 }
 
-async function serveUntil(end: Promise<End>, composition: Composition): Promise<number> {
+async function serveUntil(ended: Promise<End>, composition: Composition): Promise<number> {
   const { settings, io, log, notices } = composition
   const { version } = buildInfo
   log.info('starting metal-agent', { version, stateDir: settings.stateDir, modelStore: settings.modelStore })
@@ -80,7 +91,7 @@ async function serveUntil(end: Promise<End>, composition: Composition): Promise<
     agent.notice(health.message)
   }
   await agent.start()
-  const { cause, code } = await end
+  const { cause, code } = await ended
   log.info('stopping metal-agent', { cause })
   const isStopped = await stopped(agent, log)
   await health.stop()
@@ -106,27 +117,27 @@ interface End {
 
 /**
  * The first signal ends the agent in good order, the second at once. So does a defect: what runs is withdrawn and
- * stopped, and the exit code has launchd start the agent again.
+ * stopped, and the exit code has launchd start the agent again. `end` does it on request.
  */
-function untilEnd(log: Logger): Promise<End> {
-  return new Promise((resolve) => {
-    let asked = false
-    const onSignal = (signal: NodeJS.Signals): void => {
-      // A terminal that closes says so twice: by the kernel and by its shell.
-      if (asked && signal === 'SIGHUP') return
-      if (asked) {
-        log.warn('stopping at once', { signal })
-        process.exit(exitCodes.failed)
-      }
-      asked = true
-      resolve({ cause: signal, code: exitCodes.done })
+function agentEnd(log: Logger): { readonly ended: Promise<End>; readonly end: (end: End) => void } {
+  const { promise: ended, resolve: end } = Promise.withResolvers<End>()
+  let asked = false
+  const onSignal = (signal: NodeJS.Signals): void => {
+    // A terminal that closes says so twice: by the kernel and by its shell.
+    if (asked && signal === 'SIGHUP') return
+    if (asked) {
+      log.warn('stopping at once', { signal })
+      process.exit(exitCodes.failed)
     }
-    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
-    process.on('uncaughtException', (error) => {
-      log.error('defect', { error, stack: error.stack })
-      resolve({ cause: 'a defect of the agent', code: exitCodes.failed })
-    })
+    asked = true
+    end({ cause: signal, code: exitCodes.done })
+  }
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
+  process.on('uncaughtException', (error) => {
+    log.error('defect', { error, stack: error.stack })
+    end({ cause: 'a defect of the agent', code: exitCodes.failed })
   })
+  return { ended, end }
 }
 
 /** False where something was left, which the log then names. */
