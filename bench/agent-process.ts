@@ -5,8 +5,9 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { socketPathFor } from '../src/agent-core/state/socket-path.ts'
+import { LinkError } from '../src/contract/client.ts'
 import type { AgentSnapshot } from '../src/contract/snapshot.ts'
-import { connectToAgent, NoAgentError } from '../src/serve/client/agent-client.ts'
+import { connectToAgent } from '../src/serve/client/agent-client.ts'
 import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
 import { poll, secondsSince } from './poll.ts'
 import { childrenOf, commandLineOf } from './proc.ts'
@@ -83,7 +84,7 @@ export class AgentProcess implements AsyncDisposable {
     try {
       return await this.snapshot()
     } catch (error) {
-      if (error instanceof NoAgentError) return undefined
+      if (error instanceof LinkError && error.code === 'gone') return undefined
       throw error
     }
   }

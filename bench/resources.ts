@@ -23,7 +23,7 @@ export const resources: Group = {
     opened.defer(() => rm(folder, { recursive: true, force: true }))
     const platform = hostPlatform()
     const ledger = new Ledger({ file: join(folder, 'ledger.json'), platform, log: silentLog })
-    const servers = opened.use(new Servers({ platform, ledger, log: silentLog, outputLimits }))
+    const servers = opened.use(new Servers({ platform, ledger, log: silentLog, outputLimits: () => outputLimits }))
     const logs = join(folder, 'logs')
     await lives({ servers, folder }, warmUpLives)
     const before = await held(logs)

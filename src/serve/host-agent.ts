@@ -112,7 +112,10 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
     return isStopped
   }
   let stopping: Promise<boolean> | undefined
-  return { ok: true, hosted: { door, openWindow, stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)) } }
+  return {
+    ok: true,
+    hosted: { door, openWindow, stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)) },
+  }
 }
 
 function doorOf(agent: Agent): AgentDoor {

@@ -29,7 +29,7 @@ describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
       state: 'crash-looping',
       reason: 'CrashLooping',
       message: `Failed 3 times in a row, next attempt at ${view.retryAt?.slice(11, 19)}Z: ${sentence}`,
-      lastFailure: { code: 1, message: sentence, firstError: 'error: no such tensor' },
+      crash: { exitCode: 1, message: sentence, firstError: 'error: no such tensor' },
     })
     const story = /^Failed (\d+) times in a row, next attempt at \d\d:\d\d:\d\dZ: (.*)$/
     const told = await eventually(
@@ -105,8 +105,8 @@ describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
     await world.apply('tiny')
     await agent.until('tiny', 'crash-looping')
     await rm(broken)
-    const { message, retryAt, lastFailure } = await agent.untilReady('tiny')
-    expect({ message, retryAt, firstError: lastFailure?.firstError }).toEqual({
+    const { message, retryAt, crash } = await agent.untilReady('tiny')
+    expect({ message, retryAt, firstError: crash?.firstError }).toEqual({
       message: expect.stringMatching(/^Serving at /) as string,
       retryAt: undefined,
       firstError: 'error: no memory left',

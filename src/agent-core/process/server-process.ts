@@ -88,8 +88,9 @@ export class ServerProcess {
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
   }
 
-  skipDrain(): void {
-    this.#run?.skipDrain()
+  /** False where it does not drain. */
+  skipDrain(): boolean {
+    return this.#run?.skipDrain() ?? false
   }
 
   #askToStop(times: { readonly graceMs: number; readonly drainMs: number }): void {

@@ -114,9 +114,11 @@ export class ServerRun {
     else this.#begin(cause, options)
   }
 
-  /** Requests in flight are cut: SIGTERM now. Does nothing where no wait for them is under way. */
-  skipDrain(): void {
-    this.#ending?.drain.abort()
+  /** Requests in flight are cut: SIGTERM now. False where no wait for them is under way. */
+  skipDrain(): boolean {
+    if (!this.#ending || this.#ending.killAt !== undefined || this.#reaped) return false
+    this.#ending.drain.abort()
+    return true
   }
 
   #begin(cause: Ending['cause'], options: EndOptions): void {

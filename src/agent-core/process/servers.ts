@@ -26,7 +26,8 @@ export interface ServersOptions {
   readonly probe?: HealthProbe
   /** Told of every health check of a server that was ready. */
   readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
-  readonly outputLimits?: OutputLimits
+  /** For each server's output, as they are when it is first written or read. */
+  readonly outputLimits?: () => OutputLimits
 }
 
 /** What the ledger says of a server that is provably the same as when it was noted. */
@@ -52,7 +53,7 @@ export class Servers implements AsyncDisposable {
       liveness: livenessTimings,
       probe: probeHealth,
       onProbe: () => {},
-      outputLimits: defaultOutputLimits,
+      outputLimits: () => defaultOutputLimits,
       ...options,
     }
     this.#exits = new ExitWatch(options)
@@ -95,9 +96,9 @@ export class Servers implements AsyncDisposable {
     return (await this.#records.get(key)?.process.stop(options)) ?? { stopped: true }
   }
 
-  /** A person does not want to wait for the requests of a server that is being stopped: they are cut. */
-  skipDrain(key: string): void {
-    this.#records.get(key)?.process.skipDrain()
+  /** Requests in flight are waited for no longer; false where nothing waits for them. */
+  skipDrain(key: string): boolean {
+    return this.#records.get(key)?.process.skipDrain() ?? false
   }
 
   /** All at the same time. */
@@ -117,8 +118,8 @@ export class Servers implements AsyncDisposable {
 
   /** What the servers with this log file write and wrote, whether one runs or not. */
   output(file: string): OutputLog {
-    const { outputLimits: limits, log } = this.#options
-    const known = this.#outputs.get(file) ?? new OutputLog({ file, limits, log })
+    const { outputLimits, log } = this.#options
+    const known = this.#outputs.get(file) ?? new OutputLog({ file, limits: outputLimits(), log })
     this.#outputs.set(file, known)
     return known
   }

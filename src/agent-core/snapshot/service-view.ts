@@ -25,6 +25,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
     ...(record.digest !== undefined && { logFile: report.logFile }),
     restarts: record.restarts,
+    ...(report.hold && { hold: report.hold }),
     ...(report.lastFailure && { crash: crashOf(report.lastFailure, report.failures) }),
   }
 }

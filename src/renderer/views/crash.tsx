@@ -11,16 +11,15 @@ interface CrashProps {
 }
 
 export function Crash({ crash, retryAt }: CrashProps) {
-  const { at, failures, message, firstError, guess, residentBytes } = crash
+  const { at, failures, message, firstError, memory } = crash
   return (
     <section className={styles['crash']} aria-label="Crash">
       <h3 className={styles['title']}>
         <ErrorGlyph />
-        Crashed {timesWords(failures)}
+        {failures === 0 ? 'Crashed earlier' : `Crashed ${timesWords(failures)}`}
       </h3>
       <p>{message}</p>
       {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
-      {guess !== undefined && <p>{guess}</p>}
       <dl className={styles['facts']}>
         <div>
           <dt>How</dt>
@@ -34,7 +33,7 @@ export function Crash({ crash, retryAt }: CrashProps) {
         </div>
         <div>
           <dt>Memory</dt>
-          <dd>{residentBytes === undefined ? 'Not reported' : formatBytes(residentBytes)}</dd>
+          <dd>{memory === undefined ? 'Not reported' : formatBytes(memory.residentBytes)}</dd>
         </div>
         <div>
           <dt>Next attempt</dt>

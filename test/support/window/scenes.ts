@@ -70,12 +70,11 @@ export const crashing = sampleService({
   crash: {
     at: '2026-01-02T03:03:47.000Z',
     failures: 4,
-    message: 'llama-server ended with exit code 1 after 2.1 s, before it could answer.',
+    message:
+      'llama-server exited with code 1 while starting: tensor has wrong shape. The model file is most likely damaged or made for a newer llama.cpp: delete it and let it be fetched again.',
     exitCode: 1,
     firstError: 'llama_model_load: error loading model: tensor "blk.0.attn_q.weight" has wrong shape',
-    guess:
-      'The model file is most likely damaged or made for a newer llama.cpp: delete it and let it be fetched again.',
-    residentBytes: 1_340_000_000,
+    memory: { residentBytes: 1_340_000_000, ageMs: 800 },
   },
 })
 

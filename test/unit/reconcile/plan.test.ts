@@ -63,6 +63,7 @@ const idle: Observation = {
   server: { kind: 'none' },
   publication: nothingPublished,
   restartAsked: false,
+  paused: false,
   clusterRetry: undefined,
 }
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
