@@ -322,7 +322,8 @@ const statusShape = z.looseObject({
 const eventShape = z.looseObject({
   reason: z.string(),
   message: z.string(),
-  count: z.number(),
+  /** Other components leave it out. */
+  count: z.number().default(1),
   involvedObject: z.looseObject({ name: z.string() }),
 })
 

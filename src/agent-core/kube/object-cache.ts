@@ -14,6 +14,9 @@ export interface CacheChange<T> {
   readonly after: T | undefined
 }
 
+/** Answers to our own writes are on their way for seconds, not for so many deletions. */
+const maxRemoved = 1_000
+
 /**
  * The last known objects of one resource. Only the list-watch loop fills it; writers may `assume` the answer to their
  * own write, so that the next pass reads what it wrote although the watch has not delivered it yet.
@@ -21,6 +24,8 @@ export interface CacheChange<T> {
 export class ObjectCache<T extends KubeObject> {
   readonly #objects = new Map<string, T>()
   readonly #listeners = new Set<(change: CacheChange<T>) => void>()
+  /** Uids of objects that are gone, oldest first. */
+  readonly #removed = new Set<string>()
   #synced = false
   /** Set while a list is under way: the keys that were told of since it began. */
   #toldMeanwhile: Set<string> | undefined
@@ -70,6 +75,11 @@ export class ObjectCache<T extends KubeObject> {
     }
   }
 
+  /** The answer to a request of our own. One that arrives after the watch told of the object's end brings nothing back. */
+  assume(object: T): void {
+    if (!this.#removed.has(object.metadata.uid)) this.upsert(object)
+  }
+
   /** Older news than what is known (our own writes run ahead of the watch) is ignored. */
   upsert(object: T): void {
     const key = keyOf(object.metadata.namespace, object.metadata.name)
@@ -101,7 +111,15 @@ export class ObjectCache<T extends KubeObject> {
     if (before && after && before.metadata.resourceVersion === after.metadata.resourceVersion) return
     if (after) this.#objects.set(key, after)
     else this.#objects.delete(key)
+    if (before && !after) this.#bury(before.metadata.uid)
+    if (after) this.#removed.delete(after.metadata.uid)
     for (const listener of this.#listeners) listener({ key, before, after })
+  }
+
+  #bury(uid: string): void {
+    this.#removed.add(uid)
+    const [oldest] = this.#removed
+    if (this.#removed.size > maxRemoved && oldest !== undefined) this.#removed.delete(oldest)
   }
 }
 

@@ -74,7 +74,7 @@ export class StatusWriter {
   /** What the server holds now, instead of what the watch has brought so far. */
   async refresh({ metadata: { namespace, name } }: InferenceService): Promise<InferenceService> {
     const service = parseInferenceService(await this.#api.get(resources.inferenceServices, namespace, name))
-    this.#cache.upsert(service)
+    this.#cache.assume(service)
     return service
   }
 
@@ -96,7 +96,7 @@ export class StatusWriter {
       metadata: { name, namespace, resourceVersion },
       status: { conditions },
     })
-    this.#cache.upsert(parseInferenceService(answer))
+    this.#cache.assume(parseInferenceService(answer))
   }
 
   async #merge({ metadata }: InferenceService, status: object): Promise<void> {
@@ -105,6 +105,6 @@ export class StatusWriter {
       metadata: { resourceVersion },
       status,
     })
-    this.#cache.upsert(parseInferenceService(answer))
+    this.#cache.assume(parseInferenceService(answer))
   }
 }

@@ -15,7 +15,7 @@ export const watchedStore = <T extends KubeObject>({ resource, parse, cache }: W
   resource,
   parse,
   learn: (namespace, name, object) => {
-    if (object?.metadata.labels[labels.managedBy] === managedBy) cache.upsert(object)
+    if (object?.metadata.labels[labels.managedBy] === managedBy) cache.assume(object)
     else cache.remove(namespace, name)
   },
 })

@@ -67,3 +67,21 @@ test('what our own write brought while a list was on its way is newer than the l
   cache.replace([object('kept', '9')])
   expect([versions, [...cache.values()].length]).toEqual([['kept 7', 'created 8'], 1])
 })
+
+test('an answer to our own write that arrives after the end of its object brings nothing back', () => {
+  const { cache, history } = cacheWithHistory()
+  cache.upsert(object('a', '1'))
+  cache.remove('ns', 'a')
+  cache.assume(object('a', '2'))
+  cache.assume(object('a', '4', 'another a'))
+  expect(history).toEqual(['ns/a -→1', 'ns/a 1→-', 'ns/a -→4'])
+})
+
+test('an object that only left what is watched comes back with the watch', () => {
+  const { cache, history } = cacheWithHistory()
+  cache.upsert(object('a', '1'))
+  cache.remove('ns', 'a')
+  cache.upsert(object('a', '3'))
+  cache.assume(object('a', '4'))
+  expect(history).toEqual(['ns/a -→1', 'ns/a 1→-', 'ns/a -→3', 'ns/a 3→4'])
+})
