@@ -313,7 +313,8 @@ export class Reconciler {
 
   /** A wish that has only just come up may be half of what is meant. */
   #withPatience(record: ServiceRecord, wish: Desired, now: number): Desired {
-    record.modelMissingSince = wish.kind === 'modelMissing' ? (record.modelMissingSince ?? now) : undefined
+    const asksForNoModel = wish.kind === 'modelMissing' || wish.kind === 'stopped' || wish.kind === 'held'
+    record.modelMissingSince = asksForNoModel ? (record.modelMissingSince ?? now) : undefined
     if (wish.kind === 'serve' && record.wanted?.digest !== wish.digest)
       record.wanted = { digest: wish.digest, since: now }
     switch (wish.kind) {

@@ -37,7 +37,7 @@ export interface ServiceRecord {
   stoppedAt: number | undefined
   /** The digest last asked for, and since when. */
   wanted: { readonly digest: string; readonly since: number } | undefined
-  /** Since when its Model is not there. */
+  /** Since when its Model is not there, or not asked for. */
   modelMissingSince: number | undefined
   /** Message of the last refusal told as an Event. */
   toldRefusal: string | undefined

@@ -1,0 +1,545 @@
+import { randomUUID } from 'node:crypto'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { command, type CommandInput, type CommandResult } from '../../src/contract/commands.ts'
+import { AgentWorld, commandLineOf, hostIp, inferenceService, untilGone } from '../support/agent-world.ts'
+import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { eventually } from '../support/eventually.ts'
+import type { Rule } from '../support/kube-sim/access.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import type { RunningAgent } from '../support/running-agent.ts'
+
+const run = ({ agent }: RunningAgent, input: CommandInput, requestId = randomUUID()): Promise<CommandResult> =>
+  agent.command({ requestId, command: command.parse(input) })
+
+const kinds = async ({ agent }: RunningAgent, name?: { namespace: string; name: string }): Promise<string[]> => {
+  const answer = await agent.query({ name: 'history', limit: 200, ...(name && { service: name }) })
+  return 'entries' in answer ? answer.entries.map(({ kind }) => kind).reverse() : []
+}
+
+/** Everything but changing an InferenceService. */
+const watcher: readonly Rule[] = [
+  { apiGroups: ['inference.llmkube.dev'], resources: ['*'], verbs: ['get', 'list', 'watch'] },
+  { apiGroups: ['inference.llmkube.dev'], resources: ['inferenceservices/status'], verbs: ['*'] },
+  {
+    apiGroups: ['', 'discovery.k8s.io'],
+    resources: ['services', 'endpoints', 'endpointslices', 'events'],
+    verbs: ['*'],
+  },
+]
+
+describe.each(apiWorlds)('on $name', ({ use }) => {
+  const api = use()
+  const open = (options?: Parameters<typeof AgentWorld.open>[1]) => AgentWorld.open(api().connection, options)
+
+  const specOf = async (world: AgentWorld, name: string) => {
+    const object = await world.admin.get(inferenceService(name))
+    return { ...fields(object?.['spec'], 'suspend', 'replicas'), annotations: object?.metadata['annotations'] }
+  }
+
+  describe('stop', () => {
+    test('suspends the service in the cluster; start lets it be served again', async () => {
+      await using world = await open()
+      const agent = await world.startAgent()
+      await world.apply('tiny', { spec: { replicas: 2 } })
+      const { pid } = await agent.untilReady('tiny')
+      const service = { namespace: world.namespace, name: 'tiny' }
+
+      expect(await run(agent, { name: 'stop', service })).toEqual({
+        outcome: 'done',
+        message: `${world.namespace}/tiny is suspended (spec.suspend) in the cluster; its server finishes what is in flight and ends.`,
+      })
+      await untilGone(pid)
+      await agent.until('tiny', ({ state, reason }) => state === 'stopped' && reason === 'Suspended')
+      expect(await specOf(world, 'tiny')).toMatchObject({ suspend: true, replicas: 2 })
+      expect((await run(agent, { name: 'stop', service })).message).toContain('stopped in the cluster already')
+
+      expect((await run(agent, { name: 'start', service })).outcome).toBe('done')
+      await agent.untilReadyAgain('tiny', pid)
+      expect(await specOf(world, 'tiny')).toMatchObject({ suspend: false, replicas: 2 })
+      expect(await kinds(agent, service)).toEqual(['started', 'ready', 'stopped', 'started', 'ready'])
+    })
+
+    test('leaves spec.suspend to Kueue, scales to zero and remembers the replicas', async () => {
+      await using world = await open()
+      const agent = await world.startAgent()
+      await world.applyModel('tiny')
+      const queued = {
+        ...inferenceService('tiny'),
+        metadata: { name: 'tiny', labels: { 'kueue.x-k8s.io/queue-name': 'macs' } },
+        spec: { modelRef: 'tiny', replicas: 3 },
+      }
+      await world.admin.apply(queued)
+      const { pid } = await agent.untilReady('tiny')
+      const service = { namespace: world.namespace, name: 'tiny' }
+
+      expect(await run(agent, { name: 'stop', service })).toMatchObject({ outcome: 'done', message: saying(/Kueue/) })
+      await untilGone(pid)
+      expect(await specOf(world, 'tiny')).toMatchObject({
+        replicas: 0,
+        annotations: { 'metalbar.dev/replicas-before-stop': '3' },
+      })
+      expect((await run(agent, { name: 'start', service })).outcome).toBe('done')
+      await agent.untilReadyAgain('tiny', pid)
+      const after = await specOf(world, 'tiny')
+      expect(after).toMatchObject({ replicas: 3 })
+      expect(after.annotations ?? {}).not.toHaveProperty(['metalbar.dev/replicas-before-stop'])
+    })
+
+    test('that the cluster does not allow is refused in its words; the hold on this machine works instead, and outlives the agent', async () => {
+      const { namespace } = api()
+      await using world = await open({ namespace })
+      const { connection } = await api().restricted(watcher)
+      const agent = await world.startAgent({ connection })
+      await world.apply('tiny')
+      const { pid } = await agent.untilReady('tiny')
+      const service = { namespace, name: 'tiny' }
+
+      const refusal = await run(agent, { name: 'stop', service })
+      expect(refusal).toMatchObject({
+        outcome: 'refused',
+        by: 'cluster',
+        message: saying(/is not stopped: the cluster refused it \(inferenceservices\..* is forbidden: User /),
+        instead: { label: 'Stop only on this machine', command: { name: 'stop', service, scope: 'here' } },
+      })
+      expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
+      if (refusal.outcome !== 'refused' || !refusal.instead) throw new Error('no other way')
+
+      expect((await run(agent, refusal.instead.command)).outcome).toBe('done')
+      await untilGone(pid)
+      const held = await agent.until('tiny', ({ state, reason }) => state === 'stopped' && reason === 'Held')
+      expect(held).toMatchObject({ hold: { cause: 'stopped' }, message: saying(/only on this machine/) })
+      expect((await world.slice('tiny'))?.metadata['annotations']).toMatchObject({ 'metalbar.dev/claim': '{}' })
+      await eventually(async () => (await world.condition('tiny')) === 'False Held')
+
+      await agent.stop()
+      const again = await world.startAgent({ connection })
+      await again.until('tiny', ({ reason }) => reason === 'Held')
+      expect(again.starts).toBe(0)
+      expect(await run(again, { name: 'start', service })).toMatchObject({
+        outcome: 'done',
+        message: saying(/already|on this machine/),
+      })
+      await again.untilReady('tiny')
+      expect(again.view('tiny')).not.toHaveProperty('hold')
+      expect(await kinds(again, service)).toEqual(['started', 'ready', 'stopped', 'broughtBack', 'started', 'ready'])
+    })
+
+    test('of a service that is not known here is refused', async () => {
+      await using world = await open()
+      const agent = await world.startAgent()
+      const service = { namespace: world.namespace, name: 'nothing' }
+      expect(await run(agent, { name: 'stop', service })).toEqual({
+        outcome: 'refused',
+        by: 'agent',
+        message: `This machine knows no InferenceService ${world.namespace}/nothing; look at its name and namespace.`,
+      })
+    })
+  })
+
+  test('evict takes a service out of memory until it is brought back, and another agent may have it meanwhile', async () => {
+    await using world = await open()
+    const first = await world.startAgent({ name: 'studio' })
+    await world.apply('tiny')
+    const { pid } = await first.untilReady('tiny')
+    const second = await world.startAgent({ name: 'mini', hostIp: '192.0.2.8' })
+    await second.until('tiny', 'foreign')
+    const service = { namespace: world.namespace, name: 'tiny' }
+
+    expect((await run(first, { name: 'evict', service })).outcome).toBe('done')
+    await untilGone(pid)
+    const { port } = await second.untilReady('tiny')
+    expect(await world.published('tiny')).toEqual({ address: '192.0.2.8', port, ready: true })
+    expect(first.view('tiny')).toMatchObject({ state: 'stopped', reason: 'Held', hold: { cause: 'evicted' } })
+
+    expect((await run(first, { name: 'bringBack', service })).outcome).toBe('done')
+    await first.until('tiny', 'foreign')
+    await second.stop()
+    await first.untilReady('tiny')
+    expect(await kinds(first, service)).toEqual([
+      'started',
+      'ready',
+      'evicted',
+      'stopped',
+      'broughtBack',
+      'started',
+      'ready',
+    ])
+  })
+
+  test('a hold is for one object: made again under its name, the service is served', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    await agent.untilReady('tiny')
+    await run(agent, { name: 'evict', service: { namespace: world.namespace, name: 'tiny' } })
+    await agent.until('tiny', ({ reason }) => reason === 'Held')
+    await world.deleteService('tiny')
+    await agent.untilNotShown('tiny')
+    await world.applyService('tiny')
+    await agent.untilReady('tiny')
+    await eventually(async () => !(await readFile(join(agent.stateDir, 'holds.json'), 'utf8')).includes('tiny'))
+  })
+
+  test('release frees the claim for another agent; without a claim it is refused', async () => {
+    await using world = await open()
+    const first = await world.startAgent({ name: 'studio' })
+    await world.apply('tiny')
+    await first.untilReady('tiny')
+    const second = await world.startAgent({ name: 'mini' })
+    await second.until('tiny', 'foreign')
+    const service = { namespace: world.namespace, name: 'tiny' }
+    expect(await run(second, { name: 'release', service })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/has no claim on it/),
+    })
+    expect((await run(first, { name: 'release', service })).outcome).toBe('done')
+    await second.untilReady('tiny')
+    expect(first.view('tiny')).toMatchObject({ reason: 'Held', hold: { cause: 'released' } })
+  })
+
+  test('restart gives a healthy service one new server, withdrawn in between, however often it is asked for meanwhile', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    const service = { namespace: world.namespace, name: 'tiny' }
+    const results = await Promise.all([1, 2, 3].map(() => run(agent, { name: 'restart', service })))
+    expect(results.map(({ outcome }) => outcome)).toEqual(['accepted', 'accepted', 'accepted'])
+    const { port } = await agent.untilReadyAgain('tiny', pid)
+    expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
+    expect(await commandLineOf(pid)).toBeUndefined()
+    expect(agent.starts).toBe(2)
+
+    await world.patchSpec('tiny', { suspend: true })
+    await agent.until('tiny', 'stopped')
+    expect(await run(agent, { name: 'restart', service })).toMatchObject({
+      outcome: 'refused',
+      instead: { label: 'Start', command: { name: 'start', service } },
+    })
+  })
+
+  test('cancelDownload ends the download until start goes on with it', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    const slow = world.files.serve('/slow.gguf', Buffer.alloc(4 * 1_024 * 1_024, 'GGUF'), { paced: true })
+    slow.allow(65_536)
+    await world.apply('tiny', { source: slow.url })
+    await agent.until('tiny', 'fetching')
+    const service = { namespace: world.namespace, name: 'tiny' }
+    expect((await run(agent, { name: 'cancelDownload', service })).outcome).toBe('done')
+    await agent.until('tiny', ({ reason }) => reason === 'Held')
+    expect(agent.view('tiny')).toMatchObject({ hold: { cause: 'downloadCancelled' } })
+    expect(await run(agent, { name: 'cancelDownload', service })).toMatchObject({ outcome: 'refused' })
+    expect((await run(agent, { name: 'start', service })).outcome).toBe('done')
+    await agent.until('tiny', 'fetching')
+  })
+
+  test('a paused machine withdraws its addresses and keeps its models, over a restart too, until it is resumed', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    const { pid, port } = await agent.untilReady('tiny')
+    expect((await run(agent, { name: 'pauseNode' })).outcome).toBe('done')
+    await world.untilNotReady('tiny')
+    await world.apply('later')
+    await agent.until('later', ({ reason }) => reason === 'Paused')
+    expect(agent.view('tiny')).toMatchObject({ state: 'unready', reason: 'Paused', pid })
+    expect(agent.snapshot).toMatchObject({ host: { paused: true }, notices: [saying(/^This machine was paused at /)] })
+    expect(agent.starts).toBe(1)
+
+    expect((await run(agent, { name: 'resumeNode' })).outcome).toBe('done')
+    await agent.untilReady('tiny')
+    expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
+    expect(agent.view('tiny')).toMatchObject({ pid })
+    await agent.untilReady('later')
+
+    await run(agent, { name: 'pauseNode' })
+    await agent.stop()
+    const again = await world.startAgent()
+    await again.until('tiny', ({ reason }) => reason === 'Paused')
+    expect(again.snapshot.host.paused).toBe(true)
+    expect(again.starts).toBe(0)
+  })
+
+  test('the same request id is carried out once and answered the same, also while it is under way', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    await agent.untilReady('tiny')
+    const service = { namespace: world.namespace, name: 'tiny' }
+    const id = randomUUID()
+    const [first, second] = await Promise.all([
+      run(agent, { name: 'stop', service }, id),
+      run(agent, { name: 'stop', service }, id),
+    ])
+    await run(agent, { name: 'start', service })
+    const third = await run(agent, { name: 'stop', service }, id)
+    expect([second, third]).toEqual([first, first])
+    expect(await specOf(world, 'tiny')).toMatchObject({ suspend: false })
+    expect(await run(agent, { name: 'start', service }, id)).toMatchObject({
+      outcome: 'refused',
+      message: saying(/request id/),
+    })
+  })
+
+  test('resync looks at everything anew', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    expect((await run(agent, { name: 'resync' })).outcome).toBe('accepted')
+    await agent.untilCluster('live')
+    expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
+  })
+
+  test('the Events of a service are told newest first, and only of those that are shown', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    await agent.untilReady('tiny')
+    await eventually(async () => (await world.eventReasons('tiny')).length >= 3)
+    await world.admin.create({
+      apiVersion: 'v1',
+      kind: 'Event',
+      metadata: { name: 'stray', namespace: world.namespace },
+      involvedObject: { kind: 'InferenceService', namespace: world.namespace, name: 'stray' },
+      reason: 'Stray',
+    })
+    const service = { namespace: world.namespace, name: 'tiny' }
+    const answers = await Promise.all([
+      agent.agent.query({ name: 'events', limit: 50 }),
+      agent.agent.query({ name: 'events', service, limit: 2 }),
+    ])
+    const reasons = answers.map((answer) => ('events' in answer ? answer.events.map(({ reason }) => reason) : []))
+    expect(reasons[0]?.toSorted()).toEqual(['Claimed', 'Ready', 'Started'])
+    expect(reasons[1]).toHaveLength(2)
+    expect(answers).toMatchObject([
+      { hasMore: false },
+      { hasMore: true, events: [{ source: 'llmkube-metal-agent', service }, {}] },
+    ])
+  })
+})
+
+describe('without the cluster', () => {
+  test('a stop is refused, the hold works at once and is told when the cluster is back', async () => {
+    await using sim = await KubeSim.start()
+    await using world = await AgentWorld.open(sim.connection())
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    const service = { namespace: world.namespace, name: 'tiny' }
+    await sim.stop()
+    await agent.untilCluster('stale')
+
+    expect(await run(agent, { name: 'stop', service })).toMatchObject({
+      outcome: 'refused',
+      by: 'cluster',
+      message: saying(/the cluster does not answer/),
+      instead: { command: { scope: 'here' } },
+    })
+    expect((await run(agent, { name: 'stop', service, scope: 'here' })).outcome).toBe('done')
+    await untilGone(pid)
+    await agent.until('tiny', ({ state, reason }) => state === 'stopped' && reason === 'Held')
+
+    await sim.start()
+    await agent.untilCluster('live')
+    await world.untilNotReady('tiny')
+    await eventually(async () => (await world.condition('tiny')) === 'False Held', { timeoutMs: 60_000 })
+  })
+})
+
+describe('another context', () => {
+  test('is served after everything of the first came down; its choice is kept, and a flag wins over it', async () => {
+    await using here = await KubeSim.start()
+    await using there = await KubeSim.start()
+    await using world = await AgentWorld.open(here.connection())
+    await using other = await AgentWorld.open(there.connection(), { namespace: 'default' })
+    const kubeconfig = join(world.folder, 'both.kubeconfig')
+    await writeFile(kubeconfig, kubeconfigOf({ here: here.connection(), there: there.connection() }))
+    const settings = { namespace: undefined }
+    const agent = await world.startAgent({ kubeconfig, settings })
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    await other.apply('other')
+
+    expect(await run(agent, { name: 'selectContext', context: 'nowhere' })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/has no context "nowhere"/),
+    })
+    expect((await run(agent, { name: 'selectContext', context: 'there' })).outcome).toBe('accepted')
+    await untilGone(pid)
+    await agent.untilReady('other', 'default')
+    expect(agent.snapshot.services.map(({ name }) => name)).toEqual(['other'])
+    expect(await world.published('tiny')).toMatchObject({ ready: false })
+    expect((await world.slice('tiny'))?.metadata['annotations']).toMatchObject({ 'metalbar.dev/claim': '{}' })
+    const contexts = await agent.agent.query({ name: 'contexts' })
+    expect(contexts).toEqual({
+      kubeconfig,
+      contexts: [
+        { name: 'here', server: here.connection().server, isDefault: true, inUse: false },
+        { name: 'there', server: there.connection().server, isDefault: false, inUse: true },
+      ],
+    })
+    await agent.stop()
+
+    const again = await world.startAgent({ kubeconfig, settings })
+    expect((await again.untilCluster('live')).context).toBe('there')
+    await again.stop()
+    const flagged = await world.startAgent({ kubeconfig, settings: { ...settings, context: 'here' } })
+    expect((await flagged.untilCluster('live')).context).toBe('here')
+    expect(await run(flagged, { name: 'selectContext', context: 'there' })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/as --context says/),
+    })
+  })
+
+  test('is reached although the first cluster is gone', async () => {
+    await using here = await KubeSim.start()
+    await using there = await KubeSim.start()
+    await using world = await AgentWorld.open(here.connection())
+    await using other = await AgentWorld.open(there.connection(), { namespace: 'default' })
+    const kubeconfig = join(world.folder, 'both.kubeconfig')
+    await writeFile(kubeconfig, kubeconfigOf({ here: here.connection(), there: there.connection() }))
+    const agent = await world.startAgent({ kubeconfig, settings: { namespace: undefined } })
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    await other.apply('other')
+    await here.stop()
+    expect((await run(agent, { name: 'selectContext', context: 'there' })).outcome).toBe('accepted')
+    await untilGone(pid)
+    await agent.untilReady('other', 'default')
+    await here.start()
+  })
+})
+
+describe('the kubeconfig', () => {
+  test('read anew touches no server; where its context stands for another cluster, moving there is offered', async () => {
+    await using here = await KubeSim.start()
+    await using there = await KubeSim.start()
+    await using world = await AgentWorld.open(here.connection())
+    const kubeconfig = join(world.folder, 'one.kubeconfig')
+    await writeFile(kubeconfig, kubeconfigOf({ lab: here.connection() }))
+    const agent = await world.startAgent({ kubeconfig })
+    await world.apply('tiny')
+    const { pid } = await agent.untilReady('tiny')
+    expect(await run(agent, { name: 'reloadKubeconfig' })).toMatchObject({
+      outcome: 'done',
+      message: saying(/stays with "lab"/),
+    })
+    await writeFile(kubeconfig, kubeconfigOf({ lab: there.connection() }))
+    expect(await run(agent, { name: 'reloadKubeconfig' })).toMatchObject({
+      outcome: 'refused',
+      instead: { command: { name: 'selectContext', context: 'lab' } },
+    })
+    await writeFile(kubeconfig, 'nonsense: [')
+    expect((await run(agent, { name: 'reloadKubeconfig' })).outcome).toBe('failed')
+    expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
+  })
+})
+
+describe('settings', () => {
+  test('are told with where they come from, set where no flag states them, and kept', async () => {
+    await using sim = await KubeSim.start()
+    await using world = await AgentWorld.open(sim.connection())
+    const agent = await world.startAgent({ settings: { givenByFlags: ['namespace'] } })
+    expect(await run(agent, { name: 'updateSettings', settings: { namespace: 'x' } })).toMatchObject({
+      outcome: 'refused',
+    })
+    expect(await run(agent, { name: 'updateSettings', settings: { drainLimitMs: 1 } })).toMatchObject({
+      outcome: 'notAvailable',
+    })
+    expect(
+      await run(agent, { name: 'updateSettings', settings: { startupStallMs: 5_000, logLevel: 'debug' } }),
+    ).toEqual({
+      outcome: 'done',
+      message:
+        'startupStallMs is set and counts for each server from its next start. logLevel is set and counts at once.',
+    })
+    await agent.stop()
+    const again = await world.startAgent({ settings: { givenByFlags: ['namespace'] } })
+    const shown = async () => {
+      const answer = await again.agent.query({ name: 'settings' })
+      return 'settings' in answer
+        ? Object.fromEntries(answer.settings.map((one) => [one.name, [one.value, one.from]]))
+        : {}
+    }
+    expect(await shown()).toMatchObject({
+      namespace: [world.namespace, 'flag'],
+      startupStallMs: [5_000, 'person'],
+      logLevel: ['debug', 'person'],
+    })
+    await run(again, { name: 'updateSettings', settings: { startupStallMs: null } })
+    expect(await shown()).toMatchObject({ startupStallMs: [60_000, 'default'] })
+    expect(await kinds(again)).toEqual([
+      'agentStarted',
+      'settingsChanged',
+      'agentStopped',
+      'agentStarted',
+      'settingsChanged',
+    ])
+  })
+
+  test('of the host address: one of this machine may be chosen and what is published follows; a flag wins', async () => {
+    await using sim = await KubeSim.start()
+    await using world = await AgentWorld.open(sim.connection())
+    const agent = await world.startAgent({ settings: { hostIp: undefined } })
+    const answer = await agent.agent.query({ name: 'hostAddresses' })
+    if (!('addresses' in answer)) throw new Error('no answer')
+    const own = answer.addresses.find(({ unfit }) => unfit === undefined)
+    if (!own) throw new Error('This machine has no address to publish.')
+    expect(await run(agent, { name: 'setHostAddress', address: '192.0.2.99' })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/is not an address of this machine now/),
+    })
+    expect((await run(agent, { name: 'setHostAddress', address: own.address })).outcome).toBe('done')
+    expect(agent.snapshot.host).toMatchObject({ address: own.address, message: saying(/chosen by hand/) })
+    expect(await agent.agent.query({ name: 'hostAddresses' })).toMatchObject({ automatic: false })
+    expect((await run(agent, { name: 'setHostAddress', address: 'automatic' })).outcome).toBe('done')
+    await agent.stop()
+    const flagged = await world.startAgent()
+    expect(await run(flagged, { name: 'setHostAddress', address: own.address })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/as --host-ip says/),
+    })
+  })
+})
+
+test('a shutdown is answered before it begins, and only where the host of the agent lets it', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const order: string[] = []
+  const agent = await world.startAgent({ onShutdown: ({ keepServing }) => void order.push(`ends ${keepServing}`) })
+  order.push((await run(agent, { name: 'shutdown' })).outcome)
+  await eventually(() => order.length === 2)
+  expect(order).toEqual(['accepted', 'ends false'])
+  const other = await world.startAgent({ name: 'other' })
+  expect(await run(other, { name: 'shutdown' })).toMatchObject({ outcome: 'refused' })
+  const service = { namespace: 'default', name: 'x' }
+  expect(await run(other, { name: 'protect', service, protect: true })).toMatchObject({ outcome: 'notAvailable' })
+})
+
+function fields(object: unknown, ...names: readonly string[]): Record<string, unknown> {
+  const entries = typeof object === 'object' && object !== null ? Object.entries(object) : []
+  return Object.fromEntries(entries.filter(([name]) => names.includes(name)))
+}
+
+function kubeconfigOf(contexts: Readonly<Record<string, ReturnType<KubeSim['connection']>>>): string {
+  const all = Object.entries(contexts)
+  return JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': all[0]?.[0],
+    clusters: all.map(([name, { server, ca }]) => ({
+      name,
+      cluster: { server, ...(ca !== '' && { 'certificate-authority-data': Buffer.from(ca).toString('base64') }) },
+    })),
+    users: all.map(([name, { token }]) => ({ name, user: { token } })),
+    contexts: all.map(([name]) => ({ name, context: { cluster: name, user: name } })),
+  })
+}
+
+function saying(pattern: RegExp): unknown {
+  return expect.stringMatching(pattern)
+}
