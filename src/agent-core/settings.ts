@@ -82,9 +82,19 @@ export const agentSettings = z.object({
   hostIp: hostIp.optional(),
   /** Of /healthz, /readyz and /metrics on 127.0.0.1; 0 = none. */
   port: portOrZero,
+  /** Of the window for a browser, on 127.0.0.1; 0 = any free one, absent = served when somebody asks. */
+  uiPort: portOrZero.optional(),
   logLevel: z.enum(logLevels),
   logFormat: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
   /** Flags that were given and understood but change nothing, each with the reason. */
   flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })),
 })
 export type AgentSettings = z.infer<typeof agentSettings>
+
+/** True sentences a person should read when the agent starts, here and in its snapshot. */
+export function startNotices(settings: AgentSettings): string[] {
+  return [
+    'Memory is not checked yet: a model is started without asking whether it fits.',
+    ...settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
+  ]
+}

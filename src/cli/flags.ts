@@ -117,6 +117,14 @@ export const flagTable = (defaults: FlagDefaults): Readonly<Record<string, Flag>
     group: 'Agent',
     help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 for none',
   },
+  ui: {
+    kind: 'int',
+    default: 0,
+    bare: '0',
+    group: 'Agent',
+    help: 'serve the window for a browser on 127.0.0.1, at this port or any free one, and print its address',
+    defaultMeans: 'when asked, by metal-agent ui',
+  },
   'state-dir': {
     kind: 'string',
     default: defaults.stateDir,

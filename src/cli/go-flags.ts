@@ -8,6 +8,8 @@ export interface FlagSpec {
   readonly default: FlagValue
   /** Another spelling of this flag; the last one given wins. */
   readonly aliasOf?: string
+  /** What the flag means alone; a value then stands only after "=", as with a switch. */
+  readonly bare?: string
 }
 
 export interface ParsedFlags {
@@ -45,8 +47,8 @@ export function parseGoFlags(table: Readonly<Record<string, FlagSpec>>, args: re
       continue
     }
     let text = inline
-    if (text === undefined && spec.kind === 'bool') text = 'true'
-    else if (text === undefined) {
+    text ??= spec.kind === 'bool' ? 'true' : spec.bare
+    if (text === undefined) {
       text = args[++at]
       if (text === undefined) throw new FlagError(`--${name} needs ${wanted[spec.kind]} after it.`)
     }

@@ -6,14 +6,15 @@ const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster 
 Usage:
   metal-agent [flags]        run the agent
   metal-agent status         show what a running agent does
+  metal-agent ui             print the address of its window for a browser
   metal-agent version        print version, git commit and build date
   metal-agent help [verb]    print this, or the options of a verb
 
-Flags take one dash or two, and a value after a space or "=" (a switch only after "=").
+Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "=").
 `
 
 const outro = `
-Exit codes: 0 done, 1 failed, 2 wrong usage; status alone: 3 no agent is running.
+Exit codes: 0 done, 1 failed, 2 wrong usage; status and ui: 3 no agent is running.
 `
 
 export function helpText(defaults: FlagDefaults): string {
@@ -30,7 +31,8 @@ export function helpText(defaults: FlagDefaults): string {
 
 const placeholders = { string: ' TEXT', bool: '', int: ' N', float: ' X', duration: ' 10s' } as const
 
-const flagUsage = (name: string, flag: Flag) => `--${name}${placeholders[flag.kind]}`
+const flagUsage = (name: string, { kind, bare }: Flag) =>
+  bare === undefined ? `--${name}${placeholders[kind]}` : `--${name}[=${placeholders[kind].trim()}]`
 
 function defaultText(flag: Flag): string {
   if (flag.aliasOf !== undefined) return ''

@@ -15,6 +15,8 @@ export interface CliIo {
   readonly homeDir: string
   readonly temporaryDir: string
   readonly cwd: string
+  /** Where the built window is. */
+  readonly windowFolder: string
 }
 
 export const exitCodes = { done: 0, failed: 1, wrongUsage: 2, noAgent: 3 } as const

@@ -1,4 +1,5 @@
 import { homedir, tmpdir } from 'node:os'
+import path from 'node:path'
 import { exitCodes } from './io.ts'
 import { main } from './main.ts'
 
@@ -13,6 +14,8 @@ const code = await main(process.argv.slice(2), {
   homeDir: homedir(),
   temporaryDir: tmpdir(),
   cwd: process.cwd(),
+  // Two folders up are the same from the sources and from what is built of them.
+  windowFolder: path.resolve(import.meta.dirname, '../../out/renderer'),
 }).catch((error: unknown) => {
   process.stderr.write(`metal-agent: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
   return exitCodes.failed

@@ -20,14 +20,6 @@ export function parseRunArguments(args: readonly string[], defaults: FlagDefault
   return { kind: 'run', settings: settingsFrom(parsed, defaults, cwd) }
 }
 
-/** True sentences a person should read when the agent starts, here and in its snapshot. */
-export function startNotices(settings: AgentSettings): string[] {
-  return [
-    'Memory is not checked yet: a model is started without asking whether it fits.',
-    ...settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
-  ]
-}
-
 /** How the flags are spelled as one table of text, number and switch values. */
 const flagValues = z.object({
   kubeconfig: z.string(),
@@ -43,6 +35,7 @@ const flagValues = z.object({
   'llama-server-startup-timeout': z.number(),
   'host-ip': z.string(),
   port: z.number(),
+  ui: z.number(),
   'state-dir': z.string(),
   'log-level': z.string(),
   'log-format': z.string(),
@@ -77,6 +70,7 @@ function settingsFrom(parsed: ParsedFlags, defaults: FlagDefaults, cwd: string):
       flags['llama-server-startup-timeout'] > 0 ? flags['llama-server-startup-timeout'] : defaultStartupTimeoutMs,
     hostIp: flags['host-ip'] || undefined,
     port: Math.max(0, flags.port),
+    uiPort: parsed.given.has('ui') ? flags.ui : undefined,
     logLevel: parseLogLevel(flags['log-level']),
     logFormat: flags['log-format'],
     flagsNotInEffect: notInEffect(parsed, defaults),
@@ -127,6 +121,7 @@ const flagOfSetting: Readonly<Record<string, string>> = {
   portRange: 'port-range',
   llamaServerStartupTimeoutMs: 'llama-server-startup-timeout',
   hostIp: 'host-ip',
+  uiPort: 'ui',
   logFormat: 'log-format',
 }
 

@@ -1,13 +1,15 @@
 import path from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { z } from 'zod'
-import { buildInfo, versionText } from './build-info.ts'
+import { buildInfo, versionText } from '../agent-core/build-info.ts'
 import type { FlagDefaults } from './flags.ts'
 import { helpText } from './help.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { status } from './status.ts'
+import { ui } from './ui.ts'
 
 const statusOptions = z.object({ json: z.boolean().default(false), stateDir: z.string() })
+const uiOptions = z.object({ port: z.string().optional(), stateDir: z.string() })
 
 /** `metal-agent <verb> …`; answers the exit code. */
 export async function runVerb(args: readonly string[], io: CliIo, defaults: FlagDefaults): Promise<number> {
@@ -30,6 +32,15 @@ export async function runVerb(args: readonly string[], io: CliIo, defaults: Flag
       const { json, stateDir } = statusOptions.parse(options)
       code = await status({ json, stateDir: path.resolve(io.cwd, stateDir) }, io)
     })
+  const uiVerb = program
+    .command('ui')
+    .description('print an address of the window for a browser on this machine, good for two minutes and once')
+    .option('--port <number>', 'on 127.0.0.1; any free one where it is left out')
+    .option('--state-dir <folder>', 'state folder of the agent', defaults.stateDir)
+    .action(async (options: unknown) => {
+      const { port, stateDir } = uiOptions.parse(options)
+      code = await ui({ port, stateDir: path.resolve(io.cwd, stateDir) }, io)
+    })
   program
     .command('version')
     .description('print version, git commit and build date')
@@ -39,6 +50,7 @@ export async function runVerb(args: readonly string[], io: CliIo, defaults: Flag
     .description('print the flags of the agent, or the options of a verb')
     .action((verb: unknown) => {
       if (verb === 'status') statusVerb.outputHelp()
+      else if (verb === 'ui') uiVerb.outputHelp()
       else io.stdout.write(helpText(defaults))
     })
   try {

@@ -140,6 +140,7 @@ export class AgentProcess implements AsyncDisposable {
       homeDir: path.join(this.folder, 'home'),
       temporaryDir: tmpdir(),
       cwd: this.folder,
+      windowFolder: path.join(this.folder, 'no-window'),
     })
     return { code, ...printed }
   }

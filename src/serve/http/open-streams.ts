@@ -1,0 +1,61 @@
+import type { ServerResponse } from 'node:http'
+import { LinkError, type Listener, type Unsubscribe } from '../../contract/client.ts'
+import { heartbeatMs, type FollowLine, type StreamLine } from '../../contract/http.ts'
+import { strictHeaders } from './headers.ts'
+import { HttpRefusal } from './http-refusal.ts'
+
+/** A window has two. */
+const maxStreams = 16
+
+interface StreamOptions<T> {
+  readonly response: ServerResponse
+  readonly begin: (listener: Listener<T>) => Unsubscribe
+  /** As long as it goes on. */
+  readonly onHeartbeat: () => void
+}
+
+/** The answers that go on until their page leaves or the agent ends. */
+export class OpenStreams {
+  readonly #ends = new Set<(error: LinkError) => void>()
+
+  /** Throws {@link HttpRefusal} where there are too many. */
+  add<T extends (FollowLine | StreamLine) & { type: 'next' }>({
+    response,
+    begin,
+    onHeartbeat,
+  }: StreamOptions<T['item']>): void {
+    if (this.#ends.size >= maxStreams) {
+      throw new HttpRefusal({
+        status: 503,
+        code: 'refused',
+        message: `${maxStreams} streams are open already: close another window of this agent.`,
+        headers: { 'retry-after': '5' },
+      })
+    }
+    response.writeHead(200, { ...strictHeaders, 'content-type': 'application/x-ndjson', 'cache-control': 'no-store' })
+    response.flushHeaders()
+    const write = (line: object) => void response.write(`${JSON.stringify(line)}\n`)
+    const heartbeat = setInterval(() => {
+      onHeartbeat()
+      if (!response.writableNeedDrain) write({ type: 'heartbeat' })
+    }, heartbeatMs)
+    let unsubscribe: Unsubscribe = () => undefined
+    const stop = () => {
+      clearInterval(heartbeat)
+      unsubscribe()
+      this.#ends.delete(end)
+    }
+    const end = ({ code, message }: LinkError) => {
+      stop()
+      write({ type: 'end', code, message })
+      response.end()
+    }
+    this.#ends.add(end)
+    response.once('close', stop)
+    unsubscribe = begin({ next: (item) => write({ type: 'next', item }), end })
+  }
+
+  endAll(): void {
+    for (const end of this.#ends) end(new LinkError('gone', 'The agent ended.'))
+  }
+}

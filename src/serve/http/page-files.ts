@@ -1,0 +1,76 @@
+import { randomBytes } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { hasCode } from '../../agent-core/state/files.ts'
+import { contentSecurityPolicy } from './headers.ts'
+
+interface PageFile {
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Buffer
+}
+
+/** The built window: answers to the path of a URL; undefined where there is no such file. */
+export type PageFiles = (urlPath: string) => Promise<PageFile | undefined>
+
+const types: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.png': 'image/png',
+  '.woff2': 'font/woff2',
+}
+
+/** In the page's `<meta property="csp-nonce">`, from where the component library takes it for the styles it adds. */
+const noncePlaceholder = '__CSP_NONCE__'
+
+/** What is in the folder now and nothing else, whatever a path may say. Undefined where the window is not there. */
+export async function openPageFiles(folder: string): Promise<PageFiles | undefined> {
+  const files = new Map((await filesIn(folder)).map((file) => [`/${file}`, path.join(folder, file)]))
+  const index = files.get('/index.html')
+  if (index === undefined) return undefined
+  files.set('/', index)
+  return async (urlPath) => {
+    const file = files.get(urlPath)
+    return file === undefined ? undefined : await read(file)
+  }
+}
+
+async function filesIn(folder: string): Promise<string[]> {
+  try {
+    const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+    return entries
+      .filter((entry) => entry.isFile() && Object.hasOwn(types, path.extname(entry.name)))
+      .map((entry) => path.relative(folder, path.join(entry.parentPath, entry.name)).replaceAll(path.sep, '/'))
+  } catch (error) {
+    if (hasCode(error, 'ENOENT') || hasCode(error, 'ENOTDIR')) return []
+    throw error
+  }
+}
+
+async function read(file: string): Promise<PageFile> {
+  const body = await readFile(file)
+  const type = types[path.extname(file)] ?? 'application/octet-stream'
+  if (path.extname(file) !== '.html') {
+    return {
+      headers: {
+        'content-type': type,
+        'content-security-policy': contentSecurityPolicy(),
+        'cache-control': hasHashInName(file) ? 'public, max-age=31536000, immutable' : 'no-cache',
+      },
+      body,
+    }
+  }
+  const nonce = randomBytes(16).toString('base64')
+  return {
+    headers: {
+      'content-type': type,
+      'content-security-policy': contentSecurityPolicy(nonce),
+      'cache-control': 'no-store',
+    },
+    body: Buffer.from(body.toString('utf8').replaceAll(noncePlaceholder, nonce)),
+  }
+}
+
+/** As the build names what a page loads, so that another content has another name. */
+const hasHashInName = (file: string) => /-[\w-]{8}\.\w+$/.test(path.basename(file))
