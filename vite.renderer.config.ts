@@ -15,5 +15,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    // In kB; it comes from this machine, not over a network.
+    chunkSizeWarningLimit: 800,
   },
 })

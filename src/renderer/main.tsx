@@ -26,6 +26,8 @@ document.addEventListener('visibilitychange', () => {
   const { connection, reconnect } = store.getState()
   if (document.visibilityState === 'visible' && connection.state === 'gone') reconnect()
 })
+// A new address with another token, pasted over the old one, loads no page by itself.
+window.addEventListener('hashchange', () => window.location.reload())
 
 const root = document.querySelector('#root')
 if (root === null) throw new Error('index.html has no element with the id "root".')

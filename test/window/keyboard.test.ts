@@ -8,7 +8,7 @@ const show = useStage()
 test('a service is found, opened, stopped and left without a mouse', async () => {
   await using window = await show(scenes.services)
   const { page, agent } = window
-  const focused = () => page.evaluate(() => document.activeElement?.textContent ?? '')
+  const focused = () => page.evaluate(() => document.querySelector('body :focus')?.textContent ?? '')
   const tabUntil = (text: string) =>
     eventually(async () => {
       await page.keyboard.press('Tab')

@@ -36,53 +36,46 @@ test('a figure that changes draws no service again', async () => {
   expect(await rowsDrawnSince(page)).toEqual([])
 })
 
-/** What React keeps for a component that it has drawn: another object each time it may have drawn it again. */
+/** What React keeps for a component. */
 interface Fiber {
   readonly child: Fiber | null
   readonly sibling: Fiber | null
-  readonly return: Fiber | null
-  readonly flags: number
+  /** Made anew whenever the component around it is drawn and so draws this one again. */
   readonly memoizedProps: unknown
 }
 
 interface Probe {
-  rows(): Map<string, Fiber>
-  before?: Map<string, Fiber>
+  /** The props of each service's row, by name of the service. */
+  readonly rows: () => Map<string, object>
+  readonly before: Map<string, object>
 }
 
 async function rememberRows(page: Page): Promise<void> {
   await page.evaluate(() => {
-    const probe: Probe = {
-      rows() {
-        const found = new Map<string, Fiber>()
-        const root = document.querySelector('#root') ?? document.body
-        const key = Object.keys(root).find((name) => name.startsWith('__reactContainer$'))
-        const host = Reflect.get(root, key ?? '') as { stateNode: { current: Fiber } }
-        const visit = (fiber: Fiber | null): void => {
-          if (fiber === null) return
-          const props = fiber.memoizedProps
-          if (typeof props === 'object' && props !== null && 'service' in props) {
-            found.set((props.service as { name: string }).name, fiber)
-          }
-          visit(fiber.child)
-          visit(fiber.sibling)
+    const rows = () => {
+      const found = new Map<string, object>()
+      const root = document.querySelector('#root') ?? document.body
+      const key = Object.keys(root).find((name) => name.startsWith('__reactContainer$')) ?? ''
+      const host = Reflect.get(root, key) as { stateNode: { current: Fiber } }
+      const visit = (fiber: Fiber | null): void => {
+        if (fiber === null) return
+        const props = fiber.memoizedProps
+        if (typeof props === 'object' && props !== null && 'service' in props) {
+          found.set((props.service as { name: string }).name, props)
         }
-        visit(host.stateNode.current)
-        return found
-      },
+        visit(fiber.child)
+        visit(fiber.sibling)
+      }
+      visit(host.stateNode.current)
+      return found
     }
-    probe.before = probe.rows()
-    Object.assign(window, { probe })
+    Object.assign(window, { probe: { rows, before: rows() } satisfies Probe })
   })
 }
 
-/** React marks a component it has drawn; one that it only passed by it copies without the mark, or keeps as it was. */
 function rowsDrawnSince(page: Page): Promise<string[]> {
   return page.evaluate(() => {
-    const performedWork = 1
     const { rows, before } = Reflect.get(window, 'probe') as Probe
-    return [...rows()]
-      .filter(([name, fiber]) => fiber !== before?.get(name) && (fiber.flags & performedWork) !== 0)
-      .map(([name]) => name)
+    return [...rows()].filter(([name, props]) => before.get(name) !== props).map(([name]) => name)
   })
 }

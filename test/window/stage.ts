@@ -3,11 +3,11 @@ import { afterAll, beforeAll, inject } from 'vitest'
 import type {} from '../support/window/global-setup.ts'
 import { findBrowser, startBrowser } from '../support/window/browser.ts'
 import type { Scene } from '../support/window/scenes.ts'
-import { showScene, type Stage } from '../support/window/show-scene.ts'
+import { showScene } from '../support/window/show-scene.ts'
 import { skipWhen } from '../support/skip.ts'
 
-/** One browser for the file's tests, which are skipped where there is none. @returns what shows a scene in it. */
-export function useStage() {
+/** One browser for the file's tests, which are skipped where there is none. */
+export function useBrowser(): () => Browser {
   const found = findBrowser()
   skipWhen('missing' in found ? found.missing : undefined)
   let browser: Browser | undefined
@@ -15,8 +15,14 @@ export function useStage() {
     if ('path' in found) browser = await startBrowser(found.path)
   })
   afterAll(() => browser?.close())
-  return (scene: Scene, options: Pick<Stage, 'dark'> = {}) => {
+  return () => {
     if (browser === undefined) throw new Error('There is no browser.')
-    return showScene(scene, { ...options, browser, folder: inject('windowFolder') })
+    return browser
   }
+}
+
+/** @returns what shows a scene in the file's browser. */
+export function useStage() {
+  const browser = useBrowser()
+  return (scene: Scene) => showScene(scene, { browser: browser(), folder: inject('windowFolder') })
 }

@@ -55,14 +55,19 @@ test.each(everyScene)('$name says what is so, to everybody, in light and dark', 
   expect(found).toEqual({ light: [], dark: [], tooWide: [], complaints: [] })
 })
 
-/** What a person would have to scroll sideways for, or cannot read at all; code has a scroll bar of its own. */
+/** What a person would have to scroll sideways for, or sees cut off without a mark; code and logs have a scroll bar of their own. */
 function tooWide(page: Page): Promise<string[]> {
-  return page.evaluate(() =>
-    [...document.querySelectorAll('body *')]
+  return page.evaluate(() => {
+    const cutOff = (element: Element) =>
+      element.scrollWidth > element.clientWidth + 1 &&
+      // What is only for those who listen is one pixel wide.
+      element.clientWidth > 1 &&
+      getComputedStyle(element).textOverflow !== 'ellipsis'
+    return [...document.querySelectorAll('body *')]
       .filter((element) => element.getClientRects().length > 0 && element.closest('pre, svg, [role="log"]') === null)
-      .filter((element) => element.getBoundingClientRect().right > window.innerWidth + 1)
-      .map((element) => element.outerHTML.slice(0, 200)),
-  )
+      .filter((element) => element.getBoundingClientRect().right > window.innerWidth + 1 || cutOff(element))
+      .map((element) => element.outerHTML.slice(0, 200))
+  })
 }
 
 /** Of WCAG 2.2, levels A and AA, and of what is good practice. */

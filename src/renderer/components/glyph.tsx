@@ -114,7 +114,6 @@ export const NoteGlyph = () =>
       </>
     ),
   })
-export const PauseGlyph = () => draw({ tone: 'warn', shape: line('M5.5 3.5v9M10.5 3.5v9') })
 export const CopyGlyph = () =>
   draw({
     tone: 'quiet',

@@ -11,4 +11,4 @@ export const Until = ({ at }: { readonly at: string }) => inWords(Date.parse(at)
 export const LocalAge = ({ since }: { readonly since: number }) => duration(useNow() - since)
 export const LocalUntil = ({ at }: { readonly at: number }) => inWords(at - useNow())
 
-const inWords = (ms: number) => (ms <= 0 ? 'now' : `in ${duration(ms)}`)
+const inWords = (ms: number) => (ms < 1_000 ? 'now' : `in ${duration(ms)}`)

@@ -35,6 +35,11 @@ export class FakeAgent implements AgentLink {
     this.#snapshot = snapshot
   }
 
+  get shown(): AgentSnapshot {
+    if (this.#snapshot === undefined) throw new Error('This agent shows nothing yet.')
+    return this.#snapshot
+  }
+
   /** What it shows from now on. */
   show(snapshot: AgentSnapshot): void {
     this.#snapshot = snapshot
