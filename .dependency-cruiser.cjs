@@ -21,11 +21,34 @@ module.exports = {
     ),
     onlyMayImport(
       'carriers-stand-on-the-core',
-      '^src/serve/',
+      '^src/serve/(?!host-agent)',
       '^src/(serve|contract)/|^src/agent-core/(net|state)/|^src/agent-core/agent\\.ts$',
       'serve may use the contract, the loopback helper and the type of the agent',
     ),
+    onlyMayImport(
+      'hosting-joins-core-and-carriers',
+      '^src/serve/host-agent',
+      '^src/(serve|contract|agent-core)/',
+      'the one place that starts an agent with its carriers, for the command and the app alike',
+    ),
     onlyMayImport('cli-stands-on-top', '^src/cli/', '^src/(cli|contract|serve|agent-core)/', 'cli hosts the core'),
+    onlyMayImport('main-stands-on-top', '^src/main/', '^src/(main|contract|serve|agent-core)/', 'main hosts the core'),
+    onlyMayImport(
+      'preload-knows-the-contract',
+      '^src/main/preload/',
+      '^src/contract/|^src/main/(preload/|ipc-channels)',
+      'a sandboxed script has neither Node nor the core',
+    ),
+    {
+      name: 'main-asks-through-the-link',
+      comment:
+        'main builds the agent by serve/host-agent and then knows only the contract, so that the core can move out of main',
+      severity: 'error',
+      from: { path: '^src/main/' },
+      to: {
+        path: '^src/agent-core/agent\\.ts$|^src/agent-core/(kube|reconcile|models|runtimes|process|publishing|snapshot)/',
+      },
+    },
     ...sealedRooms.map((room) => ({
       name: `room-${room}-is-sealed`,
       comment: 'rooms meet in reconcile, commands, snapshot and agent.ts; elsewhere only types cross',

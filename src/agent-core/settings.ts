@@ -88,3 +88,11 @@ export const agentSettings = z.object({
   flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })),
 })
 export type AgentSettings = z.infer<typeof agentSettings>
+
+/** True sentences a person should read when the agent starts, here and in its snapshot. */
+export function startNotices(settings: AgentSettings): string[] {
+  return [
+    'Memory is not checked yet: a model is started without asking whether it fits.',
+    ...settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
+  ]
+}

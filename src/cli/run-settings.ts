@@ -20,14 +20,6 @@ export function parseRunArguments(args: readonly string[], defaults: FlagDefault
   return { kind: 'run', settings: settingsFrom(parsed, defaults, cwd) }
 }
 
-/** True sentences a person should read when the agent starts, here and in its snapshot. */
-export function startNotices(settings: AgentSettings): string[] {
-  return [
-    'Memory is not checked yet: a model is started without asking whether it fits.',
-    ...settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
-  ]
-}
-
 /** How the flags are spelled as one table of text, number and switch values. */
 const flagValues = z.object({
   kubeconfig: z.string(),

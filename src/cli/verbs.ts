@@ -1,7 +1,7 @@
 import path from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { z } from 'zod'
-import { buildInfo, versionText } from './build-info.ts'
+import { buildInfo, versionText } from '../agent-core/build-info.ts'
 import type { FlagDefaults } from './flags.ts'
 import { helpText } from './help.ts'
 import { exitCodes, type CliIo } from './io.ts'

@@ -3,7 +3,8 @@ import { expect, test } from 'vitest'
 import { helpText } from '../../../src/cli/help.ts'
 import { flagTable } from '../../../src/cli/flags.ts'
 import { FlagError } from '../../../src/cli/go-flags.ts'
-import { parseRunArguments, startNotices } from '../../../src/cli/run-settings.ts'
+import { startNotices } from '../../../src/agent-core/settings.ts'
+import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 
 const defaults = { modelStore: '/home/me/models', stateDir: '/home/me/state' }
 const parse = (...args: string[]) => parseRunArguments(args, defaults, '/work')

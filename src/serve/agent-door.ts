@@ -1,0 +1,16 @@
+import type { Listener, Unsubscribe } from '../contract/client.ts'
+import type { CommandRequest, CommandResult } from '../contract/commands.ts'
+import type { Answer, Query } from '../contract/queries.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
+import type { StreamItem, StreamRequest } from '../contract/streams.ts'
+
+/** What a carrier needs of the agent. */
+export interface AgentDoor {
+  get(): AgentSnapshot
+  /** Calls back after each change; the answer ends it. */
+  subscribe(listener: () => void): Unsubscribe
+  command(request: CommandRequest): Promise<CommandResult>
+  /** Throws a LinkError `refused` where there is no answer. */
+  query(query: Query): Promise<Answer>
+  stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe
+}

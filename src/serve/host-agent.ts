@@ -1,0 +1,126 @@
+import { Agent } from '../agent-core/agent.ts'
+import { startHealthServer } from '../agent-core/observability/health-server.ts'
+import type { Logger } from '../agent-core/observability/logger.ts'
+import type { Platform } from '../agent-core/platform/platform.ts'
+import { startNotices, type AgentSettings } from '../agent-core/settings.ts'
+import { acquireLock } from '../agent-core/state/lock.ts'
+import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
+import { socketPathFor } from '../agent-core/state/socket-path.ts'
+import { openStateFolder } from '../agent-core/state/state-folder.ts'
+import { serveOnSocket } from './socket-server.ts'
+
+/** Withdrawing, draining and stopping everything takes no longer: launchd and systemd kill at some point after it. */
+const shutdownLimitMs = 45_000
+
+export interface HostOptions {
+  readonly settings: AgentSettings
+  readonly platform: Platform
+  readonly log: Logger
+  readonly version: string
+  readonly env: NodeJS.ProcessEnv
+  readonly temporaryDir: string
+}
+
+export interface HostedAgent {
+  readonly agent: Agent
+  /** Ends everything in good order and gives the state folder back; false where something was left, which the log then names. */
+  stop(): Promise<boolean>
+}
+
+export type HostResult =
+  | { readonly ok: true; readonly hosted: HostedAgent }
+  /** `taken`: another agent uses the state folder. */
+  | { readonly ok: false; readonly reason: 'taken' | 'unusable'; readonly message: string }
+
+/** Starts the one agent of a state folder in this process and serves it on the folder's socket. */
+export async function hostAgent(options: HostOptions): Promise<HostResult> {
+  const { settings, platform } = options
+  const state = await openStateFolder(settings.stateDir)
+  if (!state.ok) return { ok: false, reason: 'unusable', message: state.message }
+  const locked = await acquireLock({
+    file: state.folder.lockFile,
+    processStartTime: async (pid) => (await platform.process(pid))?.startTime,
+  })
+  if (!locked.ok) {
+    return { ok: false, reason: locked.holder === undefined ? 'unusable' : 'taken', message: locked.message }
+  }
+  const release = () => locked.lock.release()
+  try {
+    const result = await hostLocked(options, state.folder.nodeFile, release)
+    if (!result.ok) await release()
+    return result
+  } catch (error) {
+    await release()
+    throw error
+  }
+}
+
+async function hostLocked(options: HostOptions, nodeFile: string, release: () => Promise<void>): Promise<HostResult> {
+  const { settings, platform, log, version, temporaryDir } = options
+  const metal = await platform.metal()
+  if (!metal.available && platform.name === 'darwin') return { ok: false, reason: 'unusable', message: metal.message }
+  const identity = await identityIn(nodeFile)
+  if (typeof identity === 'string') return { ok: false, reason: 'unusable', message: identity }
+  log.info('starting metal-agent', { version, stateDir: settings.stateDir, modelStore: settings.modelStore })
+  const notices = [...startNotices(settings), ...(metal.available ? [] : [metal.message])]
+  for (const notice of notices) log.warn('notice', { text: notice })
+  const agent = new Agent({ ...options, identity, notices })
+  const socket = await serveOnSocket({
+    socketPath: socketPathFor(settings.stateDir, temporaryDir),
+    stateDir: settings.stateDir,
+    source: { get: () => agent.snapshot(), subscribe: (listener) => agent.subscribe(listener) },
+    version,
+    onError: (error) => log.error('socket request failed', { error }),
+  })
+  if (!socket.ok) {
+    if (socket.reason === 'taken') return socket
+    log.warn('no socket', { text: socket.message })
+    agent.notice(socket.message)
+  }
+  const health = await startHealthServer({
+    port: settings.port,
+    readiness: () => agent.readiness(),
+    metrics: agent.metrics,
+    log,
+  })
+  if (health.state === 'failed') {
+    log.warn('no health server', { text: health.message })
+    agent.notice(health.message)
+  }
+  await agent.start()
+  const stop = async () => {
+    const isStopped = await stoppedInTime(agent, log)
+    await health.stop()
+    if (socket.ok) await socket.server.close()
+    await release()
+    return isStopped
+  }
+  let stopping: Promise<boolean> | undefined
+  return { ok: true, hosted: { agent, stop: () => (stopping ??= stop()) } }
+}
+
+/** Who this machine is, or in one sentence why that cannot be told. */
+async function identityIn(file: string): Promise<NodeIdentity | string> {
+  try {
+    return await loadNodeId({ file })
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return `The node id ${file} cannot be used: ${why}; repair the file or choose another --state-dir.`
+  }
+}
+
+async function stoppedInTime(agent: Agent, log: Logger): Promise<boolean> {
+  const limit = Promise.withResolvers<false>()
+  const timer = setTimeout(() => {
+    log.error('not everything stopped in time', { limitMs: shutdownLimitMs })
+    limit.resolve(false)
+  }, shutdownLimitMs)
+  try {
+    return await Promise.race([agent.stop().then(() => true), limit.promise])
+  } catch (error) {
+    log.error('stopping failed', { error })
+    return false
+  } finally {
+    clearTimeout(timer)
+  }
+}
