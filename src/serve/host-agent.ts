@@ -7,6 +7,8 @@ import { acquireLock } from '../agent-core/state/lock.ts'
 import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
+import { LinkError } from '../contract/client.ts'
+import type { AgentDoor } from './agent-door.ts'
 import { serveOnSocket } from './socket-server.ts'
 
 /** Withdrawing, draining and stopping everything takes no longer: launchd and systemd kill at some point after it. */
@@ -22,7 +24,7 @@ export interface HostOptions {
 }
 
 export interface HostedAgent {
-  readonly agent: Agent
+  readonly door: AgentDoor
   /** Ends everything in good order and gives the state folder back; false where something was left, which the log then names. */
   stop(): Promise<boolean>
 }
@@ -96,7 +98,22 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
     return isStopped
   }
   let stopping: Promise<boolean> | undefined
-  return { ok: true, hosted: { agent, stop: () => (stopping ??= stop()) } }
+  return { ok: true, hosted: { door: doorOf(agent), stop: () => (stopping ??= stop()) } }
+}
+
+function doorOf(agent: Agent): AgentDoor {
+  const refused = () => new LinkError('refused', 'This version of the agent does not answer that yet.')
+  return {
+    get: () => agent.snapshot(),
+    subscribe: (listener) => agent.subscribe(listener),
+    command: ({ command }) =>
+      Promise.resolve({ outcome: 'notAvailable', message: `"${command.name}" is not available yet.` }),
+    query: () => Promise.reject(refused()),
+    stream: (_request, { end }) => {
+      queueMicrotask(() => end(refused()))
+      return () => undefined
+    },
+  }
 }
 
 /** Who this machine is, or in one sentence why that cannot be told. */

@@ -1,6 +1,7 @@
+import { chromiumPart } from './chromium.ts'
 import { controlPlanePart } from './control-plane.ts'
 import { llamaServerPart } from './llama-server.ts'
 import type { Part } from './part.ts'
 
 /** Everything the tests need beside npm's packages. */
-export const parts: readonly Part[] = [controlPlanePart, llamaServerPart]
+export const parts: readonly Part[] = [controlPlanePart, llamaServerPart, chromiumPart]

@@ -1,0 +1,29 @@
+import type { CommandInput } from './commands.ts'
+import type { ServiceState, ServiceView } from './service.ts'
+
+export interface Action {
+  readonly label: string
+  readonly command: CommandInput
+  /** What stands there while the agent has not answered. */
+  readonly pending: string
+}
+
+const running: readonly ServiceState[] = ['starting', 'ready', 'unready', 'crash-looping']
+
+/** What can be asked for a service as it is now; the most likely one first. */
+export function actionsFor({ namespace, name, state, hold }: ServiceView): Action[] {
+  const service = { namespace, name }
+  const stop: Action = { label: 'Stop', pending: 'Stopping…', command: { name: 'stop', service } }
+  const start: Action = { label: 'Start', pending: 'Starting…', command: { name: 'start', service } }
+  const bringBack: Action = { label: 'Bring back', pending: 'Bringing back…', command: { name: 'bringBack', service } }
+  const restart: Action = { label: 'Restart', pending: 'Restarting…', command: { name: 'restart', service } }
+  const cancel: Action = {
+    label: 'Cancel download',
+    pending: 'Cancelling…',
+    command: { name: 'cancelDownload', service },
+  }
+  if (state === 'foreign' || state === 'stopping') return []
+  if (state === 'stopped' || hold !== undefined) return [hold?.cause === 'evicted' ? bringBack : start]
+  if (state === 'fetching') return [cancel, stop]
+  return running.includes(state) ? [stop, restart] : [stop]
+}
