@@ -1,5 +1,6 @@
 import path from 'node:path'
-import electronLog from 'electron-log/main'
+// Its variant for Electron would let every page write to the log, past our check of who asks.
+import electronLog from 'electron-log/node'
 import { createLog } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import type { LogLevel } from '../agent-core/settings.ts'
@@ -11,7 +12,6 @@ const maxBytes = 5 * 1_024 * 1_024
 export function openAppLog(stateDir: string, level: LogLevel): Logger {
   const log = electronLog.create({ logId: 'metalbar' })
   log.transports.console.level = false
-  log.transports.ipc.level = false
   log.transports.file.resolvePathFn = () => path.join(stateDir, 'metalbar.log')
   log.transports.file.maxSize = maxBytes
   log.transports.file.format = '{text}'
