@@ -50,6 +50,12 @@ module.exports = {
         pathNot: '/default-store\\.ts$',
       },
     },
+    onlyMayImport(
+      'window-knows-the-contract',
+      '^src/renderer/',
+      '^src/(renderer|contract)/',
+      'the renderer is a page: everything it knows crosses a process boundary',
+    ),
     ...sealedRooms.map((room) => ({
       name: `room-${room}-is-sealed`,
       comment: 'rooms meet in reconcile, commands, snapshot and agent.ts; elsewhere only types cross',

@@ -1,4 +1,5 @@
 import { styleText } from 'node:util'
+import { formatBytes } from '../contract/format.ts'
 import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 
@@ -136,13 +137,6 @@ function progressText({ doneBytes, totalBytes, bytesPerSecond }: Progress): stri
   const rate = `${formatBytes(bytesPerSecond)}/s`
   if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}, ${rate}`
   return `${Math.floor((100 * doneBytes) / totalBytes)} % of ${formatBytes(totalBytes)}, ${rate}`
-}
-
-function formatBytes(bytes: number): string {
-  const units = ['B', 'kB', 'MB', 'GB', 'TB']
-  const step = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)))
-  const amount = bytes / 1_000 ** step
-  return `${step === 0 || amount >= 100 ? Math.round(amount) : amount.toFixed(1)} ${units[step] ?? ''}`
 }
 
 const lineWidth = (widths: readonly number[]) =>

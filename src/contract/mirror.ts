@@ -1,8 +1,8 @@
 import type { AgentSnapshot } from './snapshot.ts'
 
 /**
- * The next snapshot for one who shows snapshots: services that did not change keep their object identity, so that what shows them need
- * not look at them again. Another `bootId` is another agent: nothing is kept.
+ * The next snapshot for one who shows snapshots: services and figures that did not change keep their object identity, so that what
+ * shows them need not look at them again. Another `bootId` is another agent: nothing is kept.
  */
 export function mirrored(before: AgentSnapshot | undefined, next: AgentSnapshot): AgentSnapshot {
   if (before?.bootId !== next.bootId) return next
@@ -11,5 +11,14 @@ export function mirrored(before: AgentSnapshot | undefined, next: AgentSnapshot)
     const same = known.get(service.uid)
     return same?.revision === service.revision ? same : service
   })
-  return { ...next, services }
+  return { ...next, services, figures: keepSame(before.figures, next.figures) }
+}
+
+/** Figures have no revision; they are small. */
+function keepSame(before: AgentSnapshot['figures'], next: AgentSnapshot['figures']): AgentSnapshot['figures'] {
+  const kept = Object.entries(next).map(([uid, figures]) => {
+    const same = before[uid]
+    return [uid, JSON.stringify(same) === JSON.stringify(figures) && same !== undefined ? same : figures] as const
+  })
+  return Object.fromEntries(kept)
 }

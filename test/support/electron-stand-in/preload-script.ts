@@ -5,7 +5,7 @@ export const preloadScript = (preload: string) =>
 /** Runs in the page, so it refers to nothing outside of itself. */
 function worldOfPreload(preload: (require: (name: string) => unknown, module: object, exports: object) => void): void {
   const page: Record<string, unknown> & { readonly electronInvoke?: (channel: string, content: unknown) => unknown } =
-    globalThis as never
+    globalThis
   if (page['top'] !== page['window'] || page.electronInvoke === undefined) return
   const { electronInvoke } = page
   const listeners = new Map<string, ((event: object, ...content: unknown[]) => void)[]>()

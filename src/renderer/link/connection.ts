@@ -1,0 +1,67 @@
+import type { LinkError } from '../../contract/client.ts'
+import { type AgentLink, type Unsubscribe } from '../../contract/client.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+
+/** How this window stands with the agent; times are milliseconds of this computer's clock. */
+export type Connection =
+  | { readonly state: 'connecting' }
+  | { readonly state: 'live' }
+  /** Tried again at `retryAt`. */
+  | { readonly state: 'gone'; readonly message: string; readonly since: number; readonly retryAt: number }
+  /** Only a person can mend it. */
+  | { readonly state: 'refused'; readonly message: string }
+
+/** An agent that restarts is back within a second or two; one that stays away should cost nothing. */
+const firstRetryMs = 250
+const longestRetryMs = 8_000
+
+/** How long to wait after so many failures in a row, from 1 on. */
+export const retryDelayMs = (failures: number) => Math.min(longestRetryMs, firstRetryMs * 2 ** (failures - 1))
+
+/** Follows an agent through its restarts. */
+export class AgentConnection {
+  readonly #link: AgentLink
+  readonly #onSnapshot: (snapshot: AgentSnapshot) => void
+  readonly #onChange: (connection: Connection) => void
+  #failures = 0
+  #goneSince: number | undefined
+  #unfollow: Unsubscribe | undefined
+  #retry: ReturnType<typeof setTimeout> | undefined
+
+  constructor(
+    link: AgentLink,
+    onSnapshot: (snapshot: AgentSnapshot) => void,
+    onChange: (connection: Connection) => void,
+  ) {
+    this.#link = link
+    this.#onSnapshot = onSnapshot
+    this.#onChange = onChange
+  }
+
+  /** Also tries at once what would be tried later. */
+  connect(): void {
+    clearTimeout(this.#retry)
+    this.#unfollow?.()
+    this.#unfollow = this.#link.follow({ next: (snapshot) => this.#next(snapshot), end: (error) => this.#end(error) })
+  }
+
+  #next(snapshot: AgentSnapshot): void {
+    this.#onSnapshot(snapshot)
+    this.#failures = 0
+    this.#goneSince = undefined
+    this.#onChange({ state: 'live' })
+  }
+
+  #end(error: LinkError): void {
+    this.#unfollow = undefined
+    if (error.code !== 'gone') {
+      this.#onChange({ state: 'refused', message: error.message })
+      return
+    }
+    this.#failures += 1
+    this.#goneSince ??= Date.now()
+    const delay = retryDelayMs(this.#failures)
+    this.#onChange({ state: 'gone', message: error.message, since: this.#goneSince, retryAt: Date.now() + delay })
+    this.#retry = setTimeout(() => this.connect(), delay)
+  }
+}

@@ -1,0 +1,4 @@
+import { type AgentLink } from '../../contract/client.ts'
+export function linkOverHttp(): AgentLink {
+  throw new Error('x')
+}

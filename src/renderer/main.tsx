@@ -1,0 +1,34 @@
+import { StrictMode } from 'react'
+import { createRoot } from 'react-dom/client'
+import type { Bridge } from '../contract/bridge.ts'
+import { linkOverBridge } from './link/bridge.ts'
+import { linkOverHttp } from './link/http.ts'
+import { createWindowStore, WindowContext } from './store.ts'
+import './styles/tokens.css'
+import './styles/base.css'
+import { MetalbarWindow } from './views/metalbar-window.tsx'
+
+declare global {
+  interface Window {
+    /** There in the app's window, and absent in a browser. */
+    readonly metalbar?: Bridge
+  }
+}
+
+const link = window.metalbar === undefined ? linkOverHttp() : linkOverBridge(window.metalbar)
+const store = createWindowStore(link)
+store.getState().reconnect()
+document.addEventListener('visibilitychange', () => {
+  const { connection, reconnect } = store.getState()
+  if (document.visibilityState === 'visible' && connection.state === 'gone') reconnect()
+})
+
+const root = document.querySelector('#root')
+if (root === null) throw new Error('index.html has no element with the id "root".')
+createRoot(root).render(
+  <StrictMode>
+    <WindowContext value={{ store, link }}>
+      <MetalbarWindow />
+    </WindowContext>
+  </StrictMode>,
+)

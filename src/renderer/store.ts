@@ -1,0 +1,113 @@
+import { createContext, use } from 'react'
+import { useStore } from 'zustand'
+import { createStore, type StoreApi } from 'zustand/vanilla'
+import { type AgentLink, LinkError } from '../contract/client.ts'
+import type { CommandInput, CommandResult } from '../contract/commands.ts'
+import { mirrored } from '../contract/mirror.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { AgentConnection, type Connection } from './link/connection.ts'
+
+/** What was asked of the agent about one thing, and what came of it. */
+export type Request = { readonly requestId: string; readonly command: CommandInput } & (
+  | { readonly state: 'pending' }
+  | { readonly state: 'answered'; readonly result: CommandResult }
+  /** The agent went away: it is not known whether it was done, and repeating it does it once. */
+  | { readonly state: 'unknown'; readonly message: string }
+)
+
+export interface WindowState {
+  readonly connection: Connection
+  /** The last one, however old; absent until the first. */
+  readonly snapshot: AgentSnapshot | undefined
+  /** What the agent's clock is ahead of this computer's, in milliseconds. */
+  readonly clockLead: number
+  /** Uid of the service whose detail is open. */
+  readonly selected: string | undefined
+  /** By uid of the service, or `node` for what concerns the whole machine. */
+  readonly requests: Readonly<Record<string, Request>>
+  /** Tries at once to reach the agent. */
+  readonly reconnect: () => void
+  readonly select: (uid: string | undefined) => void
+  /** `requestId` repeats an earlier request. */
+  readonly ask: (about: string, command: CommandInput, requestId?: string) => Promise<void>
+  readonly dismiss: (about: string) => void
+}
+
+/** Long enough to read that it worked; what did not work stays. */
+const doneShownMs = 6_000
+
+export type WindowStore = StoreApi<WindowState>
+
+export function createWindowStore(link: AgentLink): WindowStore {
+  return createStore<WindowState>()((set, get) => {
+    const connection = new AgentConnection(
+      link,
+      (next) =>
+        set(({ snapshot }) => ({
+          snapshot: mirrored(snapshot, next),
+          clockLead: Date.parse(next.now) - Date.now(),
+        })),
+      (next) =>
+        set(({ connection }) => (connection.state === 'live' && next.state === 'live' ? {} : { connection: next })),
+    )
+    const settle = (about: string, request: Request) => {
+      if (get().requests[about]?.requestId === request.requestId) set(withRequest(about, request))
+    }
+    return {
+      connection: { state: 'connecting' },
+      snapshot: undefined,
+      clockLead: 0,
+      selected: undefined,
+      requests: {},
+      reconnect: () => connection.connect(),
+      select: (selected) => set({ selected }),
+      dismiss: (about) =>
+        set(({ requests }) => ({
+          requests: Object.fromEntries(Object.entries(requests).filter(([key]) => key !== about)),
+        })),
+      ask: async (about, command, requestId = crypto.randomUUID()) => {
+        set(withRequest(about, { state: 'pending', requestId, command }))
+        const request = await answerOf(link, command, requestId)
+        settle(about, request)
+        if (request.state !== 'answered' || !isGood(request.result)) return
+        setTimeout(() => {
+          if (get().requests[about] === request) get().dismiss(about)
+        }, doneShownMs)
+      },
+    }
+  })
+}
+
+const withRequest = (about: string, request: Request) => (state: WindowState) => ({
+  requests: { ...state.requests, [about]: request },
+})
+
+async function answerOf(link: AgentLink, command: CommandInput, requestId: string): Promise<Request> {
+  try {
+    return { state: 'answered', requestId, command, result: await link.command(command, requestId) }
+  } catch (error) {
+    if (!(error instanceof LinkError)) throw error
+    return error.code === 'gone'
+      ? { state: 'unknown', requestId, command, message: error.message }
+      : { state: 'answered', requestId, command, result: { outcome: 'failed', message: error.message } }
+  }
+}
+
+/** Whether it went as it was asked for. */
+export const isGood = ({ outcome }: CommandResult) => outcome === 'done' || outcome === 'accepted'
+
+export const WindowContext = createContext<{ readonly store: WindowStore; readonly link: AgentLink } | undefined>(
+  undefined,
+)
+
+export function useWindow<T>(select: (state: WindowState) => T): T {
+  return useStore(useContextOrThrow().store, select)
+}
+
+export const useLink = (): AgentLink => useContextOrThrow().link
+
+function useContextOrThrow() {
+  const value = use(WindowContext)
+  if (value === undefined) throw new Error('A part of the window is drawn outside of it.')
+  return value
+}

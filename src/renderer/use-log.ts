@@ -1,0 +1,59 @@
+import { useEffect, useRef, useState } from 'react'
+import { LinkError, type Unsubscribe } from '../contract/client.ts'
+import type { ServiceRef } from '../contract/commands.ts'
+import type { LogChunk } from '../contract/log.ts'
+import { emptyTail, withChunk } from './log-tail.ts'
+import { useLink, useWindow } from './store.ts'
+
+export type LogRun = 'current' | 'previous'
+
+/** One run of one service; `pid` because another process may have output where the one before had none. */
+export interface LogSource extends ServiceRef {
+  readonly run: LogRun
+  readonly pid: number | undefined
+}
+
+/** The end of a server's output and, for the run that goes on, what it adds to it. Made for one service and run. */
+export function useLog({ namespace, name, run, pid }: LogSource) {
+  const link = useLink()
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const known = useRef(emptyTail)
+  const [tail, setTail] = useState(emptyTail)
+  /** Why there is no more, in a sentence. */
+  const [problem, setProblem] = useState<string>()
+
+  useEffect(() => {
+    if (!connected) return
+    const service = { namespace, name }
+    let left = false
+    let unsubscribe: Unsubscribe | undefined
+    const add = (chunk: LogChunk) => {
+      if (left) return
+      known.current = withChunk(known.current, chunk)
+      setTail(known.current)
+      setProblem(undefined)
+    }
+    const fail = (error: unknown) => {
+      if (!(error instanceof LinkError)) throw error
+      if (!left) setProblem(error.message)
+    }
+    const follow = (from: LogChunk['end']) => {
+      if (run === 'current' && !left) {
+        unsubscribe = link.stream({ name: 'log', service, run, from }, { next: add, end: fail })
+      }
+    }
+    if (known.current.end !== undefined) follow(known.current.end)
+    else {
+      link.query({ name: 'log', service, run }).then((chunk) => {
+        add(chunk)
+        follow(chunk.end)
+      }, fail)
+    }
+    return () => {
+      left = true
+      unsubscribe?.()
+    }
+  }, [link, connected, namespace, name, run, pid])
+
+  return { tail, problem }
+}

@@ -1,0 +1,50 @@
+import type { ClusterView } from '../../contract/cluster.ts'
+import { Banner } from '../components/banner.tsx'
+import { Button } from '../components/button.tsx'
+import { Age, LocalAge, LocalUntil, Until } from '../components/time.tsx'
+import { useWindow } from '../store.ts'
+import styles from './alerts.module.css'
+
+/** Why what is shown may not be so any more, over everything else. */
+export function Alerts({ cluster }: { readonly cluster: ClusterView }) {
+  return (
+    <div className={styles['alerts']}>
+      <AgentGone />
+      {cluster.state !== 'live' && <ClusterAway cluster={cluster} />}
+    </div>
+  )
+}
+
+function AgentGone() {
+  const connection = useWindow((state) => state.connection)
+  const reconnect = useWindow((state) => state.reconnect)
+  if (connection.state !== 'gone') return null
+  return (
+    <Banner tone="bad" actions={<Button onPress={reconnect}>Try now</Button>}>
+      <p>{connection.message}</p>
+      <p>
+        What you see is from {clockTime(connection.since)}, <LocalAge since={connection.since} /> ago. Next try{' '}
+        <LocalUntil at={connection.retryAt} />.
+      </p>
+    </Banner>
+  )
+}
+
+function ClusterAway({ cluster: { state, message, since, retryAt } }: { readonly cluster: ClusterView }) {
+  return (
+    <Banner tone={state === 'connecting' ? 'note' : 'warn'}>
+      <p>{message}</p>
+      <p>
+        For <Age since={since} />
+        {retryAt !== undefined && (
+          <>
+            , next try <Until at={retryAt} />
+          </>
+        )}
+        .
+      </p>
+    </Banner>
+  )
+}
+
+const clockTime = (ms: number) => new Date(ms).toLocaleTimeString()

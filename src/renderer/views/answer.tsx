@@ -1,0 +1,75 @@
+import type { CommandResult } from '../../contract/commands.ts'
+import { Banner } from '../components/banner.tsx'
+import { Button } from '../components/button.tsx'
+import { CloseGlyph } from '../components/glyph.tsx'
+import { isGood, type Request, useWindow } from '../store.ts'
+import styles from './answer.module.css'
+
+/** What came of the last request about one thing, where it was asked. */
+export function Answer({ about }: { readonly about: string }) {
+  const request = useWindow(({ requests }) => requests[about])
+  return (
+    <div role="status" className={styles['answer']}>
+      {request !== undefined && request.state !== 'pending' && <Outcome about={about} request={request} />}
+    </div>
+  )
+}
+
+type Answered = Exclude<Request, { state: 'pending' }>
+
+function Outcome({ about, request }: { readonly about: string; readonly request: Answered }) {
+  const ask = useWindow((state) => state.ask)
+  const dismiss = useWindow((state) => state.dismiss)
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const close = (
+    <Button look="plain" label="Dismiss" onPress={() => dismiss(about)}>
+      <CloseGlyph />
+    </Button>
+  )
+  if (request.state === 'unknown') {
+    const { command, requestId, message } = request
+    const again = (
+      <Button disabled={disabled} onPress={() => void ask(about, command, requestId)}>
+        Try again
+      </Button>
+    )
+    return (
+      <Banner
+        tone="warn"
+        actions={
+          <>
+            {again}
+            {close}
+          </>
+        }
+      >
+        <p>{message}</p>
+        <p>Whether it was done is not known. Trying again does it once.</p>
+      </Banner>
+    )
+  }
+  const { result } = request
+  const instead = insteadOf(result)
+  return (
+    <Banner
+      tone={isGood(result) ? 'note' : 'bad'}
+      actions={
+        <>
+          {instead !== undefined && (
+            <Button disabled={disabled} onPress={() => void ask(about, instead.command)}>
+              {instead.label}
+            </Button>
+          )}
+          {close}
+        </>
+      }
+    >
+      {result.outcome === 'refused' && (
+        <p className={styles['who']}>{result.by === 'cluster' ? 'The cluster refused' : 'Refused'}</p>
+      )}
+      <p>{result.message}</p>
+    </Banner>
+  )
+}
+
+const insteadOf = (result: CommandResult) => (result.outcome === 'refused' ? result.instead : undefined)

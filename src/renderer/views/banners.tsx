@@ -1,0 +1,46 @@
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import { Banner } from '../components/banner.tsx'
+import { Button } from '../components/button.tsx'
+import { useWindow } from '../store.ts'
+import { Answer } from './answer.tsx'
+
+/** What a person should know of this machine, the most important first. */
+export function Banners({ snapshot: { host, notices } }: { readonly snapshot: AgentSnapshot }) {
+  return (
+    <>
+      {host.paused && <Paused />}
+      {host.address === undefined && <Banner tone="warn">{host.message}</Banner>}
+      {notices.map((notice) => (
+        <Banner key={notice} tone="note">
+          {notice}
+        </Banner>
+      ))}
+    </>
+  )
+}
+
+function Paused() {
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests['node']?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  return (
+    <>
+      <Banner
+        tone="warn"
+        actions={
+          <Button
+            look="prominent"
+            disabled={disabled}
+            pending={pending}
+            onPress={() => void ask('node', { name: 'resumeNode' })}
+          >
+            Resume
+          </Button>
+        }
+      >
+        This machine is paused: its endpoints are withdrawn, and its models stay in memory.
+      </Banner>
+      <Answer about="node" />
+    </>
+  )
+}

@@ -1,0 +1,47 @@
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import { CopyButton } from '../components/copy-button.tsx'
+import { LinkGlyph } from '../components/glyph.tsx'
+import { useWindow } from '../store.ts'
+import { clusterWords } from '../../contract/words.ts'
+import styles from './header.module.css'
+
+export function Header({ snapshot: { cluster, host } }: { readonly snapshot: AgentSnapshot }) {
+  return (
+    <header className={styles['header']}>
+      <div className={styles['connection']}>
+        <ConnectionWord state={cluster.state} />
+        {cluster.context !== '' && (
+          <span className={styles['where']}>
+            {cluster.context} / {cluster.namespace ?? 'all namespaces'}
+          </span>
+        )}
+      </div>
+      {host.address === undefined ? (
+        <span className={styles['noAddress']}>No address</span>
+      ) : (
+        <CopyButton text={host.address} label={`Copy address ${host.address}`}>
+          {host.address}
+        </CopyButton>
+      )}
+    </header>
+  )
+}
+
+function ConnectionWord({ state }: { readonly state: AgentSnapshot['cluster']['state'] }) {
+  const gone = useWindow(({ connection }) => connection.state === 'gone')
+  return (
+    <span role="status" className={styles['state']}>
+      <LinkGlyph link={gone ? 'broken' : glyphs[state]} />
+      {gone ? 'No agent' : clusterWords[state]}
+    </span>
+  )
+}
+
+const glyphs = {
+  live: 'live',
+  connecting: 'busy',
+  stale: 'stale',
+  denied: 'broken',
+  absent: 'broken',
+  offline: 'broken',
+} as const

@@ -1,0 +1,109 @@
+import { useEffect, useRef } from 'react'
+import type { ServiceView } from '../../contract/service.ts'
+import { Banner } from '../components/banner.tsx'
+import { Button } from '../components/button.tsx'
+import { CopyButton } from '../components/copy-button.tsx'
+import { BackGlyph, StateGlyph } from '../components/glyph.tsx'
+import { ProgressBar } from '../components/progress-bar.tsx'
+import { Age, Until } from '../components/time.tsx'
+import { useWindow } from '../store.ts'
+import { stateWords } from '../../contract/words.ts'
+import { progressWords, requestsWords } from '../words.ts'
+import { Crash } from './crash.tsx'
+import { LogView } from './log-view.tsx'
+import { ServiceActions } from './service-actions.tsx'
+import styles from './service-detail.module.css'
+import { Steps } from './steps.tsx'
+
+/** One service, with all that can be said of it and done about it. Escape goes back to the list. */
+export function ServiceDetail({ service }: { readonly service: ServiceView }) {
+  const select = useWindow((state) => state.select)
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => heading.current?.focus(), [])
+  const { uid, name, namespace, state, message, since, retryAt, hold, crash, url } = service
+  return (
+    <section
+      className={styles['detail']}
+      aria-label={name}
+      onKeyDown={(event) => {
+        if (event.key === 'Escape') select(undefined)
+      }}
+    >
+      <div className={styles['back']}>
+        <Button look="plain" onPress={() => select(undefined)}>
+          <BackGlyph />
+          Services
+        </Button>
+      </div>
+      <div className={styles['card']}>
+        <h1 className={styles['name']} ref={heading} tabIndex={-1}>
+          {name}
+        </h1>
+        <p className={styles['state']}>
+          <StateGlyph state={state} />
+          <strong>{stateWords[state]}</strong>
+          <span className={styles['aside']}>
+            for <Age since={since} /> · namespace {namespace}
+          </span>
+        </p>
+        <p>{message}</p>
+        {retryAt !== undefined && crash === undefined && (
+          <p className={styles['aside']}>
+            Next try <Until at={retryAt} />.
+          </p>
+        )}
+        <Figures uid={uid} />
+        <ServiceActions service={service} />
+      </div>
+      {hold !== undefined && (
+        <Banner tone="note">
+          {hold.message} Held on this machine for <Age since={hold.since} />.
+        </Banner>
+      )}
+      {crash !== undefined && <Crash crash={crash} retryAt={retryAt} />}
+      <Steps steps={service.steps} />
+      {url !== undefined && (
+        <div className={styles['card']}>
+          <h2 className={styles['aside']}>URL for Pods</h2>
+          <CopyButton text={url} label={`Copy URL ${url}`}>
+            {url}
+          </CopyButton>
+        </div>
+      )}
+      <dl className={styles['facts']}>
+        <dt>Model</dt>
+        <dd>{service.model}</dd>
+        <dt>Server</dt>
+        <dd>{serverWords(service)}</dd>
+        <dt>Restarts</dt>
+        <dd>{service.restarts}</dd>
+      </dl>
+      <LogView service={service} />
+    </section>
+  )
+}
+
+function Figures({ uid }: { readonly uid: string }) {
+  const figures = useWindow(({ snapshot }) => snapshot?.figures[uid])
+  if (figures === undefined) return null
+  const { progress, requestsInFlight } = figures
+  const words = progress === undefined ? undefined : progressWords(progress)
+  return (
+    <>
+      {words !== undefined && (
+        <div>
+          <ProgressBar label="Download" percent={words.percent} />
+          <p className={styles['aside']}>{words.text}</p>
+        </div>
+      )}
+      {requestsInFlight !== undefined && <p className={styles['aside']}>{requestsWords(requestsInFlight)}</p>}
+    </>
+  )
+}
+
+const serverWords = ({ runtime, port, pid }: ServiceView) =>
+  [
+    runtime,
+    ...(port === undefined ? [] : [`port ${port}`]),
+    ...(pid === undefined ? ['not running'] : [`process ${pid}`]),
+  ].join(' · ')

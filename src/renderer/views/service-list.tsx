@@ -1,0 +1,79 @@
+import { useEffect, useRef } from 'react'
+import { ListBox, ListBoxItem } from 'react-aria-components/ListBox'
+import type { ServiceView } from '../../contract/service.ts'
+import { classNames } from '../components/class-names.ts'
+import { ChevronGlyph, StateGlyph } from '../components/glyph.tsx'
+import { LongName } from '../components/long-name.tsx'
+import { ProgressBar } from '../components/progress-bar.tsx'
+import { useWindow } from '../store.ts'
+import { stateWords } from '../../contract/words.ts'
+import { progressWords } from '../words.ts'
+import styles from './service-list.module.css'
+
+export function ServiceList({ services }: { readonly services: readonly ServiceView[] }) {
+  const selected = useWindow((state) => state.selected)
+  const select = useWindow((state) => state.select)
+  const list = useRef<HTMLDivElement>(null)
+  const lastOpen = useRef<string>(undefined)
+  useEffect(() => {
+    if (selected === undefined && lastOpen.current !== undefined) focusRow(list.current, lastOpen.current)
+    lastOpen.current = selected
+  }, [selected])
+  return (
+    <ListBox
+      ref={list}
+      aria-label="Services"
+      className={classNames(styles['services'])}
+      items={services}
+      selectionMode="single"
+      disallowEmptySelection
+      selectedKeys={selected === undefined ? [] : [selected]}
+      onSelectionChange={(keys) => {
+        if (keys !== 'all') select([...keys].map(String)[0])
+      }}
+    >
+      {(service) => (
+        <ListBoxItem id={service.uid} textValue={service.name} className={classNames(styles['service'])}>
+          <ServiceRow service={service} />
+        </ListBoxItem>
+      )}
+    </ListBox>
+  )
+}
+
+/** A person who comes back from a service goes on where they left the list. */
+function focusRow(list: HTMLElement | null, uid: string): void {
+  list?.querySelector<HTMLElement>(`[data-key="${CSS.escape(uid)}"]`)?.focus()
+}
+
+function ServiceRow({ service }: { readonly service: ServiceView }) {
+  const { uid, name, state, message } = service
+  return (
+    <>
+      <StateGlyph state={state} />
+      <div className={styles['words']}>
+        <div className={styles['first']}>
+          <LongName name={name} />
+          <span className={styles['state']} data-state={state}>
+            {stateWords[state]}
+          </span>
+        </div>
+        <Figures uid={uid} message={message} />
+      </div>
+      <ChevronGlyph />
+    </>
+  )
+}
+
+/** What changes all the time is drawn by itself. */
+function Figures({ uid, message }: { readonly uid: string; readonly message: string }) {
+  const progress = useWindow(({ snapshot }) => snapshot?.figures[uid]?.progress)
+  if (progress === undefined) return <p className={styles['message']}>{message}</p>
+  const { percent, text } = progressWords(progress)
+  return (
+    <>
+      <ProgressBar label="Download" percent={percent} />
+      <p className={styles['progress']}>{percent === undefined ? text : `${percent} % · ${text}`}</p>
+    </>
+  )
+}

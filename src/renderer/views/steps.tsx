@@ -1,0 +1,33 @@
+import { type ServiceView, type Step, type StepName, stepNames } from '../../contract/service.ts'
+import { StepGlyph } from '../components/glyph.tsx'
+import { stepWords } from '../words.ts'
+import styles from './steps.module.css'
+
+export function Steps({ steps }: { readonly steps: ServiceView['steps'] }) {
+  return (
+    <ol className={styles['steps']} aria-label="Steps">
+      {stepNames.map((name) => (
+        <StepLine key={name} name={name} step={steps[name]} />
+      ))}
+    </ol>
+  )
+}
+
+function StepLine({ name, step: { status, message } }: { readonly name: StepName; readonly step: Step }) {
+  return (
+    <li className={styles['step']} data-status={status}>
+      <StepGlyph status={status} />
+      <div className={styles['words']}>
+        <span className={styles['name']}>{stepWords[name]}</span>
+        <span className={styles['status']}>{message ?? statusWords[status]}</span>
+      </div>
+    </li>
+  )
+}
+
+const statusWords: Readonly<Record<Step['status'], string>> = {
+  done: 'done',
+  active: 'in progress',
+  waiting: 'not yet',
+  failed: 'failed',
+}

@@ -1,0 +1,33 @@
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { findBrowser, startBrowser } from '../test/support/window/browser.ts'
+import { buildWindow } from '../test/support/window/build-window.ts'
+import { type Scene, scenes } from '../test/support/window/scenes.ts'
+import { showScene } from '../test/support/window/show-scene.ts'
+import { temporaryFolder } from '../test/support/temporary-folder.ts'
+
+/** `node tasks/screenshots.ts [scene...]`: every state of the window, light and dark, into out/screenshots. */
+const target = join(import.meta.dirname, '../out/screenshots')
+const names = process.argv.slice(2)
+const found = findBrowser()
+if ('missing' in found) {
+  console.error(`No pictures: ${found.missing}`)
+  process.exit(1)
+}
+
+await using folder = await temporaryFolder()
+await buildWindow(folder.dir)
+await using browser = await startBrowser(found.path)
+await mkdir(target, { recursive: true })
+for (const [name, scene] of Object.entries<Scene>(scenes)) {
+  if (names.length > 0 && !names.includes(name)) continue
+  for (const dark of [false, true]) {
+    await using shown = await showScene(scene, { browser, folder: folder.dir, dark, scale: 2 })
+    await shown.page.evaluate('document.fonts.ready')
+    await shown.page.screenshot({
+      path: join(target, `${name}-${dark ? 'dark' : 'light'}.png`),
+      animations: 'disabled',
+    })
+  }
+}
+console.log(`Pictures are in ${target}`)

@@ -1,0 +1,25 @@
+import { type Browser, chromium } from 'playwright-core'
+import { chromiumPart } from '../../../tasks/setup/chromium.ts'
+
+/** Nothing is asked of the network but what a test asks. */
+const quiet = [
+  '--disable-gpu',
+  '--disable-quic',
+  '--disable-sync',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--no-first-run',
+]
+
+/** Chromium refuses to sandbox what root runs. */
+const asRoot = process.getuid?.() === 0 ? ['--no-sandbox'] : []
+
+export function startBrowser(executablePath: string): Promise<Browser> {
+  return chromium.launch({ executablePath, args: [...quiet, ...asRoot] })
+}
+
+/** The browser of this machine, or in one sentence why there is none. */
+export function findBrowser(): { readonly path: string } | { readonly missing: string } {
+  const found = chromiumPart.find()
+  return found.found ? { path: found.path } : { missing: found.reason }
+}

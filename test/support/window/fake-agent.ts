@@ -1,0 +1,105 @@
+import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
+import type { CommandInput, CommandResult } from '../../../src/contract/commands.ts'
+import type { LogChunk } from '../../../src/contract/log.ts'
+import type { Answer, QueryInput, QueryName } from '../../../src/contract/queries.ts'
+import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
+import type { StreamInput, StreamItem } from '../../../src/contract/streams.ts'
+
+export interface Asked {
+  readonly command: CommandInput
+  readonly requestId: string | undefined
+}
+
+type Open<T> = Map<Listener<T>, true>
+
+/** An agent as a window sees it, that says what a test tells it to. */
+export class FakeAgent implements AgentLink {
+  /** Every command in order. */
+  readonly asked: Asked[] = []
+  /** Where each log stream that is open began. */
+  readonly logStreams: Pick<StreamInput, 'from'>[] = []
+  /** Answers the next commands, in this order; without one a command stays unanswered. */
+  readonly answers: (CommandResult | LinkError)[] = []
+  readonly logs: { current: LogChunk | LinkError; previous: LogChunk | LinkError } = {
+    current: new LinkError('refused', 'It has printed nothing yet.'),
+    previous: new LinkError('refused', 'There is no previous run.'),
+  }
+
+  readonly #followers: Open<AgentSnapshot> = new Map()
+  readonly #readers: Open<StreamItem> = new Map()
+  readonly #unanswered: ((result: CommandResult) => void)[] = []
+  #snapshot: AgentSnapshot | undefined
+  #absence: LinkError | undefined
+
+  constructor(snapshot?: AgentSnapshot) {
+    this.#snapshot = snapshot
+  }
+
+  /** What it shows from now on. */
+  show(snapshot: AgentSnapshot): void {
+    this.#snapshot = snapshot
+    for (const { next } of this.#followers.keys()) next(snapshot)
+  }
+
+  /** Everybody loses it, and nobody reaches it any more. */
+  leave(error = new LinkError('gone', 'The agent ended.')): void {
+    this.#absence = error
+    for (const open of [this.#followers, this.#readers]) {
+      for (const { end } of open.keys()) end(error)
+      open.clear()
+    }
+  }
+
+  comeBack(snapshot: AgentSnapshot): void {
+    this.#absence = undefined
+    this.#snapshot = snapshot
+  }
+
+  /** To every open log. */
+  print(chunk: LogChunk): void {
+    for (const { next } of this.#readers.keys()) next(chunk)
+  }
+
+  /** The oldest command that has none. */
+  answer(result: CommandResult): void {
+    const respond = this.#unanswered.shift()
+    if (respond === undefined) throw new Error('No command waits for an answer.')
+    respond(result)
+  }
+
+  follow(listener: Listener<AgentSnapshot>): Unsubscribe {
+    if (this.#absence !== undefined) {
+      listener.end(this.#absence)
+      return () => undefined
+    }
+    this.#followers.set(listener, true)
+    if (this.#snapshot !== undefined) listener.next(this.#snapshot)
+    return () => this.#followers.delete(listener)
+  }
+
+  snapshot(): Promise<AgentSnapshot> {
+    return this.#snapshot === undefined
+      ? Promise.reject(new LinkError('gone', 'No agent runs.'))
+      : Promise.resolve(this.#snapshot)
+  }
+
+  command(command: CommandInput, requestId?: string): Promise<CommandResult> {
+    this.asked.push({ command, requestId })
+    const answer = this.answers.shift()
+    if (answer instanceof LinkError) return Promise.reject(answer)
+    return answer === undefined ? new Promise((resolve) => this.#unanswered.push(resolve)) : Promise.resolve(answer)
+  }
+
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
+  query(query: QueryInput): Promise<Answer> {
+    if (query.name !== 'log') return Promise.reject(new LinkError('refused', `Nobody asks for ${query.name} here.`))
+    const answer = this.logs[query.run ?? 'current']
+    return answer instanceof LinkError ? Promise.reject(answer) : Promise.resolve(answer)
+  }
+
+  stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
+    this.logStreams.push(request)
+    this.#readers.set(listener, true)
+    return () => this.#readers.delete(listener)
+  }
+}

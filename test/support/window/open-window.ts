@@ -1,0 +1,152 @@
+import { readFile } from 'node:fs/promises'
+import { extname, join } from 'node:path'
+import type { BrowserContextOptions, Browser, Page } from 'playwright-core'
+import type { Bridge, BridgeReply, LinkFailure } from '../../../src/contract/bridge.ts'
+import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
+
+/** Nothing listens there: every request is answered from the folder. Loopback, so that the page may use the clipboard. */
+const origin = 'http://127.0.0.1:1'
+
+const nonce = 'bm9uY2U'
+
+/** What the app's own carrier answers with; nothing may be loaded from elsewhere, nothing inline may run. */
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  `style-src 'self' 'nonce-${nonce}'`,
+  "img-src 'self' data:",
+  "connect-src 'none'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ')
+
+const contentTypes: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+}
+
+export interface OpenWindow extends AsyncDisposable {
+  readonly page: Page
+  /** What the page logged, threw, or was refused by the policy. */
+  readonly complaints: readonly string[]
+}
+
+export interface WindowOptions {
+  readonly browser: Browser
+  /** The built window. */
+  readonly folder: string
+  readonly agent: AgentLink
+  readonly context?: BrowserContextOptions
+}
+
+/** The built window in a page of its own, with the bridge that the app's preload would give it. */
+export async function openWindow({ browser, folder, agent, context = {} }: WindowOptions): Promise<OpenWindow> {
+  const browserContext = await browser.newContext({ viewport: { width: 400, height: 620 }, ...context })
+  await browserContext.grantPermissions(['clipboard-read', 'clipboard-write'], { origin })
+  const page = await browserContext.newPage()
+  const complaints: string[] = []
+  page.on('console', (message) => {
+    if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text())
+  })
+  page.on('pageerror', (error) => complaints.push(String(error)))
+  await page.route('**', async (route) => {
+    const { pathname } = new URL(route.request().url())
+    const file = pathname === '/' ? '/index.html' : pathname
+    const body = (await readFile(join(folder, file))).toString().replaceAll('__CSP_NONCE__', nonce)
+    await route.fulfill({
+      body,
+      headers: { 'content-type': contentTypes[extname(file)] ?? '', 'content-security-policy': policy },
+    })
+  })
+  await connect(page, agent)
+  await page.goto(`${origin}/`)
+  return { page, complaints, [Symbol.asyncDispose]: () => browserContext.close() }
+}
+
+/** The functions that Playwright puts into the page, and those that the page gives it. */
+interface Wires {
+  agentCall(method: 'snapshot' | 'command' | 'query', args: unknown[]): Promise<BridgeReply<never>>
+  agentOpen(id: number, method: 'follow' | 'stream', request?: unknown): Promise<void>
+  agentClose(id: number): Promise<void>
+  agentSays(id: number, item: { next: unknown } | { end: LinkFailure }): void
+}
+
+async function connect(page: Page, agent: AgentLink): Promise<void> {
+  const open = new Map<number, Unsubscribe>()
+  await page.exposeFunction('agentCall', ((method, args) =>
+    reply(callOf(agent, method, args))) satisfies Wires['agentCall'])
+  await page.exposeFunction('agentClose', (id: number) => {
+    open.get(id)?.()
+    open.delete(id)
+  })
+  await page.exposeFunction('agentOpen', (id: number, method: 'follow' | 'stream', request: unknown) => {
+    const say = (item: Parameters<Wires['agentSays']>[1]) => {
+      page
+        .evaluate(([to, what]) => (globalThis as unknown as Wires).agentSays(to, what), [id, item] as const)
+        // A page that is being closed hears nothing any more.
+        .catch(() => undefined)
+    }
+    const listener: Listener<unknown> = {
+      next: (next) => say({ next }),
+      end: ({ code, message }) => say({ end: { code, message } }),
+    }
+    open.set(id, method === 'follow' ? agent.follow(listener) : agent.stream(request as never, listener))
+  })
+  await page.addInitScript(bridgeInPage)
+}
+
+function callOf(agent: AgentLink, method: 'snapshot' | 'command' | 'query', args: unknown[]): Promise<unknown> {
+  switch (method) {
+    case 'snapshot':
+      return agent.snapshot()
+    case 'command':
+      return agent.command(...(args as Parameters<AgentLink['command']>))
+    case 'query':
+      return agent.query(...(args as Parameters<AgentLink['query']>))
+  }
+}
+
+async function reply(call: Promise<unknown>): Promise<BridgeReply<never>> {
+  try {
+    return { ok: true, value: (await call) as never }
+  } catch (error) {
+    if (!(error instanceof LinkError)) throw error
+    return { ok: false, failure: { code: error.code, message: error.message } }
+  }
+}
+
+/** Runs in the page, before its own scripts. */
+function bridgeInPage(): void {
+  const page = globalThis as unknown as Wires & { metalbar: Bridge }
+  const listeners = new Map<number, { next: (item: never) => void; end: (failure: LinkFailure) => void }>()
+  let lastId = 0
+  const subscribe = (
+    method: 'follow' | 'stream',
+    listener: { next: (item: never) => void; end: (failure: LinkFailure) => void },
+    request?: unknown,
+  ) => {
+    const id = (lastId += 1)
+    listeners.set(id, listener)
+    void page.agentOpen(id, method, request)
+    return () => {
+      if (listeners.delete(id)) void page.agentClose(id)
+    }
+  }
+  page.agentSays = (id, item) => {
+    const listener = listeners.get(id)
+    if ('next' in item) listener?.next(item.next as never)
+    else {
+      listeners.delete(id)
+      listener?.end(item.end)
+    }
+  }
+  page.metalbar = {
+    follow: (next, end) => subscribe('follow', { next, end }),
+    snapshot: () => page.agentCall('snapshot', []),
+    command: (command, requestId) => page.agentCall('command', [command, requestId]),
+    query: (query) => page.agentCall('query', [query]),
+    stream: (request, next, end) => subscribe('stream', { next, end }, request),
+  }
+}

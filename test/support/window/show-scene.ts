@@ -1,0 +1,37 @@
+import type { Browser } from 'playwright-core'
+import type { FakeAgent } from './fake-agent.ts'
+import { openWindow, type OpenWindow } from './open-window.ts'
+import type { Scene } from './scenes.ts'
+
+export interface Stage {
+  readonly browser: Browser
+  readonly folder: string
+  readonly dark?: boolean
+  /** Device pixels for each CSS pixel. */
+  readonly scale?: number
+}
+
+/** The window in the state of a scene. */
+export async function showScene(scene: Scene, stage: Stage): Promise<OpenWindow & { readonly agent: FakeAgent }> {
+  const { width = 400, height = 620, textScale = 1 } = scene
+  const agent = scene.agent()
+  const window = await openWindow({
+    browser: stage.browser,
+    folder: stage.folder,
+    agent,
+    context: {
+      viewport: { width, height },
+      colorScheme: stage.dark === true ? 'dark' : 'light',
+      reducedMotion: 'reduce',
+      deviceScaleFactor: stage.scale ?? 1,
+    },
+  })
+  const { page } = window
+  await page.locator('main').waitFor()
+  // A string, since nothing here knows of a DOM.
+  await page.evaluate(`document.documentElement.style.fontSize = '${textScale * 100}%'`)
+  if (scene.open !== undefined) await page.getByRole('option', { name: scene.open }).click()
+  for (const name of scene.press ?? []) await page.getByRole('button', { name, exact: true }).click()
+  scene.then?.(agent)
+  return { ...window, agent, [Symbol.asyncDispose]: () => window[Symbol.asyncDispose]() }
+}
