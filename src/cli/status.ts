@@ -1,6 +1,7 @@
-import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
-import { AgentConnectionError, connectToAgent, NoAgentError } from '../serve/client/agent-client.ts'
+import { LinkError } from '../contract/client.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { connectToAgent } from '../serve/client/agent-client.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { renderStatus } from './status-table.ts'
 
@@ -16,9 +17,9 @@ export async function status({ json, stateDir }: StatusRequest, io: CliIo): Prom
     io.stdout.write(json ? `${JSON.stringify(snapshot, null, 2)}\n` : renderStatus(snapshot, styleOf(io)))
     return exitCodes.done
   } catch (error) {
-    if (!(error instanceof NoAgentError) && !(error instanceof AgentConnectionError)) throw error
+    if (!(error instanceof LinkError)) throw error
     io.stderr.write(`metal-agent: ${error.message}\n`)
-    return error instanceof NoAgentError ? exitCodes.noAgent : exitCodes.failed
+    return error.code === 'gone' ? exitCodes.noAgent : exitCodes.failed
   }
 }
 

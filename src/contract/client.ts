@@ -26,7 +26,8 @@ export interface Listener<T> {
 export type Unsubscribe = () => void
 
 /** `gone`: no agent answers. `refused`: it does not do that. `misunderstood`: another version, or not an agent at all. */
-export type LinkErrorCode = 'gone' | 'refused' | 'misunderstood'
+export const linkErrorCodes = ['gone', 'refused', 'misunderstood'] as const
+export type LinkErrorCode = (typeof linkErrorCodes)[number]
 
 /** One sentence for a person. */
 export class LinkError extends Error {

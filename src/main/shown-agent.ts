@@ -57,6 +57,6 @@ async function open(result: HostResult, { stateDir, temporaryDir }: ShownAgentOp
     return inProcessLink(result.hosted.door)
   }
   if (result.reason === 'unusable') throw new LinkError('gone', result.message)
-  const { openSocketLink } = await import('../serve/client/socket-link.ts')
-  return openSocketLink({ socketPath: socketPathFor(stateDir, temporaryDir), stateDir })
+  const { connectToAgent } = await import('../serve/client/agent-client.ts')
+  return connectToAgent({ socketPath: socketPathFor(stateDir, temporaryDir), stateDir })
 }

@@ -6,6 +6,7 @@ import type { StreamItem, StreamRequest } from '../contract/streams.ts'
 
 /** What a carrier needs of the agent. */
 export interface AgentDoor {
+  /** As of now, with the time of asking in it. */
   get(): AgentSnapshot
   /** Calls back after each change; the answer ends it. */
   subscribe(listener: () => void): Unsubscribe

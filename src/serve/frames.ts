@@ -1,5 +1,9 @@
 import { z } from 'zod'
+import { commandRequest, commandResult } from '../contract/commands.ts'
+import { linkFailure } from '../contract/link-failure.ts'
+import { query } from '../contract/queries.ts'
 import { agentSnapshot } from '../contract/snapshot.ts'
+import { streamItem, streamRequest } from '../contract/streams.ts'
 
 /** One JSON object per line, in both directions. A request this large is no request. */
 export const maxRequestBytes = 64 * 1_024
@@ -7,20 +11,30 @@ export const maxRequestBytes = 64 * 1_024
 /** A snapshot of thousands of services fits ten times; a client reads no more than this into memory. */
 export const maxAnswerBytes = 64 * 1_024 * 1_024
 
-export const requestFrame = z.object({
-  /** The client's own; repeated in what answers it. */
-  id: z.string().min(1).max(100),
-  verb: z.string().max(100),
-})
+/** The client's own, another one for each request; repeated in what answers it. */
+const id = z.string().min(1).max(100)
 
-export const snapshotRequest = requestFrame.extend({
-  verb: z.literal('snapshot'),
-  /** Answers at once, then again whenever something has changed, until the connection ends. */
-  follow: z.boolean().default(false),
-})
-export type SnapshotRequest = z.input<typeof snapshotRequest>
+export const requestFrame = z.object({ id, verb: z.string().max(100) })
 
-export const errorCodes = ['bad-frame', 'frame-too-large', 'unknown-verb', 'bad-request', 'busy', 'failed'] as const
+const port = z.int().min(0).max(65_535)
+
+const requests = [
+  /** With `follow` answered at once, then again whenever something has changed, until cancelled. */
+  z.object({ id, verb: z.literal('snapshot'), follow: z.boolean().default(false) }),
+  z.object({ id, verb: z.literal('command'), request: commandRequest }),
+  z.object({ id, verb: z.literal('query'), query }),
+  z.object({ id, verb: z.literal('stream'), stream: streamRequest }),
+  /** Ends the follow or stream of this id; nothing answers it. */
+  z.object({ id, verb: z.literal('cancel') }),
+  /** Answered with the address of the window for a browser, which is good for one person once. */
+  z.object({ id, verb: z.literal('openWindow'), port: port.optional() }),
+] as const
+
+export const request = z.discriminatedUnion('verb', requests)
+export type Request = z.output<typeof request>
+export type RequestInput = z.input<typeof request>
+
+export const verbs: ReadonlySet<string> = new Set(requests.map((one) => one.shape.verb.value))
 
 /** What a client must know before it reads anything else, in every version of the protocol. */
 export const helloFrame = z.object({
@@ -29,16 +43,16 @@ export const helloFrame = z.object({
   /** Of the agent, for people. */
   version: z.string(),
 })
+export type HelloFrame = z.infer<typeof helloFrame>
 
-export const serverFrame = z.discriminatedUnion('type', [
-  helloFrame,
-  z.object({ type: z.literal('snapshot'), id: z.string(), snapshot: agentSnapshot }),
-  z.object({
-    type: z.literal('error'),
-    /** Absent where the request had none that could be read. */
-    id: z.string().optional(),
-    code: z.enum(errorCodes),
-    message: z.string(),
-  }),
+export const answerFrame = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('snapshot'), id, snapshot: agentSnapshot }),
+  z.object({ type: z.literal('result'), id, result: commandResult }),
+  /** The one that belongs to the name of the query. */
+  z.object({ type: z.literal('answer'), id, answer: z.unknown() }),
+  z.object({ type: z.literal('item'), id, item: streamItem }),
+  z.object({ type: z.literal('window'), id, url: z.string() }),
+  /** Ends what it answers; without an id, which is where the request had none that could be read, the connection. */
+  linkFailure.extend({ type: z.literal('error'), id: id.optional() }),
 ])
-export type ServerFrame = z.infer<typeof serverFrame>
+export type AnswerFrame = z.infer<typeof answerFrame>

@@ -67,10 +67,11 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   const notices = [...startNotices(settings), ...(metal.available ? [] : [metal.message])]
   for (const notice of notices) log.warn('notice', { text: notice })
   const agent = new Agent({ ...options, identity, notices })
+  const door = doorOf(agent)
   const socket = await serveOnSocket({
     socketPath: socketPathFor(settings.stateDir, temporaryDir),
     stateDir: settings.stateDir,
-    source: { get: () => agent.snapshot(), subscribe: (listener) => agent.subscribe(listener) },
+    door,
     version,
     onError: (error) => log.error('socket request failed', { error }),
   })
@@ -98,7 +99,7 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
     return isStopped
   }
   let stopping: Promise<boolean> | undefined
-  return { ok: true, hosted: { door: doorOf(agent), stop: () => (stopping ??= stop()) } }
+  return { ok: true, hosted: { door, stop: () => (stopping ??= stop()) } }
 }
 
 function doorOf(agent: Agent): AgentDoor {

@@ -1,52 +1,57 @@
 import type { Socket } from 'node:net'
-import type { z } from 'zod'
 import { parseJson } from '../agent-core/state/files.ts'
+import { LinkError, type Unsubscribe } from '../contract/client.ts'
 import { protocolVersion } from '../contract/snapshot.ts'
-import { maxRequestBytes, requestFrame, snapshotRequest, type errorCodes, type ServerFrame } from './frames.ts'
+import type { AgentDoor } from './agent-door.ts'
+import { failuresTo, notUnderstood, requestTooLong } from './failures.ts'
+import { feedSnapshots, feedStream, type FeedOptions } from './feeds.ts'
+import {
+  maxRequestBytes,
+  request,
+  requestFrame,
+  verbs,
+  type AnswerFrame,
+  type HelloFrame,
+  type Request,
+} from './frames.ts'
 import { LineReader } from './line-reader.ts'
-import type { SnapshotSource } from './snapshot-source.ts'
-
-/** At most four snapshots a second: more than a person can read, few enough to cost nothing. */
-const pushIntervalMs = 250
 
 /** A client that asks on and on without reading is let go, before it costs the agent its memory. */
 const maxUnreadBytes = 16 * 1_024 * 1_024
+/** Follows and streams; a window needs two. */
+const maxOpen = 16
+/** With so many requests without an answer nothing more is read. */
+const maxUnderWay = 64
 
 export interface SessionOptions {
   readonly socket: Socket
-  readonly source: SnapshotSource
+  readonly door: AgentDoor
   readonly version: string
-  /** A snapshot that could not be had: a defect of ours, not of the client. */
+  /** Answers with a URL that works once; throws LinkError. Absent = this agent serves no window. */
+  readonly openWindow?: ((port: number | undefined) => Promise<string>) | undefined
+  /** A defect of ours, not of the client. */
   readonly onError: (error: unknown) => void
-  /** Monotonic milliseconds. */
-  readonly now?: () => number
 }
 
-/** Serves one connection until either side ends it. A follower that reads slowly is sent only the latest snapshot. */
+/** Serves one connection until either side ends it. */
 export class Session {
-  readonly #socket: Socket
-  readonly #source: SnapshotSource
-  readonly #onError: (error: unknown) => void
-  readonly #now: () => number
+  readonly #options: SessionOptions
+  readonly #asLinkError: (error: unknown) => LinkError
   readonly #lines: LineReader
-  #follow: { readonly id: string; readonly unsubscribe: () => void } | undefined
-  #changed = false
-  #lastPushAt = -Infinity
-  #timer: NodeJS.Timeout | undefined
+  readonly #open = new Map<string, Unsubscribe>()
+  #underWay = 0
 
-  constructor({ socket, source, version, onError, now = () => performance.now() }: SessionOptions) {
-    this.#socket = socket
-    this.#source = source
-    this.#onError = onError
-    this.#now = now
+  constructor(options: SessionOptions) {
+    this.#options = options
+    this.#asLinkError = failuresTo(options.onError)
     this.#lines = new LineReader({
       maxBytes: maxRequestBytes,
       onLine: (line) => this.#receive(line),
-      onTooLong: () =>
-        this.#closeWith('frame-too-large', `A request must not be longer than ${maxRequestBytes / 1_024} KiB.`),
+      onTooLong: () => this.#closeWith(requestTooLong(maxRequestBytes)),
     })
+    const { socket, version } = options
+    socket.setMaxListeners(maxOpen + 10)
     socket.on('data', (chunk: Buffer) => this.#lines.push(chunk))
-    socket.on('drain', () => this.#pushSoon())
     // A client that vanished is no event for the agent; 'close' follows and cleans up.
     socket.on('error', () => socket.destroy())
     socket.on('close', () => this.#cleanUp())
@@ -56,91 +61,121 @@ export class Session {
   /** Ends the connection after what was already sent. */
   close(): void {
     this.#cleanUp()
-    this.#socket.end()
+    this.#options.socket.end()
   }
 
   #receive(line: string): void {
     const value = parseJson(line)
-    const request = requestFrame.safeParse(value)
-    if (!request.success) {
-      this.#closeWith('bad-frame', 'A request must be one line of JSON with the texts "id" and "verb".')
+    const frame = requestFrame.safeParse(value)
+    if (!frame.success) {
+      const message = 'A request must be one line of JSON with the texts "id" and "verb".'
+      this.#closeWith(new LinkError('misunderstood', message))
       return
     }
-    const { id, verb } = request.data
-    if (verb !== 'snapshot') {
-      this.#sendError(id, 'unknown-verb', `This agent does not know the verb ${JSON.stringify(verb)}.`)
+    const { id, verb } = frame.data
+    if (!verbs.has(verb)) {
+      this.#sendError(id, new LinkError('misunderstood', `This agent does not know the verb ${JSON.stringify(verb)}.`))
       return
     }
-    const asked = snapshotRequest.safeParse(value)
-    if (!asked.success)
-      this.#sendError(id, 'bad-request', `This snapshot request is not one: ${firstIssue(asked.error)}.`)
-    else if (!asked.data.follow) this.#sendSnapshot(id)
-    else if (this.#follow === undefined) this.#startFollowing(id)
-    else this.#sendError(id, 'busy', 'This connection already follows the snapshot: open another one.')
+    const asked = request.safeParse(value)
+    if (asked.success) this.#answer(asked.data)
+    else this.#sendError(id, notUnderstood(`${verb} request`, asked.error))
   }
 
-  #startFollowing(id: string): void {
-    const unsubscribe = this.#source.subscribe(() => {
-      this.#changed = true
-      this.#pushSoon()
+  #answer(asked: Request): void {
+    const { door, openWindow } = this.#options
+    const { id } = asked
+    switch (asked.verb) {
+      case 'snapshot':
+        if (asked.follow) this.#listen(id, (feed) => this.#feedSnapshots(id, feed))
+        else void this.#reply(id, async () => Promise.resolve({ type: 'snapshot', id, snapshot: door.get() }))
+        return
+      case 'command':
+        void this.#reply(id, async () => ({ type: 'result', id, result: await door.command(asked.request) }))
+        return
+      case 'query':
+        void this.#reply(id, async () => ({ type: 'answer', id, answer: await door.query(asked.query) }))
+        return
+      case 'stream':
+        this.#listen(id, (feed) =>
+          feedStream(feed, asked.stream, {
+            next: (item) => this.#send({ type: 'item', id, item }),
+            end: (error) => this.#ended(id, error),
+          }),
+        )
+        return
+      case 'cancel':
+        this.#open.get(id)?.()
+        this.#open.delete(id)
+        return
+      case 'openWindow':
+        void this.#reply(id, async () => {
+          if (!openWindow) throw new LinkError('refused', 'This agent serves no window.')
+          return { type: 'window', id, url: await openWindow(asked.port) }
+        })
+    }
+  }
+
+  #feedSnapshots(id: string, feed: FeedOptions): Unsubscribe {
+    return feedSnapshots(feed, {
+      next: (snapshot) => this.#send({ type: 'snapshot', id, snapshot }),
+      end: (error) => this.#ended(id, error),
     })
-    this.#follow = { id, unsubscribe }
-    this.#changed = true
-    this.#pushSoon()
   }
 
-  #pushSoon(): void {
-    if (this.#follow === undefined || !this.#changed || this.#timer !== undefined) return
-    if (this.#socket.writableNeedDrain) return
-    const wait = this.#lastPushAt + pushIntervalMs - this.#now()
-    if (wait > 0) {
-      this.#timer = setTimeout(() => {
-        this.#timer = undefined
-        this.#pushSoon()
-      }, Math.ceil(wait))
-      return
-    }
-    this.#changed = false
-    this.#lastPushAt = this.#now()
-    this.#sendSnapshot(this.#follow.id)
-  }
-
-  /** Ages are counted from `now`, so it is the time of sending, however old the last change is. */
-  #sendSnapshot(id: string): void {
+  async #reply(id: string, work: () => Promise<AnswerFrame>): Promise<void> {
+    const { socket } = this.#options
+    this.#underWay += 1
+    if (this.#underWay >= maxUnderWay) socket.pause()
     try {
-      this.#send({ type: 'snapshot', id, snapshot: { ...this.#source.get(), now: new Date().toISOString() } })
+      this.#send(await work())
     } catch (error) {
-      this.#onError(error)
-      this.#sendError(id, 'failed', 'The agent could not say what it does; its log says why.')
+      this.#sendError(id, this.#asLinkError(error))
+    }
+    this.#underWay -= 1
+    if (this.#underWay < maxUnderWay) socket.resume()
+  }
+
+  #listen(id: string, begin: (feed: FeedOptions) => Unsubscribe): void {
+    if (this.#open.has(id)) {
+      this.#closeWith(new LinkError('misunderstood', `The id ${JSON.stringify(id)} is in use on this connection.`))
+    } else if (this.#open.size >= maxOpen) {
+      const message = `A connection follows at most ${maxOpen} things at once: end one, or open another connection.`
+      this.#sendError(id, new LinkError('refused', message))
+    } else {
+      const { door, socket } = this.#options
+      this.#open.set(id, () => undefined)
+      const stop = begin({ door, writable: socket, asLinkError: this.#asLinkError })
+      // It may have ended already.
+      if (this.#open.has(id)) this.#open.set(id, stop)
     }
   }
 
-  #sendError(id: string | undefined, code: (typeof errorCodes)[number], message: string): void {
-    this.#send({ type: 'error', ...(id === undefined ? {} : { id }), code, message })
+  #ended(id: string, error: LinkError): void {
+    this.#open.delete(id)
+    this.#sendError(id, error)
   }
 
-  #closeWith(code: (typeof errorCodes)[number], message: string): void {
+  #sendError(id: string | undefined, { code, message }: LinkError): void {
+    this.#send({ type: 'error', ...(id !== undefined && { id }), code, message })
+  }
+
+  #closeWith(error: LinkError): void {
     this.#lines.stop()
-    this.#sendError(undefined, code, message)
+    this.#sendError(undefined, error)
     this.close()
   }
 
-  #send(frame: ServerFrame): void {
-    if (!this.#socket.writable) return
-    this.#socket.write(`${JSON.stringify(frame)}\n`)
-    if (this.#socket.writableLength > maxUnreadBytes) this.#socket.destroy()
+  #send(frame: HelloFrame | AnswerFrame): void {
+    const { socket } = this.#options
+    if (!socket.writable) return
+    socket.write(`${JSON.stringify(frame)}\n`)
+    if (socket.writableLength > maxUnreadBytes) socket.destroy()
   }
 
   #cleanUp(): void {
     this.#lines.stop()
-    this.#follow?.unsubscribe()
-    this.#follow = undefined
-    clearTimeout(this.#timer)
-    this.#timer = undefined
+    for (const stop of this.#open.values()) stop()
+    this.#open.clear()
   }
-}
-
-const firstIssue = (error: z.ZodError) => {
-  const [issue] = error.issues
-  return `${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}`.trim()
 }

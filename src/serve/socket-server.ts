@@ -3,17 +3,11 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { hasCode } from '../agent-core/state/files.ts'
 import { ensureSocketFolder } from '../agent-core/state/socket-path.ts'
 import { probeSocket } from './client/probe-socket.ts'
-import { Session } from './session.ts'
-import type { SnapshotSource } from './snapshot-source.ts'
+import { Session, type SessionOptions } from './session.ts'
 
-export interface SocketServerOptions {
+export interface SocketServerOptions extends Omit<SessionOptions, 'socket'> {
   readonly socketPath: string
   readonly stateDir: string
-  readonly source: SnapshotSource
-  /** Of the agent, for people. */
-  readonly version: string
-  /** What fails beside a request; the server goes on. */
-  readonly onError: (error: unknown) => void
 }
 
 export interface SocketServer extends AsyncDisposable {
@@ -33,14 +27,14 @@ const maxConnections = 32
 const closeMs = 1_000
 
 /**
- * Serves the agent's state to this user's own programs. A socket file whose agent is gone is replaced; the lock of the
+ * Serves the agent to this user's own programs. A socket file whose agent is gone is replaced; the lock of the
  * state folder must be held, since two agents could both take the same file for a leftover.
  */
 export async function serveOnSocket(options: SocketServerOptions): Promise<SocketServerResult> {
-  const { socketPath, stateDir, source, version, onError } = options
+  const { socketPath, stateDir, ...session } = options
   const sessions = new Map<Socket, Session>()
   const server = createServer((socket) => {
-    sessions.set(socket, new Session({ socket, source, version, onError }))
+    sessions.set(socket, new Session({ socket, ...session }))
     socket.once('close', () => sessions.delete(socket))
   })
   server.maxConnections = maxConnections
@@ -58,7 +52,7 @@ export async function serveOnSocket(options: SocketServerOptions): Promise<Socke
     const why = error instanceof Error ? error.message : String(error)
     return { ok: false, reason: 'unusable', message: `The socket ${socketPath} cannot be used: ${why}.` }
   }
-  server.on('error', onError)
+  server.on('error', session.onError)
   const close = () => closeServer(server, sessions)
   return {
     ok: true,

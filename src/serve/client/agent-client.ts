@@ -1,19 +1,23 @@
+import { randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
-import { parseJson } from '../../agent-core/state/files.ts'
+import { hasCode, parseJson } from '../../agent-core/state/files.ts'
+import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../../contract/client.ts'
+import type { CommandInput, CommandResult } from '../../contract/commands.ts'
+import { asLinkError } from '../../contract/link-failure.ts'
+import { answers, type Answer, type QueryInput, type QueryName } from '../../contract/queries.ts'
 import { protocolVersion, type AgentSnapshot } from '../../contract/snapshot.ts'
-import { helloFrame, maxAnswerBytes, serverFrame, type SnapshotRequest } from '../frames.ts'
+import type { StreamInput, StreamItem } from '../../contract/streams.ts'
+import { requestTooLong } from '../failures.ts'
+import {
+  answerFrame,
+  helloFrame,
+  maxAnswerBytes,
+  maxRequestBytes,
+  type AnswerFrame,
+  type RequestInput,
+} from '../frames.ts'
 import { LineReader } from '../line-reader.ts'
 import { isNobodyThere } from './probe-socket.ts'
-
-/** Nobody listens: the agent does not run, or it uses another state folder. */
-export class NoAgentError extends Error {
-  override readonly name = 'NoAgentError'
-}
-
-/** The agent runs and cannot be understood: it is of another version, or the connection broke. */
-export class AgentConnectionError extends Error {
-  override readonly name = 'AgentConnectionError'
-}
 
 export interface ConnectOptions {
   readonly socketPath: string
@@ -24,35 +28,43 @@ export interface ConnectOptions {
 
 /** The agent answers within a millisecond; one that takes this long is stopped in a debugger or swapped out. */
 const answerMs = 5_000
+/** What asks the cluster, or reads a long file. */
+const queryMs = 30_000
+/** What the cluster is slow to take is tried for a while. */
+const commandMs = 120_000
 
-/** Throws {@link NoAgentError} or {@link AgentConnectionError}. */
+/** Throws LinkError. */
 export async function connectToAgent(options: ConnectOptions): Promise<AgentClient> {
   const { socketPath, stateDir, timeoutMs = answerMs } = options
   const client = new AgentClient(connect(socketPath), timeoutMs)
   try {
     await client.ready
+    return client
   } catch (error) {
     await client.close()
+    if (error instanceof LinkError) throw error
     if (isNobodyThere(error)) {
-      throw new NoAgentError(
+      throw new LinkError(
+        'gone',
         `No agent runs on the state folder ${stateDir} (nobody listens on ${socketPath}): start one with metal-agent, or name another folder with --state-dir.`,
         { cause: error },
       )
     }
-    if (error instanceof AgentConnectionError) throw error
     const why = error instanceof Error ? error.message : String(error)
-    throw new AgentConnectionError(`The agent's socket ${socketPath} cannot be reached: ${why}.`, { cause: error })
+    const code = hasCode(error, 'EACCES') || hasCode(error, 'EPERM') ? 'refused' : 'gone'
+    throw new LinkError(code, `The agent's socket ${socketPath} cannot be reached: ${why}.`, { cause: error })
   }
-  return client
 }
 
+type WithoutId<T> = T extends { id: string } ? Omit<T, 'id'> : never
+
 interface Waiting {
-  readonly answer: (snapshot: AgentSnapshot) => void
+  readonly receive: (frame: AnswerFrame) => void
   readonly fail: (error: unknown) => void
 }
 
 /** One connection to a running agent. */
-export class AgentClient implements AsyncDisposable {
+export class AgentClient implements AgentLink, AsyncDisposable {
   /** Resolves once the agent has said hello in a protocol we know. */
   readonly ready: Promise<void>
   readonly #socket: Socket
@@ -67,73 +79,63 @@ export class AgentClient implements AsyncDisposable {
   constructor(socket: Socket, timeoutMs: number) {
     this.#socket = socket
     this.#timeoutMs = timeoutMs
-    this.ready = this.#within('say hello', this.#hello.promise)
+    this.ready = within(timeoutMs, 'say hello', this.#hello.promise)
     this.#lines = new LineReader({
       maxBytes: maxAnswerBytes,
       onLine: (line) => this.#receive(line),
-      onTooLong: () => this.#fail(new AgentConnectionError('The agent sent more than a snapshot can be.')),
+      onTooLong: () => this.#fail(new LinkError('misunderstood', 'The agent sent more than an answer can be.')),
     })
     socket.on('data', (chunk: Buffer) => this.#lines.push(chunk))
     socket.on('error', (error) => this.#fail(error))
-    socket.on('close', () =>
-      this.#fail(new AgentConnectionError('The agent closed the connection: it may have stopped.')),
+    socket.on('close', () => this.#fail(new LinkError('gone', 'The agent closed the connection: it may have stopped.')))
+  }
+
+  follow(listener: Listener<AgentSnapshot>): Unsubscribe {
+    return this.#listen({ verb: 'snapshot', follow: true }, listener, (frame) =>
+      frame.type === 'snapshot' ? frame.snapshot : undefined,
     )
   }
 
-  /** Throws {@link AgentConnectionError}. */
-  async snapshot(): Promise<AgentSnapshot> {
-    const { promise, resolve, reject } = Promise.withResolvers<AgentSnapshot>()
-    const id = this.#request({ follow: false }, { answer: resolve, fail: reject })
-    try {
-      return await this.#within('send its snapshot', promise)
-    } finally {
-      this.#waiting.delete(id)
-    }
+  snapshot(): Promise<AgentSnapshot> {
+    return this.#ask({ verb: 'snapshot' }, this.#timeoutMs, 'send its snapshot', (frame) =>
+      frame.type === 'snapshot' ? frame.snapshot : undefined,
+    )
   }
 
-  /**
-   * The snapshot now and after each change; a reader slower than the agent gets only the latest. Closes the connection
-   * when the loop is left, and throws {@link AgentConnectionError} when the agent goes.
-   */
-  async *follow(): AsyncGenerator<AgentSnapshot, void> {
-    const box: { latest?: AgentSnapshot | undefined; failure?: { readonly error: unknown } } = {}
-    let wake = Promise.withResolvers<undefined>()
-    this.#request(
-      { follow: true },
-      {
-        answer: (snapshot) => {
-          box.latest = snapshot
-          wake.resolve(undefined)
-        },
-        fail: (error) => {
-          box.failure = { error }
-          wake.resolve(undefined)
-        },
-      },
+  command(command: CommandInput, requestId: string = randomUUID()): Promise<CommandResult> {
+    const what = `say how the command "${command.name}" went, which may yet be carried out,`
+    return this.#ask({ verb: 'command', request: { requestId, command } }, commandMs, what, (frame) =>
+      frame.type === 'result' ? frame.result : undefined,
     )
-    try {
-      for (;;) {
-        const { latest, failure } = box
-        if (latest !== undefined) {
-          box.latest = undefined
-          yield latest
-        } else if (failure !== undefined) throw failure.error
-        else {
-          await wake.promise
-          wake = Promise.withResolvers<undefined>()
-        }
-      }
-    } finally {
-      await this.close()
-    }
+  }
+
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
+  query(query: QueryInput): Promise<Answer> {
+    return this.#ask({ verb: 'query', query }, queryMs, `answer the question "${query.name}"`, (frame) =>
+      frame.type === 'answer' ? answers[query.name].safeParse(frame.answer).data : undefined,
+    )
+  }
+
+  stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
+    return this.#listen({ verb: 'stream', stream: request }, listener, (frame) =>
+      frame.type === 'item' ? frame.item : undefined,
+    )
+  }
+
+  /** A URL of the window that works once, in a browser of this machine. */
+  openWindow(port?: number): Promise<string> {
+    const request = { verb: 'openWindow', ...(port !== undefined && { port }) } as const
+    return this.#ask(request, this.#timeoutMs, 'open its window', (frame) =>
+      frame.type === 'window' ? frame.url : undefined,
+    )
   }
 
   /** Ends the connection; what waits for an answer fails. */
   async close(): Promise<void> {
+    this.#fail(new LinkError('gone', 'The connection to the agent was closed here.'))
     if (this.#socket.closed) return
     const { promise, resolve } = Promise.withResolvers<undefined>()
     this.#socket.once('close', () => resolve(undefined))
-    this.#socket.destroy()
     await promise
   }
 
@@ -141,16 +143,66 @@ export class AgentClient implements AsyncDisposable {
     return this.close()
   }
 
-  #request(request: Pick<SnapshotRequest, 'follow'>, waiting: Waiting): string {
-    const id = String(++this.#requests)
-    if (this.#failure !== undefined) {
-      waiting.fail(this.#failure)
-      return id
+  /** `pick` finds the answer in the frame that carries it. */
+  async #ask<T>(
+    request: WithoutId<RequestInput>,
+    limitMs: number,
+    what: string,
+    pick: (frame: AnswerFrame) => T | undefined,
+  ): Promise<T> {
+    const { promise, resolve, reject } = Promise.withResolvers<T>()
+    const id = this.#send(request, {
+      receive: (frame) => {
+        const answer = pick(frame)
+        if (answer === undefined) this.#fail(noAnswer())
+        else resolve(answer)
+      },
+      fail: (error) => reject(toLinkError(error)),
+    })
+    try {
+      return await within(limitMs, what, promise)
+    } finally {
+      this.#waiting.delete(id)
     }
-    this.#waiting.set(id, waiting)
-    const frame: SnapshotRequest = { id, verb: 'snapshot', ...request }
-    this.#socket.write(`${JSON.stringify(frame)}\n`)
+  }
+
+  #listen<T>(
+    request: WithoutId<RequestInput>,
+    { next, end }: Listener<T>,
+    pick: (frame: AnswerFrame) => T | undefined,
+  ): Unsubscribe {
+    let hasLeft = false
+    const id = this.#send(request, {
+      receive: (frame) => {
+        const item = pick(frame)
+        if (item === undefined) this.#fail(noAnswer())
+        else next(item)
+      },
+      fail: (error) => {
+        if (!hasLeft) end(toLinkError(error))
+      },
+    })
+    return () => {
+      hasLeft = true
+      if (this.#waiting.delete(id)) this.#write({ id, verb: 'cancel' })
+    }
+  }
+
+  #send(request: WithoutId<RequestInput>, waiting: Waiting): string {
+    const id = String(++this.#requests)
+    const failure = this.#failure ?? this.#write({ ...request, id })
+    if (failure === undefined) this.#waiting.set(id, waiting)
+    // Never before the caller knows how to leave.
+    else queueMicrotask(() => waiting.fail(failure))
     return id
+  }
+
+  /** Answers with why it cannot be sent. */
+  #write(frame: RequestInput): LinkError | undefined {
+    const line = JSON.stringify(frame)
+    if (Buffer.byteLength(line) > maxRequestBytes) return requestTooLong(maxRequestBytes)
+    this.#socket.write(`${line}\n`)
+    return undefined
   }
 
   #receive(line: string): void {
@@ -159,32 +211,28 @@ export class AgentClient implements AsyncDisposable {
       this.#greet(value)
       return
     }
-    const frame = serverFrame.safeParse(value)
-    if (!frame.success) {
-      this.#fail(new AgentConnectionError('The agent sent something that is no answer.', { cause: frame.error }))
+    const { data: frame, error } = answerFrame.safeParse(value)
+    if (!frame) {
+      this.#fail(noAnswer(error))
       return
     }
-    switch (frame.data.type) {
-      case 'hello':
-        return
-      case 'snapshot':
-        this.#waiting.get(frame.data.id)?.answer(frame.data.snapshot)
-        return
-      case 'error': {
-        const error = new AgentConnectionError(`The agent refused the request: ${frame.data.message}`)
-        if (frame.data.id === undefined) this.#fail(error)
-        else this.#waiting.get(frame.data.id)?.fail(error)
+    if (frame.type === 'error') {
+      if (frame.id === undefined) this.#fail(asLinkError(frame))
+      else {
+        this.#waiting.get(frame.id)?.fail(asLinkError(frame))
+        this.#waiting.delete(frame.id)
       }
-    }
+    } else this.#waiting.get(frame.id)?.receive(frame)
   }
 
   #greet(value: unknown): void {
     const hello = helloFrame.safeParse(value)
-    if (!hello.success) this.#fail(new AgentConnectionError('What listens there is no agent of ours.'))
+    if (!hello.success) this.#fail(new LinkError('misunderstood', 'What listens there is no agent of ours.'))
     else if (hello.data.protocol !== protocolVersion) {
       const { version, protocol } = hello.data
       this.#fail(
-        new AgentConnectionError(
+        new LinkError(
+          'misunderstood',
           `The running agent (version ${version}) speaks protocol ${protocol} and this command ${protocolVersion}: use the metal-agent of the same version.`,
         ),
       )
@@ -199,21 +247,31 @@ export class AgentClient implements AsyncDisposable {
     this.#failure = error
     this.#lines.stop()
     this.#hello.reject(error)
-    for (const waiting of this.#waiting.values()) waiting.fail(error)
+    const waiting = [...this.#waiting.values()]
     this.#waiting.clear()
+    for (const { fail } of waiting) fail(error)
     this.#socket.destroy()
   }
+}
 
-  async #within<T>(what: string, answer: Promise<T>): Promise<T> {
-    const { promise, reject } = Promise.withResolvers<never>()
-    const timer = setTimeout(
-      () => reject(new AgentConnectionError(`The agent did not ${what} within ${this.#timeoutMs / 1_000} s.`)),
-      this.#timeoutMs,
-    )
-    try {
-      return await Promise.race([answer, promise])
-    } finally {
-      clearTimeout(timer)
-    }
+const noAnswer = (cause?: unknown) =>
+  new LinkError('misunderstood', 'The agent sent something that is no answer.', { cause })
+
+const toLinkError = (error: unknown): LinkError => {
+  if (error instanceof LinkError) return error
+  const why = error instanceof Error ? error.message : String(error)
+  return new LinkError('gone', `The connection to the agent broke: ${why}.`, { cause: error })
+}
+
+async function within<T>(limitMs: number, what: string, answer: Promise<T>): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(
+    () => reject(new LinkError('gone', `The agent did not ${what} within ${limitMs / 1_000} s.`)),
+    limitMs,
+  )
+  try {
+    return await Promise.race([answer, promise])
+  } finally {
+    clearTimeout(timer)
   }
 }

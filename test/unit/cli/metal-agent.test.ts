@@ -7,6 +7,7 @@ import { afterEach, expect, test } from 'vitest'
 import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import { serveOnSocket } from '../../../src/serve/socket-server.ts'
+import { RecordingDoor } from '../../support/carriers/recording-door.ts'
 import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -36,7 +37,7 @@ async function agentIn(stateDir: string, snapshot: AgentSnapshot): Promise<void>
   const result = await serveOnSocket({
     socketPath: socketPathFor(stateDir, tmpdir()),
     stateDir,
-    source: { get: () => snapshot, subscribe: () => () => undefined },
+    door: new RecordingDoor(snapshot),
     version: snapshot.version,
     onError: (error) => {
       throw error

@@ -5,11 +5,15 @@ import path from 'node:path'
 import { execa } from 'execa'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { createStore, type StoreApi } from 'zustand/vanilla'
+import { z } from 'zod'
+import { LinkError } from '../../../src/contract/client.ts'
+import { logChunk, type LogChunk } from '../../../src/contract/log.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
-import { AgentConnectionError, connectToAgent, NoAgentError } from '../../../src/serve/client/agent-client.ts'
+import { connectToAgent } from '../../../src/serve/client/agent-client.ts'
 import { maxRequestBytes } from '../../../src/serve/frames.ts'
 import { serveOnSocket, type SocketServer } from '../../../src/serve/socket-server.ts'
+import { Heard } from '../../support/carriers/heard.ts'
+import { RecordingDoor } from '../../support/carriers/recording-door.ts'
 import { eventually } from '../../support/eventually.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -17,45 +21,31 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 interface World extends AsyncDisposable {
   readonly stateDir: string
   readonly socketPath: string
-  readonly store: StoreApi<AgentSnapshot>
+  readonly door: RecordingDoor
   readonly errors: unknown[]
   readonly server: SocketServer
-  /** How many times somebody has subscribed and not yet left. */
-  subscribers(): number
 }
 
-async function startWorld(snapshot = sampleSnapshot()): Promise<World> {
+async function startWorld(): Promise<World> {
   const folder = await temporaryFolder()
   const socketPath = path.join(folder.dir, 'agent.sock')
-  const store = createStore<AgentSnapshot>(() => snapshot)
+  const door = new RecordingDoor()
   const errors: unknown[] = []
-  let subscribers = 0
   const result = await serveOnSocket({
     socketPath,
     stateDir: folder.dir,
     version: '1.2.3',
     onError: (error) => errors.push(error),
-    source: {
-      get: () => store.getState(),
-      subscribe(listener) {
-        subscribers++
-        const unsubscribe = store.subscribe(listener)
-        return () => {
-          subscribers--
-          unsubscribe()
-        }
-      },
-    },
+    door,
   })
   if (!result.ok) throw new Error(result.message)
   const { server } = result
   return {
     stateDir: folder.dir,
     socketPath,
-    store,
+    door,
     errors,
     server,
-    subscribers: () => subscribers,
     async [Symbol.asyncDispose]() {
       await server.close()
       await folder[Symbol.asyncDispose]()
@@ -70,7 +60,7 @@ beforeEach(async () => {
 afterEach(async () => world[Symbol.asyncDispose]())
 
 const client = () => connectToAgent(world)
-const revise = (revision: number) => world.store.setState({ revision })
+const revise = (revision: number) => world.door.show({ revision })
 
 /** A connection of bytes, for what no client of ours would send. */
 async function rawConnection(): Promise<{ socket: Socket; frames: unknown[]; closed: Promise<unknown> }> {
@@ -107,30 +97,33 @@ test('a snapshot carries the time at which it was asked for', async () => {
 
 test('a snapshot of a thousand services arrives whole', async () => {
   const services = Array.from({ length: 1_000 }, (_, index) => sampleService({ name: `service-${index}` }))
-  world.store.setState({ services })
+  world.door.show({ services })
   await using agent = await client()
   expect((await agent.snapshot()).services).toEqual(services)
 })
 
 test('a follower gets the state at once and again after a change, without asking', async () => {
-  const agent = await client()
-  const seen: number[] = []
-  for await (const { revision } of agent.follow()) {
-    seen.push(revision)
-    if (revision === 3) break
-    revise(revision + 1)
+  await using agent = await client()
+  const heard = new Heard<AgentSnapshot>()
+  agent.follow(heard)
+  for (const revision of [1, 2, 3]) {
+    await eventually(() => heard.items.at(-1)?.revision === revision)
+    if (revision < 3) revise(revision + 1)
   }
-  expect(seen).toEqual([1, 2, 3])
+  expect(heard.items.map(({ revision }) => revision)).toEqual([1, 2, 3])
 })
 
 test('many changes in a row reach a follower as four snapshots a second, the last one included', async () => {
-  const agent = await client()
+  await using agent = await client()
   const seen: { revision: number; at: number }[] = []
-  for await (const { revision } of agent.follow()) {
-    seen.push({ revision, at: performance.now() })
-    if (seen.length === 1) for (let next = 2; next <= 500; next++) revise(next)
-    if (revision === 500) break
-  }
+  agent.follow({
+    next: ({ revision }) => {
+      seen.push({ revision, at: performance.now() })
+      if (seen.length === 1) for (let next = 2; next <= 500; next++) revise(next)
+    },
+    end: (error) => world.errors.push(error),
+  })
+  await eventually(() => seen.at(-1)?.revision === 500)
   const waited = (seen[1]?.at ?? 0) - (seen[0]?.at ?? 0)
   expect({ revisions: seen.map(({ revision }) => revision), waited: waited > 200 }).toEqual({
     revisions: [1, 500],
@@ -139,30 +132,32 @@ test('many changes in a row reach a follower as four snapshots a second, the las
 })
 
 test('the state is composed for nobody: who does not follow is not subscribed, who leaves is no more', async () => {
-  await using reader = await client()
-  await reader.snapshot()
-  const whileReading = world.subscribers()
-  const agent = await client()
-  const steps = agent.follow()
-  await steps.next()
-  const whileFollowing = world.subscribers()
-  await steps.return()
-  await eventually(() => world.subscribers() === 0, { what: 'the unsubscription' })
-  expect([whileReading, whileFollowing]).toEqual([0, 1])
+  await using agent = await client()
+  await agent.snapshot()
+  const whileReading = world.door.followers
+  const heard = new Heard<AgentSnapshot>()
+  const unsubscribe = agent.follow(heard)
+  await eventually(() => heard.items.length === 1)
+  const whileFollowing = world.door.followers
+  unsubscribe()
+  await eventually(() => world.door.followers === 0, { what: 'the unsubscription' })
+  revise(2)
+  await agent.snapshot()
+  expect([whileReading, whileFollowing, heard.items.length, heard.ends]).toEqual([0, 1, 1, []])
 })
 
 test('a follower that does not read costs no memory and gets the latest state when it reads again', async () => {
   const services = Array.from({ length: 3_000 }, (_, index) => sampleService({ name: `service-${index}` }))
-  world.store.setState({ services })
+  world.door.show({ services })
   const { socket, frames } = await rawConnection()
   socket.pause()
   socket.write('{"id":"f","verb":"snapshot","follow":true}\n')
-  await eventually(() => world.subscribers() === 1)
+  await eventually(() => world.door.followers === 1)
   for (let revision = 2; revision <= 2_000; revision++) revise(revision)
   // Two intervals of pushing pass while nothing is read.
   const later = performance.now() + 600
   await eventually(() => {
-    revise(world.store.getState().revision + 1)
+    revise(world.door.get().revision + 1)
     return performance.now() > later
   })
   revise(1_000_000)
@@ -184,23 +179,161 @@ test('a request of a newer client is refused by name and the connection goes on'
   await eventually(() => frames.length === 4)
   expect(frames).toEqual([
     hello,
-    { type: 'error', id: '1', code: 'unknown-verb', message: 'This agent does not know the verb "teleport".' },
-    { type: 'error', id: '2', code: 'bad-request', message: expect.stringContaining('follow') as unknown },
+    { type: 'error', id: '1', code: 'misunderstood', message: 'This agent does not know the verb "teleport".' },
+    { type: 'error', id: '2', code: 'misunderstood', message: expect.stringContaining('follow') as unknown },
     { type: 'snapshot', id: '3', snapshot: expect.objectContaining({ bootId: 'boot-1' }) as unknown },
   ])
   socket.destroy()
 })
 
-test('a second follow on one connection is refused', async () => {
-  const { socket, frames } = await rawConnection()
-  socket.write('{"id":"1","verb":"snapshot","follow":true}\n{"id":"2","verb":"snapshot","follow":true}\n')
-  await eventually(() => frames.length === 3)
-  expect(frames[2]).toMatchObject({ type: 'error', id: '2', code: 'busy' })
-  socket.destroy()
+test('an id that is in use ends the connection, since nobody could tell the answers apart', async () => {
+  const { socket, frames, closed } = await rawConnection()
+  socket.write('{"id":"1","verb":"snapshot","follow":true}\n{"id":"1","verb":"snapshot","follow":true}\n')
+  await closed
+  expect(frames).toEqual([
+    hello,
+    { type: 'error', code: 'misunderstood', message: 'The id "1" is in use on this connection.' },
+  ])
+})
+
+test('a connection follows sixteen things at once, and another one when one of them ends', async () => {
+  await using agent = await client()
+  const heard = Array.from({ length: 17 }, () => new Heard<AgentSnapshot>())
+  const [leave] = heard.map((one) => agent.follow(one))
+  await eventually(() => heard[16]?.ends.length === 1)
+  leave?.()
+  const late = new Heard<AgentSnapshot>()
+  agent.follow(late)
+  await eventually(() => late.items.length === 1)
+  expect([heard[16]?.ends, world.door.followers]).toEqual([
+    [new LinkError('refused', 'A connection follows at most 16 things at once: end one, or open another connection.')],
+    16,
+  ])
+})
+
+describe('a log that is followed', () => {
+  const service = { namespace: 'default', name: 'qwen' }
+  const lines = (from: number, count: number): LogChunk => ({
+    lines: Array.from({ length: count }, (_, index) => `line ${from + index} ${'x'.repeat(90)}`),
+    start: { fileId: 'f', offset: from },
+    end: { fileId: 'f', offset: from + count },
+  })
+
+  test('arrives chunk by chunk, and nobody reads the file for one who left', async () => {
+    await using agent = await client()
+    const heard = new Heard<LogChunk>()
+    const leave = agent.stream({ name: 'log', service }, heard)
+    await eventually(() => world.door.readers.size === 1)
+    world.door.print(lines(0, 2))
+    world.door.print(lines(2, 1))
+    await eventually(() => heard.items.length === 2)
+    leave()
+    await eventually(() => world.door.readers.size === 0)
+    expect([world.door.streams, heard.items, heard.ends]).toEqual([
+      [{ name: 'log', service, run: 'current' }],
+      [lines(0, 2), lines(2, 1)],
+      [],
+    ])
+  })
+
+  test('ends with the reason, and the connection goes on', async () => {
+    await using agent = await client()
+    const heard = new Heard<LogChunk>()
+    agent.stream({ name: 'log', service }, heard)
+    const [reader] = await eventually(() => world.door.readers.size === 1 && [...world.door.readers])
+    reader?.end(new LinkError('refused', 'The service is gone.'))
+    await eventually(() => heard.ends.length === 1)
+    expect([heard.ends, (await agent.snapshot()).bootId]).toEqual([
+      [new LinkError('refused', 'The service is gone.')],
+      'boot-1',
+    ])
+  })
+
+  test('is skipped for a reader that pauses, who is told how much, and costs the agent no memory', async () => {
+    const { socket, frames } = await rawConnection()
+    socket.write(`${JSON.stringify({ id: 's', verb: 'stream', stream: { name: 'log', service } })}\n`)
+    await eventually(() => world.door.readers.size === 1)
+    socket.pause()
+    const count = 1_000
+    for (let chunk = 0; chunk < count; chunk++) world.door.print(lines(chunk * 100, 100))
+    socket.resume()
+    const items = () => frames.flatMap((frame) => z.object({ item: logChunk }).safeParse(frame).data?.item ?? [])
+    await eventually(() => items().at(-1)?.end.offset === count * 100, { what: 'the newest lines' })
+    const skipped = items().flatMap(({ gap }) => (gap === undefined ? [] : [gap]))
+    const told = skipped.map((gap) => Number(/^Skipped ([\d,]+) lines\.$/.exec(gap)?.[1]?.replaceAll(',', '')))
+    const received = items().reduce((sum, { lines }) => sum + lines.length, 0)
+    expect([told.length > 0, told.reduce((sum, one) => sum + one, 0) + received, received < 20_000]).toEqual([
+      true,
+      count * 100,
+      true,
+    ])
+    socket.destroy()
+  })
+})
+
+describe('a thousand messages at once', () => {
+  test('are all answered, with no more than a chunk of them under way', async () => {
+    let underWay = 0
+    let most = 0
+    world.door.onQuery = async () => {
+      most = Math.max(most, ++underWay)
+      await new Promise((resolve) => setImmediate(resolve))
+      underWay -= 1
+      return { settings: [] }
+    }
+    const { socket, frames } = await rawConnection()
+    const asked = Array.from({ length: 1_000 }, (_, id) => ({
+      id: String(id),
+      verb: 'query',
+      query: { name: 'settings' },
+    }))
+    // More than one read of the server's.
+    const padding = ' '.repeat(1_000)
+    for (const one of asked) socket.write(`${padding}${JSON.stringify(one)}\n`)
+    await eventually(() => frames.length === 1_001, { what: 'every answer' })
+    expect([frames.slice(1).map((frame) => (frame as { id: string }).id), most < 200]).toEqual([
+      asked.map(({ id }) => id),
+      true,
+    ])
+    socket.destroy()
+  })
+
+  test('of different kinds over the client each get their own answer', async () => {
+    await using agent = await client()
+    const results = await Promise.all(
+      Array.from({ length: 1_000 }, (_, index) =>
+        index % 2 === 0
+          ? agent.command({ name: 'selectContext', context: `c${index}` }).then(({ outcome }) => outcome)
+          : agent.snapshot().then(({ bootId }) => bootId),
+      ),
+    )
+    expect([results, world.door.commands.length]).toEqual([
+      Array.from({ length: 1_000 }, (_, index) => (index % 2 === 0 ? 'done' : 'boot-1')),
+      500,
+    ])
+  })
+})
+
+test('half a message is nothing: its connection ends, and nothing was done', async () => {
+  const { socket, frames, closed } = await rawConnection()
+  socket.end('{"id":"1","verb":"command","request":{"requestId":"7c0a4f0e-1111-4222-8333-444455556666","command":{"na')
+  await closed
+  await using agent = await client()
+  await agent.snapshot()
+  expect([frames, world.door.commands, world.errors]).toEqual([[hello], [], []])
+})
+
+test('a request that would be too long is not sent, and the connection goes on', async () => {
+  await using agent = await client()
+  const settings = { namespace: 'x'.repeat(maxRequestBytes) }
+  await expect(agent.command({ name: 'updateSettings', settings })).rejects.toEqual(
+    new LinkError('refused', 'A request must not be longer than 64 KiB.'),
+  )
+  expect((await agent.snapshot()).bootId).toBe('boot-1')
 })
 
 describe('what is no request', () => {
-  const refusal = { type: 'error', code: 'bad-frame', message: expect.any(String) as unknown }
+  const refusal = { type: 'error', code: 'misunderstood', message: expect.any(String) as unknown }
 
   test.each([
     ['hello\n'],
@@ -223,7 +356,7 @@ describe('what is no request', () => {
     await closed
     expect(frames).toEqual([
       hello,
-      { type: 'error', code: 'frame-too-large', message: 'A request must not be longer than 64 KiB.' },
+      { type: 'error', code: 'refused', message: 'A request must not be longer than 64 KiB.' },
     ])
   })
 
@@ -245,18 +378,24 @@ describe('what is no request', () => {
 
 test('a snapshot that cannot be had is an error frame, not the end of the agent', async () => {
   await using agent = await client()
-  world.store.getState = () => {
+  world.door.get = () => {
     throw new Error('composer broke')
   }
-  await expect(agent.snapshot()).rejects.toThrow(
-    'The agent refused the request: The agent could not say what it does; its log says why.',
-  )
-  expect(world.errors).toEqual([new Error('composer broke')])
+  const heard = new Heard<AgentSnapshot>()
+  agent.follow(heard)
+  const refusal = new LinkError('refused', 'The agent failed to answer; its log says why.')
+  await expect(agent.snapshot()).rejects.toEqual(refusal)
+  await eventually(() => heard.ends.length === 1)
+  expect([heard.ends, world.errors, world.door.followers]).toEqual([
+    [refusal],
+    [new Error('composer broke'), new Error('composer broke')],
+    0,
+  ])
 })
 
 test('a client that floods and never reads is let go', async () => {
   const services = Array.from({ length: 1_000 }, (_, index) => sampleService({ name: `service-${index}` }))
-  world.store.setState({ services })
+  world.door.show({ services })
   const { socket, closed } = await rawConnection()
   socket.pause()
   for (let id = 0; id < 100; id++) socket.write(`{"id":"${id}","verb":"snapshot"}\n`)
@@ -272,7 +411,7 @@ describe('starting', () => {
       stateDir,
       version: '2',
       onError: () => undefined,
-      source: { get: () => sampleSnapshot(), subscribe: () => () => undefined },
+      door: new RecordingDoor(),
     })
 
   test('a second server on the same socket is refused and the first goes on', async () => {
@@ -323,26 +462,33 @@ describe('starting', () => {
 })
 
 describe('the end', () => {
-  test('a closing server removes its socket, and followers are told', async () => {
+  const gone = new LinkError('gone', 'The agent closed the connection: it may have stopped.')
+
+  test('a closing server removes its socket, and whoever listens or waits is told', async () => {
     const agent = await client()
-    const steps = agent.follow()
-    await steps.next()
-    const told = expect(steps.next()).rejects.toThrow(
-      new AgentConnectionError('The agent closed the connection: it may have stopped.'),
-    )
+    const heard = [new Heard<AgentSnapshot>(), new Heard<LogChunk>()] as const
+    agent.follow(heard[0])
+    agent.stream({ name: 'log', service: { namespace: 'default', name: 'qwen' } }, heard[1])
+    world.door.onCommand = () => new Promise(() => undefined)
+    const told = expect(agent.command({ name: 'resync' })).rejects.toEqual(gone)
+    await eventually(() => world.door.commands.length === 1)
     await world.server.close()
     await told
     await expect(stat(world.socketPath)).rejects.toThrow('ENOENT')
-    await expect(client()).rejects.toBeInstanceOf(NoAgentError)
+    await expect(client()).rejects.toMatchObject({ name: 'LinkError', code: 'gone' })
+    expect([heard.map(({ ends }) => ends), world.door.readers.size]).toEqual([[[gone], [gone]], 0])
   })
 
-  test('a follower that was busy when the agent went is told at its next step, and nothing is left unhandled', async () => {
+  test('whoever asks or listens after it is told at once, and nothing is left unhandled', async () => {
     const agent = await client()
-    const steps = agent.follow()
-    await steps.next()
     await world.server.close()
-    await expect(steps.next()).rejects.toBeInstanceOf(AgentConnectionError)
-    await expect(agent.snapshot()).rejects.toBeInstanceOf(AgentConnectionError)
+    await expect(agent.snapshot()).rejects.toEqual(gone)
+    const heard = new Heard<AgentSnapshot>()
+    const left = new Heard<AgentSnapshot>()
+    agent.follow(heard)
+    agent.follow(left)()
+    await eventually(() => heard.ends.length === 1)
+    expect([heard.ends, left.ends]).toEqual([[gone], []])
   })
 })
 
@@ -359,7 +505,7 @@ describe('a client meets', () => {
       await using agent = await connectToAgent({ socketPath, stateDir: folder.dir, timeoutMs })
       return (await agent.snapshot()).version
     } catch (error) {
-      if (error instanceof AgentConnectionError) return error.message
+      if (error instanceof LinkError) return error.message
       throw error
     } finally {
       server.close()

@@ -1,0 +1,66 @@
+import type { Listener } from '../../../src/contract/client.ts'
+import { LinkError } from '../../../src/contract/client.ts'
+import type { CommandRequest, CommandResult } from '../../../src/contract/commands.ts'
+import type { Answer, Query } from '../../../src/contract/queries.ts'
+import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
+import type { StreamItem, StreamRequest } from '../../../src/contract/streams.ts'
+import type { AgentDoor } from '../../../src/serve/agent-door.ts'
+import { sampleSnapshot } from '../sample-snapshot.ts'
+
+/** The agent behind a carrier, which notes what it is asked and answers what a test says. */
+export class RecordingDoor implements AgentDoor {
+  readonly commands: CommandRequest[] = []
+  readonly queries: Query[] = []
+  readonly streams: StreamRequest[] = []
+  /** Whoever listens to a stream now. */
+  readonly readers = new Set<Listener<StreamItem>>()
+  /** What each is answered. */
+  onCommand: (request: CommandRequest) => Promise<CommandResult> = ({ command }) =>
+    Promise.resolve({ outcome: 'done', message: `Did ${command.name}.` })
+  onQuery: (query: Query) => Promise<Answer> = ({ name }) =>
+    Promise.reject(new LinkError('refused', `Nobody knows about ${name}.`))
+  readonly #listeners = new Set<() => void>()
+  #snapshot: AgentSnapshot
+
+  constructor(snapshot = sampleSnapshot()) {
+    this.#snapshot = snapshot
+  }
+
+  get followers(): number {
+    return this.#listeners.size
+  }
+
+  show(changes: Partial<AgentSnapshot>): void {
+    this.#snapshot = { ...this.#snapshot, ...changes }
+    for (const listener of this.#listeners) listener()
+  }
+
+  print(item: StreamItem): void {
+    for (const { next } of [...this.readers]) next(item)
+  }
+
+  get(): AgentSnapshot {
+    return { ...this.#snapshot, now: new Date().toISOString() }
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  command(request: CommandRequest): Promise<CommandResult> {
+    this.commands.push(request)
+    return this.onCommand(request)
+  }
+
+  query(query: Query): Promise<Answer> {
+    this.queries.push(query)
+    return this.onQuery(query)
+  }
+
+  stream(request: StreamRequest, listener: Listener<StreamItem>): () => void {
+    this.streams.push(request)
+    this.readers.add(listener)
+    return () => this.readers.delete(listener)
+  }
+}
