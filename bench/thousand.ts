@@ -131,6 +131,7 @@ async function createSuspended(admin: AdminClient, name: string): Promise<void> 
     model: undefined,
     allowlist: [],
     nameTakenBy: undefined,
+    hold: undefined,
     chooseRuntime: () => ({ ok: false, message: 'not asked for a suspended service' }),
   })
   if (wish.kind !== 'stopped') throw new Error(`The agent takes a suspended service for one that is ${wish.kind}.`)

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Agent } from '../src/agent-core/agent.ts'
@@ -87,6 +87,8 @@ async function run(): Promise<void> {
 async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent> {
   const kubeconfig = join(folder, 'kubeconfig')
   await writeFile(kubeconfig, cluster.kubeconfig())
+  const stateDir = join(folder, 'state')
+  await mkdir(stateDir, { mode: 0o700 })
   const platform = hostPlatform()
   const metal = await platform.metal()
   const settings = agentSettings.parse({
@@ -94,7 +96,7 @@ async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent>
     namespace: 'default',
     inferenceServiceAllowlist: [],
     modelStore: join(folder, 'models'),
-    stateDir: join(folder, 'state'),
+    stateDir,
     runtime: 'llama-server',
     llamaServer,
     llamaServerPort: 0,

@@ -1,7 +1,16 @@
 import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
+import { LinkError, type Listener, type Unsubscribe } from '../contract/client.ts'
 import type { ClusterView } from '../contract/cluster.ts'
+import type { CommandRequest, CommandResult } from '../contract/commands.ts'
+import type { Answer, Query } from '../contract/queries.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import type { StreamItem, StreamRequest } from '../contract/streams.ts'
+import { Commands } from './commands/commands.ts'
+import type { Rooms, ShutdownRequest } from './commands/rooms.ts'
+import { serverFeed, snapshotFeed } from './history/history-feed.ts'
+import { History } from './history/history.ts'
 import { Cluster } from './kube/cluster.ts'
 import { EventRecorder } from './kube/event-recorder.ts'
 import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
@@ -16,11 +25,15 @@ import type { Platform } from './platform/platform.ts'
 import type { PortPolicy } from './process/launch.ts'
 import type { LivenessTimings } from './process/liveness.ts'
 import { Servers } from './process/servers.ts'
+import { chosenHostAddress } from './publishing/chosen-address.ts'
 import { hostAddress, type HostAddress } from './publishing/host-address.ts'
 import { Publisher } from './publishing/publisher.ts'
+import { answer } from './queries/queries.ts'
+import { Holds } from './reconcile/holds.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
-import type { AgentSettings } from './settings.ts'
+import { PersonSettings } from './person-settings.ts'
+import type { AgentSettings, LogLevel } from './settings.ts'
 import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
 import { SnapshotStore } from './snapshot/snapshot-store.ts'
 import type { NodeIdentity } from './state/node-id.ts'
@@ -42,6 +55,10 @@ export interface AgentOptions {
   readonly log: Logger
   /** True sentences about this agent that belong in every snapshot. */
   readonly notices: readonly string[]
+  /** Somebody asked the agent to end; undefined = it is not for them to do. */
+  readonly onShutdown?: (request: ShutdownRequest) => void
+  /** A person set how much is logged. */
+  readonly onLogLevel?: (level: LogLevel) => void
   /** For tests: how soon a server that hangs is noticed. */
   readonly liveness?: LivenessTimings
 }
@@ -52,6 +69,14 @@ interface Session {
   readonly publisher: Publisher
   readonly events: EventRecorder
   readonly reconciler: Reconciler
+}
+
+/** What outlives the agent in its state folder, and what stands on it. */
+interface Kept {
+  readonly holds: Holds
+  readonly history: History
+  readonly settings: PersonSettings
+  readonly commands: Commands
 }
 
 /** The composition root of the core: builds the rooms, starts and stops them in order. */
@@ -65,7 +90,12 @@ export class Agent {
   readonly #models: Models
   readonly #servers: Servers
   readonly #notices: string[]
+  /** Settles in `start`. */
+  readonly #opened = Promise.withResolvers<Kept>()
+  #kept: Kept | undefined
   #session: Session | undefined
+  /** Of moves to another context, one after the other. */
+  #moving: Promise<void> = Promise.resolve()
   #waiting: ClusterView
   #address: HostAddress
   #performanceCores: number | undefined
@@ -90,6 +120,7 @@ export class Agent {
       since: new Date().toISOString(),
     }
     this.#snapshots = new SnapshotStore(() => this.#parts())
+    this.#opened.promise.catch(() => undefined)
     const feed = serviceMetricsFeed(this.metrics)
     this.#snapshots.subscribe(() => feed(this.#snapshots.get()))
   }
@@ -101,6 +132,37 @@ export class Agent {
 
   subscribe(listener: () => void): () => void {
     return this.#snapshots.subscribe(listener)
+  }
+
+  /** Never rejects but where the state folder cannot be used. */
+  async command(request: CommandRequest): Promise<CommandResult> {
+    const { commands } = await this.#opened.promise
+    return commands.run(request)
+  }
+
+  /** Throws LinkError where there is no answer. */
+  async query(query: Query): Promise<Answer> {
+    const { history, settings } = await this.#opened.promise
+    const { env, platform } = this.#options
+    return answer(
+      {
+        history,
+        settings,
+        session: () => this.#session,
+        clusterMessage: () => this.#clusterView().message,
+        kubeconfig: { file: this.#settings.kubeconfig, env },
+        interfaces: () => platform.interfaces(),
+        hostAddress: () => this.#address,
+      },
+      query,
+    )
+  }
+
+  stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
+    const refusal = setImmediate(() =>
+      listener.end(new LinkError('refused', `A server's ${request.name} cannot be followed through the agent yet.`)),
+    )
+    return () => clearImmediate(refusal)
   }
 
   /** Adds a true sentence that every reader of a snapshot should know. */
@@ -118,8 +180,9 @@ export class Agent {
     return { ready: true, message: cluster.message }
   }
 
-  /** Returns at once where the cluster is not there: the agent goes on looking for it. */
+  /** Returns at once where the cluster is not there: the agent goes on looking for it. Throws what the state folder's disk answers. */
   async start(): Promise<void> {
+    await this.#open()
     this.#performanceCores = await this.#options.platform.performanceCores().catch((error: unknown) => {
       this.#log.warn('performance cores not known', { error })
       return undefined
@@ -146,6 +209,8 @@ export class Agent {
     await session?.publisher[Symbol.asyncDispose]()
     await session?.cluster.stop()
     await this.#models.stop()
+    this.#kept?.history.add({ kind: 'agentStopped', message: 'The agent was stopped.' })
+    await this.#kept?.history.flush()
     this.#snapshots[Symbol.dispose]()
     this.metrics[Symbol.dispose]()
   }
@@ -154,11 +219,103 @@ export class Agent {
     for (const { key, message: why } of unfinished) this.#log.warn(message, { key, reason: why })
   }
 
-  async #connect(): Promise<void> {
-    const { settings, env } = this.#options
+  /** What counts now: what the agent was started with, and what a person set since. */
+  get #settings(): AgentSettings {
+    return this.#kept?.settings.current ?? this.#options.settings
+  }
+
+  async #open(): Promise<void> {
+    const { settings: started, version } = this.#options
+    const log = this.#log
+    const inState = (file: string) => join(started.stateDir, file)
     try {
-      const context = await PinnedContext.load({ file: settings.kubeconfig, context: settings.context, env })
-      if (!this.#stopping) await this.#open(context)
+      const settings = await PersonSettings.open(started, inState('settings.json'))
+      const holds = await Holds.open(inState('holds.json'))
+      const history = await History.open({ file: inState('history.jsonl'), log })
+      for (const notice of [settings.notice, holds.notice, history.notice]) {
+        if (notice === undefined) continue
+        log.warn('notice', { text: notice })
+        this.notice(notice)
+      }
+      this.#options.onLogLevel?.(settings.current.logLevel)
+      this.#servers.onChange(serverFeed(history, (key) => this.#whyStopped(key)))
+      const feed = snapshotFeed(history)
+      this.#snapshots.subscribe(() => feed(this.#snapshots.get()))
+      history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
+      const commands = new Commands({ rooms: this.#rooms({ holds, history, settings }) })
+      this.#kept = { holds, history, settings, commands }
+      this.#opened.resolve(this.#kept)
+    } catch (error) {
+      this.#opened.reject(error)
+      throw error
+    }
+  }
+
+  #whyStopped(key: string): string | undefined {
+    return this.#stopping ? 'The agent was stopped.' : this.#session?.reconciler.report(key)?.plan.message
+  }
+
+  #rooms(kept: Omit<Kept, 'commands'>): Rooms {
+    const { platform, env, onShutdown, onLogLevel } = this.#options
+    return {
+      ...kept,
+      servers: this.#servers,
+      log: this.#log,
+      session: () => this.#session,
+      interfaces: () => platform.interfaces(),
+      agent: {
+        clusterMessage: () => this.#clusterView().message,
+        loadContext: (context) => PinnedContext.load({ file: this.#settings.kubeconfig, context, env }),
+        moveTo: (context) => {
+          this.#moving = this.#moving.then(() => this.#moveTo(context))
+          this.#inBackground(this.#moving)
+        },
+        connect: () => this.#connect(),
+        checkAddress: () => this.#checkAddress(),
+        setLogLevel: onLogLevel,
+        shutDown: onShutdown,
+        changed: () => this.#snapshots.changed(),
+      },
+    }
+  }
+
+  /** What runs for the present cluster comes down in good order, visibly; then the other is served. */
+  async #moveTo(context: PinnedContext): Promise<void> {
+    clearTimeout(this.#connectTimer)
+    const session = this.#session
+    if (session) {
+      session.reconciler.leave(`Released: this machine moves to the cluster of context "${context.name}".`)
+      await this.#untilSnapshot(() => session.reconciler.hasLeft || this.#stopping !== undefined)
+      if (this.#stopping) return
+      await within(passLimitMs, session.reconciler.stop())
+      this.#complain('not released', await session.publisher.releaseAll())
+      await within(passLimitMs, session.events.flush())
+      await session.publisher[Symbol.asyncDispose]()
+      await session.cluster.stop()
+      this.#session = undefined
+    }
+    if (!this.#stopping) await this.#serve(context)
+  }
+
+  /** Looks at every change. */
+  async #untilSnapshot(isSo: () => boolean): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<undefined>()
+    const look = () => {
+      if (isSo()) resolve(undefined)
+    }
+    const unsubscribe = this.#snapshots.subscribe(look)
+    look()
+    await promise
+    unsubscribe()
+  }
+
+  async #connect(): Promise<void> {
+    const { env } = this.#options
+    const { kubeconfig, context: name } = this.#settings
+    clearTimeout(this.#connectTimer)
+    try {
+      const context = await PinnedContext.load({ file: kubeconfig, context: name, env })
+      if (!this.#stopping && !this.#session) await this.#serve(context)
     } catch (error) {
       if (!(error instanceof KubeconfigError)) throw error
       if (this.#waiting.message !== error.message) this.#log.error('no cluster', { reason: error.message })
@@ -169,13 +326,16 @@ export class Agent {
         retryAt: new Date(Date.now() + kubeconfigRetryMs).toISOString(),
       }
       this.#snapshots.changed()
-      if (this.#stopping) return
+      if (this.#stopping || this.#session) return
       this.#connectTimer = setTimeout(() => this.#inBackground(this.#connect()), kubeconfigRetryMs)
     }
   }
 
-  async #open(context: PinnedContext): Promise<void> {
-    const { settings, identity, version } = this.#options
+  async #serve(context: PinnedContext): Promise<void> {
+    const { identity, version } = this.#options
+    if (!this.#kept) return
+    const { holds } = this.#kept
+    const settings = this.#settings
     const log = this.#log
     log.info('cluster', { context: context.name, server: context.server, namespace: settings.namespace ?? '(all)' })
     const cluster: Cluster = new Cluster({
@@ -206,6 +366,7 @@ export class Agent {
       publisher,
       events,
       status: new StatusWriter(cluster.api, cluster.inferenceServices),
+      holds,
       displayName: identity.displayName,
       settings: {
         allowlist: settings.inferenceServiceAllowlist,
@@ -213,7 +374,7 @@ export class Agent {
         llamaServer: settings.llamaServer,
         performanceCores: this.#performanceCores,
         port: portPolicy(settings),
-        startupStallMs: settings.llamaServerStartupTimeoutMs,
+        startupStallMs: () => this.#settings.llamaServerStartupTimeoutMs,
         stateDir: settings.stateDir,
       },
       findBinary: () => this.#findBinary(),
@@ -228,8 +389,8 @@ export class Agent {
   }
 
   #findBinary() {
-    const { settings, platform, env } = this.#options
-    return findLlamaServer({ given: settings.llamaServer, system: platform.name, path: env['PATH'] })
+    const { platform, env } = this.#options
+    return findLlamaServer({ given: this.#settings.llamaServer, system: platform.name, path: env['PATH'] })
   }
 
   #clusterChanged(): void {
@@ -243,21 +404,30 @@ export class Agent {
   }
 
   async #checkAddress(): Promise<void> {
-    const { settings, platform } = this.#options
-    if (!this.#session) return
-    const { server } = this.#session.cluster.api.context
-    const found = await hostAddress({ explicit: settings.hostIp, server, interfaces: () => platform.interfaces() })
+    const { platform } = this.#options
+    const session = this.#session
+    if (!session || !this.#kept) return
+    const { server } = session.cluster.api.context
+    const wanted = this.#kept.settings.hostAddress
+    const found =
+      wanted.by === 'person'
+        ? chosenHostAddress(wanted.address, platform.interfaces())
+        : await hostAddress({
+            explicit: wanted.by === 'flag' ? wanted.address : undefined,
+            server,
+            interfaces: () => platform.interfaces(),
+          })
     if (isDeepStrictEqual(found, this.#address)) return
     this.#address = found
     if (found.kind === 'chosen') {
       const { address, why, rejected } = found
       const name = platform.interfaces().find((one) => one.address === address)?.name
-      const message = settings.hostIp === undefined ? 'auto-detected host IP' : 'using host IP'
+      const message = wanted.by === 'automatic' ? 'auto-detected host IP' : 'using host IP'
       this.#log.info(message, { ip: address, interface: name, why, rejected })
     } else {
       this.#log.warn('no host IP', { text: found.message })
     }
-    this.#session.reconciler.enqueueAll()
+    session.reconciler.enqueueAll()
     this.#snapshots.changed()
   }
 
@@ -285,12 +455,12 @@ export class Agent {
         platform: platform.name,
         ...(address.ip !== undefined && { address: address.ip }),
         message: address.message,
-        paused: false,
+        paused: this.#kept?.holds.pausedSince !== undefined,
       },
       cluster: this.#clusterView(),
       services: reports.map(serviceViewOf),
       figures: figuresOf(reports),
-      notices: this.#notices,
+      notices: [...this.#notices, ...pauseNotices(this.#kept?.holds.pausedSince)],
     }
   }
 }
@@ -305,6 +475,11 @@ async function within(limitMs: number, work: Promise<void> | undefined): Promise
     clearTimeout(timer)
   }
 }
+
+const pauseNotices = (since: string | undefined): string[] =>
+  since === undefined
+    ? []
+    : [`This machine was paused at ${since}: its models stay in memory, and no requests are sent here.`]
 
 const hostFacts = (address: HostAddress): { ip: string | undefined; message: string } =>
   address.kind === 'chosen'

@@ -1,5 +1,6 @@
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
+import { settingsPatch } from '../contract/settings.ts'
 
 /** Keys of `spec.runtime`, of which the agent can be told a default; `llamacpp` and `llama-server` are the same. */
 export const runtimeNames = ['llama-server', 'llamacpp', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
@@ -84,6 +85,8 @@ export const agentSettings = z.object({
   port: portOrZero,
   logLevel: z.enum(logLevels),
   logFormat: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
+  /** Settings that flags state: what a person sets while the agent runs counts only for the others. */
+  givenByFlags: z.array(settingsPatch.keyof()).default([]),
   /** Flags that were given and understood but change nothing, each with the reason. */
   flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })),
 })

@@ -1,5 +1,6 @@
 import path from 'node:path'
 import { z } from 'zod'
+import type { SettingName } from '../contract/settings.ts'
 import { agentSettings, parseLogLevel, runtimeNames, type AgentSettings } from '../agent-core/settings.ts'
 import { flagTable, type FlagDefaults } from './flags.ts'
 import { FlagError, nearest, parseGoFlags, type ParsedFlags } from './go-flags.ts'
@@ -71,11 +72,23 @@ function settingsFrom(parsed: ParsedFlags, defaults: FlagDefaults, cwd: string):
     port: Math.max(0, flags.port),
     logLevel: parseLogLevel(flags['log-level']),
     logFormat: flags['log-format'],
+    givenByFlags: givenByFlags(parsed),
     flagsNotInEffect: notInEffect(parsed, defaults),
   })
   if (result.success) return result.data
   throw settingError(result.error, parsed)
 }
+
+/** What a person may also set while the agent runs. */
+const flagsOfSettings: readonly (readonly [SettingName, ...string[]])[] = [
+  ['namespace', 'namespace', 'all-namespaces'],
+  ['llamaServer', 'llama-server'],
+  ['startupStallMs', 'llama-server-startup-timeout'],
+  ['logLevel', 'log-level'],
+]
+
+const givenByFlags = ({ given }: ParsedFlags): SettingName[] =>
+  flagsOfSettings.flatMap(([setting, ...flags]) => (flags.some((flag) => given.has(flag)) ? [setting] : []))
 
 /** A name without a slash is left to a search of PATH. */
 function binaryPath(file: string, cwd: string): string | undefined {

@@ -9,7 +9,7 @@ import { exitCodes, type CliIo } from './io.ts'
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat })
-  const end = untilEnd(log)
+  const { ended, end } = agentEnd(log)
   const { version } = buildInfo
   const result = await hostAgent({
     settings,
@@ -18,12 +18,14 @@ export async function runAgent(settings: AgentSettings, io: CliIo): Promise<numb
     version,
     env: io.env,
     temporaryDir: io.temporaryDir,
+    onShutdown: () => end({ cause: 'a request', code: exitCodes.done }),
+    onLogLevel: (level) => log.setLevel(level),
   })
   if (!result.ok) {
     io.stderr.write(`metal-agent: ${result.message}\n`)
     return exitCodes.failed
   }
-  const { cause, code } = await end
+  const { cause, code } = await ended
   log.info('stopping metal-agent', { cause })
   const isStopped = await result.hosted.stop()
   log.info('stopped metal-agent')
@@ -37,25 +39,25 @@ interface End {
 
 /**
  * The first signal ends the agent in good order, the second at once. So does a defect: what runs is withdrawn and
- * stopped, and the exit code has launchd start the agent again.
+ * stopped, and the exit code has launchd start the agent again. `end` does it on request.
  */
-function untilEnd(log: Logger): Promise<End> {
-  return new Promise((resolve) => {
-    let asked = false
-    const onSignal = (signal: NodeJS.Signals): void => {
-      // A terminal that closes says so twice: by the kernel and by its shell.
-      if (asked && signal === 'SIGHUP') return
-      if (asked) {
-        log.warn('stopping at once', { signal })
-        process.exit(exitCodes.failed)
-      }
-      asked = true
-      resolve({ cause: signal, code: exitCodes.done })
+function agentEnd(log: Logger): { readonly ended: Promise<End>; readonly end: (end: End) => void } {
+  const { promise: ended, resolve: end } = Promise.withResolvers<End>()
+  let asked = false
+  const onSignal = (signal: NodeJS.Signals): void => {
+    // A terminal that closes says so twice: by the kernel and by its shell.
+    if (asked && signal === 'SIGHUP') return
+    if (asked) {
+      log.warn('stopping at once', { signal })
+      process.exit(exitCodes.failed)
     }
-    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
-    process.on('uncaughtException', (error) => {
-      log.error('defect', { error, stack: error.stack })
-      resolve({ cause: 'a defect of the agent', code: exitCodes.failed })
-    })
+    asked = true
+    end({ cause: signal, code: exitCodes.done })
+  }
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
+  process.on('uncaughtException', (error) => {
+    log.error('defect', { error, stack: error.stack })
+    end({ cause: 'a defect of the agent', code: exitCodes.failed })
   })
+  return { ended, end }
 }

@@ -28,6 +28,8 @@ export const serviceReasons = [
   'Stopping',
   'Stopped',
   'Suspended',
+  'Held',
+  'Paused',
   'Refused',
   'ModelMissing',
   'ServiceNameTaken',
@@ -59,6 +61,8 @@ export type Progress = z.infer<typeof progress>
 const timestamp = z.iso.datetime()
 
 export const holdCauses = ['stopped', 'evicted', 'downloadCancelled', 'released'] as const
+
+export type HoldCause = (typeof holdCauses)[number]
 
 export const hold = z.object({ cause: z.enum(holdCauses), since: timestamp, message: z.string() })
 export type Hold = z.infer<typeof hold>

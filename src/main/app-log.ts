@@ -2,14 +2,13 @@ import path from 'node:path'
 // Its variant for Electron would let every page write to the log, past our check of who asks.
 import electronLog from 'electron-log/node'
 import { createLog } from '../agent-core/observability/log.ts'
-import type { Logger } from '../agent-core/observability/logger.ts'
 import type { LogLevel } from '../agent-core/settings.ts'
 
 /** Then the file is renamed to `metalbar.old.log` and begun anew. */
 const maxBytes = 5 * 1_024 * 1_024
 
 /** The app has no standard error that somebody reads: the same lines as `metal-agent` writes, in a file of the state folder. */
-export function openAppLog(stateDir: string, level: LogLevel): Logger {
+export function openAppLog(stateDir: string, level: LogLevel) {
   const log = electronLog.create({ logId: 'metalbar' })
   log.transports.console.level = false
   log.transports.file.resolvePathFn = () => path.join(stateDir, 'metalbar.log')

@@ -60,7 +60,15 @@ async function run(): Promise<void> {
     onClick: () => popover.toggle(),
     onDeed,
   })
-  const agent = showAgent({ preferences, stateDir, env, temporaryDir: tmpdir(), log })
+  const agent = showAgent({
+    preferences,
+    stateDir,
+    env,
+    temporaryDir: tmpdir(),
+    log,
+    onShutdown: () => app.quit(),
+    onLogLevel: (level) => log.setLevel(level),
+  })
   keepShowing(agent.link, view)
   void agent.isHere.then((isHere) => view.setState({ isHere }))
   serveIpc(agent.link, log)

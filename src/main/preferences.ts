@@ -61,6 +61,7 @@ export async function readPreferences({ stateDir, platform, env, homeDir }: Pref
     ...(namespace !== null && { namespace }),
     stateDir,
     logFormat: 'json',
+    givenByFlags: [],
     flagsNotInEffect: [],
   })
   return { ok: true, settings }

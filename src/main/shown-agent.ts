@@ -1,9 +1,8 @@
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import { buildInfo } from '../agent-core/build-info.ts'
-import type { Logger } from '../agent-core/observability/logger.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
-import type { HostResult } from '../serve/host-agent.ts'
+import type { HostOptions, HostResult } from '../serve/host-agent.ts'
 import { lazyLink } from './lazy-link.ts'
 import type { Preferences } from './preferences.ts'
 
@@ -15,12 +14,12 @@ export interface ShownAgent {
   stop(): Promise<boolean>
 }
 
-export interface ShownAgentOptions {
+export interface ShownAgentOptions extends Pick<
+  HostOptions,
+  'env' | 'temporaryDir' | 'log' | 'onShutdown' | 'onLogLevel'
+> {
   readonly preferences: Preferences
   readonly stateDir: string
-  readonly env: NodeJS.ProcessEnv
-  readonly temporaryDir: string
-  readonly log: Logger
 }
 
 /** The agent of the state folder: started here, or, where one runs on it already, that one over its socket. */
@@ -44,11 +43,10 @@ export function showAgent(options: ShownAgentOptions): ShownAgent {
 }
 
 /** Loaded when the icon is there: the Kubernetes client takes a quarter of a second. */
-async function host({ preferences, env, temporaryDir, log }: ShownAgentOptions): Promise<HostResult> {
+async function host({ preferences, ...options }: ShownAgentOptions): Promise<HostResult> {
   if (!preferences.ok) return { ...preferences, reason: 'unusable' }
   const { hostAgent } = await import('../serve/host-agent.ts')
-  const { settings } = preferences
-  return hostAgent({ settings, platform: hostPlatform(), log, version: buildInfo.version, env, temporaryDir })
+  return hostAgent({ ...options, settings: preferences.settings, platform: hostPlatform(), version: buildInfo.version })
 }
 
 async function open(result: HostResult, { stateDir, temporaryDir }: ShownAgentOptions): Promise<AgentLink> {

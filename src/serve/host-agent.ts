@@ -1,4 +1,4 @@
-import { Agent } from '../agent-core/agent.ts'
+import { Agent, type AgentOptions } from '../agent-core/agent.ts'
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
@@ -7,14 +7,13 @@ import { acquireLock } from '../agent-core/state/lock.ts'
 import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
-import { LinkError } from '../contract/client.ts'
 import type { AgentDoor } from './agent-door.ts'
 import { serveOnSocket } from './socket-server.ts'
 
 /** Withdrawing, draining and stopping everything takes no longer: launchd and systemd kill at some point after it. */
 const shutdownLimitMs = 45_000
 
-export interface HostOptions {
+export interface HostOptions extends Pick<AgentOptions, 'onShutdown' | 'onLogLevel'> {
   readonly settings: AgentSettings
   readonly platform: Platform
   readonly log: Logger
@@ -102,20 +101,13 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   return { ok: true, hosted: { door, stop: () => (stopping ??= stop()) } }
 }
 
-function doorOf(agent: Agent): AgentDoor {
-  const refused = () => new LinkError('refused', 'This version of the agent does not answer that yet.')
-  return {
-    get: () => agent.snapshot(),
-    subscribe: (listener) => agent.subscribe(listener),
-    command: ({ command }) =>
-      Promise.resolve({ outcome: 'notAvailable', message: `"${command.name}" is not available yet.` }),
-    query: () => Promise.reject(refused()),
-    stream: (_request, { end }) => {
-      queueMicrotask(() => end(refused()))
-      return () => undefined
-    },
-  }
-}
+const doorOf = (agent: Agent): AgentDoor => ({
+  get: () => agent.snapshot(),
+  subscribe: (listener) => agent.subscribe(listener),
+  command: (request) => agent.command(request),
+  query: (query) => agent.query(query),
+  stream: (request, listener) => agent.stream(request, listener),
+})
 
 /** Who this machine is, or in one sentence why that cannot be told. */
 async function identityIn(file: string): Promise<NodeIdentity | string> {

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { randomBytes } from 'node:crypto'
@@ -6,7 +6,8 @@ import { z } from 'zod'
 import { Agent } from '../../src/agent-core/agent.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
-import { agentSettings } from '../../src/agent-core/settings.ts'
+import type { ShutdownRequest } from '../../src/agent-core/commands/rooms.ts'
+import { agentSettings, type AgentSettings } from '../../src/agent-core/settings.ts'
 import { loadNodeId } from '../../src/agent-core/state/node-id.ts'
 import { AdminClient, type ClusterConnection, type KubeObject } from './control-plane/admin-client.ts'
 import { writeKubeconfig } from './control-plane/kubeconfig.ts'
@@ -35,6 +36,9 @@ export interface AgentOptions {
   readonly kubeconfig?: string
   readonly everyNamespace?: boolean
   readonly allowlist?: readonly string[]
+  /** What the command line would have said beside all this. */
+  readonly settings?: Partial<AgentSettings>
+  readonly onShutdown?: (request: ShutdownRequest) => void
   readonly llamaServer?: string
   readonly liveness?: LivenessTimings
 }
@@ -99,6 +103,7 @@ export class AgentWorld implements AsyncDisposable {
   async startAgent(options: AgentOptions = {}): Promise<RunningAgent> {
     const { name = 'mac', connection = this.#connection } = options
     const stateDir = join(this.folder, name)
+    await mkdir(stateDir, { recursive: true, mode: 0o700 })
     const kubeconfig =
       options.kubeconfig ?? (await writeKubeconfig(join(this.folder, `${name}.kubeconfig`), connection))
     const settings = agentSettings.parse({
@@ -116,6 +121,7 @@ export class AgentWorld implements AsyncDisposable {
       logLevel: 'info',
       logFormat: 'json',
       flagsNotInEffect: [],
+      ...options.settings,
     })
     const log = new Recorder()
     const agent = new Agent({
@@ -127,6 +133,7 @@ export class AgentWorld implements AsyncDisposable {
       log,
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
+      ...(options.onShutdown && { onShutdown: options.onShutdown }),
     })
     const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })
     agent.subscribe(() => {

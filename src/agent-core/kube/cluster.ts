@@ -105,6 +105,11 @@ export class Cluster {
     await Promise.all([...this.#watches.map((watch) => watch.stop()), this.#namespaceChecked])
   }
 
+  /** Undefined = all of them. */
+  get namespace(): string | undefined {
+    return this.#options.namespace
+  }
+
   /** Every resource has been listed completely at least once. */
   get synced(): boolean {
     return [this.inferenceServices, this.models, this.services, this.slices].every((cache) => cache.synced)

@@ -27,6 +27,7 @@ export interface ListPage {
 export interface ListQuery {
   readonly namespace?: string | undefined
   readonly labelSelector?: string | undefined
+  readonly fieldSelector?: string | undefined
   readonly limit?: number
   readonly continueToken?: string | undefined
 }
@@ -58,7 +59,12 @@ export class KubeApi {
 
   async list(resource: Resource, query: ListQuery, signal?: AbortSignal): Promise<ListPage> {
     const body = await this.#request(HttpMethod.GET, pathOf(resource, query.namespace), {
-      query: { labelSelector: query.labelSelector, limit: query.limit?.toString(), continue: query.continueToken },
+      query: {
+        labelSelector: query.labelSelector,
+        fieldSelector: query.fieldSelector,
+        limit: query.limit?.toString(),
+        continue: query.continueToken,
+      },
       signal,
     })
     const { metadata, items } = listBody.parse(body)

@@ -68,6 +68,25 @@ export class PinnedContext {
   }
 }
 
+export interface ContextFacts {
+  readonly name: string
+  /** URL of its API server; empty where the kubeconfig does not say. */
+  readonly server: string
+  /** The kubeconfig's own current context. */
+  readonly isDefault: boolean
+}
+
+/** Every context that could be chosen, without any credentials, and where they were read. Throws {@link KubeconfigError}. */
+export async function listContexts(choice: KubeconfigChoice): Promise<{ source: string; contexts: ContextFacts[] }> {
+  const config = await readKubeconfig(choice)
+  const contexts = config.getContexts().map(({ name, cluster }) => ({
+    name,
+    server: config.getCluster(cluster)?.server ?? '',
+    isDefault: name === config.getCurrentContext(),
+  }))
+  return { source: sourceOf(choice), contexts }
+}
+
 /** Makes `wanted` (or the file's current context) the current one, after checking that all it refers to is there. */
 function pin(config: KubeConfig, wanted: string | undefined): { name: string; server: string } {
   const name = wanted ?? config.getCurrentContext()
@@ -109,18 +128,23 @@ function pin(config: KubeConfig, wanted: string | undefined): { name: string; se
 }
 
 async function readKubeconfig({ file, env }: KubeconfigChoice): Promise<KubeConfig> {
-  const listed = file ?? env['KUBECONFIG']
-  if (listed) {
-    const files = file ? [file] : listed.split(delimiter).filter((entry) => entry !== '')
-    return mergeFiles(files)
-  }
-  if (env['KUBERNETES_SERVICE_HOST']) {
-    const config = new ReusingKubeConfig()
-    config.loadFromCluster()
-    return config
-  }
-  return mergeFiles([join(env['HOME'] ?? homedir(), '.kube', 'config')])
+  const files = filesOf({ file, env })
+  if (files !== undefined) return mergeFiles(files)
+  const config = new ReusingKubeConfig()
+  config.loadFromCluster()
+  return config
 }
+
+/** Undefined in a Pod, which has a service account instead. */
+function filesOf({ file, env }: KubeconfigChoice): string[] | undefined {
+  if (file) return [file]
+  const listed = env['KUBECONFIG']
+  if (listed) return listed.split(delimiter).filter((entry) => entry !== '')
+  return env['KUBERNETES_SERVICE_HOST'] ? undefined : [join(env['HOME'] ?? homedir(), '.kube', 'config')]
+}
+
+const sourceOf = (choice: KubeconfigChoice): string =>
+  filesOf(choice)?.join(delimiter) ?? 'the service account of this Pod'
 
 async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
   const merged = new ReusingKubeConfig()

@@ -16,8 +16,12 @@ export interface LogOptions {
   readonly stream?: LogStream
 }
 
+interface Log extends Logger {
+  setLevel(level: LogLevel): void
+}
+
 /** One line per message on standard error, or on the stream given; secrets are redacted and nothing is thrown. */
-export function createLog({ level, format, stream = process.stderr }: LogOptions): Logger {
+export function createLog({ level, format, stream = process.stderr }: LogOptions): Log {
   const terminal = stream.isTTY === true
   const text = terminal && !process.env['NO_COLOR'] ? colourLine : textLine
   const line = format === 'json' || (format === 'auto' && !terminal) ? jsonLine : text
@@ -27,12 +31,16 @@ export function createLog({ level, format, stream = process.stderr }: LogOptions
   const write = ({ date, data: [entry] }: { date: Date; data: unknown[] }) => {
     if (entry instanceof Entry) stream.write(line(date, entry))
   }
-  log.transports['stream'] = Object.assign(write, { level, transforms: [] })
+  const transport = Object.assign(write, { level, transforms: [] })
+  log.transports['stream'] = transport
   const at =
     (severity: LogLevel) =>
     (message: string, fields: LogFields = {}) =>
       log[severity](new Entry(severity, message, fields))
-  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
+  const setLevel = (changed: LogLevel) => {
+    transport.level = changed
+  }
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error'), setLevel }
 }
 
 class Entry {

@@ -61,6 +61,11 @@ export class ServerProcess {
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
   }
 
+  /** False where it does not drain. */
+  skipDrain(): boolean {
+    return !isOver(this.#state) && (this.#run?.skipDrain() ?? false)
+  }
+
   #askToStop(graceMs: number): void {
     if (isOver(this.#state)) return
     this.#stopWithin = Math.min(graceMs, this.#stopWithin ?? graceMs)

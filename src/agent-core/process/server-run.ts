@@ -60,6 +60,7 @@ export class ServerRun {
   #readySince: number | undefined
   #ending: Ending | undefined
   #reaped = false
+  #isDraining = false
 
   constructor(options: ServerRunOptions) {
     this.#options = options
@@ -91,20 +92,33 @@ export class ServerRun {
     else if (previous === undefined) this.#group.signalNow('SIGTERM')
   }
 
+  /** False where it does not drain. */
+  skipDrain(): boolean {
+    if (!this.#isDraining || this.#reaped) return false
+    this.#isDraining = false
+    return true
+  }
+
   /** Requests that are in flight may finish; nobody sends new ones by now. Never rejects. */
   async #drain(ending: Ending, graceMs: number): Promise<void> {
     const until = performance.now() + drainLimitMs
-    while (!this.#reaped && performance.now() < until) {
+    this.#isDraining = true
+    while (this.#mayDrain(until)) {
       const requests = await requestsInFlight(this.port)
       if (requests === undefined || requests === 0) break
       await delay(drainLookMs)
     }
+    this.#isDraining = false
     if (this.#reaped) return
     if (this.#ending === ending) {
       clearTimeout(ending.timer)
       ending.timer = setTimeout(() => this.#group.signalNow('SIGKILL'), graceMs)
     }
     this.#group.signalNow('SIGTERM')
+  }
+
+  #mayDrain(until: number): boolean {
+    return !this.#reaped && this.#isDraining && performance.now() < until
   }
 
   /** Never rejects. */

@@ -64,6 +64,11 @@ export class Servers implements AsyncDisposable {
     return (await this.#records.get(key)?.process.stop(graceMs)) ?? { stopped: true }
   }
 
+  /** Requests in flight are waited for no longer; false where nothing waits for them. */
+  skipDrain(key: string): boolean {
+    return this.#records.get(key)?.process.skipDrain() ?? false
+  }
+
   /** All at the same time. */
   async stopAll(options: StopOptions = {}): Promise<ReadonlyMap<string, StopReport>> {
     const reports = [...this.#records.keys()].map(async (key) => [key, await this.stop(key, options)] as const)

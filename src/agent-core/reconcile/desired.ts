@@ -1,4 +1,4 @@
-import type { ServiceReason } from '../../contract/service.ts'
+import type { Hold, ServiceReason } from '../../contract/service.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
 
 /** What the cluster wants of this machine for one InferenceService. */
@@ -10,6 +10,8 @@ export type Desired =
   | { readonly kind: 'notOurs'; readonly message: string }
   /** For other agents: this one was told to keep away. */
   | { readonly kind: 'excluded'; readonly message: string }
+  /** A person wants it elsewhere or nowhere, although the cluster wants it. */
+  | { readonly kind: 'held'; readonly message: string }
   | { readonly kind: 'stopped'; readonly reason: 'Stopped' | 'Suspended'; readonly message: string }
   | {
       readonly kind: 'modelMissing'
@@ -40,12 +42,14 @@ export interface DesiredInputs {
   readonly allowlist: readonly string[]
   /** The first of two InferenceServices whose names become one Service name, where this is the second. */
   readonly nameTakenBy: string | undefined
+  readonly hold: Hold | undefined
   readonly chooseRuntime: (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec) => RuntimeChoice
 }
 
 /** Reads the wish out of the objects. Pure. */
 export function desired(inputs: DesiredInputs): Desired {
-  const { service, key, synced, allowlist } = inputs
+  const { service, key, synced, allowlist, hold } = inputs
+  if (!synced && hold) return { kind: 'held', message: hold.message }
   if (!synced) return { kind: 'unknown', message: 'Waiting for the first complete list from the cluster.' }
   if (!service || service.metadata.deletionTimestamp !== undefined) {
     return { kind: 'gone', message: `InferenceService ${key} was deleted.` }
@@ -69,10 +73,11 @@ function modelIsForeign({ model }: DesiredInputs): Desired | undefined {
 }
 
 function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceServiceSpec): Desired {
-  const { model, nameTakenBy } = inputs
+  const { model, nameTakenBy, hold } = inputs
   const { namespace, name } = service.metadata
   if (spec.suspend) return { kind: 'stopped', reason: 'Suspended', message: 'Suspended by spec.suspend.' }
   if (spec.replicas === 0) return { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
+  if (hold) return { kind: 'held', message: hold.message }
   if (spec.modelRef === '') return refused(`InferenceService ${namespace}/${name} names no Model; set spec.modelRef.`)
   if (!model) {
     return {

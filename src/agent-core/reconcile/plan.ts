@@ -69,6 +69,10 @@ export interface Observation {
   readonly fetch: FetchView
   readonly server: ServerView
   readonly publication: PublicationView
+  /** A person asked for a new server process. */
+  readonly restartAsked: boolean
+  /** A person paused this machine. */
+  readonly paused: boolean
   /** The cluster did not take our last write: until then only local steps are possible. */
   readonly clusterRetry: { readonly at: number; readonly message: string } | undefined
 }
@@ -87,6 +91,8 @@ export type Step =
   | { readonly do: 'stop' }
   /** Slice and Endpoints go, the Service and its ClusterIP stay. */
   | { readonly do: 'unpublish' }
+  /** The claim is free for others at once, the slice stays. */
+  | { readonly do: 'release' }
   /** All three go. */
   | { readonly do: 'remove' }
   | { readonly do: 'rest' }
@@ -127,6 +133,8 @@ function nextStep(observed: Observation): Plan {
     case 'notOurs':
     case 'excluded':
       return clear(observed, 'unpublish', desired.message) ?? forget()
+    case 'held':
+      return held(observed, desired.message)
     case 'stopped':
       return clear(observed, 'unpublish', desired.message) ?? rest('stopped', desired.reason, desired.message)
     case 'refused':
@@ -138,8 +146,20 @@ function nextStep(observed: Observation): Plan {
   }
 }
 
+/** Down on this machine and free for another; without the cluster that is said as soon as it answers. */
+function held(observed: Observation, why: string): Plan {
+  const { server, publication, clusterRetry } = observed
+  if (isHeld(publication) && !isAlive(server) && !isWritable(observed)) {
+    return rest('stopped', 'Held', `${why} ${clusterRetry?.message ?? ''}`.trim(), clusterRetry?.at)
+  }
+  const elsewhere = isForeign(publication) ? ` ${publication.message}` : ''
+  return clear(observed, 'release', why) ?? rest('stopped', 'Held', `${why}${elsewhere}`)
+}
+
+type Clearing = 'unpublish' | 'remove' | 'release'
+
 /** Brings everything of ours down, the endpoint first; undefined when nothing is left. */
-function clear(observed: Observation, how: 'unpublish' | 'remove', why: string): Plan | undefined {
+function clear(observed: Observation, how: Clearing, why: string): Plan | undefined {
   const { server, publication, fetch } = observed
   const writable = isWritable(observed)
   if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'stopping', 'Stopping', why)
@@ -156,7 +176,8 @@ function clear(observed: Observation, how: 'unpublish' | 'remove', why: string):
 }
 
 /** What another agent holds is for that agent to remove, and for garbage collection where it is gone too. */
-function hasLeftovers({ publication, desired }: Observation, how: 'unpublish' | 'remove'): boolean {
+function hasLeftovers({ publication, desired }: Observation, how: Clearing): boolean {
+  if (how === 'release') return isHeld(publication)
   if (isForeign(publication) || publication.claim === 'dead') return false
   if (desired.kind === 'excluded' && publication.claim === 'released') return false
   return publication.present || (how === 'remove' && isOurService(publication))
@@ -169,6 +190,7 @@ function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: Model
   const { server, publication, now } = observed
   if (isHeld(publication) && (server.kind === 'ready' || server.kind === 'unready')) {
     const kept = `${message} The server keeps the model it loaded, but could not be started again.`
+    if (observed.paused) return whilePaused(observed)
     return { ...answerStep(observed, server), message: kept }
   }
   const cleared = clear(observed, 'unpublish', message)
@@ -188,6 +210,7 @@ function serve(observed: Observation, desired: Serve): Plan {
     return clear(observed, 'unpublish', taken) ?? rest('refused', 'ServiceNameTaken', taken, publication.retryAt)
   }
   if (publication.claim === 'unknown') return rest('waiting', 'Pending', publication.message)
+  if (observed.paused) return whilePaused(observed)
   if (address.ip === undefined && !isAlive(server)) return rest('waiting', 'NoHostAddress', address.message)
   if (!isHeld(publication)) {
     if (!isWritable(observed)) return unreachable(observed, 'waiting', 'Pending')
@@ -200,6 +223,19 @@ function serve(observed: Observation, desired: Serve): Plan {
     return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
   }
   return withdrawSilent(observed) ?? fetchStep(observed, desired) ?? serverStep(observed, desired)
+}
+
+/** Nothing is begun and nothing is ended, but for the address: pods are not sent here. */
+function whilePaused(observed: Observation): Plan {
+  const { server, publication } = observed
+  const loaded = server.kind === 'ready' || server.kind === 'starting' || server.kind === 'unready'
+  const [state, message] = loaded
+    ? (['unready', 'This machine is paused: the model stays in memory, and no requests are sent here.'] as const)
+    : (['waiting', 'This machine is paused: nothing is started until it is resumed.'] as const)
+  if (!isHeld(publication) || publication.shown?.ready !== true) return rest(state, 'Paused', message)
+  return isWritable(observed)
+    ? act({ do: 'withdraw' }, state, 'Paused', message)
+    : unreachable(observed, state, 'Paused')
 }
 
 /** Whatever else is to be done, and however long it takes: pods are not sent to a server that does not answer. */
@@ -241,8 +277,8 @@ function yieldTo(observed: Observation): Plan {
 
 /** Undefined once the wanted model is here. The old server, if any, keeps serving meanwhile. */
 function fetchStep(observed: Observation, { source, digest }: Serve): Plan | undefined {
-  const { fetch, server, now } = observed
-  if (isAlive(server) && server.kind !== 'stopping' && server.digest === digest) return undefined
+  const { fetch, server, now, restartAsked } = observed
+  if (isAlive(server) && server.kind !== 'stopping' && server.digest === digest && !restartAsked) return undefined
   const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
   if (fetch.kind !== 'none' && fetch.source !== source) {
     return fetch.kind === 'running'
@@ -280,9 +316,11 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'ready':
       break
   }
-  if (server.digest !== desired.digest) {
+  if (server.digest !== desired.digest || observed.restartAsked) {
     if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
-    const why = 'The specification changed: the server is restarted with it.'
+    const why = observed.restartAsked
+      ? 'The server is restarted, as somebody asked for it.'
+      : 'The specification changed: the server is restarted with it.'
     const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
     return act({ do: step }, 'stopping', 'Stopping', why)
   }

@@ -1,6 +1,6 @@
 import { access } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { ServiceReason, ServiceState } from '../../contract/service.ts'
+import type { Hold, ServiceReason, ServiceState } from '../../contract/service.ts'
 import { isApiError, rootMessage, type ApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
@@ -20,6 +20,7 @@ import type { WriteResult } from '../publishing/write-result.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
 import { desired, type Desired } from './desired.ts'
+import type { Holds } from './holds.ts'
 import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { fetchView, publicationView, serverView } from './observe.ts'
 import { plan, type Observation, type Plan, type Step } from './plan.ts'
@@ -43,7 +44,8 @@ const modelGraceMs = 2_000
 export interface ReconcilerSettings extends RuntimeSettings {
   readonly allowlist: readonly string[]
   readonly port: PortPolicy
-  readonly startupStallMs: number
+  /** As it is at the start of a server. */
+  readonly startupStallMs: () => number
   /** Working directories and logs of the servers live under it. */
   readonly stateDir: string
 }
@@ -55,6 +57,7 @@ export interface ReconcilerOptions {
   readonly publisher: Publisher
   readonly events: EventRecorder
   readonly status: StatusWriter
+  readonly holds: Holds
   readonly settings: ReconcilerSettings
   /** How people call this machine. */
   readonly displayName: string
@@ -77,6 +80,7 @@ export interface ServiceReport {
   readonly service: InferenceService | undefined
   readonly model: Model | undefined
   readonly logFile: string
+  readonly hold: Hold | undefined
 }
 
 /**
@@ -93,6 +97,7 @@ export class Reconciler {
   readonly #chooseRuntime: ReturnType<typeof chooseRuntime>
   #unsubscribe: readonly (() => void)[] = []
   #stopped = false
+  #leaving: Hold | undefined
 
   constructor(options: ReconcilerOptions) {
     this.#options = options
@@ -130,6 +135,8 @@ export class Reconciler {
     for (const { metadata } of cluster.inferenceServices.values())
       this.enqueue(keyOf(metadata.namespace, metadata.name))
     for (const object of [...cluster.slices.values(), ...cluster.services.values()]) this.#enqueueOwner(object)
+    for (const { namespace, name } of this.#options.holds.in(cluster.api.context.server))
+      this.enqueue(keyOf(namespace, name))
     for (const key of [...this.#records.keys(), ...servers.state().keys()]) this.enqueue(key)
   }
 
@@ -142,21 +149,59 @@ export class Reconciler {
     this.enqueueAll()
   }
 
+  /**
+   * A person wants a new server process, also in place of one that serves; asked again before that is there, it is one restart.
+   * False where there is no such service.
+   */
+  restart(key: string): boolean {
+    const record = this.#records.get(key)
+    if (!record?.last || record.last.plan.forget) return false
+    if (record.restart === 'none') record.restart = 'asked'
+    record.startFailure = undefined
+    this.#options.servers.clearBackOff(key)
+    this.enqueue(key)
+    return true
+  }
+
+  /** For good: everything comes down and is free for other agents, and the sentence is what is said of it. */
+  leave(message: string): void {
+    this.#leaving = { cause: 'released', since: new Date(this.#now()).toISOString(), message }
+    this.enqueueAll()
+  }
+
+  /** After {@link leave}: nothing runs any more, and what the cluster could be told it was told. */
+  get hasLeft(): boolean {
+    return [...this.#records.values()].every(({ last }) => {
+      if (last === undefined || last.plan.forget) return true
+      const { desired: wish, server } = last.observed
+      const isDown = server.kind === 'none' || server.kind === 'failed'
+      return last.plan.step.do === 'rest' && isDown && wish.kind !== 'serve' && wish.kind !== 'modelMissing'
+    })
+  }
+
+  report(key: string): ServiceReport | undefined {
+    const record = this.#records.get(key)
+    return record && this.#reportOf(record)
+  }
+
   /** Every service that is shown, in no order. */
   reports(): ServiceReport[] {
+    return [...this.#records.values()].flatMap((record) => this.#reportOf(record) ?? [])
+  }
+
+  #reportOf(record: ServiceRecord): ServiceReport | undefined {
     const { cluster, servers } = this.#options
-    return [...this.#records.values()].flatMap((record) => {
-      if (!record.last || record.last.plan.forget) return []
-      const service = cluster.inferenceServices.get(record.namespace, record.name)
-      return {
-        record,
-        ...record.last,
-        server: servers.get(record.key),
-        service,
-        model: service && this.#modelOf(service),
-        logFile: this.#logFile(record.key),
-      }
-    })
+    if (!record.last || record.last.plan.forget) return undefined
+    const service = cluster.inferenceServices.get(record.namespace, record.name)
+    return {
+      record,
+      ...record.last,
+      server: servers.get(record.key),
+      service,
+      model: service && this.#modelOf(service),
+      logFile: this.#logFile(record.key),
+      hold: this.#holdOf(record),
+    }
   }
 
   /** No further pass; downloads under way are dropped. What runs and is published stays as it is. */
@@ -197,10 +242,11 @@ export class Reconciler {
   }
 
   #observe(record: ServiceRecord): Observation {
-    const { cluster, servers, publisher, hostAddress } = this.#options
+    const { cluster, servers, publisher, hostAddress, holds } = this.#options
     const service = cluster.inferenceServices.get(record.namespace, record.name)
     const now = this.#now()
     if (service) this.#meet(record, service)
+    if (cluster.synced) this.#dropHoldsOfOthers(record, service)
     const wish = this.#withPatience(record, this.#desired(record, service), now)
     const target = this.#target(record)
     const published = cluster.services.get(record.namespace, serviceNameOf(record.name))
@@ -212,6 +258,8 @@ export class Reconciler {
       fetch: fetchView(record),
       server: serverView(record, servers.get(record.key)),
       publication: publicationView(publisher.observe(target), { now, ownsService }),
+      restartAsked: record.restart === 'asked',
+      paused: holds.pausedSince !== undefined,
       clusterRetry: record.clusterRetry,
     }
   }
@@ -225,8 +273,22 @@ export class Reconciler {
       model: service && this.#modelOf(service),
       allowlist: settings.allowlist,
       nameTakenBy: service && collidesWith(service.metadata, metadataOf(cluster.inferenceServices.values())),
+      hold: this.#holdOf(record),
       chooseRuntime: this.#chooseRuntime,
     })
+  }
+
+  #holdOf({ metadata }: ServiceRecord): Hold | undefined {
+    return this.#leaving ?? this.#options.holds.get(metadata?.uid)
+  }
+
+  /** A hold is for one object: who deletes it and makes another of its name starts over. */
+  #dropHoldsOfOthers({ namespace, name, key }: ServiceRecord, service: InferenceService | undefined): void {
+    const { holds, cluster, log } = this.#options
+    for (const other of holds.in(cluster.api.context.server)) {
+      if (other.namespace !== namespace || other.name !== name || other.uid === service?.metadata.uid) continue
+      holds.drop(other.uid).catch((error: unknown) => log.warn('hold not dropped', { key, error }))
+    }
   }
 
   /** A wish that has only just come up may be half of what is meant. */
@@ -334,6 +396,8 @@ export class Reconciler {
         return this.#inCluster(record, () => publisher.withdraw(target))
       case 'withdrawDead':
         return this.#inCluster(record, () => publisher.withdrawDead(target))
+      case 'release':
+        return this.#inCluster(record, () => publisher.release(target))
       case 'unpublish':
         return this.#inCluster(record, () => publisher.unpublish(target))
       case 'remove':
@@ -434,6 +498,7 @@ export class Reconciler {
     record.startFailure = undefined
     if (record.digest !== wanted.digest) servers.clearBackOff(record.key)
     record.digest = wanted.digest
+    if (record.restart === 'asked') record.restart = 'underWay'
     const [folder, stateDir] = [fileNameOf(record.key), settings.stateDir]
     log.info('starting inference service', { namespace: record.namespace, name: record.name })
     servers.start(record.key, {
@@ -443,12 +508,13 @@ export class Reconciler {
       workingDirectory: join(stateDir, 'work', folder),
       logFile: this.#logFile(record.key),
       port: settings.port,
-      startupStallMs: settings.startupStallMs,
+      startupStallMs: settings.startupStallMs(),
       settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
     })
   }
 
   #startFailed(record: ServiceRecord, message: string): void {
+    record.restart = 'none'
     const history = afterCrash({ failures: record.startFailure?.failures ?? 0 }, 0)
     if (history.failures === 1) this.#tell(record, 'Warning', 'StartFailed', message)
     const retryAt = this.#now() + retryDelayMs(history, this.#random)
@@ -467,6 +533,7 @@ export class Reconciler {
     if (state.kind === 'exited' && state.settled) this.#serverEnded(record, state)
     if (state.kind === 'failedToSpawn' && state.failures === 1)
       this.#tell(record, 'Warning', 'StartFailed', state.message)
+    if (isOutcome(state) && record.restart === 'underWay') record.restart = 'none'
     if (state.kind === 'starting' || state.kind === 'loading' || state.kind === 'ready')
       this.#tellStarted(record, state)
     this.enqueue(key)
@@ -576,6 +643,10 @@ const isThere = (file: string): Promise<boolean> =>
     () => true,
     () => false,
   )
+
+/** Whether a start came to something. */
+const isOutcome = (state: ServerState): boolean =>
+  state.kind === 'ready' || state.kind === 'failedToSpawn' || (state.kind === 'exited' && state.cause !== 'stopped')
 
 /** What a person should look at. */
 const troubles = new Set<ServiceReason>([

@@ -16,6 +16,8 @@ export interface ServiceRecord {
   digest: string | undefined
   /** A start that failed before there was a process, such as for want of a binary. */
   startFailure: { readonly message: string; readonly failures: number; readonly retryAt: number } | undefined
+  /** A person's wish; under way from the start of the new server until that is ready or has failed. */
+  restart: 'none' | 'asked' | 'underWay'
   /** The server that was told of by the Ready Event. */
   toldReadyPid: number | undefined
   startedPid: number | undefined
@@ -47,6 +49,7 @@ export const newRecord = (key: string): ServiceRecord => {
     fetchRetryAt: undefined,
     digest: undefined,
     startFailure: undefined,
+    restart: 'none',
     toldReadyPid: undefined,
     startedPid: undefined,
     clusterRetry: undefined,

@@ -24,6 +24,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
     ...(record.digest !== undefined && { logFile: report.logFile }),
     restarts: record.restarts,
+    ...(report.hold && { hold: report.hold }),
   }
 }
 

@@ -36,6 +36,7 @@ const fromDefaults = {
   port: 9090,
   logLevel: 'info',
   logFormat: 'auto',
+  givenByFlags: [],
   flagsNotInEffect: [],
 }
 
@@ -50,27 +51,40 @@ test("the command line of the Go agent's launchd file is understood", () => {
     ...fromDefaults,
     modelStore: '/tmp/llmkube-models',
     llamaServer: '/opt/homebrew/bin/llama-server',
+    givenByFlags: ['namespace', 'llamaServer', 'logLevel'],
   })
 })
 
 test.each([
-  { args: ['--namespace='], means: { namespace: undefined } },
-  { args: ['--all-namespaces'], means: { namespace: undefined } },
-  { args: ['--namespace', '', '--all-namespaces'], means: { namespace: undefined } },
+  { args: ['--namespace='], means: { namespace: undefined, givenByFlags: ['namespace'] } },
+  { args: ['--all-namespaces'], means: { namespace: undefined, givenByFlags: ['namespace'] } },
+  { args: ['--namespace', '', '--all-namespaces'], means: { namespace: undefined, givenByFlags: ['namespace'] } },
   {
     args: ['--inference-service-allowlist', ' a, b,,c '],
     means: { inferenceServiceAllowlist: ['a', 'b', 'c'] },
   },
-  { args: ['--llama-server-bin', 'bin/llama-server'], means: { llamaServer: '/work/bin/llama-server' } },
-  { args: ['--llama-server', 'llama-server'], means: { llamaServer: 'llama-server' } },
+  {
+    args: ['--llama-server-bin', 'bin/llama-server'],
+    means: { llamaServer: '/work/bin/llama-server', givenByFlags: ['llamaServer'] },
+  },
+  { args: ['--llama-server', 'llama-server'], means: { llamaServer: 'llama-server', givenByFlags: ['llamaServer'] } },
   { args: ['--model-store', 'models', '--state-dir', 's'], means: { modelStore: '/work/models', stateDir: '/work/s' } },
   { args: ['--llama-server-port', '-5', '--port', '0'], means: { llamaServerPort: 0, port: 0 } },
-  { args: ['--llama-server-startup-timeout', '-1s'], means: { llamaServerStartupTimeoutMs: 120_000 } },
-  { args: ['--llama-server-startup-timeout=3m'], means: { llamaServerStartupTimeoutMs: 180_000 } },
+  {
+    args: ['--llama-server-startup-timeout', '-1s'],
+    means: { llamaServerStartupTimeoutMs: 120_000, givenByFlags: ['startupStallMs'] },
+  },
+  {
+    args: ['--llama-server-startup-timeout=3m'],
+    means: { llamaServerStartupTimeoutMs: 180_000, givenByFlags: ['startupStallMs'] },
+  },
   { args: ['--port-range', '30000-30099'], means: { portRange: { from: 30_000, to: 30_099 } } },
   { args: ['--host-ip', '100.64.0.7'], means: { hostIp: '100.64.0.7' } },
-  { args: ['--log-level', 'WARNING', '--log-format=json'], means: { logLevel: 'warn', logFormat: 'json' } },
-  { args: ['--log-level', 'loud'], means: { logLevel: 'info' } },
+  {
+    args: ['--log-level', 'WARNING', '--log-format=json'],
+    means: { logLevel: 'warn', logFormat: 'json', givenByFlags: ['logLevel'] },
+  },
+  { args: ['--log-level', 'loud'], means: { logLevel: 'info', givenByFlags: ['logLevel'] } },
   { args: ['--kubeconfig', 'kube.yaml', '--context', 'lab'], means: { kubeconfig: '/work/kube.yaml', context: 'lab' } },
 ])('$args', ({ args, means }) => {
   expect(settings(...args)).toEqual({ ...fromDefaults, ...means })

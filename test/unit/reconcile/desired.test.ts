@@ -21,6 +21,7 @@ const usual: DesiredInputs = {
   model: model(),
   allowlist: [],
   nameTakenBy: undefined,
+  hold: undefined,
   chooseRuntime: () => ({ ok: true, digest: 'd' }),
 }
 

@@ -59,6 +59,8 @@ const idle: Observation = {
   fetch: { kind: 'none' },
   server: { kind: 'none' },
   publication: nothingPublished,
+  restartAsked: false,
+  paused: false,
   clusterRetry: undefined,
 }
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }

@@ -1,0 +1,23 @@
+import type { Command } from '../../contract/commands.ts'
+import { done, refused, type Outcome } from './results.ts'
+import { holdHere, knownService, serviceKey, type Rooms } from './rooms.ts'
+
+/** Lets another machine take the service. */
+export async function release(rooms: Rooms, { service }: Extract<Command, { name: 'release' }>): Outcome {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = serviceKey(service)
+  const hold = rooms.holds.get(known.uid)
+  if (hold) return done(`${key} is free for other machines already. ${hold.message}`)
+  const { claim, message } = known.report.observed.publication
+  if (claim !== 'ours' && claim !== 'uncertain') {
+    return refused(`${key} is not released: this machine has no claim on it. ${message}`.trim())
+  }
+  await holdHere(
+    rooms,
+    known,
+    'released',
+    'Released for other machines, by a person; bringing it back claims it again.',
+  )
+  return done(`${key} is withdrawn here and free for any other machine; where there is none, nobody serves it.`)
+}

@@ -1,0 +1,27 @@
+import type { Command } from '../../contract/commands.ts'
+import { accepted, refused, type Outcome } from './results.ts'
+import { knownService, serviceKey, type Rooms } from './rooms.ts'
+
+/** A new server process, also in place of one that serves; waiting after crashes ends. */
+export function restart(rooms: Rooms, { service }: Extract<Command, { name: 'restart' }>): Outcome {
+  return Promise.resolve(restarted(rooms, service))
+}
+
+function restarted(rooms: Rooms, service: Parameters<typeof serviceKey>[0]) {
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = serviceKey(service)
+  const { reconciler } = known.session
+  const { plan, observed } = known.report
+  if (observed.paused) return refused(`${key} is not restarted: this machine is paused; resume it first.`)
+  if (observed.desired.kind === 'stopped' || observed.desired.kind === 'held') {
+    return refused(`${key} is not restarted, since it is stopped. ${plan.message}`, {
+      command: { name: 'start', service },
+      label: 'Start',
+    })
+  }
+  if (plan.state === 'foreign' || observed.desired.kind !== 'serve' || !reconciler.restart(key)) {
+    return refused(`${key} is not restarted. ${plan.message}`)
+  }
+  return accepted(`${key} is restarted: its address is withdrawn, what is in flight finishes, and a new server starts.`)
+}

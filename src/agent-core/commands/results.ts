@@ -1,0 +1,36 @@
+import type { CommandInput, CommandResult } from '../../contract/commands.ts'
+import { command } from '../../contract/commands.ts'
+import { rootMessage, type ApiError } from '../kube/api-error.ts'
+
+export type Outcome = Promise<CommandResult>
+
+export const done = (message: string): CommandResult => ({ outcome: 'done', message })
+
+export const accepted = (message: string): CommandResult => ({ outcome: 'accepted', message })
+
+export const notAvailable = (message: string): CommandResult => ({ outcome: 'notAvailable', message })
+
+export const failed = (message: string): CommandResult => ({ outcome: 'failed', message })
+
+export interface Instead {
+  readonly command: CommandInput
+  readonly label: string
+}
+
+export const refused = (message: string, instead?: Instead): CommandResult => refusal('agent', message, instead)
+
+/** In the cluster's own words. */
+export function refusedByCluster(what: string, error: ApiError, instead?: Instead): CommandResult {
+  const words =
+    error.code === undefined
+      ? `${what}: the cluster does not answer (${rootMessage(error)}).`
+      : `${what}: the cluster refused it (${error.detail}).`
+  return refusal('cluster', words, instead)
+}
+
+const refusal = (by: 'agent' | 'cluster', message: string, instead?: Instead): CommandResult => ({
+  outcome: 'refused',
+  by,
+  message,
+  ...(instead && { instead: { label: instead.label, command: command.parse(instead.command) } }),
+})

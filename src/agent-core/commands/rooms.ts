@@ -1,0 +1,91 @@
+import type { ServiceRef } from '../../contract/commands.ts'
+import type { HoldCause } from '../../contract/service.ts'
+import type { History } from '../history/history.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import { keyOf } from '../kube/object-cache.ts'
+import type { PinnedContext } from '../kube/pinned-context.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { PersonSettings } from '../person-settings.ts'
+import type { LogLevel } from '../settings.ts'
+import type { Servers } from '../process/servers.ts'
+import type { HostCandidate } from '../publishing/host-address.ts'
+import type { Holds } from '../reconcile/holds.ts'
+import type { Reconciler, ServiceReport } from '../reconcile/reconciler.ts'
+
+/** What commands act on. */
+export interface Rooms {
+  readonly holds: Holds
+  readonly history: History
+  readonly settings: PersonSettings
+  readonly servers: Servers
+  readonly log: Logger
+  /** Undefined while there is no usable kubeconfig. */
+  readonly session: () => Session | undefined
+  readonly interfaces: () => readonly HostCandidate[]
+  readonly agent: AgentControls
+}
+
+export interface Session {
+  readonly cluster: Cluster
+  readonly reconciler: Reconciler
+}
+
+/** What only the agent itself can do. */
+export interface AgentControls {
+  /** Why there is no session, in a sentence. */
+  readonly clusterMessage: () => string
+  /** A context of the kubeconfig as it is now; throws KubeconfigError. */
+  readonly loadContext: (name?: string) => Promise<PinnedContext>
+  /** Brings down what runs for the present cluster, then serves the other; returns at once. */
+  readonly moveTo: (context: PinnedContext) => void
+  /** Connects now instead of at the next look; resolves when it has, or cannot. */
+  readonly connect: () => Promise<void>
+  /** Publishes the address that the settings now ask for. */
+  readonly checkAddress: () => Promise<void>
+  readonly setLogLevel: ((level: LogLevel) => void) | undefined
+  /** Undefined where whoever hosts the agent does not let it end itself. */
+  readonly shutDown: ((request: ShutdownRequest) => void) | undefined
+  /** Something that a snapshot shows has changed. */
+  readonly changed: () => void
+}
+
+export interface ShutdownRequest {
+  /** Servers and what is published are left to the next agent. */
+  readonly keepServing: boolean
+}
+
+export const serviceKey = ({ namespace, name }: ServiceRef): string => keyOf(namespace, name)
+
+export interface Known {
+  readonly session: Session
+  readonly report: ServiceReport
+  readonly uid: string
+}
+
+/** A service that is shown here, or the sentence that says why there is none. */
+export function knownService({ session, agent }: Rooms, ref: ServiceRef): Known | string {
+  const current = session()
+  const key = serviceKey(ref)
+  if (!current) return `There is no cluster to ask about ${key}: ${agent.clusterMessage()}`
+  const report = current.reconciler.report(key)
+  const uid = report?.record.metadata?.uid
+  return report && uid !== undefined
+    ? { session: current, report, uid }
+    : `This machine knows no InferenceService ${key}; look at its name and namespace.`
+}
+
+/** Writes the hold down and lets it take effect. Throws StateFileError. */
+export async function holdHere(rooms: Rooms, known: Known, cause: HoldCause, message: string): Promise<void> {
+  const { namespace, name, key } = known.report.record
+  const target = { uid: known.uid, namespace, name, cluster: known.session.cluster.api.context.server }
+  await rooms.holds.set(target, { cause, since: new Date().toISOString(), message })
+  known.session.reconciler.enqueue(key)
+  rooms.agent.changed()
+}
+
+/** As {@link holdHere}. */
+export async function dropHold(rooms: Rooms, { session, report, uid }: Known): Promise<void> {
+  await rooms.holds.drop(uid)
+  session.reconciler.enqueue(report.record.key)
+  rooms.agent.changed()
+}

@@ -1,0 +1,132 @@
+import type { HistoryEntry } from '../../contract/history.ts'
+import type { Logger } from '../observability/logger.ts'
+import { appendHistory, lineOf, readHistory, rewriteHistory } from './history-file.ts'
+
+/** What is kept; a file that outgrows it is cut to three quarters, so that it is not rewritten with every entry. */
+const limits = { entries: 2_000, bytes: 1_024 * 1_024 }
+const keptShare = 0.75
+/** One sentence, but it may quote a server's error line. */
+const maxMessageLength = 2_000
+
+export interface HistoryOptions {
+  readonly file: string
+  readonly log: Logger
+  readonly now?: () => number
+}
+
+export interface HistoryQuestion {
+  readonly service?: HistoryEntry['service']
+  /** Only entries older than this id. */
+  readonly before?: number | undefined
+  readonly limit: number
+}
+
+/** What happened here, bounded, and kept over restarts of the agent. What cannot be written is still told until the agent ends. */
+export class History {
+  readonly notice: string | undefined
+  readonly #options: HistoryOptions
+  readonly #now: () => number
+  #entries: HistoryEntry[]
+  /** Of the file; undefined = it must be written anew. */
+  #bytes: number | undefined
+  #unwritten: HistoryEntry[] = []
+  #writing: Promise<void> | undefined
+  #isFailing = false
+
+  private constructor(options: HistoryOptions, found: Awaited<ReturnType<typeof readHistory>>) {
+    this.#options = options
+    this.#now = options.now ?? Date.now
+    this.#entries = [...found.entries]
+    this.#bytes = found.bytes
+    this.notice = found.notice
+  }
+
+  /** A broken file is set aside; throws what the disk answers. */
+  static async open(options: HistoryOptions): Promise<History> {
+    return new History(options, await readHistory(options.file, options.now ?? Date.now))
+  }
+
+  add(what: Omit<HistoryEntry, 'id' | 'at'>): void {
+    const entry: HistoryEntry = {
+      id: (this.#entries.at(-1)?.id ?? 0) + 1,
+      at: new Date(this.#now()).toISOString(),
+      ...what,
+      message: what.message.slice(0, maxMessageLength),
+    }
+    this.#entries.push(entry)
+    this.#unwritten.push(entry)
+    this.#writing ??= this.#write().finally(() => {
+      this.#writing = undefined
+    })
+  }
+
+  /** Newest first. */
+  page({ service, before = Infinity, limit }: HistoryQuestion): { entries: HistoryEntry[]; hasMore: boolean } {
+    const found: HistoryEntry[] = []
+    for (let at = this.#entries.length - 1; at >= 0; at -= 1) {
+      const entry = this.#entries[at]
+      if (!entry || entry.id >= before || (service && !isAbout(entry, service))) continue
+      if (found.length === limit) return { entries: found, hasMore: true }
+      found.push(entry)
+    }
+    return { entries: found, hasMore: false }
+  }
+
+  /** Resolves when what was added so far is written or given up. */
+  async flush(): Promise<void> {
+    await this.#writing
+  }
+
+  async #write(): Promise<void> {
+    // What is added in one turn is written together.
+    await Promise.resolve()
+    while (this.#unwritten.length > 0) {
+      const added = this.#unwritten
+      this.#unwritten = []
+      try {
+        await this.#writeDown(added)
+        this.#isFailing = false
+      } catch (error) {
+        this.#bytes = undefined
+        if (!this.#isFailing) this.#options.log.warn('history not written', { file: this.#options.file, error })
+        this.#isFailing = true
+      }
+    }
+  }
+
+  async #writeDown(added: readonly HistoryEntry[]): Promise<void> {
+    const { file } = this.#options
+    const grown = this.#bytes === undefined ? undefined : this.#bytes + bytesOf(added)
+    if (grown !== undefined && grown <= limits.bytes && this.#entries.length <= limits.entries) {
+      await appendHistory(file, added)
+      this.#bytes = grown
+      return
+    }
+    // Before the file is written: memory is bounded whatever the disk does.
+    this.#entries = newest(this.#entries)
+    const written = [...this.#entries]
+    const last = written.at(-1)?.id ?? 0
+    this.#unwritten = this.#unwritten.filter(({ id }) => id > last)
+    await rewriteHistory(file, written)
+    this.#bytes = bytesOf(written)
+  }
+}
+
+/** All where they are within the limits, else the newest that are well within. */
+function newest(entries: readonly HistoryEntry[]): HistoryEntry[] {
+  if (entries.length <= limits.entries && bytesOf(entries) <= limits.bytes) return [...entries]
+  const kept: HistoryEntry[] = []
+  let bytes = 0
+  for (const entry of entries.toReversed()) {
+    bytes += bytesOf([entry])
+    if (kept.length >= limits.entries * keptShare || bytes > limits.bytes * keptShare) break
+    kept.push(entry)
+  }
+  return kept.toReversed()
+}
+
+const bytesOf = (entries: readonly HistoryEntry[]): number =>
+  entries.reduce((sum, entry) => sum + Buffer.byteLength(lineOf(entry)), 0)
+
+const isAbout = ({ service }: HistoryEntry, { namespace, name }: { namespace: string; name: string }): boolean =>
+  service?.namespace === namespace && service.name === name

@@ -1,0 +1,171 @@
+import { z } from 'zod'
+import {
+  settingNames,
+  settingsPatch,
+  type SettingName,
+  type SettingsPatch,
+  type SettingView,
+} from '../contract/settings.ts'
+import type { AgentSettings } from './settings.ts'
+import { StateFile } from './state/state-file.ts'
+
+const personFile = z.object({
+  schema: z.literal(1),
+  settings: settingsPatch,
+  /** Of the kubeconfig. */
+  context: z.string().optional(),
+  hostAddress: z.ipv4().optional(),
+})
+type PersonFile = z.infer<typeof personFile>
+
+/** From when a change counts; `notYet` = the part of the agent that would read it is not built. */
+type Counts = 'now' | 'nextServer' | 'nextAgent' | 'notYet'
+
+interface Setting {
+  readonly help: string
+  readonly counts: Counts
+  readonly of: (settings: AgentSettings) => string | number | null
+}
+
+/** Completes "<setting> …" and "It …". */
+const countsText: Readonly<Record<Counts, string>> = {
+  now: 'counts at once',
+  nextServer: 'counts for each server from its next start',
+  nextAgent: 'counts from the next start of the agent',
+  notYet: 'is not in effect yet',
+}
+
+const settings: Readonly<Record<SettingName, Setting>> = {
+  llamaServer: {
+    help: 'Path of the llama-server binary; null = looked for in the usual places.',
+    counts: 'nextServer',
+    of: ({ llamaServer }) => llamaServer ?? null,
+  },
+  namespace: {
+    help: 'Namespace whose InferenceServices are watched; null = all.',
+    counts: 'nextAgent',
+    of: ({ namespace }) => namespace ?? null,
+  },
+  drainLimitMs: {
+    help: 'Longest wait for requests in flight before a server is ended, in milliseconds.',
+    counts: 'notYet',
+    of: () => null,
+  },
+  startupStallMs: {
+    help: 'Longest time that a start may go without progress, in milliseconds.',
+    counts: 'nextServer',
+    of: ({ llamaServerStartupTimeoutMs }) => llamaServerStartupTimeoutMs,
+  },
+  serverLogBytes: { help: "Bytes of one file of a server's output.", counts: 'notYet', of: () => null },
+  serverLogFiles: { help: "How many older files of a server's output are kept.", counts: 'notYet', of: () => null },
+  logLevel: {
+    help: 'How much the agent writes to its own log: debug, info, warn or error.',
+    counts: 'now',
+    of: ({ logLevel }) => logLevel,
+  },
+}
+
+/** What the agent was started with, and what a person set since; a flag wins, since the service manager states it at every start. */
+export class PersonSettings {
+  readonly #started: AgentSettings
+  readonly #file: StateFile<PersonFile>
+
+  private constructor(started: AgentSettings, file: StateFile<PersonFile>) {
+    this.#started = started
+    this.#file = file
+  }
+
+  /** Throws StateFileError. */
+  static async open(started: AgentSettings, file: string): Promise<PersonSettings> {
+    return new PersonSettings(
+      started,
+      await StateFile.open({
+        file,
+        schema: personFile,
+        initial: { schema: 1, settings: {} },
+        keeps: 'what was set while the agent ran, its context and host address included,',
+      }),
+    )
+  }
+
+  get notice(): string | undefined {
+    return this.#file.notice
+  }
+
+  /** What counts now, whichever of it is in effect already. */
+  get current(): AgentSettings {
+    const { settings: set, context } = this.#file.value
+    const own = new Set<SettingName>(settingNames.filter((name) => this.#isPersons(name)))
+    return {
+      ...this.#started,
+      ...(own.has('llamaServer') && { llamaServer: set.llamaServer ?? undefined }),
+      ...(own.has('namespace') && { namespace: set.namespace ?? undefined }),
+      ...(own.has('startupStallMs') &&
+        set.startupStallMs != null && { llamaServerStartupTimeoutMs: set.startupStallMs }),
+      ...(own.has('logLevel') && set.logLevel != null && { logLevel: set.logLevel }),
+      context: this.#started.context ?? context,
+    }
+  }
+
+  /** Stated by `--context`, so that no other may be chosen. */
+  get hasContextFlag(): boolean {
+    return this.#started.context !== undefined
+  }
+
+  /** What shall be published, whoever said so; automatic = chosen among this host's addresses. */
+  get hostAddress(): { readonly by: 'flag' | 'person'; readonly address: string } | { readonly by: 'automatic' } {
+    const { hostAddress } = this.#file.value
+    if (this.#started.hostIp !== undefined) return { by: 'flag', address: this.#started.hostIp }
+    return hostAddress === undefined ? { by: 'automatic' } : { by: 'person', address: hostAddress }
+  }
+
+  views(): SettingView[] {
+    const current = this.current
+    return settingNames.map((name) => {
+      const { help, counts, of } = settings[name]
+      const from = this.#isGiven(name) ? 'flag' : this.#isPersons(name) ? 'person' : 'default'
+      return { name, value: of(current), from, help: `${help} A change ${countsText[counts]}.` }
+    })
+  }
+
+  /** Why the patch cannot be taken: the first name that is not in effect yet, or that a flag states. */
+  obstacle(patch: SettingsPatch): { readonly name: SettingName; readonly by: 'flag' | 'notYet' } | undefined {
+    for (const name of namesIn(patch)) {
+      if (settings[name].counts === 'notYet') return { name, by: 'notYet' }
+      if (this.#isGiven(name)) return { name, by: 'flag' }
+    }
+    return undefined
+  }
+
+  /** One sentence per setting. Throws StateFileError. */
+  async update(patch: SettingsPatch): Promise<string> {
+    await this.#file.update((value) => ({ ...value, settings: withoutDefaults({ ...value.settings, ...patch }) }))
+    return namesIn(patch)
+      .map((name) => `${name} is set and ${countsText[settings[name].counts]}.`)
+      .join(' ')
+  }
+
+  async chooseContext(context: string): Promise<void> {
+    await this.#file.update((value) => ({ ...value, context }))
+  }
+
+  async chooseHostAddress(hostAddress: string | undefined): Promise<void> {
+    await this.#file.update((value) => ({ ...value, hostAddress }))
+  }
+
+  #isGiven(name: SettingName): boolean {
+    return this.#started.givenByFlags.includes(name)
+  }
+
+  #isPersons(name: SettingName): boolean {
+    return !this.#isGiven(name) && this.#file.value.settings[name] !== undefined
+  }
+}
+
+/** Null goes back to the default, but for the namespace, where it means all of them. */
+const withoutDefaults = (set: SettingsPatch): SettingsPatch =>
+  settingsPatch.parse(
+    Object.fromEntries(Object.entries(set).filter(([name, value]) => value !== null || name === 'namespace')),
+  )
+
+const namesIn = (patch: SettingsPatch): SettingName[] => settingNames.filter((name) => patch[name] !== undefined)

@@ -1,0 +1,84 @@
+import { z } from 'zod'
+import { LinkError } from '../../contract/client.ts'
+import type { Answer, EventView, Query } from '../../contract/queries.ts'
+import { isApiError, rootMessage } from '../kube/api-error.ts'
+import type { KubeApi } from '../kube/kube-api.ts'
+import { resources } from '../kube/resources.ts'
+
+/** Events come in no useful order, so that all of a service must be read for the newest; more than this are a flood. */
+const pageSize = 500
+const maxPages = 4
+
+const timestamp = z.string().nullish()
+const event = z.object({
+  metadata: z.object({ creationTimestamp: timestamp }),
+  involvedObject: z.object({ kind: z.string(), namespace: z.string(), name: z.string() }),
+  type: z.string().default(''),
+  reason: z.string().default(''),
+  message: z.string().default(''),
+  count: z.int().nullish(),
+  source: z.object({ component: z.string().default('') }).nullish(),
+  reportingComponent: z.string().nullish(),
+  firstTimestamp: timestamp,
+  lastTimestamp: timestamp,
+  eventTime: timestamp,
+})
+
+export interface EventsSource {
+  readonly api: KubeApi
+  /** Undefined = all that are watched. */
+  readonly namespace: string | undefined
+  /** Services that are shown. */
+  readonly isShown: (namespace: string, name: string) => boolean
+}
+
+/** Kubernetes Events, newest first. Throws LinkError where the cluster does not tell. */
+export async function events(
+  { api, namespace, isShown }: EventsSource,
+  { service, limit }: Extract<Query, { name: 'events' }>,
+): Promise<Answer<'events'>> {
+  const fields = ['involvedObject.kind=InferenceService', ...(service ? [`involvedObject.name=${service.name}`] : [])]
+  try {
+    const items = await readAll(api, service?.namespace ?? namespace, fields.join(','))
+    const found = items
+      .flatMap((item) => viewOf(item) ?? [])
+      .filter((view) => service !== undefined || isShown(view.service.namespace, view.service.name))
+      .sort((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0))
+    return { events: found.slice(0, limit), hasMore: found.length > limit }
+  } catch (error) {
+    if (!isApiError(error)) throw error
+    const why = error.code === undefined ? `does not answer (${rootMessage(error)})` : `refused it (${error.detail})`
+    throw new LinkError('refused', `The Events cannot be read: the cluster ${why}.`, { cause: error })
+  }
+}
+
+async function readAll(api: KubeApi, namespace: string | undefined, fieldSelector: string): Promise<unknown[]> {
+  const items: unknown[] = []
+  let continueToken: string | undefined
+  for (let page = 0; page < maxPages; page += 1) {
+    const answer = await api.list(resources.events, { namespace, fieldSelector, limit: pageSize, continueToken })
+    items.push(...answer.items)
+    continueToken = answer.continueToken
+    if (continueToken === undefined) break
+  }
+  return items
+}
+
+/** Undefined where it is not one, which anybody may have written. */
+function viewOf(item: unknown): EventView | undefined {
+  const { data } = event.safeParse(item)
+  const at = Date.parse(
+    data?.lastTimestamp ?? data?.eventTime ?? data?.firstTimestamp ?? data?.metadata.creationTimestamp ?? '',
+  )
+  if (!data || Number.isNaN(at)) return undefined
+  const { involvedObject, type, reason, message, count, source, reportingComponent } = data
+  return {
+    at: new Date(at).toISOString(),
+    type,
+    reason,
+    message,
+    count: Math.max(1, count ?? 1),
+    service: { namespace: involvedObject.namespace, name: involvedObject.name },
+    source: source?.component || (reportingComponent ?? ''),
+  }
+}

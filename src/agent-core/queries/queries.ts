@@ -1,0 +1,54 @@
+import { LinkError } from '../../contract/client.ts'
+import type { Answer, Query } from '../../contract/queries.ts'
+import type { History } from '../history/history.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import type { KubeconfigChoice } from '../kube/pinned-context.ts'
+import type { PersonSettings } from '../person-settings.ts'
+import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
+import type { Reconciler } from '../reconcile/reconciler.ts'
+import { keyOf } from '../kube/object-cache.ts'
+import { contexts } from './contexts.ts'
+import { events } from './events.ts'
+import { hostAddresses } from './host-addresses.ts'
+
+/** What is looked up for an answer. */
+export interface Sources {
+  readonly history: History
+  readonly settings: PersonSettings
+  /** Undefined while there is no usable kubeconfig. */
+  readonly session: () => { readonly cluster: Cluster; readonly reconciler: Reconciler } | undefined
+  readonly clusterMessage: () => string
+  readonly kubeconfig: KubeconfigChoice
+  readonly interfaces: () => readonly HostCandidate[]
+  readonly hostAddress: () => HostAddress
+}
+
+/** Throws LinkError, with code `refused`, where there is no answer. */
+export async function answer(sources: Sources, query: Query): Promise<Answer> {
+  const { history, settings, session } = sources
+  switch (query.name) {
+    case 'history':
+      return history.page(query)
+    case 'settings':
+      return { settings: settings.views() }
+    case 'contexts':
+      return contexts(sources.kubeconfig, session()?.cluster.api.context)
+    case 'hostAddresses':
+      return hostAddresses(sources.interfaces(), {
+        address: sources.hostAddress(),
+        automatic: settings.hostAddress.by === 'automatic',
+      })
+    case 'events': {
+      const { cluster, reconciler } = session() ?? {}
+      if (!cluster || !reconciler)
+        throw new LinkError('refused', `There is no cluster to ask: ${sources.clusterMessage()}`)
+      const isShown = (namespace: string, name: string) => reconciler.report(keyOf(namespace, name)) !== undefined
+      return events({ api: cluster.api, namespace: cluster.namespace, isShown }, query)
+    }
+    case 'log':
+      throw new LinkError(
+        'refused',
+        "A server's log cannot be read through the agent yet; its file is named in the status.",
+      )
+  }
+}

@@ -1,0 +1,79 @@
+import { rename } from 'node:fs/promises'
+import { basename } from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
+import type { z } from 'zod'
+import { parseJson, readIfThere } from './files.ts'
+
+/** One sentence: which file of the state folder cannot be read or written, and why. */
+export class StateFileError extends Error {
+  override readonly name = 'StateFileError'
+}
+
+export interface StateFileOptions<T> {
+  readonly file: string
+  readonly schema: z.ZodType<T>
+  /** What counts where there is no file. */
+  readonly initial: T
+  /** What is lost with a broken file, such as "what was stopped on this machine". */
+  readonly keeps: string
+  readonly now?: () => number
+}
+
+/** One small JSON file that outlives the agent: what is read is checked, what is written replaces the whole file at once. */
+export class StateFile<T> {
+  /** What a person should know, such as that the file could not be read. */
+  readonly notice: string | undefined
+  readonly #file: string
+  #value: T
+  #writing: Promise<unknown> = Promise.resolve()
+
+  private constructor(file: string, value: T, notice: string | undefined) {
+    this.#file = file
+    this.#value = value
+    this.notice = notice
+  }
+
+  /** A file that cannot be understood is set aside; throws StateFileError where the disk says no. */
+  static async open<T>({ file, schema, initial, keeps, now = Date.now }: StateFileOptions<T>): Promise<StateFile<T>> {
+    try {
+      const text = await readIfThere(file)
+      if (text === undefined) return new StateFile(file, initial, undefined)
+      const found = schema.safeParse(parseJson(text))
+      if (found.success) return new StateFile(file, found.data, undefined)
+      const aside = `${file}.broken-${now()}`
+      await rename(file, aside)
+      const notice = `${file} could not be understood and was set aside as ${basename(aside)}: ${keeps} is forgotten.`
+      return new StateFile(file, initial, notice)
+    } catch (error) {
+      throw notPossible('read', file, error)
+    }
+  }
+
+  get value(): T {
+    return this.#value
+  }
+
+  /** One change after the other. Throws StateFileError; then nothing has changed. */
+  update(change: (value: T) => T): Promise<void> {
+    const writing = this.#writing.then(() => this.#write(change))
+    this.#writing = writing.catch(() => undefined)
+    return writing
+  }
+
+  async #write(change: (value: T) => T): Promise<void> {
+    const next = change(this.#value)
+    if (next === this.#value) return
+    try {
+      await writeFileAtomic(this.#file, `${JSON.stringify(next, null, 2)}\n`, { mode: 0o600 })
+    } catch (error) {
+      throw notPossible('written', this.#file, error)
+    }
+    this.#value = next
+  }
+}
+
+const notPossible = (what: 'read' | 'written', file: string, error: unknown) =>
+  new StateFileError(
+    `${file} cannot be ${what}: ${error instanceof Error ? error.message : String(error)}; see to the disk and the folder's permissions.`,
+    { cause: error },
+  )
