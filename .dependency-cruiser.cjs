@@ -46,7 +46,8 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/main/' },
       to: {
-        path: '^src/agent-core/agent\\.ts$|^src/agent-core/(kube|reconcile|models|runtimes|process|publishing|snapshot)/',
+        path: '^src/agent-core/(agent\\.ts$|(kube|reconcile|models|runtimes|process|publishing|snapshot|commands|history)/)',
+        pathNot: '/default-store\\.ts$',
       },
     },
     onlyMayImport(

@@ -1,29 +1,6 @@
-import type { ConnectionState } from '../contract/cluster.ts'
-import type { ServiceState, ServiceView, StepName } from '../contract/service.ts'
+import type { ServiceView, StepName } from '../contract/service.ts'
 import { formatBytes } from '../contract/format.ts'
 import type { Progress } from '../contract/service.ts'
-
-export const stateWords: Readonly<Record<ServiceState, string>> = {
-  waiting: 'Waiting',
-  fetching: 'Downloading',
-  starting: 'Starting',
-  ready: 'Ready',
-  unready: 'Not ready',
-  'crash-looping': 'Crash loop',
-  stopping: 'Stopping',
-  stopped: 'Stopped',
-  refused: 'Refused',
-  foreign: 'On another machine',
-}
-
-export const clusterWords: Readonly<Record<ConnectionState, string>> = {
-  connecting: 'Connecting',
-  live: 'Live',
-  stale: 'Stale',
-  denied: 'Denied',
-  absent: 'Not installed',
-  offline: 'Offline',
-}
 
 export const stepWords: Readonly<Record<StepName, string>> = {
   fetched: 'Fetched',

@@ -7,7 +7,6 @@ import { acquireLock } from '../agent-core/state/lock.ts'
 import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
-import { LinkError } from '../contract/client.ts'
 import type { AgentDoor } from './agent-door.ts'
 import { WindowServer } from './http/window-server.ts'
 import { serveOnSocket } from './socket-server.ts'
@@ -118,20 +117,13 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   }
 }
 
-function doorOf(agent: Agent): AgentDoor {
-  const refused = () => new LinkError('refused', 'This version of the agent does not answer that yet.')
-  return {
-    get: () => agent.snapshot(),
-    subscribe: (listener) => agent.subscribe(listener),
-    command: ({ command }) =>
-      Promise.resolve({ outcome: 'notAvailable', message: `"${command.name}" is not available yet.` }),
-    query: () => Promise.reject(refused()),
-    stream: (_request, { end }) => {
-      queueMicrotask(() => end(refused()))
-      return () => undefined
-    },
-  }
-}
+const doorOf = (agent: Agent): AgentDoor => ({
+  get: () => agent.snapshot(),
+  subscribe: (listener) => agent.subscribe(listener),
+  command: (request) => agent.command(request),
+  query: (query) => agent.query(query),
+  stream: (request, listener) => agent.stream(request, listener),
+})
 
 /** Linux counts from the boot, so that after another one the same figure may come up again. */
 async function startTimeOf(platform: Platform, pid: number): Promise<string | undefined> {

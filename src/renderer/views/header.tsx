@@ -3,7 +3,7 @@ import { CopyButton } from '../components/copy-button.tsx'
 import { LinkGlyph } from '../components/glyph.tsx'
 import { Spoken } from '../components/spoken.tsx'
 import { useWindow } from '../store.ts'
-import { clusterWords } from '../words.ts'
+import { clusterWords } from '../../contract/words.ts'
 import styles from './header.module.css'
 
 export function Header({ snapshot: { cluster, host } }: { readonly snapshot: AgentSnapshot }) {

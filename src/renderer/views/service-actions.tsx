@@ -1,5 +1,5 @@
 import type { ServiceView } from '../../contract/service.ts'
-import { type Action, actionsFor } from '../actions.ts'
+import { type Action, actionsFor } from '../../contract/actions.ts'
 import { Button } from '../components/button.tsx'
 import { type Request, useWindow } from '../store.ts'
 import { Answer } from './answer.tsx'

@@ -6,7 +6,8 @@ import { ChevronGlyph, StateGlyph } from '../components/glyph.tsx'
 import { LongName } from '../components/long-name.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { useWindow } from '../store.ts'
-import { progressWords, stateWords } from '../words.ts'
+import { stateWords } from '../../contract/words.ts'
+import { progressWords } from '../words.ts'
 import styles from './service-list.module.css'
 
 export function ServiceList({ services }: { readonly services: readonly ServiceView[] }) {

@@ -1,10 +1,10 @@
-import type { CommandInput } from '../contract/commands.ts'
-import type { ServiceState, ServiceView } from '../contract/service.ts'
+import type { CommandInput } from './commands.ts'
+import type { ServiceState, ServiceView } from './service.ts'
 
 export interface Action {
   readonly label: string
   readonly command: CommandInput
-  /** What the button says while the agent has not answered. */
+  /** What stands there while the agent has not answered. */
   readonly pending: string
 }
 

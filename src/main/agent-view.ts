@@ -1,0 +1,63 @@
+import { createStore, type StoreApi } from 'zustand/vanilla'
+import type { AgentLink, Unsubscribe } from '../contract/client.ts'
+import type { CommandInput, CommandResult } from '../contract/commands.ts'
+import { mirrored } from '../contract/mirror.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
+
+/** What the icon and its menu show. */
+export interface AgentView {
+  /** Absent while no agent answers; then `problem` says why. */
+  readonly snapshot: AgentSnapshot | undefined
+  readonly problem: string
+  /** Runs in this app, and so ends with it. */
+  readonly isHere: boolean
+  readonly isQuitting: boolean
+  /** What came of the menu's last command, unless the snapshot tells it. */
+  readonly answer: Exclude<CommandResult, { outcome: 'done' | 'accepted' }> | undefined
+}
+
+export type AgentViewStore = StoreApi<AgentView>
+
+export const createAgentView = (): AgentViewStore =>
+  createStore(() => ({
+    snapshot: undefined,
+    problem: 'Metalbar is starting.',
+    isHere: true,
+    isQuitting: false,
+    answer: undefined,
+  }))
+
+/** An agent that restarts is back within seconds. */
+const retryMs = 1_000
+
+/** Keeps the view as the agent says, through its restarts. */
+export function keepShowing(link: AgentLink, view: AgentViewStore): Unsubscribe {
+  let stop: Unsubscribe = () => undefined
+  let timer: NodeJS.Timeout | undefined
+  const follow = () => {
+    stop = link.follow({
+      next: (snapshot) => view.setState((before) => ({ snapshot: mirrored(before.snapshot, snapshot), problem: '' })),
+      end: ({ message }) => {
+        view.setState({ snapshot: undefined, problem: message })
+        timer = setTimeout(follow, retryMs)
+      },
+    })
+  }
+  follow()
+  return () => {
+    clearTimeout(timer)
+    stop()
+  }
+}
+
+/** Has a command of the menu carried out; where it is not, the menu says why until the next one. */
+export async function command(link: AgentLink, view: AgentViewStore, input: CommandInput): Promise<void> {
+  view.setState({ answer: undefined })
+  try {
+    const result = await link.command(input)
+    if (result.outcome !== 'done' && result.outcome !== 'accepted') view.setState({ answer: result })
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    view.setState({ answer: { outcome: 'failed', message } })
+  }
+}

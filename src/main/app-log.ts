@@ -1,0 +1,19 @@
+import path from 'node:path'
+// Its variant for Electron would let every page write to the log, past our check of who asks.
+import electronLog from 'electron-log/node'
+import { createLog } from '../agent-core/observability/log.ts'
+import type { LogLevel } from '../agent-core/settings.ts'
+
+/** Then the file is renamed to `metalbar.old.log` and begun anew. */
+const maxBytes = 5 * 1_024 * 1_024
+
+/** The app has no standard error that somebody reads: the same lines as `metal-agent` writes, in a file of the state folder. */
+export function openAppLog(stateDir: string, level: LogLevel) {
+  const log = electronLog.create({ logId: 'metalbar' })
+  log.transports.console.level = false
+  log.transports.file.resolvePathFn = () => path.join(stateDir, 'metalbar.log')
+  log.transports.file.maxSize = maxBytes
+  log.transports.file.format = '{text}'
+  log.transports.file.writeOptions = { mode: 0o600 }
+  return createLog({ level, format: 'json', stream: { write: (line) => log.info(line.trimEnd()) } })
+}

@@ -1,0 +1,85 @@
+import { mkdirSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { app, dialog, Menu } from 'electron'
+import { defaultStateDir } from '../agent-core/state/state-folder.ts'
+import { command, createAgentView, keepShowing } from './agent-view.ts'
+import { openAppLog } from './app-log.ts'
+import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
+import { serveIpc } from './ipc.ts'
+import type { MenuDeed } from './menu.ts'
+import { securePages } from './page-security.ts'
+import { Popover } from './popover.ts'
+import { readPreferences } from './preferences.ts'
+import { stopBeforeQuit } from './quit.ts'
+import { showAgent } from './shown-agent.ts'
+import { showTray } from './tray.ts'
+
+const { env, platform } = process
+const built = import.meta.dirname
+const homeDir = app.getPath('home')
+const stateDir = defaultStateDir(platform, env, homeDir)
+// Chromium's files stay out of the agent's, and two state folders are two apps.
+const chromiumDir = path.join(stateDir, 'chromium')
+mkdirSync(chromiumDir, { recursive: true, mode: 0o700 })
+app.setPath('userData', chromiumDir)
+
+if (app.requestSingleInstanceLock()) {
+  app.enableSandbox()
+  registerAppScheme()
+  // Never awaited here: Electron is ready only when this module has been evaluated.
+  app.whenReady().then(run).catch(cannotStart)
+} else {
+  // The first one shows its window.
+  app.quit()
+}
+
+async function run(): Promise<void> {
+  const preferences = await readPreferences({ stateDir, platform, env, homeDir })
+  const log = openAppLog(stateDir, preferences.ok ? preferences.settings.logLevel : 'info')
+  const onDefect = (error: unknown) => {
+    log.error('defect', { error })
+    app.quit()
+  }
+  process.on('uncaughtException', onDefect)
+  process.on('unhandledRejection', onDefect)
+  securePages()
+  serveAppScheme(path.join(built, '../renderer'))
+  Menu.setApplicationMenu(Menu.buildFromTemplate([{ role: 'appMenu' }, { role: 'editMenu' }, { role: 'windowMenu' }]))
+
+  const view = createAgentView()
+  const popover = new Popover({ preload: path.join(built, 'preload.cjs'), log, icon: () => iconBounds() })
+  const onDeed = (deed: MenuDeed) => {
+    if (deed.kind === 'command') void command(agent.link, view, deed.command)
+    else if (deed.kind === 'open') popover.show()
+    else app.quit()
+  }
+  const iconBounds = showTray({
+    imageFolder: path.join(built, '../../assets/tray'),
+    view,
+    onClick: () => popover.toggle(),
+    onDeed,
+  })
+  const agent = showAgent({
+    preferences,
+    stateDir,
+    env,
+    temporaryDir: tmpdir(),
+    log,
+    onShutdown: () => app.quit(),
+    onLogLevel: (level) => log.setLevel(level),
+  })
+  keepShowing(agent.link, view)
+  void agent.isHere.then((isHere) => view.setState({ isHere }))
+  serveIpc(agent.link, log)
+  stopBeforeQuit({ log, onQuitting: () => view.setState({ isQuitting: true }), stop: () => agent.stop() })
+  app.on('second-instance', () => popover.show())
+  app.on('activate', () => popover.show())
+  // Without a window the app goes on: it is the icon that a person quits by.
+  app.on('window-all-closed', () => undefined)
+}
+
+function cannotStart(error: unknown): void {
+  dialog.showErrorBox('Metalbar cannot start', error instanceof Error ? error.message : String(error))
+  app.exit(1)
+}

@@ -1,0 +1,26 @@
+import type { LinkFailure } from '../contract/bridge.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
+import type { StreamInput, StreamItem } from '../contract/streams.ts'
+
+/** Between the preload script and the main process; answered with a BridgeReply, all but the last. */
+export const channels = {
+  snapshot: 'agent:snapshot',
+  command: 'agent:command',
+  query: 'agent:query',
+  /** Begins what is then pushed. */
+  listen: 'agent:listen',
+  leave: 'agent:leave',
+  /** From main to the page. */
+  push: 'agent:push',
+} as const
+
+export interface ListenRequest {
+  /** The page's own; repeated in what is pushed. */
+  readonly id: string
+  readonly request: { readonly name: 'snapshot' } | StreamInput
+}
+
+export type Push =
+  | { readonly id: string; readonly item: AgentSnapshot | StreamItem }
+  /** The last one of this id. */
+  | { readonly id: string; readonly failure: LinkFailure }

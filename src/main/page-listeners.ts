@@ -1,0 +1,88 @@
+import type { BrowserWindow } from 'electron'
+import { LinkError, type AgentLink, type Unsubscribe } from '../contract/client.ts'
+import type { StreamItem, StreamRequest } from '../contract/streams.ts'
+import { channels, type Push } from './ipc-channels.ts'
+
+/** A page that asks for more has a defect. */
+const maxListeners = 32
+
+type Request = { readonly name: 'snapshot' } | StreamRequest
+
+/** What is asked of a BrowserWindow. */
+type PageWindow = Pick<BrowserWindow, 'on' | 'isVisible' | 'isDestroyed' | 'webContents'>
+
+interface PageListener {
+  request: Request
+  /** Set while the window is seen. */
+  stop?: Unsubscribe | undefined
+}
+
+/** What one window follows. Nothing is asked of the agent and nothing sent while nobody can see the window. */
+export class PageListeners {
+  readonly #link: AgentLink
+  readonly #window: PageWindow
+  readonly #listeners = new Map<string, PageListener>()
+
+  constructor(link: AgentLink, window: PageWindow) {
+    this.#link = link
+    this.#window = window
+    window.on('show', () => this.#resume())
+    window.on('hide', () => this.#pause())
+    window.on('closed', () => this.#clear())
+    // Another document has listeners of its own.
+    window.webContents.on('did-navigate', () => this.#clear())
+    window.webContents.on('render-process-gone', () => this.#clear())
+  }
+
+  /** Throws LinkError. */
+  add(id: string, request: Request): void {
+    if (this.#listeners.size >= maxListeners) throw new LinkError('refused', 'The window follows too much at once.')
+    if (this.#listeners.has(id)) throw new LinkError('refused', `The window already follows something as ${id}.`)
+    const listener: PageListener = { request }
+    this.#listeners.set(id, listener)
+    if (this.#window.isVisible()) this.#begin(id, listener)
+  }
+
+  remove(id: string): void {
+    this.#listeners.get(id)?.stop?.()
+    this.#listeners.delete(id)
+  }
+
+  #begin(id: string, listener: PageListener): void {
+    const { request } = listener
+    const end = ({ code, message }: LinkError) => {
+      this.#listeners.delete(id)
+      this.#send({ id, failure: { code, message } })
+    }
+    if (request.name === 'snapshot') {
+      listener.stop = this.#link.follow({ next: (item) => this.#send({ id, item }), end })
+      return
+    }
+    const next = (item: StreamItem) => {
+      // Where it goes on after the window was hidden.
+      listener.request = { ...request, from: item.end }
+      this.#send({ id, item })
+    }
+    listener.stop = this.#link.stream(request, { next, end })
+  }
+
+  #resume(): void {
+    for (const [id, listener] of this.#listeners) if (!listener.stop) this.#begin(id, listener)
+  }
+
+  #pause(): void {
+    for (const listener of this.#listeners.values()) {
+      listener.stop?.()
+      listener.stop = undefined
+    }
+  }
+
+  #clear(): void {
+    this.#pause()
+    this.#listeners.clear()
+  }
+
+  #send(push: Push): void {
+    if (!this.#window.isDestroyed()) this.#window.webContents.send(channels.push, push)
+  }
+}

@@ -1,0 +1,49 @@
+import { contextBridge, ipcRenderer } from 'electron'
+import type { Bridge, BridgeReply, LinkFailure } from '../../contract/bridge.ts'
+import type { Unsubscribe } from '../../contract/client.ts'
+import { channels, type ListenRequest, type Push } from '../ipc-channels.ts'
+
+/** What is pushed under its id is what it asked for. */
+interface PageListener {
+  readonly next: (item: never) => void
+  readonly end: (failure: LinkFailure) => void
+}
+
+const listeners = new Map<string, PageListener>()
+let lastId = 0
+
+ipcRenderer.on(channels.push, (_event, push: Push) => {
+  const listener = listeners.get(push.id)
+  if ('item' in push) listener?.next(push.item as never)
+  else {
+    listeners.delete(push.id)
+    listener?.end(push.failure)
+  }
+})
+
+// What main answers was checked by main.
+const ask = <T>(channel: string, ...content: unknown[]) =>
+  ipcRenderer.invoke(channel, ...content) as Promise<BridgeReply<T>>
+
+function listen(request: ListenRequest['request'], { next, end }: PageListener): Unsubscribe {
+  lastId += 1
+  const id = String(lastId)
+  listeners.set(id, { next, end })
+  const begun: ListenRequest = { id, request }
+  void ask(channels.listen, begun).then((reply) => {
+    if (!reply.ok && listeners.delete(id)) end(reply.failure)
+  })
+  return () => {
+    if (listeners.delete(id)) void ask(channels.leave, { id })
+  }
+}
+
+const bridge: Bridge = {
+  follow: (next, end) => listen({ name: 'snapshot' }, { next, end }),
+  snapshot: () => ask(channels.snapshot),
+  command: (command, requestId) => ask(channels.command, { requestId, command }),
+  query: (query) => ask(channels.query, query),
+  stream: (request, next, end) => listen(request, { next, end }),
+}
+
+contextBridge.exposeInMainWorld('metalbar', bridge)

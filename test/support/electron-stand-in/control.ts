@@ -1,0 +1,75 @@
+import { z } from 'zod'
+import { app } from './app.ts'
+import { windows } from './browser-window.ts'
+import { invoke } from './ipc-main.ts'
+import { plain } from './page.ts'
+import { answerFor } from './protocol.ts'
+import { permissionsOf } from './session.ts'
+import { trays } from './tray.ts'
+
+/** What a test may do to the app and see of it. */
+export const controlRequest = z.discriminatedUnion('do', [
+  z.object({ do: z.literal('look') }),
+  z.object({ do: z.literal('clickIcon') }),
+  z.object({ do: z.literal('openMenu') }),
+  z.object({ do: z.literal('choose'), labels: z.array(z.string()) }),
+  z.object({ do: z.literal('blur') }),
+  z.object({ do: z.literal('activate') }),
+  /** Calls the app's IPC as a page that is not its own could. */
+  z.object({
+    do: z.literal('forge'),
+    channel: z.string(),
+    content: z.unknown(),
+    origin: z.string(),
+    frame: z.enum(['main', 'sub', 'gone']),
+  }),
+  z.object({ do: z.literal('request'), url: z.string(), method: z.string() }),
+  z.object({ do: z.literal('permissions'), origin: z.string(), permission: z.string() }),
+])
+export type ControlRequest = z.infer<typeof controlRequest>
+
+const message = z.object({ id: z.number(), request: controlRequest })
+
+/** Answers what the test asks over the channel that it started this process with; without one nobody asks. */
+export function answerControl(): void {
+  process.on('message', (asked: unknown) => {
+    const { id, request } = message.parse(asked)
+    carryOut(request).then(
+      (value) => process.send?.({ id, value }),
+      (error: unknown) => process.send?.({ id, error: String(error) }),
+    )
+  })
+  // Nothing is left of it after the test.
+  process.on('disconnect', () => process.exit(1))
+}
+
+async function carryOut(request: ControlRequest): Promise<unknown> {
+  const [tray] = trays
+  switch (request.do) {
+    case 'look':
+      return { icon: tray?.shown, windows: [...windows].map(({ shown }) => shown), isSandboxed: app.isSandboxed }
+    case 'clickIcon':
+      return void tray?.emit('click', {}, tray.getBounds())
+    case 'openMenu':
+      tray?.emit('right-click', {}, tray.getBounds())
+      return tray?.menu?.shown
+    case 'choose':
+      return tray?.menu?.choose(request.labels)
+    case 'blur':
+      for (const window of windows) window.emit('blur')
+      return undefined
+    case 'activate':
+      return void app.emit('activate')
+    case 'forge': {
+      const own = { origin: request.origin, url: `${request.origin}/index.html` }
+      const senderFrame = { main: own, sub: { ...own }, gone: null }[request.frame]
+      return invoke({ sender: { mainFrame: own }, senderFrame }, request.channel, [request.content])
+    }
+    case 'request': {
+      const { status, headers, body } = await plain(await answerFor(request.url, request.method))
+      return { status, headers, body: body.toString() }
+    }
+    case 'permissions':
+      return permissionsOf(request.origin, request.permission)
+  }
+}

@@ -1,0 +1,9 @@
+import { registerHooks } from 'node:module'
+
+/** `node --import register.ts out/main/main.js`: whoever imports or requires Electron gets the stand-in. */
+registerHooks({
+  resolve: (specifier, context, next) =>
+    specifier === 'electron'
+      ? { url: new URL('electron.ts', import.meta.url).href, shortCircuit: true }
+      : next(specifier, context),
+})

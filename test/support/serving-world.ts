@@ -1,0 +1,38 @@
+import { randomBytes } from 'node:crypto'
+import { startControllerStandIn } from './controller-stand-in/controller-stand-in.ts'
+import { startFileServer } from './file-server.ts'
+import { KubeSim } from './kube-sim/kube-sim.ts'
+import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-servers/sample.ts'
+
+const apiVersion = 'inference.llmkube.dev/v1alpha1'
+const gguf = Buffer.concat([Buffer.from('GGUF'), randomBytes(1_000)])
+
+export interface ServingWorld extends AsyncDisposable {
+  readonly sim: KubeSim
+  /** What an agent is told to serve it. */
+  readonly preferences: Readonly<Record<string, unknown>>
+  /** Wants a model to be served, by a sample server that behaves as the script says. */
+  apply(name: string, script?: SampleScript): void
+}
+
+/** A simulated cluster with a stand-in for LLMKube's controller, and a model to download. */
+export async function servingWorld(): Promise<ServingWorld> {
+  await using stack = new AsyncDisposableStack()
+  const sim = stack.use(await KubeSim.start())
+  stack.use(await startControllerStandIn({ connection: sim.connection() }))
+  const files = stack.use(await startFileServer())
+  const { url } = files.serve('/model.gguf', gguf)
+  const owned = stack.move()
+  return {
+    sim,
+    preferences: { llamaServer: sampleServerPath, hostIp: '192.0.2.10' },
+    apply(name, script = {}) {
+      const metadata = { name }
+      const spec = { source: url, format: 'gguf', hardware: { accelerator: 'metal' } }
+      sim.create({ apiVersion, kind: 'Model', metadata, spec })
+      const extraArgs = sampleScriptArgs(script)
+      sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: name, extraArgs } })
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+}

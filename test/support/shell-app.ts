@@ -1,0 +1,182 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { z } from 'zod'
+import type { ControlRequest } from './electron-stand-in/control.ts'
+import type { ShownEntry } from './electron-stand-in/menu.ts'
+import { chromiumVariable } from './electron-stand-in/page.ts'
+import { eventually } from './eventually.ts'
+
+export interface ShellAppOptions {
+  /** Shared with an agent or another app; not removed at the end. */
+  readonly folder?: string
+  readonly kubeconfig?: string
+  /** Of the app's agent, in `preferences.json`. */
+  readonly preferences?: Readonly<Record<string, unknown>>
+  /** Endpoint of the Chromium that draws its windows. */
+  readonly chromium?: string
+}
+
+const root = path.join(import.meta.dirname, '../..')
+const standIn = path.join(import.meta.dirname, 'electron-stand-in/register.ts')
+const stopLimitMs = 40_000
+
+const answer = z.object({ id: z.number(), value: z.unknown(), error: z.string().optional() })
+const icon = z.object({ image: z.string(), isTemplate: z.boolean(), toolTip: z.string() })
+const rectangle = z.object({ x: z.number(), y: z.number(), width: z.number(), height: z.number() })
+const look = z.object({
+  icon: icon.optional(),
+  windows: z.array(
+    z.object({
+      isVisible: z.boolean(),
+      bounds: rectangle,
+      webPreferences: z.record(z.string(), z.unknown()),
+      url: z.string(),
+    }),
+  ),
+  isSandboxed: z.boolean(),
+})
+export type Look = z.infer<typeof look>
+
+const menu: z.ZodType<ShownEntry[]> = z.array(
+  z.union([
+    z.string(),
+    z.object({
+      label: z.string(),
+      get entries() {
+        return menu
+      },
+    }),
+  ]),
+)
+
+/** The built app as a process of its own, on the stand-in for Electron. */
+export class ShellApp implements AsyncDisposable {
+  readonly folder: string
+  readonly stateDir: string
+  readonly exited: Promise<number | null>
+  output = ''
+  readonly #child: ChildProcess
+  readonly #keepFolder: boolean
+  readonly #waiting = new Map<number, (given: z.infer<typeof answer>) => void>()
+  #requests = 0
+
+  private constructor(folder: string, { folder: shared, chromium = '' }: ShellAppOptions) {
+    this.folder = folder
+    this.#keepFolder = shared !== undefined
+    this.stateDir = stateDirIn(folder)
+    this.#child = spawn(process.execPath, ['--import', standIn, path.join(root, 'out/main/main.js')], {
+      cwd: folder,
+      env: {
+        HOME: path.join(folder, 'home'),
+        XDG_STATE_HOME: folder,
+        KUBECONFIG: path.join(folder, 'kubeconfig'),
+        PATH: [path.dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(path.delimiter),
+        TMPDIR: tmpdir(),
+        LANG: 'C.UTF-8',
+        [chromiumVariable]: chromium,
+      },
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    })
+    for (const stream of [this.#child.stdout, this.#child.stderr]) {
+      stream?.setEncoding('utf8').on('data', (text: string) => void (this.output += text))
+    }
+    this.#child.on('message', (message) => {
+      const given = answer.parse(message)
+      this.#waiting.get(given.id)?.(given)
+      this.#waiting.delete(given.id)
+    })
+    this.exited = new Promise((resolve, reject) => {
+      this.#child.once('error', reject)
+      this.#child.once('close', (code) => resolve(code))
+    })
+    this.exited.catch(() => undefined)
+  }
+
+  static async start(options: ShellAppOptions = {}): Promise<ShellApp> {
+    const folder = options.folder ?? (await mkdtemp(path.join(tmpdir(), 'mb-shell-')))
+    const stateDir = stateDirIn(folder)
+    await mkdir(path.join(folder, 'home'), { recursive: true })
+    await mkdir(stateDir, { recursive: true, mode: 0o700 })
+    if (options.kubeconfig !== undefined) await writeFile(path.join(folder, 'kubeconfig'), options.kubeconfig)
+    if (options.preferences) {
+      const preferences = { port: 0, modelStore: path.join(folder, 'models'), ...options.preferences }
+      await writeFile(path.join(stateDir, 'preferences.json'), JSON.stringify(preferences))
+    }
+    return new ShellApp(folder, options)
+  }
+
+  /** Has the stand-in do what a person or a page would. */
+  ask(request: ControlRequest): Promise<unknown> {
+    const id = ++this.#requests
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+    this.#waiting.set(id, ({ value, error }) => {
+      if (error === undefined) resolve(value)
+      else reject(new Error(error))
+    })
+    this.#child.send({ id, request }, (error) => {
+      if (error) reject(error)
+    })
+    const ended = this.exited.then((code) => Promise.reject(new Error(`The app has ended with ${code}.`)))
+    return Promise.race([promise, ended])
+  }
+
+  async look(): Promise<Look> {
+    return look.parse(await this.ask({ do: 'look' }))
+  }
+
+  async menu(): Promise<ShownEntry[]> {
+    return menu.parse(await this.ask({ do: 'openMenu' }))
+  }
+
+  /** Opens the menu and goes down these entries, each by how it begins. */
+  async choose(...labels: string[]): Promise<void> {
+    await this.menu()
+    await this.ask({ do: 'choose', labels })
+  }
+
+  /** Waits for what the icon says. */
+  async icon(image: string, toolTip = ''): Promise<z.infer<typeof icon>> {
+    try {
+      const found = eventually(
+        async () => {
+          const shown = (await this.look()).icon
+          if (shown?.image === `${image}Template.png` && shown.toolTip.includes(toolTip)) return shown
+          throw new Error(JSON.stringify(shown))
+        },
+        { timeoutMs: 45_000, what: `the icon ${image} with ${JSON.stringify(toolTip)}` },
+      )
+      return await Promise.race([found, this.exited.then(() => Promise.reject(new Error('The app has ended.')))])
+    } catch (error) {
+      throw new Error(`${this.output}\n${await this.log()}`, { cause: error })
+    }
+  }
+
+  /** Its log file, one line of JSON each. */
+  log(): Promise<string> {
+    return readFile(path.join(this.stateDir, 'metalbar.log'), 'utf8').catch(() => '')
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child.kill(signal)
+  }
+
+  async stop(): Promise<number | null> {
+    this.signal('SIGTERM')
+    const timer = setTimeout(() => this.signal('SIGKILL'), stopLimitMs)
+    try {
+      return await this.exited
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+    if (!this.#keepFolder) await rm(this.folder, { recursive: true, force: true })
+  }
+}
+
+/** As the app finds it on Linux. */
+const stateDirIn = (folder: string) => path.join(folder, 'metalbar')

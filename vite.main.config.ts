@@ -1,0 +1,28 @@
+import { defineConfig } from 'vite'
+import { buildDefines } from './tasks/build-info.ts'
+
+const root = import.meta.dirname
+
+/** The main process of the app, beside chunks that are loaded when they are needed. */
+export default defineConfig({
+  root,
+  define: {
+    // Libraries in CommonJS that are bundled into a module still ask for it.
+    __filename: 'import.meta.filename',
+    __dirname: 'import.meta.dirname',
+    ...buildDefines(),
+  },
+  ssr: { target: 'node', noExternal: true, external: ['electron'] },
+  build: {
+    ssr: 'src/main/app.ts',
+    target: 'node24',
+    outDir: 'out/main',
+    emptyOutDir: true,
+    minify: true,
+    reportCompressedSize: false,
+    rolldownOptions: {
+      output: { entryFileNames: 'main.js', chunkFileNames: 'chunks/[name]-[hash].js' },
+      treeshake: { moduleSideEffects: (id) => !id.includes('@kubernetes/client-node/dist/') },
+    },
+  },
+})
