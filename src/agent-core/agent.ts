@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { LinkError, type Listener, type Unsubscribe } from '../contract/client.ts'
+import type { Listener, Unsubscribe } from '../contract/client.ts'
 import type { ClusterView } from '../contract/cluster.ts'
-import type { CommandRequest, CommandResult } from '../contract/commands.ts'
+import type { CommandRequest, CommandResult, ServiceRef } from '../contract/commands.ts'
 import type { Answer, Query } from '../contract/queries.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import type { StreamItem, StreamRequest } from '../contract/streams.ts'
@@ -28,12 +28,15 @@ import type { GeneralRules, PortPolicy } from './process/launch.ts'
 import { Ledger } from './process/ledger.ts'
 import type { LivenessTimings } from './process/liveness.ts'
 import { isOver } from './process/server-state.ts'
+import type { OutputLog } from './process/output-log.ts'
 import type { OutputLimits } from './process/output-rotation.ts'
+import { serverFiles, serverFolders } from './process/server-files.ts'
 import { Servers } from './process/servers.ts'
 import { chosenHostAddress } from './publishing/chosen-address.ts'
 import { hostAddress, type HostAddress } from './publishing/host-address.ts'
 import { Publisher } from './publishing/publisher.ts'
 import { answer } from './queries/queries.ts'
+import { followLog } from './queries/server-log.ts'
 import { Holds } from './reconcile/holds.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
@@ -173,16 +176,18 @@ export class Agent {
         kubeconfig: { file: this.#settings.kubeconfig, env },
         interfaces: () => platform.interfaces(),
         hostAddress: () => this.#address,
+        output: (service) => this.#output(service),
       },
       query,
     )
   }
 
   stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
-    const refusal = setImmediate(() =>
-      listener.end(new LinkError('refused', `A server's ${request.name} cannot be followed through the agent yet.`)),
-    )
-    return () => clearImmediate(refusal)
+    return followLog(this.#output(request.service), request, listener)
+  }
+
+  #output({ namespace, name }: ServiceRef): OutputLog {
+    return this.#servers.output(serverFiles(this.#options.settings.stateDir, keyOf(namespace, name)).logFile)
   }
 
   /** Adds a true sentence that every reader of a snapshot should know. */
@@ -272,7 +277,7 @@ export class Agent {
       servers: this.#servers,
       platform,
       log: this.#log,
-      folders: { work: join(settings.stateDir, 'work'), logs: join(settings.stateDir, 'logs') },
+      folders: serverFolders(settings.stateDir),
       rules: launchRules(settings),
     })
     for (const notice of notices) {

@@ -5,19 +5,20 @@ const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster 
 
 Usage:
   metal-agent [flags]        run the agent
-  metal-agent status         show what a running agent does
-  metal-agent ui             print the address of its window for a browser
-  metal-agent version        print version, git commit and build date
-  metal-agent help [verb]    print this, or the options of a verb
+  metal-agent <verb> …       talk to the agent that runs, in a terminal or in the app
+`
 
+const flagIntro = `
 Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "=").
 `
 
 const outro = `
-Exit codes: 0 done, 1 failed, 2 wrong usage; status and ui: 3 no agent is running.
+Exit codes: 0 done or begun, 1 failed, 2 wrong usage; of verbs also 3 no agent is running, 4 refused by the agent or
+the cluster, 5 not built yet.
 `
 
-export function helpText(defaults: FlagDefaults): string {
+/** `verbs`: how each is used, and what it does. */
+export function helpText(defaults: FlagDefaults, verbs: readonly (readonly [usage: string, does: string])[]): string {
   const flags = Object.entries(flagTable(defaults))
   const width = Math.max(...flags.map(([name, flag]) => flagUsage(name, flag).length))
   const groups = flagGroups.map((group) => {
@@ -26,7 +27,9 @@ export function helpText(defaults: FlagDefaults): string {
       .map(([name, flag]) => `  ${flagUsage(name, flag).padEnd(width)}  ${flag.help}${defaultText(flag)}`)
     return `\n${group}:\n${lines.join('\n')}\n`
   })
-  return intro + groups.join('') + outro
+  const verbWidth = Math.max(0, ...verbs.map(([usage]) => usage.length))
+  const verbLines = verbs.map(([usage, does]) => `  ${usage.padEnd(verbWidth)}  ${does}\n`)
+  return `${intro}\nVerbs:\n${verbLines.join('')}${flagIntro}${groups.join('')}${outro}`
 }
 
 const placeholders = { string: ' TEXT', bool: '', int: ' N', float: ' X', duration: ' 10s', bytes: ' 20Mi' } as const

@@ -19,4 +19,4 @@ export interface CliIo {
   readonly windowFolder: string
 }
 
-export const exitCodes = { done: 0, failed: 1, wrongUsage: 2, noAgent: 3 } as const
+export const exitCodes = { done: 0, failed: 1, wrongUsage: 2, noAgent: 3, refused: 4, notAvailable: 5 } as const

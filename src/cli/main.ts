@@ -36,9 +36,8 @@ async function runFlags(args: readonly string[], io: CliIo, defaults: FlagDefaul
       io.stdout.write(versionText(buildInfo))
       return exitCodes.done
     case 'help': {
-      const { helpText } = await import('./help.ts')
-      io.stdout.write(helpText(defaults))
-      return exitCodes.done
+      const { runVerb } = await import('./verbs.ts')
+      return runVerb(['help'], io, defaults)
     }
     case 'run': {
       const { runAgent } = await import('./run.ts')

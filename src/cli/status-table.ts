@@ -2,6 +2,7 @@ import { styleText } from 'node:util'
 import { formatBytes } from '../contract/format.ts'
 import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { clean } from './text.ts'
 
 export interface TableStyle {
   /** Width of the terminal; absent = nothing is cut. */
@@ -151,9 +152,6 @@ function shrink(natural: readonly number[], columns: number | undefined): number
   }
   return widths
 }
-
-/** Names of objects come from a cluster: none of them may steer the terminal. */
-const clean = (text: string) => text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]+/gu, ' ')
 
 function cutEnd(text: string, width: number | undefined, { unicode }: TableStyle): string {
   if (width === undefined || text.length <= width) return text

@@ -1,58 +1,22 @@
-import path from 'node:path'
 import { Command, CommanderError } from 'commander'
-import { z } from 'zod'
 import { buildInfo, versionText } from '../agent-core/build-info.ts'
 import type { FlagDefaults } from './flags.ts'
 import { helpText } from './help.ts'
 import { exitCodes, type CliIo } from './io.ts'
-import { status } from './status.ts'
-import { ui } from './ui.ts'
-
-const statusOptions = z.object({ json: z.boolean().default(false), stateDir: z.string() })
-const uiOptions = z.object({ port: z.string().optional(), stateDir: z.string() })
+import { completionVerb } from './verbs/completion-verb.ts'
+import { logVerb } from './verbs/log-verbs.ts'
+import { nodeVerbCommands } from './verbs/node-verbs.ts'
+import { serviceVerbCommands } from './verbs/service-verbs.ts'
+import { settingsVerb } from './verbs/settings-verbs.ts'
+import { statusVerbCommands } from './verbs/status-verbs.ts'
+import { storyVerbCommands } from './verbs/story-verbs.ts'
+import { uiVerb } from './verbs/ui-verb.ts'
+import type { VerbContext } from './verbs/verb.ts'
 
 /** `metal-agent <verb> …`; answers the exit code. */
 export async function runVerb(args: readonly string[], io: CliIo, defaults: FlagDefaults): Promise<number> {
   let code: number = exitCodes.done
-  const program = new Command('metal-agent')
-    .exitOverride()
-    .helpCommand(false)
-    .helpOption('-h, --help', 'print this')
-    .configureOutput({
-      writeOut: (text) => io.stdout.write(text),
-      writeErr: (text) => io.stderr.write(text),
-      outputError: (text, write) => write(asSentence(text)),
-    })
-  const statusVerb = program
-    .command('status')
-    .description('show what a running agent does; exit code 3 means that none is running')
-    .option('--json', 'print the snapshot as JSON')
-    .option('--state-dir <folder>', 'state folder of the agent', defaults.stateDir)
-    .action(async (options: unknown) => {
-      const { json, stateDir } = statusOptions.parse(options)
-      code = await status({ json, stateDir: path.resolve(io.cwd, stateDir) }, io)
-    })
-  const uiVerb = program
-    .command('ui')
-    .description('print an address of the window for a browser on this machine, good for two minutes and once')
-    .option('--port <number>', 'on 127.0.0.1; any free one where it is left out')
-    .option('--state-dir <folder>', 'state folder of the agent', defaults.stateDir)
-    .action(async (options: unknown) => {
-      const { port, stateDir } = uiOptions.parse(options)
-      code = await ui({ port, stateDir: path.resolve(io.cwd, stateDir) }, io)
-    })
-  program
-    .command('version')
-    .description('print version, git commit and build date')
-    .action(() => void io.stdout.write(versionText(buildInfo)))
-  program
-    .command('help [verb]')
-    .description('print the flags of the agent, or the options of a verb')
-    .action((verb: unknown) => {
-      if (verb === 'status') statusVerb.outputHelp()
-      else if (verb === 'ui') uiVerb.outputHelp()
-      else io.stdout.write(helpText(defaults))
-    })
+  const program = verbProgram({ io, defaultStateDir: defaults.stateDir, end: (ended) => (code = ended) }, defaults)
   try {
     await program.parseAsync(args, { from: 'user' })
     return code
@@ -60,6 +24,53 @@ export async function runVerb(args: readonly string[], io: CliIo, defaults: Flag
     if (!(error instanceof CommanderError)) throw error
     return error.exitCode === 0 ? exitCodes.done : exitCodes.wrongUsage
   }
+}
+
+function verbProgram(context: VerbContext, defaults: FlagDefaults): Command {
+  const { io } = context
+  const program = new Command('metal-agent').helpCommand(false).helpOption('-h, --help', 'print this')
+  const verbs = [
+    ...statusVerbCommands(context),
+    ...serviceVerbCommands(context),
+    logVerb(context),
+    uiVerb(context),
+    ...storyVerbCommands(context),
+    settingsVerb(context),
+    ...nodeVerbCommands(context),
+  ]
+  for (const verb of verbs) program.addCommand(verb)
+  program.addCommand(completionVerb(program, context))
+  program.addCommand(
+    new Command('version')
+      .description('print version, git commit and build date')
+      .action(() => void io.stdout.write(versionText(buildInfo))),
+  )
+  program.addCommand(
+    new Command('help')
+      .description('print the flags of the agent, or the options of a verb')
+      .argument('[verb]')
+      .action((name: string | undefined) => {
+        const verb = program.commands.find((one) => one.name() === name)
+        if (verb) verb.outputHelp()
+        else io.stdout.write(helpText(defaults, program.commands.map(summaryOf)))
+      }),
+  )
+  for (const command of allBelow(program)) {
+    command.exitOverride().configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      outputError: (text, write) => write(asSentence(text)),
+    })
+  }
+  return program
+}
+
+const allBelow = (command: Command): Command[] => [command, ...command.commands.flatMap(allBelow)]
+
+const summaryOf = (verb: Command): readonly [usage: string, does: string] => {
+  const words = verb.registeredArguments.map((one) => (one.required ? `<${one.name()}>` : `[${one.name()}]`))
+  const below = verb.commands.map((one) => one.name()).join('|')
+  return [[verb.name(), ...(below === '' ? [] : [below]), ...words].join(' '), verb.description()]
 }
 
 /** Commander puts its advice on a line of its own. */

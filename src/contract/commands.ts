@@ -2,7 +2,16 @@ import { z } from 'zod'
 import { settingsPatch } from './settings.ts'
 
 /** Which InferenceService. */
-export const serviceRef = z.object({ namespace: z.string().min(1).max(63), name: z.string().min(1).max(253) })
+export const serviceRef = z.object({
+  namespace: z
+    .string()
+    .max(63)
+    .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, 'must be the name of a namespace'),
+  name: z
+    .string()
+    .max(253)
+    .regex(/^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$/, 'must be the name of an InferenceService'),
+})
 export type ServiceRef = z.infer<typeof serviceRef>
 
 const service = { service: serviceRef }

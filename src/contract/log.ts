@@ -15,18 +15,17 @@ export type LogCursor = z.infer<typeof logCursor>
 
 export const maxLogLines = 2_000
 
-const logRequest = { service: serviceRef, run: logRun.default('current') }
-
 /** Ends at `before`, or at the newest line. */
 export const logQuery = z.object({
   name: z.literal('log'),
-  ...logRequest,
+  service: serviceRef,
+  run: logRun.default('current'),
   lines: z.int().min(1).max(maxLogLines).default(200),
   before: logCursor.optional(),
 })
 
-/** From `from`, or from the newest line on. */
-export const logStream = z.object({ name: z.literal('log'), ...logRequest, from: logCursor.optional() })
+/** From `from`, or from the newest line on; goes on with the next run when one begins. */
+export const logStream = z.object({ name: z.literal('log'), service: serviceRef, from: logCursor.optional() })
 
 /** Whole lines, oldest first, made readable. */
 export const logChunk = z.object({

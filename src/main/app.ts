@@ -44,7 +44,8 @@ async function run(): Promise<void> {
   process.on('uncaughtException', onDefect)
   process.on('unhandledRejection', onDefect)
   securePages()
-  serveAppScheme(path.join(built, '../renderer'))
+  const windowFolder = path.join(built, '../renderer')
+  serveAppScheme(windowFolder)
   Menu.setApplicationMenu(Menu.buildFromTemplate([{ role: 'appMenu' }, { role: 'editMenu' }, { role: 'windowMenu' }]))
 
   const view = createAgentView()
@@ -65,6 +66,7 @@ async function run(): Promise<void> {
     stateDir,
     env,
     temporaryDir: tmpdir(),
+    windowFolder,
     log,
     onShutdown: () => app.quit(),
     onLogLevel: (level) => log.setLevel(level),

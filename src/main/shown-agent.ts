@@ -16,7 +16,7 @@ export interface ShownAgent {
 
 export interface ShownAgentOptions extends Pick<
   HostOptions,
-  'env' | 'temporaryDir' | 'log' | 'onShutdown' | 'onLogLevel'
+  'env' | 'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel'
 > {
   readonly preferences: Preferences
   readonly stateDir: string

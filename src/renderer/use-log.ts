@@ -39,7 +39,7 @@ export function useLog({ namespace, name, run, pid }: LogSource) {
     }
     const follow = (from: LogChunk['end']) => {
       if (run === 'current' && !left) {
-        unsubscribe = link.stream({ name: 'log', service, run, from }, { next: add, end: fail })
+        unsubscribe = link.stream({ name: 'log', service, from }, { next: add, end: fail })
       }
     }
     if (known.current.end !== undefined) follow(known.current.end)

@@ -4,7 +4,7 @@ import { pause } from './pause.ts'
 
 /** Lines made fit to be read, oldest first. */
 export interface OutputChunk {
-  readonly lines: readonly string[]
+  readonly lines: string[]
   /** Of the first line. */
   readonly start: OutputCursor
   /** Behind the last line: where the next chunk begins. */

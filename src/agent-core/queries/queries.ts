@@ -1,15 +1,18 @@
 import { LinkError } from '../../contract/client.ts'
+import type { ServiceRef } from '../../contract/commands.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
 import type { PersonSettings } from '../person-settings.ts'
+import type { OutputLog } from '../process/output-log.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import { keyOf } from '../kube/object-cache.ts'
 import { contexts } from './contexts.ts'
 import { events } from './events.ts'
 import { hostAddresses } from './host-addresses.ts'
+import { logPage } from './server-log.ts'
 
 /** What is looked up for an answer. */
 export interface Sources {
@@ -21,6 +24,8 @@ export interface Sources {
   readonly kubeconfig: KubeconfigChoice
   readonly interfaces: () => readonly HostCandidate[]
   readonly hostAddress: () => HostAddress
+  /** What the servers of an InferenceService write and wrote. */
+  readonly output: (service: ServiceRef) => OutputLog
 }
 
 /** Throws LinkError, with code `refused`, where there is no answer. */
@@ -46,9 +51,6 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return events({ api: cluster.api, namespace: cluster.namespace, isShown }, query)
     }
     case 'log':
-      throw new LinkError(
-        'refused',
-        "A server's log cannot be read through the agent yet; its file is named in the status.",
-      )
+      return logPage(sources.output(query.service), query)
   }
 }

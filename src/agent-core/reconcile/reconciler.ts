@@ -1,5 +1,4 @@
 import { access } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Hold, ServiceReason, ServiceState } from '../../contract/service.ts'
 import { isApiError, rootMessage, type ApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
@@ -10,6 +9,7 @@ import type { StatusWriter } from '../kube/status-writer.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy } from '../process/launch.ts'
+import { serverFiles } from '../process/server-files.ts'
 import type { Servers } from '../process/servers.ts'
 import type { Exited, ServerState } from '../process/server-state.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
@@ -217,7 +217,7 @@ export class Reconciler {
       failures: servers.backOff(record.key)?.failures ?? 0,
       service,
       model: service && this.#modelOf(service),
-      logFile: this.#logFile(record.key),
+      logFile: serverFiles(this.#options.settings.stateDir, record.key).logFile,
       hold: this.#holdOf(record),
     }
   }
@@ -535,7 +535,6 @@ export class Reconciler {
     record.startFailure = undefined
     record.stopReason = undefined
     if (record.restart === 'asked') record.restart = 'underWay'
-    const [folder, stateDir] = [fileNameOf(record.key), settings.stateDir]
     log.info('starting inference service', { namespace: record.namespace, name: record.name })
     servers.start(record.key, {
       uid: record.metadata?.uid ?? '',
@@ -543,8 +542,7 @@ export class Reconciler {
       executable: binary.path,
       argv: commandLine(wanted.spec, wanted.model, settings, { modelPath: outcome.model.path, dialect }),
       env,
-      workingDirectory: join(stateDir, 'work', folder),
-      logFile: this.#logFile(record.key),
+      ...serverFiles(settings.stateDir, record.key),
       port: settings.port,
       ...settings.rules(),
       sleepsWhenIdle: sleepsWhenIdle(wanted.spec),
@@ -698,10 +696,6 @@ export class Reconciler {
   #backOff({ first, max }: { first: number; max: number }, failures: number): number {
     return Math.round(this.#random() * Math.min(max, first * 2 ** (failures - 1)))
   }
-
-  #logFile(key: string): string {
-    return join(this.#options.settings.stateDir, 'logs', `${fileNameOf(key)}.log`)
-  }
 }
 
 type EventReason = 'Claimed' | 'Started' | 'Ready' | 'StartFailed' | 'Stopped' | Extract<ServiceReason, 'Refused'>
@@ -733,9 +727,6 @@ const troubles = new Set<ServiceReason>([
 
 /** On the way to somewhere, and told by the lines of the step that is taken. */
 const passing = new Set<ServiceState>(['fetching', 'starting', 'stopping'])
-
-/** Namespaces have no dots, so that no two keys share a file name. */
-const fileNameOf = (key: string): string => key.replace('/', '.')
 
 const earliest = (...times: readonly (number | undefined)[]): number | undefined => {
   const known = times.filter((time) => time !== undefined)

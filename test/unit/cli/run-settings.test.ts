@@ -167,7 +167,7 @@ test('every flag of the Go agent has its default here, and the help names each f
   const goDefaults = JSON.parse(readFileSync(new URL('go-agent-flags.json', import.meta.url), 'utf8')) as object
   const table = flagTable(defaults)
   const ours = Object.fromEntries(Object.keys(goDefaults).map((name) => [name, table[name]?.default]))
-  const named = [...helpText(defaults).matchAll(/^ {2}--(\S+)/gm)].map(([, name]) => name)
+  const named = [...helpText(defaults, []).matchAll(/^ {2}--(\S+)/gm)].map(([, name]) => name)
   expect({ ours, named }).toEqual({
     ours: { ...goDefaults, 'model-store': defaults.modelStore },
     named: Object.keys(table),

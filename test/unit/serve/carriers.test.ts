@@ -215,7 +215,7 @@ describe.each([socketCarrier, httpCarrier])('over $name', ({ start }) => {
 
   test('a log is followed from where it was asked for, until it is left', async () => {
     const heard = new Heard<LogChunk>()
-    const leave = carrier.link.stream({ name: 'log', service, run: 'previous', from: chunk.end }, heard)
+    const leave = carrier.link.stream({ name: 'log', service, from: chunk.end }, heard)
     await eventually(() => door.readers.size === 1)
     const { gap: _, ...plain } = chunk
     door.print(chunk)

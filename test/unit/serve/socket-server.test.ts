@@ -230,7 +230,7 @@ describe('a log that is followed', () => {
     leave()
     await eventually(() => world.door.readers.size === 0)
     expect([world.door.streams, heard.items, heard.ends]).toEqual([
-      [{ name: 'log', service, run: 'current' }],
+      [{ name: 'log', service }],
       [lines(0, 2), lines(2, 1)],
       [],
     ])

@@ -1,0 +1,38 @@
+import { LinkError, type Listener, type Unsubscribe } from '../../contract/client.ts'
+import type { Answer, Query } from '../../contract/queries.ts'
+import type { StreamItem, StreamRequest } from '../../contract/streams.ts'
+import type { OutputLog } from '../process/output-log.ts'
+import { follow, tail } from '../process/output-reader.ts'
+
+/** The newest lines of a run, or those before a place. Throws LinkError where the files cannot be read. */
+export async function logPage(
+  log: OutputLog,
+  { run, lines, before }: Extract<Query, { name: 'log' }>,
+): Promise<Answer<'log'>> {
+  try {
+    return await tail(log, { run, lines, before })
+  } catch (error) {
+    throw unreadable(log, error)
+  }
+}
+
+/** What is written from a place on, until nobody listens any more. */
+export function followLog(log: OutputLog, { from }: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
+  const left = new AbortController()
+  const { signal } = left
+  const read = async (): Promise<void> => {
+    for await (const chunk of follow(log, { from, signal })) {
+      if (signal.aborted) return
+      listener.next(chunk)
+    }
+  }
+  read().catch((error: unknown) => {
+    if (!signal.aborted) listener.end(unreadable(log, error))
+  })
+  return () => left.abort()
+}
+
+function unreadable({ file }: OutputLog, error: unknown): LinkError {
+  const why = error instanceof Error ? error.message : String(error)
+  return new LinkError('refused', `The output in ${file} cannot be read: ${why}.`, { cause: error })
+}

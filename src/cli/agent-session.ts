@@ -1,0 +1,75 @@
+import type { z } from 'zod'
+import { socketPathFor } from '../agent-core/state/socket-path.ts'
+import { LinkError, type AgentLink } from '../contract/client.ts'
+import { command, type CommandInput, type CommandResult } from '../contract/commands.ts'
+import { connectToAgent, type AgentClient } from '../serve/client/agent-client.ts'
+import { exitCodes, type CliIo } from './io.ts'
+
+/** A request that makes no sense to the agent as it is; one sentence. */
+export class VerbError extends Error {
+  override readonly name = 'VerbError'
+}
+
+export interface AgentSessionOptions {
+  readonly io: CliIo
+  readonly stateDir: string
+}
+
+/** Runs `work` with a connection to the agent of this state folder, and answers its exit code or that of the failure it says. */
+export async function withAgent(
+  { io, stateDir }: AgentSessionOptions,
+  work: (agent: AgentClient) => Promise<number>,
+): Promise<number> {
+  try {
+    await using agent = await connectToAgent({ socketPath: socketPathFor(stateDir, io.temporaryDir), stateDir })
+    return await work(agent)
+  } catch (error) {
+    if (error instanceof VerbError) return complain(io, error.message, exitCodes.wrongUsage)
+    if (error instanceof LinkError)
+      return complain(io, error.message, error.code === 'gone' ? exitCodes.noAgent : exitCodes.failed)
+    throw error
+  }
+}
+
+/** Sends one command and says how it went; what was refused names the way that is left. Throws VerbError and LinkError. */
+export async function send(
+  agent: AgentLink,
+  input: CommandInput,
+  { io, json }: { io: CliIo; json: boolean },
+): Promise<number> {
+  const checked = command.safeParse(input)
+  if (!checked.success) throw new VerbError(`The agent would not understand this: ${firstIssue(checked.error)}.`)
+  const result = await agent.command(checked.data)
+  if (json) io.stdout.write(`${JSON.stringify(result)}\n`)
+  else if (isDone(result)) io.stdout.write(`${result.message}\n`)
+  else {
+    io.stderr.write(`metal-agent: ${result.message}\n`)
+    if (result.outcome === 'refused' && result.instead?.command.name === 'stop')
+      io.stderr.write(`${result.instead.label}: repeat it with --here.\n`)
+  }
+  return exitCodeOf(result)
+}
+
+const firstIssue = ({ issues: [issue] }: z.ZodError): string =>
+  `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`.replace(/^: /, '')
+
+function complain(io: CliIo, message: string, code: number): number {
+  io.stderr.write(`metal-agent: ${message}\n`)
+  return code
+}
+
+const isDone = ({ outcome }: CommandResult): boolean => outcome === 'done' || outcome === 'accepted'
+
+function exitCodeOf({ outcome }: CommandResult): number {
+  switch (outcome) {
+    case 'done':
+    case 'accepted':
+      return exitCodes.done
+    case 'refused':
+      return exitCodes.refused
+    case 'notAvailable':
+      return exitCodes.notAvailable
+    case 'failed':
+      return exitCodes.failed
+  }
+}

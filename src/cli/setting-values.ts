@@ -1,0 +1,68 @@
+import type { SettingName, SettingsPatch, SettingView } from '../contract/settings.ts'
+import { VerbError } from './agent-session.ts'
+import { formatDuration, nearest, parseDuration } from './go-flags.ts'
+
+type Kind = 'text' | 'duration' | 'bytes' | 'count'
+
+/** How people spell the settings; as the flags of the same meaning. */
+const spellings: readonly { readonly spelled: string; readonly name: SettingName; readonly kind: Kind }[] = [
+  { spelled: 'llama-server', name: 'llamaServer', kind: 'text' },
+  { spelled: 'namespace', name: 'namespace', kind: 'text' },
+  { spelled: 'drain-timeout', name: 'drainLimitMs', kind: 'duration' },
+  { spelled: 'startup-timeout', name: 'startupStallMs', kind: 'duration' },
+  { spelled: 'server-log-size', name: 'serverLogBytes', kind: 'bytes' },
+  { spelled: 'server-log-count', name: 'serverLogFiles', kind: 'count' },
+  { spelled: 'log-level', name: 'logLevel', kind: 'text' },
+]
+
+export const settingSpellings: readonly string[] = spellings.map(({ spelled }) => spelled)
+
+/** `default` gives the setting back. Throws VerbError; whether the value makes sense is for the agent to say. */
+export function patchOf(spelled: string, text: string): Readonly<Record<string, unknown>> & SettingsPatch {
+  const known = spellings.find((one) => one.spelled === spelled)
+  if (known === undefined) {
+    const near = nearest(spelled, settingSpellings)
+    const advice = near === undefined ? `the settings are ${settingSpellings.join(', ')}` : `did you mean ${near}?`
+    throw new VerbError(`There is no setting ${spelled}: ${advice}`)
+  }
+  return { [known.name]: text === 'default' ? null : parsed(known, text) }
+}
+
+export function spelledSetting({ name, value }: SettingView): { readonly spelled: string; readonly text: string } {
+  const known = spellings.find((one) => one.name === name)
+  return { spelled: known?.spelled ?? name, text: value === null ? '-' : formatted(known?.kind ?? 'text', value) }
+}
+
+function parsed({ spelled, kind }: (typeof spellings)[number], text: string): string | number {
+  if (kind === 'text') return text
+  const value = kind === 'duration' ? parseDuration(text) : kind === 'bytes' ? parseBytes(text) : wholeNumber(text)
+  if (value === undefined) throw new VerbError(`${spelled} wants ${wanted[kind]}, not ${JSON.stringify(text)}.`)
+  return value
+}
+
+function formatted(kind: Kind, value: string | number): string {
+  if (typeof value === 'string') return value
+  if (kind === 'duration') return formatDuration(value)
+  return kind === 'bytes' ? formatBytes(value) : String(value)
+}
+
+const wanted = {
+  duration: 'a duration such as 30s or 2m',
+  bytes: 'a number of bytes such as 20Mi',
+  count: 'a whole number',
+} as const
+
+const units = ['', 'Ki', 'Mi', 'Gi'] as const
+
+function parseBytes(text: string): number | undefined {
+  const [, amount, unit = ''] = /^(\d+)(Ki|Mi|Gi)?$/.exec(text) ?? []
+  const power = units.findIndex((one) => one === unit)
+  return amount === undefined ? undefined : Number(amount) * 1_024 ** power
+}
+
+function formatBytes(bytes: number): string {
+  const power = units.findLastIndex((_, index) => bytes > 0 && bytes % 1_024 ** index === 0)
+  return power < 1 ? String(bytes) : `${bytes / 1_024 ** power}${units[power] ?? ''}`
+}
+
+const wholeNumber = (text: string): number | undefined => (/^\d+$/.test(text) ? Number(text) : undefined)

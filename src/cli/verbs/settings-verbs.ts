@@ -1,0 +1,41 @@
+import type { Command } from 'commander'
+import { settingsPatch } from '../../contract/settings.ts'
+import { send, VerbError } from '../agent-session.ts'
+import { patchOf, settingSpellings, spelledSetting } from '../setting-values.ts'
+import { columns } from '../text.ts'
+import { group } from './node-verbs.ts'
+import { agentVerb, run, type VerbContext } from './verb.ts'
+
+const origins = { default: 'default', flag: 'command line', person: 'set here' } as const
+
+export function settingsVerb(context: VerbContext): Command {
+  const get = agentVerb('get', 'what may be changed while the agent runs', context)
+    .argument('[setting]', 'one of them')
+    .action((name: string | undefined, options: unknown) =>
+      run(context, options, async (agent, { json }) => {
+        const { settings } = await agent.query({ name: 'settings' })
+        const shown = settings.filter((view) => name === undefined || spelledSetting(view).spelled === name)
+        if (shown.length === 0)
+          throw new VerbError(`There is no setting ${name ?? ''}: the settings are ${settingSpellings.join(', ')}.`)
+        const rows = shown.map((view) => {
+          const { spelled, text } = spelledSetting(view)
+          return [spelled, text, origins[view.from], view.help]
+        })
+        const table = columns(['SETTING', 'VALUE', 'FROM', 'WHAT IT DOES'], rows)
+        context.io.stdout.write(json ? `${JSON.stringify({ settings: shown })}\n` : table)
+        return 0
+      }),
+    )
+  const set = agentVerb('set', 'change a setting', context)
+    .argument('<setting>', settingSpellings.join(', '))
+    .argument('<value>', 'a value, or "default" to give it back')
+    .action((name: string, value: string, options: unknown) =>
+      run(context, options, async (agent, { json }) => {
+        const patch = settingsPatch.safeParse(patchOf(name, value))
+        if (!patch.success)
+          throw new VerbError(`${name} cannot be ${value}: ${patch.error.issues[0]?.message ?? 'it makes no sense'}.`)
+        return await send(agent, { name: 'updateSettings', settings: patch.data }, { io: context.io, json })
+      }),
+    )
+  return group('settings', 'show or change settings', [get, set])
+}

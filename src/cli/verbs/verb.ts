@@ -1,0 +1,53 @@
+import path from 'node:path'
+import { Command } from 'commander'
+import { z } from 'zod'
+import type { CommandInput, ServiceRef } from '../../contract/commands.ts'
+import type { AgentClient } from '../../serve/client/agent-client.ts'
+import { send, withAgent } from '../agent-session.ts'
+import type { CliIo } from '../io.ts'
+import { serviceNamed } from '../service-name.ts'
+
+export interface VerbContext {
+  readonly io: CliIo
+  readonly defaultStateDir: string
+  /** Takes the exit code of the verb that was run. */
+  readonly end: (code: number) => void
+}
+
+const commonOptions = z.object({ json: z.boolean().default(false), stateDir: z.string() })
+
+/** What every verb that talks to an agent takes. */
+export function agentVerb(name: string, description: string, context: VerbContext): Command {
+  return new Command(name)
+    .description(description)
+    .option('--json', 'print the answer as JSON')
+    .option('--state-dir <folder>', 'state folder of the agent', context.defaultStateDir)
+}
+
+/** Runs `work` with the options that every verb takes, and a connection. */
+export async function run(
+  { io, end }: VerbContext,
+  options: unknown,
+  work: (agent: AgentClient, options: { json: boolean }) => Promise<number>,
+): Promise<void> {
+  const { json, stateDir } = commonOptions.parse(options)
+  end(await withAgent({ io, stateDir: path.resolve(io.cwd, stateDir) }, (agent) => work(agent, { json })))
+}
+
+/** One command about the service that a person names. */
+export async function sendAbout(
+  context: VerbContext,
+  name: string,
+  options: unknown,
+  command: (service: ServiceRef) => CommandInput,
+): Promise<void> {
+  await run(context, options, async (agent, { json }) => {
+    const { services } = await agent.snapshot()
+    return await send(agent, command(serviceNamed(name, services)), { io: context.io, json })
+  })
+}
+
+/** One command about the whole agent. */
+export async function sendPlain(context: VerbContext, options: unknown, command: CommandInput): Promise<void> {
+  await run(context, options, (agent, { json }) => send(agent, command, { io: context.io, json }))
+}

@@ -1,0 +1,25 @@
+import { expect, test } from 'vitest'
+import { VerbError } from '../../../src/cli/agent-session.ts'
+import { serviceNamed } from '../../../src/cli/service-name.ts'
+
+const services = [
+  { namespace: 'default', name: 'phi' },
+  { namespace: 'team', name: 'phi' },
+  { namespace: 'team', name: 'qwen' },
+]
+
+test('a name alone is enough where it is the only one', () => {
+  expect([serviceNamed('qwen', services), serviceNamed('team/phi', services)]).toEqual([
+    { namespace: 'team', name: 'qwen' },
+    { namespace: 'team', name: 'phi' },
+  ])
+})
+
+test.each([
+  ['phi', services, 'Several services are called phi: say default/phi or team/phi.'],
+  ['llama', services, 'There is no service llama on this machine; it has default/phi, team/phi, team/qwen.'],
+  ['default/qwen', services.slice(0, 1), 'There is no service default/qwen on this machine; it has default/phi.'],
+  ['phi', [], 'There is no service phi on this machine; it has none.'],
+])('%s that is not one service is refused with the names there are', (name, known, sentence) => {
+  expect(() => serviceNamed(name, known)).toThrow(new VerbError(sentence))
+})

@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest'
+import { settingNames } from '../../../src/contract/settings.ts'
+import { VerbError } from '../../../src/cli/agent-session.ts'
+import { patchOf, settingSpellings, spelledSetting } from '../../../src/cli/setting-values.ts'
+
+test('values are written as people write them, and printed the same way', () => {
+  const written = [
+    ['drain-timeout', '1m30s'],
+    ['server-log-size', '20Mi'],
+    ['server-log-count', '3'],
+    ['log-level', 'debug'],
+    ['llama-server', '/opt/homebrew/bin/llama-server'],
+  ] as const
+  const patches = written.map(([spelled, text]) => patchOf(spelled, text))
+  expect(patches).toEqual([
+    { drainLimitMs: 90_000 },
+    { serverLogBytes: 20_971_520 },
+    { serverLogFiles: 3 },
+    { logLevel: 'debug' },
+    { llamaServer: '/opt/homebrew/bin/llama-server' },
+  ])
+  const printed = patches.flatMap((patch) =>
+    settingNames.flatMap((name) => {
+      const value = patch[name]
+      return value === undefined || value === null ? [] : [spelledSetting({ name, value, from: 'person', help: '' })]
+    }),
+  )
+  expect(printed.map(({ spelled, text }) => [spelled, text])).toEqual(written)
+})
+
+test('the word default gives a setting back', () => {
+  expect(patchOf('drain-timeout', 'default')).toEqual({ drainLimitMs: null })
+})
+
+test('every setting of the contract has a spelling', () => {
+  const spelled = settingNames.map((name) => spelledSetting({ name, value: null, from: 'default', help: '' }).spelled)
+  expect(spelled.toSorted()).toEqual(settingSpellings.toSorted())
+})
+
+test.each([
+  ['drain-timout', '30s', 'There is no setting drain-timout: did you mean drain-timeout?'],
+  ['drain-timeout', 'soon', 'drain-timeout wants a duration such as 30s or 2m, not "soon".'],
+  ['server-log-size', '20MB', 'server-log-size wants a number of bytes such as 20Mi, not "20MB".'],
+  ['server-log-count', '-1', 'server-log-count wants a whole number, not "-1".'],
+])('%s %s is refused in one sentence', (name, value, sentence) => {
+  expect(() => patchOf(name, value)).toThrow(new VerbError(sentence))
+})
