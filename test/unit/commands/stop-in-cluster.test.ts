@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { command, type CommandInput } from '../../../src/contract/commands.ts'
 import { AgentWorld, inferenceService } from '../../support/agent-world.ts'
+import { eventually } from '../../support/eventually.ts'
 import { KubeSim } from '../../support/kube-sim/kube-sim.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -72,6 +73,27 @@ test('a change of somebody else in between is read and kept; a conflict that nev
     message: `${room.world.namespace}/tiny is not started: the cluster refused it (the object has been modified).`,
   })
   endless.remove()
+})
+
+test('replicas that somebody changes while they are being remembered are remembered as changed', async () => {
+  await using room = await openWorld()
+  const queued = {
+    ...inferenceService('tiny'),
+    metadata: { name: 'tiny', labels: { 'kueue.x-k8s.io/queue-name': 'macs' } },
+    spec: { modelRef: 'tiny', replicas: 3 },
+  }
+  await room.world.admin.apply(queued)
+  await room.agent.until('tiny', () => true)
+  // Kueue's label costs a read before the one that the write stands on.
+  const read = { verb: 'get', resource: 'inferenceservices', name: 'tiny' }
+  const slow = room.sim.faults.add({ on: read, skip: 1, fault: { kind: 'slow-body', bytes: 200, everyMs: 40 } })
+  const stopping = room.run({ name: 'stop', service: room.service })
+  await eventually(() => slow.hits === 1)
+  const reference = { resource: 'inferenceservices', namespace: room.world.namespace, name: 'tiny' }
+  room.sim.patch(reference, { spec: { replicas: 5 } })
+  expect((await stopping).outcome).toBe('done')
+  await room.run({ name: 'start', service: room.service })
+  expect(await room.spec()).toMatchObject({ replicas: 5 })
 })
 
 test('the words of a quota webhook are shown, with the stop on this machine as the other way', async () => {

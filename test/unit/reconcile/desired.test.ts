@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { parseInferenceService, parseModel, type InferenceService } from '../../../src/agent-core/kube/resources.ts'
+import type { Hold } from '../../../src/contract/service.ts'
 import { desired, type DesiredInputs } from '../../../src/agent-core/reconcile/desired.ts'
 
 const metadata = (name: string, extra: object = {}) => ({
@@ -13,6 +14,8 @@ const service = (spec: object = {}, extra: object = {}): InferenceService =>
   parseInferenceService({ metadata: metadata('chat', extra), spec: { modelRef: 'm', ...spec } })
 const model = (spec: object = {}) =>
   parseModel({ metadata: metadata('m'), spec: { source: '/m.gguf', hardware: { accelerator: 'metal' }, ...spec } })
+
+const hold: Hold = { cause: 'evicted', since: '2026-01-01T00:00:00Z', message: 'Evicted.' }
 
 const usual: DesiredInputs = {
   key: 'ns/chat',
@@ -46,6 +49,15 @@ const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = 
   ['suspend wins over replicas', { service: service({ suspend: true, replicas: 0 }) }, 'stopped Suspended'],
   ['no replicas stop it', { service: service({ replicas: 0 }) }, 'stopped Stopped'],
   ['a stopped service needs no Model', { service: service({ replicas: 0 }), model: undefined }, 'stopped Stopped'],
+  ['what is held back here is not served', { hold }, 'held'],
+  ['a hold needs no Model', { hold, model: undefined }, 'held'],
+  [
+    'what the cluster stops is stopped, held back or not',
+    { hold, service: service({ suspend: true }) },
+    'stopped Suspended',
+  ],
+  ['a hold counts before the caches are complete', { hold, synced: false, service: undefined }, 'held'],
+  ['a hold of an object that is gone holds nothing', { hold, service: undefined }, 'gone'],
   ['a missing Model is waited for', { model: undefined }, 'modelMissing'],
   ['no reference to a Model is refused', { service: service({ modelRef: '' }), model: undefined }, 'refused Refused'],
   ['a Model without a source is refused', { model: model({ source: '' }) }, 'refused Refused'],

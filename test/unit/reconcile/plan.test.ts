@@ -18,6 +18,7 @@ const notOurs: Desired = { kind: 'notOurs', message: 'Another accelerator.' }
 const excluded: Desired = { kind: 'excluded', message: 'Not in the allowlist.' }
 const stopped: Desired = { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
 const refused: Desired = { kind: 'refused', reason: 'Refused', message: 'Wrong format.' }
+const held: Desired = { kind: 'held', message: 'Evicted.' }
 const modelMissing: Desired = { kind: 'modelMissing', message: 'No Model.' }
 
 const nothingPublished: PublicationView = {
@@ -243,6 +244,76 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ],
     ['a server that stops answering is withdrawn', { publication: shownReady, server: unready }, 'withdraw', 'unready'],
     ['and left alone after that', { publication: withdrawn, server: unready }, 'rest', 'unready'],
+  ],
+  'held back on this machine': [
+    ['the endpoint goes first', { desired: held, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
+    ['then the server', { desired: held, publication: withdrawn, server: ready }, 'stop', 'stopping'],
+    [
+      'a download ends',
+      { desired: held, publication: claimed, fetch: { kind: 'running', source: 's' } },
+      'cancelFetch',
+      'stopping',
+    ],
+    ['then the claim is free for others', { desired: held, publication: withdrawn }, 'release', 'stopping'],
+    [
+      'and the slice stays for whoever takes it',
+      { desired: held, publication: { ...withdrawn, claim: 'released' } },
+      'rest',
+      'stopped',
+    ],
+    ['what another agent holds is left to it', { desired: held, publication: foreign }, 'rest', 'stopped'],
+    [
+      'without the cluster the server stops all the same',
+      { desired: held, publication: shownReady, server: ready, clusterRetry: outage },
+      'stop',
+      'stopping',
+    ],
+    [
+      'and the cluster is told later',
+      { desired: held, publication: shownReady, clusterRetry: outage },
+      'rest',
+      'stopped',
+    ],
+  ],
+  'a paused machine': [
+    ['withdraws what is ready', { paused: true, publication: shownReady, server: ready }, 'withdraw', 'unready'],
+    ['keeps its models', { paused: true, publication: withdrawn, server: ready }, 'rest', 'unready'],
+    ['starts nothing', { paused: true, publication: claimed, fetch: fetched }, 'rest', 'waiting'],
+    ['claims nothing', { paused: true }, 'rest', 'waiting'],
+    [
+      'restarts nothing',
+      { paused: true, publication: withdrawn, server: { ...ready, digest: 'd0' } },
+      'rest',
+      'unready',
+    ],
+    [
+      'keeps a model whose Model is gone from the traffic too',
+      { paused: true, desired: modelMissing, publication: shownReady, server: ready },
+      'withdraw',
+      'unready',
+    ],
+    [
+      'stops what the cluster stops',
+      { paused: true, desired: stopped, publication: withdrawn, server: ready },
+      'stop',
+      'stopping',
+    ],
+  ],
+  'a restart that a person asked for': [
+    [
+      'withdraws first',
+      { restartAsked: true, publication: shownReady, fetch: fetched, server: ready },
+      'withdraw',
+      'stopping',
+    ],
+    ['then stops', { restartAsked: true, publication: withdrawn, fetch: fetched, server: ready }, 'stop', 'stopping'],
+    ['then starts', { restartAsked: true, publication: withdrawn, fetch: fetched }, 'start', 'starting'],
+    [
+      'fetches the model first where it is not here any more',
+      { restartAsked: true, publication: shownReady, server: ready },
+      'fetch',
+      'fetching',
+    ],
   ],
   'a changed specification': [
     [
