@@ -90,6 +90,11 @@ export class AgentClient implements AgentLink, AsyncDisposable {
     socket.on('close', () => this.#fail(new LinkError('gone', 'The agent closed the connection: it may have stopped.')))
   }
 
+  /** False as soon as it is known to be broken. */
+  get isOpen(): boolean {
+    return this.#failure === undefined
+  }
+
   follow(listener: Listener<AgentSnapshot>): Unsubscribe {
     return this.#listen({ verb: 'snapshot', follow: true }, listener, (frame) =>
       frame.type === 'snapshot' ? frame.snapshot : undefined,

@@ -23,6 +23,8 @@ export interface WindowApiOptions {
   readonly keys: WindowKeys
   /** A defect of ours, not of the client. */
   readonly onError: (error: unknown) => void
+  /** Monotonic milliseconds. */
+  readonly now: () => number
 }
 
 interface Call {
@@ -37,11 +39,12 @@ export class WindowApi {
   readonly #keys: WindowKeys
   readonly #asLinkError: (error: unknown) => LinkError
   readonly #streams = new OpenStreams()
-  readonly #wrongKeys = new WrongKeys()
+  readonly #wrongKeys: WrongKeys
 
-  constructor({ door, keys, onError }: WindowApiOptions) {
+  constructor({ door, keys, onError, now }: WindowApiOptions) {
     this.#door = door
     this.#keys = keys
+    this.#wrongKeys = new WrongKeys(now)
     this.#asLinkError = failuresTo(onError)
   }
 

@@ -19,7 +19,7 @@ export class WindowKeys {
   #bearers: Key[] = []
 
   /** `now`: monotonic milliseconds. */
-  constructor(now: () => number = () => performance.now()) {
+  constructor(now: () => number) {
     this.#now = now
   }
 

@@ -15,6 +15,9 @@ import { checkMethod, checkOrigin } from './request-checks.ts'
 import { WindowApi } from './window-api.ts'
 import { WindowKeys } from './window-keys.ts'
 
+/** For answers under way when the agent ends; browsers also keep connections that they never used, which nothing else ends. */
+const closeMs = 500
+
 export interface WindowServerOptions {
   readonly door: AgentDoor
   /** The built window. */
@@ -34,13 +37,15 @@ interface Listening {
 /** The window for a browser of this machine; nothing listens before somebody asks for it. */
 export class WindowServer implements AsyncDisposable {
   readonly #options: WindowServerOptions
+  readonly #now: () => number
   readonly #keys: WindowKeys
   #listening: Promise<Listening> | undefined
   #isClosed = false
 
   constructor(options: WindowServerOptions) {
     this.#options = options
-    this.#keys = new WindowKeys(options.now)
+    this.#now = options.now ?? (() => performance.now())
+    this.#keys = new WindowKeys(this.#now)
   }
 
   /** A URL that works once and soon. Without a port it is the one in use, or any free one. Throws LinkError. */
@@ -73,13 +78,13 @@ export class WindowServer implements AsyncDisposable {
     const { folder, door, onError, limits } = this.#options
     const files = await openPageFiles(folder)
     if (!files) throw new LinkError('refused', `There is no window in ${folder}: run make build.`)
-    const api = new WindowApi({ door, keys: this.#keys, onError })
+    const api = new WindowApi({ door, keys: this.#keys, onError, now: this.#now })
     const result = await listenOnLoopback({
       port,
       handle: (request, response) => answer({ files, api }, request, response),
       onError,
       // A command may take its time, and a follower stays.
-      limits: { ...limits, answerMs: undefined },
+      limits: { closeMs, ...limits, answerMs: undefined },
     })
     if (!result.ok) throw new LinkError('refused', result.message)
     return { server: result.server, api }
@@ -122,14 +127,16 @@ function refuse({ status, code, message, headers }: HttpRefusal, response: Serve
     response.destroy()
     return
   }
+  const text = `${JSON.stringify({ code, message })}\n`
   response.writeHead(status, {
     ...strictHeaders,
     ...headers,
     'content-type': 'application/json',
+    'content-length': Buffer.byteLength(text),
     'content-security-policy': contentSecurityPolicy(),
     'cache-control': 'no-store',
     // Who was refused holds no connection that others may need, and what it still sends is not waited for.
     connection: 'close',
   })
-  response.end(`${JSON.stringify({ code, message })}\n`)
+  response.end(text)
 }

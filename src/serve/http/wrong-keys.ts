@@ -8,7 +8,7 @@ export class WrongKeys {
   #times: number[] = []
 
   /** `now`: monotonic milliseconds. */
-  constructor(now: () => number = () => performance.now()) {
+  constructor(now: () => number) {
     this.#now = now
   }
 

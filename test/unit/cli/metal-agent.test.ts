@@ -5,6 +5,7 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { afterEach, expect, test } from 'vitest'
 import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
+import { LinkError } from '../../../src/contract/client.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import { serveOnSocket } from '../../../src/serve/socket-server.ts'
 import { RecordingDoor } from '../../support/carriers/recording-door.ts'
@@ -33,11 +34,16 @@ async function metalAgent(...args: string[]) {
   return { exitCode, stdout, stderr }
 }
 
-async function agentIn(stateDir: string, snapshot: AgentSnapshot): Promise<void> {
+async function agentIn(
+  stateDir: string,
+  snapshot: AgentSnapshot,
+  openWindow?: (port: number | undefined) => Promise<string>,
+): Promise<void> {
   const result = await serveOnSocket({
     socketPath: socketPathFor(stateDir, tmpdir()),
     stateDir,
     door: new RecordingDoor(snapshot),
+    openWindow,
     version: snapshot.version,
     onError: (error) => {
       throw error
@@ -108,7 +114,38 @@ test('status of an agent that speaks another protocol exits with 1 and names bot
   })
 })
 
+test('ui prints the address of the window and nothing else', async () => {
+  await using folder = await temporaryFolder()
+  await agentIn(folder.dir, sampleSnapshot(), (port) => Promise.resolve(`http://127.0.0.1:${port}/#token=t`))
+  expect(await metalAgent('ui', '--port', '8123', '--state-dir', folder.dir)).toEqual({
+    exitCode: 0,
+    stdout: 'http://127.0.0.1:8123/#token=t',
+    stderr: '',
+  })
+})
+
+test('ui says why there is no window, and exits with 1', async () => {
+  await using folder = await temporaryFolder()
+  const message = 'The window is served on port 8000 already: leave the port out.'
+  await agentIn(folder.dir, sampleSnapshot(), () => Promise.reject(new LinkError('refused', message)))
+  expect(await metalAgent('ui', '--port', '8123', '--state-dir', folder.dir)).toEqual({
+    exitCode: 1,
+    stdout: '',
+    stderr: `metal-agent: ${message}`,
+  })
+})
+
+test('ui without an agent exits with 3', async () => {
+  await using folder = await temporaryFolder()
+  expect(await metalAgent('ui', '--state-dir', folder.dir)).toMatchObject({ exitCode: 3, stdout: '' })
+})
+
 test.each([
+  {
+    args: ['ui', '--port', '1x'],
+    says: 'metal-agent: --port must be a port number from 0 to 65535, not "1x".',
+  },
+  { args: ['--ui=65536'], says: 'metal-agent: --ui must be a port number from 0 to 65535, not 65536.' },
   { args: ['--prot', '1'], says: 'metal-agent: There is no flag --prot: did you mean --port?' },
   { args: ['--port', 'x'], says: 'metal-agent: --port wants a whole number, not "x".' },
   { args: ['statsu'], says: "metal-agent: unknown command 'statsu' (Did you mean status?)" },

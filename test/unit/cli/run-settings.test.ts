@@ -56,6 +56,9 @@ test("the command line of the Go agent's launchd file is understood", () => {
 test.each([
   { args: ['--namespace='], means: { namespace: undefined } },
   { args: ['--all-namespaces'], means: { namespace: undefined } },
+  { args: ['--ui'], means: { uiPort: 0 } },
+  { args: ['--ui=8123', '--port', '1'], means: { uiPort: 8123, port: 1 } },
+  { args: ['--ui', '--port', '1'], means: { uiPort: 0, port: 1 } },
   { args: ['--namespace', '', '--all-namespaces'], means: { namespace: undefined } },
   {
     args: ['--inference-service-allowlist', ' a, b,,c '],
@@ -142,7 +145,7 @@ test('every flag of the Go agent has its default here, and the help names each f
   const goDefaults = JSON.parse(readFileSync(new URL('go-agent-flags.json', import.meta.url), 'utf8')) as object
   const table = flagTable(defaults)
   const ours = Object.fromEntries(Object.keys(goDefaults).map((name) => [name, table[name]?.default]))
-  const named = [...helpText(defaults).matchAll(/^ {2}--(\S+)/gm)].map(([, name]) => name)
+  const named = [...helpText(defaults).matchAll(/^ {2}--([\w-]+)/gm)].map(([, name]) => name)
   expect({ ours, named }).toEqual({
     ours: { ...goDefaults, 'model-store': defaults.modelStore },
     named: Object.keys(table),

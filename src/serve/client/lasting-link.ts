@@ -1,0 +1,172 @@
+import { randomUUID } from 'node:crypto'
+import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../../contract/client.ts'
+import type { CommandInput, CommandResult } from '../../contract/commands.ts'
+import { mirrored } from '../../contract/mirror.ts'
+import type { Answer, QueryInput, QueryName } from '../../contract/queries.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import type { StreamInput, StreamItem } from '../../contract/streams.ts'
+import type { AgentClient } from './agent-client.ts'
+
+/** An agent that restarts is back within a second or two; one that stays away should cost nothing. */
+const firstRetryMs = 250
+const longestRetryMs = 8_000
+
+const defaultRetryDelayMs = (failures: number) => Math.min(longestRetryMs, firstRetryMs * 2 ** (failures - 1))
+
+export interface LastingLinkOptions {
+  /** Throws LinkError. */
+  readonly connect: () => Promise<AgentClient>
+  /** How long {@link LastingLink.watch} waits after so many failures in a row, from 1 on. */
+  readonly retryDelayMs?: (failures: number) => number
+}
+
+/** What is known of an agent that comes and goes; times are milliseconds of this computer's clock. */
+export type AgentMirror =
+  | { readonly state: 'connecting' }
+  | { readonly state: 'live'; readonly snapshot: AgentSnapshot }
+  /** Since `since`; `snapshot` is how it was before, if it was ever seen. */
+  | {
+      readonly state: 'away'
+      readonly snapshot: AgentSnapshot | undefined
+      readonly since: number
+      readonly retryAt: number
+      readonly message: string
+    }
+  /** Only a person can mend it. */
+  | { readonly state: 'refused'; readonly message: string }
+
+interface Opened {
+  readonly client: AgentClient
+  readonly bootId: string
+}
+
+/** A link that outlives its connection: connected when somebody asks, and anew when it broke. */
+export class LastingLink implements AgentLink, AsyncDisposable {
+  readonly #connect: () => Promise<AgentClient>
+  readonly #retryDelayMs: (failures: number) => number
+  #opened: Promise<Opened> | undefined
+  #isClosed = false
+
+  constructor({ connect, retryDelayMs = defaultRetryDelayMs }: LastingLinkOptions) {
+    this.#connect = connect
+    this.#retryDelayMs = retryDelayMs
+  }
+
+  /** The agent through its restarts: while it is away it is never shown as if it were there. */
+  watch(listener: (mirror: AgentMirror) => void): Unsubscribe {
+    let snapshot: AgentSnapshot | undefined
+    let since: number | undefined
+    let failures = 0
+    let timer: NodeJS.Timeout | undefined
+    let unfollow: Unsubscribe = () => undefined
+    const follow = () => {
+      unfollow = this.follow({
+        next: (next) => {
+          snapshot = mirrored(snapshot, next)
+          since = undefined
+          failures = 0
+          listener({ state: 'live', snapshot })
+        },
+        end: ({ code, message }) => {
+          if (code !== 'gone') {
+            listener({ state: 'refused', message })
+            return
+          }
+          failures += 1
+          since ??= Date.now()
+          const delay = this.#retryDelayMs(failures)
+          timer = setTimeout(follow, delay)
+          listener({ state: 'away', snapshot, since, retryAt: Date.now() + delay, message })
+        },
+      })
+    }
+    listener({ state: 'connecting' })
+    follow()
+    return () => {
+      clearTimeout(timer)
+      unfollow()
+    }
+  }
+
+  follow(listener: Listener<AgentSnapshot>): Unsubscribe {
+    return this.#listen(listener, (client) => client.follow(listener))
+  }
+
+  async snapshot(): Promise<AgentSnapshot> {
+    const { client } = await this.#current()
+    return await client.snapshot()
+  }
+
+  /**
+   * Where the connection breaks the same agent is asked again under the same id, which it carries out once; another one would not
+   * know about it, and may not be asked to do it again.
+   */
+  async command(command: CommandInput, requestId: string = randomUUID()): Promise<CommandResult> {
+    const { client, bootId } = await this.#current()
+    try {
+      return await client.command(command, requestId)
+    } catch (error) {
+      if (client.isOpen || !(error instanceof LinkError) || error.code !== 'gone') throw error
+      const again = await this.#current().catch(() => undefined)
+      if (again?.bootId === bootId) return await again.client.command(command, requestId)
+      const message = `The agent went while it was asked to ${command.name}: look whether it did before you ask again.`
+      throw new LinkError('gone', message, { cause: error })
+    }
+  }
+
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
+  async query(query: QueryInput): Promise<Answer> {
+    const { client } = await this.#current()
+    return await client.query(query)
+  }
+
+  stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
+    return this.#listen(listener, (client) => client.stream(request, listener))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true
+    // One that could not be opened has been told to who asked.
+    const opened = await this.#opened?.catch(() => undefined)
+    await opened?.client.close()
+  }
+
+  #listen<T>({ end }: Listener<T>, begin: (client: AgentClient) => Unsubscribe): Unsubscribe {
+    let hasLeft = false
+    let stop: Unsubscribe = () => undefined
+    this.#current().then(
+      ({ client }) => {
+        if (!hasLeft) stop = begin(client)
+      },
+      (error: unknown) => {
+        if (!(error instanceof LinkError)) throw error
+        if (!hasLeft) end(error)
+      },
+    )
+    return () => {
+      hasLeft = true
+      stop()
+    }
+  }
+
+  async #current(): Promise<Opened> {
+    const before = this.#opened
+    const known = await before?.catch(() => undefined)
+    if (this.#isClosed) throw new LinkError('gone', 'The connection to the agent was closed here.')
+    if (known?.client.isOpen === true) return known
+    // Unless somebody else did so meanwhile.
+    if (this.#opened === before || this.#opened === undefined) this.#opened = this.#open()
+    return await this.#opened
+  }
+
+  async #open(): Promise<Opened> {
+    const client = await this.#connect()
+    try {
+      const { bootId } = await client.snapshot()
+      return { client, bootId }
+    } catch (error) {
+      await client.close()
+      throw error
+    }
+  }
+}
