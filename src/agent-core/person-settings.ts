@@ -18,8 +18,8 @@ const personFile = z.object({
 })
 type PersonFile = z.infer<typeof personFile>
 
-/** From when a change counts; `notYet` = the part of the agent that would read it is not built. */
-type Counts = 'now' | 'nextServer' | 'nextAgent' | 'notYet'
+/** From when a change counts. */
+type Counts = 'now' | 'nextServer' | 'nextAgent'
 
 interface Setting {
   readonly help: string
@@ -32,7 +32,6 @@ const countsText: Readonly<Record<Counts, string>> = {
   now: 'counts at once',
   nextServer: 'counts for each server from its next start',
   nextAgent: 'counts from the next start of the agent',
-  notYet: 'is not in effect yet',
 }
 
 const settings: Readonly<Record<SettingName, Setting>> = {
@@ -139,13 +138,9 @@ export class PersonSettings {
     })
   }
 
-  /** Why the patch cannot be taken: the first name that is not in effect yet, or that a flag states. */
-  obstacle(patch: SettingsPatch): { readonly name: SettingName; readonly by: 'flag' | 'notYet' } | undefined {
-    for (const name of namesIn(patch)) {
-      if (settings[name].counts === 'notYet') return { name, by: 'notYet' }
-      if (this.#isGiven(name)) return { name, by: 'flag' }
-    }
-    return undefined
+  /** The first of the patch that a flag states, so that nobody else may. */
+  statedByFlag(patch: SettingsPatch): SettingName | undefined {
+    return namesIn(patch).find((name) => this.#isGiven(name))
   }
 
   /** One sentence per setting. Throws StateFileError. */

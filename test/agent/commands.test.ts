@@ -512,8 +512,10 @@ test('a shutdown is answered before it begins, and only where the host of the ag
   const order: string[] = []
   const agent = await world.startAgent({ onShutdown: ({ keepServing }) => void order.push(`ends ${keepServing}`) })
   order.push((await run(agent, { name: 'shutdown' })).outcome)
-  await eventually(() => order.length === 2)
-  expect(order).toEqual(['accepted', 'ends false'])
+  order.push((await run(agent, { name: 'shutdown', keepServing: true })).outcome)
+  await eventually(() => order.length === 4)
+  expect(order.toSorted()).toEqual(['accepted', 'accepted', 'ends false', 'ends true'])
+  expect(order[0]).toBe('accepted')
   const other = await world.startAgent({ name: 'other' })
   expect(await run(other, { name: 'shutdown' })).toMatchObject({ outcome: 'refused' })
   const service = { namespace: 'default', name: 'x' }
