@@ -263,6 +263,28 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     expect(again.starts).toBe(0)
   })
 
+  test('skipDrain cuts short what a stop waits for; where nothing drains it is refused', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('tiny', { script: { tokenMs: 400 } })
+    const { pid, port } = await agent.untilReady('tiny')
+    const service = { namespace: world.namespace, name: 'tiny' }
+    expect(await run(agent, { name: 'skipDrain', service })).toMatchObject({ outcome: 'refused' })
+    const asking = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      body: JSON.stringify({ messages: [], max_tokens: 10 }),
+    }).then((response) => response.text())
+    const answered = asking.then(
+      () => 'answered',
+      () => 'cut short',
+    )
+    await eventually(async () => (await metric(port, 'llamacpp:requests_processing')) === 1)
+    await run(agent, { name: 'stop', service })
+    await eventually(async () => (await run(agent, { name: 'skipDrain', service })).outcome === 'done')
+    await untilGone(pid)
+    expect(await answered).toBe('cut short')
+  })
+
   test('the same request id is carried out once and answered the same, also while it is under way', async () => {
     await using world = await open()
     const agent = await world.startAgent()
@@ -544,4 +566,11 @@ function kubeconfigOf(contexts: Readonly<Record<string, ReturnType<KubeSim['conn
 
 function saying(pattern: RegExp): unknown {
   return expect.stringMatching(pattern)
+}
+
+/** Undefined where the server does not tell. */
+async function metric(port: number, name: string): Promise<number | undefined> {
+  const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+  const value = new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1]
+  return value === undefined ? undefined : Number(value)
 }
