@@ -15,7 +15,7 @@ export interface AgentSessionOptions {
   readonly stateDir: string
 }
 
-/** Runs `work` with a connection to the agent of this state folder, and answers its exit code or that of the failure it says. */
+/** Runs `work` with a connection to the agent of this state folder, and answers its exit code or that of the failed link it says. */
 export async function withAgent(
   { io, stateDir }: AgentSessionOptions,
   work: (agent: AgentClient) => Promise<number>,
@@ -24,10 +24,9 @@ export async function withAgent(
     await using agent = await connectToAgent({ socketPath: socketPathFor(stateDir, io.temporaryDir), stateDir })
     return await work(agent)
   } catch (error) {
-    if (error instanceof VerbError) return complain(io, error.message, exitCodes.wrongUsage)
-    if (error instanceof LinkError)
-      return complain(io, error.message, error.code === 'gone' ? exitCodes.noAgent : exitCodes.failed)
-    throw error
+    if (!(error instanceof LinkError)) throw error
+    io.stderr.write(`metal-agent: ${error.message}\n`)
+    return error.code === 'gone' ? exitCodes.noAgent : exitCodes.failed
   }
 }
 
@@ -52,11 +51,6 @@ export async function send(
 
 const firstIssue = ({ issues: [issue] }: z.ZodError): string =>
   `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`.replace(/^: /, '')
-
-function complain(io: CliIo, message: string, code: number): number {
-  io.stderr.write(`metal-agent: ${message}\n`)
-  return code
-}
 
 const isDone = ({ outcome }: CommandResult): boolean => outcome === 'done' || outcome === 'accepted'
 

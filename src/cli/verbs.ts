@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander'
 import { buildInfo, versionText } from '../agent-core/build-info.ts'
+import { VerbError } from './agent-session.ts'
 import type { FlagDefaults } from './flags.ts'
 import { helpText } from './help.ts'
 import { exitCodes, type CliIo } from './io.ts'
@@ -21,6 +22,10 @@ export async function runVerb(args: readonly string[], io: CliIo, defaults: Flag
     await program.parseAsync(args, { from: 'user' })
     return code
   } catch (error) {
+    if (error instanceof VerbError) {
+      io.stderr.write(`metal-agent: ${error.message}\n`)
+      return exitCodes.wrongUsage
+    }
     if (!(error instanceof CommanderError)) throw error
     return error.exitCode === 0 ? exitCodes.done : exitCodes.wrongUsage
   }

@@ -211,7 +211,10 @@ describe('a kubeconfig', () => {
     await using world = await AgentWorld.open(sim.connection())
     const kubeconfig = `${world.folder}/late.kubeconfig`
     const agent = await world.startAgent({ kubeconfig })
-    expect(agent.snapshot.cluster).toMatchObject({ state: 'offline', message: /^There is no kubeconfig at / })
+    expect(agent.snapshot.cluster).toMatchObject({
+      state: 'offline',
+      message: expect.stringMatching(/^There is no kubeconfig at /) as string,
+    })
     await writeFile(kubeconfig, sim.kubeconfig())
     await world.apply('tiny')
     await agent.untilReady('tiny')

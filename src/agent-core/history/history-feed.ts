@@ -37,10 +37,11 @@ export function serverFeed(history: Pick<History, 'add'>, why: (key: string) => 
         history.add({ kind: 'crashed', service, message: state.message })
     }
 
-    function started({ pid }: { readonly pid?: number }): void {
+    function started({ pid, unasked }: { readonly pid?: number; readonly unasked?: boolean }): void {
       if (pid === undefined || known.startedPid === pid) return
       known.startedPid = pid
-      history.add({ kind: 'started', service, message: `The server was started as process ${pid}.` })
+      const how = unasked === true ? 'found running as process' : 'started as process'
+      history.add({ kind: 'started', service, message: `The server was ${how} ${pid}.` })
     }
   }
 }

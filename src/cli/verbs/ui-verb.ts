@@ -10,14 +10,14 @@ export function uiVerb(context: VerbContext): Command {
     context,
   )
     .option('--port <number>', 'on 127.0.0.1; any free one where it is left out')
-    .action((options: unknown) =>
-      run(context, options, async (agent, { json }) => {
-        const { port } = z.object({ port: z.string().default('0') }).parse(options)
-        const url = await agent.openWindow(portNumber(port))
+    .action((options: unknown) => {
+      const port = portNumber(z.object({ port: z.string().default('0') }).parse(options).port)
+      return run(context, options, async (agent, { json }) => {
+        const url = await agent.openWindow(port)
         context.io.stdout.write(json ? `${JSON.stringify({ url })}\n` : `${url}\n`)
         return 0
-      }),
-    )
+      })
+    })
 }
 
 function portNumber(text: string): number {

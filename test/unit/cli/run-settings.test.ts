@@ -7,7 +7,7 @@ import { startNotices } from '../../../src/agent-core/settings.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 
 const defaults = { modelStore: '/home/me/models', stateDir: '/home/me/state' }
-const parse = (...args: string[]) => parseRunArguments(args, defaults, '/work')
+const parse = (...args: string[]) => parseRunArguments(args, defaults, '/here')
 
 function settings(...args: string[]) {
   const request = parse(...args)
@@ -71,10 +71,10 @@ test.each([
   },
   {
     args: ['--llama-server-bin', 'bin/llama-server'],
-    means: { llamaServer: '/work/bin/llama-server', givenByFlags: ['llamaServer'] },
+    means: { llamaServer: '/here/bin/llama-server', givenByFlags: ['llamaServer'] },
   },
   { args: ['--llama-server', 'llama-server'], means: { llamaServer: 'llama-server', givenByFlags: ['llamaServer'] } },
-  { args: ['--model-store', 'models', '--state-dir', 's'], means: { modelStore: '/work/models', stateDir: '/work/s' } },
+  { args: ['--model-store', 'models', '--state-dir', 's'], means: { modelStore: '/here/models', stateDir: '/here/s' } },
   { args: ['--llama-server-port', '-5', '--port', '0'], means: { llamaServerPort: 0, port: 0 } },
   {
     args: ['--llama-server-startup-timeout', '-1s'],
@@ -88,7 +88,7 @@ test.each([
   { args: ['--port-range', '30000-30099'], means: { portRange: { from: 30_000, to: 30_099 } } },
   {
     args: ['--server-log-size=1.5Gi', '--server-log-count', '0'],
-    means: { serverLogBytes: 1.5 * 1024 ** 3, serverLogCount: 0 },
+    means: { givenByFlags: ['serverLogBytes', 'serverLogFiles'], serverLogBytes: 1.5 * 1024 ** 3, serverLogCount: 0 },
   },
   { args: ['--host-ip', '100.64.0.7'], means: { hostIp: '100.64.0.7' } },
   {
@@ -96,7 +96,7 @@ test.each([
     means: { logLevel: 'warn', logFormat: 'json', givenByFlags: ['logLevel'] },
   },
   { args: ['--log-level', 'loud'], means: { logLevel: 'info', givenByFlags: ['logLevel'] } },
-  { args: ['--kubeconfig', 'kube.yaml', '--context', 'lab'], means: { kubeconfig: '/work/kube.yaml', context: 'lab' } },
+  { args: ['--kubeconfig', 'kube.yaml', '--context', 'lab'], means: { kubeconfig: '/here/kube.yaml', context: 'lab' } },
 ])('$args', ({ args, means }) => {
   expect(settings(...args)).toEqual({ ...fromDefaults, ...means })
 })

@@ -93,7 +93,7 @@ test('connections to a port on macOS are counted at their own end, whatever thei
 })
 
 describe('what an agent takes over on macOS', () => {
-  const psOwn = '/bin/ps -xww -o pid=,pgid=,stat=,rss=,lstart=,command='
+  const psOwn = '/bin/ps -xww -o pid=,pgid=,stat=,rss=,time=,lstart=,command='
   const lsofPlaces = `/usr/sbin/lsof -nPa -u ${process.getuid?.()} -d cwd,1 -Ffn`
 
   test('workplaces are read, also where lsof could not look at everything', async () => {
