@@ -30,12 +30,8 @@ export class ChunkBacklog {
     const chunk = this.#waiting.shift()
     if (!chunk) return undefined
     this.#characters -= sizeOf(chunk)
-    if (this.#skippedLines === 0) return chunk
-    const atLeast = this.#skippedGap ? 'at least ' : ''
-    const count = this.#skippedLines.toLocaleString('en-US')
-    const gap = [`Skipped ${atLeast}${count} ${this.#skippedLines === 1 ? 'line' : 'lines'}.`, chunk.gap]
-      .join(' ')
-      .trim()
+    if (this.#skippedLines === 0 && !this.#skippedGap) return chunk
+    const gap = [skippedText(this.#skippedLines, this.#skippedGap), chunk.gap].join(' ').trim()
     this.#skippedLines = 0
     this.#skippedGap = false
     return { ...chunk, gap }
@@ -48,6 +44,11 @@ export class ChunkBacklog {
     this.#skippedLines += chunk.lines.length
     this.#skippedGap ||= chunk.gap !== undefined
   }
+}
+
+function skippedText(lines: number, andMore: boolean): string {
+  if (lines === 0) return 'Lines are missing here.'
+  return `Skipped ${andMore ? 'at least ' : ''}${lines.toLocaleString('en-US')} ${lines === 1 ? 'line' : 'lines'}.`
 }
 
 const sizeOf = ({ lines }: LogChunk) => lines.reduce((sum, line) => sum + line.length + 1, 0)
