@@ -19,7 +19,7 @@ export const controlRequest = z.discriminatedUnion('do', [
   z.object({
     do: z.literal('forge'),
     channel: z.string(),
-    content: z.unknown(),
+    content: z.unknown().optional(),
     origin: z.string(),
     frame: z.enum(['main', 'sub', 'gone']),
   }),
