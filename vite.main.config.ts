@@ -20,6 +20,8 @@ export default defineConfig({
     emptyOutDir: true,
     minify: true,
     reportCompressedSize: false,
+    // The Kubernetes client is loaded from this disk, not over a network.
+    chunkSizeWarningLimit: 2_000,
     rolldownOptions: {
       output: { entryFileNames: 'main.js', chunkFileNames: 'chunks/[name]-[hash].js' },
       treeshake: { moduleSideEffects: (id) => !id.includes('@kubernetes/client-node/dist/') },

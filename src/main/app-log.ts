@@ -11,9 +11,11 @@ const maxBytes = 5 * 1_024 * 1_024
 export function openAppLog(stateDir: string, level: LogLevel) {
   const log = electronLog.create({ logId: 'metalbar' })
   log.transports.console.level = false
+  // Else it looks for a package.json in the working directory, and writes nothing where there is none.
+  log.transports.file.setAppName('metalbar')
   log.transports.file.resolvePathFn = () => path.join(stateDir, 'metalbar.log')
   log.transports.file.maxSize = maxBytes
   log.transports.file.format = '{text}'
-  log.transports.file.writeOptions = { mode: 0o600 }
+  log.transports.file.writeOptions = { flag: 'a', mode: 0o600, encoding: 'utf8' }
   return createLog({ level, format: 'json', stream: { write: (line) => log.info(line.trimEnd()) } })
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { z } from 'zod'
 import { startControllerStandIn } from './controller-stand-in/controller-stand-in.ts'
 import { startFileServer } from './file-server.ts'
 import { KubeSim } from './kube-sim/kube-sim.ts'
@@ -7,12 +8,16 @@ import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
 const gguf = Buffer.concat([Buffer.from('GGUF'), randomBytes(1_000)])
 
+const specShape = z.object({ spec: z.object({ suspend: z.boolean().default(false) }) })
+
 export interface ServingWorld extends AsyncDisposable {
   readonly sim: KubeSim
   /** What an agent is told to serve it. */
   readonly preferences: Readonly<Record<string, unknown>>
   /** Wants a model to be served, by a sample server that behaves as the script says. */
   apply(name: string, script?: SampleScript): void
+  /** What the cluster says. */
+  isSuspended(name: string): boolean
 }
 
 /** A simulated cluster with a stand-in for LLMKube's controller, and a model to download. */
@@ -33,6 +38,7 @@ export async function servingWorld(): Promise<ServingWorld> {
       const extraArgs = sampleScriptArgs(script)
       sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: name, extraArgs } })
     },
+    isSuspended: (name) => specShape.parse(sim.get({ resource: 'inferenceservices', name })).spec.suspend,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }

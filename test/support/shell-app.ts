@@ -3,6 +3,8 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { z } from 'zod'
+import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
+import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import type { ControlRequest } from './electron-stand-in/control.ts'
 import type { ShownEntry } from './electron-stand-in/menu.ts'
 import { chromiumVariable } from './electron-stand-in/page.ts'
@@ -22,7 +24,8 @@ const root = path.join(import.meta.dirname, '../..')
 const standIn = path.join(import.meta.dirname, 'electron-stand-in/register.ts')
 const stopLimitMs = 40_000
 
-const answer = z.object({ id: z.number(), value: z.unknown(), error: z.string().optional() })
+const logLine = z.looseObject({ msg: z.string() })
+const answer = z.object({ id: z.number(), value: z.unknown().optional(), error: z.string().optional() })
 const icon = z.object({ image: z.string(), isTemplate: z.boolean(), toolTip: z.string() })
 const rectangle = z.object({ x: z.number(), y: z.number(), width: z.number(), height: z.number() })
 const look = z.object({
@@ -136,6 +139,13 @@ export class ShellApp implements AsyncDisposable {
     await this.ask({ do: 'choose', labels })
   }
 
+  /** By the menu; answers its exit code. */
+  async quit(): Promise<number | null> {
+    // It may be gone before it can answer.
+    await this.choose('Quit').catch(() => undefined)
+    return this.exited
+  }
+
   /** Waits for what the icon says. */
   async icon(image: string, toolTip = ''): Promise<z.infer<typeof icon>> {
     try {
@@ -156,6 +166,23 @@ export class ShellApp implements AsyncDisposable {
   /** Its log file, one line of JSON each. */
   log(): Promise<string> {
     return readFile(path.join(this.stateDir, 'metalbar.log'), 'utf8').catch(() => '')
+  }
+
+  /** What it logged, without fields. */
+  async messages(): Promise<string[]> {
+    const lines = (await this.log()).split('\n').filter((line) => line !== '')
+    return lines.map((line) => logLine.parse(JSON.parse(line)).msg)
+  }
+
+  /** The process that serves, as the agent of the state folder says. */
+  async serverOf(name: string): Promise<number> {
+    await using agent = await connectToAgent({
+      socketPath: socketPathFor(this.stateDir, tmpdir()),
+      stateDir: this.stateDir,
+    })
+    const pid = (await agent.snapshot()).services.find((service) => service.name === name)?.pid
+    if (pid === undefined) throw new Error(`${name} has no process.`)
+    return pid
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -179,4 +206,12 @@ export class ShellApp implements AsyncDisposable {
 }
 
 /** As the app finds it on Linux. */
-const stateDirIn = (folder: string) => path.join(folder, 'metalbar')
+export const stateDirIn = (folder: string) => path.join(folder, 'metalbar')
+
+export function lives(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,162 @@
+import { readdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { describe, expect, test } from 'vitest'
+import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
+import { connectToAgent } from '../../src/serve/client/agent-client.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { eventually } from '../support/eventually.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
+import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const patience = { timeoutMs: 40_000 }
+
+describe('the icon and its menu', () => {
+  test('say what the agent does as it does it', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    const idle = await app.icon('idle')
+    world.apply('tiny')
+    const serving = await app.icon('serving')
+    const menu = await app.menu()
+    expect({ idle, serving, menu }).toEqual({
+      idle: {
+        image: 'idleTemplate.png',
+        isTemplate: true,
+        toolTip: 'Metalbar\nServing no model\nsim (default) · Live',
+      },
+      serving: {
+        image: 'servingTemplate.png',
+        isTemplate: true,
+        toolTip: 'Metalbar\nServing 1 model\nsim (default) · Live',
+      },
+      menu: [
+        '(Serving 1 model)',
+        '(sim (default) · Live)',
+        '(Memory is not checked yet: a model is started without asking whether it fits.)',
+        expect.stringContaining('Metal'),
+        '-',
+        {
+          label: '● tiny   Ready',
+          entries: [expect.stringMatching(/^\(Serving at 192\.0\.2\.10:\d+\.\)$/), '-', 'Stop', 'Restart'],
+        },
+        '-',
+        'Open Metalbar',
+        'Quit: drain and stop',
+      ],
+    })
+  })
+
+  test('a model that crashes again and again is shown by shape and with its reason', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny', { crashAtStart: { message: 'error: the weights are torn', exitCode: 3 } })
+    const { toolTip } = await app.icon('attention', 'tiny:')
+    expect(toolTip).toContain('1 in trouble')
+  })
+
+  test('Stop ends the server and says so in the cluster, Start brings it back', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    await app.choose('● tiny', 'Stop')
+    await app.icon('idle')
+    await eventually(() => !lives(pid), patience)
+    const suspended = world.isSuspended('tiny')
+    await eventually(() => app.choose('○ tiny', 'Start').then(() => true), patience)
+    await app.icon('serving')
+    expect({ suspended, after: world.isSuspended('tiny') }).toEqual({ suspended: true, after: false })
+  })
+
+  test('Quit withdraws and stops what is served, and leaves nothing', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    const code = await app.quit()
+    expect({
+      code,
+      serverLives: lives(pid),
+      left: (await readdir(app.stateDir)).filter((name) => /lock|sock/i.test(name)),
+      log: (await app.messages()).filter((msg) => /^(stopp|withdrew)/.test(msg) && msg !== 'stopping server'),
+    }).toEqual({
+      code: 0,
+      serverLives: false,
+      left: [],
+      log: ['stopping metalbar', 'withdrew endpoint', 'stopped metalbar'],
+    })
+  })
+
+  test('whoever asks the agent to shut down ends the app, in the same order', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    await app.icon('idle')
+    await using client = await connectToAgent({
+      socketPath: socketPathFor(app.stateDir, tmpdir()),
+      stateDir: app.stateDir,
+    })
+    const { outcome } = await client.command({ name: 'shutdown' })
+    expect({ outcome, code: await app.exited, last: (await app.messages()).at(-1) }).toEqual({
+      outcome: 'accepted',
+      code: 0,
+      last: 'stopped metalbar',
+    })
+  })
+
+  test('without a kubeconfig the icon says what is missing, and nothing is claimed to be served', async () => {
+    await using app = await ShellApp.start({ preferences: {} })
+    const { toolTip } = await app.icon('disconnected', 'kubeconfig')
+    expect(toolTip.split('\n').slice(0, 2)).toEqual(['Metalbar', 'Serving no model'])
+  })
+
+  test('preferences that cannot be used start no agent, and are named', async () => {
+    await using app = await ShellApp.start({ preferences: { hostIp: '127.0.0.1' } })
+    const { toolTip } = await app.icon('disconnected', 'preferences.json')
+    expect(toolTip.replace(app.stateDir, '…')).toBe(
+      'Metalbar\nThe preferences …/preferences.json cannot be used: "hostIp" must be an address that the cluster can reach, and this is a loopback address; repair or remove the file, then start again.',
+    )
+  })
+})
+
+describe('beside another program', () => {
+  test('a second app ends, and the first one opens its window', async () => {
+    await using app = await ShellApp.start({ preferences: {} })
+    await app.icon('disconnected', 'kubeconfig')
+    await using second = await ShellApp.start({ folder: app.folder })
+    const code = await second.exited
+    await eventually(async () => (await app.look()).windows[0]?.isVisible, patience)
+    expect({ code, windows: (await app.look()).windows.length }).toEqual({ code: 0, windows: 1 })
+  })
+
+  test('where an agent runs on the state folder, the app shows that one, and leaves it running when it quits', async () => {
+    await using world = await servingWorld()
+    await using folder = await temporaryFolder()
+    await using agent = await AgentProcess.start({
+      folder: folder.dir,
+      kubeconfig: world.sim.kubeconfig(),
+      args: ['--state-dir', stateDirIn(folder.dir), '--llama-server', sampleServerPath],
+    })
+    await agent.logged('cluster')
+    await using app = await ShellApp.start({ folder: folder.dir })
+    world.apply('tiny')
+    await app.icon('serving')
+    const quit = (await app.menu()).at(-1)
+    const pid = await app.serverOf('tiny')
+    await app.choose('● tiny', 'Stop')
+    await app.icon('idle')
+    expect({ quit, code: await app.quit(), agentRuns: agent.exit === undefined, serverLives: lives(pid) }).toEqual({
+      quit: 'Quit: the agent runs on',
+      code: 0,
+      agentRuns: true,
+      serverLives: false,
+    })
+  })
+})
+
+function startApp(world: ServingWorld): Promise<ShellApp> {
+  return ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences })
+}

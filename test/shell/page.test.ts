@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { ControlRequest } from '../support/electron-stand-in/control.ts'
+import { ShellApp } from '../support/shell-app.ts'
+
+/** What the window may ask, and nobody else; asked without a window, as code in the app's process can. */
+let app: ShellApp
+
+beforeAll(async () => {
+  app = await ShellApp.start({ preferences: {} })
+  await app.icon('disconnected', 'kubeconfig')
+})
+afterAll(() => app[Symbol.asyncDispose]())
+
+const ours = {
+  do: 'forge',
+  channel: 'agent:snapshot',
+  content: undefined,
+  origin: 'app://metalbar',
+  frame: 'main',
+} as const
+const refusal = {
+  ok: false,
+  failure: { code: 'refused', message: 'Only the window of this app may ask the agent.' },
+}
+
+describe('over IPC', () => {
+  test('the window gets the snapshot', async () => {
+    expect(await app.ask(ours)).toMatchObject({ ok: true, value: { protocol: 1, services: [] } })
+  })
+
+  test.for<[string, Partial<Extract<ControlRequest, { do: 'forge' }>>]>([
+    ['a page of the web', { origin: 'https://example.com' }],
+    ['a page whose scheme only begins like ours', { origin: 'app://metalbar.example.com' }],
+    ['a file', { origin: 'file://' }],
+    ['a frame inside the window', { frame: 'sub' }],
+    ['a frame that is gone', { frame: 'gone' }],
+  ])('%s is refused, whatever it asks', async ([, forged]) => {
+    const channels = ['snapshot', 'command', 'query', 'listen', 'leave']
+    const answers = await Promise.all(
+      channels.map((channel) => app.ask({ ...ours, ...forged, channel: `agent:${channel}` })),
+    )
+    expect(answers).toEqual(channels.map(() => refusal))
+  })
+
+  test.for<[channel: string, content: unknown]>([
+    ['snapshot', { any: 'thing' }],
+    ['command', undefined],
+    ['command', { requestId: 'no uuid', command: { name: 'resync' } }],
+    ['command', { requestId: crypto.randomUUID(), command: { name: 'rm -rf' } }],
+    ['query', { name: 'log', service: { namespace: '', name: '../..' } }],
+    ['listen', { id: '', request: { name: 'snapshot' } }],
+    ['listen', { id: '1', request: { name: 'kubeconfig' } }],
+    ['leave', ['1']],
+  ])('%s with %o is not understood, in a sentence', async ([channel, content]) => {
+    expect(await app.ask({ ...ours, channel: `agent:${channel}`, content })).toEqual({
+      ok: false,
+      failure: {
+        code: 'misunderstood',
+        message: expect.stringMatching(/^The app did not understand its window: /) as unknown,
+      },
+    })
+  })
+
+  test('there is no channel beside them', async () => {
+    await expect(app.ask({ ...ours, channel: '__ELECTRON_LOG__' })).rejects.toThrow('No handler registered')
+  })
+})
+
+describe('of the app’s own scheme', () => {
+  const get = (url: string, method = 'GET') => app.ask({ do: 'request', url, method })
+
+  test('the window comes with a policy whose nonce is new each time', async () => {
+    const pages = [await get('app://metalbar/index.html'), await get('app://metalbar/index.html')].map((page) =>
+      JSON.stringify(page),
+    )
+    const nonces = pages.map((page) => /'nonce-([^']+)'/.exec(page)?.[1])
+    expect({
+      different: nonces[0] !== nonces[1],
+      inPage: pages.every((page, index) => page.includes(`nonce=\\"${nonces[index] ?? '-'}\\"`)),
+      policy: /"content-security-policy":"([^"]+)"/.exec(pages[0] ?? '')?.[1]?.replace(nonces[0] ?? '', '…'),
+    }).toEqual({
+      different: true,
+      inPage: true,
+      policy:
+        "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-…'; img-src 'self' data:; font-src 'self'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    })
+  })
+
+  test.for([
+    ['GET', 'app://metalbar/../main/main.js'],
+    ['GET', 'app://metalbar/%2e%2e/main/main.js'],
+    ['GET', 'app://metalbar/..%2fmain%2fmain.js'],
+    ['GET', 'app://metalbar//etc/passwd'],
+    ['GET', 'app://metalbar/%'],
+    ['GET', 'app://metalbar/'],
+    ['GET', 'app://elsewhere/index.html'],
+  ])('%s %s is not there', async ([method = '', url = '']) => {
+    expect(await get(url, method)).toMatchObject({ status: 404, body: '' })
+  })
+
+  test('nothing but GET is answered', async () => {
+    expect(await get('app://metalbar/index.html', 'POST')).toMatchObject({ status: 405, body: '' })
+  })
+})
+
+test('a page is given nothing of the system but the clipboard to write to, and only ours', async () => {
+  const ask = (origin: string, permission: string) => app.ask({ do: 'permissions', origin, permission })
+  const none = { asked: false, checked: false }
+  expect([
+    await ask('app://metalbar', 'clipboard-sanitized-write'),
+    await ask('app://metalbar', 'clipboard-read'),
+    await ask('app://metalbar', 'media'),
+    await ask('https://example.com', 'clipboard-sanitized-write'),
+  ]).toEqual([{ asked: true, checked: true }, none, none, none])
+})

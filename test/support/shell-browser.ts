@@ -1,0 +1,44 @@
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { chromium, type BrowserContext, type Page } from 'playwright-core'
+import { findBrowser } from './window/browser.ts'
+import { eventually } from './eventually.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+
+export interface ShellBrowser extends AsyncDisposable {
+  /** Where a ShellApp draws its windows. */
+  readonly endpoint: string
+  /** The window that is open, or opens next. */
+  window(): Promise<Page>
+}
+
+/** Why there is no Chromium here; undefined where there is one. */
+export function missingBrowser(): string | undefined {
+  const found = findBrowser()
+  return 'missing' in found ? found.missing : undefined
+}
+
+/** A Chromium that the test and the app both drive. */
+export async function startShellBrowser(): Promise<ShellBrowser> {
+  const found = findBrowser()
+  if ('missing' in found) throw new Error(found.missing)
+  await using stack = new AsyncDisposableStack()
+  const { dir } = stack.use(await temporaryFolder())
+  const asRoot = process.getuid?.() === 0 ? ['--no-sandbox'] : []
+  const context = await chromium.launchPersistentContext(dir, {
+    executablePath: found.path,
+    args: ['--remote-debugging-port=0', ...asRoot],
+  })
+  stack.defer(() => context.close())
+  const port = await eventually(
+    async () => (await readFile(path.join(dir, 'DevToolsActivePort'), 'utf8')).split('\n')[0],
+  )
+  const owned = stack.move()
+  return {
+    endpoint: `http://127.0.0.1:${port}`,
+    window: () => eventually(() => windowIn(context), { timeoutMs: 40_000, what: 'a window' }),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+}
+
+const windowIn = (context: BrowserContext) => context.pages().find((page) => page.url().endsWith('/index.html'))
