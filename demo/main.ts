@@ -2,12 +2,11 @@ import { once } from 'node:events'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Agent } from '../src/agent-core/agent.ts'
 import { createLog } from '../src/agent-core/observability/log.ts'
 import { hostPlatform } from '../src/agent-core/platform/host.ts'
 import { agentSettings } from '../src/agent-core/settings.ts'
-import { loadNodeId } from '../src/agent-core/state/node-id.ts'
 import { renderStatus } from '../src/cli/status-table.ts'
+import { hostAgent, type HostedAgent } from '../src/serve/host-agent.ts'
 import { startControllerStandIn } from '../test/support/controller-stand-in/controller-stand-in.ts'
 import { startFileServer } from '../test/support/file-server.ts'
 import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
@@ -31,8 +30,8 @@ const stack = new AsyncDisposableStack()
 stack.defer(() => rm(folder, { recursive: true, force: true }))
 let exitCode = 0
 try {
-  await Promise.race([run(), interrupted])
-  if (!runsOnce) {
+  const isInterrupted = await Promise.race([run().then(() => false), interrupted.then(() => true)])
+  if (!runsOnce && !isInterrupted) {
     say('\nRunning until you press Ctrl-C.')
     await interrupted
   }
@@ -63,11 +62,12 @@ async function run(): Promise<void> {
   stack.use(await startControllerStandIn({ connection: cluster.connection() }))
   say(`Cluster   simulated, with a stand-in for LLMKube's controller, at ${cluster.url}`)
 
-  const agent = await startAgent(cluster, 'path' in real ? real.path : sampleServer)
-  const { host } = agent.snapshot()
+  const hosted = await startAgent(cluster, 'path' in real ? real.path : sampleServer)
+  const { door } = hosted
+  const { host } = door.get()
   say(`Agent     ${host.displayName}: ${host.message}\n`)
 
-  const finished = tellSteps(agent, ['quick', 'slow'], say)
+  const finished = tellSteps(door, ['quick', 'slow'], say)
   say('$ kubectl apply -f quick.yaml -f slow.yaml')
   for (const object of [...sampleObjects('quick', quick.url), ...sampleObjects('slow', slow.url)])
     cluster.create(object)
@@ -80,17 +80,18 @@ async function run(): Promise<void> {
   if ('path' in real) say('  (a random-weight model of 0.5 MB has no better words; the path is the real one)')
 
   say(
-    `\n$ metal-agent status\n${renderStatus(agent.snapshot(), { columns: process.stdout.columns, colour: process.stdout.isTTY, unicode: true })}`,
+    `\n$ metal-agent status\n${renderStatus(door.get(), { columns: process.stdout.columns, colour: process.stdout.isTTY, unicode: true })}`,
+  )
+  say(
+    `The window, in a browser of this machine (the address works once, for two minutes):\n  ${await hosted.openWindow()}`,
   )
 }
 
-async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent> {
+async function startAgent(cluster: KubeSim, llamaServer: string): Promise<HostedAgent> {
   const kubeconfig = join(folder, 'kubeconfig')
   await writeFile(kubeconfig, cluster.kubeconfig())
   const stateDir = join(folder, 'state')
   await mkdir(stateDir, { mode: 0o700 })
-  const platform = hostPlatform()
-  const metal = await platform.metal()
   const settings = agentSettings.parse({
     kubeconfig,
     namespace: 'default',
@@ -109,17 +110,18 @@ async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Agent>
     logFormat: 'auto',
     flagsNotInEffect: [],
   })
-  const identity = await loadNodeId({ file: join(folder, 'node.json') })
-  const agent = new Agent({
+  const result = await hostAgent({
     settings,
-    platform,
-    identity,
+    platform: hostPlatform(),
     version: 'demo',
     env: process.env,
+    temporaryDir: tmpdir(),
+    windowFolder: join(import.meta.dirname, '../out/renderer'),
     log: createLog({ level: settings.logLevel, format: settings.logFormat }),
-    notices: metal.available ? [] : [metal.message],
   })
-  stack.defer(() => agent.stop())
-  await agent.start()
-  return agent
+  if (!result.ok) throw new Error(result.message)
+  stack.defer(async () => {
+    await result.hosted.stop()
+  })
+  return result.hosted
 }

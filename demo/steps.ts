@@ -1,4 +1,4 @@
-import type { Agent } from '../src/agent-core/agent.ts'
+import type { AgentDoor } from '../src/serve/agent-door.ts'
 import { stepNames, type Progress, type ServiceView, type StepName } from '../src/contract/service.ts'
 
 const words: Record<StepName, string> = {
@@ -19,7 +19,11 @@ const hopeless = new Set<ServiceView['reason']>([
 const progressEveryShare = 0.2
 
 /** Tells every step of the named services as it is reached; resolves when all of them are done, fails when one cannot be. */
-export async function tellSteps(agent: Agent, names: readonly string[], say: (text: string) => void): Promise<void> {
+export async function tellSteps(
+  agent: Pick<AgentDoor, 'get' | 'subscribe'>,
+  names: readonly string[],
+  say: (text: string) => void,
+): Promise<void> {
   const startedAt = Date.now()
   const told = new Map<string, Set<string>>(names.map((name) => [name, new Set()]))
   const line = (name: string, text: string): void => {
@@ -34,7 +38,7 @@ export async function tellSteps(agent: Agent, names: readonly string[], say: (te
   }
   const { promise, resolve, reject } = Promise.withResolvers<undefined>()
   const look = (): void => {
-    const { services: all, figures } = agent.snapshot()
+    const { services: all, figures } = agent.get()
     const services = all.filter(({ name }) => told.has(name))
     for (const service of services) {
       if (hopeless.has(service.reason)) reject(new Error(`${service.name}: ${service.message}`))

@@ -59,7 +59,7 @@ test('a log that ends while its reader is busy is read to its end first', async 
   const door = new RecordingDoor()
   const writable = busyReader()
   const heard = new Heard<LogChunk>()
-  feedStream(feedOf(door, writable), { name: 'log', service: { namespace: 'n', name: 's' }, run: 'current' }, heard)
+  feedStream(feedOf(door, writable), { name: 'log', service: { namespace: 'n', name: 's' } }, heard)
   const [reader] = door.readers
   reader?.next(chunk(0, 2))
   reader?.end(new LinkError('refused', 'The service is gone.'))
