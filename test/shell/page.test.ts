@@ -54,7 +54,10 @@ describe('over IPC', () => {
   ])('%s with %o is not understood, in a sentence', async ([channel, content]) => {
     expect(await app.ask({ ...ours, channel: `agent:${channel}`, content })).toEqual({
       ok: false,
-      failure: { code: 'misunderstood', message: expect.stringMatching(/^The app did not understand its window: /) },
+      failure: {
+        code: 'misunderstood',
+        message: expect.stringMatching(/^The app did not understand its window: /) as unknown,
+      },
     })
   })
 
@@ -68,7 +71,7 @@ describe('of the app’s own scheme', () => {
 
   test('the window comes with a policy whose nonce is new each time', async () => {
     const pages = [await get('app://metalbar/index.html'), await get('app://metalbar/index.html')].map((page) =>
-      String(JSON.stringify(page)),
+      JSON.stringify(page),
     )
     const nonces = pages.map((page) => /'nonce-([^']+)'/.exec(page)?.[1])
     expect({

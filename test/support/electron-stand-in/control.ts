@@ -49,7 +49,10 @@ async function carryOut(request: ControlRequest): Promise<unknown> {
     case 'look':
       return { icon: tray?.shown, windows: [...windows].map(({ shown }) => shown), isSandboxed: app.isSandboxed }
     case 'clickIcon':
-      return void tray?.emit('click', {}, tray.getBounds())
+      if (!tray) throw new Error('There is no icon yet.')
+      // The click takes the focus from the window first.
+      for (const window of windows) if (window.isVisible()) window.emit('blur')
+      return void tray.emit('click', {}, tray.getBounds())
     case 'openMenu':
       tray?.emit('right-click', {}, tray.getBounds())
       return tray?.menu?.shown
