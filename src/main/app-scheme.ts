@@ -33,7 +33,7 @@ const nonceMark = '__CSP_NONCE__'
 async function answer(folder: string, { method, url }: Request): Promise<Response> {
   if (method !== 'GET') return refuse(405)
   const { host, pathname } = new URL(url)
-  const file = path.resolve(folder, `.${path.posix.normalize(decoded(pathname))}`)
+  const file = path.resolve(folder, `.${decoded(pathname)}`)
   const type = types[path.extname(file)]
   if (`${scheme}://${host}` !== appOrigin || type === undefined || !file.startsWith(`${folder}${path.sep}`)) {
     return refuse(404)
