@@ -21,7 +21,7 @@ export async function withAgent(
   work: (agent: AgentClient) => Promise<number>,
 ): Promise<number> {
   try {
-    await using agent = await connectToAgent({ socketPath: socketPathFor(stateDir, io.temporaryDir), stateDir })
+    await using agent = await connect({ io, stateDir })
     return await work(agent)
   } catch (error) {
     if (!(error instanceof LinkError)) throw error
@@ -29,6 +29,10 @@ export async function withAgent(
     return error.code === 'gone' ? exitCodes.noAgent : exitCodes.failed
   }
 }
+
+/** Throws LinkError. */
+export const connect = ({ io, stateDir }: AgentSessionOptions): Promise<AgentClient> =>
+  connectToAgent({ socketPath: socketPathFor(stateDir, io.temporaryDir), stateDir })
 
 /** Sends one command and says how it went; what was refused names the way that is left. Throws VerbError and LinkError. */
 export async function send(

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { app, dialog, Menu } from 'electron'
+import type { ServersAtEnd } from '../agent-core/agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { command, createAgentView, keepShowing } from './agent-view.ts'
 import { openAppLog } from './app-log.ts'
@@ -61,6 +62,7 @@ async function run(): Promise<void> {
     onClick: () => popover.toggle(),
     onDeed,
   })
+  let servers: ServersAtEnd = 'stop'
   const agent = showAgent({
     preferences,
     stateDir,
@@ -68,13 +70,16 @@ async function run(): Promise<void> {
     temporaryDir: tmpdir(),
     windowFolder,
     log,
-    onShutdown: () => app.quit(),
+    onShutdown: ({ keepServing }) => {
+      servers = keepServing ? 'keep' : 'stop'
+      app.quit()
+    },
     onLogLevel: (level) => log.setLevel(level),
   })
   keepShowing(agent.link, view)
   void agent.isHere.then((isHere) => view.setState({ isHere }))
   serveIpc(agent.link, log)
-  stopBeforeQuit({ log, onQuitting: () => view.setState({ isQuitting: true }), stop: () => agent.stop() })
+  stopBeforeQuit({ log, onQuitting: () => view.setState({ isQuitting: true }), stop: () => agent.stop(servers) })
   app.on('second-instance', () => popover.show())
   app.on('activate', () => popover.show())
   // Without a window the app goes on: it is the icon that a person quits by.

@@ -1,3 +1,4 @@
+import type { ServersAtEnd } from '../agent-core/agent.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import { buildInfo } from '../agent-core/build-info.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
@@ -11,7 +12,7 @@ export interface ShownAgent {
   /** Whether it runs in this app, and so ends with it; settles when that is known. */
   readonly isHere: Promise<boolean>
   /** Ends an agent that runs here in good order; false where something was left, which the log then names. */
-  stop(): Promise<boolean>
+  stop(servers: ServersAtEnd): Promise<boolean>
 }
 
 export interface ShownAgentOptions extends Pick<
@@ -35,9 +36,9 @@ export function showAgent(options: ShownAgentOptions): ShownAgent {
       (result) => result.ok,
       () => false,
     ),
-    stop: async () => {
+    stop: async (servers) => {
       const result = await hosting.catch(() => undefined)
-      return result?.ok !== true || result.hosted.stop()
+      return result?.ok !== true || result.hosted.stop({ servers })
     },
   }
 }

@@ -1,7 +1,9 @@
 import type { Command } from 'commander'
 import { z } from 'zod'
-import type { AgentLink } from '../../contract/client.ts'
+import { LinkError } from '../../contract/client.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import type { AgentClient } from '../../serve/client/agent-client.ts'
+import { LastingLink } from '../../serve/client/lasting-link.ts'
 import type { CliIo } from '../io.ts'
 import { renderStatus } from '../status-table.ts'
 import { agentVerb, run, type VerbContext } from './verb.ts'
@@ -13,9 +15,9 @@ export function statusVerbCommands(context: VerbContext): Command[] {
   const status = agentVerb('status', 'show what a running agent does', context)
     .option('-w, --watch', 'again after each change')
     .action((options: unknown) =>
-      run(context, options, async (agent, { json }) => {
+      run(context, options, async (agent, { json, connect }) => {
         const { watch } = z.object({ watch: z.boolean().default(false) }).parse(options)
-        if (watch) return await showOn(agent, io, json)
+        if (watch) return await showOn(connect, io, json)
         const snapshot = await agent.snapshot()
         io.stdout.write(json ? `${JSON.stringify(snapshot, null, 2)}\n` : renderStatus(snapshot, styleOf(io)))
         return 0
@@ -31,15 +33,21 @@ export function statusVerbCommands(context: VerbContext): Command[] {
   return [status, names]
 }
 
-/** Ends when the agent does, with what its link says. */
-function showOn(agent: AgentLink, io: CliIo, json: boolean): Promise<never> {
+/** Through restarts of the agent, until the person has seen enough; ends where only that person can mend what is wrong. */
+function showOn(connect: () => Promise<AgentClient>, io: CliIo, json: boolean): Promise<never> {
   const text = (snapshot: AgentSnapshot): string => {
     if (json) return `${JSON.stringify(snapshot)}\n`
     const table = renderStatus(snapshot, styleOf(io))
     return io.stdout.isTTY === true ? `${clearScreen}${table}` : `${table}\n`
   }
   return new Promise((_, reject) => {
-    agent.follow({ next: (snapshot) => io.stdout.write(text(snapshot)), end: reject })
+    let isAway = false
+    new LastingLink({ connect }).watch((mirror) => {
+      if (mirror.state === 'live') io.stdout.write(text(mirror.snapshot))
+      if (mirror.state === 'away' && !isAway) io.stderr.write(`metal-agent: ${mirror.message} It is waited for.\n`)
+      if (mirror.state === 'refused') reject(new LinkError('refused', mirror.message))
+      isAway = mirror.state === 'away'
+    })
   })
 }
 

@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import { z } from 'zod'
 import type { CommandInput, ServiceRef } from '../../contract/commands.ts'
 import type { AgentClient } from '../../serve/client/agent-client.ts'
-import { send, withAgent } from '../agent-session.ts'
+import { connect, send, withAgent } from '../agent-session.ts'
 import type { CliIo } from '../io.ts'
 import { serviceNamed } from '../service-name.ts'
 
@@ -28,10 +28,11 @@ export function agentVerb(name: string, description: string, context: VerbContex
 export async function run(
   { io, end }: VerbContext,
   options: unknown,
-  work: (agent: AgentClient, options: { json: boolean }) => Promise<number>,
+  work: (agent: AgentClient, given: { json: boolean; connect: () => Promise<AgentClient> }) => Promise<number>,
 ): Promise<void> {
   const { json, stateDir } = commonOptions.parse(options)
-  end(await withAgent({ io, stateDir: path.resolve(io.cwd, stateDir) }, (agent) => work(agent, { json })))
+  const session = { io, stateDir: path.resolve(io.cwd, stateDir) }
+  end(await withAgent(session, (agent) => work(agent, { json, connect: () => connect(session) })))
 }
 
 /** One command about the service that a person names. */
