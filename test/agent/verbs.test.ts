@@ -1,0 +1,159 @@
+import { chmod, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { execa } from 'execa'
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { historyEntry } from '../../src/contract/history.ts'
+import { settingView } from '../../src/contract/settings.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { untilGone } from '../support/agent-world.ts'
+import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
+import { eventually } from '../support/eventually.ts'
+import { startFileServer } from '../support/file-server.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+
+const source = path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
+const gguf = Buffer.concat([Buffer.from('GGUF'), Buffer.alloc(1_000)])
+const done = (stdout: unknown) => ({ code: 0, stdout, stderr: '' })
+const saying = (pattern: RegExp): unknown => expect.stringMatching(pattern)
+
+test('stop suspends a service in the cluster, start serves it again, and restart gives it another process', async () => {
+  await using world = await serving()
+  const { agent, sim } = world
+  const { pid } = await agent.service('tiny', 'ready')
+  expect(await agent.run('stop', 'tiny')).toEqual(done(saying(/\.\n$/)))
+  await agent.service('tiny', 'stopped')
+  expect(sim.list('inferenceservices')).toMatchObject([{ spec: { suspend: true } }])
+  expect(await agent.run('start', 'default/tiny')).toEqual(done(saying(/\.\n$/)))
+  const started = await agent.service('tiny', 'ready')
+  expect(await agent.run('restart', 'tiny', '--json')).toEqual(done(saying(/^\{"outcome":"(accepted|done)",/)))
+  const restarted = await agent.shows(
+    ({ services: [tiny] }) => tiny?.state === 'ready' && tiny.pid !== started.pid && tiny,
+    'another process',
+  )
+  expect(new Set([pid, started.pid, restarted.pid]).size).toBe(3)
+})
+
+test('what is refused, or not built, or not there, has its own exit code and one sentence', async () => {
+  await using world = await serving()
+  const { agent } = world
+  expect([
+    await agent.run('protect', 'tiny'),
+    await agent.run('cancel', 'tiny'),
+    await agent.run('stop', 'tyni'),
+    await agent.run('host-ip', 'set', 'mars'),
+  ]).toEqual([
+    { code: 5, stdout: '', stderr: saying(/^metal-agent: .*not built\.\n$/) },
+    { code: 4, stdout: '', stderr: saying(/^metal-agent: .+\.\n$/) },
+    { code: 2, stdout: '', stderr: 'metal-agent: There is no service tyni on this machine; it has default/tiny.\n' },
+    { code: 2, stdout: '', stderr: saying(/^metal-agent: The agent would not understand this: .+\.\n$/) },
+  ])
+})
+
+test('logs prints what the server wrote, follows it into the next run, and keeps the one before', async () => {
+  await using world = await serving()
+  const { agent } = world
+  const first = await agent.run('logs', 'tiny')
+  expect(first).toEqual(done(saying(/listening/)))
+  const follower = followed(agent, 'logs', 'tiny', '-f')
+  await eventually(() => follower.stdout.includes(first.stdout), { what: 'what was there' })
+  await agent.run('restart', 'tiny')
+  await eventually(() => follower.stdout.length > first.stdout.length, { what: 'the next run', timeoutMs: 20_000 })
+  await agent.service('tiny', 'ready')
+  const previous = await agent.run('logs', 'tiny', '--previous')
+  expect(previous.stdout.startsWith(first.stdout)).toBe(true)
+  follower.kill()
+})
+
+test('history, events, settings, contexts and addresses are told as tables and as JSON', async () => {
+  await using world = await serving()
+  const { agent } = world
+  const history = z.object({ entries: z.array(historyEntry) })
+  const kinds = async () =>
+    history.parse(JSON.parse((await agent.run('history', '--json')).stdout)).entries.map(({ kind }) => kind)
+  expect((await kinds()).toReversed().filter((kind) => kind !== 'addressChanged')).toEqual([
+    'agentStarted',
+    'started',
+    'ready',
+  ])
+  expect(await agent.run('history', 'tiny')).toEqual(
+    done(saying(/^ID +TIME +WHAT +SERVICE +MESSAGE\n(.*\n)*.* started /)),
+  )
+  await eventually(async () => / Ready .*default\/tiny/.test((await agent.run('events', 'tiny')).stdout))
+
+  expect(await agent.run('settings', 'set', 'drain-timeout', '5s')).toEqual(done(saying(/drainLimitMs is set/)))
+  const settings = z.object({ settings: z.array(settingView) })
+  const shown = settings.parse(JSON.parse((await agent.run('settings', 'get', 'drain-timeout', '--json')).stdout))
+  expect(shown.settings).toMatchObject([{ name: 'drainLimitMs', value: 5_000, from: 'person' }])
+  expect(await agent.run('settings', 'get')).toEqual(done(saying(/^drain-timeout +5s +set here/m)))
+  expect(await agent.run('context')).toEqual(done(saying(/^\* +sim +https:/m)))
+  expect(await agent.run('host-ip', 'list')).toEqual(done(saying(/192\.0\.2\.10/)))
+  expect((await kinds())[0]).toBe('settingsChanged')
+})
+
+test('shutdown --keep-serving leaves the server to the next agent, and shutdown alone stops it', async () => {
+  await using world = await serving()
+  const { agent, next } = world
+  const { pid } = await agent.service('tiny', 'ready')
+  expect(await agent.run('shutdown', '--keep-serving')).toEqual(done(saying(/for the next agent/)))
+  expect(await agent.exited).toEqual({ code: 0, signal: null })
+  await using second = await next()
+  expect(await second.service('tiny', 'ready')).toMatchObject({ pid })
+  expect(await second.run('shutdown')).toEqual(done(saying(/stops its servers/)))
+  expect(await second.exited).toEqual({ code: 0, signal: null })
+  await untilGone(pid ?? 0)
+  expect(await second.run('status')).toMatchObject({ code: 3, stdout: '' })
+})
+
+test('bash completes verbs, and services by what the agent serves', async () => {
+  await using world = await serving()
+  const { agent } = world
+  const command = path.join(agent.folder, 'metal-agent')
+  const { stdout: script } = await execa(process.execPath, [source, 'completion', 'bash'])
+  await writeFile(command, `#!/bin/sh\nexec ${process.execPath} ${source} "$@" --state-dir ${agent.stateDir}\n`)
+  await chmod(command, 0o755)
+  const completed = async (...words: string[]) => {
+    const ask = `COMP_WORDS=(metal-agent ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _metal_agent`
+    const { stdout } = await execa('bash', ['-c', `${script}\n${ask}\nprintf '%s\\n' "\${COMPREPLY[@]}"`], {
+      env: { PATH: `${agent.folder}:${process.env['PATH'] ?? ''}` },
+    })
+    return stdout.split('\n')
+  }
+  expect([await completed('sta'), await completed('stop', ''), await completed('settings', '')]).toEqual([
+    ['status', 'start'],
+    ['default/tiny'],
+    ['get', 'set'],
+  ])
+})
+
+async function serving() {
+  await using stack = new AsyncDisposableStack()
+  const sim = stack.use(await KubeSim.start())
+  stack.use(await startControllerStandIn({ connection: sim.connection() }))
+  const files = stack.use(await startFileServer())
+  const { url } = files.serve('/tiny.gguf', gguf)
+  const apiVersion = 'inference.llmkube.dev/v1alpha1'
+  const metadata = { name: 'tiny' }
+  const spec = { source: url, format: 'gguf', hardware: { accelerator: 'metal' } }
+  sim.create({ apiVersion, kind: 'Model', metadata, spec })
+  sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: 'tiny' } })
+  const options = { kubeconfig: sim.kubeconfig(), args: ['--llama-server', sampleServerPath] }
+  const agent = stack.use(await AgentProcess.start(options))
+  await agent.service('tiny', 'ready')
+  const owned = stack.move()
+  return {
+    sim,
+    agent,
+    next: () => AgentProcess.start({ ...options, folder: agent.folder }),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+}
+
+/** A verb that goes on, as a process of its own. */
+function followed(agent: AgentProcess, ...args: string[]) {
+  const child = execa(process.execPath, [source, ...args, '--state-dir', agent.stateDir], { reject: false })
+  const seen = { stdout: '', kill: () => child.kill() }
+  child.stdout.on('data', (chunk: Buffer) => (seen.stdout += chunk.toString()))
+  return seen
+}
