@@ -1,3 +1,4 @@
+import { exitCodes } from './io.ts'
 import { flagGroups, flagTable, type Flag, type FlagDefaults } from './flags.ts'
 import { formatBytes, formatDuration } from './go-flags.ts'
 
@@ -12,9 +13,17 @@ const flagIntro = `
 Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "=").
 `
 
+export const exitCodeTexts: readonly (readonly [code: number, meaning: string])[] = [
+  [exitCodes.done, 'done or begun'],
+  [exitCodes.failed, 'failed'],
+  [exitCodes.wrongUsage, 'wrong usage'],
+  [exitCodes.noAgent, 'no agent is running'],
+  [exitCodes.refused, 'refused by the agent or the cluster'],
+  [exitCodes.notAvailable, 'not built yet'],
+]
+
 const outro = `
-Exit codes: 0 done or begun, 1 failed, 2 wrong usage; of verbs also 3 no agent is running, 4 refused by the agent or
-the cluster, 5 not built yet.
+Exit codes: ${exitCodeTexts.map(([code, meaning]) => `${code} ${meaning}`).join(', ')}.
 `
 
 /** `verbs`: how each is used, and what it does. */
@@ -34,10 +43,10 @@ export function helpText(defaults: FlagDefaults, verbs: readonly (readonly [usag
 
 const placeholders = { string: ' TEXT', bool: '', int: ' N', float: ' X', duration: ' 10s', bytes: ' 20Mi' } as const
 
-const flagUsage = (name: string, { kind, bare }: Flag) =>
+export const flagUsage = (name: string, { kind, bare }: Flag) =>
   bare === undefined ? `--${name}${placeholders[kind]}` : `--${name}[=${placeholders[kind].trim()}]`
 
-function defaultText(flag: Flag): string {
+export function defaultText(flag: Flag): string {
   if (flag.aliasOf !== undefined) return ''
   if (flag.defaultMeans !== undefined) return ` (default: ${flag.defaultMeans})`
   if (flag.default === '' || flag.default === false) return ''

@@ -31,7 +31,8 @@ export async function runVerb(args: readonly string[], io: CliIo, defaults: Flag
   }
 }
 
-function verbProgram(context: VerbContext, defaults: FlagDefaults): Command {
+/** Every verb; what runs one tells the context its exit code. */
+export function verbProgram(context: VerbContext, defaults: FlagDefaults): Command {
   const { io } = context
   const program = new Command('metal-agent').helpCommand(false).helpOption('-h, --help', 'print this')
   const verbs = [
