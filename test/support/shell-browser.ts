@@ -27,6 +27,8 @@ export async function startShellBrowser(): Promise<ShellBrowser> {
   const asRoot = process.getuid?.() === 0 ? ['--no-sandbox'] : []
   const context = await chromium.launchPersistentContext(dir, {
     executablePath: found.path,
+    // The app gives its window its size.
+    viewport: null,
     args: ['--remote-debugging-port=0', ...asRoot],
   })
   stack.defer(() => context.close())
