@@ -469,15 +469,12 @@ describe('settings', () => {
     expect(await run(agent, { name: 'updateSettings', settings: { namespace: 'x' } })).toMatchObject({
       outcome: 'refused',
     })
-    expect(await run(agent, { name: 'updateSettings', settings: { drainLimitMs: 1 } })).toMatchObject({
-      outcome: 'notAvailable',
-    })
     expect(
-      await run(agent, { name: 'updateSettings', settings: { startupStallMs: 5_000, logLevel: 'debug' } }),
+      await run(agent, { name: 'updateSettings', settings: { startupStallMs: 5_000, drainLimitMs: 1, logLevel: 'debug' } }),
     ).toEqual({
       outcome: 'done',
       message:
-        'startupStallMs is set and counts for each server from its next start. logLevel is set and counts at once.',
+        'drainLimitMs is set and counts for each server from its next start. startupStallMs is set and counts for each server from its next start. logLevel is set and counts at once.',
     })
     await agent.stop()
     const again = await world.startAgent({ settings: { givenByFlags: ['namespace'] } })
@@ -490,6 +487,7 @@ describe('settings', () => {
     expect(await shown()).toMatchObject({
       namespace: [world.namespace, 'flag'],
       startupStallMs: [5_000, 'person'],
+      drainLimitMs: [1, 'person'],
       logLevel: ['debug', 'person'],
     })
     await run(again, { name: 'updateSettings', settings: { startupStallMs: null } })

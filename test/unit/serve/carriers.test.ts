@@ -224,7 +224,7 @@ describe.each([socketCarrier, httpCarrier])('over $name', ({ start }) => {
     leave()
     await eventually(() => door.readers.size === 0, { what: 'the end of the reading' })
     expect([door.streams, heard.items, heard.ends]).toEqual([
-      [{ name: 'log', service, run: 'previous', from: chunk.end }],
+      [{ name: 'log', service, from: chunk.end }],
       [chunk, plain],
       [],
     ])
