@@ -24,7 +24,7 @@ const words: Record<SceneName, readonly string[]> = {
   starting: ['Process 4712.', 'The server is loading the model.', 'Cluster agrees', 'not yet'],
   draining: ['Waiting for 2 requests to finish.'],
   crash: [
-    ...['Crashed 4 times in a row', 'llama-server ended with exit code 1', 'has wrong shape', 'most likely damaged'],
+    ...['Crashed 4 times in a row', 'llama-server exited with code 1', 'has wrong shape', 'most likely damaged'],
     ...['Exit code 1', '1.3 GB', 'Next attempt'],
   ],
   hold: ['the cluster did not take the change', 'Held on this machine for 14 min.', 'Start'],

@@ -71,7 +71,7 @@ export const crashing = sampleService({
     at: '2026-01-02T03:03:47.000Z',
     failures: 4,
     message:
-      'llama-server exited with code 1 while starting: tensor has wrong shape. The model file is most likely damaged or made for a newer llama.cpp: delete it and let it be fetched again.',
+      'llama-server exited with code 1 while starting. The model file is most likely damaged or made for a newer llama.cpp: delete it and let it be fetched again.',
     exitCode: 1,
     firstError: 'llama_model_load: error loading model: tensor "blk.0.attn_q.weight" has wrong shape',
     memory: { residentBytes: 1_340_000_000, ageMs: 800 },
