@@ -18,6 +18,9 @@ export const ipcMain = {
     if (handlers.has(channel)) throw new Error(`Attempted to register a second handler for '${channel}'`)
     handlers.set(channel, handler)
   },
+  removeHandler(channel: string): void {
+    handlers.delete(channel)
+  },
 }
 
 /** What `ipcRenderer.invoke` gets: a copy, or a plain Error that names the channel. */

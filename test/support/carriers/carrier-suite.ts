@@ -1,0 +1,267 @@
+import { randomUUID } from 'node:crypto'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { LinkError } from '../../../src/contract/client.ts'
+import {
+  command as commandSchema,
+  type CommandInput,
+  type CommandName,
+  type CommandResult,
+} from '../../../src/contract/commands.ts'
+import type { LogChunk } from '../../../src/contract/log.ts'
+import type { Answer, Query, QueryInput, QueryName } from '../../../src/contract/queries.ts'
+import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
+import type { Carrier, RunningCarrier } from './carrier.ts'
+import { Heard } from './heard.ts'
+import { RecordingDoor } from './recording-door.ts'
+import { eventually } from '../eventually.ts'
+import { sampleSnapshot } from '../sample-snapshot.ts'
+
+const at = '2026-01-02T03:04:05.000Z'
+const service = { namespace: 'default', name: 'qwen' }
+
+/** Each as a client may write it, where something may be left out without it. */
+const commands: { readonly [N in CommandName]: Extract<CommandInput, { name: N }> } = {
+  stop: { name: 'stop', service },
+  start: { name: 'start', service },
+  restart: { name: 'restart', service },
+  evict: { name: 'evict', service },
+  bringBack: { name: 'bringBack', service },
+  protect: { name: 'protect', service, protect: true },
+  cancelDownload: { name: 'cancelDownload', service },
+  skipDrain: { name: 'skipDrain', service },
+  release: { name: 'release', service },
+  resync: { name: 'resync' },
+  pauseNode: { name: 'pauseNode' },
+  resumeNode: { name: 'resumeNode' },
+  selectContext: { name: 'selectContext', context: 'lab «zwei» ✓' },
+  reloadKubeconfig: { name: 'reloadKubeconfig' },
+  setHostAddress: { name: 'setHostAddress', address: '192.168.1.20' },
+  updateSettings: { name: 'updateSettings', settings: { drainLimitMs: null, logLevel: 'debug' } },
+  shutdown: { name: 'shutdown' },
+}
+
+const results: readonly CommandResult[] = [
+  { outcome: 'done', message: 'Done.' },
+  { outcome: 'accepted', message: 'Begun.' },
+  { outcome: 'refused', by: 'agent', message: 'No.' },
+  {
+    outcome: 'refused',
+    by: 'cluster',
+    message: 'inferenceservices is forbidden',
+    instead: { command: { name: 'stop', service, scope: 'here' }, label: 'Stop only here' },
+  },
+  { outcome: 'notAvailable', message: 'Not yet.' },
+  { outcome: 'failed', message: 'Tried.' },
+]
+
+const chunk: LogChunk = {
+  lines: ['first', '', 'ümläut \u2028 and "quotes"'],
+  start: { fileId: 'run-1', offset: 10 },
+  end: { fileId: 'run-1', offset: 70 },
+  gap: 'Skipped 2 lines.',
+}
+
+interface Question<N extends QueryName> {
+  readonly ask: Extract<QueryInput, { name: N }>
+  readonly asked: Extract<Query, { name: N }>
+  readonly answer: Answer<N>
+}
+
+const questions: { readonly [N in QueryName]: Question<N> } = {
+  history: {
+    ask: { name: 'history', service },
+    asked: { name: 'history', service, limit: 50 },
+    answer: { entries: [{ id: 7, at, kind: 'crashed', service, message: 'It crashed.' }], hasMore: true },
+  },
+  events: {
+    ask: { name: 'events', limit: 3 },
+    asked: { name: 'events', limit: 3 },
+    answer: {
+      events: [{ at, type: 'Warning', reason: 'Crashed', message: 'It did.', count: 2, service, source: 'agent' }],
+      hasMore: false,
+    },
+  },
+  log: {
+    ask: { name: 'log', service, before: { fileId: 'run-1', offset: 70 } },
+    asked: { name: 'log', service, run: 'current', lines: 200, before: { fileId: 'run-1', offset: 70 } },
+    answer: chunk,
+  },
+  settings: {
+    ask: { name: 'settings' },
+    asked: { name: 'settings' },
+    answer: { settings: [{ name: 'namespace', value: null, from: 'default', help: 'What is watched.' }] },
+  },
+  contexts: {
+    ask: { name: 'contexts' },
+    asked: { name: 'contexts' },
+    answer: {
+      kubeconfig: '/home/me/.kube/config',
+      contexts: [{ name: 'lab', server: 'https://10.0.0.1:6443', inUse: true, isDefault: false }],
+    },
+  },
+  hostAddresses: {
+    ask: { name: 'hostAddresses' },
+    asked: { name: 'hostAddresses' },
+    answer: {
+      automatic: true,
+      message: 'Chosen.',
+      addresses: [{ address: '10.0.0.2', interface: 'en0', inUse: true, unfit: 'A VPN.' }],
+    },
+  },
+}
+
+/** What every carrier has to do, tested on each of these. */
+export function testCarriers(carriers: readonly Carrier[]): void {
+  describe.each(carriers)('over $name', ({ start }) => {
+    let door: RecordingDoor
+    let carrier: RunningCarrier
+    beforeEach(async () => {
+      door = new RecordingDoor()
+      carrier = await start(door)
+    })
+    afterEach(async () => carrier[Symbol.asyncDispose]())
+
+    test('the snapshot is the one of the agent, as of now', async () => {
+      const before = new Date().toISOString()
+      const snapshot = await carrier.link.snapshot()
+      expect([snapshot, snapshot.now >= before]).toEqual([{ ...sampleSnapshot(), now: snapshot.now }, true])
+    })
+
+    test('every command reaches the agent as it was meant, with its request id', async () => {
+      const asked = Object.values(commands).map((command) => ({ requestId: randomUUID(), command }))
+      const answers = []
+      for (const { requestId, command } of asked) answers.push(await carrier.link.command(command, requestId))
+      expect([door.commands, answers]).toEqual([
+        asked.map(({ requestId, command }) => ({ requestId, command: commandSchema.parse(command) })),
+        asked.map(({ command }) => ({ outcome: 'done', message: `Did ${command.name}.` })),
+      ])
+    })
+
+    test('every outcome comes back whole', async () => {
+      const left = [...results]
+      door.onCommand = () => Promise.resolve(left.shift() ?? { outcome: 'failed', message: 'No more.' })
+      const answers = []
+      for (const _ of results) answers.push(await carrier.link.command({ name: 'resync' }))
+      expect(answers).toEqual(results)
+    })
+
+    test('a command without a request id gets one of its own, and one that has it keeps it when it is sent again', async () => {
+      const requestId = randomUUID()
+      await carrier.link.command({ name: 'resync' })
+      await carrier.link.command({ name: 'resync' })
+      await carrier.link.command({ name: 'resync' }, requestId)
+      await carrier.link.command({ name: 'resync' }, requestId)
+      const ids = door.commands.map((request) => request.requestId)
+      expect([new Set(ids).size, ids.slice(2)]).toEqual([3, [requestId, requestId]])
+    })
+
+    test('every question reaches the agent as it was meant, and its answer comes back whole', async () => {
+      door.onQuery = ({ name }) => Promise.resolve(questions[name].answer)
+      const all = Object.values(questions)
+      const answers = []
+      for (const { ask } of all) answers.push(await carrier.link.query(ask))
+      expect([door.queries, answers]).toEqual([all.map(({ asked }) => asked), all.map(({ answer }) => answer)])
+    })
+
+    test('a question without an answer fails with the words of the agent', async () => {
+      await expect(carrier.link.query({ name: 'contexts' })).rejects.toEqual(
+        new LinkError('refused', 'Nobody knows about contexts.'),
+      )
+    })
+
+    test('a defect of the agent is said as one, and is no end', async () => {
+      const defect = new Error('secret detail')
+      door.onQuery = () => Promise.reject(defect)
+      door.onCommand = () => Promise.reject(defect)
+      const failure = new LinkError('refused', 'The agent failed to answer; its log says why.')
+      await expect(carrier.link.query({ name: 'contexts' })).rejects.toEqual(failure)
+      await expect(carrier.link.command({ name: 'resync' })).rejects.toEqual(failure)
+      expect([(await carrier.link.snapshot()).bootId, carrier.errors]).toEqual(['boot-1', [defect, defect]])
+    })
+
+    test('what the contract does not know reaches nobody', async () => {
+      const sent = carrier.link.command({ name: 'selectContext', context: '' })
+      await expect(sent).rejects.toMatchObject({ name: 'LinkError', code: 'misunderstood' })
+      const asked = carrier.link.query({ name: 'history', limit: 1_000_000 })
+      await expect(asked).rejects.toMatchObject({ name: 'LinkError', code: 'misunderstood' })
+      expect([door.commands, door.queries]).toEqual([[], []])
+    })
+
+    test('a follower is told the state at once and after each change, until it leaves', async () => {
+      const heard = new Heard<AgentSnapshot>()
+      const leave = carrier.link.follow(heard)
+      for (const revision of [1, 2, 3]) {
+        door.show({ revision })
+        await eventually(() => heard.items.at(-1)?.revision === revision)
+      }
+      leave()
+      await eventually(() => door.followers === 0, { what: 'the unsubscription' })
+      const [first] = heard.items
+      expect([heard.items.map(({ revision }) => revision), { ...first, now: '' }, heard.ends]).toEqual([
+        [1, 2, 3],
+        { ...sampleSnapshot(), now: '' },
+        [],
+      ])
+    })
+
+    test('changes in a row are one', async () => {
+      const heard = new Heard<AgentSnapshot>()
+      carrier.link.follow(heard)
+      await eventually(() => heard.items.length === 1)
+      for (let revision = 2; revision <= 500; revision++) door.show({ revision })
+      await eventually(() => heard.items.at(-1)?.revision === 500)
+      expect(heard.items.map(({ revision }) => revision)).toEqual([1, 500])
+    })
+
+    test('a log is followed from where it was asked for, until it is left', async () => {
+      const heard = new Heard<LogChunk>()
+      const leave = carrier.link.stream({ name: 'log', service, from: chunk.end }, heard)
+      await eventually(() => door.readers.size === 1)
+      const { gap: _, ...plain } = chunk
+      door.print(chunk)
+      door.print(plain)
+      await eventually(() => heard.items.length === 2)
+      leave()
+      await eventually(() => door.readers.size === 0, { what: 'the end of the reading' })
+      expect([door.streams, heard.items, heard.ends]).toEqual([
+        [{ name: 'log', service, from: chunk.end }],
+        [chunk, plain],
+        [],
+      ])
+    })
+
+    test('a log that ends says why, after its last lines', async () => {
+      const heard = new Heard<LogChunk>()
+      carrier.link.stream({ name: 'log', service }, heard)
+      const [reader] = await eventually(() => door.readers.size === 1 && [...door.readers])
+      reader?.next(chunk)
+      reader?.end(new LinkError('refused', 'The service is gone.'))
+      await eventually(() => heard.ends.length === 1)
+      expect([heard.items, heard.ends]).toEqual([[chunk], [new LinkError('refused', 'The service is gone.')]])
+    })
+
+    test('a log that cannot be followed is refused by name', async () => {
+      door.stream = (_, { end }) => {
+        end(new LinkError('refused', 'There is no service default/qwen.'))
+        return () => undefined
+      }
+      const heard = new Heard<LogChunk>()
+      carrier.link.stream({ name: 'log', service }, heard)
+      await eventually(() => heard.ends.length === 1)
+      expect(heard.ends).toEqual([new LinkError('refused', 'There is no service default/qwen.')])
+    })
+
+    test('when the agent ends, whoever listens or waits is told, and nobody is left with it', async () => {
+      const followed = new Heard<AgentSnapshot>()
+      const read = new Heard<LogChunk>()
+      carrier.link.follow(followed)
+      carrier.link.stream({ name: 'log', service }, read)
+      await eventually(() => followed.items.length === 1 && door.readers.size === 1)
+      await carrier.end()
+      await eventually(() => followed.ends.length === 1 && read.ends.length === 1)
+      await expect(carrier.link.snapshot()).rejects.toMatchObject({ name: 'LinkError', code: 'gone' })
+      const codes = [...followed.ends, ...read.ends].map(({ code }) => code)
+      expect([codes, door.followers, door.readers.size]).toEqual([['gone', 'gone'], 0, 0])
+    })
+  })
+}

@@ -1,0 +1,206 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import axe, { type AxeResults } from 'axe-core'
+import type { Browser, Page } from 'playwright-core'
+import { afterEach, beforeEach, expect, inject, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { agentSettings } from '../../src/agent-core/settings.ts'
+import { hostAgent, type HostedAgent } from '../../src/serve/host-agent.ts'
+import { eventually } from '../support/eventually.ts'
+import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
+import { silentLog } from '../support/silent-log.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { useBrowser } from './stage.ts'
+
+/** Generous: the machine may run many other tests beside this one. */
+const patienceMs = 40_000
+const screenshots = join(import.meta.dirname, '../../out/screenshots')
+
+const browser = useBrowser()
+let world: ServingWorld
+let hosted: HostedAgent
+let page: Page
+let complaints: string[]
+let parts: AsyncDisposableStack
+
+beforeEach(async () => {
+  parts = new AsyncDisposableStack()
+  world = parts.use(await servingWorld())
+  hosted = await startAgent()
+  ;({ page, complaints } = await openInBrowser(browser(), await hosted.openWindow()))
+})
+afterEach(() => parts.disposeAsync())
+
+test('a service is seen to come up, step by step, and its output is followed', async () => {
+  await page.getByRole('heading', { name: 'No service for this machine yet' }).waitFor()
+  await picture('empty')
+  world.apply('tiny', { loadMs: 3_000, noise: { lines: 1, lineBytes: 40, everyMs: 250 } })
+  await row('Starting').click()
+  await step('Started').getByText('done').waitFor()
+  await step('Healthy').getByText('loading').waitFor()
+  await picture('starting')
+  await step('Cluster agrees').getByText('done').waitFor()
+  await detail().getByText('Ready', { exact: true }).waitFor()
+  await page.getByText('main: model loaded').waitFor()
+  const lines = () => page.getByRole('log').locator('p').count()
+  const before = await lines()
+  await eventually(async () => (await lines()) > before, { timeoutMs: patienceMs, what: 'new lines of the log' })
+  await picture('ready')
+  const { state, pid, port } = view()
+  expect({
+    state,
+    server: await detail().getByText(`llama-server · port ${port} · process ${pid}`).count(),
+    steps: await page.getByRole('list', { name: 'Steps' }).getByRole('listitem').getByText('done').count(),
+    violations: await violations(),
+    complaints,
+  }).toEqual({ state: 'ready', server: 1, steps: 5, violations: [], complaints: [] })
+})
+
+test('a server that is killed comes back, and how it ended is shown', async () => {
+  const killed = await served('tiny')
+  process.kill(killed, 'SIGKILL')
+  const crash = page.getByRole('region', { name: 'Crash' })
+  await crash.getByText('Ended by SIGKILL', { exact: true }).waitFor()
+  await picture('killed')
+  await eventually(() => view().state === 'ready' && view().pid !== killed, { timeoutMs: patienceMs, what: 'another' })
+  await detail().getByText('Ready', { exact: true }).waitFor()
+  await picture('killed-and-back')
+  expect({
+    sentence: await crash.getByText(view().crash?.message ?? 'none').count(),
+    violations: await violations(),
+    complaints,
+  }).toEqual({ sentence: 1, violations: [], complaints: [] })
+})
+
+test('a server that crashes says in the window what it said last', async () => {
+  await served('tiny', { crashAfterRequests: 1, crash: { message: 'error: the weights are torn', exitCode: 3 } })
+  await fetch(`http://127.0.0.1:${view().port}/completion`, { method: 'POST', body: '{}' })
+  const crash = page.getByRole('region', { name: 'Crash' })
+  await crash.getByText('Exit code 3').waitFor()
+  await picture('crashed')
+  expect({
+    sentence: await crash.getByText(view().crash?.message ?? 'none').count(),
+    firstError: await crash.getByText('error: the weights are torn', { exact: true }).count(),
+    violations: await violations(),
+    complaints,
+  }).toEqual({ sentence: 1, firstError: 1, violations: [], complaints: [] })
+})
+
+test('Stop suspends the service and ends its process, Start brings it back', async () => {
+  const first = await served('tiny')
+  await press('Stop')
+  await page.getByRole('button', { name: 'Start', exact: true }).waitFor()
+  await eventually(() => !lives(first), { timeoutMs: patienceMs, what: `the end of process ${first}` })
+  const stopped = { suspended: world.isSuspended('tiny'), pid: view().pid }
+  await picture('stopped')
+  const violationsStopped = await violations()
+  await press('Start')
+  await detail().getByText('Ready', { exact: true }).waitFor()
+  await picture('started-again')
+  const { pid = first } = view()
+  expect({
+    stopped,
+    started: { suspended: world.isSuspended('tiny'), isAnother: pid !== first, lives: lives(pid) },
+    violations: [...violationsStopped, ...(await violations())],
+    complaints,
+  }).toEqual({
+    stopped: { suspended: true, pid: undefined },
+    started: { suspended: false, isAnother: true, lives: true },
+    violations: [],
+    complaints: [],
+  })
+})
+
+async function startAgent(): Promise<HostedAgent> {
+  const { dir } = parts.use(await temporaryFolder())
+  const kubeconfig = join(dir, 'kubeconfig')
+  await writeFile(kubeconfig, world.sim.kubeconfig())
+  const stateDir = join(dir, 'state')
+  await mkdir(stateDir, { mode: 0o700 })
+  const result = await hostAgent({
+    settings: agentSettings.parse({
+      kubeconfig,
+      namespace: 'default',
+      inferenceServiceAllowlist: [],
+      modelStore: join(dir, 'models'),
+      stateDir,
+      runtime: 'llama-server',
+      llamaServerPort: 0,
+      llamaServerStartupTimeoutMs: 60_000,
+      drainTimeoutMs: 30_000,
+      port: 0,
+      serverLogBytes: 20 * 1024 ** 2,
+      serverLogCount: 3,
+      logLevel: 'info',
+      logFormat: 'json',
+      flagsNotInEffect: [],
+      ...world.preferences,
+    }),
+    platform: hostPlatform(),
+    version: 'test',
+    env: process.env,
+    temporaryDir: tmpdir(),
+    windowFolder: inject('windowFolder'),
+    log: silentLog,
+  })
+  if (!result.ok) throw new Error(result.message)
+  parts.defer(async () => {
+    if (!(await result.hosted.stop())) throw new Error('The agent left something.')
+  })
+  return result.hosted
+}
+
+async function openInBrowser(opened: Browser, url: string) {
+  const context = await opened.newContext({ viewport: { width: 400, height: 980 }, reducedMotion: 'reduce' })
+  parts.defer(() => context.close())
+  const opening = await context.newPage()
+  opening.setDefaultTimeout(patienceMs)
+  const said: string[] = []
+  opening.on('console', (message) => {
+    if (message.type() === 'error' || message.type() === 'warning') said.push(message.text())
+  })
+  opening.on('pageerror', (error) => said.push(String(error)))
+  await opening.goto(url)
+  return { page: opening, complaints: said }
+}
+
+/** Ready and open in the window; answers its process. */
+async function served(name: string, script: Parameters<ServingWorld['apply']>[1] = {}): Promise<number> {
+  world.apply(name, script)
+  await row('Ready').click()
+  await detail().getByText('Ready', { exact: true }).waitFor()
+  const { pid } = view()
+  if (pid === undefined) throw new Error(`${name} has no process.`)
+  return pid
+}
+
+function view() {
+  const [service] = hosted.door.get().services
+  if (!service) throw new Error('The agent knows no service.')
+  return service
+}
+
+const row = (state: string) => page.getByRole('option', { name: 'tiny' }).filter({ hasText: state })
+const detail = () => page.getByRole('region', { name: 'tiny' })
+const step = (name: string) => page.getByRole('list', { name: 'Steps' }).getByRole('listitem').filter({ hasText: name })
+const press = (name: string) => page.getByRole('button', { name, exact: true }).click()
+const picture = (name: string) => page.screenshot({ path: join(screenshots, `real-${name}.png`) })
+
+function lives(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+/** Of WCAG 2.2, levels A and AA, and of what is good practice. */
+async function violations(): Promise<unknown[]> {
+  // React Aria reads a pending button out by reference, and keeps the reference for seconds when the button has gone.
+  const readOut = page.locator('[data-live-announcer] [role="img"]')
+  await eventually(async () => (await readOut.count()) === 0, { timeoutMs: patienceMs, what: 'the end of reading out' })
+  await page.evaluate(axe.source)
+  const { violations: found } = await page.evaluate<AxeResults>('axe.run(document)')
+  return found.map(({ id, nodes }) => ({ id, where: nodes.map(({ html }) => html) }))
+}
