@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { socketPathFor } from '../src/agent-core/state/socket-path.ts'
 import { LinkError } from '../src/contract/client.ts'
 import type { AgentSnapshot } from '../src/contract/snapshot.ts'
-import { connectToAgent } from '../src/serve/client/agent-client.ts'
+import { connectToAgent, type AgentClient } from '../src/serve/client/agent-client.ts'
 import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
 import { poll, secondsSince } from './poll.ts'
 import { childrenOf, commandLineOf } from './proc.ts'
@@ -72,10 +72,17 @@ export class AgentProcess implements AsyncDisposable {
     return secondsSince(this.startedAt)
   }
 
+  get socketPath(): string {
+    return socketPathFor(this.#stateDir, tmpdir())
+  }
+
+  connect(): Promise<AgentClient> {
+    return connectToAgent({ socketPath: this.socketPath, stateDir: this.#stateDir })
+  }
+
   async snapshot(): Promise<AgentSnapshot> {
     this.#ensureRunning()
-    const socketPath = socketPathFor(this.#stateDir, tmpdir())
-    await using client = await connectToAgent({ socketPath, stateDir: this.#stateDir })
+    await using client = await this.connect()
     return await client.snapshot()
   }
 

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
+import { carriers } from './carriers.ts'
 import { idle } from './idle.ts'
 import { life } from './life.ts'
 import { resources } from './resources.ts'
@@ -13,7 +14,7 @@ import { thousand } from './thousand.ts'
 import { together } from './together.ts'
 import { World } from './world.ts'
 
-const groups = [start, life, together, supervision, idle, thousand, resources]
+const groups = [start, life, together, supervision, idle, carriers, thousand, resources]
 
 const usual: Extent = {
   startRuns: 5,
@@ -24,6 +25,8 @@ const usual: Extent = {
   supervisedSeconds: 60,
   idleSeconds: 90,
   emptySeconds: 30,
+  commandCalls: 200,
+  fanOutRuns: 3,
   thousandRuns: 3,
   lives: 0,
 }
@@ -36,6 +39,8 @@ const long: Extent = {
   supervisedSeconds: 300,
   idleSeconds: 900,
   emptySeconds: 300,
+  commandCalls: 2_000,
+  fanOutRuns: 20,
   thousandRuns: 10,
   lives: 1_000,
 }

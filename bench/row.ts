@@ -1,7 +1,7 @@
 import type { World } from './world.ts'
 
 /** `more`: a count that grew; empty for what is counted otherwise. */
-export type Unit = '' | 's' | '%' | 'MiB' | '/min' | 'more'
+export type Unit = '' | 's' | 'ms' | '%' | 'MiB' | '/min' | 'more'
 
 /** One line of the table. */
 export interface Row {
@@ -30,6 +30,8 @@ export interface Extent {
   /** Heartbeats come every 45 s: a multiple of it counts them evenly. */
   readonly idleSeconds: number
   readonly emptySeconds: number
+  readonly commandCalls: number
+  readonly fanOutRuns: number
   readonly thousandRuns: number
   /** Starts and stops of servers; 0 = not measured. */
   readonly lives: number
