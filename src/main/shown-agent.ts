@@ -1,4 +1,4 @@
-import type { ServersAtEnd } from '../agent-core/agent.ts'
+import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import { buildInfo } from '../agent-core/build-info.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'

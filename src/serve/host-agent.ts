@@ -11,6 +11,8 @@ import type { AgentDoor } from './agent-door.ts'
 import { WindowServer } from './http/window-server.ts'
 import { serveOnSocket } from './socket-server.ts'
 
+export type { ServersAtEnd } from '../agent-core/agent.ts'
+
 /** Withdrawing, stopping and saying goodbye take no longer beside the drain: launchd and systemd kill at some point after it. */
 const shutdownMarginMs = 35_000
 
