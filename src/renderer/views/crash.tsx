@@ -8,15 +8,18 @@ import styles from './crash.module.css'
 interface CrashProps {
   readonly crash: CrashView
   readonly retryAt: string | undefined
+  /** A server serves again. */
+  readonly isOver: boolean
 }
 
-export function Crash({ crash, retryAt }: CrashProps) {
+export function Crash({ crash, retryAt, isOver }: CrashProps) {
   const { at, failures, message, firstError, memory } = crash
   return (
-    <section className={styles['crash']} aria-label="Crash">
+    <section className={isOver ? styles['over'] : styles['crash']} aria-label="Crash">
       <h3 className={styles['title']}>
         <ErrorGlyph />
         {failures === 0 ? 'Crashed earlier' : `Crashed ${timesWords(failures)}`}
+        {isOver && ', and serves again'}
       </h3>
       <p>{message}</p>
       {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
@@ -35,10 +38,14 @@ export function Crash({ crash, retryAt }: CrashProps) {
           <dt>Memory</dt>
           <dd>{memory === undefined ? 'Not reported' : formatBytes(memory.residentBytes)}</dd>
         </div>
-        <div>
-          <dt>Next attempt</dt>
-          <dd>{retryAt === undefined ? 'None' : <Until at={retryAt} />}</dd>
-        </div>
+        {retryAt !== undefined && (
+          <div>
+            <dt>Next attempt</dt>
+            <dd>
+              <Until at={retryAt} />
+            </dd>
+          </div>
+        )}
       </dl>
     </section>
   )

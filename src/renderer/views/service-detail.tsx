@@ -60,7 +60,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
           {hold.message} Held on this machine for <Age since={hold.since} />.
         </Banner>
       )}
-      {crash !== undefined && <Crash crash={crash} retryAt={retryAt} />}
+      {crash !== undefined && <Crash crash={crash} retryAt={retryAt} isOver={state === 'ready'} />}
       <Steps steps={service.steps} />
       {url !== undefined && (
         <div className={styles['card']}>
