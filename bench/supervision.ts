@@ -1,4 +1,14 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { hostPlatform } from '../src/agent-core/platform/host.ts'
+import { launchEnvironment } from '../src/agent-core/process/launch.ts'
+import { Ledger } from '../src/agent-core/process/ledger.ts'
+import { serverFiles } from '../src/agent-core/process/server-files.ts'
+import { Servers } from '../src/agent-core/process/servers.ts'
+import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
+import { silentLog } from '../test/support/silent-log.ts'
 import type { AgentProcess } from './agent-process.ts'
 import { inferenceService, metalModel, servedBySample } from './objects.ts'
 import { poll, secondsSince } from './poll.ts'
@@ -24,6 +34,7 @@ export const supervision: Group = {
     while (adoptions.length < adoptionRuns) adoptions.push(await adoption(site, `adopted-${adoptions.length + 1}`))
     const hangs: Hang[] = []
     while (hangs.length < hungRuns) hangs.push(await hang(site, `hung-${hangs.length + 1}`))
+    const alone = await superviseAlone(supervisedSeconds)
     const cpu = await superviseMany(site, supervisedSeconds)
     const asked = adoptions.reduce((sum, { requests }) => sum + requests, 0)
     return [
@@ -48,7 +59,13 @@ export const supervision: Group = {
       },
       { what: 'server hangs → endpoint withdrawn', unit: 's', values: hangs.map((one) => one.withdrawn), goal: 20 },
       { what: 'server hangs → ready again', unit: 's', values: hangs.map((one) => one.readyAgain), goal: 45 },
-      { what: 'CPU, 50 idle servers', unit: '%', values: cpu, goal: 1 },
+      { what: 'CPU, supervising 50 idle servers', unit: '%', values: alone, goal: 1, note: 'without a cluster' },
+      {
+        what: 'CPU, 50 idle services',
+        unit: '%',
+        values: cpu,
+        note: 'with their heartbeats and what the controller writes',
+      },
     ]
   },
 }
@@ -106,6 +123,29 @@ async function hang(site: Site, name: string): Promise<Hang> {
   await admin.delete(inferenceService(name))
   await slices.until(name, 'gone')
   return { withdrawn, readyAgain }
+}
+
+/** In this process, which has nothing else to do meanwhile. */
+async function superviseAlone(seconds: number): Promise<number[]> {
+  await using opened = new AsyncDisposableStack()
+  const folder = await mkdtemp(join(tmpdir(), 'metalbar-servers-'))
+  opened.defer(() => rm(folder, { recursive: true, force: true }))
+  const platform = hostPlatform()
+  const ledger = new Ledger({ file: join(folder, 'ledger.json'), platform, log: silentLog })
+  const servers = opened.use(new Servers({ platform, ledger, log: silentLog }))
+  for (const name of many) {
+    const key = `bench/${name}`
+    servers.start(key, {
+      ...serverFiles(folder, key),
+      ...{ uid: name, digest: name, executable: sampleServerPath, env: launchEnvironment() },
+      ...{ argv: (port) => ['--port', String(port)], port: { kind: 'ephemeral' } },
+    })
+  }
+  await poll('50 servers are ready', () =>
+    many.every((name) => servers.get(`bench/${name}`)?.kind === 'ready') ? true : undefined,
+  )
+  await delay(settleSeconds * 1_000)
+  return await cpuShares(process.pid, seconds, parts)
 }
 
 async function superviseMany(site: Site, seconds: number): Promise<number[]> {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { Listener, Unsubscribe } from '../contract/client.ts'
+import { LinkError, type Listener, type Unsubscribe } from '../contract/client.ts'
 import type { ClusterView } from '../contract/cluster.ts'
 import type { CommandRequest, CommandResult, ServiceRef } from '../contract/commands.ts'
 import type { Answer, Query } from '../contract/queries.ts'
@@ -104,12 +104,14 @@ export class Agent {
   readonly #ledger: Ledger
   readonly #servers: Servers
   readonly #notices: string[]
-  /** Settles in `start`. */
+  /** Settles in `start`, once what an earlier agent left running is taken over. */
   readonly #opened = Promise.withResolvers<Kept>()
   #kept: Kept | undefined
   #session: Session | undefined
   /** Of moves to another context, one after the other. */
   #moving: Promise<void> = Promise.resolve()
+  /** Of the latest move, until it is over. */
+  #target: PinnedContext | undefined
   #waiting: ClusterView
   #address: HostAddress
   #performanceCores: number | undefined
@@ -183,11 +185,27 @@ export class Agent {
   }
 
   stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
-    return followLog(this.#output(request.service), request, listener)
+    let leave: Unsubscribe | undefined
+    let hasLeft = false
+    const begin = () => {
+      if (!hasLeft) leave = followLog(this.#output(request.service), request, listener)
+    }
+    this.#opened.promise.then(begin, (error: unknown) => {
+      if (!hasLeft) listener.end(new LinkError('gone', 'The agent could not be started.', { cause: error }))
+    })
+    return () => {
+      hasLeft = true
+      leave?.()
+    }
   }
 
   #output({ namespace, name }: ServiceRef): OutputLog {
     return this.#servers.output(serverFiles(this.#options.settings.stateDir, keyOf(namespace, name)).logFile)
+  }
+
+  /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
+  get longestDrainMs(): number {
+    return Math.max(this.#options.settings.drainTimeoutMs, this.#settings.drainTimeoutMs)
   }
 
   /** Adds a true sentence that every reader of a snapshot should know. */
@@ -212,12 +230,18 @@ export class Agent {
 
   /** Returns at once where the cluster is not there: the agent goes on looking for it. Throws what the state folder's disk answers. */
   async start(): Promise<void> {
-    await this.#open()
-    this.#performanceCores = await this.#options.platform.performanceCores().catch((error: unknown) => {
-      this.#log.warn('performance cores not known', { error })
-      return undefined
-    })
-    await this.#adopt()
+    try {
+      this.#kept = await this.#open()
+      this.#performanceCores = await this.#options.platform.performanceCores().catch((error: unknown) => {
+        this.#log.warn('performance cores not known', { error })
+        return undefined
+      })
+      await this.#adopt()
+      this.#opened.resolve(this.#kept)
+    } catch (error) {
+      this.#opened.reject(error)
+      throw error
+    }
     await this.#connect()
     this.#addressTimer = setInterval(() => this.#inBackground(this.#checkAddress()), hostAddressEveryMs)
   }
@@ -278,7 +302,7 @@ export class Agent {
       platform,
       log: this.#log,
       folders: serverFolders(settings.stateDir),
-      rules: launchRules(settings),
+      rules: launchRules(this.#settings),
     })
     for (const notice of notices) {
       this.#log.warn('notice', { text: notice })
@@ -295,31 +319,24 @@ export class Agent {
     return this.#kept?.settings.current ?? this.#options.settings
   }
 
-  async #open(): Promise<void> {
+  async #open(): Promise<Kept> {
     const { settings: started, version } = this.#options
     const log = this.#log
     const inState = (file: string) => join(started.stateDir, file)
-    try {
-      const settings = await PersonSettings.open(started, inState('settings.json'))
-      const holds = await Holds.open(inState('holds.json'))
-      const history = await History.open({ file: inState('history.jsonl'), log })
-      for (const notice of [settings.notice, holds.notice, history.notice]) {
-        if (notice === undefined) continue
-        log.warn('notice', { text: notice })
-        this.notice(notice)
-      }
-      this.#options.onLogLevel?.(settings.current.logLevel)
-      this.#servers.onChange(serverFeed(history, (key) => this.#whyStopped(key)))
-      const feed = snapshotFeed(history)
-      this.#snapshots.subscribe(() => feed(this.#snapshots.get()))
-      history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
-      const commands = new Commands({ rooms: this.#rooms({ holds, history, settings }) })
-      this.#kept = { holds, history, settings, commands }
-      this.#opened.resolve(this.#kept)
-    } catch (error) {
-      this.#opened.reject(error)
-      throw error
+    const settings = await PersonSettings.open(started, inState('settings.json'))
+    const holds = await Holds.open(inState('holds.json'))
+    const history = await History.open({ file: inState('history.jsonl'), log })
+    for (const notice of [settings.notice, holds.notice, history.notice]) {
+      if (notice === undefined) continue
+      log.warn('notice', { text: notice })
+      this.notice(notice)
     }
+    this.#options.onLogLevel?.(settings.current.logLevel)
+    this.#servers.onChange(serverFeed(history, (key) => this.#whyStopped(key)))
+    const feed = snapshotFeed(history)
+    this.#snapshots.subscribe(() => feed(this.#snapshots.get()))
+    history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
+    return { holds, history, settings, commands: new Commands({ rooms: this.#rooms({ holds, history, settings }) }) }
   }
 
   #whyStopped(key: string): string | undefined {
@@ -337,8 +354,13 @@ export class Agent {
       agent: {
         clusterMessage: () => this.#clusterView().message,
         loadContext: (context) => PinnedContext.load({ file: this.#settings.kubeconfig, context, env }),
+        servedContext: () => this.#target ?? this.#session?.cluster.api.context,
         moveTo: (context) => {
-          this.#moving = this.#moving.then(() => this.#moveTo(context))
+          this.#target = context
+          const moved = this.#moving.then(() => this.#moveTo(context))
+          this.#moving = moved.finally(() => {
+            if (this.#target === context) this.#target = undefined
+          })
           this.#inBackground(this.#moving)
         },
         connect: () => this.#connect(),
@@ -442,7 +464,8 @@ export class Agent {
       settings: {
         allowlist: settings.inferenceServiceAllowlist,
         defaultRuntime: settings.runtime,
-        llamaServer: settings.llamaServer,
+        // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
+        llamaServer: this.#options.settings.llamaServer,
         performanceCores: this.#performanceCores,
         port: portPolicy(settings),
         rules: () => launchRules(this.#settings),

@@ -103,12 +103,21 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
     log.warn('no health server', { text: health.message })
     agent.notice(health.message)
   }
-  await agent.start()
-  const stop = async (servers: ServersAtEnd) => {
-    const isStopped = await stoppedInTime(agent, { servers, limitMs: settings.drainTimeoutMs + shutdownMarginMs }, log)
+  const close = async () => {
     await health.stop()
     await windows.close()
     if (socket.ok) await socket.server.close()
+  }
+  try {
+    await agent.start()
+  } catch (error) {
+    await stoppedInTime(agent, { servers: 'keep', limitMs: shutdownMarginMs }, log)
+    await close()
+    throw error
+  }
+  const stop = async (servers: ServersAtEnd) => {
+    const isStopped = await stoppedInTime(agent, { servers, limitMs: agent.longestDrainMs + shutdownMarginMs }, log)
+    await close()
     await release()
     return isStopped
   }

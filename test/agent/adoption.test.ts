@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { livenessTimings } from '../../src/agent-core/process/liveness.ts'
 import { AgentProcess } from '../support/agent-process.ts'
-import { AgentWorld, commandLineOf, hostIp, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, hostIp, inferenceService, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -72,6 +72,28 @@ describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
       { address: hostIp, port, ready: true },
       'True Serving',
     ])
+    expect([(await next.untilReady('tiny')).pid, next.starts]).toEqual([pid, 0])
+  })
+
+  test('a server taken over before there is a kubeconfig goes on when there is one', async () => {
+    await using world = await openInProcess()
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    const { pid, port } = await agent.untilReady('tiny')
+    await untilToldServing(world)
+    await agent.leave()
+    const kubeconfig = join(world.folder, 'later.kubeconfig')
+    const next = await world.startAgent({ kubeconfig })
+    await next.untilCluster('offline')
+    await eventually(() => fetch(`http://127.0.0.1:${port}/health`).then(({ ok }) => ok))
+    await writeKubeconfig(kubeconfig, api().connection)
+    await next.untilReady('tiny')
+    await world.patchSpec('tiny', { replicas: 2 })
+    await eventually(async () => {
+      const generation = (await world.admin.get(inferenceService('tiny')))?.metadata.generation
+      const { conditions } = await world.status('tiny')
+      return conditions.some((one) => one.type === 'MetalAgent' && one['observedGeneration'] === generation)
+    })
     expect([(await next.untilReady('tiny')).pid, next.starts]).toEqual([pid, 0])
   })
 

@@ -36,6 +36,8 @@ export interface AgentControls {
   readonly clusterMessage: () => string
   /** A context of the kubeconfig as it is now; throws KubeconfigError. */
   readonly loadContext: (name?: string) => Promise<PinnedContext>
+  /** The one that is served, or is about to be; undefined while there is none. */
+  readonly servedContext: () => PinnedContext | undefined
   /** Brings down what runs for the present cluster, then serves the other; returns at once. */
   readonly moveTo: (context: PinnedContext) => void
   /** Connects now instead of at the next look; resolves when it has, or cannot. */

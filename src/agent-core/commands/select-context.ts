@@ -8,7 +8,7 @@ export async function selectContext(
   rooms: Rooms,
   { context: name }: Extract<Command, { name: 'selectContext' }>,
 ): Outcome {
-  const { settings, agent, session, history } = rooms
+  const { settings, agent, history } = rooms
   if (settings.hasContextFlag) {
     return refused(
       `The context stays "${settings.current.context}", as --context says; start the agent without that flag to choose here.`,
@@ -16,7 +16,7 @@ export async function selectContext(
   }
   try {
     const context = await agent.loadContext(name)
-    const present = session()?.cluster.api.context
+    const present = agent.servedContext()
     await settings.chooseContext(name)
     if (present?.name === name && present.server === context.server) return done(`The context is "${name}" already.`)
     history.add({ kind: 'settingsChanged', message: `Context "${name}" (${context.server}) was chosen by a person.` })

@@ -11,7 +11,7 @@ import type { Logger } from '../observability/logger.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy } from '../process/launch.ts'
 import { serverFiles } from '../process/server-files.ts'
 import type { Servers } from '../process/servers.ts'
-import type { Exited, ServerState } from '../process/server-state.ts'
+import { isOver, type Exited, type ServerState } from '../process/server-state.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
 import type { Publisher } from '../publishing/publisher.ts'
 import { isOnlyHeartbeat } from '../publishing/slice-news.ts'
@@ -684,13 +684,12 @@ export class Reconciler {
     return record
   }
 
-  /** What an earlier agent started and told of. */
+  /** What an earlier agent started and told of, or this one for an earlier look at the cluster. */
   #found(key: string): Partial<ServiceRecord> {
     const { servers } = this.#options
     const state = servers.get(key)
-    return state?.kind === 'starting' && state.unasked === true
-      ? { digest: servers.digestOf(key), startedPid: state.pid, toldReadyPid: state.pid }
-      : {}
+    const pid = state && !isOver(state) && 'pid' in state ? state.pid : undefined
+    return pid === undefined ? {} : { digest: servers.digestOf(key), startedPid: pid, toldReadyPid: pid }
   }
 
   #backOff({ first, max }: { first: number; max: number }, failures: number): number {
