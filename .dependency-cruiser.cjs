@@ -22,7 +22,7 @@ module.exports = {
     onlyMayImport(
       'carriers-stand-on-the-core',
       '^src/serve/(?!host-agent)',
-      '^src/(serve|contract)/|^src/agent-core/(net|state)/|^src/agent-core/agent\\.ts$',
+      '^src/(serve|contract)/|^src/agent-core/(net|state|support)/|^src/agent-core/agent\\.ts$',
       'serve may use the contract, the loopback helper and the type of the agent',
     ),
     onlyMayImport(

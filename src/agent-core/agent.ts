@@ -45,6 +45,7 @@ import type { AgentSettings, LogLevel } from './settings.ts'
 import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
 import { SnapshotStore } from './snapshot/snapshot-store.ts'
 import type { NodeIdentity } from './state/node-id.ts'
+import { within } from './support/within.ts'
 
 /** A kubeconfig that is missing or broken is looked at again this often: a person is likely at work on it. */
 const kubeconfigRetryMs = 5_000
@@ -557,17 +558,6 @@ export class Agent {
       figures: figuresOf(reports),
       notices: [...this.#notices, ...pauseNotices(this.#kept?.holds.pausedSince)],
     }
-  }
-}
-
-/** The work goes on where it takes longer, but nobody waits for it. */
-async function within(limitMs: number, work: Promise<void> | undefined): Promise<void> {
-  const limit = Promise.withResolvers<undefined>()
-  const timer = setTimeout(() => limit.resolve(undefined), limitMs)
-  try {
-    await Promise.race([work, limit.promise])
-  } finally {
-    clearTimeout(timer)
   }
 }
 

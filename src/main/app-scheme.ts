@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { protocol } from 'electron'
+import { mediaTypes, noncePlaceholder } from '../serve/http/page-files.ts'
 
 const scheme = 'app'
 export const appOrigin = `${scheme}://metalbar`
@@ -19,22 +20,11 @@ export function serveAppScheme(folder: string): void {
   protocol.handle(scheme, (request) => answer(folder, request))
 }
 
-const types: Readonly<Record<string, string>> = {
-  '.html': 'text/html; charset=utf-8',
-  '.js': 'text/javascript; charset=utf-8',
-  '.css': 'text/css; charset=utf-8',
-  '.svg': 'image/svg+xml',
-  '.png': 'image/png',
-  '.woff2': 'font/woff2',
-}
-
-const nonceMark = '__CSP_NONCE__'
-
 async function answer(folder: string, { method, url }: Request): Promise<Response> {
   if (method !== 'GET') return refuse(405)
   const { host, pathname } = new URL(url)
   const file = path.resolve(folder, `.${decoded(pathname)}`)
-  const type = types[path.extname(file)]
+  const type = mediaTypes[path.extname(file)]
   if (`${scheme}://${host}` !== appOrigin || type === undefined || !file.startsWith(`${folder}${path.sep}`)) {
     return refuse(404)
   }
@@ -42,7 +32,7 @@ async function answer(folder: string, { method, url }: Request): Promise<Respons
   if (content === undefined) return refuse(404)
   const nonce = randomBytes(16).toString('base64')
   const isPage = type.startsWith('text/html')
-  return new Response(isPage ? content.toString().replaceAll(nonceMark, nonce) : new Uint8Array(content), {
+  return new Response(isPage ? content.toString().replaceAll(noncePlaceholder, nonce) : new Uint8Array(content), {
     headers: {
       'content-type': type,
       'content-security-policy': contentSecurityPolicy(nonce),

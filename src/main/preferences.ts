@@ -2,7 +2,7 @@ import path from 'node:path'
 import { z } from 'zod'
 import { defaultModelStore } from '../agent-core/models/default-store.ts'
 import { agentSettings, type AgentSettings } from '../agent-core/settings.ts'
-import { parseJson, readIfThere } from '../agent-core/state/files.ts'
+import { parseJson, readIfThere } from '../agent-core/support/files.ts'
 
 /** The flags of `metal-agent` that count for the app too; null for `namespace` means all. */
 const preferences = z.strictObject({

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { parseJson } from '../agent-core/state/files.ts'
+import { parseJson } from '../agent-core/support/files.ts'
 import { LinkError, type Unsubscribe } from '../contract/client.ts'
 import { protocolVersion } from '../contract/snapshot.ts'
 import type { AgentDoor } from './agent-door.ts'

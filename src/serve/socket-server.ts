@@ -1,6 +1,6 @@
 import { chmod, lstat, rm } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
-import { hasCode } from '../agent-core/state/files.ts'
+import { hasCode } from '../agent-core/support/files.ts'
 import { ensureSocketFolder } from '../agent-core/state/socket-path.ts'
 import { probeSocket } from './client/probe-socket.ts'
 import { Session, type SessionOptions } from './session.ts'

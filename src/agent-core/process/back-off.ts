@@ -1,3 +1,5 @@
+import { jitteredMs, type BackOff } from '../support/back-off.ts'
+
 /** How often a server failed in a row. */
 export interface CrashHistory {
   readonly failures: number
@@ -5,9 +7,8 @@ export interface CrashHistory {
 
 export const noCrashes: CrashHistory = { failures: 0 }
 
-export const firstDelayMs = 1_000
 /** A model that cannot run is tried twelve times an hour, and comes back within minutes when the cause goes away. */
-export const maxDelayMs = 5 * 60_000
+export const crashBackOff: BackOff = { firstMs: 1_000, maxMs: 5 * 60_000 }
 /** Who served so long had recovered: a later crash is a new story. */
 export const stableAfterMs = 10 * 60_000
 
@@ -16,10 +17,5 @@ export const afterCrash = ({ failures }: CrashHistory, servedMs: number): CrashH
   failures: servedMs >= stableAfterMs ? 1 : failures + 1,
 })
 
-/** The longest wait before the next attempt: doubles with every failure. */
-export const delayBoundMs = ({ failures }: CrashHistory): number =>
-  failures === 0 ? 0 : Math.min(maxDelayMs, firstDelayMs * 2 ** (failures - 1))
-
-/** Full jitter, so that services that failed together do not come back together. `random` gives [0, 1). */
-export const retryDelayMs = (history: CrashHistory, random: () => number): number =>
-  Math.round(delayBoundMs(history) * random())
+export const retryDelayMs = ({ failures }: CrashHistory, random: () => number): number =>
+  jitteredMs(crashBackOff, failures, random)

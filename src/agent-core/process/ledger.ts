@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
+import { parseJson, readIfThere } from '../support/files.ts'
 import type { ServerLaunch } from './launch.ts'
 
 const ledgerEntry = z.object({
@@ -216,23 +217,7 @@ export class Ledger {
 
 export const digestOf = (commandLine: string): string => createHash('sha256').update(commandLine).digest('hex')
 
-function parse(text: string): z.infer<typeof ledgerFile> | undefined {
-  try {
-    return ledgerFile.safeParse(JSON.parse(text)).data
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined
-    throw error
-  }
-}
-
-async function readIfThere(file: string): Promise<string | undefined> {
-  try {
-    return await readFile(file, 'utf8')
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
-    throw error
-  }
-}
+const parse = (text: string) => ledgerFile.safeParse(parseJson(text)).data
 
 /** Without it a rename may be undone by a power failure. */
 async function syncFolder(folder: string): Promise<void> {

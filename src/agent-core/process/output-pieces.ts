@@ -1,5 +1,6 @@
 import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import { hasCode } from '../support/files.ts'
 
 /** A file with a part of what one run of a server wrote. */
 export interface Piece {
@@ -72,5 +73,4 @@ async function statIfThere(file: string) {
   }
 }
 
-export const isAbsent = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === 'ENOENT'
+export const isAbsent = (error: unknown): boolean => hasCode(error, 'ENOENT')

@@ -18,6 +18,7 @@ import { isOnlyHeartbeat } from '../publishing/slice-news.ts'
 import type { WriteResult } from '../publishing/write-result.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
+import { jitteredMs } from '../support/back-off.ts'
 import { desired, type Desired } from './desired.ts'
 import { environmentOf } from './environment.ts'
 import type { Holds } from './holds.ts'
@@ -33,8 +34,8 @@ import { WorkQueue } from './work-queue.ts'
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
 /** First and longest wait before the next attempt at what the cluster, or a model's source, did not do. */
-const clusterBackOffMs = { first: 500, max: 30_000 }
-const fetchBackOffMs = { first: 1_000, max: 300_000 }
+const clusterBackOff = { firstMs: 500, maxMs: 30_000 }
+const fetchBackOff = { firstMs: 1_000, maxMs: 300_000 }
 
 /** Edits of one person or tool that come within this of each other cost one restart; a load costs minutes. */
 const settleMs = 500
@@ -474,7 +475,7 @@ export class Reconciler {
 
   #retryAfter({ retryAfterSeconds = 0 }: ApiError, before: { readonly failures: number } | undefined) {
     const failures = (before?.failures ?? 0) + 1
-    const delay = Math.max(retryAfterSeconds * 1_000, this.#backOff(clusterBackOffMs, failures))
+    const delay = Math.max(retryAfterSeconds * 1_000, jitteredMs(clusterBackOff, failures, this.#random))
     return { failures, at: this.#now() + delay }
   }
 
@@ -495,7 +496,7 @@ export class Reconciler {
   #fetched(record: ServiceRecord, outcome: FetchOutcome): void {
     if (outcome.kind === 'failed') {
       record.fetchFailures += 1
-      const delay = Math.max(outcome.retryAfterMs, this.#backOff(fetchBackOffMs, record.fetchFailures))
+      const delay = Math.max(outcome.retryAfterMs, jitteredMs(fetchBackOff, record.fetchFailures, this.#random))
       record.fetchRetryAt = this.#now() + delay
       const next = outcome.terminal ? '' : ` Next attempt in ${Math.ceil(delay / 1_000)} s.`
       if (record.fetchFailures === 1) this.#tell(record, 'Warning', 'StartFailed', `${outcome.message}${next}`)
@@ -690,10 +691,6 @@ export class Reconciler {
     const state = servers.get(key)
     const pid = state && !isOver(state) && 'pid' in state ? state.pid : undefined
     return pid === undefined ? {} : { digest: servers.digestOf(key), startedPid: pid, toldReadyPid: pid }
-  }
-
-  #backOff({ first, max }: { first: number; max: number }, failures: number): number {
-    return Math.round(this.#random() * Math.min(max, first * 2 ** (failures - 1)))
   }
 }
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { z } from 'zod'
-import { hasCode, parseJson, readIfThere } from './files.ts'
+import { hasCode, parseJson, readIfThere } from '../support/files.ts'
 
 const lockContent = z.object({
   pid: z.int().positive(),

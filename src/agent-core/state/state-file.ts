@@ -2,7 +2,7 @@ import { rename } from 'node:fs/promises'
 import { basename } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import type { z } from 'zod'
-import { parseJson, readIfThere } from './files.ts'
+import { parseJson, readIfThere } from '../support/files.ts'
 
 /** One sentence: which file of the state folder cannot be read or written, and why. */
 export class StateFileError extends Error {

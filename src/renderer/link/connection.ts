@@ -1,5 +1,6 @@
 import type { LinkError } from '../../contract/client.ts'
 import { type AgentLink, type Unsubscribe } from '../../contract/client.ts'
+import { retryDelayMs } from '../../contract/reconnect.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 
 /** How this window stands with the agent; times are milliseconds of this computer's clock. */
@@ -10,13 +11,6 @@ export type Connection =
   | { readonly state: 'gone'; readonly message: string; readonly since: number; readonly retryAt: number }
   /** Only a person can mend it. */
   | { readonly state: 'refused'; readonly message: string }
-
-/** An agent that restarts is back within a second or two; one that stays away should cost nothing. */
-const firstRetryMs = 250
-const longestRetryMs = 8_000
-
-/** How long to wait after so many failures in a row, from 1 on. */
-export const retryDelayMs = (failures: number) => Math.min(longestRetryMs, firstRetryMs * 2 ** (failures - 1))
 
 /** Follows an agent through its restarts. */
 export class AgentConnection {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
-import { hasCode, parseJson } from '../../agent-core/state/files.ts'
+import { hasCode, parseJson } from '../../agent-core/support/files.ts'
 import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { asLinkError } from '../../contract/link-failure.ts'

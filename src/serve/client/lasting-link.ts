@@ -3,15 +3,10 @@ import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../.
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { mirrored } from '../../contract/mirror.ts'
 import type { Answer, QueryInput, QueryName } from '../../contract/queries.ts'
+import { retryDelayMs } from '../../contract/reconnect.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { StreamInput, StreamItem } from '../../contract/streams.ts'
 import type { AgentClient } from './agent-client.ts'
-
-/** An agent that restarts is back within a second or two; one that stays away should cost nothing. */
-const firstRetryMs = 250
-const longestRetryMs = 8_000
-
-const defaultRetryDelayMs = (failures: number) => Math.min(longestRetryMs, firstRetryMs * 2 ** (failures - 1))
 
 export interface LastingLinkOptions {
   /** Throws LinkError. */
@@ -47,9 +42,9 @@ export class LastingLink implements AgentLink, AsyncDisposable {
   #opened: Promise<Opened> | undefined
   #isClosed = false
 
-  constructor({ connect, retryDelayMs = defaultRetryDelayMs }: LastingLinkOptions) {
+  constructor({ connect, retryDelayMs: delayMs = retryDelayMs }: LastingLinkOptions) {
     this.#connect = connect
-    this.#retryDelayMs = retryDelayMs
+    this.#retryDelayMs = delayMs
   }
 
   /** The agent through its restarts: while it is away it is never shown as if it were there. */

@@ -1,5 +1,5 @@
 import { connect } from 'node:net'
-import { hasCode } from '../../agent-core/state/files.ts'
+import { hasCode } from '../../agent-core/support/files.ts'
 
 /** Whether somebody listens there; throws where that cannot be found out. */
 export function probeSocket(path: string): Promise<boolean> {

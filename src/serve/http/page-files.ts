@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { hasCode } from '../../agent-core/state/files.ts'
+import { hasCode } from '../../agent-core/support/files.ts'
 import { contentSecurityPolicy } from './headers.ts'
 
 interface PageFile {
@@ -12,7 +12,8 @@ interface PageFile {
 /** The built window: answers to the path of a URL; undefined where there is no such file. */
 export type PageFiles = (urlPath: string) => Promise<PageFile | undefined>
 
-const types: Readonly<Record<string, string>> = {
+/** Of what the built window is made of, by the ending of a file's name. */
+export const mediaTypes: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
@@ -22,7 +23,7 @@ const types: Readonly<Record<string, string>> = {
 }
 
 /** In the page's `<meta property="csp-nonce">`, from where the component library takes it for the styles it adds. */
-const noncePlaceholder = '__CSP_NONCE__'
+export const noncePlaceholder = '__CSP_NONCE__'
 
 /** What is in the folder now and nothing else, whatever a path may say. Undefined where the window is not there. */
 export async function openPageFiles(folder: string): Promise<PageFiles | undefined> {
@@ -40,7 +41,7 @@ async function filesIn(folder: string): Promise<string[]> {
   try {
     const entries = await readdir(folder, { recursive: true, withFileTypes: true })
     return entries
-      .filter((entry) => entry.isFile() && Object.hasOwn(types, path.extname(entry.name)))
+      .filter((entry) => entry.isFile() && Object.hasOwn(mediaTypes, path.extname(entry.name)))
       .map((entry) => path.relative(folder, path.join(entry.parentPath, entry.name)).replaceAll(path.sep, '/'))
   } catch (error) {
     if (hasCode(error, 'ENOENT') || hasCode(error, 'ENOTDIR')) return []
@@ -50,7 +51,7 @@ async function filesIn(folder: string): Promise<string[]> {
 
 async function read(file: string): Promise<PageFile> {
   const body = await readFile(file)
-  const type = types[path.extname(file)] ?? 'application/octet-stream'
+  const type = mediaTypes[path.extname(file)] ?? 'application/octet-stream'
   if (path.extname(file) !== '.html') {
     return {
       headers: {

@@ -2,14 +2,15 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {
   afterCrash,
-  delayBoundMs,
+  crashBackOff,
   noCrashes,
   retryDelayMs,
   stableAfterMs,
 } from '../../../src/agent-core/process/back-off.ts'
+import { backOffCeilingMs } from '../../../src/agent-core/support/back-off.ts'
 
 test('the wait doubles from one second and stays at five minutes', () => {
-  const bounds = Array.from({ length: 11 }, (_, failures) => delayBoundMs({ failures }) / 1000)
+  const bounds = Array.from({ length: 11 }, (_, failures) => backOffCeilingMs(crashBackOff, failures) / 1000)
   expect(bounds).toEqual([0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300])
 })
 
