@@ -470,7 +470,10 @@ describe('settings', () => {
       outcome: 'refused',
     })
     expect(
-      await run(agent, { name: 'updateSettings', settings: { startupStallMs: 5_000, drainLimitMs: 1, logLevel: 'debug' } }),
+      await run(agent, {
+        name: 'updateSettings',
+        settings: { startupStallMs: 5_000, drainLimitMs: 1, logLevel: 'debug' },
+      }),
     ).toEqual({
       outcome: 'done',
       message:
