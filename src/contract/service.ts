@@ -55,6 +55,8 @@ export const progress = z.object({
   /** Absent where the source does not say how long it is. */
   totalBytes: z.number().nonnegative().optional(),
   bytesPerSecond: z.number().nonnegative(),
+  /** Set while it waits for its turn: how many downloads go first. */
+  ahead: z.int().nonnegative().optional(),
 })
 export type Progress = z.infer<typeof progress>
 
