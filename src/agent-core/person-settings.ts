@@ -92,7 +92,7 @@ const settings: Readonly<Record<SettingName, Setting>> = {
     of: ({ caFile }) => caFile ?? null,
   },
   diskReserveBytes: {
-    help: "Bytes of the model store's volume that downloads leave free.",
+    help: "Bytes of the model store's volume that downloads leave free; 0 = the smaller of 2 GiB and 1 % of it.",
     counts: 'nextDownload',
     of: ({ diskReserveBytes }) => diskReserveBytes,
   },

@@ -64,10 +64,8 @@ const nonEmpty = z.string().min(1, 'must not be empty')
 
 const atOnceMessage = 'must be a number from 1 to 16'
 
-/** Downloads must not take the room that macOS needs for swap and updates. */
 export const defaultDownloads = {
   downloadsAtOnce: 2,
-  diskReserveBytes: 4 * 1024 ** 3,
   partialKeepMs: 7 * 24 * 3_600_000,
   refreshEveryMs: 10 * 60_000,
 } as const
@@ -116,7 +114,8 @@ export const agentSettings = z.object({
   /** Absent = HF_TOKEN, else the file that `hf auth login` writes. */
   hubTokenFile: nonEmpty.optional(),
   caFile: nonEmpty.optional(),
-  diskReserveBytes: z.int().min(0, 'must not be negative').default(defaultDownloads.diskReserveBytes),
+  /** Of the model store's volume; 0 = the smaller of 2 GiB and 1 % of it. */
+  diskReserveBytes: z.int().min(0, 'must not be negative').default(0),
   partialKeepMs: z.number().min(0, 'must not be negative').default(defaultDownloads.partialKeepMs),
   refreshEveryMs: z.number().min(10_000, 'must be at least 10s').default(defaultDownloads.refreshEveryMs),
   logLevel: z.enum(logLevels),

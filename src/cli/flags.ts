@@ -101,9 +101,10 @@ export const flagTable = (defaults: FlagDefaults): Readonly<Record<string, Flag>
   },
   'disk-reserve': {
     kind: 'bytes',
-    default: defaultDownloads.diskReserveBytes,
+    default: 0,
     group: 'Models',
     help: "bytes of the model store's volume that downloads leave free",
+    defaultMeans: 'the smaller of 2Gi and 1 % of it',
   },
   'partial-keep': {
     kind: 'duration',

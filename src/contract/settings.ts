@@ -26,7 +26,7 @@ export const settingsPatch = z.strictObject({
   hubTokenFile: absolutePath.nullable().optional(),
   /** PEM file of certificate authorities that downloads trust beside the usual ones. */
   caFile: absolutePath.nullable().optional(),
-  /** Bytes of the model store's volume that downloads leave free. */
+  /** Bytes of the model store's volume that downloads leave free; 0 = the smaller of 2 GiB and 1 % of it. */
   diskReserveBytes: z.int().min(0).max(10_000_000_000_000).nullable().optional(),
   /** How long the rest of a download that was cut short is kept, in milliseconds. */
   partialKeepMs: z.int().min(0).max(31_536_000_000).nullable().optional(),

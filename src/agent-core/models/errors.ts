@@ -20,6 +20,8 @@ export type ModelErrorReason =
   | 'StoreNotWritable'
   | 'StoreUnusable'
   | 'StoreEscape'
+  | 'StoreGone'
+  | 'FormatMismatch'
   | 'ShuttingDown'
 
 /**

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { lstat, readFile, rename } from 'node:fs/promises'
 import { basename } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
@@ -97,6 +98,12 @@ export async function setManifestAside(path: string): Promise<void> {
 /** As long as this lies beside a file without record, nothing is known about that file. */
 export function brokenManifestPath(path: string): string {
   return `${path}.broken`
+}
+
+/** Tells contents of one source apart, as far as anybody knows them: hashes, else what the server calls them, else lengths. */
+export function contentRevision(files: readonly ManifestFile[]): string {
+  const known = files.map(({ path, sizeBytes, sha256: hash, etag }) => [path, hash ?? etag ?? sizeBytes])
+  return createHash('sha256').update(JSON.stringify(known)).digest('hex')
 }
 
 export const manifestSuffix = '.metalbar.json'
