@@ -129,6 +129,13 @@ export class Models {
     const found = await this.#store.find(model, source)
     if (found !== undefined) return found
     if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
+    if (parsed.kind === 'hub') {
+      throw new ModelError(
+        'terminal',
+        'UnsupportedSource',
+        `${shownSource(source)} is a Hugging Face repository: give the file's own https:// address or an absolute path.`,
+      )
+    }
     fetch.ending.signal.throwIfAborted()
     return this.#fetch(fetch, parsed.url)
   }
