@@ -5,6 +5,7 @@ import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Progress } from '../../contract/service.ts'
 import { parseJson, readIfThere } from '../support/files.ts'
+import { forgetPartial } from './download/partial-file.ts'
 import type { DownloadedFile, FileRequest } from './download/download.ts'
 import { shownSource } from './source.ts'
 import { sameBytes } from './store-paths.ts'
@@ -103,7 +104,10 @@ export class ContentFetches {
     job.path = join(folder, job.key)
     const noted = await readNote(job.path)
     const before = noted?.complete
-    if (before && isStill(before, request) && (await sizeOf(job.path)) === before.sizeBytes) return before
+    if (before && isStill(before, request) && (await sizeOf(job.path)) === before.sizeBytes) {
+      const { etag, ...file } = before
+      return { ...file, ...(etag !== undefined && { etag }) }
+    }
     const { sizeBytes } = request
     const note: PartialNote = { source: shownSource(request.url), model, ...(sizeBytes !== undefined && { sizeBytes }) }
     await writeNote(job.path, note)
@@ -129,7 +133,7 @@ export class ContentFetches {
     const release = async (): Promise<void> => {
       job.holders.delete(holder)
       if (job.holders.size > 0) return
-      if (job.isTaken) await removePartial(job.path)
+      if (job.isTaken) await removeDownload(job.path)
       job.over?.()
     }
     const left = Promise.withResolvers<never>()
@@ -174,9 +178,10 @@ interface Job {
   over?: () => void
 }
 
-/** Every file of one partial download. */
-export async function removePartial(path: string): Promise<void> {
-  for (const suffix of ['', noteSuffix]) await rm(`${path}${suffix}`, { force: true })
+/** The bytes and all records beside them. */
+export async function removeDownload(path: string): Promise<void> {
+  await forgetPartial(path)
+  await rm(`${path}${noteSuffix}`, { force: true })
 }
 
 export async function readNote(path: string): Promise<PartialNote | undefined> {

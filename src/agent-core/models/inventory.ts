@@ -1,7 +1,6 @@
 import { rm } from 'node:fs/promises'
 import type { StoredModelView } from '../../contract/models.ts'
-import { forgetPartial } from './download/partial-file.ts'
-import { noteSuffix, partialKey, readNote, type ContentFetches } from './content-fetches.ts'
+import { partialKey, readNote, removeDownload, type ContentFetches } from './content-fetches.ts'
 import { formatBytes } from './disk.ts'
 import type { Store, StoredModel } from './store.ts'
 
@@ -174,12 +173,6 @@ function viewOf({ model, path, sizeBytes, manifest }: StoredModel): StoredModelV
     ...(header?.quantization !== undefined && { quantization: header.quantization }),
     ...(header?.contextLength !== undefined && { contextLength: header.contextLength }),
   }
-}
-
-/** The bytes and all records beside them. */
-export async function removeDownload(path: string): Promise<void> {
-  await forgetPartial(path)
-  await rm(`${path}${noteSuffix}`, { force: true })
 }
 
 const baseOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1)

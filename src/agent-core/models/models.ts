@@ -1,11 +1,10 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { stat } from 'node:fs/promises'
+import { stat, statfs } from 'node:fs/promises'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { ContentFetches } from './content-fetches.ts'
-import { freeBytes } from './disk.ts'
 import { DownloadTurns } from './download-turns.ts'
 import { ModelError } from './errors.ts'
 import { readGgufHeader } from './gguf/file-header.ts'
@@ -244,8 +243,8 @@ export class Models {
     const { directory } = this.#store
     const { reserveBytes } = this.#settings()
     const problem = await this.#watch.look()
-    const free = await freeBytes(directory).catch(() => undefined)
-    const facts = { directory, reserveBytes, ...(free !== undefined && { freeBytes: free }) }
+    const volume = await statfs(directory).catch(() => undefined)
+    const facts = { directory, reserveBytes, ...(volume && { freeBytes: volume.bavail * volume.bsize }) }
     try {
       const models = await this.#inventory.list()
       return { ...facts, ...(problem && { problem: problem.message }), models }

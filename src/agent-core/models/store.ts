@@ -17,7 +17,7 @@ import {
   type ManifestFile,
 } from './manifest.ts'
 import { goAgentFileName, shortDigestLength, shownSource, sourceDigest } from './source.ts'
-import { splitParts } from './split-name.ts'
+import { parseShard, shardPaths } from './shards.ts'
 import { comparable, isInside, lstatIfThere, makeFolder, statIfThere, syncFolder } from './store-paths.ts'
 
 /** Which bytes, for which Model. */
@@ -335,7 +335,8 @@ export class Store {
   }
 
   async #adopt(folder: string, goName: string, wanted: Wanted): Promise<StoredModel | undefined> {
-    const names = splitParts(goName) ?? [goName]
+    const shard = parseShard(goName)
+    const names = shard === undefined ? [goName] : shardPaths(goName, shard)
     const path = join(folder, goName)
     if (!this.#claim(path, wanted.digest)) return undefined
     let recorded = true

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { sourceDigest } from './source.ts'
+import { parseModelSource, sourceDigest } from './source.ts'
 
 /** What of a Model's spec says which bytes are meant. */
 export interface Selection {
@@ -13,14 +13,11 @@ export interface Selection {
 /** Tells what is wanted apart (hex SHA-256). For a source that names one file and asks for nothing beside it, that of the source. */
 export function wantedDigest({ source, format = 'gguf', quantization = '', files = [], mmproj = '' }: Selection): string {
   const digest = sourceDigest(source)
-  const chosen = isRepository(source) ? [format === 'gguf' ? '' : format, quantization] : ['', '']
+  // There format and quantization choose among files; elsewhere they only describe.
+  const isRepository = parseModelSource(source).kind === 'hub'
+  const chosen = isRepository ? [format === 'gguf' ? '' : format, quantization] : ['', '']
   if ([...chosen, ...files, mmproj].every((part) => part === '')) return digest
   return createHash('sha256')
     .update(JSON.stringify([digest, ...chosen, mmproj, ...files]))
     .digest('hex')
-}
-
-/** There format and quantization choose among files; elsewhere they only describe. */
-function isRepository(source: string): boolean {
-  return /^hf:/i.test(source) || !/^([a-z][a-z0-9+.-]*:|\/)/i.test(source)
 }
