@@ -57,9 +57,7 @@ export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choi
   const inside = path === undefined ? all : all.filter((file) => file.path.startsWith(`${path}/`))
   if (path !== undefined && inside.length === 0) throw noSuchFile(all, path, 'spec.source', place)
   if (format !== 'gguf') {
-    throw new ModelError(
-      'terminal',
-      'Ambiguous',
+    throw ambiguity(
       `${place.name} has ${listed(all)}, and spec.format ${format} does not say which are needed: name them in spec.files, the one for the runtime first.`,
     )
   }
@@ -69,7 +67,7 @@ export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choi
   return {
     files: wholeGroup(all, group.first, place),
     isFolder: false,
-    notes: notes.filter((sentence) => sentence !== undefined),
+    notes: notes.filter((sentence) => sentence !== undefined).map(onOneLine),
     ...rest,
   }
 }
@@ -214,9 +212,7 @@ function filesOf<T extends Candidate>(
 ): readonly T[] {
   const isFile = path !== undefined && all.some((file) => file.path === path)
   if (isFile && !files.includes(path)) {
-    throw new ModelError(
-      'terminal',
-      'Ambiguous',
+    throw ambiguity(
       `spec.source names ${path} and spec.files does not: name the repository or folder alone in spec.source, or leave spec.files out.`,
     )
   }
@@ -242,9 +238,7 @@ function folderFiles<T extends Candidate>(
   place: Place,
 ): readonly T[] {
   if (path !== undefined && all.some((file) => file.path === path)) {
-    throw new ModelError(
-      'terminal',
-      'Ambiguous',
+    throw ambiguity(
       `spec.source names the one file ${path}, but a model of spec.format ${format} is a folder: name the folder or repository, or correct spec.format.`,
     )
   }
@@ -276,7 +270,7 @@ function ambiguous(groups: readonly Group<Candidate>[], what: string, place: Pla
   const advice = byQuantization
     ? `set spec.quantization, as ${names[0]}`
     : `name the one you mean in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}`
-  return new ModelError('terminal', 'Ambiguous', `${what}: ${listed(groupCandidates(groups))}; ${advice}.`)
+  return ambiguity(`${what}: ${listed(groupCandidates(groups))}; ${advice}.`)
 }
 
 function noGguf(files: readonly Candidate[], place: Place): ModelError {
@@ -315,9 +309,17 @@ function listed(files: readonly Candidate[]): string {
 
 const maxListed = 20
 
-/** A hostile name must not end the sentence or the line. */
+function ambiguity(message: string): ModelError {
+  return new ModelError('terminal', 'Ambiguous', onOneLine(message))
+}
+
+/** A hostile name must not break the sentence into lines, nor fill it. */
 function printable(path: string): string {
-  return /[\p{C}]/u.test(path) || path.length > 200 ? JSON.stringify(path.slice(0, 200)) : path
+  return path.length > 200 ? `${path.slice(0, 200)}…` : path
+}
+
+function onOneLine(text: string): string {
+  return text.replace(/\p{C}/gu, '\uFFFD')
 }
 
 function projectorNote(path: string, place: Place): string {
@@ -326,5 +328,7 @@ function projectorNote(path: string, place: Place): string {
 
 /** What is not in a remote place today may be there tomorrow, and nothing tells us. */
 function repairable({ isLocal }: Place, reason: ModelErrorReason, message: string): ModelError {
-  return new ModelError('transient', reason, message, { retryAfterMs: isLocal ? localRepairMs : remoteRepairMs })
+  return new ModelError('transient', reason, onOneLine(message), {
+    retryAfterMs: isLocal ? localRepairMs : remoteRepairMs,
+  })
 }
