@@ -1,7 +1,10 @@
 import { basename } from 'node:path'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { download } from './download.ts'
+import { Bandwidth } from './download/bandwidth.ts'
+import { download } from './download/download.ts'
+import { forgetPartial } from './download/partial-file.ts'
+import { createTransport, type Transport } from './download/transport.ts'
 import { ModelError } from './errors.ts'
 import { checkLocalFile } from './local-file.ts'
 import { parseModelSource, shownSource, sourceDigest } from './source.ts'
@@ -47,6 +50,8 @@ export interface ModelsOptions {
   now?: () => number
   /** For tests: the longest silence of a server in ms, else 60 s. */
   stallMs?: number
+  /** For tests: failures in a row after which a download is given up for now. */
+  attempts?: number
 }
 
 /** Brings models to this machine: one fetch per Model name and source, however many callers want it. */
@@ -55,14 +60,18 @@ export class Models {
   readonly #log: Logger
   readonly #now: () => number
   readonly #stallMs: number | undefined
+  readonly #attempts: number | undefined
+  readonly #bandwidth = new Bandwidth()
+  #transport: Promise<Transport> | undefined
   readonly #fetches = new Map<string, Fetch>()
   #stopped = false
 
-  constructor({ directory, log, now = Date.now, stallMs }: ModelsOptions) {
+  constructor({ directory, log, now = Date.now, stallMs, attempts }: ModelsOptions) {
     this.#store = new Store({ directory, log, now })
     this.#log = log
     this.#now = now
     this.#stallMs = stallMs
+    this.#attempts = attempts
   }
 
   /**
@@ -102,6 +111,7 @@ export class Models {
       fetch.ending.abort(shuttingDown())
     }
     await Promise.all(running.map(async ({ settled }) => settled))
+    await (await this.#transport)?.[Symbol.asyncDispose]()
   }
 
   #begin(key: string, { name, source }: ModelRequest): Fetch {
@@ -140,17 +150,24 @@ export class Models {
       const fields = { model, source: shownSource(source), path: destination.path }
       this.#log.info('downloading model', fields)
       const startedAt = this.#now()
-      const sizeBytes = await download({
-        url,
-        fileName: basename(destination.path),
-        partialPath: destination.partialPath,
-        signal: ending.signal,
-        log: this.#log,
-        onProgress: (progress) => this.#report(fetch, progress),
-        stallMs: this.#stallMs,
-        now: this.#now,
-      })
+      const transport = await (this.#transport ??= createTransport({ env: process.env }))
+      const { partialPath } = destination
+      const { sizeBytes } = await download(
+        { url, fileName: basename(destination.path) },
+        {
+          partialPath,
+          signal: ending.signal,
+          log: this.#log,
+          onProgress: (progress) => this.#report(fetch, progress),
+          transport,
+          bandwidth: this.#bandwidth,
+          stallMs: this.#stallMs,
+          attempts: this.#attempts,
+          now: this.#now,
+        },
+      )
       const stored = await destination.commit(sizeBytes)
+      await forgetPartial(partialPath)
       this.#log.info('downloaded model', { ...fields, sizeBytes, durationMs: this.#now() - startedAt })
       return stored
     } finally {
