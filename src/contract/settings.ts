@@ -21,7 +21,11 @@ export const settingsPatch = z.strictObject({
   /** How many models are downloaded at the same time. */
   downloadsAtOnce: z.int().min(1).max(16).nullable().optional(),
   /** Address of the Hugging Face Hub or of a mirror. */
-  hubEndpoint: z.url({ protocol: /^https?$/ }).max(1_000).nullable().optional(),
+  hubEndpoint: z
+    .url({ protocol: /^https?$/ })
+    .max(1_000)
+    .nullable()
+    .optional(),
   /** File that holds the Hub's token. */
   hubTokenFile: absolutePath.nullable().optional(),
   /** PEM file of certificate authorities that downloads trust beside the usual ones. */

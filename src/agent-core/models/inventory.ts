@@ -11,6 +11,8 @@ export interface ModelUser {
   readonly model: string
   /** See `wantedDigest`. */
   readonly digest: string
+  /** Neither suspended nor scaled to zero. */
+  readonly isActive: boolean
 }
 
 export interface InventoryOptions {
@@ -18,8 +20,6 @@ export interface InventoryOptions {
   readonly contents: ContentFetches
   /** Undefined while it is not known which services there are. */
   readonly users: () => readonly ModelUser[] | undefined
-  /** What running servers were started with. */
-  readonly inUse: () => ReadonlySet<string>
   /** Models that are being fetched. */
   readonly fetching: () => ReadonlySet<string>
   readonly partialKeepMs: () => number
@@ -69,7 +69,10 @@ export class Inventory {
     if (entries.length === 0) {
       return { removed: false, message: `There is no model ${model} in the store ${this.#options.store.directory}.` }
     }
-    const users = new Set(entries.flatMap(({ view }) => view.usedBy))
+    const active = new Set(
+      (this.#options.users() ?? []).filter(({ isActive }) => isActive).map(({ service }) => service),
+    )
+    const users = new Set(entries.flatMap(({ view }) => view.usedBy).filter((service) => active.has(service)))
     if (users.size > 0) {
       return {
         removed: false,
@@ -89,12 +92,11 @@ export class Inventory {
   }
 
   async #models(): Promise<Entry[]> {
-    const { store, users, inUse } = this.#options
+    const { store, users } = this.#options
     const known = users()
-    const running = inUse()
     return (await store.list()).map((stored) => {
       const usedBy = (known ?? []).filter((user) => isUsedBy(stored, user)).map(({ service }) => service)
-      const isFree = known !== undefined && usedBy.length === 0 && !running.has(stored.path)
+      const isFree = known !== undefined && usedBy.length === 0
       return {
         view: { ...viewOf(stored), usedBy, ...(isFree && { prunable: 'no service uses it' }) },
         remove: () => store.remove(stored),

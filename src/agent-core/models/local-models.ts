@@ -39,6 +39,8 @@ export async function requireFormat(path: string, format: string | undefined): P
 
 /** Another content of a file in place has another length or time. */
 async function stampOf(files: readonly string[]): Promise<string> {
-  const stamps = await Promise.all(files.map(async (file) => [file, (await stat(file)).size, (await stat(file)).mtimeMs]))
+  const stamps = await Promise.all(
+    files.map(async (file) => [file, (await stat(file)).size, (await stat(file)).mtimeMs]),
+  )
   return createHash('sha256').update(JSON.stringify(stamps)).digest('hex')
 }

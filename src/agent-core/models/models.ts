@@ -80,8 +80,6 @@ export interface ModelsOptions {
   onChange?: () => void
   /** Undefined while it is not known which services there are. */
   users?: () => readonly ModelUser[] | undefined
-  /** Paths that running servers were started with. */
-  inUse?: () => ReadonlySet<string>
   /** For tests: the token may go over http to this machine. */
   allowInsecureLoopback?: boolean
 }
@@ -110,17 +108,15 @@ export class Models {
   readonly #headers = new Map<string, { readonly stamp: string; readonly header: Promise<GgufHeader> }>()
   /** Work that nobody waits for, until it is over. */
   readonly #beside = new Set<Promise<void>>()
-  readonly #inUse: () => ReadonlySet<string>
   #stopped = false
 
   constructor(options: ModelsOptions) {
     const { directory, log, now = Date.now, onChange = () => undefined } = options
-    const { users = () => undefined, inUse = () => new Set<string>(), settings = () => defaultDownloadSettings } = options
+    const { users = () => undefined, settings = () => defaultDownloadSettings } = options
     this.#store = new Store({ directory, log, now })
     this.#log = log
     this.#now = now
     this.#settings = settings
-    this.#inUse = inUse
     this.#turns = new DownloadTurns(() => settings().atOnce)
     this.#remote = new Remote({
       log,
@@ -140,7 +136,6 @@ export class Models {
       store: this.#store,
       contents: this.#contents,
       users,
-      inUse,
       fetching: () => new Set([...this.#fetches.values()].map(({ model }) => model)),
       partialKeepMs: () => settings().partialKeepMs,
       now,
@@ -181,7 +176,7 @@ export class Models {
     return model.revision === current.revision ? undefined : model
   }
 
-  /** Puts down that a server was started with it, and deletes older contents of its source that no server uses. */
+  /** Puts down that a server was started with it, and deletes older contents of its source. */
   async markUsed(request: ModelRequest, { path }: LocalModel): Promise<void> {
     const digest = wantedDigest(request)
     try {
@@ -191,9 +186,8 @@ export class Models {
       const used = stored.find((one) => one.path === path)
       if (!used) return
       await this.#store.markUsed(used)
-      const inUse = this.#inUse()
       for (const old of stored) {
-        if (old === used || old.manifest.completedAt >= used.manifest.completedAt || inUse.has(old.path)) continue
+        if (old === used || old.manifest.completedAt >= used.manifest.completedAt) continue
         await this.#store.remove(old)
         this.#log.info('older content of a model removed', { model: old.model, path: old.path })
       }
@@ -376,7 +370,10 @@ export class Models {
     }
     if (found === wanted) return stored
     if (stored.model !== request.name) return undefined
-    await this.#store.quarantine(path, `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`)
+    await this.#store.quarantine(
+      path,
+      `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
+    )
     return undefined
   }
 

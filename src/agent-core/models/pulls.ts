@@ -5,7 +5,12 @@ import { shownSource } from './source.ts'
 
 export interface PullsOptions {
   readonly fetch: (
-    request: { readonly model: string; readonly source: string; readonly quantization?: string; readonly format?: string },
+    request: {
+      readonly model: string
+      readonly source: string
+      readonly quantization?: string
+      readonly format?: string
+    },
     options: { signal: AbortSignal; onProgress: (progress: Progress) => void },
   ) => Promise<{ readonly path: string }>
   readonly onChange: () => void

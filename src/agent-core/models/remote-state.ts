@@ -44,5 +44,8 @@ function withoutLogin(url: string): { address: string; headers: Record<string, s
   const headers = { 'accept-encoding': 'identity', 'user-agent': 'metalbar' }
   return username === '' && password === ''
     ? { address: address.href, headers }
-    : { address: address.href, headers: { ...headers, authorization: `Basic ${Buffer.from(login).toString('base64')}` } }
+    : {
+        address: address.href,
+        headers: { ...headers, authorization: `Basic ${Buffer.from(login).toString('base64')}` },
+      }
 }

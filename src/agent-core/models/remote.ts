@@ -113,7 +113,10 @@ export class Remote implements AsyncDisposable {
   }
 
   /** Brings every file of the source here and makes them a model of the store. Throws ModelError, or the signal's reason. */
-  async fetch(request: RemoteRequest & { readonly format?: string | undefined }, options: FetchOptions): Promise<StoredModel> {
+  async fetch(
+    request: RemoteRequest & { readonly format?: string | undefined },
+    options: FetchOptions,
+  ): Promise<StoredModel> {
     const { log, now } = this.#options
     const { wanted, store, signal, beside } = options
     const resolved = await this.resolve(request, signal)
@@ -293,7 +296,7 @@ async function startOf(url: string, { fetch, signal }: { fetch: typeof globalThi
   const reader = answer.body?.getReader()
   const parts: Uint8Array[] = []
   try {
-    for (let length = 0; answer.ok && reader && length < kindLength; ) {
+    for (let length = 0; answer.ok && reader && length < kindLength;) {
       const { value } = await reader.read()
       if (value === undefined) break
       parts.push(value)
@@ -309,7 +312,8 @@ async function tokenIn(file: string): Promise<string> {
   const text = await readIfThere(file).catch((error: unknown) => {
     throw unusableToken(file, error instanceof Error ? error.message : String(error), error)
   })
-  if (text === undefined || text.trim() === '') throw unusableToken(file, text === undefined ? 'it does not exist' : 'it is empty')
+  if (text === undefined || text.trim() === '')
+    throw unusableToken(file, text === undefined ? 'it does not exist' : 'it is empty')
   return text.trim()
 }
 

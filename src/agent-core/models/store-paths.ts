@@ -14,7 +14,8 @@ export async function isInside(root: string, path: string): Promise<boolean> {
   if (realRoot === undefined) return true
   for (let existing = path; ; existing = dirname(existing)) {
     const real = await ifThere(realpath(existing))
-    if (real !== undefined) return real === realRoot || real.startsWith(realRoot.endsWith(sep) ? realRoot : realRoot + sep)
+    if (real !== undefined)
+      return real === realRoot || real.startsWith(realRoot.endsWith(sep) ? realRoot : realRoot + sep)
   }
 }
 

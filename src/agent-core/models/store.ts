@@ -560,7 +560,7 @@ const isAbsence = (error: unknown): boolean =>
 
 /** From `folder` up to but not including `root`. */
 async function removeEmpty(folder: string, root: string): Promise<void> {
-  for (let current = folder; relative(root, current) !== '' && !relative(root, current).startsWith('..'); ) {
+  for (let current = folder; relative(root, current) !== '' && !relative(root, current).startsWith('..');) {
     const isEmpty = await rmdir(current).then(
       () => true,
       () => false,

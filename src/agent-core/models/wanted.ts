@@ -11,7 +11,13 @@ export interface Selection {
 }
 
 /** Tells what is wanted apart (hex SHA-256). For a source that names one file and asks for nothing beside it, that of the source. */
-export function wantedDigest({ source, format = 'gguf', quantization = '', files = [], mmproj = '' }: Selection): string {
+export function wantedDigest({
+  source,
+  format = 'gguf',
+  quantization = '',
+  files = [],
+  mmproj = '',
+}: Selection): string {
   const digest = sourceDigest(source)
   // There format and quantization choose among files; elsewhere they only describe.
   const isRepository = parseModelSource(source).kind === 'hub'

@@ -46,7 +46,10 @@ export class DownloadStory {
   done(sizeBytes: number): DownloadNote | undefined {
     if (!this.#begun) return undefined
     const seconds = Math.round((this.#now() - this.#begun.at) / 1_000)
-    return { reason: 'Fetched', message: `The model is here: ${formatBytes(sizeBytes)}, downloaded in ${spelled(seconds)}.` }
+    return {
+      reason: 'Fetched',
+      message: `The model is here: ${formatBytes(sizeBytes)}, downloaded in ${spelled(seconds)}.`,
+    }
   }
 
   /** How long all of it takes at the rate so far. */
@@ -61,4 +64,8 @@ const percentOf = (done: number, total: number | undefined): number =>
   total === undefined || total === 0 ? 0 : (100 * done) / total
 
 const spelled = (seconds: number): string =>
-  seconds < 120 ? `${seconds} s` : seconds < 7_200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3_600).toFixed(1)} h`
+  seconds < 120
+    ? `${seconds} s`
+    : seconds < 7_200
+      ? `${Math.round(seconds / 60)} min`
+      : `${(seconds / 3_600).toFixed(1)} h`

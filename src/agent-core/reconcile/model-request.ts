@@ -25,10 +25,15 @@ export function modelIdentity(spec: ModelSpec): string {
  * The digest of what a server is started with: that of the spec, and behind it the content of the model. As long as nobody knows
  * that the content is another one, a running server has the right one.
  */
-export function digestWith(base: string, { server, revision }: { server: string | undefined; revision?: string | undefined }): string {
+export function digestWith(
+  base: string,
+  { server, revision }: { server: string | undefined; revision?: string | undefined },
+): string {
   const isSame = server === base || server?.startsWith(`${base}+`) === true
   const wanted = revision === undefined ? base : `${base}+${revision.slice(0, 16)}`
-  return isSame && server !== undefined && (revision === undefined || server === base || server === wanted) ? server : wanted
+  return isSame && server !== undefined && (revision === undefined || server === base || server === wanted)
+    ? server
+    : wanted
 }
 
 export interface FetchInputs {

@@ -319,7 +319,7 @@ export class Reconciler {
   /** What serves needs no fetch, but one that keeps it as new as its source. */
   #keepFresh(record: ServiceRecord, { desired: wish, server }: Observation): void {
     if (wish.kind !== 'serve' || server.kind === 'none' || server.kind === 'failed') return
-    if (record.fetch?.source === wish.source || record.fetch?.outcome === undefined && record.fetch) return
+    if (record.fetch?.source === wish.source || (record.fetch?.outcome === undefined && record.fetch)) return
     const model = this.#wanted(record)?.model
     if (model?.refreshPolicy === 'OnChange' && 'digest' in server && server.digest === wish.digest) this.#fetch(record)
   }
@@ -745,7 +745,14 @@ export class Reconciler {
   }
 }
 
-type EventReason = DownloadNote['reason'] | 'Claimed' | 'Started' | 'Ready' | 'StartFailed' | 'Stopped' | Extract<ServiceReason, 'Refused'>
+type EventReason =
+  | DownloadNote['reason']
+  | 'Claimed'
+  | 'Started'
+  | 'Ready'
+  | 'StartFailed'
+  | 'Stopped'
+  | Extract<ServiceReason, 'Refused'>
 
 const metadataOf = (services: Iterable<InferenceService>) => Iterator.from(services).map(({ metadata }) => metadata)
 
