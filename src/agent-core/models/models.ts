@@ -72,6 +72,8 @@ export interface ModelsOptions {
   now?: () => number
   /** For tests: the longest silence of a server in ms, else 60 s. */
   stallMs?: number
+  /** For tests: failures in a row after which a download is given up for now. */
+  attempts?: number
   /** As they are when they are needed. */
   settings?: () => DownloadSettings
   env?: Readonly<Record<string, string | undefined>>
@@ -125,6 +127,7 @@ export class Models {
       env: options.env ?? {},
       homeDir: options.homeDir ?? homedir(),
       stallMs: options.stallMs,
+      attempts: options.attempts,
       allowInsecureLoopback: options.allowInsecureLoopback,
       deletableBytes: () => this.#inventory.prunableBytes(),
     })

@@ -40,6 +40,7 @@ export interface RemoteOptions {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly homeDir: string
   readonly stallMs: number | undefined
+  readonly attempts: number | undefined
   readonly allowInsecureLoopback: boolean | undefined
   readonly deletableBytes: () => Promise<number>
 }
@@ -161,7 +162,7 @@ export class Remote implements AsyncDisposable {
     request: FileRequest,
     how: { partialPath: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
   ): Promise<DownloadedFile> {
-    const { log, now, settings, stallMs, deletableBytes } = this.#options
+    const { log, now, settings, stallMs, attempts, deletableBytes } = this.#options
     const { reserveBytes } = settings()
     this.limitBandwidth()
     return download(request, {
@@ -169,6 +170,7 @@ export class Remote implements AsyncDisposable {
       log,
       now,
       stallMs,
+      attempts,
       transport: await this.#transport(),
       bandwidth: this.#bandwidth,
       deletableBytes,
