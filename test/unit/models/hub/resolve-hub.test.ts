@@ -127,7 +127,7 @@ describe("an address of the Hub's own", () => {
     await using hub = await startFakeHub()
     await hub.addRepo('org/repo', { 'M.gguf': gguf('x') })
     const resolved = await resolving(hub)('https://huggingface.co/org/repo/resolve/main/M.gguf')
-    expect(resolved).toMatchObject({ files: [{ url: expect.stringMatching(`^${hub.endpoint}/org/repo/resolve/`) }] })
+    expect(resolved.kind === 'remote' && resolved.files.map(({ url }) => new URL(url).origin)).toEqual([hub.endpoint])
   })
 
   test('at a mirror that has no API is fetched like any other', async () => {
@@ -290,7 +290,7 @@ describe('an answer that a Hub does not give', () => {
     await hub.addRepo('org/repo', { 'M.gguf': gguf('x') })
     const elsewhere: typeof fetch = async (input, init) => {
       const answer = await fetch(input, init)
-      if (!String(input).includes('/tree/')) return answer
+      if (!new Request(input).url.includes('/tree/')) return answer
       return new Response(answer.body, { headers: { link: `<${hub.cdnOrigin}/next>; rel="next"` } })
     }
     const context = { ...givenToken('hf_good'), transport: { fetch: elsewhere } }
