@@ -176,7 +176,7 @@ interface Job {
   path: string
   done: Promise<DownloadedFile>
   /** When the next job of this key may begin; never rejects. */
-  settled: Promise<undefined | void>
+  settled: Promise<unknown>
   over?: () => void
 }
 

@@ -97,7 +97,6 @@ export const defaultDownloadSettings: DownloadSettings = {
 export class Models {
   readonly #store: Store
   readonly #log: Logger
-  readonly #now: () => number
   readonly #settings: () => DownloadSettings
   readonly #contents: ContentFetches
   readonly #turns: DownloadTurns
@@ -117,7 +116,6 @@ export class Models {
     const { users = () => undefined, settings = () => defaultDownloadSettings } = options
     this.#store = new Store({ directory, log, now })
     this.#log = log
-    this.#now = now
     this.#settings = settings
     this.#turns = new DownloadTurns(() => settings().atOnce)
     this.#remote = new Remote({
