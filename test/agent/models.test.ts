@@ -147,6 +147,7 @@ test('a model is pulled without a service, shared with the Model that wants it l
   const { hub, start, apply, folder } = await world()
   await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 2) })
   const agent = await start()
+  await agent.snapshotWhenUp()
   const pulled = await agent.run('models', 'pull', 'hf://org/tiny', '--name', 'early')
   const asked = hub.requests.length
   apply('late', { source: 'hf://org/tiny' })
@@ -187,7 +188,7 @@ test('a Model that follows its source is served with the new content when that i
   expect([after.restarts, (await readFile(model?.path ?? '')).equals(newer)]).toEqual([before.restarts, true])
 })
 
-test('without an agent the store is listed and filled, and nothing that a service may use is deleted', async () => {
+test('without an agent the store is listed, and nothing that a service may use is deleted', async () => {
   const { hub, folder } = await world()
   await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 5) })
   const agent = await Processes.start({ folder, args: ['--version'] })
