@@ -150,6 +150,8 @@ export class ContentFetches {
       return { ...done, release, moveTo: (path) => this.#move(job, path) }
     } catch (error) {
       job.holders.delete(holder)
+      // Who ended it says so when nothing is written any more.
+      if (job.ending.signal.aborted) await job.done.catch(() => undefined)
       throw error
     } finally {
       signal.removeEventListener('abort', leave)
