@@ -17,9 +17,11 @@ import type { Transport } from './transport.ts'
 
 /** Asked for at a time where there are several connections. A file that is not longer is fetched by one. */
 export const segmentBytes = 64 * 1024 * 1024
-/** Written at once. With four connections, what is in memory and not yet written stays below 5 MiB. */
-const batchBytes = 512 * 1024
+/** Written at once by all connections together; as much may be collected meanwhile. */
+const batchBytes = 1024 * 1024
 const batchMs = 1000
+/** What a connection gives at once. */
+const chunkBytes = 64 * 1024
 /** How often the free space is looked at. */
 const spaceBytes = 32 * 1024 * 1024
 const spaceMs = 5000
@@ -220,6 +222,7 @@ export class Attempt {
   /** Returns where the bytes ended. */
   async #store(body: Body, start: number, end: number): Promise<number> {
     const { bandwidth, sizeBytes: wanted } = this.#options
+    const enough = Math.max(chunkBytes, batchBytes / this.#options.connections)
     const limit = Math.min(end, wanted === undefined ? Infinity : wanted + 1)
     let position = start
     let batch: Uint8Array[] = []
@@ -248,7 +251,7 @@ export class Attempt {
         batched += piece.length
         position += piece.length
         this.#buffered += piece.length
-        if (batched >= batchBytes || performance.now() - batchedAt >= batchMs) await flush()
+        if (batched >= enough || performance.now() - batchedAt >= batchMs) await flush()
       }
     } finally {
       // What was received stays, whatever ended it.

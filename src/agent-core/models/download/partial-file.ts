@@ -1,6 +1,7 @@
 import { constants } from 'node:fs'
 import { open, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import type { Logger } from '../../observability/logger.ts'
+import { within } from '../../support/within.ts'
 import { clipped, coveredBytes, firstGap, prefixLength, withRange, type ByteRange } from './byte-ranges.ts'
 import {
   bootedAt,
@@ -30,7 +31,7 @@ const syncBytes = 64 * 1024 * 1024
 
 /**
  * A file that arrives in pieces, with a record beside it of which bytes are there. The record never claims bytes that
- * are not written: a killed process loses at most what came since the last record (3 MiB), a power cut what came since
+ * are not written: a killed process loses at most what came since the last record (4 MiB), a power cut what came since
  * the last sync (64 MiB and what arrived while it ran).
  */
 export class PartialFile implements AsyncDisposable {
@@ -42,6 +43,7 @@ export class PartialFile implements AsyncDisposable {
   #ranges: readonly ByteRange[] = []
   #remote: Remote = {}
   #unrecorded = 0
+  #recordedPrefix = 0
   #unsynced = 0
   #recording: Promise<void> | undefined
   #syncing: Promise<void> | undefined
@@ -98,7 +100,10 @@ export class PartialFile implements AsyncDisposable {
 
   /** Writes at a position. Throws what the file system says, also about an earlier record. */
   async write(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    if (this.#unrecorded >= maxUnrecordedBytes) await this.#recordSoon()
+    while (this.#unrecorded >= maxUnrecordedBytes) {
+      await this.#recordSoon()
+      this.#throwFailure()
+    }
     if (this.#unsynced >= 2 * syncBytes) await this.#syncing
     this.#throwFailure()
     const end = await writeAll(this.#handle, chunks, position)
@@ -156,7 +161,10 @@ export class PartialFile implements AsyncDisposable {
       await this.#settled()
       if (!(await this.isInPlace())) await removePartialState(this.path)
       else if (!keep || this.writtenBytes === 0) await forgetPartial(this.path)
-      else if (this.#unrecorded > 0) await this.#record('recent')
+      else if (this.#unrecorded > 0 || this.#hash.hashedBytes > this.#recordedPrefix) {
+        await within(hashCatchUpMs, this.#hash.digestAt(prefixLength(this.#ranges)))
+        await this.#record('recent')
+      }
     } finally {
       await this[Symbol.asyncDispose]()
     }
@@ -246,8 +254,10 @@ export class PartialFile implements AsyncDisposable {
   async #record(kind: 'recent' | 'durable'): Promise<void> {
     const prefix = await this.#hash.digest()
     const written = this.#ranges
-    this.#unrecorded = 0
+    const recorded = this.#unrecorded
     await writePartialState(this.path, this.#state(written, prefix), kind)
+    this.#unrecorded -= recorded
+    this.#recordedPrefix = prefix.bytes
   }
 
   #state(ranges: readonly ByteRange[], prefix: PartialState['prefix']): PartialState {
@@ -282,6 +292,9 @@ interface OpenOptions {
 }
 
 const verifyReportMs = 250
+
+/** At the end of an attempt, so that the record can tell of as much as possible whether it still holds. */
+const hashCatchUpMs = 2000
 
 /** Removes a partial file with its records, or the records alone where the file was renamed. */
 export async function forgetPartial(partialPath: string): Promise<void> {
