@@ -42,6 +42,8 @@ export async function answerOfWorker(
     return await promise
   } finally {
     signal?.removeEventListener('abort', abort)
-    await worker.terminate()
+    const ended = worker.terminate()
+    // A thread inside a system call ends only after it: whoever aborts does not wait for a dead volume.
+    if (signal?.aborted !== true) await ended
   }
 }
