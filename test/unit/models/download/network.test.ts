@@ -98,7 +98,7 @@ describe('over TLS', () => {
     })
   })
 
-  test.each<[string, string[], boolean, string]>([
+  test.for<[string, string[], boolean, string]>([
     [
       'a self-signed certificate',
       ['-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1'],
@@ -111,7 +111,7 @@ describe('over TLS', () => {
       true,
       'the certificate is for another host name',
     ],
-  ])('%s is named, and asked for once', async (_, options, trusted, why, { skip }) => {
+  ])('%s is named, and asked for once', async ([, options, trusted, why], { skip }) => {
     const made = await certificate(skip, options)
     await using server = await startModelServer(made)
     await using transport = await createTransport({ env: {}, ...(trusted ? { caFile: made.certificateFile } : {}) })
