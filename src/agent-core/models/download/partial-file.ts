@@ -47,7 +47,7 @@ export class PartialFile implements AsyncDisposable {
   #unsynced = 0
   #recording: Promise<void> | undefined
   #syncing: Promise<void> | undefined
-  #failure: unknown
+  #failure: Error | undefined
   readonly #timer: NodeJS.Timeout
 
   private constructor(path: string, handle: FileHandle, identity: Identity, now: () => number) {
@@ -57,7 +57,7 @@ export class PartialFile implements AsyncDisposable {
     this.#now = now
     this.#hash = new PrefixHash(handle.fd)
     this.#timer = setInterval(() => {
-      if (this.#unrecorded > 0) this.#recordSoon()
+      if (this.#unrecorded > 0) void this.#recordSoon()
     }, recordMs)
   }
 
@@ -99,19 +99,19 @@ export class PartialFile implements AsyncDisposable {
   }
 
   /** Writes at a position. Throws what the file system says, also about an earlier record. */
-  async write(chunks: readonly Uint8Array[], position: number): Promise<void> {
+  async write(bytes: Uint8Array, position: number): Promise<void> {
     while (this.#unrecorded >= maxUnrecordedBytes) {
       await this.#recordSoon()
       this.#throwFailure()
     }
     if (this.#unsynced >= 2 * syncBytes) await this.#syncing
     this.#throwFailure()
-    const end = await writeAll(this.#handle, chunks, position)
+    const end = await writeAll(this.#handle, bytes, position)
     this.#ranges = withRange(this.#ranges, [position, end])
     this.#hash.advance(prefixLength(this.#ranges))
     this.#unrecorded += end - position
     this.#unsynced += end - position
-    if (this.#unrecorded >= recordBytes) this.#recordSoon()
+    if (this.#unrecorded >= recordBytes) void this.#recordSoon()
     if (this.#unsynced >= syncBytes) this.#syncSoon()
   }
 
@@ -225,7 +225,7 @@ export class PartialFile implements AsyncDisposable {
   #recordSoon(): Promise<void> {
     this.#recording ??= this.#record('recent')
       .catch((error: unknown) => {
-        this.#failure ??= error
+        this.#failure ??= error instanceof Error ? error : new Error(String(error))
       })
       .finally(() => {
         this.#recording = undefined
@@ -236,7 +236,7 @@ export class PartialFile implements AsyncDisposable {
   #syncSoon(): void {
     this.#syncing ??= this.#sync()
       .catch((error: unknown) => {
-        this.#failure ??= error
+        this.#failure ??= error instanceof Error ? error : new Error(String(error))
       })
       .finally(() => {
         this.#syncing = undefined
@@ -319,23 +319,10 @@ function otherFile(state: PartialState, { urlSha256, wanted }: Identity): string
   return undefined
 }
 
-async function writeAll(handle: FileHandle, chunks: readonly Uint8Array[], position: number): Promise<number> {
-  let rest = chunks
-  let at = position
-  while (rest.length > 0) {
-    const { bytesWritten } = await handle.writev([...rest], at)
-    at += bytesWritten
-    rest = after(rest, bytesWritten)
+async function writeAll(handle: FileHandle, bytes: Uint8Array, position: number): Promise<number> {
+  for (let done = 0; done < bytes.length;) {
+    const { bytesWritten } = await handle.write(bytes, done, bytes.length - done, position + done)
+    done += bytesWritten
   }
-  return at
-}
-
-function after(chunks: readonly Uint8Array[], bytes: number): Uint8Array[] {
-  const rest: Uint8Array[] = []
-  let skip = bytes
-  for (const chunk of chunks) {
-    if (skip < chunk.length) rest.push(chunk.subarray(skip))
-    skip = Math.max(0, skip - chunk.length)
-  }
-  return rest
+  return position + bytes.length
 }

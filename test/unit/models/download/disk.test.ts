@@ -53,9 +53,9 @@ test('a write that fails is named, and what was written before it is continued',
   const probe = await open(join(room.dir, 'probe'), 'w')
   const prototype = Object.getPrototypeOf(probe) as typeof probe
   await probe.close()
-  const original = prototype.writev
+  const original = prototype.write
   let writes = 0
-  vi.spyOn(prototype, 'writev').mockImplementation(async function (this: typeof probe, ...args) {
+  vi.spyOn(prototype, 'write').mockImplementation(async function (this: typeof probe, ...args) {
     writes += 1
     if (writes === 5) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
     return original.apply(this, args) as never
