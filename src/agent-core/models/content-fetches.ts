@@ -26,6 +26,8 @@ export interface ContentFetchesOptions {
     request: FileRequest,
     options: { partialPath: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
   ) => Promise<DownloadedFile>
+  /** Takes over a file that was found to be wrong. Throws ModelError. */
+  readonly quarantine: (path: string, why: { readonly name: string; readonly error: unknown }) => Promise<unknown>
 }
 
 /** Beside every partial download, for who lists them. */
@@ -118,6 +120,8 @@ export class ContentFetches {
     const done = await this.#options
       .download(request, { partialPath: job.path, signal, onProgress })
       .catch(async (error: unknown) => {
+        const wrong = `${job.path}.quarantined`
+        if ((await sizeOf(wrong)) > 0) await this.#options.quarantine(wrong, { name: request.fileName, error })
         if ((await sizeOf(job.path)) === 0) await rm(`${job.path}${noteSuffix}`, { force: true })
         throw error
       })

@@ -1,5 +1,5 @@
 import { homedir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { stat, statfs } from 'node:fs/promises'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
@@ -132,6 +132,8 @@ export class Models {
     this.#contents = new ContentFetches({
       folder: () => this.#store.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
+      quarantine: (path, { name, error }) =>
+        this.#store.quarantine(path, error instanceof Error ? error.message : String(error), basename(name)),
     })
     this.#inventory = new Inventory({
       store: this.#store,

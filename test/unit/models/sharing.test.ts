@@ -104,6 +104,20 @@ test('a file in the store that is not what spec.sha256 says is quarantined, kept
   ]).toEqual([true, true, true])
 })
 
+test('a download that is not what spec.sha256 says is never served, and kept in quarantine', async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('W'))
+  const wanted = { ...request(url), sha256: sha256(gguf('R')) }
+  const failed = await failure(world.models.ensure(wanted, staying()))
+  const { models } = await world.models.view()
+  const [bad] = models
+  expect([failed.reason, models.length, bad?.state, (await readFile(bad?.path ?? '')).equals(gguf('W'))]).toEqual([
+    'ChecksumMismatch',
+    1,
+    'quarantined',
+    true,
+  ])
+})
+
 test('a Model whose format contradicts its file is refused for good, with both named', async () => {
   const path = join(world.folder, 'x.gguf')
   await writeFile(path, gguf('A'))
