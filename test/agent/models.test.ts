@@ -1,6 +1,6 @@
 import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import type { AgentProcess } from '../support/agent-process.ts'
 import { AgentProcess as Processes } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
@@ -9,6 +9,7 @@ import { startFakeHub, type FakeHub } from '../support/fake-hub.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { useLlamaServer } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
@@ -211,4 +212,18 @@ test('without an agent the store is listed, and nothing that a service may use i
     'metal-agent: No agent is running, so nobody knows which services use this model: start the agent, then delete it.\n',
     4,
   ])
+})
+
+describe('with a real llama-server', () => {
+  const llamaServer = useLlamaServer()
+
+  test('a repository of the Hub is loaded and answers', async () => {
+    const { hub, start, apply, folder } = await world()
+    await hub.addRepo('org/real', { 'real-F32.gguf': await weights(folder, 6) })
+    const agent = await start('--llama-server', llamaServer)
+    apply('real', { source: 'org/real', quantization: 'F32' })
+    const { port } = await agent.service('real', 'ready')
+    const answer = await fetch(`http://127.0.0.1:${port ?? 0}/v1/models`)
+    expect(await answer.text()).toContain('real-F32.gguf')
+  })
 })
