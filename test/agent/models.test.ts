@@ -1,8 +1,7 @@
 import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
-import type { AgentProcess } from '../support/agent-process.ts'
-import { AgentProcess as Processes } from '../support/agent-process.ts'
+import { AgentProcess } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFakeHub, type FakeHub } from '../support/fake-hub.ts'
@@ -27,8 +26,8 @@ interface World {
   readonly sim: KubeSim
   readonly hub: FakeHub
   readonly folder: string
-  start(...args: string[]): Promise<AgentProcess>
-  apply(name: string, model: Readonly<Record<string, unknown>>): void
+  readonly start: (...args: string[]) => Promise<AgentProcess>
+  readonly apply: (name: string, model: Readonly<Record<string, unknown>>) => void
 }
 
 async function world(): Promise<World> {
@@ -42,7 +41,7 @@ async function world(): Promise<World> {
     folder: dir,
     start: async (...args) =>
       own(
-        await Processes.start({
+        await AgentProcess.start({
           folder: dir,
           kubeconfig: sim.kubeconfig(),
           args: ['--llama-server', sampleServerPath, '--hub-endpoint', hub.endpoint, ...args],
@@ -192,7 +191,7 @@ test('a Model that follows its source is served with the new content when that i
 test('without an agent the store is listed, and nothing that a service may use is deleted', async () => {
   const { hub, folder } = await world()
   await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 5) })
-  const agent = await Processes.start({ folder, args: ['--version'] })
+  const agent = await AgentProcess.start({ folder, args: ['--version'] })
   await agent.exited
   const store = ['--model-store', join(folder, 'models')]
   const pull = await agent.run('models', 'list', ...store)
