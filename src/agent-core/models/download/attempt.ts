@@ -320,12 +320,8 @@ class Body {
       return chunk
     } catch (error) {
       this.#signal.throwIfAborted()
-      const { aborted, reason } = this.#guard.signal
-      throw aborted
-        ? reason
-        : error instanceof ModelError
-          ? error
-          : truncated(this.#shown, doneBytes, totalBytes, error)
+      this.#guard.signal.throwIfAborted()
+      throw error instanceof ModelError ? error : truncated(this.#shown, doneBytes, totalBytes, error)
     }
   }
 }
