@@ -14,7 +14,7 @@ const orders: Record<string, () => void> = {
     for (;;);
   },
   echo: () =>
-    parentPort?.on('message', (message) => {
+    parentPort?.on('message', (message: string) => {
       if (message === 'throw' || message === 'spin') orders[message]?.()
       parentPort?.postMessage(message)
     }),
