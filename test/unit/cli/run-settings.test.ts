@@ -37,6 +37,11 @@ const fromDefaults = {
   port: 9090,
   serverLogBytes: 20 * 1024 * 1024,
   serverLogCount: 3,
+  downloadBytesPerSecond: 0,
+  downloadsAtOnce: 2,
+  diskReserveBytes: 0,
+  partialKeepMs: 7 * 24 * 3_600_000,
+  refreshEveryMs: 600_000,
   logLevel: 'info',
   logFormat: 'auto',
   givenByFlags: [],
@@ -90,6 +95,26 @@ test.each([
     args: ['--server-log-size=1.5Gi', '--server-log-count', '0'],
     means: { givenByFlags: ['serverLogBytes', 'serverLogFiles'], serverLogBytes: 1.5 * 1024 ** 3, serverLogCount: 0 },
   },
+  {
+    args: ['--download-limit', '20Mi', '--downloads-at-once=4', '--disk-reserve', '10Gi', '--partial-keep', '24h'],
+    means: {
+      downloadBytesPerSecond: 20 * 1024 ** 2,
+      downloadsAtOnce: 4,
+      diskReserveBytes: 10 * 1024 ** 3,
+      partialKeepMs: 24 * 3_600_000,
+      givenByFlags: ['downloadBytesPerSecond', 'downloadsAtOnce', 'diskReserveBytes', 'partialKeepMs'],
+    },
+  },
+  {
+    args: ['--hub-endpoint', 'https://mirror.lan/hub', '--hub-token-file', 'token', '--refresh-interval', '1m'],
+    means: {
+      hubEndpoint: 'https://mirror.lan/hub',
+      hubTokenFile: '/here/token',
+      refreshEveryMs: 60_000,
+      givenByFlags: ['hubEndpoint', 'hubTokenFile', 'refreshEveryMs'],
+    },
+  },
+  { args: ['--ca-file', 'ca.pem'], means: { caFile: '/here/ca.pem', givenByFlags: ['caFile'] } },
   { args: ['--host-ip', '100.64.0.7'], means: { hostIp: '100.64.0.7' } },
   {
     args: ['--log-level', 'WARNING', '--log-format=json'],
