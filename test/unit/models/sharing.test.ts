@@ -71,24 +71,29 @@ test('all files of a split model and its projector arrive, and are found again w
 })
 
 test('no more than two models are downloaded at a time, and the others say what they wait for', async () => {
-  const files = ['a', 'b', 'c', 'd'].map((name) => world.server.serve(`/${name}.gguf`, gguf(name), { paced: true }))
-  const said: (string | undefined)[] = []
-  const all = files.map(({ url }, at) =>
-    world.models.ensure(request(url, `m${at}`), {
-      ...staying(),
-      onProgress: ({ message }) => {
-        if (at === 3) said.push(message)
-      },
-    }),
-  )
-  await eventually(() => said.length > 0)
-  const first = said.at(-1)
-  files[0]?.allow(1_000_000)
-  await all[0]
-  await eventually(() => said.includes('Waiting for 2 other downloads.'))
-  for (const file of files) file.allow(1_000_000)
-  await Promise.all(all)
-  expect([first, world.server.requests.length]).toEqual(['Waiting for 3 other downloads.', 4])
+  const said: (string | undefined)[][] = []
+  const begin = (name: string, at: number) => {
+    const file = world.server.serve(`/${name}.gguf`, gguf(name), { paced: true })
+    said[at] = []
+    const onProgress = ({ message }: { message?: string | undefined }) => void said[at]?.push(message)
+    return { file, model: world.models.ensure(request(file.url, name), { ...staying(), onProgress }) }
+  }
+  const running = []
+  for (const [at, name] of ['a', 'b'].entries()) {
+    const begun = begin(name, at)
+    await eventually(() => begun.file.openResponses === 1)
+    running.push(begun)
+  }
+  const third = begin('c', 2)
+  await eventually(() => said[2]?.includes('Waiting for 2 other downloads.') === true)
+  const fourth = begin('d', 3)
+  await eventually(() => said[3]?.includes('Waiting for 3 other downloads.') === true)
+  running[0]?.file.allow(1_000_000)
+  await eventually(() => third.file.openResponses === 1 && said[3]?.includes('Waiting for 2 other downloads.') === true)
+  const asked = fourth.file.requests.length
+  for (const { file } of [...running, third, fourth]) file.allow(1_000_000)
+  const models = await Promise.all([...running, third, fourth].map(({ model }) => model))
+  expect([asked, models.length, fourth.file.requests.length]).toEqual([0, 4, 1])
 })
 
 test('a file in the store that is not what spec.sha256 says is quarantined, kept, and fetched anew', async () => {
