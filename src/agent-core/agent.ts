@@ -28,7 +28,7 @@ import type { GeneralRules, PortPolicy } from './process/launch.ts'
 import { Ledger } from './process/ledger.ts'
 import type { LivenessTimings } from './process/liveness.ts'
 import { isOver } from './process/server-state.ts'
-import type { OutputLog } from './process/output-log.ts'
+import type { ReadableOutput } from './process/output-log.ts'
 import type { OutputLimits } from './process/output-rotation.ts'
 import { serverFiles, serverFolders } from './process/server-files.ts'
 import { Servers } from './process/servers.ts'
@@ -38,7 +38,7 @@ import { Publisher } from './publishing/publisher.ts'
 import { answer } from './queries/queries.ts'
 import { followLog } from './queries/server-log.ts'
 import { Holds } from './reconcile/holds.ts'
-import { Reconciler } from './reconcile/reconciler.ts'
+import { Reconciler, type ReconcilerOptions } from './reconcile/reconciler.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
 import { PersonSettings } from './person-settings.ts'
 import type { AgentSettings, LogLevel } from './settings.ts'
@@ -72,6 +72,8 @@ export interface AgentOptions {
   readonly liveness?: LivenessTimings
   /** For tests: the jitter of the back-off after crashes. */
   readonly random?: () => number
+  /** See ReconcilerOptions. */
+  readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */
@@ -200,8 +202,9 @@ export class Agent {
     }
   }
 
-  #output({ namespace, name }: ServiceRef): OutputLog {
-    return this.#servers.output(serverFiles(this.#options.settings.stateDir, keyOf(namespace, name)).logFile)
+  #output({ namespace, name }: ServiceRef): ReadableOutput {
+    const key = keyOf(namespace, name)
+    return this.#servers.outputOf(key, serverFiles(this.#options.settings.stateDir, key).logFile)
   }
 
   /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
@@ -473,6 +476,7 @@ export class Agent {
         stateDir: settings.stateDir,
       },
       findBinary: () => this.#findBinary(),
+      ...(this.#options.mayRunBeside && { mayRunBeside: this.#options.mayRunBeside }),
       hostAddress: () => hostFacts(this.#address),
       log,
       onChange: () => this.#snapshots.changed(),

@@ -5,7 +5,7 @@ import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
 import type { PersonSettings } from '../person-settings.ts'
-import type { OutputLog } from '../process/output-log.ts'
+import type { ReadableOutput } from '../process/output-log.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import { keyOf } from '../kube/object-cache.ts'
@@ -25,7 +25,7 @@ export interface Sources {
   readonly interfaces: () => readonly HostCandidate[]
   readonly hostAddress: () => HostAddress
   /** What the servers of an InferenceService write and wrote. */
-  readonly output: (service: ServiceRef) => OutputLog
+  readonly output: (service: ServiceRef) => ReadableOutput
 }
 
 /** Throws LinkError, with code `refused`, where there is no answer. */
