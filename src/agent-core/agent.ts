@@ -72,6 +72,8 @@ export interface AgentOptions {
   readonly liveness?: LivenessTimings
   /** For tests: the jitter of the back-off after crashes. */
   readonly random?: () => number
+  /** For tests: how long a minute without a request is. */
+  readonly idleMinuteMs?: number
   /** See ReconcilerOptions. */
   readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
 }
@@ -477,6 +479,8 @@ export class Agent {
       },
       findBinary: () => this.#findBinary(),
       ...(this.#options.mayRunBeside && { mayRunBeside: this.#options.mayRunBeside }),
+      platform: this.#options.platform,
+      ...(this.#options.idleMinuteMs !== undefined && { idleMinuteMs: this.#options.idleMinuteMs }),
       hostAddress: () => hostFacts(this.#address),
       log,
       onChange: () => this.#snapshots.changed(),
