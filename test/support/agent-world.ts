@@ -7,6 +7,7 @@ import { Agent } from '../../src/agent-core/agent.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
 import type { ShutdownRequest } from '../../src/agent-core/commands/rooms.ts'
+import type { ReconcilerOptions } from '../../src/agent-core/reconcile/reconciler.ts'
 import { agentSettings, type AgentSettings } from '../../src/agent-core/settings.ts'
 import { loadNodeId } from '../../src/agent-core/state/node-id.ts'
 import { AdminClient, type ClusterConnection, type KubeObject } from './control-plane/admin-client.ts'
@@ -44,6 +45,8 @@ export interface AgentOptions {
   readonly drainTimeoutMs?: number
   /** Jitter of the back-off after crashes. */
   readonly random?: () => number
+  readonly idleMinuteMs?: number
+  readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
 }
 
 export interface ServiceOptions {
@@ -103,7 +106,8 @@ export class AgentWorld implements AsyncDisposable {
     this.#parts.use(await startControllerStandIn({ connection: this.#connection, namespace }))
   }
 
-  async startAgent(options: AgentOptions = {}): Promise<RunningAgent> {
+  /** What an agent of this world is started with; an earlier one of the same name left its state folder. */
+  async preparedAgent(options: AgentOptions = {}) {
     const { name = 'mac', connection = this.#connection } = options
     const stateDir = join(this.folder, name)
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
@@ -129,17 +133,25 @@ export class AgentWorld implements AsyncDisposable {
       flagsNotInEffect: [],
       ...options.settings,
     })
+    const identity = await loadNodeId({ file: join(this.folder, `${name}.node`), displayName: name })
+    return { settings, identity, stateDir, kubeconfig }
+  }
+
+  async startAgent(options: AgentOptions = {}): Promise<RunningAgent> {
+    const { settings, identity, stateDir, kubeconfig } = await this.preparedAgent(options)
     const log = new Recorder()
     const agent = new Agent({
       settings,
       platform,
-      identity: await loadNodeId({ file: join(this.folder, `${name}.node`), displayName: name }),
+      identity,
       version: 'v0-test',
       env: process.env,
       log,
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
       ...(options.random && { random: options.random }),
+      ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),
+      ...(options.mayRunBeside && { mayRunBeside: options.mayRunBeside }),
       ...(options.onShutdown && { onShutdown: options.onShutdown }),
     })
     const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })

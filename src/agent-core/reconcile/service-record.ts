@@ -15,6 +15,8 @@ export interface ServiceRecord {
   fetchRetryAt: number | undefined
   /** Of the server that was started last. */
   digest: string | undefined
+  /** Of the server that was started last beside it, if any was: kept with the server's end, until it is dropped or takes over. */
+  successor: { readonly digest: string; readonly startFailure?: string; startedPid?: number | undefined } | undefined
   /** A start that failed before there was a process, such as for want of a binary. */
   startFailure: string | undefined
   /** What the last start was made of beside the digest: see startInputs. */
@@ -23,6 +25,8 @@ export interface ServiceRecord {
   crashEvent: EventSeries | undefined
   /** A person's wish; under way from the start of the new server until that is ready or has failed. */
   restart: 'none' | 'asked' | 'underWay'
+  /** Set while it is out of memory for want of requests: the sentence that says so. */
+  idle: string | undefined
   /** Why the server was asked to stop. */
   stopReason: string | undefined
   /** The server that was told of by the Ready Event. */
@@ -57,10 +61,12 @@ export const newRecord = (key: string): ServiceRecord => {
     fetchFailures: 0,
     fetchRetryAt: undefined,
     digest: undefined,
+    successor: undefined,
     startFailure: undefined,
     startInputs: undefined,
     crashEvent: undefined,
     restart: 'none',
+    idle: undefined,
     stopReason: undefined,
     toldReadyPid: undefined,
     startedPid: undefined,

@@ -1,0 +1,23 @@
+import { z } from 'zod'
+import { Agent } from '../../src/agent-core/agent.ts'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { agentSettings } from '../../src/agent-core/settings.ts'
+
+// An agent as a process of its own that may run two servers of one service beside each other. Says what it does, a line each.
+const prepared = z.object({
+  settings: agentSettings,
+  identity: z.object({ nodeId: z.string(), displayName: z.string() }),
+})
+const { settings, identity } = prepared.parse(JSON.parse(process.argv[2] ?? ''))
+const say = (message: string) => void process.stdout.write(`${message}\n`)
+const agent = new Agent({
+  settings,
+  identity: { ...identity, notice: undefined },
+  platform: hostPlatform(),
+  version: 'v0-test',
+  env: process.env,
+  notices: [],
+  log: { debug: () => {}, info: say, warn: say, error: say },
+  mayRunBeside: () => ({ allowed: true }),
+})
+await agent.start()
