@@ -16,12 +16,12 @@ export interface ModelShape {
   readonly metadata?: Readonly<Record<string, GgufValue>>
 }
 
-type Architecture = 'llama' | 'qwen2' | 'gemma3' | 'qwen3moe'
+export type SampleArchitecture = 'llama' | 'qwen2' | 'gemma3' | 'qwen3moe'
 
 const tensor = (name: string, ...dimensions: number[]): GgufTensor => ({ name: `${name}.weight`, dimensions })
 
 /** A model that llama-server loads, with weights that are holes in the file. */
-export function modelOf(architecture: Architecture, shape: ModelShape): GgufFile {
+export function modelOf(architecture: SampleArchitecture, shape: ModelShape): GgufFile {
   const { blocks, embedding, heads, kvHeads, headLength, feedForward, vocabulary, context = 1 << 20 } = shape
   const { experts, slidingWindow } = shape
   const own = {
@@ -61,7 +61,7 @@ export function modelOf(architecture: Architecture, shape: ModelShape): GgufFile
   }
 }
 
-function blockOf(architecture: Architecture, index: number, shape: ModelShape): GgufTensor[] {
+function blockOf(architecture: SampleArchitecture, index: number, shape: ModelShape): GgufTensor[] {
   const { embedding, heads, kvHeads, headLength, feedForward, experts } = shape
   const named = (name: string, ...dimensions: number[]) => tensor(`blk.${index}.${name}`, ...dimensions)
   const normed = architecture === 'gemma3' || architecture === 'qwen3moe'
