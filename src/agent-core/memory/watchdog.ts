@@ -194,8 +194,12 @@ export class Watchdog {
 
   #tell(from: PressureLevel | 'unknown', view: MemoryView): void {
     if (this.#isEnded) return
-    this.#options.onSample?.(view)
-    if (from !== view.level) this.#options.onChange?.({ from, to: view.level, view })
+    try {
+      this.#options.onSample?.(view)
+      if (from !== view.level) this.#options.onChange?.({ from, to: view.level, view })
+    } catch (error) {
+      this.#options.log.error('What follows from a look at memory failed', { error })
+    }
   }
 
   /** A trouble is logged when it begins and when it has passed, not at every look in between. */
