@@ -66,7 +66,7 @@ export class AgentMetrics {
     labelNames: serviceLabels,
   })
   readonly #pressureLevel = new Gauge({
-    ...this.#named('memory_pressure_level', 'Memory pressure: 0 normal, 1 warning, 2 critical, NaN unknown'),
+    ...this.#named('memory_pressure_level', 'Memory pressure: 0 normal, 1 warning, 2 critical; absent while unknown'),
   })
   readonly #pressureChanges = new Counter({
     ...this.#named('memory_pressure_transitions_total', 'Changes of the memory pressure level, by the new level'),
@@ -79,8 +79,9 @@ export class AgentMetrics {
   })
 
   constructor() {
-    this.#pressureLevel.set(Number.NaN)
-    for (const to of Object.keys(pressureNumbers)) this.#pressureChanges.inc({ to }, 0)
+    const unknown = [this.#memoryBudget, this.#memoryAvailable, this.#memoryWired, this.#pressureLevel]
+    for (const gauge of unknown) gauge.remove()
+    for (const to of [...Object.keys(pressureNumbers), 'unknown']) this.#pressureChanges.inc({ to }, 0)
     for (const reason of evictionSkipReasons) this.#evictionsSkipped.inc({ reason }, 0)
     for (const subsystem of ['watcher', 'health-server']) this.#fatalExits.inc({ subsystem }, 0)
     this.#processes.set(0)
@@ -123,7 +124,14 @@ export class AgentMetrics {
     this.#memoryEstimated.set(labelsOf(service), bytes)
   }
 
-  setSystemMemory({ availableBytes, wiredBytes }: { availableBytes: number; wiredBytes?: number }): void {
+  /** Undefined where memory cannot be read: then there are no figures, rather than old ones. */
+  setSystemMemory(figures: { availableBytes: number; wiredBytes?: number } | undefined): void {
+    if (figures === undefined) {
+      this.#memoryAvailable.remove()
+      this.#memoryWired.remove()
+      return
+    }
+    const { availableBytes, wiredBytes } = figures
     this.#memoryAvailable.set(availableBytes)
     if (wiredBytes !== undefined) this.#memoryWired.set(wiredBytes)
   }
@@ -135,7 +143,8 @@ export class AgentMetrics {
   }
 
   setPressureLevel(level: MemoryLevel): void {
-    this.#pressureLevel.set(pressureNumbers[level])
+    if (level === 'unknown') this.#pressureLevel.remove()
+    else this.#pressureLevel.set(pressureNumbers[level])
   }
 
   countPressureChange(to: MemoryLevel): void {
@@ -202,7 +211,7 @@ export class AgentMetrics {
 
 const serviceLabels = ['name', 'namespace'] as const
 
-const pressureNumbers = { normal: 0, warning: 1, critical: 2, unknown: Number.NaN }
+const pressureNumbers = { normal: 0, warning: 1, critical: 2 }
 
 const labelsOf = ({ namespace, name }: ServiceKey) => ({ name, namespace })
 

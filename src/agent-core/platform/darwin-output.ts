@@ -31,9 +31,13 @@ export function parseVmStat(text: string): { availableBytes: number; wiredBytes?
 }
 
 /** Of `kern.memorystatus_vm_pressure_level`: the numbers of the dispatch source for memory pressure. */
-const pressureLevels: Readonly<Record<string, KernelPressure>> = { 1: 'normal', 2: 'warning', 4: 'critical' }
+const pressureLevels = new Map<string, KernelPressure>([
+  ['1', 'normal'],
+  ['2', 'warning'],
+  ['4', 'critical'],
+])
 
-export const parsePressureLevel = (text: string): KernelPressure | undefined => pressureLevels[text.trim()]
+export const parsePressureLevel = (text: string): KernelPressure | undefined => pressureLevels.get(text.trim())
 
 /** From `memory_pressure -Q`, as a fraction; undefined where it is not a whole percentage. */
 export function parseFreeFraction(text: string): number | undefined {
@@ -46,11 +50,12 @@ export function parseFreeFraction(text: string): number | undefined {
  * the kernel's own count of what it is charged for stands below it.
  */
 export function parseFootprints(text: string): Map<number, number> {
-  const processes = text.matchAll(/\[(\d+)\]: \d+-bit\s+Footprint: (\d+) B \((.*(?:\n(?!=).*)*)/g)
+  const processes = text.split(/^.*\[(?=\d+\]: \d+-bit)/m).slice(1)
   return new Map(
-    [...processes].map(([, pid, summed, rest = '']) => {
-      const charged = /^\s*phys_footprint: (\d+) B$/m.exec(rest)?.[1]
-      return [Number(pid), Number(charged ?? summed)]
+    processes.flatMap((block) => {
+      const summed = /Footprint: (\d+) B \(/.exec(block)?.[1]
+      const bytes = /^\s*phys_footprint: (\d+) B$/m.exec(block)?.[1] ?? summed
+      return bytes === undefined ? [] : [[Number.parseInt(block), Number(bytes)] as const]
     }),
   )
 }
