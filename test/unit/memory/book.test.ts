@@ -131,6 +131,17 @@ describe("a Model's own budget", () => {
   })
 })
 
+test('a larger budget of its own does not let a Model take the place of one ahead of it', () => {
+  const { book, freed } = bookWith({ budget: 60 })
+  book.admit(request('ns/a', 36, { ownBudgetBytes: 61 * gb }))
+  book.admit(request('ns/b', 25, { priority: 'critical' }))
+  book.release('ns/a')
+  expect(freed).toEqual([['ns/b']])
+  expect(book.admit(request('ns/a', 36, { ownBudgetBytes: 61 * gb }))).toMatchObject({ admitted: false })
+  expect(book.admit(request('ns/b', 25, { priority: 'critical' }))).toEqual({ admitted: true })
+  expect(freed.at(-1)).toEqual(['ns/a'])
+})
+
 describe('what cannot be checked', () => {
   test('is refused with the reason where admission is enforced, and does not wait for memory', () => {
     const { book } = bookWith({ budget: 36 })
