@@ -267,21 +267,18 @@ export class MemoryBook {
     const served: Served[] = []
     for (const entry of this.#queue()) {
       if (before !== undefined && (entry.key === before.key || byRank(entry, before) > 0)) continue
-      if (this.#reasonOf(entry) === 'InsufficientMemory' && this.#fitsAfter(entry, served)) {
+      if (this.#reasonOf(entry) === 'InsufficientMemory' && this.#fitsBeside(entry, served)) {
         served.push({ entry, takenBefore: takenBy(served) })
       }
     }
     return served
   }
 
-  /**
-   * Whether it fits when these have been served, and leaves them their room if it asks first: that can differ where one
-   * has a larger budget of its own.
-   */
-  #fitsAfter(entry: Waiting, served: readonly Served[]): boolean {
+  /** Whether it fits now and these, who are ahead of it, still do when it asks first. */
+  #fitsBeside(entry: Waiting, ahead: readonly Served[]): boolean {
     return (
-      fits(entry.needBytes, withTaken(this.roomFor(entry), takenBy(served))) &&
-      served.every(({ entry: other, takenBefore }) =>
+      fits(entry.needBytes, this.roomFor(entry)) &&
+      ahead.every(({ entry: other, takenBefore }) =>
         fits(other.needBytes, withTaken(this.roomFor(other), takenBefore + entry.needBytes)),
       )
     )
@@ -290,7 +287,7 @@ export class MemoryBook {
   #reasonAgainst(entry: Waiting, unchecked: string | undefined): Refusal['reason'] | undefined {
     if (unchecked !== undefined && entry.enforcement === 'enforce') return 'MemoryCheckFailed'
     if (this.#machine.pressure === 'critical') return 'MemoryPressure'
-    return this.#fitsAfter(entry, this.#served(entry)) ? undefined : 'InsufficientMemory'
+    return this.#fitsBeside(entry, this.#served(entry)) ? undefined : 'InsufficientMemory'
   }
 
   #whyUnchecked({ needBytes, whyUnknown }: StartRequest): string | undefined {
