@@ -81,6 +81,12 @@ interface Hold {
 
 type Waiting = StartRequest & { readonly needBytes: number }
 
+interface Served {
+  readonly entry: Waiting
+  /** By those served before it, in bytes. */
+  readonly takenBefore: number
+}
+
 /**
  * The one place that says which server may start. Every method decides and writes down its decision in the same turn,
  * so that two starts can never be promised the same memory.
@@ -256,27 +262,32 @@ export class MemoryBook {
     }
   }
 
-  /** What is left once everybody who is ahead of this one and fits has been served. */
-  #roomAfter(entry: Waiting): Room {
-    let taken = 0
-    for (const other of this.#queue()) {
-      if (other.key === entry.key || byRank(other, entry) > 0) continue
-      if (this.#passes(other, taken)) taken += other.needBytes
+  /** Those ahead of this one, or all that wait, who would be admitted if they asked now, in order. */
+  #served(before?: Waiting): readonly Served[] {
+    const served: Served[] = []
+    for (const entry of this.#queue()) {
+      if (before !== undefined && (entry.key === before.key || byRank(entry, before) > 0)) continue
+      if (this.#reasonOf(entry) === 'InsufficientMemory' && this.#fitsBeside(entry, served)) {
+        served.push({ entry, takenBefore: takenBy(served) })
+      }
     }
-    return withTaken(this.roomFor(entry), taken)
+    return served
+  }
+
+  /** Whether it fits now and these, who are ahead of it, still do when it asks first. */
+  #fitsBeside(entry: Waiting, ahead: readonly Served[]): boolean {
+    return (
+      fits(entry.needBytes, this.roomFor(entry)) &&
+      ahead.every(({ entry: other, takenBefore }) =>
+        fits(other.needBytes, withTaken(this.roomFor(other), takenBefore + entry.needBytes)),
+      )
+    )
   }
 
   #reasonAgainst(entry: Waiting, unchecked: string | undefined): Refusal['reason'] | undefined {
     if (unchecked !== undefined && entry.enforcement === 'enforce') return 'MemoryCheckFailed'
     if (this.#machine.pressure === 'critical') return 'MemoryPressure'
-    return fits(entry.needBytes, this.#roomAfter(entry)) ? undefined : 'InsufficientMemory'
-  }
-
-  /** Whether it would be admitted after others have taken so much. */
-  #passes(entry: Waiting, taken: number): boolean {
-    return (
-      this.#reasonOf(entry) === 'InsufficientMemory' && fits(entry.needBytes, withTaken(this.roomFor(entry), taken))
-    )
+    return this.#fitsBeside(entry, this.#served(entry)) ? undefined : 'InsufficientMemory'
   }
 
   #whyUnchecked({ needBytes, whyUnknown }: StartRequest): string | undefined {
@@ -295,8 +306,7 @@ export class MemoryBook {
     const { key, needBytes } = entry
     const room = this.roomFor(entry)
     const place = this.places().find((waiting) => waiting.key === key)?.place
-    const evictFirst =
-      reason === 'InsufficientMemory' && entry.mayEvict === true ? this.#lowerThan(entry, this.#roomAfter(entry)) : []
+    const evictFirst = reason === 'InsufficientMemory' && entry.mayEvict === true ? this.#lowerThan(entry) : []
     const facts = {
       reason,
       needBytes,
@@ -309,7 +319,8 @@ export class MemoryBook {
     return { ...facts, message: unchecked ?? describeRefusal(facts) }
   }
 
-  #lowerThan(entry: Waiting, room: Room): readonly string[] {
+  #lowerThan(entry: Waiting): readonly string[] {
+    const room = withTaken(this.roomFor(entry), takenBy(this.#served(entry)))
     const lower = this.held().filter(({ key, priority }) => {
       return key !== entry.key && priorityWeights[priority] < priorityWeights[entry.priority]
     })
@@ -318,13 +329,7 @@ export class MemoryBook {
 
   /** Names those that would be admitted if they all asked now. */
   #tell(): void {
-    const keys: string[] = []
-    let taken = 0
-    for (const entry of this.#queue()) {
-      if (!this.#passes(entry, taken)) continue
-      keys.push(entry.key)
-      taken += entry.needBytes
-    }
+    const keys = this.#served().map(({ entry }) => entry.key)
     if (keys.length > 0) this.#onFreed(keys)
   }
 
@@ -370,6 +375,10 @@ function promised({ needBytes = 0, seenBytes }: Hold): number {
 
 function sumOf(holds: ReadonlyMap<string, Hold>, bytes: (hold: Hold) => number): number {
   return [...holds.values()].reduce((sum, hold) => sum + bytes(hold), 0)
+}
+
+function takenBy(served: readonly Served[]): number {
+  return served.reduce((sum, { entry }) => sum + entry.needBytes, 0)
 }
 
 function withTaken(room: Room, taken: number): Room {

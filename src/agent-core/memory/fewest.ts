@@ -59,12 +59,11 @@ function oneByOne<T>(candidates: readonly T[], suffices: (gone: readonly T[]) =>
   return gone
 }
 
+/** Every priority weighs ten times the next, so that for a few servers the sum tells the highest among them. */
 function byCost(a: readonly Evictable[], b: readonly Evictable[]): number {
-  const highest = (servers: readonly Evictable[]): number => Math.max(...servers.map(weight))
   const total = (servers: readonly Evictable[], of: (server: Evictable) => number): number =>
     servers.reduce((sum, server) => sum + of(server), 0)
   return (
-    highest(a) - highest(b) ||
     total(a, weight) - total(b, weight) ||
     total(a, ({ committedBytes }) => committedBytes) - total(b, ({ committedBytes }) => committedBytes)
   )

@@ -131,6 +131,17 @@ describe("a Model's own budget", () => {
   })
 })
 
+test('a larger budget of its own does not let a Model take the place of one ahead of it', () => {
+  const { book, freed } = bookWith({ budget: 60 })
+  book.admit(request('ns/a', 36, { ownBudgetBytes: 61 * gb }))
+  book.admit(request('ns/b', 25, { priority: 'critical' }))
+  book.release('ns/a')
+  expect(freed).toEqual([['ns/b']])
+  expect(book.admit(request('ns/a', 36, { ownBudgetBytes: 61 * gb }))).toMatchObject({ admitted: false })
+  expect(book.admit(request('ns/b', 25, { priority: 'critical' }))).toEqual({ admitted: true })
+  expect(freed.at(-1)).toEqual(['ns/a'])
+})
+
 describe('what cannot be checked', () => {
   test('is refused with the reason where admission is enforced, and does not wait for memory', () => {
     const { book } = bookWith({ budget: 36 })
@@ -255,6 +266,14 @@ describe('eviction for a higher priority', () => {
     expect(held().admit(request('ns/vip', 20, mayEvict))).toMatchObject({ evictFirst: ['ns/low', 'ns/normal'] })
   })
 
+  test('counts on no more available memory than was measured', () => {
+    const { book } = bookWith({ budget: 36, available: 5 })
+    book.adopt(request('ns/low', 20, { priority: 'low' }))
+    book.measured('ns/low', 6 * gb)
+    expect(book.admit(request('ns/vip', 12, { mayEvict: true }))).toMatchObject({ evictFirst: [] })
+    expect(book.admit(request('ns/vip', 11, { mayEvict: true }))).toMatchObject({ evictFirst: ['ns/low'] })
+  })
+
   test('never names protected ones, nor the same priority, nor anybody in vain', () => {
     expect(held().admit(request('ns/vip', 23, { priority: 'high', mayEvict: true }))).toMatchObject({ evictFirst: [] })
     expect(held().admit(request('ns/vip', 12, { mayEvict: true }))).toMatchObject({ evictFirst: [] })
@@ -296,10 +315,13 @@ describe('a swap without a gap', () => {
   })
 
   test('a second server that fails gives back its reservation only', () => {
-    const { book } = bookWith({ budget: 36 })
+    const { book, freed } = bookWith({ budget: 36 })
     book.adopt(request('ns/a', 10))
     book.admitBeside(request('ns/a', 20))
+    book.admit(request('ns/b', 26))
+    expect(freed).toEqual([])
     book.releaseBeside('ns/a')
+    expect(freed).toEqual([['ns/b']])
     expect(book.state().held).toMatchObject([{ key: 'ns/a', role: 'current', needBytes: 10 * gb }])
     book.admitBeside(request('ns/a', 20))
     book.release('ns/a')
