@@ -118,7 +118,9 @@ export function headerOf({ metadata, tensors }: GgufFile) {
         long(value) ? [] : [[key, plain(value) as HeaderValue]],
       ),
     ),
-    arrayLengths: new Map(entries.flatMap(([key, value]) => (Array.isArray(value) ? [[key, value.length] as const] : []))),
+    arrayLengths: new Map(
+      entries.flatMap(([key, value]) => (Array.isArray(value) ? [[key, value.length] as const] : [])),
+    ),
     tensors: tensors.map(({ name, dimensions }) => ({
       name,
       dimensions,
