@@ -77,11 +77,26 @@ class World {
     return this.#sum(({ need, seen }) => Math.max(0, need - seen))
   }
 
-  fits({ needBytes = 0, ownBudgetBytes }: StartRequest): boolean {
+  /** Whether it fits after others have taken so much. */
+  fits({ needBytes = 0, ownBudgetBytes }: StartRequest, taken = 0): boolean {
     if (this.pressure === 'critical') return false
     if (ownBudgetBytes !== undefined && needBytes > ownBudgetBytes) return false
-    if (this.committed() + needBytes > Math.max(this.budgetBytes, ownBudgetBytes ?? 0)) return false
-    return needBytes <= this.available - this.promised()
+    if (this.committed() + taken + needBytes > Math.max(this.budgetBytes, ownBudgetBytes ?? 0)) return false
+    return needBytes <= this.available - this.promised() - taken
+  }
+
+  /** Those in the queue ahead of this one that could all be served now, each with what those before it take. */
+  servedAhead(of: StartRequest): { request: StartRequest; taken: number }[] {
+    const queue = this.book.places().flatMap(({ key: waiting }) => this.wanted.get(waiting) ?? [])
+    const served: { request: StartRequest; taken: number }[] = []
+    let taken = 0
+    for (const request of queue.filter((other) => other.key !== of.key && isAhead(other, of))) {
+      const { needBytes = 0 } = request
+      if (!this.fits(request) || !served.every((one) => this.fits(one.request, one.taken + needBytes))) continue
+      served.push({ request, taken })
+      taken += needBytes
+    }
+    return served
   }
 
   ask(one: string): void {
@@ -89,18 +104,15 @@ class World {
     const request = this.wanted.get(one)
     if (request === undefined || this.servers.has(one)) return
     const didFit = this.fits(request)
-    const ahead = [...this.wanted.values()].filter(
-      (other) => other.key !== one && !this.servers.has(other.key) && isAhead(other, request),
-    )
-    const aheadThatFit = ahead.filter(
-      (other) => this.book.places().some(({ key: waiting }) => waiting === other.key) && this.fits(other),
-    )
+    const ahead = this.servedAhead(request)
     const answer = this.book.admit(request)
     if (answer.admitted) {
       expect(didFit, 'admitted only what fits').toBe(true)
       this.servers.set(one, { need: request.needBytes ?? 0, holds: 0, measured: 0, ready: false, seen: 0 })
-      for (const other of aheadThatFit) expect(this.fits(other), 'took nobody’s place in the queue').toBe(true)
-    } else if (aheadThatFit.length === 0) {
+      for (const { request: other, taken } of ahead) {
+        expect(this.fits(other, taken), 'took nobody’s place in the queue').toBe(true)
+      }
+    } else if (ahead.length === 0) {
       expect(didFit, 'refused only what does not fit').toBe(false)
     }
   }

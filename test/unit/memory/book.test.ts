@@ -205,6 +205,16 @@ describe('the queue', () => {
     expect(freed).toEqual([['ns/next']])
   })
 
+  test('one that asks first leaves their room to all ahead of it together', () => {
+    const { book } = bookWith({ budget: 60 })
+    book.admit(request('ns/a', 60))
+    book.admit(request('ns/b', 25, { since: 1 }))
+    book.admit(request('ns/c', 25, { since: 2 }))
+    book.admit(request('ns/d', 15, { since: 3 }))
+    book.release('ns/a')
+    expect(book.admit(request('ns/d', 15, { since: 3 }))).toMatchObject({ admitted: false, place: 3 })
+  })
+
   test('keeps the age of who asks again, and not that of one re-created under the same name', () => {
     const { book } = bookWith({ budget: 36 })
     book.admit(request('ns/a', 36))

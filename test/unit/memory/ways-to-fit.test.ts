@@ -93,6 +93,28 @@ describe('ways to fit', () => {
     expect(evictions(58)).toEqual([])
   })
 
+  test('name many where it takes many, and none in vain', () => {
+    const priorities = ['low', 'normal', 'batch', 'normal', 'batch', 'low'] as const
+    const servers = priorities.map((priority, at) => server(`${at}`, 5, { priority }))
+    const full = { ...room, committedBytes: 36 * gb }
+    const [way] = waysToFit({ ...misfit, needBytes: 20 * gb, room: full, servers }).filter(
+      ({ kind }) => kind === 'evict',
+    )
+    expect(way).toMatchObject({ keys: ['ns/2', 'ns/4', 'ns/0', 'ns/5'] })
+  })
+
+  test('count on the memory that a starting server was promised once it is gone', () => {
+    const starting = server('starting', 20, { residentBytes: 0, promisedBytes: 20 * gb })
+    const promised = { budgetBytes: 100 * gb, committedBytes: 20 * gb, availableBytes: 30 * gb, promisedBytes: 20 * gb }
+    const asked = { ...misfit, room: promised, servers: [starting] }
+    expect(waysToFit({ ...asked, needBytes: 30 * gb })).toContainEqual(
+      expect.objectContaining({ kind: 'evict', keys: ['ns/starting'] }),
+    )
+    expect(waysToFit({ ...asked, needBytes: 30 * gb + 1 })).not.toContainEqual(
+      expect.objectContaining({ kind: 'evict' }),
+    )
+  })
+
   test('name what to quit where only available memory is short: the smallest that does', () => {
     const short = { needBytes: 30 * gb, room: { ...room, availableBytes: 26 * gb } }
     const apps = [
