@@ -111,14 +111,16 @@ export class ContentFetches {
     const { sizeBytes } = request
     const note: PartialNote = { source: shownSource(request.url), model, ...(sizeBytes !== undefined && { sizeBytes }) }
     await writeNote(job.path, note)
-    const done = await this.#options.download(request, {
-      partialPath: job.path,
-      signal,
-      onProgress: (progress) => {
-        job.progress = progress
-        for (const listener of job.listeners) listener(progress)
-      },
-    })
+    const onProgress = (progress: Progress): void => {
+      job.progress = progress
+      for (const listener of job.listeners) listener(progress)
+    }
+    const done = await this.#options
+      .download(request, { partialPath: job.path, signal, onProgress })
+      .catch(async (error: unknown) => {
+        if ((await sizeOf(job.path)) === 0) await rm(`${job.path}${noteSuffix}`, { force: true })
+        throw error
+      })
     const { sha256, etag } = done
     const complete = { sizeBytes: done.sizeBytes, sha256, ...(etag !== undefined && { etag }) }
     await writeNote(job.path, { ...note, complete })
@@ -148,6 +150,8 @@ export class ContentFetches {
       return { ...done, release, moveTo: (path) => this.#move(job, path) }
     } catch (error) {
       job.holders.delete(holder)
+      // Who ended it says so when nothing is written any more.
+      if (job.ending.signal.aborted) await job.done.catch(() => undefined)
       throw error
     } finally {
       signal.removeEventListener('abort', leave)
@@ -174,7 +178,7 @@ interface Job {
   path: string
   done: Promise<DownloadedFile>
   /** When the next job of this key may begin; never rejects. */
-  settled: Promise<undefined | void>
+  settled: Promise<unknown>
   over?: () => void
 }
 

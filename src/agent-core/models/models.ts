@@ -72,6 +72,8 @@ export interface ModelsOptions {
   now?: () => number
   /** For tests: the longest silence of a server in ms, else 60 s. */
   stallMs?: number
+  /** For tests: failures in a row after which a download is given up for now. */
+  attempts?: number
   /** As they are when they are needed. */
   settings?: () => DownloadSettings
   env?: Readonly<Record<string, string | undefined>>
@@ -95,7 +97,6 @@ export const defaultDownloadSettings: DownloadSettings = {
 export class Models {
   readonly #store: Store
   readonly #log: Logger
-  readonly #now: () => number
   readonly #settings: () => DownloadSettings
   readonly #contents: ContentFetches
   readonly #turns: DownloadTurns
@@ -115,7 +116,6 @@ export class Models {
     const { users = () => undefined, settings = () => defaultDownloadSettings } = options
     this.#store = new Store({ directory, log, now })
     this.#log = log
-    this.#now = now
     this.#settings = settings
     this.#turns = new DownloadTurns(() => settings().atOnce)
     this.#remote = new Remote({
@@ -125,6 +125,7 @@ export class Models {
       env: options.env ?? {},
       homeDir: options.homeDir ?? homedir(),
       stallMs: options.stallMs,
+      attempts: options.attempts,
       allowInsecureLoopback: options.allowInsecureLoopback,
       deletableBytes: () => this.#inventory.prunableBytes(),
     })

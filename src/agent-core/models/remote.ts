@@ -1,5 +1,4 @@
 import { lstat } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { readIfThere } from '../support/files.ts'
@@ -40,6 +39,7 @@ export interface RemoteOptions {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly homeDir: string
   readonly stallMs: number | undefined
+  readonly attempts: number | undefined
   readonly allowInsecureLoopback: boolean | undefined
   readonly deletableBytes: () => Promise<number>
 }
@@ -161,7 +161,7 @@ export class Remote implements AsyncDisposable {
     request: FileRequest,
     how: { partialPath: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
   ): Promise<DownloadedFile> {
-    const { log, now, settings, stallMs, deletableBytes } = this.#options
+    const { log, now, settings, stallMs, attempts, deletableBytes } = this.#options
     const { reserveBytes } = settings()
     this.limitBandwidth()
     return download(request, {
@@ -169,6 +169,7 @@ export class Remote implements AsyncDisposable {
       log,
       now,
       stallMs,
+      attempts,
       transport: await this.#transport(),
       bandwidth: this.#bandwidth,
       deletableBytes,
@@ -273,7 +274,10 @@ class TotalProgress {
   }
 
   report(file: RemoteFile, progress: Progress): void {
-    if (this.#isSingle) return this.#onProgress(progress)
+    if (this.#isSingle) {
+      this.#onProgress(progress)
+      return
+    }
     this.#done.set(file, progress.doneBytes)
     const { totalBytes: _, ...rest } = progress
     const doneBytes = [...this.#done.values()].reduce((sum, bytes) => sum + bytes, 0)
@@ -297,8 +301,8 @@ async function startOf(url: string, { fetch, signal }: { fetch: typeof globalThi
   const parts: Uint8Array[] = []
   try {
     for (let length = 0; answer.ok && reader && length < kindLength;) {
-      const { value } = await reader.read()
-      if (value === undefined) break
+      const value: unknown = (await reader.read()).value
+      if (!(value instanceof Uint8Array)) break
       parts.push(value)
       length += value.length
     }

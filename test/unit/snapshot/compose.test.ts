@@ -10,7 +10,7 @@ const now = Date.UTC(2026, 10, 21)
 
 function parts(services: readonly Service[], figures: SnapshotParts['figures'] = {}): SnapshotParts {
   const { bootId, version, host, cluster } = sampleSnapshot()
-  return { bootId, version, host, cluster, startedAt: now, now, services, figures, notices: ['One notice.'] }
+  return { bootId, version, host, cluster, startedAt: now, now, services, figures, downloads: [], notices: ['One notice.'] }
 }
 
 const service = (name: string, extra: Partial<Service> = {}): Service => {

@@ -76,6 +76,12 @@ const kindsOf: Readonly<Record<string, readonly ContentKind[]>> = {
   safetensors: ['safetensors'],
   pytorch: ['zip', 'pickle'],
 }
+const modelsOf: Readonly<Record<string, string>> = {
+  gguf: 'a GGUF model',
+  mlx: 'an MLX model',
+  safetensors: 'a safetensors model',
+  pytorch: 'a PyTorch model',
+}
 const formatOf: Partial<Record<ContentKind, string>> = {
   gguf: 'gguf',
   safetensors: 'safetensors',
@@ -89,8 +95,9 @@ const formatOf: Partial<Record<ContentKind, string>> = {
  */
 export function formatContradiction(format: string | undefined, kind: ContentKind): string | undefined {
   const found = formatOf[kind]
-  const allowed = format === undefined ? undefined : kindsOf[format.toLowerCase()]
+  const lower = format?.toLowerCase() ?? ''
+  const allowed = kindsOf[lower]
   if (kind === 'unknown' || found === undefined || allowed === undefined || allowed.includes(kind)) return undefined
   const what = kind === 'gguf' ? 'GGUF' : names[kind]
-  return `spec.format says ${format}, but the file is ${what}: set spec.format to ${found} or give a ${format} model as spec.source.`
+  return `spec.format says ${lower}, but the file is ${what}: set spec.format to ${found}, or let spec.source name ${modelsOf[lower] ?? 'another'}.`
 }

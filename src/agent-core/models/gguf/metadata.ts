@@ -47,8 +47,11 @@ export function* readName(cursor: Cursor, maxBytes: number, what: string): Readi
   return cursor.take(length).toString()
 }
 
-/** For a message: no control characters, not endless. */
-export const shown = (text: string): string => JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text)
+/** For a message: not endless, and nothing in it that a terminal obeys. */
+export function shown(text: string): string {
+  const escaped = JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text)
+  return escaped.replaceAll(/[\p{C}\u2028\u2029]/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16) ?? ''}}`)
+}
 
 interface Budget {
   bytes: number
