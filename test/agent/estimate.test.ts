@@ -34,8 +34,6 @@ interface Case {
   readonly of: SampleArchitecture
   readonly shape?: Partial<ModelShape>
   readonly args: readonly string[]
-  /** Default: all three. */
-  readonly compared?: readonly Item[]
 }
 
 const cases: readonly Case[] = [
@@ -127,7 +125,7 @@ test.each(cases)('what llama-server says it allocated is what was estimated: $na
   })
   const said = await serverSizes(llamaServer, argv)
 
-  const compared: readonly Item[] = one.compared ?? ['weights', 'kv', 'compute']
+  const compared: readonly Item[] = ['weights', 'kv', 'compute']
   const sizes: Record<Item, readonly [estimated: number, real: number]> = {
     weights: [items.weights, said.weights],
     kv: [items.kv, said.kv + said.recurrent],
