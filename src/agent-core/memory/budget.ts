@@ -1,0 +1,148 @@
+import { formatBytes } from '../../contract/format.ts'
+import { parseQuantity } from './quantity.ts'
+
+const mib = 2 ** 20
+const gib = 2 ** 30
+
+/** How much memory the models on this machine may hold together. */
+export interface Budget {
+  readonly bytes: number
+  /** One sentence: where the number comes from, and what keeps it from being larger. */
+  readonly how: string
+  /** Set by the Model itself: it replaces the machine's budget for this Model. */
+  readonly fromModel: boolean
+  readonly gpuLimitBytes?: number
+  readonly cappedByGpu: boolean
+  /** What a person runs to raise the GPU's limit as far as the budget would go; not kept over a restart of the Mac. */
+  readonly raiseCommand?: string
+}
+
+export interface BudgetInputs {
+  readonly totalBytes: number
+  /** `Model.spec.hardware.memoryBudget`, a Kubernetes quantity. */
+  readonly modelBudget?: string
+  /** `Model.spec.hardware.memoryFraction`. */
+  readonly modelFraction?: number
+  /** The agent's own; where both are set the bytes count. A fraction of 0 means automatic. */
+  readonly settingFraction?: number
+  readonly settingBytes?: number
+  /** What the GPU may keep in memory at most, where the system or llama-server told. */
+  readonly gpuLimitBytes?: number
+  readonly platform: 'darwin' | 'linux'
+}
+
+export type BudgetResult =
+  { readonly ok: true; readonly budget: Budget } | { readonly ok: false; readonly message: string }
+
+/** The guide's table: the share of all memory that models may hold when nobody says otherwise. */
+export function defaultFraction(totalBytes: number): number {
+  if (totalBytes <= 36 * gib) return 0.67
+  return totalBytes < 128 * gib ? 0.75 : 0.9
+}
+
+/** The most that a person is advised to give to models: a tenth, and 4 GiB at least, stay with the system. */
+export function largestBudget(totalBytes: number): number {
+  return Math.max(0, Math.floor(totalBytes - Math.max(4 * gib, totalBytes / 10)))
+}
+
+/** Where a budget comes from, in this order: the Model's bytes, the Model's fraction, the setting, the guide's table. */
+export function resolveBudget(inputs: BudgetInputs): BudgetResult {
+  const { totalBytes } = inputs
+  if (!Number.isFinite(totalBytes) || totalBytes <= 0) {
+    return { ok: false, message: 'No budget for models: this machine does not tell how much memory it has' }
+  }
+  const wanted = wantedBudget(inputs)
+  return 'message' in wanted ? { ok: false, message: wanted.message } : { ok: true, budget: capped(wanted, inputs) }
+}
+
+interface Wanted {
+  readonly bytes: number
+  readonly source: string
+  readonly fromModel: boolean
+}
+
+function wantedBudget(inputs: BudgetInputs): Wanted | { readonly message: string } {
+  const { totalBytes, modelBudget, modelFraction, settingFraction, settingBytes } = inputs
+  if (modelBudget !== undefined) {
+    const message = quantityProblem('spec.hardware.memoryBudget', modelBudget)
+    if (message !== undefined) return { message: `${message} in the Model` }
+    return {
+      bytes: parseQuantity(modelBudget) ?? 0,
+      source: `memoryBudget ${modelBudget} of the Model`,
+      fromModel: true,
+    }
+  }
+  if (modelFraction !== undefined) {
+    const message = fractionProblem('spec.hardware.memoryFraction', modelFraction)
+    if (message !== undefined) return { message: `${message} in the Model` }
+    return { ...share(modelFraction, totalBytes, 'memoryFraction of the Model'), fromModel: true }
+  }
+  if (settingBytes !== undefined) {
+    if (!Number.isFinite(settingBytes) || settingBytes < mib) {
+      return {
+        message: `The memory budget must be at least 1 MiB, not ${settingBytes} bytes: change it in the settings`,
+      }
+    }
+    return { bytes: Math.floor(settingBytes), source: 'the setting', fromModel: false }
+  }
+  if (settingFraction !== undefined && settingFraction !== 0) {
+    const message = fractionProblem('The memory fraction', settingFraction)
+    if (message !== undefined) return { message: `${message} in the settings (0 = automatic)` }
+    return { ...share(settingFraction, totalBytes, 'the setting'), fromModel: false }
+  }
+  return { ...share(defaultFraction(totalBytes), totalBytes, 'the default for this size'), fromModel: false }
+}
+
+function share(fraction: number, totalBytes: number, source: string): { bytes: number; source: string } {
+  const percent = Number((fraction * 100).toFixed(1))
+  return { bytes: Math.floor(totalBytes * fraction), source: `${percent} % of ${inGib(totalBytes)}, ${source}` }
+}
+
+function quantityProblem(name: string, text: string): string | undefined {
+  const bytes = parseQuantity(text)
+  const ask = 'write a quantity such as 24Gi or 24G'
+  if (bytes === undefined) return `${name} "${text}" is not a quantity of memory: ${ask}`
+  if (bytes >= mib) return undefined
+  const hint = text.endsWith('m') ? `${ask} (m means thousandths, M millions)` : ask
+  return `${name} ${text} is ${bytes === 1 ? '1 byte' : `${bytes} bytes`}, less than 1 MiB: ${hint}`
+}
+
+function fractionProblem(name: string, fraction: number): string | undefined {
+  if (Number.isFinite(fraction) && fraction > 0 && fraction <= 1) return undefined
+  return `${name} must be more than 0 and at most 1, not ${fraction}: correct it`
+}
+
+/** Neither more than the machine has, nor more than its GPU may hold. */
+function capped(wanted: Wanted, inputs: BudgetInputs): Budget {
+  const { totalBytes, gpuLimitBytes, platform } = inputs
+  const { fromModel } = wanted
+  const bytes = Math.min(wanted.bytes, totalBytes)
+  const size = `${formatBytes(bytes)} (${inGib(bytes)})`
+  const origin = bytes < wanted.bytes ? `${wanted.source}, cut to all the memory there is` : wanted.source
+  if (gpuLimitBytes === undefined) return { bytes, how: `${size}: ${origin}`, fromModel, cappedByGpu: false }
+  const limit = `${formatBytes(gpuLimitBytes)} (${inGib(gpuLimitBytes)})`
+  if (bytes <= gpuLimitBytes) {
+    const how = `${size}: ${origin}; the GPU may hold ${limit}`
+    return { bytes, how, fromModel, gpuLimitBytes, cappedByGpu: false }
+  }
+  const advised = Math.min(bytes, largestBudget(totalBytes))
+  const raiseCommand = platform === 'darwin' && advised > gpuLimitBytes ? raiseGpuLimit(advised) : undefined
+  const raise = raiseCommand === undefined ? '' : `; ${raiseCommand} raises that until the Mac is restarted`
+  return {
+    bytes: gpuLimitBytes,
+    how: `${limit}, as much as the GPU may hold, instead of ${size}: ${origin}${raise}`,
+    fromModel,
+    gpuLimitBytes,
+    cappedByGpu: true,
+    ...(raiseCommand !== undefined && { raiseCommand }),
+  }
+}
+
+/** The command that lets the GPU of a Mac hold so many bytes; the kernel forgets it at a restart and counts in MiB. */
+export function raiseGpuLimit(bytes: number): string {
+  return `sudo sysctl iogpu.wired_limit_mb=${Math.ceil(bytes / mib)}`
+}
+
+function inGib(bytes: number): string {
+  return `${Number((bytes / gib).toFixed(1))} GiB`
+}

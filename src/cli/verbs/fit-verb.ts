@@ -1,0 +1,41 @@
+import path from 'node:path'
+import { Command } from 'commander'
+import { z } from 'zod'
+import { defaultModelStore } from '../../agent-core/models/default-store.ts'
+import { VerbError } from '../agent-session.ts'
+import type { VerbContext } from './verb.ts'
+
+const count = (option: string) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/, `${option} must be a whole number`)
+    .transform(Number)
+    .optional()
+
+const fitOptions = z.object({
+  json: z.boolean().default(false),
+  context: count('--context'),
+  slots: count('--slots'),
+  kv: z
+    .string()
+    .regex(/^[a-z0-9_]+(,[a-z0-9_]+)?$/i, '--kv must be a cache type such as q8_0, or two of them as q8_0,q4_0')
+    .optional(),
+  modelStore: z.string(),
+})
+
+export function fitVerb({ io, end }: VerbContext): Command {
+  return new Command('fit')
+    .description('say whether a model fits on this machine, and what would make it fit; asks neither cluster nor agent')
+    .argument('<model>', 'a GGUF file, an MLX folder, a name in the model store, or a source such as hf://owner/name')
+    .option('--context <tokens>', 'context size; default 2048, as the agent has it')
+    .option('--slots <number>', 'requests at once; left to llama-server where it is left out')
+    .option('--kv <type>', 'type of the KV cache, or of keys and values as K,V; default f16')
+    .option('--model-store <folder>', 'folder of downloaded models', defaultModelStore(io.platform, io.env, io.homeDir))
+    .option('--json', 'print the answer as JSON, in bytes')
+    .action(async (given: string, options: unknown) => {
+      const parsed = fitOptions.safeParse(options)
+      if (!parsed.success) throw new VerbError(`${parsed.error.issues[0]?.message ?? 'The options make no sense'}.`)
+      const { fit } = await import('../fit/fit.ts')
+      end(await fit(given, { ...parsed.data, modelStore: path.resolve(io.cwd, parsed.data.modelStore) }, io))
+    })
+}

@@ -1,0 +1,340 @@
+import { describe, expect, test } from 'vitest'
+import { type MachineMemory, MemoryBook, type StartRequest } from '../../../src/agent-core/memory/book.ts'
+
+const gb = 1e9
+
+function request(key: string, needGb: number | undefined, more: Partial<StartRequest> = {}): StartRequest {
+  const needBytes = needGb === undefined ? undefined : needGb * gb
+  return { key, uid: `uid of ${key}`, needBytes, priority: 'normal', since: 0, enforcement: 'enforce', ...more }
+}
+
+function bookWith(machine: { budget: number; available?: number; pressure?: MachineMemory['pressure'] }) {
+  const freed: string[][] = []
+  const { budget, available = 1000, pressure = 'normal' } = machine
+  const book = new MemoryBook({ budgetBytes: budget * gb, availableBytes: available * gb, pressure }, (keys) =>
+    freed.push([...keys]),
+  )
+  return { book, freed }
+}
+
+describe('admission', () => {
+  test('counts what starts, and equality fits', () => {
+    const { book } = bookWith({ budget: 36 })
+    expect(book.admit(request('ns/a', 20))).toEqual({ admitted: true })
+    expect(book.admit(request('ns/b', 16.1))).toMatchObject({
+      admitted: false,
+      reason: 'InsufficientMemory',
+      place: 1,
+      message: 'Needs 16.1 GB, 16.0 GB left in the budget of 36.0 GB (1st waiting)',
+      shortage: { own: 0, budget: 0.1 * gb, available: 0 },
+    })
+    expect(book.admit(request('ns/c', 16))).toEqual({ admitted: true })
+  })
+
+  test('counts the larger of estimate and measured footprint', () => {
+    const { book } = bookWith({ budget: 36 })
+    book.admit(request('ns/a', 20))
+    book.ready('ns/a')
+    book.measured('ns/a', 12 * gb)
+    expect(book.admit(request('ns/b', 17))).toMatchObject({ admitted: false })
+    book.measured('ns/a', 30 * gb)
+    expect(book.admit(request('ns/c', 7))).toMatchObject({ admitted: false })
+    expect(book.admit(request('ns/d', 6))).toMatchObject({ admitted: true })
+  })
+
+  test('counts servers found running even beyond the budget, and never refuses them', () => {
+    const { book } = bookWith({ budget: 36 })
+    book.adopt(request('ns/a', 30))
+    book.adopt(request('ns/b', 30))
+    expect(book.admit(request('ns/c', 1))).toMatchObject({
+      admitted: false,
+      message: 'Needs 1.0 GB, the budget of 36.0 GB is exceeded by 24.0 GB (1st waiting)',
+    })
+  })
+
+  test('a start meets what is available less what other starts will still take', () => {
+    const { book } = bookWith({ budget: 100, available: 30 })
+    book.admit(request('ns/a', 20))
+    expect(book.admit(request('ns/b', 11))).toMatchObject({
+      admitted: false,
+      message:
+        'Needs 11.0 GB, 10.0 GB really available (30.0 GB less 20.0 GB that starting models will take) (1st waiting)',
+    })
+    book.measured('ns/a', 15 * gb)
+    book.observe({ availableBytes: 16 * gb })
+    expect(book.admit(request('ns/b', 11))).toEqual({ admitted: true })
+  })
+
+  test('a figure of available memory from before a server was ready does not count its memory as free again', () => {
+    const { book } = bookWith({ budget: 100, available: 30 })
+    book.admit(request('ns/a', 20))
+    book.measured('ns/a', 20 * gb)
+    book.ready('ns/a')
+    expect(book.admit(request('ns/b', 11))).toMatchObject({ admitted: false })
+    book.observe({ availableBytes: 12 * gb })
+    expect(book.admit(request('ns/b', 11))).toEqual({ admitted: true })
+  })
+
+  test('says that something does not fit even alone, and gives it no place', () => {
+    const { book } = bookWith({ budget: 36 })
+    const answer = book.admit(request('ns/huge', 44))
+    expect(answer).toMatchObject({
+      admitted: false,
+      fitsAlone: false,
+      message: 'Needs 44.0 GB, more than the whole budget of 36.0 GB',
+    })
+    expect(answer).not.toHaveProperty('place')
+    book.admit(request('ns/a', 30))
+    expect(book.admit(request('ns/b', 10))).toMatchObject({ place: 1 })
+  })
+
+  test('nothing starts while pressure is critical, and everything that fits is named when it has passed', () => {
+    const { book, freed } = bookWith({ budget: 36, pressure: 'critical' })
+    expect(book.admit(request('ns/a', 1))).toMatchObject({
+      admitted: false,
+      reason: 'MemoryPressure',
+      message: 'Memory pressure is critical: nothing new is started until it has passed (1st waiting)',
+    })
+    expect(book.admit(request('ns/b', 1, { since: 1, enforcement: 'warn' }))).toMatchObject({
+      reason: 'MemoryPressure',
+    })
+    expect(freed).toEqual([])
+    book.observe({ pressure: 'warning' })
+    expect(freed).toEqual([['ns/a', 'ns/b']])
+  })
+
+  test('a second start of the same key gives back what the first one held', () => {
+    const { book } = bookWith({ budget: 36 })
+    book.admit(request('ns/a', 30))
+    expect(book.admit(request('ns/a', 36))).toEqual({ admitted: true })
+    expect(book.state().committedBytes).toBe(36 * gb)
+  })
+})
+
+describe("a Model's own budget", () => {
+  test('bounds what the Model itself needs', () => {
+    const { book } = bookWith({ budget: 36 })
+    expect(book.admit(request('ns/a', 25, { ownBudgetBytes: 24 * gb }))).toMatchObject({
+      admitted: false,
+      message: 'Needs 25.0 GB, the budget of its Model is 24.0 GB',
+    })
+    expect(book.admit(request('ns/a', 24, { ownBudgetBytes: 24 * gb }))).toEqual({ admitted: true })
+  })
+
+  test('a smaller one is no bound for the sum, a larger one replaces that of the machine for this Model only', () => {
+    const { book } = bookWith({ budget: 36 })
+    book.admit(request('ns/a', 20))
+    expect(book.admit(request('ns/b', 10, { ownBudgetBytes: 12 * gb }))).toEqual({ admitted: true })
+    expect(book.admit(request('ns/c', 15, { ownBudgetBytes: 44 * gb }))).toMatchObject({ admitted: false })
+    expect(book.admit(request('ns/c', 14, { ownBudgetBytes: 44 * gb }))).toEqual({ admitted: true })
+    expect(book.admit(request('ns/d', 1))).toMatchObject({ admitted: false })
+  })
+})
+
+test('a larger budget of its own does not let a Model take the place of one ahead of it', () => {
+  const { book, freed } = bookWith({ budget: 60 })
+  book.admit(request('ns/a', 36, { ownBudgetBytes: 61 * gb }))
+  book.admit(request('ns/b', 25, { priority: 'critical' }))
+  book.release('ns/a')
+  expect(freed).toEqual([['ns/b']])
+  expect(book.admit(request('ns/a', 36, { ownBudgetBytes: 61 * gb }))).toMatchObject({ admitted: false })
+  expect(book.admit(request('ns/b', 25, { priority: 'critical' }))).toEqual({ admitted: true })
+  expect(freed.at(-1)).toEqual(['ns/a'])
+})
+
+describe('what cannot be checked', () => {
+  test('is refused with the reason where admission is enforced, and does not wait for memory', () => {
+    const { book } = bookWith({ budget: 36 })
+    expect(book.admit(request('ns/a', undefined, { whyUnknown: 'the file is not here yet' }))).toMatchObject({
+      admitted: false,
+      reason: 'MemoryCheckFailed',
+      message: 'Nobody knows how much memory it needs: the file is not here yet',
+    })
+    expect(book.places()).toEqual([])
+  })
+
+  test('starts with a warning where admission only warns, and counts by what is measured', () => {
+    const { book } = bookWith({ budget: 36 })
+    const asked = request('ns/a', undefined, { whyUnknown: 'the file is not here yet', enforcement: 'warn' })
+    expect(book.admit(asked)).toEqual({
+      admitted: true,
+      warning: 'Nobody knows how much memory it needs: the file is not here yet',
+    })
+    book.measured('ns/a', 30 * gb)
+    expect(book.admit(request('ns/b', 7))).toMatchObject({ admitted: false })
+  })
+
+  test('without a figure of available memory an enforced start waits until there is one', () => {
+    const { book, freed } = bookWith({ budget: 36 })
+    book.observe({ availableBytes: undefined })
+    expect(book.admit(request('ns/a', 1))).toMatchObject({ admitted: false, reason: 'MemoryCheckFailed' })
+    expect(book.admit(request('ns/b', 1, { enforcement: 'warn' }))).toMatchObject({ admitted: true })
+    expect(book.admit(request('ns/c', 36, { enforcement: 'warn' }))).toMatchObject({ reason: 'InsufficientMemory' })
+    expect(freed).toEqual([])
+    book.observe({ availableBytes: 50 * gb })
+    expect(freed).toEqual([['ns/a']])
+  })
+})
+
+describe('the queue', () => {
+  test('is served by priority, then by age', () => {
+    const { book, freed } = bookWith({ budget: 36 })
+    book.admit(request('ns/old', 36))
+    book.admit(request('ns/batch', 20, { priority: 'batch', since: 1 }))
+    book.admit(request('ns/young', 20, { since: 3 }))
+    book.admit(request('ns/elder', 20, { since: 2 }))
+    book.admit(request('ns/vip', 20, { priority: 'critical', since: 4 }))
+    const order = ['ns/vip', 'ns/elder', 'ns/young', 'ns/batch']
+    expect(book.places().map(({ key, place }) => [place, key])).toEqual(order.map((key, at) => [at + 1, key]))
+    book.release('ns/old')
+    expect(freed).toEqual([['ns/vip']])
+    expect(book.admit(request('ns/elder', 20, { since: 2 }))).toMatchObject({
+      place: 2,
+      message: 'Needs 20.0 GB: that is free now, but goes to those that wait ahead of it (2nd waiting)',
+    })
+    expect(book.admit(request('ns/vip', 20, { priority: 'critical', since: 4 }))).toEqual({ admitted: true })
+  })
+
+  test('a small one passes a larger one that does not fit, and not one that does', () => {
+    const { book, freed } = bookWith({ budget: 36 })
+    book.admit(request('ns/running', 20))
+    book.admit(request('ns/large', 30, { since: 1 }))
+    expect(book.admit(request('ns/small', 10, { since: 2 }))).toEqual({ admitted: true })
+    book.admit(request('ns/next', 8, { since: 3 }))
+    book.release('ns/running')
+    expect(freed).toEqual([['ns/next']])
+  })
+
+  test('one that asks first leaves their room to all ahead of it together', () => {
+    const { book } = bookWith({ budget: 60 })
+    book.admit(request('ns/a', 60))
+    book.admit(request('ns/b', 25, { since: 1 }))
+    book.admit(request('ns/c', 25, { since: 2 }))
+    book.admit(request('ns/d', 15, { since: 3 }))
+    book.release('ns/a')
+    expect(book.admit(request('ns/d', 15, { since: 3 }))).toMatchObject({ admitted: false, place: 3 })
+  })
+
+  test('keeps the age of who asks again, and not that of one re-created under the same name', () => {
+    const { book } = bookWith({ budget: 36 })
+    book.admit(request('ns/a', 36))
+    book.admit(request('ns/b', 20, { since: 1 }))
+    book.admit(request('ns/c', 20, { since: 2 }))
+    book.admit(request('ns/b', 20, { since: 9 }))
+    expect(book.places().map(({ key }) => key)).toEqual(['ns/b', 'ns/c'])
+    book.admit(request('ns/b', 20, { since: 9, uid: 'another' }))
+    expect(book.places().map(({ key }) => key)).toEqual(['ns/c', 'ns/b'])
+  })
+
+  test('names who fits when memory is freed in any way: an end, a shrink, a larger budget, more available', () => {
+    const ways: ((book: MemoryBook) => void)[] = [
+      (book) => book.release('ns/a'),
+      (book) => book.measured('ns/a', 30 * gb),
+      (book) => book.observe({ budgetBytes: 60 * gb }),
+    ]
+    for (const free of ways) {
+      const { book, freed } = bookWith({ budget: 40 })
+      book.adopt(request('ns/a', 20))
+      book.measured('ns/a', 35 * gb)
+      book.admit(request('ns/b', 10))
+      expect(freed).toEqual([])
+      free(book)
+      expect(freed).toEqual([['ns/b']])
+    }
+    const { book, freed } = bookWith({ budget: 40, available: 5 })
+    book.admit(request('ns/b', 10))
+    book.observe({ availableBytes: 10 * gb })
+    expect(freed).toEqual([['ns/b']])
+  })
+
+  test('one that leaves makes way for those behind it', () => {
+    const { book, freed } = bookWith({ budget: 36 })
+    book.admit(request('ns/a', 36))
+    book.admit(request('ns/b', 30, { since: 1 }))
+    book.admit(request('ns/c', 30, { since: 2 }))
+    book.release('ns/a')
+    book.release('ns/b')
+    expect(freed).toEqual([['ns/b'], ['ns/c']])
+  })
+})
+
+describe('eviction for a higher priority', () => {
+  const held = () => {
+    const { book } = bookWith({ budget: 36 })
+    book.adopt(request('ns/low', 10, { priority: 'low' }))
+    book.adopt(request('ns/normal', 12))
+    book.adopt(request('ns/kept', 14, { priority: 'batch', isProtected: true }))
+    for (const { key, committedBytes } of book.held()) book.measured(key, committedBytes)
+    return book
+  }
+
+  test('is named only where the setting allows it', () => {
+    expect(held().admit(request('ns/vip', 10, { priority: 'high' }))).toMatchObject({ evictFirst: [] })
+    const mayEvict = { priority: 'high', mayEvict: true } as const
+    expect(held().admit(request('ns/vip', 10, mayEvict))).toMatchObject({ evictFirst: ['ns/low'] })
+    expect(held().admit(request('ns/vip', 11, mayEvict))).toMatchObject({ evictFirst: ['ns/normal'] })
+    expect(held().admit(request('ns/vip', 20, mayEvict))).toMatchObject({ evictFirst: ['ns/low', 'ns/normal'] })
+  })
+
+  test('counts on no more available memory than was measured', () => {
+    const { book } = bookWith({ budget: 36, available: 5 })
+    book.adopt(request('ns/low', 20, { priority: 'low' }))
+    book.measured('ns/low', 6 * gb)
+    expect(book.admit(request('ns/vip', 12, { mayEvict: true }))).toMatchObject({ evictFirst: [] })
+    expect(book.admit(request('ns/vip', 11, { mayEvict: true }))).toMatchObject({ evictFirst: ['ns/low'] })
+  })
+
+  test('never names protected ones, nor the same priority, nor anybody in vain', () => {
+    expect(held().admit(request('ns/vip', 23, { priority: 'high', mayEvict: true }))).toMatchObject({ evictFirst: [] })
+    expect(held().admit(request('ns/vip', 12, { mayEvict: true }))).toMatchObject({ evictFirst: [] })
+  })
+})
+
+describe('a swap without a gap', () => {
+  test('reserves the second server beside the first, and gives back the first when it is gone', () => {
+    const { book, freed } = bookWith({ budget: 36 })
+    book.admit(request('ns/a', 10))
+    book.ready('ns/a')
+    expect(book.admitBeside(request('ns/a', 20))).toEqual({ allowed: true })
+    expect(book.state().committedBytes).toBe(30 * gb)
+    expect(book.admit(request('ns/b', 16))).toMatchObject({ admitted: false })
+    expect(book.canRunBeside(request('ns/a', 1))).toMatchObject({ allowed: false })
+    book.ready('ns/a', 'beside')
+    book.promoteBeside('ns/a')
+    expect(book.state().held).toMatchObject([{ key: 'ns/a', role: 'current', phase: 'running', needBytes: 20 * gb }])
+    expect(freed).toEqual([['ns/b']])
+  })
+
+  test('says why not', () => {
+    const { book } = bookWith({ budget: 36, available: 15 })
+    expect(book.canRunBeside(request('ns/a', 1))).toEqual({
+      allowed: false,
+      why: 'no server of this service is known to run',
+    })
+    book.adopt(request('ns/a', 20))
+    const why = (needGb: number | undefined) => {
+      const verdict = book.canRunBeside(request('ns/a', needGb, { enforcement: 'warn' }))
+      return verdict.allowed ? 'allowed' : verdict.why
+    }
+    expect(why(15)).toBe('allowed')
+    expect(why(15.5)).toBe('Needs 15.5 GB, 15.0 GB really available')
+    expect(why(16.5)).toBe('Needs 16.5 GB, 16.0 GB left in the budget of 36.0 GB, and 15.0 GB really available')
+    expect(why(undefined)).toContain('Nobody knows how much memory it needs')
+    book.observe({ pressure: 'critical' })
+    expect(why(1)).toContain('Memory pressure is critical')
+  })
+
+  test('a second server that fails gives back its reservation only', () => {
+    const { book, freed } = bookWith({ budget: 36 })
+    book.adopt(request('ns/a', 10))
+    book.admitBeside(request('ns/a', 20))
+    book.admit(request('ns/b', 26))
+    expect(freed).toEqual([])
+    book.releaseBeside('ns/a')
+    expect(freed).toEqual([['ns/b']])
+    expect(book.state().held).toMatchObject([{ key: 'ns/a', role: 'current', needBytes: 10 * gb }])
+    book.admitBeside(request('ns/a', 20))
+    book.release('ns/a')
+    expect(book.state().held).toEqual([])
+  })
+})
