@@ -262,6 +262,8 @@ export class Attempt {
       // What was received stays, whatever ended it.
       await flush()
       await writing
+      release(filling)
+      release(spare)
     }
     return position
   }
@@ -328,8 +330,8 @@ class Body {
 }
 
 /**
- * Gives the memory of a chunk back at once, where it is that of no other: collected as garbage it would be tens of MiB,
- * for the collector hardly sees what lies outside its heap. Nobody may read the chunk afterwards.
+ * Gives the memory of a buffer back at once, where no other shares it: left to the garbage collector it would be tens
+ * of MiB, which that hardly sees, as they lie outside its heap. Nobody may use the buffer afterwards.
  */
 function release({ buffer, byteLength }: Uint8Array): void {
   if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer(0)
