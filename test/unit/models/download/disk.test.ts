@@ -1,5 +1,5 @@
 import { execa } from 'execa'
-import { mkdir, open } from 'node:fs/promises'
+import { mkdir, open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { localRepairMs } from '../../../../src/agent-core/models/errors.ts'
@@ -51,14 +51,16 @@ test('a volume that fills up during the download stops it before it is full, and
 test('a write that fails is named, and what was written before it is continued', async () => {
   const { url, content } = await server.serve('/x.gguf', plain)
   const probe = await open(join(room.dir, 'probe'), 'w')
-  const prototype = Object.getPrototypeOf(probe) as typeof probe
+  const prototype = Object.getPrototypeOf(probe) as {
+    write: (this: FileHandle, ...args: unknown[]) => Promise<unknown>
+  }
   await probe.close()
-  const original = prototype.write
+  const { write } = prototype
   let writes = 0
-  vi.spyOn(prototype, 'write').mockImplementation(async function (this: typeof probe, ...args) {
+  vi.spyOn(prototype, 'write').mockImplementation(function (this: FileHandle, ...args) {
     writes += 1
-    if (writes === 5) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
-    return original.apply(this, args) as never
+    if (writes !== 5) return write.apply(this, args)
+    return Promise.reject(Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' }))
   })
   const failed = await failureOf(room.fetch({ url }))
   vi.restoreAllMocks()

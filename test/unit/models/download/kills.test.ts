@@ -77,9 +77,9 @@ async function download(program: string, input: object): Promise<{ beganWith: nu
   const { stdout, stderr, signal, exitCode } = await execa(process.execPath, [program, JSON.stringify(input)], {
     reject: false,
   })
-  const line = String(stdout).split('\n')[0] ?? ''
+  const line = stdout.split('\n')[0] ?? ''
   if (!line.startsWith('{') || (exitCode !== 0 && signal === undefined))
-    throw new Error(`the process said ${line} ${String(stderr)}`)
+    throw new Error(`the process said ${line} ${stderr}`)
   return { ...(JSON.parse(line) as { beganWith: number }), signal }
 }
 

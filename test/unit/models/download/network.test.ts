@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createTransport } from '../../../../src/agent-core/models/download/transport.ts'
 import type { Behaviour } from '../../../support/model-server/behaviour.ts'
-import { startModelServer, startProxy, type ModelServer } from '../../../support/model-server/model-server.ts'
+import { startModelServer, startProxy } from '../../../support/model-server/model-server.ts'
 import { downloadRoom, failureOf, type DownloadRoom } from './room.ts'
 
 const plain: Behaviour = { sizeBytes: 5000, seed: 'a', etag: '"a"' }
