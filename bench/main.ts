@@ -29,6 +29,8 @@ const usual: Extent = {
   commandCalls: 200,
   fanOutRuns: 3,
   headerRuns: 9,
+  downloadRuns: 5,
+  downloadKills: 10,
   thousandRuns: 3,
   lives: 0,
 }
@@ -44,6 +46,8 @@ const long: Extent = {
   commandCalls: 2_000,
   fanOutRuns: 20,
   headerRuns: 50,
+  downloadRuns: 15,
+  downloadKills: 25,
   thousandRuns: 10,
   lives: 1_000,
 }

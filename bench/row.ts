@@ -33,6 +33,8 @@ export interface Extent {
   readonly commandCalls: number
   readonly fanOutRuns: number
   readonly headerRuns: number
+  readonly downloadRuns: number
+  readonly downloadKills: number
   readonly thousandRuns: number
   /** Starts and stops of servers; 0 = not measured. */
   readonly lives: number

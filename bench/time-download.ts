@@ -3,16 +3,13 @@ import { Bandwidth } from '../src/agent-core/models/download/bandwidth.ts'
 import { download } from '../src/agent-core/models/download/download.ts'
 import { createTransport } from '../src/agent-core/models/download/transport.ts'
 import { silentLog } from '../test/support/silent-log.ts'
+import { memoryOf, peakMemoryOf } from './proc.ts'
 
 /** One download in a process of its own. Arguments: address, partial file. Prints what it cost. */
 const [url = '', partialPath = ''] = process.argv.slice(2)
 
 await using transport = await createTransport({ env: {} })
-const before = process.memoryUsage.rss()
-let most = before
-const sampling = setInterval(() => {
-  most = Math.max(most, process.memoryUsage.rss())
-}, 20)
+const { residentMiB } = memoryOf(process.pid)
 const delays = monitorEventLoopDelay({ resolution: 5 })
 delays.enable()
 const startedAt = performance.now()
@@ -29,7 +26,13 @@ const { sha256 } = await download(
 )
 const seconds = (performance.now() - startedAt) / 1000
 delays.disable()
-clearInterval(sampling)
+// Not the system's count of it, which begins with what the parent process had.
+const mostMiB = peakMemoryOf(process.pid)
 process.stdout.write(
-  JSON.stringify({ seconds, grownMiB: (most - before) / 1024 ** 2, delayMs: delays.percentile(99) / 1e6, sha256 }),
+  JSON.stringify({
+    seconds,
+    grownMiB: mostMiB - residentMiB,
+    delayMs: delays.percentile(99) / 1e6,
+    sha256,
+  }),
 )

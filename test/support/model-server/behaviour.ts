@@ -44,6 +44,21 @@ export interface SeenRequest {
   readonly sentBytes: number
 }
 
+/** Files in PEM. */
+export interface CertificateFiles {
+  readonly keyFile: string
+  readonly certificateFile: string
+}
+
+export interface ProxyOptions {
+  /** `user:password` that it asks for. */
+  readonly login?: string
+  /** The status that it answers everything with. */
+  readonly refuses?: number
+  /** It is spoken to over TLS. */
+  readonly tls?: CertificateFiles
+}
+
 export type ServerOrder =
   { readonly kind: 'serve'; readonly path: string; readonly behaviour: Behaviour } | { readonly kind: 'requests' }
 

@@ -1,7 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import type { Behaviour, SeenRequest, ServerNews, ServerOrder } from './behaviour.ts'
+import type { Behaviour, CertificateFiles, ProxyOptions, SeenRequest, ServerNews, ServerOrder } from './behaviour.ts'
 import { Content } from './content.ts'
 
 export interface ModelServer extends AsyncDisposable {
@@ -19,7 +19,7 @@ export interface ServedModel {
 }
 
 /** A server process for model files that does what servers do wrong. */
-export async function startModelServer(tls?: { keyFile: string; certificateFile: string }): Promise<ModelServer> {
+export async function startModelServer(tls?: CertificateFiles): Promise<ModelServer> {
   const main = fileURLToPath(new URL('./server-main.ts', import.meta.url))
   const child = fork(main, tls === undefined ? [] : [tls.keyFile, tls.certificateFile], { execArgv: [] })
   const listening = await news(child, 'listening')
@@ -50,9 +50,9 @@ export async function startModelServer(tls?: { keyFile: string; certificateFile:
   }
 }
 
-/** An HTTP proxy in a process of its own. `login`: `user:password` that it asks for. `refuses`: answers so to everything. */
+/** An HTTP proxy in a process of its own. */
 export async function startProxy(
-  options: { login?: string; refuses?: number } = {},
+  options: ProxyOptions = {},
 ): Promise<AsyncDisposable & { readonly port: number; seen(): Promise<readonly string[]> }> {
   const child = fork(fileURLToPath(new URL('./proxy-main.ts', import.meta.url)), [JSON.stringify(options)], {
     execArgv: [],

@@ -1,8 +1,12 @@
-import { createServer, request as forward } from 'node:http'
+import { readFileSync } from 'node:fs'
+import { createServer, request as forward, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import { connect, type AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { ProxyOptions } from './behaviour.ts'
 
 /** An HTTP proxy: CONNECT, and requests with a whole address. Argument: its options as JSON. */
-const { login, refuses } = JSON.parse(process.argv[2] ?? '{}') as { login?: string; refuses?: number }
+const { login, refuses, tls } = JSON.parse(process.argv[2] ?? '{}') as ProxyOptions
 const seen: string[] = []
 
 process.on('message', () => process.send?.(seen))
@@ -12,7 +16,12 @@ const wanted = login === undefined ? undefined : `Basic ${Buffer.from(login).toS
 const refusal = (authorization: string | undefined): number | undefined =>
   refuses ?? (wanted !== undefined && authorization !== wanted ? 407 : undefined)
 
-const server = createServer((request, response) => {
+const server =
+  tls === undefined
+    ? createServer(forwardRequest)
+    : createTlsServer({ key: readFileSync(tls.keyFile), cert: readFileSync(tls.certificateFile) }, forwardRequest)
+
+function forwardRequest(request: IncomingMessage, response: ServerResponse): void {
   seen.push(`${request.method} ${request.url}`)
   const status = refusal(request.headers['proxy-authorization'])
   if (status !== undefined) {
@@ -26,8 +35,9 @@ const server = createServer((request, response) => {
   })
   onward.on('error', () => response.destroy())
   request.pipe(onward)
-})
-server.on('connect', (request, socket, head) => {
+}
+
+server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
   seen.push(`CONNECT ${request.url}`)
   const status = refusal(request.headers['proxy-authorization'])
   if (status !== undefined) {

@@ -223,7 +223,7 @@ export class Attempt {
     const enough = Math.ceil(batchBytes / this.#options.connections)
     const limit = Math.min(end, wanted === undefined ? Infinity : wanted + 1)
     let position = start
-    // Copied at once: chunks that are kept until they are written become old garbage, which is collected late.
+    // Copied at once, so that the memory of each chunk can be given back before the next is read.
     let filling = Buffer.allocUnsafeSlow(enough)
     let spare = Buffer.allocUnsafeSlow(enough)
     let filled = 0
@@ -255,12 +255,15 @@ export class Attempt {
           rest = rest.subarray(piece.length)
           if (filled === filling.length) await flush()
         }
+        release(chunk)
         if (performance.now() - filledSince >= batchMs) await flush()
       }
     } finally {
       // What was received stays, whatever ended it.
       await flush()
       await writing
+      release(filling)
+      release(spare)
     }
     return position
   }
@@ -324,6 +327,14 @@ class Body {
       throw error instanceof ModelError ? error : truncated(this.#shown, doneBytes, totalBytes, error)
     }
   }
+}
+
+/**
+ * Gives the memory of a buffer back at once, where no other shares it: left to the garbage collector it would be tens
+ * of MiB, which that hardly sees, as they lie outside its heap. Nobody may use the buffer afterwards.
+ */
+function release({ buffer, byteLength }: Uint8Array): void {
+  if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer(0)
 }
 
 function decoded(body: Answer['body'], encoding: string, shown: string): Readable {

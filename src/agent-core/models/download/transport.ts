@@ -20,9 +20,8 @@ export interface TransportOptions {
 
 /** Throws ModelError where the certificates cannot be read or a proxy's address makes no sense. */
 export async function createTransport({ env, caFile }: TransportOptions): Promise<Transport> {
-  const all = proxyAddress(env, 'all_proxy')
-  const http = proxyAddress(env, 'http_proxy') ?? all
-  const https = proxyAddress(env, 'https_proxy') ?? http
+  const http = proxyAddress(env, 'http_proxy') ?? proxyAddress(env, 'all_proxy')
+  const https = proxyAddress(env, 'https_proxy') ?? proxyAddress(env, 'all_proxy') ?? http
   const tls = caFile === undefined ? {} : { secureContext: await trusting(caFile) }
   const dispatcher = new EnvHttpProxyAgent({
     // Undici falls back to the process's own environment where nothing is said.
@@ -67,13 +66,12 @@ function proxyAddress(env: TransportOptions['env'], name: 'all_proxy' | 'http_pr
   if (value === undefined) return undefined
   const address = /^[a-z][a-z0-9+.-]*:\/\//i.test(value) ? value : `http://${value}`
   const url = URL.canParse(address) ? new URL(address) : undefined
-  if (url !== undefined && ['http:', 'https:', 'socks5:', 'socks:'].includes(url.protocol)) return url
-  throw new ModelError(
-    'transient',
-    'BadProxy',
-    `${name.toUpperCase()} is not the address of a proxy: write it as http://host:port.`,
-    { retryAfterMs: localRepairMs },
-  )
+  if (url !== undefined && ['http:', 'https:'].includes(url.protocol)) return url
+  const what =
+    url?.protocol.startsWith('socks') === true
+      ? 'names a SOCKS proxy, and models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.'
+      : 'is not the address of a proxy: write it as http://host:port.'
+  throw new ModelError('transient', 'BadProxy', `${name.toUpperCase()} ${what}`, { retryAfterMs: localRepairMs })
 }
 
 /** As curl: small letters win, empty counts as not there. */

@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { createTransport } from '../../../../src/agent-core/models/download/transport.ts'
 import type { Behaviour } from '../../../support/model-server/behaviour.ts'
 import { startModelServer, type ModelServer } from '../../../support/model-server/model-server.ts'
+import { certificate } from './certificates.ts'
 import { downloadRoom, failureOf, type DownloadRoom } from './room.ts'
 
 const token = 'hf_verySecretToken'
@@ -49,6 +51,26 @@ test('the token does not travel without encryption', async () => {
   const { url } = await server.serve('/x.gguf', plain)
   await room.fetch({ url, credentials: credentials(false) })
   expect(await given(server)).toEqual([undefined])
+})
+
+test('with a login, a redirect from https to http is not followed; without one it is', async ({ skip }) => {
+  const made = await certificate(room.dir, skip, ['-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1'])
+  await using secure = await startModelServer(made)
+  await using transport = await createTransport({ env: {}, caFile: made.certificateFile })
+  const target = await server.serve('/x.gguf', plain)
+  const { url } = await secure.serve('/x.gguf', { ...plain, redirect: target.url })
+  const hosts = [new URL(secure.origin).host]
+  const withToken = await failureOf(room.fetch({ url, credentials: { token, hosts } }, { transport }))
+  const withBasic = await failureOf(room.fetch({ url: url.replace('://', '://me:pass@') }, { transport }))
+  const refused = [await given(secure), await given(server)]
+  await room.fetch({ url }, { transport })
+  const why = `${url} redirects from https to http, which is not followed with a login: give the address of the file itself.`
+  expect([withToken.message, withBasic.message, refused, await given(server)]).toEqual([
+    why,
+    why,
+    [[`Bearer ${token}`, `Basic ${btoa('me:pass')}`], []],
+    [undefined],
+  ])
 })
 
 test('a login in the address goes to its host and stays behind at a redirect to another', async () => {

@@ -1,5 +1,6 @@
 import { execa } from 'execa'
-import { mkdir, open } from 'node:fs/promises'
+import { existsSync, writeFileSync } from 'node:fs'
+import { mkdir, open, rm, statfs, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { localRepairMs } from '../../../../src/agent-core/models/errors.ts'
@@ -36,29 +37,66 @@ test('what does not fit beside the reserve is refused before a byte is written, 
   })
 })
 
-test('a volume that fills up during the download stops it before it is full, and the rest follows when there is room', async ({
+test('room that others take during the download stops it before the volume is full, and the rest follows when they leave', async ({
   skip,
 }) => {
-  await using volume = await smallVolume('16m', skip)
-  const { url, content } = await server.serve('/x.gguf', { ...plain, sizeBytes: 60 * MiB, chunked: true })
+  await using volume = await smallVolume('128m', skip)
+  const { url, content } = await server.serve('/x.gguf', { ...plain, sizeBytes: 80 * MiB })
+  const [partialPath, others] = [join(volume.path, 'x.partial'), join(volume.path, 'others')]
+  const options = { partialPath, reserveBytes: 0, connections: 1 }
+  const takeRoom = (): void => {
+    if (!existsSync(others)) writeFileSync(others, Buffer.alloc(60 * MiB))
+  }
+  const failed = await failureOf(room.fetch({ url }, { ...options, onProgress: takeRoom }))
+  const { bavail, bsize } = await statfs(volume.path)
+  await rm(others)
+  const file = await room.fetch({ url }, options)
+  const ranges = (await server.requests()).map(({ range }) => range)
+  expect({ ...failed, isFull: bavail * bsize < 4 * MiB, sha256: file.sha256, ranges }).toMatchObject({
+    reason: 'DiskFull',
+    message: expect.stringMatching(
+      /^The model needs \S+ MB and 0 bytes stay in reserve, but the volume of /,
+    ) as unknown,
+    isFull: false,
+    sha256: content.sha256(),
+    ranges: ['bytes=0-', expect.stringMatching(/^bytes=3\d{7}-83886079$/) as unknown],
+  })
+})
+
+test('a file of unknown size stops before it reaches into the reserve, and follows when there is room', async ({
+  skip,
+}) => {
+  await using volume = await smallVolume('64m', skip)
+  const { url, content } = await server.serve('/x.gguf', {
+    ...plain,
+    sizeBytes: 60 * MiB,
+    chunked: true,
+    ranges: false,
+  })
   const partialPath = join(volume.path, 'x.partial')
-  const failed = await failureOf(room.fetch({ url }, { partialPath, reserveBytes: 0, connections: 1 }))
-  await execa('mount', ['-o', 'remount,size=128m', volume.path])
-  const file = await room.fetch({ url }, { partialPath, reserveBytes: 0, connections: 1 })
-  expect([failed.reason, file.sha256]).toEqual(['DiskFull', content.sha256()])
+  const failed = await failureOf(room.fetch({ url }, { partialPath, reserveBytes: 40 * MiB }))
+  await execa('mount', ['-o', 'remount,size=256m', volume.path])
+  const file = await room.fetch({ url }, { partialPath, reserveBytes: 40 * MiB })
+  expect({ ...failed, sha256: file.sha256 }).toMatchObject({
+    reason: 'DiskFull',
+    message: expect.stringMatching(/ and 41\.9 MB stay in reserve, /) as unknown,
+    sha256: content.sha256(),
+  })
 })
 
 test('a write that fails is named, and what was written before it is continued', async () => {
   const { url, content } = await server.serve('/x.gguf', plain)
   const probe = await open(join(room.dir, 'probe'), 'w')
-  const prototype = Object.getPrototypeOf(probe) as typeof probe
+  const prototype = Object.getPrototypeOf(probe) as {
+    write: (this: FileHandle, ...args: unknown[]) => Promise<unknown>
+  }
   await probe.close()
-  const original = prototype.write
+  const { write } = prototype
   let writes = 0
-  vi.spyOn(prototype, 'write').mockImplementation(async function (this: typeof probe, ...args) {
+  vi.spyOn(prototype, 'write').mockImplementation(function (this: FileHandle, ...args) {
     writes += 1
-    if (writes === 5) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
-    return original.apply(this, args) as never
+    if (writes !== 5) return write.apply(this, args)
+    return Promise.reject(Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' }))
   })
   const failed = await failureOf(room.fetch({ url }))
   vi.restoreAllMocks()

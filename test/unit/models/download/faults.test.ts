@@ -73,6 +73,49 @@ test('what arrived before a break is not asked for again, and the rest only of t
   })
 })
 
+test.each([
+  ['a date, if it has no ETag', { lastModified: 'Wed, 01 Jan 2025 00:00:00 GMT' }, 'Wed, 01 Jan 2025 00:00:00 GMT'],
+  [
+    'a date, if its ETag is a weak one',
+    { etag: 'W/"a"', lastModified: 'Wed, 01 Jan 2025 00:00:00 GMT' },
+    'Wed, 01 Jan 2025 00:00:00 GMT',
+  ],
+])('the content is the same by %s', async (_, validators, ifRange) => {
+  const { url, path, sha256 } = await served({
+    sizeBytes: plain.sizeBytes,
+    seed: 'a',
+    ...validators,
+    drop: { afterBytes: 2 * MiB, times: 1 },
+  })
+  await failureOf(room.fetch({ url }, { attempts: 1 }))
+  const file = await room.fetch({ url })
+  expect([file.sha256, (await requestsFor(path)).at(-1)]).toEqual([
+    sha256,
+    { range: expect.stringMatching(/^bytes=2097152-/) as unknown, ifRange, status: 206 },
+  ])
+})
+
+test.each([
+  ['nothing', {}],
+  ['a weak ETag only', { etag: 'W/"a"' }],
+  ['a date that is not older than the answer', { lastModified: 'Fri, 01 Jan 2100 00:00:00 GMT' }],
+])(
+  'a partial file of a server that tells by %s whether it is the same starts over, unless the checksum is known',
+  async (_, validators) => {
+    const behaviour = { sizeBytes: plain.sizeBytes, seed: 'a', ...validators, drop: { afterBytes: 2 * MiB, times: 1 } }
+    const [unknown, known] = [await served(behaviour), await served(behaviour)]
+    await room.fetch({ url: unknown.url })
+    await failureOf(
+      room.fetch({ url: known.url, sha256: known.sha256 }, { attempts: 1, partialPath: `${room.partialPath}.2` }),
+    )
+    await room.fetch({ url: known.url, sha256: known.sha256 }, { partialPath: `${room.partialPath}.2` })
+    expect([(await requestsFor(unknown.path)).at(-1), (await requestsFor(known.path)).at(-1)]).toEqual([
+      { range: 'bytes=0-67108863', status: 206 },
+      { range: expect.stringMatching(/^bytes=2097152-/) as unknown, status: 206 },
+    ])
+  },
+)
+
 test('a long file is fetched in parts of 64 MiB', async () => {
   const { url, path } = await served(long)
   await room.fetch({ url })

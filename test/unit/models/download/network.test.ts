@@ -1,14 +1,14 @@
-import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createTransport } from '../../../../src/agent-core/models/download/transport.ts'
 import type { Behaviour } from '../../../support/model-server/behaviour.ts'
-import { startModelServer, startProxy, type ModelServer } from '../../../support/model-server/model-server.ts'
+import { startModelServer, startProxy } from '../../../support/model-server/model-server.ts'
+import { certificate, expiredCertificate } from './certificates.ts'
 import { downloadRoom, failureOf, type DownloadRoom } from './room.ts'
 
 const plain: Behaviour = { sizeBytes: 5000, seed: 'a', etag: '"a"' }
+const forLoopback = ['-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1']
 
 let room: DownloadRoom
 beforeEach(async () => {
@@ -61,16 +61,48 @@ describe('through a proxy', () => {
     )
   })
 
-  test('whose address makes no sense is refused with the name of the variable', async () => {
-    expect((await failureOf(createTransport({ env: { HTTPS_PROXY: 'ftp://me:secret@x' } }))).message).toBe(
-      'HTTPS_PROXY is not the address of a proxy: write it as http://host:port.',
+  test('that is spoken to over TLS, to servers with and without it', async ({ skip }) => {
+    const made = await certificate(room.dir, skip, forLoopback)
+    await using plainServer = await startModelServer()
+    await using tlsServer = await startModelServer(made)
+    await using proxy = await startProxy({ tls: made })
+    const address = `https://127.0.0.1:${proxy.port}`
+    await using transport = await createTransport({ env: { ALL_PROXY: address }, caFile: made.certificateFile })
+    const urls = [await plainServer.serve('/x.gguf', plain), await tlsServer.serve('/x.gguf', plain)].map(
+      ({ url }) => url,
     )
+    for (const [index, url] of urls.entries()) {
+      await room.fetch({ url }, { transport, partialPath: `${room.partialPath}.${index}` })
+    }
+    expect(await proxy.seen()).toEqual([`GET ${urls[0]}`, `CONNECT ${new URL(urls[1] ?? '').host}`])
+  })
+
+  test.each([
+    ['HTTPS_PROXY', 'ftp://me:secret@x', 'is not the address of a proxy: write it as http://host:port.'],
+    ...['socks5://x:1080', 'socks5h://me:secret@x:1080', 'socks://x', 'socks4://x'].map((address) => [
+      'ALL_PROXY',
+      address,
+      'names a SOCKS proxy, and models are fetched through HTTP proxies only: give one in HTTPS_PROXY and HTTP_PROXY as http://host:port, or none.',
+    ]),
+  ])('that %s cannot name (%s) is refused with the name of the variable', async (name = '', address = '', why = '') => {
+    expect((await failureOf(createTransport({ env: { [name]: address } }))).message).toBe(`${name} ${why}`)
+  })
+
+  test('that is SOCKS harms nobody where HTTP proxies are named as well', async () => {
+    await using server = await startModelServer()
+    await using proxy = await startProxy()
+    const http = `http://127.0.0.1:${proxy.port}`
+    const env = { ALL_PROXY: 'socks5://127.0.0.1:9', HTTP_PROXY: http, HTTPS_PROXY: http }
+    await using transport = await createTransport({ env })
+    const { url } = await server.serve('/x.gguf', plain)
+    await room.fetch({ url }, { transport })
+    expect(await proxy.seen()).toEqual([`GET ${url}`])
   })
 })
 
 describe('over TLS', () => {
   test('from a server of a private authority that the setting names, also through a proxy', async ({ skip }) => {
-    const made = await certificate(skip, ['-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1'])
+    const made = await certificate(room.dir, skip, forLoopback)
     await using server = await startModelServer(made)
     await using proxy = await startProxy()
     const { url } = await server.serve('/x.gguf', plain)
@@ -87,7 +119,7 @@ describe('over TLS', () => {
   })
 
   test('a proxy that refuses the connection is named', async ({ skip }) => {
-    const made = await certificate(skip, ['-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1'])
+    const made = await certificate(room.dir, skip, forLoopback)
     await using server = await startModelServer(made)
     await using proxy = await startProxy({ refuses: 403 })
     await using transport = await createTransport({ env: { HTTPS_PROXY: `http://127.0.0.1:${proxy.port}` } })
@@ -99,12 +131,7 @@ describe('over TLS', () => {
   })
 
   test.for<[string, string[], boolean, string]>([
-    [
-      'a self-signed certificate',
-      ['-days', '2', '-addext', 'subjectAltName=IP:127.0.0.1'],
-      false,
-      'the certificate is self-signed',
-    ],
+    ['a self-signed certificate', forLoopback, false, 'the certificate is self-signed'],
     [
       'a certificate for another host',
       ['-days', '2', '-addext', 'subjectAltName=DNS:other.invalid'],
@@ -112,7 +139,7 @@ describe('over TLS', () => {
       'the certificate is for another host name',
     ],
   ])('%s is named, and asked for once', async ([, options, trusted, why], { skip }) => {
-    const made = await certificate(skip, options)
+    const made = await certificate(room.dir, skip, options)
     await using server = await startModelServer(made)
     await using transport = await createTransport({ env: {}, ...(trusted ? { caFile: made.certificateFile } : {}) })
     const { url } = await server.serve('/x.gguf', plain)
@@ -124,7 +151,7 @@ describe('over TLS', () => {
   })
 
   test('an expired certificate is named', async ({ skip }) => {
-    const made = await expired(skip)
+    const made = await expiredCertificate(room.dir, skip)
     await using server = await startModelServer(made)
     await using transport = await createTransport({ env: {}, caFile: made.certificateFile })
     const { url } = await server.serve('/x.gguf', plain)
@@ -146,44 +173,4 @@ describe('over TLS', () => {
       ) as unknown,
     })
   })
-
-  /** Only `openssl ca` makes certificates of the past. */
-  async function expired(skip: (note: string) => never): Promise<{ keyFile: string; certificateFile: string }> {
-    const made = await certificate(skip, ['-days', '2'])
-    const [config, request] = [join(room.dir, 'ca.cnf'), join(room.dir, 'request.pem')]
-    await writeFile(join(room.dir, 'index.txt'), '')
-    await writeFile(
-      config,
-      [
-        '[ca]\ndefault_ca = own\n[own]',
-        `database = ${room.dir}/index.txt`,
-        `new_certs_dir = ${room.dir}`,
-        'rand_serial = yes\ndefault_md = sha256\npolicy = any\nx509_extensions = names',
-        '[any]\ncommonName = supplied\n[names]\nsubjectAltName = IP:127.0.0.1\n',
-      ].join('\n'),
-    )
-    const run = promisify(execFile)
-    await run('openssl', ['req', '-new', '-key', made.keyFile, '-subj', '/CN=model-server', '-out', request])
-    await run('openssl', [
-      ...['ca', '-batch', '-selfsign', '-config', config, '-keyfile', made.keyFile, '-in', request],
-      ...['-startdate', '20200101000000Z', '-enddate', '20200102000000Z', '-out', made.certificateFile, '-notext'],
-    ])
-    return made
-  }
-
-  async function certificate(
-    skip: (note: string) => never,
-    options: string[],
-  ): Promise<{ keyFile: string; certificateFile: string }> {
-    const [keyFile, certificateFile] = [join(room.dir, 'key.pem'), join(room.dir, 'certificate.pem')]
-    try {
-      await promisify(execFile)('openssl', [
-        ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
-        ...['-subj', '/CN=model-server', '-keyout', keyFile, '-out', certificateFile, ...options],
-      ])
-    } catch (error) {
-      skip(`needs openssl: ${String(error)}`)
-    }
-    return { keyFile, certificateFile }
-  }
 })
