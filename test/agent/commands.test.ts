@@ -321,7 +321,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     const agent = await world.startAgent()
     await world.apply('tiny')
     await agent.untilReady('tiny')
-    await eventually(async () => (await world.eventReasons('tiny')).length >= 3)
+    await eventually(async () => (await world.eventReasons('tiny')).length >= 5)
     await world.admin.create({
       apiVersion: 'v1',
       kind: 'Event',
