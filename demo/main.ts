@@ -93,6 +93,7 @@ async function run(): Promise<void> {
   say(
     `\n$ metal-agent status\n${renderStatus(door.get(), { columns: process.stdout.columns, colour: process.stdout.isTTY, unicode: true })}`,
   )
+  if (runsOnce) return
   say(
     `The window, in a browser of this machine (the address works once, for two minutes):\n  ${await hosted.openWindow()}`,
   )

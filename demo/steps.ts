@@ -1,4 +1,5 @@
 import type { AgentDoor } from '../src/serve/agent-door.ts'
+import { formatBytes } from '../src/contract/format.ts'
 import { stepNames, type Progress, type ServiceView, type StepName } from '../src/contract/service.ts'
 
 const words: Record<StepName, string> = {
@@ -67,8 +68,8 @@ function tellProgress(
   if (progress?.totalBytes === undefined || progress.totalBytes === 0) return
   const share = progress.doneBytes / progress.totalBytes
   const mark = Math.floor(share / progressEveryShare)
-  const [done, total] = [megabytes(progress.doneBytes), megabytes(progress.totalBytes)]
-  once(service, `progress ${mark}`, `downloading ${Math.round(share * 100)} % (${done} of ${total} MB)`)
+  const [done, total] = [formatBytes(progress.doneBytes), formatBytes(progress.totalBytes)]
+  once(service, `progress ${mark}`, `downloading ${Math.round(share * 100)} % (${done} of ${total})`)
 }
 
 function detail({ pid, port, address }: ServiceView, step: StepName): string {
@@ -76,5 +77,3 @@ function detail({ pid, port, address }: ServiceView, step: StepName): string {
   if (step === 'published' && address !== undefined && port !== undefined) return ` (${address}:${port})`
   return ''
 }
-
-const megabytes = (bytes: number): string => (bytes / 1024 ** 2).toFixed(1)

@@ -146,8 +146,8 @@ describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
     const next = await world.startAgent()
     const started = await next.until('tiny', (view) => view.pid !== undefined && view.pid !== pid)
     expect(await commandLineOf(pid)).toBeUndefined()
+    expect(await next.untilReady('tiny')).toMatchObject({ pid: started.pid })
     expect(await commandLineOf(started.pid ?? 0)).toContain('--ctx-size 1024')
-    await next.untilReady('tiny')
     expect(next.starts).toBe(1)
   })
 

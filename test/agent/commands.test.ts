@@ -321,7 +321,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     const agent = await world.startAgent()
     await world.apply('tiny')
     await agent.untilReady('tiny')
-    await eventually(async () => (await world.eventReasons('tiny')).length >= 3)
+    await eventually(async () => (await world.eventReasons('tiny')).length >= 5)
     await world.admin.create({
       apiVersion: 'v1',
       kind: 'Event',
@@ -335,7 +335,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       agent.agent.query({ name: 'events', service, limit: 2 }),
     ])
     const reasons = answers.map((answer) => ('events' in answer ? answer.events.map(({ reason }) => reason) : []))
-    expect(reasons[0]?.toSorted()).toEqual(['Claimed', 'Ready', 'Started'])
+    expect(reasons[0]?.toSorted()).toEqual(['Claimed', 'Fetched', 'Fetching', 'Ready', 'Started'])
     expect(reasons[1]).toHaveLength(2)
     expect(answers).toMatchObject([
       { hasMore: false },

@@ -1,7 +1,8 @@
+import { createHash } from 'node:crypto'
 import { chmod, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { AgentWorld, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -65,7 +66,7 @@ describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
     const agent = await world.startAgent({ random: patientAfterTwo() })
     await world.apply('tiny', { script: { crashAtStart } })
     await agent.until('tiny', 'crash-looping')
-    await world.patchModel('tiny', { sha256: 'a'.repeat(64) })
+    await world.patchModel('tiny', { sha256: createHash('sha256').update(fakeGguf).digest('hex') })
     const { message } = await agent.until('tiny', ({ reason }) => reason === 'StartFailed')
     expect(message).toBe(sentence)
   })

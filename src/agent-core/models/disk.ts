@@ -1,4 +1,5 @@
 import { statfs } from 'node:fs/promises'
+import { formatBytes } from '../../contract/format.ts'
 import { errorCode, localRepairMs, ModelError } from './errors.ts'
 
 /** Names what went wrong while writing below the store; a ModelError passes unchanged. */
@@ -28,13 +29,6 @@ export async function storeError(error: unknown, folder: string, neededBytes?: n
         error,
       )
   }
-}
-
-/** Bytes as people read them on a Mac: decimal units, one digit. */
-export function formatBytes(bytes: number): string {
-  const units = ['bytes', 'kB', 'MB', 'GB', 'TB']
-  const power = Math.min(units.length - 1, bytes < 1000 ? 0 : Math.floor(Math.log10(bytes) / 3))
-  return `${power === 0 ? bytes : (bytes / 1000 ** power).toFixed(1)} ${units[power] ?? ''}`
 }
 
 async function diskFull(folder: string, neededBytes: number | undefined, cause?: unknown): Promise<ModelError> {

@@ -1,4 +1,5 @@
 import { STATUS_CODES } from 'node:http'
+import { formatBytes } from '../../contract/format.ts'
 import { expectsGguf, isGguf, looksLikeHtml } from './content.ts'
 import { errorCode, ModelError, remoteRepairMs } from './errors.ts'
 
@@ -100,10 +101,19 @@ export function truncated(
   totalBytes: number | undefined,
   cause?: unknown,
 ): ModelError {
-  const extent = totalBytes === undefined ? `after ${doneBytes} bytes` : `after ${doneBytes} of ${totalBytes} bytes`
-  return new ModelError('transient', 'Truncated', `The download of ${shown} ended ${extent}: the agent tries again.`, {
-    cause,
-  })
+  const extent = totalBytes === undefined ? `${doneBytes} bytes` : partOf(doneBytes, totalBytes)
+  return new ModelError(
+    'transient',
+    'Truncated',
+    `The download of ${shown} ended after ${extent}: the agent tries again.`,
+    { cause },
+  )
+}
+
+/** Exact where it is little, and where rounding would hide that something is missing. */
+function partOf(doneBytes: number, totalBytes: number): string {
+  const [done, total] = [formatBytes(doneBytes), formatBytes(totalBytes)]
+  return totalBytes < 1_000_000 || done === total ? `${doneBytes} of ${totalBytes} bytes` : `${done} of ${total}`
 }
 
 const unreachableBecause: Readonly<Record<string, string>> = {

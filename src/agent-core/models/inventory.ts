@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
+import { formatBytes } from '../../contract/format.ts'
 import type { StoredModelView } from '../../contract/models.ts'
 import { partialKey, readNote, removeDownload, type ContentFetches } from './content-fetches.ts'
-import { formatBytes } from './disk.ts'
 import type { Store, StoredModel } from './store.ts'
 
 /** A service whose Model's files are, or will be, in the store. */

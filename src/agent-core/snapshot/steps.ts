@@ -10,7 +10,7 @@ const failed = (message: string): Step => ({ status: 'failed', message })
 
 /** The five steps from a file to a cluster that agrees, each with what a person should know about it. */
 export function stepsOf(
-  observed: Observation,
+  observed: Pick<Observation, 'fetch' | 'server' | 'publication' | 'clusterRetry'>,
   service: InferenceService | undefined,
   model: Model | undefined,
   hasProcess: boolean,
@@ -22,7 +22,7 @@ export function stepsOf(
     fetched: running || fetch.kind === 'done' ? done : fetchedStep(fetch),
     started:
       running && hasProcess ? done : running ? active() : server.kind === 'failed' ? failed(server.message) : waiting,
-    healthy: healthyStep(server),
+    healthy: server.kind === 'starting' && !hasProcess ? waiting : healthyStep(server),
     published: published ? done : server.kind === 'ready' ? publishedStep(observed) : waiting,
     clusterAgrees: published ? clusterStep(service, model) : waiting,
   }
@@ -46,7 +46,7 @@ function healthyStep(server: Observation['server']): Step {
   }
 }
 
-function publishedStep({ clusterRetry, publication }: Observation): Step {
+function publishedStep({ clusterRetry, publication }: Pick<Observation, 'clusterRetry' | 'publication'>): Step {
   if (publication.claim === 'foreign' || publication.claim === 'overwritten') return failed(publication.message)
   return clusterRetry ? failed(clusterRetry.message) : active()
 }

@@ -1,5 +1,5 @@
 import { statfs } from 'node:fs/promises'
-import { formatBytes } from '../disk.ts'
+import { formatBytes } from '../../../contract/format.ts'
 import { localRepairMs, ModelError } from '../errors.ts'
 
 export interface Room {
