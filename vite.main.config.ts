@@ -1,11 +1,13 @@
 import { defineConfig } from 'vite'
 import { buildDefines } from './tasks/build-info.ts'
+import { workerFiles } from './tasks/worker-files.ts'
 
 const root = import.meta.dirname
 
 /** The main process of the app, beside chunks that are loaded when they are needed. */
 export default defineConfig({
   root,
+  plugins: [workerFiles()],
   define: {
     // Libraries in CommonJS that are bundled into a module still ask for it.
     __filename: 'import.meta.filename',

@@ -18,6 +18,7 @@ import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
 import { parseEndpointSlice, parseService, resources } from './kube/resources.ts'
 import { StatusWriter } from './kube/status-writer.ts'
 import { Models } from './models/models.ts'
+import type { DownloadSettings } from './models/remote.ts'
 import type { Readiness } from './observability/health-server.ts'
 import type { Logger } from './observability/logger.ts'
 import { AgentMetrics } from './observability/metrics.ts'
@@ -38,6 +39,7 @@ import { Publisher } from './publishing/publisher.ts'
 import { answer } from './queries/queries.ts'
 import { followLog } from './queries/server-log.ts'
 import { Holds } from './reconcile/holds.ts'
+import { modelUsers } from './reconcile/model-users.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
 import { PersonSettings } from './person-settings.ts'
@@ -72,6 +74,8 @@ export interface AgentOptions {
   readonly liveness?: LivenessTimings
   /** For tests: the jitter of the back-off after crashes. */
   readonly random?: () => number
+  /** For tests: the Hub's token may go over http to this machine. */
+  readonly allowInsecureLoopback?: boolean
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */
@@ -122,11 +126,19 @@ export class Agent {
   #stopping: Promise<void> | undefined
 
   constructor(options: AgentOptions) {
-    const { settings, platform, log, notices, identity, liveness, random } = options
+    const { settings, platform, log, env, notices, identity, liveness, random, allowInsecureLoopback } = options
     this.#options = options
     this.#log = log
     this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
-    this.#models = new Models({ directory: settings.modelStore, log })
+    this.#models = new Models({
+      directory: settings.modelStore,
+      log,
+      env,
+      settings: () => downloadSettings(this.#settings),
+      onChange: () => this.#snapshots.changed(),
+      users: () => modelUsers(this.#session?.cluster),
+      ...(allowInsecureLoopback && { allowInsecureLoopback }),
+    })
     this.#ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
     this.#servers = new Servers({
       platform,
@@ -179,6 +191,7 @@ export class Agent {
         kubeconfig: { file: this.#settings.kubeconfig, env },
         interfaces: () => platform.interfaces(),
         hostAddress: () => this.#address,
+        models: this.#models,
         output: (service) => this.#output(service),
       },
       query,
@@ -238,6 +251,7 @@ export class Agent {
         return undefined
       })
       await this.#adopt()
+      this.#models.start()
       this.#opened.resolve(this.#kept)
     } catch (error) {
       this.#opened.reject(error)
@@ -349,6 +363,7 @@ export class Agent {
     return {
       ...kept,
       servers: this.#servers,
+      models: this.#models,
       log: this.#log,
       session: () => this.#session,
       interfaces: () => platform.interfaces(),
@@ -471,6 +486,7 @@ export class Agent {
         port: portPolicy(settings),
         rules: () => launchRules(this.#settings),
         stateDir: settings.stateDir,
+        refreshEveryMs: () => this.#settings.refreshEveryMs,
       },
       findBinary: () => this.#findBinary(),
       hostAddress: () => hostFacts(this.#address),
@@ -540,6 +556,7 @@ export class Agent {
     const { identity, platform, version } = this.#options
     const address = hostFacts(this.#address)
     const reports = this.#session?.reconciler.reports() ?? []
+    const { problem, downloads } = this.#models.state()
     return {
       bootId: this.#bootId,
       version,
@@ -556,7 +573,12 @@ export class Agent {
       cluster: this.#clusterView(),
       services: reports.map(serviceViewOf),
       figures: figuresOf(reports),
-      notices: [...this.#notices, ...pauseNotices(this.#kept?.holds.pausedSince)],
+      downloads,
+      notices: [
+        ...this.#notices,
+        ...(problem === undefined ? [] : [problem]),
+        ...pauseNotices(this.#kept?.holds.pausedSince),
+      ],
     }
   }
 }
@@ -575,6 +597,16 @@ const launchRules = ({ llamaServerStartupTimeoutMs, drainTimeoutMs }: AgentSetti
   startupStallMs: llamaServerStartupTimeoutMs,
   drainLimitMs: drainTimeoutMs,
   settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
+})
+
+const downloadSettings = (settings: AgentSettings): DownloadSettings => ({
+  bytesPerSecond: settings.downloadBytesPerSecond,
+  atOnce: settings.downloadsAtOnce,
+  reserveBytes: settings.diskReserveBytes,
+  partialKeepMs: settings.partialKeepMs,
+  hubEndpoint: settings.hubEndpoint,
+  hubTokenFile: settings.hubTokenFile,
+  caFile: settings.caFile,
 })
 
 const outputLimits = ({ serverLogBytes, serverLogCount }: AgentSettings): OutputLimits => ({

@@ -19,7 +19,7 @@ const personFile = z.object({
 type PersonFile = z.infer<typeof personFile>
 
 /** From when a change counts. */
-type Counts = 'now' | 'nextServer' | 'nextAgent'
+type Counts = 'now' | 'nextDownload' | 'nextServer' | 'nextAgent'
 
 interface Setting {
   readonly help: string
@@ -30,6 +30,7 @@ interface Setting {
 /** Completes "<setting> …" and "It …". */
 const countsText: Readonly<Record<Counts, string>> = {
   now: 'counts at once',
+  nextDownload: 'counts for each download from its start',
   nextServer: 'counts for each server from its next start',
   nextAgent: 'counts from the next start of the agent',
 }
@@ -64,6 +65,46 @@ const settings: Readonly<Record<SettingName, Setting>> = {
     help: "How many older files of a server's output are kept.",
     counts: 'nextAgent',
     of: ({ serverLogCount }) => serverLogCount,
+  },
+  downloadBytesPerSecond: {
+    help: 'Of all downloads together, in bytes per second; 0 = no limit.',
+    counts: 'now',
+    of: ({ downloadBytesPerSecond }) => downloadBytesPerSecond,
+  },
+  downloadsAtOnce: {
+    help: 'How many models are downloaded at the same time; the others wait.',
+    counts: 'now',
+    of: ({ downloadsAtOnce }) => downloadsAtOnce,
+  },
+  hubEndpoint: {
+    help: 'Address of the Hugging Face Hub or of a mirror; null = HF_ENDPOINT, else the public Hub.',
+    counts: 'nextDownload',
+    of: ({ hubEndpoint }) => hubEndpoint ?? null,
+  },
+  hubTokenFile: {
+    help: "File that holds the Hub's token; null = HF_TOKEN, else the file that hf auth login writes.",
+    counts: 'nextDownload',
+    of: ({ hubTokenFile }) => hubTokenFile ?? null,
+  },
+  caFile: {
+    help: 'PEM file of certificate authorities that downloads trust beside the usual ones.',
+    counts: 'nextDownload',
+    of: ({ caFile }) => caFile ?? null,
+  },
+  diskReserveBytes: {
+    help: "Bytes of the model store's volume that downloads leave free; 0 = the smaller of 2 GiB and 1 % of it.",
+    counts: 'nextDownload',
+    of: ({ diskReserveBytes }) => diskReserveBytes,
+  },
+  partialKeepMs: {
+    help: 'How long the rest of a download that was cut short is kept, in milliseconds.',
+    counts: 'now',
+    of: ({ partialKeepMs }) => partialKeepMs,
+  },
+  refreshEveryMs: {
+    help: 'How often the source of a Model with refreshPolicy OnChange is asked for changes, in milliseconds.',
+    counts: 'now',
+    of: ({ refreshEveryMs }) => refreshEveryMs,
   },
   logLevel: {
     help: 'How much the agent writes to its own log: debug, info, warn or error.',
@@ -112,6 +153,16 @@ export class PersonSettings {
       ...(own.has('drainLimitMs') && set.drainLimitMs != null && { drainTimeoutMs: set.drainLimitMs }),
       ...(own.has('serverLogBytes') && set.serverLogBytes != null && { serverLogBytes: set.serverLogBytes }),
       ...(own.has('serverLogFiles') && set.serverLogFiles != null && { serverLogCount: set.serverLogFiles }),
+      ...pick(own, set, [
+        'downloadBytesPerSecond',
+        'downloadsAtOnce',
+        'diskReserveBytes',
+        'partialKeepMs',
+        'refreshEveryMs',
+        'hubEndpoint',
+        'hubTokenFile',
+        'caFile',
+      ]),
       ...(own.has('logLevel') && set.logLevel != null && { logLevel: set.logLevel }),
       context: this.#started.context ?? context,
     }
@@ -167,6 +218,13 @@ export class PersonSettings {
     return !this.#isGiven(name) && this.#file.value.settings[name] !== undefined
   }
 }
+
+/** Those of these settings that a person set; their names and meanings are the agent's own. */
+const pick = <N extends SettingName & keyof AgentSettings>(
+  own: ReadonlySet<SettingName>,
+  set: SettingsPatch,
+  names: readonly N[],
+): Partial<AgentSettings> => Object.fromEntries(names.filter((name) => own.has(name)).map((name) => [name, set[name]]))
 
 /** Null goes back to the default, but for the namespace, where it means all of them. */
 const withoutDefaults = (set: SettingsPatch): SettingsPatch =>

@@ -62,6 +62,14 @@ const logCountMessage = `must be a number from 0 to ${maxLogCount}`
 
 const nonEmpty = z.string().min(1, 'must not be empty')
 
+const atOnceMessage = 'must be a number from 1 to 16'
+
+export const defaultDownloads = {
+  downloadsAtOnce: 2,
+  partialKeepMs: 7 * 24 * 3_600_000,
+  refreshEveryMs: 10 * 60_000,
+} as const
+
 const maxDrainMs = 60 * 60_000
 const drainMessage = 'must be from 0 to 1h'
 
@@ -98,6 +106,18 @@ export const agentSettings = z.object({
   serverLogBytes: z.int().min(minLogBytes, 'must be at least 64Ki'),
   /** How many files of older output are kept for each server. */
   serverLogCount: z.int().min(0, logCountMessage).max(maxLogCount, logCountMessage),
+  /** Of all downloads together; 0 = no limit. */
+  downloadBytesPerSecond: z.int().min(0, 'must not be negative').default(0),
+  downloadsAtOnce: z.int().min(1, atOnceMessage).max(16, atOnceMessage).default(defaultDownloads.downloadsAtOnce),
+  /** Absent = HF_ENDPOINT, else the public Hub. */
+  hubEndpoint: z.url({ protocol: /^https?$/, error: 'must be an https:// address' }).optional(),
+  /** Absent = HF_TOKEN, else the file that `hf auth login` writes. */
+  hubTokenFile: nonEmpty.optional(),
+  caFile: nonEmpty.optional(),
+  /** Of the model store's volume; 0 = the smaller of 2 GiB and 1 % of it. */
+  diskReserveBytes: z.int().min(0, 'must not be negative').default(0),
+  partialKeepMs: z.number().min(0, 'must not be negative').default(defaultDownloads.partialKeepMs),
+  refreshEveryMs: z.number().min(10_000, 'must be at least 10s').default(defaultDownloads.refreshEveryMs),
   logLevel: z.enum(logLevels),
   logFormat: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
   /** Settings that flags state: what a person sets while the agent runs counts only for the others. */

@@ -36,7 +36,7 @@ export const connect = ({ io, stateDir }: AgentSessionOptions): Promise<AgentCli
 
 /** Sends one command and says how it went; what was refused names the way that is left. Throws VerbError and LinkError. */
 export async function send(
-  agent: AgentLink,
+  agent: Pick<AgentLink, 'command'>,
   input: CommandInput,
   { io, json }: { io: CliIo; json: boolean },
 ): Promise<number> {

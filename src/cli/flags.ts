@@ -1,4 +1,5 @@
 import { defaultOutputLimits } from '../agent-core/process/output-rotation.ts'
+import { defaultDownloads } from '../agent-core/settings.ts'
 import type { FlagSpec } from './go-flags.ts'
 
 export const flagGroups = ['Cluster', 'Models', 'llama-server', 'Publishing', 'Agent', 'Not in effect yet'] as const
@@ -64,6 +65,58 @@ export const flagTable = (defaults: FlagDefaults): Readonly<Record<string, Flag>
     default: defaults.modelStore,
     group: 'Models',
     help: 'folder of downloaded models (the Go agent keeps them in /tmp/llmkube-models, which a reboot empties)',
+  },
+  'download-limit': {
+    kind: 'bytes',
+    default: 0,
+    group: 'Models',
+    help: 'bytes per second of all downloads together, such as 20Mi',
+    defaultMeans: 'no limit',
+  },
+  'downloads-at-once': {
+    kind: 'int',
+    default: defaultDownloads.downloadsAtOnce,
+    group: 'Models',
+    help: 'how many models are downloaded at the same time; the others wait',
+  },
+  'hub-endpoint': {
+    kind: 'string',
+    default: '',
+    group: 'Models',
+    help: 'address of the Hugging Face Hub or of a mirror',
+    defaultMeans: '$HF_ENDPOINT, then https://huggingface.co',
+  },
+  'hub-token-file': {
+    kind: 'string',
+    default: '',
+    group: 'Models',
+    help: "file that holds the Hub's token",
+    defaultMeans: '$HF_TOKEN, then the file that hf auth login writes',
+  },
+  'ca-file': {
+    kind: 'string',
+    default: '',
+    group: 'Models',
+    help: 'PEM file of certificate authorities that downloads trust beside the usual ones',
+  },
+  'disk-reserve': {
+    kind: 'bytes',
+    default: 0,
+    group: 'Models',
+    help: "bytes of the model store's volume that downloads leave free",
+    defaultMeans: 'the smaller of 2Gi and 1 % of it',
+  },
+  'partial-keep': {
+    kind: 'duration',
+    default: defaultDownloads.partialKeepMs,
+    group: 'Models',
+    help: 'how long the rest of a download that was cut short is kept',
+  },
+  'refresh-interval': {
+    kind: 'duration',
+    default: defaultDownloads.refreshEveryMs,
+    group: 'Models',
+    help: 'how often the source of a Model with refreshPolicy OnChange is asked for changes',
   },
   runtime: {
     kind: 'string',

@@ -12,6 +12,14 @@ const spellings: readonly { readonly spelled: string; readonly name: SettingName
   { spelled: 'startup-timeout', name: 'startupStallMs', kind: 'duration' },
   { spelled: 'server-log-size', name: 'serverLogBytes', kind: 'bytes' },
   { spelled: 'server-log-count', name: 'serverLogFiles', kind: 'count' },
+  { spelled: 'download-limit', name: 'downloadBytesPerSecond', kind: 'bytes' },
+  { spelled: 'downloads-at-once', name: 'downloadsAtOnce', kind: 'count' },
+  { spelled: 'hub-endpoint', name: 'hubEndpoint', kind: 'text' },
+  { spelled: 'hub-token-file', name: 'hubTokenFile', kind: 'text' },
+  { spelled: 'ca-file', name: 'caFile', kind: 'text' },
+  { spelled: 'disk-reserve', name: 'diskReserveBytes', kind: 'bytes' },
+  { spelled: 'partial-keep', name: 'partialKeepMs', kind: 'duration' },
+  { spelled: 'refresh-interval', name: 'refreshEveryMs', kind: 'duration' },
   { spelled: 'log-level', name: 'logLevel', kind: 'text' },
 ]
 

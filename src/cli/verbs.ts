@@ -6,6 +6,7 @@ import { helpText } from './help.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { completionVerb } from './verbs/completion-verb.ts'
 import { logVerb } from './verbs/log-verbs.ts'
+import { modelsVerb } from './verbs/models-verbs.ts'
 import { nodeVerbCommands } from './verbs/node-verbs.ts'
 import { serviceVerbCommands } from './verbs/service-verbs.ts'
 import { settingsVerb } from './verbs/settings-verbs.ts'
@@ -41,6 +42,7 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     logVerb(context),
     uiVerb(context),
     ...storyVerbCommands(context),
+    modelsVerb(context),
     settingsVerb(context),
     ...nodeVerbCommands(context),
   ]

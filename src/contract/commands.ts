@@ -16,6 +16,12 @@ export type ServiceRef = z.infer<typeof serviceRef>
 
 const service = { service: serviceRef }
 
+/** Which folder of the model store: that of the Model of this name, in whatever namespace. */
+export const modelFolder = z
+  .string()
+  .max(253)
+  .regex(/^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$/, 'must be a name that Kubernetes allows for a Model')
+
 /**
  * `cluster`: written to the InferenceService, so that every agent and every tool sees it. `here`: a hold that only this machine
  * keeps, for where the cluster does not take the change.
@@ -45,6 +51,22 @@ export const command = z.discriminatedUnion('name', [
   z.object({ name: z.literal('reloadKubeconfig') }),
   z.object({ name: z.literal('setHostAddress'), address: z.union([z.literal('automatic'), z.ipv4()]) }),
   z.object({ name: z.literal('updateSettings'), settings: settingsPatch }),
+  /** Fetches a model into the store before any service wants it. */
+  z.object({
+    name: z.literal('pullModel'),
+    /** As in `spec.source` of a Model. */
+    source: z.string().min(1).max(2_000),
+    /** Absent = made of the source. */
+    model: modelFolder.optional(),
+    quantization: z.string().max(100).optional(),
+    format: z.string().max(100).optional(),
+  }),
+  /** What has arrived is kept for a while. */
+  z.object({ name: z.literal('cancelPull'), model: modelFolder }),
+  /** Deletes a model's files; refused while a service uses them. */
+  z.object({ name: z.literal('removeModel'), model: modelFolder }),
+  /** Deletes what no service uses. */
+  z.object({ name: z.literal('pruneModels'), dryRun: z.boolean().default(true) }),
   z.object({ name: z.literal('shutdown'), keepServing: z.boolean().default(false) }),
 ])
 export type Command = z.output<typeof command>
@@ -79,8 +101,13 @@ export const commandResult = z.discriminatedUnion('outcome', [
 export type CommandResult = z.infer<typeof commandResult>
 
 /**
- * `shell`: chooses an executable or what else amounts to running commands as this user, which a browser page is not trusted with.
+ * `shell`: chooses an executable or what else amounts to running commands or reading files as this user, which a browser page is not
+ * trusted with.
  */
 export function trustOf(command: Command): 'window' | 'shell' {
-  return command.name === 'updateSettings' && command.settings.llamaServer !== undefined ? 'shell' : 'window'
+  if (command.name !== 'updateSettings') return 'window'
+  return shellSettings.some((name) => command.settings[name] !== undefined) ? 'shell' : 'window'
 }
+
+/** The token file goes to the Hub's endpoint, and whom downloads trust decides what is run. */
+const shellSettings = ['llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile'] as const

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { serviceRef } from './commands.ts'
 import { historyEntry } from './history.ts'
 import { logChunk, logQuery } from './log.ts'
+import { modelStoreView } from './models.ts'
 import { settingView } from './settings.ts'
 
 export const maxPage = 200
@@ -22,6 +23,7 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('settings') }),
   z.object({ name: z.literal('contexts') }),
   z.object({ name: z.literal('hostAddresses') }),
+  z.object({ name: z.literal('models') }),
 ])
 export type Query = z.output<typeof query>
 export type QueryInput = z.input<typeof query>
@@ -66,6 +68,7 @@ export const answers = {
   settings: z.object({ settings: z.array(settingView) }),
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
+  models: modelStoreView,
 } satisfies Record<QueryName, z.ZodType>
 
 export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>

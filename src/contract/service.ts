@@ -55,6 +55,10 @@ export const progress = z.object({
   /** Absent where the source does not say how long it is. */
   totalBytes: z.number().nonnegative().optional(),
   bytesPerSecond: z.number().nonnegative(),
+  /** Absent while bytes arrive. `verifying`: the bytes are those read again to compute their checksum. */
+  phase: z.enum(['verifying', 'waiting']).optional(),
+  /** Why it waits, or what happened on the way. */
+  message: z.string().optional(),
 })
 export type Progress = z.infer<typeof progress>
 

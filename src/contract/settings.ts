@@ -16,6 +16,26 @@ export const settingsPatch = z.strictObject({
   serverLogBytes: z.int().min(65_536).max(10_737_418_240).nullable().optional(),
   /** How many older files of it are kept. */
   serverLogFiles: z.int().min(0).max(100).nullable().optional(),
+  /** Of all downloads together, in bytes per second; 0 for no limit. */
+  downloadBytesPerSecond: z.int().min(0).max(1_000_000_000_000).nullable().optional(),
+  /** How many models are downloaded at the same time. */
+  downloadsAtOnce: z.int().min(1).max(16).nullable().optional(),
+  /** Address of the Hugging Face Hub or of a mirror. */
+  hubEndpoint: z
+    .url({ protocol: /^https?$/ })
+    .max(1_000)
+    .nullable()
+    .optional(),
+  /** File that holds the Hub's token. */
+  hubTokenFile: absolutePath.nullable().optional(),
+  /** PEM file of certificate authorities that downloads trust beside the usual ones. */
+  caFile: absolutePath.nullable().optional(),
+  /** Bytes of the model store's volume that downloads leave free; 0 = the smaller of 2 GiB and 1 % of it. */
+  diskReserveBytes: z.int().min(0).max(10_000_000_000_000).nullable().optional(),
+  /** How long the rest of a download that was cut short is kept, in milliseconds. */
+  partialKeepMs: z.int().min(0).max(31_536_000_000).nullable().optional(),
+  /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
+  refreshEveryMs: z.int().min(10_000).max(604_800_000).nullable().optional(),
   logLevel: z.enum(['debug', 'info', 'warn', 'error']).nullable().optional(),
 })
 export type SettingsPatch = z.infer<typeof settingsPatch>

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { clusterView } from './cluster.ts'
+import { downloadView } from './models.ts'
 import { serviceFigures, serviceView } from './service.ts'
 
 /** Rises when a reader of the previous version could misread this one. */
@@ -32,6 +33,8 @@ export const agentSnapshot = z.object({
   services: z.array(serviceView),
   /** By uid of the service; missing where there is nothing to tell. */
   figures: z.record(z.string(), serviceFigures),
+  /** Without a service: under way, or ended a moment ago. */
+  downloads: z.array(downloadView),
   /** True sentences about the whole agent that a person should know, such as "There is no Metal on this machine". */
   notices: z.array(z.string()),
 })

@@ -6,20 +6,37 @@ export type GgufValue = string | number | bigint | boolean | readonly GgufValue[
 /** A number whose type matters, such as a float32 without a fraction. */
 export interface Typed {
   readonly type: NumberType
-  readonly value: number
+  readonly value: number | bigint
 }
+
+export type TensorType = keyof typeof tensorTypes
+
+/** The number that ggml gives a type, values per block, bytes per block. */
+const tensorTypes = {
+  F32: [0, 1, 4],
+  F16: [1, 1, 2],
+  Q4_0: [2, 32, 18],
+  Q8_0: [8, 32, 34],
+  Q4_K: [12, 256, 144],
+  Q6_K: [14, 256, 210],
+  BF16: [30, 1, 2],
+} as const
 
 export interface GgufTensor {
   readonly name: string
-  /** Innermost first, as GGUF writes them; the values are F32. */
+  /** Innermost first, as GGUF writes them. */
   readonly dimensions: readonly number[]
-  /** Every value; default: random ones from the seed. */
+  /** Default: F32. The values of the others are zeros. */
+  readonly type?: TensorType
+  /** Every value of an F32 tensor; default: random ones from the seed. */
   readonly fill?: number
 }
 
 export interface GgufFile {
   readonly metadata: Readonly<Record<string, GgufValue>>
   readonly tensors: readonly GgufTensor[]
+  /** Default: 3. */
+  readonly version?: number
   /** Of the random weights: the same seed makes the same file. */
   readonly seed?: number
   /** `hole` leaves the weights out of the disk but not out of the file's length: a large model in no space. */
@@ -35,17 +52,49 @@ export interface LlamaOptions extends Omit<GgufFile, 'metadata' | 'tensors'> {
   readonly context?: number
   /** Filled up with unused tokens; at least the 287 that the tokenizer needs. */
   readonly vocabulary?: number
+  /** Of every matrix; default: F32. The dimensions must be whole blocks of it. */
+  readonly weightType?: TensorType
   /** Added to the header, or replacing what is there. */
   readonly metadata?: Readonly<Record<string, GgufValue>>
 }
 
 /** Writes a llama model that llama-server loads and answers nonsense with; 0.5 MB by default. */
 export async function writeLlamaGguf(file: string, options: LlamaOptions = {}): Promise<void> {
+  await writeGguf(file, llama(options))
+}
+
+/** The same model in several files, as llama-gguf-split cuts it: `<prefix>-00001-of-0000N.gguf`. Answers their paths. */
+export async function writeLlamaShards(prefix: string, count: number, options: LlamaOptions = {}): Promise<string[]> {
+  const { metadata, tensors, ...rest } = llama(options)
+  const perShard = Math.ceil(tensors.length / count)
+  const numbered = (index: number): string => String(index).padStart(5, '0')
+  const files = Array.from(
+    { length: count },
+    (_, index) => `${prefix}-${numbered(index + 1)}-of-${numbered(count)}.gguf`,
+  )
+  for (const [index, file] of files.entries()) {
+    const split = {
+      'split.no': { type: 'uint16', value: index },
+      'split.count': { type: 'uint16', value: count },
+      'split.tensors.count': { type: 'int32', value: tensors.length },
+    } as const
+    await writeGguf(file, {
+      ...rest,
+      metadata: index === 0 ? { ...metadata, ...split } : split,
+      tensors: tensors.slice(index * perShard, (index + 1) * perShard),
+    })
+  }
+  return files
+}
+
+function llama(options: LlamaOptions): GgufFile {
   const { blocks = 2, embedding = 64, heads = 4, kvHeads = 2, feedForward = 128, context = 512 } = options
   const tokens = tokenizer(options.vocabulary)
   const headSize = embedding / heads
-  const tensor = (name: string, ...dimensions: number[]): GgufTensor => ({ name: `${name}.weight`, dimensions })
-  const norm = (name: string): GgufTensor => ({ ...tensor(name, embedding), fill: 1 })
+  const tensor = (name: string, ...dimensions: number[]): GgufTensor => {
+    return { name: `${name}.weight`, dimensions, type: options.weightType ?? 'F32' }
+  }
+  const norm = (name: string): GgufTensor => ({ name: `${name}.weight`, dimensions: [embedding], fill: 1 })
   const block = (index: number): GgufTensor[] => [
     norm(`blk.${index}.attn_norm`),
     tensor(`blk.${index}.attn_q`, embedding, embedding),
@@ -57,7 +106,7 @@ export async function writeLlamaGguf(file: string, options: LlamaOptions = {}): 
     tensor(`blk.${index}.ffn_up`, embedding, feedForward),
     tensor(`blk.${index}.ffn_down`, feedForward, embedding),
   ]
-  await writeGguf(file, {
+  return {
     ...options,
     metadata: {
       'general.architecture': 'llama',
@@ -86,13 +135,14 @@ export async function writeLlamaGguf(file: string, options: LlamaOptions = {}): 
       tensor('output', embedding, tokens.length),
       ...Array.from({ length: blocks }, (_, index) => block(index)).flat(),
     ],
-  })
+  }
 }
 
-/** Writes any GGUF header (version 3), and weights to go with it. */
-export async function writeGguf(file: string, { metadata, tensors, seed = 1, weights }: GgufFile): Promise<void> {
+/** Writes any GGUF header, and weights to go with it. */
+export async function writeGguf(file: string, content: GgufFile): Promise<void> {
+  const { tensors, seed = 1, weights } = content
   const random = randomNumbers(seed)
-  const header = encodeHeader(metadata, tensors)
+  const header = encodeHeader(content)
   await using handle = await open(file, 'w')
   await handle.write(header)
   if (weights === 'hole') {
@@ -101,7 +151,8 @@ export async function writeGguf(file: string, { metadata, tensors, seed = 1, wei
   }
   for (const tensor of tensors) {
     const values = new Float32Array(paddedBytes(tensor) / 4)
-    await handle.write(values.map(() => tensor.fill ?? random() * 0.2 - 0.1))
+    const filled = (tensor.type ?? 'F32') === 'F32' ? values.map(() => tensor.fill ?? random() * 0.2 - 0.1) : values
+    await handle.write(filled)
   }
 }
 
@@ -109,9 +160,9 @@ export function float32(value: number): Typed {
   return { type: 'float32', value }
 }
 
-function encodeHeader(metadata: GgufFile['metadata'], tensors: readonly GgufTensor[]): Buffer {
+function encodeHeader({ metadata, tensors, version = 3 }: GgufFile): Buffer {
   const entries = Object.entries(metadata)
-  const parts = [Buffer.from('GGUF'), numeric('uint32', 3), uint64(tensors.length), uint64(entries.length)]
+  const parts = [Buffer.from('GGUF'), numeric('uint32', version), uint64(tensors.length), uint64(entries.length)]
   for (const [key, value] of entries) {
     const { type, bytes } = encode(value)
     parts.push(text(key), numeric('uint32', type), bytes)
@@ -119,24 +170,38 @@ function encodeHeader(metadata: GgufFile['metadata'], tensors: readonly GgufTens
   let offset = 0
   for (const tensor of tensors) {
     parts.push(text(tensor.name), numeric('uint32', tensor.dimensions.length))
-    parts.push(...tensor.dimensions.map(uint64), numeric('uint32', tensorTypeF32), uint64(offset))
+    parts.push(
+      ...tensor.dimensions.map(uint64),
+      numeric('uint32', tensorTypes[tensor.type ?? 'F32'][0]),
+      uint64(offset),
+    )
     offset += paddedBytes(tensor)
   }
   const header = Buffer.concat(parts)
   return Buffer.concat([header, Buffer.alloc(aligned(header.length) - header.length)])
 }
 
-type NumberType = 'uint8' | 'int8' | 'uint16' | 'int16' | 'uint32' | 'int32' | 'float32' | 'float64'
+type NumberType = keyof typeof typeNumber
 
 /** The numbers GGUF gives the types of metadata values. */
-const typeNumber = { uint8: 0, int8: 1, uint16: 2, int16: 3, uint32: 4, int32: 5, float32: 6, float64: 12 } as const
-const [booleanType, stringType, arrayType, uint64Type] = [7, 8, 9, 10]
-const tensorTypeF32 = 0
+const typeNumber = {
+  uint8: 0,
+  int8: 1,
+  uint16: 2,
+  int16: 3,
+  uint32: 4,
+  int32: 5,
+  float32: 6,
+  uint64: 10,
+  int64: 11,
+  float64: 12,
+} as const
+const [booleanType, stringType, arrayType] = [7, 8, 9]
 
 function encode(value: GgufValue): { type: number; bytes: Buffer } {
   if (typeof value === 'string') return { type: stringType, bytes: text(value) }
   if (typeof value === 'boolean') return { type: booleanType, bytes: Buffer.from([value ? 1 : 0]) }
-  if (typeof value === 'bigint') return { type: uint64Type, bytes: uint64(value) }
+  if (typeof value === 'bigint') return { type: typeNumber.uint64, bytes: uint64(value) }
   if (typeof value === 'number') return encode({ type: impliedType(value), value })
   if ('type' in value) return { type: typeNumber[value.type], bytes: numeric(value.type, value.value) }
   const items = value.map(encode)
@@ -149,8 +214,9 @@ function impliedType(value: number): NumberType {
   return value < 0 ? 'int32' : 'uint32'
 }
 
-function numeric(type: NumberType, value: number): Buffer {
+function numeric(type: NumberType, typed: number | bigint): Buffer {
   const view = new DataView(new ArrayBuffer(8))
+  const value = Number(typed)
   const write = {
     uint8: () => (view.setUint8(0, value), 1),
     int8: () => (view.setInt8(0, value), 1),
@@ -159,6 +225,8 @@ function numeric(type: NumberType, value: number): Buffer {
     uint32: () => (view.setUint32(0, value, true), 4),
     int32: () => (view.setInt32(0, value, true), 4),
     float32: () => (view.setFloat32(0, value, true), 4),
+    uint64: () => (view.setBigUint64(0, BigInt(typed), true), 8),
+    int64: () => (view.setBigInt64(0, BigInt(typed), true), 8),
     float64: () => (view.setFloat64(0, value, true), 8),
   }
   return Buffer.from(view.buffer, 0, write[type]())
@@ -175,8 +243,9 @@ function text(value: string): Buffer {
   return Buffer.concat([uint64(bytes.length), bytes])
 }
 
-function paddedBytes({ dimensions }: GgufTensor): number {
-  return aligned(dimensions.reduce((product, dimension) => product * dimension, 4))
+function paddedBytes({ dimensions, type = 'F32' }: GgufTensor): number {
+  const [, blockValues, blockBytes] = tensorTypes[type]
+  return aligned(dimensions.reduce((product, dimension) => product * dimension, blockBytes / blockValues))
 }
 
 function aligned(bytes: number): number {

@@ -46,6 +46,7 @@ export function sampleSnapshot(changes: Partial<AgentSnapshot> = {}): AgentSnaps
     },
     services: [sampleService()],
     figures: {},
+    downloads: [],
     notices: [],
     ...changes,
   }

@@ -2,11 +2,15 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Command, CommandRequest, CommandResult } from '../../contract/commands.ts'
 import { bringBack } from './bring-back.ts'
 import { cancelDownload } from './cancel-download.ts'
+import { cancelPull } from './cancel-pull.ts'
 import { evict } from './evict.ts'
 import { pauseNode } from './pause-node.ts'
 import { protect } from './protect.ts'
+import { pruneModels } from './prune-models.ts'
+import { pullModel } from './pull-model.ts'
 import { release } from './release.ts'
 import { reloadKubeconfig } from './reload-kubeconfig.ts'
+import { removeModel } from './remove-model.ts'
 import { restart } from './restart.ts'
 import { failed, refused } from './results.ts'
 import { resumeNode } from './resume-node.ts'
@@ -112,6 +116,8 @@ export class Commands {
 /** What must not be done at the same time; undefined = it waits for nothing. */
 function laneOf(command: Command): string | undefined {
   if (command.name === 'shutdown' || command.name === 'resync' || command.name === 'skipDrain') return undefined
+  if (command.name === 'cancelPull' || command.name === 'pullModel') return undefined
+  if (command.name === 'removeModel' || command.name === 'pruneModels') return 'models'
   return 'service' in command ? `service ${serviceKey(command.service)}` : 'agent'
 }
 
@@ -149,6 +155,14 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
       return setHostAddress(rooms, command)
     case 'updateSettings':
       return updateSettings(rooms, command)
+    case 'pullModel':
+      return pullModel(rooms, command)
+    case 'cancelPull':
+      return cancelPull(rooms, command)
+    case 'removeModel':
+      return removeModel(rooms, command)
+    case 'pruneModels':
+      return pruneModels(rooms, command)
     case 'shutdown':
       return shutdown(rooms, command)
   }

@@ -4,6 +4,7 @@ import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import { keyOf } from '../kube/object-cache.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
+import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PersonSettings } from '../person-settings.ts'
 import type { LogLevel } from '../settings.ts'
@@ -18,6 +19,7 @@ export interface Rooms {
   readonly history: History
   readonly settings: PersonSettings
   readonly servers: Servers
+  readonly models: Models
   readonly log: Logger
   /** Undefined while there is no usable kubeconfig. */
   readonly session: () => Session | undefined

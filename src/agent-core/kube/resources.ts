@@ -19,6 +19,7 @@ export const resources = {
   models: { group: 'inference.llmkube.dev', version: 'v1alpha1', plural: 'models', kind: 'Model' },
   services: { group: '', version: 'v1', plural: 'services', kind: 'Service' },
   endpoints: { group: '', version: 'v1', plural: 'endpoints', kind: 'Endpoints' },
+  secrets: { group: '', version: 'v1', plural: 'secrets', kind: 'Secret' },
   events: { group: '', version: 'v1', plural: 'events', kind: 'Event' },
   namespaces: { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace' },
   endpointSlices: { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices', kind: 'EndpointSlice' },
@@ -113,6 +114,20 @@ export type InferenceServiceSpec = z.infer<typeof inferenceServiceSpec>
 export const modelSpec = z.object({
   source: z.string().default(''),
   format: z.string().default('gguf'),
+  /** As in the names of files: Q4_K_M, UD-Q4_K_XL. Chooses among the files of a repository. */
+  quantization: z.string().optional(),
+  /** Of a source that names a repository or folder; the first is what the runtime is given. */
+  files: z.array(z.string()).default([]),
+  /** A multimodal projector, relative to the source as `files`. */
+  mmproj: z.string().optional(),
+  /** Of the first file, in hex. */
+  sha256: z
+    .string()
+    .regex(/^[a-fA-F0-9]{64}$/, 'must be 64 hexadecimal digits')
+    .optional(),
+  refreshPolicy: z.enum(['IfNotPresent', 'OnChange']).default('IfNotPresent'),
+  /** A Secret of the Model's namespace. An empty name is allowed by the API and means none. */
+  sourceSecretRef: z.object({ name: z.string().default('') }).optional(),
   hardware: z
     .object({
       accelerator: z.string().default('cpu'),

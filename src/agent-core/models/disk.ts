@@ -1,11 +1,6 @@
 import { statfs } from 'node:fs/promises'
 import { errorCode, localRepairMs, ModelError } from './errors.ts'
 
-/** Throws `DiskFull` when `neededBytes` do not fit on the volume that holds `folder`. */
-export async function requireSpace(folder: string, neededBytes: number): Promise<void> {
-  if ((await freeBytes(folder)) < neededBytes) throw await diskFull(folder, neededBytes)
-}
-
 /** Names what went wrong while writing below the store; a ModelError passes unchanged. */
 export async function storeError(error: unknown, folder: string, neededBytes?: number): Promise<ModelError> {
   if (error instanceof ModelError) return error
@@ -36,7 +31,7 @@ export async function storeError(error: unknown, folder: string, neededBytes?: n
 }
 
 /** Bytes as people read them on a Mac: decimal units, one digit. */
-function formatBytes(bytes: number): string {
+export function formatBytes(bytes: number): string {
   const units = ['bytes', 'kB', 'MB', 'GB', 'TB']
   const power = Math.min(units.length - 1, bytes < 1000 ? 0 : Math.floor(Math.log10(bytes) / 3))
   return `${power === 0 ? bytes : (bytes / 1000 ** power).toFixed(1)} ${units[power] ?? ''}`

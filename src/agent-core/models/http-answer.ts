@@ -48,24 +48,49 @@ export function emptyAnswer(shown: string): ModelError {
   return slow('EmptyFile', `${shown} is an empty file: check spec.source.`)
 }
 
-/** A request that got no answer. */
-export function connectionError(error: unknown, shown: string): ModelError {
-  const code = errorCode(error) ?? ''
-  if (/CERT|^ERR_(?:SSL|TLS)|UNABLE_TO_|SELF_SIGNED/.test(code)) {
+/** A request that got no answer. `proxy`: the one it went through, as people may see it. */
+export function connectionError(error: unknown, shown: string, proxy?: string): ModelError {
+  const code = innermostCode(error) ?? ''
+  const message = innermostMessage(error)
+  const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
+  const refused = /^Proxy response \((\d+)\)|^Proxy Authentication Required \((407)\)/.exec(message)
+  if (refused !== null) return proxyRefusal(Number(refused[1] ?? refused[2]), shown, proxy, error)
+  if (errorCode(error) === 'UND_ERR_PRX_TLS' || /CERT|^ERR_(?:SSL|TLS)|UNABLE_TO_|SELF_SIGNED/.test(code)) {
+    const server = errorCode(error) === 'UND_ERR_PRX_TLS' ? `the proxy ${proxy ?? ''}`.trimEnd() : shown
     return new ModelError(
       'transient',
       'TlsFailed',
-      `${shown} has no TLS certificate this machine trusts (${code}): repair the server's certificate or trust its authority.`,
+      `${server} has no TLS certificate this machine trusts (${untrustedBecause[code] ?? code}): repair the server's certificate or trust its authority.`,
       { cause: error, retryAfterMs: remoteRepairMs },
     )
   }
-  const why = unreachableBecause[code] ?? innermostMessage(error)
+  if (errorCode(error) === 'UND_ERR_PRX_CONN') {
+    return new ModelError(
+      'transient',
+      'ProxyFailed',
+      `${shown} cannot be reached${through} (the proxy closed the connection): check the proxy; the agent tries again.`,
+      { cause: error },
+    )
+  }
+  const why = unreachableBecause[code] ?? message
   return new ModelError(
     'transient',
     'Unreachable',
-    `${shown} cannot be reached (${why}): check the address and the network; the agent tries again.`,
+    `${shown} cannot be reached${through} (${why}): check the address and the network; the agent tries again.`,
     { cause: error },
   )
+}
+
+function proxyRefusal(status: number, shown: string, proxy: string | undefined, cause: unknown): ModelError {
+  const answer = `The proxy${proxy === undefined ? '' : ` ${proxy}`} answered ${status}${STATUS_CODES[status] === undefined ? '' : ` ${STATUS_CODES[status]}`} when asked for ${shown}`
+  if (status >= 500) {
+    return new ModelError('transient', 'ProxyFailed', `${answer}: check the proxy; the agent tries again.`, { cause })
+  }
+  const todo =
+    status === 407
+      ? 'give it a login in HTTPS_PROXY (http://user:password@host:port)'
+      : 'allow the address there, or name its host in NO_PROXY'
+  return new ModelError('transient', 'ProxyFailed', `${answer}: ${todo}.`, { cause, retryAfterMs: remoteRepairMs })
 }
 
 /** An answer that broke off, or is not as long as it said. */
@@ -93,6 +118,19 @@ const unreachableBecause: Readonly<Record<string, string>> = {
   ENETUNREACH: 'no network',
 }
 
+/** Codes of OpenSSL and Node.js, said. */
+const untrustedBecause: Readonly<Record<string, string>> = {
+  CERT_HAS_EXPIRED: 'the certificate has expired',
+  CERT_NOT_YET_VALID: 'the certificate is not valid yet; is the clock right?',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
+  SELF_SIGNED_CERT_IN_CHAIN: 'the certificate comes from a private authority',
+  UNABLE_TO_GET_ISSUER_CERT: 'the certificate comes from an unknown authority',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'the certificate comes from an unknown authority',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate comes from an unknown authority',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate is for another host name',
+  CERT_REVOKED: 'the certificate was revoked',
+}
+
 /** Longer waits than this are a server's mistake or a clock's. */
 const maxRetryAfterMs = 60 * 60_000
 
@@ -101,6 +139,15 @@ function retryAfterMs(header: string | null, now: number): number | undefined {
   if (header === null) return undefined
   const wait = /^\d+$/.test(header.trim()) ? Number(header) * 1000 : Date.parse(header) - now
   return Number.isFinite(wait) ? Math.min(Math.max(wait, 0), maxRetryAfterMs) : undefined
+}
+
+/** A TLS error of a proxy carries the reason one level deeper. */
+function innermostCode(error: unknown): string | undefined {
+  let code: string | undefined
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if ('code' in current && typeof current.code === 'string') code = current.code
+  }
+  return code
 }
 
 function innermostMessage(error: unknown): string {

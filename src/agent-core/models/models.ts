@@ -1,23 +1,45 @@
-import { basename } from 'node:path'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { stat, statfs } from 'node:fs/promises'
+import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { download } from './download.ts'
+import { ContentFetches } from './content-fetches.ts'
+import { DownloadTurns } from './download-turns.ts'
 import { ModelError } from './errors.ts'
-import { checkLocalFile } from './local-file.ts'
-import { parseModelSource, shownSource, sourceDigest } from './source.ts'
-import { Store } from './store.ts'
+import { readGgufHeader } from './gguf/file-header.ts'
+import type { GgufHeader } from './gguf/header.ts'
+import { FileHashes } from './hash-file.ts'
+import { Inventory, prunedSentence, type ModelUser } from './inventory.ts'
+import { localModel, requireFormat } from './local-models.ts'
+import { contentRevision, type HeaderSummary } from './manifest.ts'
+import { Pulls, waitingSentence, type PullRequest } from './pulls.ts'
+import { Remote, type DownloadSettings } from './remote.ts'
+import { parseModelSource, shownSource } from './source.ts'
+import { Store, type StoredModel, type Wanted } from './store.ts'
+import { sameBytes } from './store-paths.ts'
+import { StoreWatch } from './store-watch.ts'
+import { wantedDigest, type Selection } from './wanted.ts'
+import type { HubToken } from './hub/token.ts'
 
-export interface ModelRequest {
-  namespace: string
+export interface ModelRequest extends Selection {
+  readonly namespace: string
   /** The Model's name. */
-  name: string
-  /** The Model's `spec.source`. */
-  source: string
+  readonly name: string
+  /** What its (first) file must have, in hex. */
+  readonly sha256?: string | undefined
+  /** Of the Model's Secret, for this request alone. Throws ModelError. */
+  readonly secret?: (() => Promise<HubToken>) | undefined
 }
 
 export interface LocalModel {
-  path: string
-  sizeBytes: number
+  /** What a runtime is given: a file, or a folder. */
+  readonly path: string
+  readonly mmproj?: string
+  /** Of all files. */
+  readonly sizeBytes: number
+  /** Tells contents of one source apart. */
+  readonly revision: string
 }
 
 export interface EnsureOptions {
@@ -27,8 +49,11 @@ export interface EnsureOptions {
 
 export interface ModelsState {
   directory: string
+  /** Why the store cannot be used: one sentence. */
+  problem?: string
   /** What is being looked for or fetched, sorted by model, then source. */
   fetches: readonly FetchState[]
+  downloads: readonly DownloadView[]
 }
 
 interface FetchState {
@@ -47,38 +72,149 @@ export interface ModelsOptions {
   now?: () => number
   /** For tests: the longest silence of a server in ms, else 60 s. */
   stallMs?: number
+  /** For tests: failures in a row after which a download is given up for now. */
+  attempts?: number
+  /** As they are when they are needed. */
+  settings?: () => DownloadSettings
+  env?: Readonly<Record<string, string | undefined>>
+  homeDir?: string
+  /** Something in {@link Models.state} has changed. */
+  onChange?: () => void
+  /** Undefined while it is not known which services there are. */
+  users?: () => readonly ModelUser[] | undefined
+  /** For tests: the token may go over http to this machine. */
+  allowInsecureLoopback?: boolean
 }
 
-/** Brings models to this machine: one fetch per Model name and source, however many callers want it. */
+export const defaultDownloadSettings: DownloadSettings = {
+  bytesPerSecond: 0,
+  atOnce: 2,
+  reserveBytes: 0,
+  partialKeepMs: 7 * 24 * 3_600_000,
+}
+
+/** Brings models to this machine: one fetch per Model name and what is wanted, and one download per content, however many callers want it. */
 export class Models {
   readonly #store: Store
   readonly #log: Logger
   readonly #now: () => number
-  readonly #stallMs: number | undefined
+  readonly #settings: () => DownloadSettings
+  readonly #contents: ContentFetches
+  readonly #turns: DownloadTurns
+  readonly #remote: Remote
+  readonly #hashes = new FileHashes()
+  readonly #inventory: Inventory
+  readonly #pulls: Pulls
+  readonly #watch: StoreWatch
   readonly #fetches = new Map<string, Fetch>()
+  readonly #headers = new Map<string, { readonly stamp: string; readonly header: Promise<GgufHeader> }>()
+  /** Work that nobody waits for, until it is over. */
+  readonly #beside = new Set<Promise<void>>()
   #stopped = false
 
-  constructor({ directory, log, now = Date.now, stallMs }: ModelsOptions) {
+  constructor(options: ModelsOptions) {
+    const { directory, log, now = Date.now, onChange = () => undefined } = options
+    const { users = () => undefined, settings = () => defaultDownloadSettings } = options
     this.#store = new Store({ directory, log, now })
     this.#log = log
     this.#now = now
-    this.#stallMs = stallMs
+    this.#settings = settings
+    this.#turns = new DownloadTurns(() => settings().atOnce)
+    this.#remote = new Remote({
+      log,
+      now,
+      settings,
+      env: options.env ?? {},
+      homeDir: options.homeDir ?? homedir(),
+      stallMs: options.stallMs,
+      attempts: options.attempts,
+      allowInsecureLoopback: options.allowInsecureLoopback,
+      deletableBytes: () => this.#inventory.prunableBytes(),
+    })
+    this.#contents = new ContentFetches({
+      folder: () => this.#store.partialsFolder(),
+      download: (request, how) => this.#remote.download(request, how),
+    })
+    this.#inventory = new Inventory({
+      store: this.#store,
+      contents: this.#contents,
+      users,
+      fetching: () => new Set([...this.#fetches.values()].map(({ model }) => model)),
+      partialKeepMs: () => settings().partialKeepMs,
+      now,
+    })
+    this.#pulls = new Pulls({
+      fetch: ({ model, ...selection }, how) => this.ensure({ namespace: '', name: model, ...selection }, how),
+      onChange,
+      now,
+    })
+    this.#watch = new StoreWatch({ directory, onChange })
+  }
+
+  /** Looks after the store from now on: clears old rests of downloads, and notices when its volume goes. */
+  start(): void {
+    this.#watch.start()
+    this.#inBackground(
+      this.#inventory.sweep().then(({ what, bytes }) => {
+        if (what.length > 0) this.#log.info('old rests of downloads removed', { models: what, bytes })
+      }),
+    )
   }
 
   /**
-   * The model's file on this machine: a local path as it is, anything else from the store or fetched into it.
-   * Throws ModelError, or the signal's reason at once when that is aborted; a download ends when its last caller left.
+   * The model on this machine: a local path as it is, anything else from the store or fetched into it. Throws ModelError, or the
+   * signal's reason at once when that is aborted; a download ends when its last caller left, and is gone on with by the next.
    */
-  async ensure(request: ModelRequest, { signal, onProgress }: EnsureOptions): Promise<LocalModel> {
-    signal.throwIfAborted()
-    const key = `${request.name}\n${sourceDigest(request.source)}`
-    let fetch = this.#fetches.get(key)
-    while (fetch?.ending.signal.aborted === true) {
-      await untilAborted(fetch.settled, signal)
-      fetch = this.#fetches.get(key)
+  ensure(request: ModelRequest, options: EnsureOptions): Promise<LocalModel> {
+    return this.#shared(`${request.name}\n${keyOf(request)}`, request, options, (fetch) => this.#ensure(request, fetch))
+  }
+
+  /**
+   * What the source holds now, where that is another content than `current`: fetched beside it. Undefined where it is the same.
+   * Throws like {@link ensure}.
+   */
+  async refresh(request: ModelRequest, current: LocalModel, options: EnsureOptions): Promise<LocalModel | undefined> {
+    const key = `refresh ${request.name}\n${keyOf(request)}`
+    const model = await this.#shared(key, request, options, (fetch) => this.#refresh(request, fetch))
+    return model.revision === current.revision ? undefined : model
+  }
+
+  /** Puts down that a server was started with it, and deletes older contents of its source. */
+  async markUsed(request: ModelRequest, { path }: LocalModel): Promise<void> {
+    const digest = wantedDigest(request)
+    try {
+      const stored = (await this.#store.list()).filter(
+        ({ model, manifest }) => model === request.name && manifest.sourceSha256 === digest,
+      )
+      const used = stored.find((one) => one.path === path)
+      if (!used) return
+      await this.#store.markUsed(used)
+      for (const old of stored) {
+        if (old === used || old.manifest.completedAt >= used.manifest.completedAt) continue
+        await this.#store.remove(old)
+        this.#log.info('older content of a model removed', { model: old.model, path: old.path })
+      }
+    } catch (error) {
+      this.#log.warn('use of a model not recorded', { model: request.name, error })
     }
-    if (this.#stopped) throw shuttingDown()
-    return this.#join(fetch ?? this.#begin(key, request), signal, onProgress)
+  }
+
+  /** Read once for each file as it is. Throws GgufError. */
+  async header(path: string): Promise<GgufHeader> {
+    const { size, mtimeMs } = await stat(path)
+    const stamp = `${size} ${mtimeMs}`
+    const known = this.#headers.get(path)
+    if (known?.stamp === stamp) return known.header
+    const header = readGgufHeader(path)
+    this.#headers.set(path, { stamp, header })
+    header.catch(() => this.#headers.delete(path))
+    if (this.#headers.size > maxHeaders) this.#headers.delete(this.#headers.keys().next().value ?? '')
+    return header
+  }
+
+  /** After a change of the settings: what counts for downloads under way. */
+  settingsChanged(): void {
+    this.#remote.limitBandwidth()
   }
 
   state(): ModelsState {
@@ -90,25 +226,208 @@ export class Models {
         ...(progress === undefined ? {} : { progress }),
       }))
       .sort((a, b) => a.model.localeCompare(b.model) || a.source.localeCompare(b.source))
-    return { directory: this.#store.directory, fetches }
+    const { problem } = this.#watch
+    return {
+      directory: this.#store.directory,
+      ...(problem !== undefined && { problem }),
+      fetches,
+      downloads: this.#pulls.views(),
+    }
+  }
+
+  /** What is in the store. A store that cannot be read is a problem in the answer. */
+  async view(): Promise<ModelStoreView> {
+    const { directory } = this.#store
+    const { reserveBytes } = this.#settings()
+    const problem = await this.#watch.look()
+    const volume = await statfs(directory).catch(() => undefined)
+    const facts = { directory, reserveBytes, ...(volume && { freeBytes: volume.bavail * volume.bsize }) }
+    try {
+      const models = await this.#inventory.list()
+      return { ...facts, ...(problem && { problem: problem.message }), models }
+    } catch (error) {
+      if (!(error instanceof ModelError)) throw error
+      return { ...facts, problem: problem?.message ?? error.message, models: [] }
+    }
+  }
+
+  /** Begins a download without a service; a sentence where it cannot begin. */
+  pull(request: PullRequest): { started: boolean; message: string } {
+    const parsed = parseModelSource(request.source)
+    if (parsed.kind === 'local')
+      return { started: false, message: `${shownSource(request.source)} is on this machine already and used in place.` }
+    if (parsed.kind === 'unsupported') return { started: false, message: parsed.message }
+    if (this.#pulls.isRunning(request.model))
+      return { started: false, message: `${request.model} is being pulled already.` }
+    this.#pulls.start(request)
+    return { started: true, message: `Pulling ${shownSource(request.source)} as ${request.model}.` }
+  }
+
+  cancelPull(model: string): boolean {
+    return this.#pulls.cancel(model)
+  }
+
+  /** Throws ModelError. */
+  remove(model: string) {
+    return this.#inventory.remove(model)
+  }
+
+  /** What was or would be deleted, in a sentence. Throws ModelError. */
+  async prune({ dryRun }: { readonly dryRun: boolean }): Promise<string> {
+    return prunedSentence(await this.#inventory.prune({ dryRun }), dryRun ? 'would free' : 'freed')
   }
 
   /** Ends every fetch; returns when nothing is written any more. */
   async stop(): Promise<void> {
     this.#stopped = true
+    this.#watch.stop()
     const running = [...this.#fetches.values()]
     for (const fetch of running) {
       for (const caller of fetch.callers) caller.reject(shuttingDown())
       fetch.ending.abort(shuttingDown())
     }
     await Promise.all(running.map(async ({ settled }) => settled))
+    await Promise.all(this.#beside)
+    await this.#remote[Symbol.asyncDispose]()
   }
 
-  #begin(key: string, { name, source }: ModelRequest): Fetch {
+  async #ensure(request: ModelRequest, fetch: Fetch): Promise<LocalModel> {
+    const parsed = parseModelSource(request.source)
+    if (parsed.kind === 'local') return localModel(parsed.path, request, this.#hashes)
+    const wanted = wantedOf(request)
+    const found = await this.#verified(request, await this.#store.find(wanted))
+    if (found) return this.#arrived(request, found)
+    if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
+    fetch.ending.signal.throwIfAborted()
+    await this.#watch.require()
+    const elsewhere = await this.#verified(request, await this.#store.findElsewhere(wanted))
+    if (elsewhere) return this.#arrived(request, await this.#share(wanted, elsewhere))
+    return this.#arrived(request, await this.#fetch(request, fetch, { beside: false }))
+  }
+
+  async #refresh(request: ModelRequest, fetch: Fetch): Promise<LocalModel> {
+    const { signal } = fetch.ending
+    const parsed = parseModelSource(request.source)
+    if (parsed.kind === 'local') return localModel(parsed.path, request, this.#hashes)
+    const remote = await this.#remote.resolve(request, signal)
+    const stored = await this.#store.find(wantedOf(request))
+    if (stored && (await this.#remote.isSame(remote, stored.manifest, signal))) return localOf(stored)
+    await this.#watch.require()
+    const fresh = await this.#fetch(request, fetch, { beside: true })
+    if (!stored || contentRevision(fresh.manifest.files) !== contentRevision(stored.manifest.files)) {
+      return this.#arrived(request, fresh)
+    }
+    // The server calls the same bytes something else now.
+    await this.#store.remove(fresh)
+    return localOf(await this.#store.amend(stored, { files: fresh.manifest.files }))
+  }
+
+  async #fetch(request: ModelRequest, fetch: Fetch, { beside }: { beside: boolean }): Promise<StoredModel> {
+    const { signal } = fetch.ending
+    const report = (progress: Progress): void => this.#report(fetch, progress)
+    const onPlace = (ahead: number): void =>
+      report({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: waitingSentence(ahead) })
+    return this.#turns.take(signal, onPlace, () =>
+      this.#remote.fetch(request, {
+        wanted: wantedOf(request),
+        store: this.#store,
+        contents: this.#contents,
+        signal,
+        beside,
+        onProgress: report,
+      }),
+    )
+  }
+
+  /** The same bytes under another Model's name. */
+  async #share(wanted: Wanted, { folder, manifest }: StoredModel): Promise<StoredModel> {
+    const { primary, mmproj, revision, header } = manifest
+    const paths = manifest.files.map(({ path }) => path)
+    const destination = await this.#store.reserve(wanted, paths, { primary })
+    try {
+      const files = await Promise.all(
+        manifest.files.map(async ({ path, sizeBytes, sha256, etag }) => {
+          const from = join(folder, path)
+          const hash = sha256 ?? (await this.#hashes.of(from))
+          return { path, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
+        }),
+      )
+      return await destination.commit({ files, primary, mmproj, revision, header })
+    } finally {
+      destination.release()
+    }
+  }
+
+  /** Undefined where the first file is not what the Model says: it is quarantined then, and served no more. */
+  async #verified(request: ModelRequest, stored: StoredModel | undefined): Promise<StoredModel | undefined> {
+    const wanted = request.sha256?.toLowerCase()
+    const [first] = stored?.manifest.files ?? []
+    if (!stored || wanted === undefined || !first) return stored
+    const path = join(stored.folder, first.path)
+    const found = first.sha256 ?? (await this.#hashes.of(path))
+    if (first.sha256 === undefined) {
+      const files = stored.manifest.files.map((file) => (file === first ? { ...file, sha256: found } : file))
+      await this.#store.amend(stored, { files }).catch((error: unknown) => {
+        this.#log.debug('checksum of a model cannot be recorded', { path, error })
+      })
+    }
+    if (found === wanted) return stored
+    if (stored.model !== request.name) return undefined
+    await this.#store.quarantine(
+      path,
+      `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
+    )
+    return undefined
+  }
+
+  async #arrived(request: ModelRequest, stored: StoredModel): Promise<LocalModel> {
+    if (stored.manifest.primary !== '') await requireFormat(stored.path, request.format)
+    if (!stored.manifest.header) this.#inBackground(this.#describe(stored))
+    return localOf(stored)
+  }
+
+  /** What a list shows of a file; read after the model is handed out, so that nobody waits for it. */
+  async #describe(stored: StoredModel): Promise<void> {
+    if (!/\.gguf$/i.test(stored.path)) return
+    try {
+      await this.#store.amend(stored, { header: summaryOf(await this.header(stored.path)) })
+    } catch (error) {
+      this.#log.debug('header of a model not read', { path: stored.path, error })
+    }
+  }
+
+  #inBackground(work: Promise<void>): void {
+    const done = work
+      .catch((error: unknown) => this.#log.warn('model store not looked after', { error }))
+      .finally(() => this.#beside.delete(done))
+    this.#beside.add(done)
+  }
+
+  async #shared(
+    key: string,
+    { name, source }: ModelRequest,
+    { signal, onProgress }: EnsureOptions,
+    work: (fetch: Fetch) => Promise<LocalModel>,
+  ): Promise<LocalModel> {
+    signal.throwIfAborted()
+    let fetch = this.#fetches.get(key)
+    while (fetch?.ending.signal.aborted === true) {
+      await untilAborted(fetch.settled, signal)
+      fetch = this.#fetches.get(key)
+    }
+    if (this.#stopped) throw shuttingDown()
+    return this.#join(fetch ?? this.#begin(key, { model: name, source }, work), signal, onProgress)
+  }
+
+  #begin(
+    key: string,
+    about: { readonly model: string; readonly source: string },
+    work: (fetch: Fetch) => Promise<LocalModel>,
+  ): Fetch {
     const ending = new AbortController()
     const callers = new Set<Caller>()
-    const fetch: Fetch = { model: name, source, ending, callers, progress: undefined, settled: Promise.resolve() }
-    fetch.settled = this.#run(fetch).then(
+    const fetch: Fetch = { ...about, ending, callers, progress: undefined, settled: Promise.resolve() }
+    fetch.settled = work(fetch).then(
       (model) => {
         this.#fetches.delete(key)
         for (const caller of callers) caller.resolve(model)
@@ -120,42 +439,6 @@ export class Models {
     )
     this.#fetches.set(key, fetch)
     return fetch
-  }
-
-  async #run(fetch: Fetch): Promise<LocalModel> {
-    const { model, source } = fetch
-    const parsed = parseModelSource(source)
-    if (parsed.kind === 'local') return { path: parsed.path, sizeBytes: await checkLocalFile(parsed.path) }
-    const found = await this.#store.find(model, source)
-    if (found !== undefined) return found
-    if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
-    fetch.ending.signal.throwIfAborted()
-    return this.#fetch(fetch, parsed.url)
-  }
-
-  async #fetch(fetch: Fetch, url: string): Promise<LocalModel> {
-    const { model, source, ending } = fetch
-    const destination = await this.#store.reserve(model, source)
-    try {
-      const fields = { model, source: shownSource(source), path: destination.path }
-      this.#log.info('downloading model', fields)
-      const startedAt = this.#now()
-      const sizeBytes = await download({
-        url,
-        fileName: basename(destination.path),
-        partialPath: destination.partialPath,
-        signal: ending.signal,
-        log: this.#log,
-        onProgress: (progress) => this.#report(fetch, progress),
-        stallMs: this.#stallMs,
-        now: this.#now,
-      })
-      const stored = await destination.commit(sizeBytes)
-      this.#log.info('downloaded model', { ...fields, sizeBytes, durationMs: this.#now() - startedAt })
-      return stored
-    } finally {
-      destination.release()
-    }
   }
 
   #report(fetch: Fetch, progress: Progress): void {
@@ -194,6 +477,32 @@ interface Caller {
   reject: (error: unknown) => void
   onProgress: EnsureOptions['onProgress']
 }
+
+/** More models than one machine serves; the oldest is read again. */
+const maxHeaders = 64
+
+const wantedOf = (request: ModelRequest): Wanted => ({
+  model: request.name,
+  source: request.source,
+  digest: wantedDigest(request),
+})
+
+/** Requests of the same key can share one fetch: what they check is the same too. */
+const keyOf = (request: ModelRequest): string =>
+  [wantedDigest(request), request.format ?? '', request.sha256?.toLowerCase() ?? ''].join('\n')
+
+const localOf = ({ path, mmproj, sizeBytes, manifest }: StoredModel): LocalModel => ({
+  path,
+  sizeBytes,
+  revision: contentRevision(manifest.files),
+  ...(mmproj !== undefined && { mmproj }),
+})
+
+const summaryOf = ({ architecture, quantization, contextLength }: GgufHeader): HeaderSummary => ({
+  architecture,
+  ...(quantization !== undefined && { quantization }),
+  ...(contextLength !== undefined && { contextLength }),
+})
 
 /** Waits for `settled`, or throws the signal's reason. */
 async function untilAborted(settled: Promise<void>, signal: AbortSignal): Promise<void> {

@@ -6,12 +6,28 @@ export type ModelSource =
   /** `url` may hold credentials: it is for the request alone, people and logs get `shownSource`. */
   | { kind: 'http'; url: string }
   | { kind: 'local'; path: string }
+  /** A repository of the Hugging Face Hub, or one file or folder in it. */
+  | ({ kind: 'hub' } & HubAddress)
   | { kind: 'unsupported'; scheme: string; message: string }
+
+export interface HubAddress {
+  /** `owner/name` */
+  readonly repo: string
+  /** Decoded, `/`-separated; absent = the repository. Not yet known to be safe. */
+  readonly path?: string
+  /** Branch, tag or commit; absent = `main`. */
+  readonly revision?: string
+  /** As llama.cpp writes it behind the repository: `owner/name:Q4_K_M`. */
+  readonly quantization?: string
+}
 
 /** What a Model's `spec.source` means to us. Never throws: what cannot be used comes back with a sentence saying why. */
 export function parseModelSource(source: string): ModelSource {
   if (source.trim() === '')
-    return unsupported('', 'The Model has no spec.source: give an https:// address or an absolute path.')
+    return unsupported(
+      '',
+      'The Model has no spec.source: give an https:// address, a Hugging Face repository (hf://owner/name) or an absolute path.',
+    )
   if (hasControlCharacter(source)) return unsupported('', 'spec.source contains a control character: remove it.')
   if (source.startsWith('/')) return { kind: 'local', path: source }
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(source)?.[1]?.toLowerCase() ?? ''
@@ -22,7 +38,7 @@ export function parseModelSource(source: string): ModelSource {
     case 'file':
       return fileSource(source)
     case 'hf':
-      return unsupported(scheme, hubMessage(source, source.slice(source.indexOf(':') + 1)))
+      return hubSource(source, source.replace(/^hf:\/*/i, ''))
     case 's3':
       return unsupported(
         scheme,
@@ -34,16 +50,16 @@ export function parseModelSource(source: string): ModelSource {
         `${shownSource(source)} is a volume inside the cluster, which this machine cannot mount: give an https:// address, or copy the file to this machine and give its absolute path.`,
       )
     case '':
-      return unsupported(
-        scheme,
-        /^[^/\s:]+\/[^\s:]+$/.test(source)
-          ? hubMessage(source, source)
-          : `${shownSource(source)} is neither an address nor an absolute path: give an https:// address, or a path that begins with /.`,
-      )
+      return /^[^/\s:]+\/[^\s]+$/.test(source)
+        ? hubSource(source, source)
+        : unsupported(
+            scheme,
+            `${shownSource(source)} is neither an address nor an absolute path: give an https:// address, a Hugging Face repository (owner/name), or a path that begins with /.`,
+          )
     default:
       return unsupported(
         scheme,
-        `${shownSource(source)} uses the scheme ${scheme}://, which this agent does not know: give an https:// address or an absolute path.`,
+        `${shownSource(source)} uses the scheme ${scheme}://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name) or an absolute path.`,
       )
   }
 }
@@ -81,11 +97,14 @@ export const shortDigestLength = 16
 /** Leaves room for our suffixes below the usual limit of 255 bytes. */
 const maxNameBytes = 200
 
+/** Of a path below a model's folder; the usual limit of a whole path is 1024 on macOS. */
+const maxPathBytes = 500
+
 /**
  * One path element that cannot be taken for anything else in a model's folder: not a partial download (ours or the Go
  * agent's), not one of our records, not the folder of a source. Compared without case, as macOS volumes do.
  */
-function isSafeFileName(name: string): boolean {
+export function isSafeFileName(name: string): boolean {
   const lower = name.toLowerCase()
   return (
     name !== '' &&
@@ -99,6 +118,11 @@ function isSafeFileName(name: string): boolean {
     !lower.includes('.metalbar.') &&
     !/^[0-9a-f]{16}$/.test(lower)
   )
+}
+
+/** A path below a model's folder that can neither leave it nor be taken for one of our own files there. */
+export function isSafePath(path: string): boolean {
+  return Buffer.byteLength(path) <= maxPathBytes && path.split('/').every(isSafeFileName)
 }
 
 function httpSource(source: string, scheme: string): ModelSource {
@@ -132,12 +156,40 @@ function fileSource(source: string): ModelSource {
   }
 }
 
-function hubMessage(source: string, repository: string): string {
-  const [owner, name, ...file] = shownSource(repository)
-    .split('/')
-    .filter((element) => element !== '')
-  const address = `https://huggingface.co/${owner ?? 'OWNER'}/${name ?? 'REPOSITORY'}/resolve/main/${file.length > 0 ? file.join('/') : 'FILE.gguf'}`
-  return `${shownSource(source)} is a Hugging Face repository, which this agent does not resolve yet: give the file's own address, ${address}, or an absolute path.`
+function hubSource(source: string, address: string): ModelSource {
+  const parsed = parseHubAddress(address)
+  return typeof parsed === 'string' ? unsupported('hf', `${shownSource(source)} ${parsed}`) : { kind: 'hub', ...parsed }
+}
+
+/** `owner/name[:QUANT][@revision][/path]` or `owner/name[/path][@revision]`; a refusal completes "<source> …". */
+function parseHubAddress(address: string): HubAddress | string {
+  const hint = 'write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.'
+  const [, owner = '', name = '', tag, atName, rest = ''] =
+    /^([^/@:]+)\/([^/@:]+)(?::([^/@]+))?(?:@(refs\/[^/]+\/[^/]+|[^/]+))?\/?(.*)$/s.exec(address) ?? []
+  if (owner === 'datasets' || owner === 'spaces' || owner === 'buckets') {
+    return `is not in a model repository of the Hub but in one of its ${owner}: give a model repository, as hf://owner/name.`
+  }
+  if (!isRepoElement(owner) || !isRepoElement(name)) return `does not name a Hugging Face repository: ${hint}`
+  const at = atName === undefined ? rest.lastIndexOf('@') : -1
+  const path = (at === -1 ? rest : rest.slice(0, at)).replace(/\/+$/, '')
+  const revision = atName ?? (at === -1 ? undefined : rest.slice(at + 1))
+  if (revision !== undefined && !isRevision(revision)) return `has no valid revision behind the @: ${hint}`
+  return {
+    repo: `${owner}/${name}`,
+    ...(path === '' ? {} : { path }),
+    ...(revision === undefined ? {} : { revision }),
+    ...(tag === undefined ? {} : { quantization: tag }),
+  }
+}
+
+/** As the Hub allows the names of owners and repositories. */
+export function isRepoElement(name: string): boolean {
+  return /^[a-z0-9][\w.-]{0,95}$/i.test(name) && !name.includes('..')
+}
+
+/** A branch, tag or commit as git allows them, as far as it could leave an address. */
+export function isRevision(name: string): boolean {
+  return /^[\w][\w./+-]{0,199}$/.test(name) && !name.includes('..') && !name.includes('//')
 }
 
 function unsupported(scheme: string, message: string): ModelSource {

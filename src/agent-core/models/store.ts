@@ -1,25 +1,72 @@
-import { constants, type Stats } from 'node:fs'
-import { access, lstat, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
-import { dirname, join, sep } from 'node:path'
+import { readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises'
+import { basename, dirname, join, posix, relative } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import { expectsGguf, isGguf } from './content.ts'
 import { storeError } from './disk.ts'
-import { errorCode, localRepairMs, ModelError } from './errors.ts'
+import { localRepairMs, ModelError } from './errors.ts'
 import { firstBytes } from './local-file.ts'
-import { brokenSidecarPath, readSidecar, setSidecarAside, writeSidecar, type Sidecar } from './sidecar.ts'
-import { goAgentFileName, modelFileName, shortDigestLength, shownSource, sourceDigest } from './source.ts'
+import {
+  brokenManifestPath,
+  manifestPath,
+  manifestSuffix,
+  readManifest,
+  setManifestAside,
+  writeManifest,
+  type HeaderSummary,
+  type Manifest,
+  type ManifestFile,
+} from './manifest.ts'
+import { goAgentFileName, shortDigestLength, shownSource, sourceDigest } from './source.ts'
+import { parseShard, shardPaths } from './shards.ts'
+import { comparable, isInside, lstatIfThere, makeFolder, statIfThere, syncFolder } from './store-paths.ts'
 
-export interface StoredModel {
-  path: string
-  sizeBytes: number
+/** Which bytes, for which Model. */
+export interface Wanted {
+  readonly model: string
+  /** The Model's `spec.source`. */
+  readonly source: string
+  /** See `wantedDigest`. */
+  readonly digest: string
 }
 
-/** Where a download goes. Nobody else is given these paths until `release`. */
+/** A complete model in the store. */
+export interface StoredModel {
+  /** The Model's name: its folder in the store. */
+  readonly model: string
+  /** What a runtime is given. */
+  readonly path: string
+  readonly mmproj: string | undefined
+  readonly sizeBytes: number
+  readonly manifest: Manifest
+  /** Where the manifest's files are below. */
+  readonly folder: string
+  readonly manifestPath: string
+}
+
+export interface Arrived {
+  /** Relative to the destination. */
+  readonly path: string
+  readonly sizeBytes: number
+  readonly sha256: string
+  readonly etag?: string | undefined
+  /** Puts the complete, synced content under this name, in place of what stands there. */
+  readonly moveTo: (path: string) => Promise<void>
+}
+
+export interface Arrival {
+  readonly files: readonly Arrived[]
+  /** Empty = the folder. */
+  readonly primary: string
+  readonly mmproj?: string | undefined
+  readonly revision?: string | undefined
+  readonly header?: HeaderSummary | undefined
+}
+
+/** Where a model goes. Nobody else is given these paths until `release`. */
 export interface Destination {
-  path: string
-  partialPath: string
-  /** Makes a complete and synced partial file the model, with its record. */
-  commit(sizeBytes: number): Promise<StoredModel>
+  readonly folder: string
+  /** Makes what has arrived the model, with its record. */
+  commit(arrival: Arrival): Promise<StoredModel>
   release(): void
 }
 
@@ -29,11 +76,14 @@ export interface StoreOptions {
   now?: () => number
 }
 
+/** Our own folder in the store; no Model can have its name. */
+const ownFolder = '.metalbar'
+
 /**
  * The folder of models, laid out so that LLMKube's Go agent finds its files in it: `<store>/<model>/<base name>`.
  *
- * That layout knows neither namespace nor source, so every file of ours has a record that names its source, and a file
- * serves that source alone. Another source that wants the same place gets `<store>/<model>/<short digest>/<base name>`.
+ * That layout knows neither namespace nor source, so every model of ours has a record that names its source and files, and a file
+ * serves that source alone. Another source that wants the same place gets `<store>/<model>/<short digest>/`.
  * A file without a record is taken only under the very name the Go agent gives this source, and is recorded then, so
  * that no second source can take it. Nothing we have not recorded is ever overwritten or deleted, empty files aside.
  */
@@ -41,7 +91,7 @@ export class Store {
   readonly directory: string
   readonly #log: Logger
   readonly #now: () => number
-  /** Comparable path → digest of the source that may use it: what is being written, and what could not be recorded. */
+  /** Comparable path → digest of what may use it: what is being written, and what could not be recorded. */
   readonly #claims = new Map<string, string>()
 
   constructor({ directory, log, now = Date.now }: StoreOptions) {
@@ -50,124 +100,285 @@ export class Store {
     this.#now = now
   }
 
-  /** The source's complete file, if the store has one. Throws ModelError. */
-  async find(model: string, source: string): Promise<StoredModel | undefined> {
-    const folder = this.#modelFolder(model)
-    const digest = sourceDigest(source)
-    const fileName = modelFileName(source)
-    for (const path of [join(folder, fileName), ownPath(folder, digest, fileName)]) {
-      const recorded = await this.#findRecorded(path, digest)
-      if (recorded !== undefined) return recorded
-    }
-    const goName = goAgentFileName(source)
-    return goName === undefined ? undefined : this.#adopt(join(folder, goName), source)
+  /** Of downloads that are not complete; made when asked for. Throws ModelError. */
+  partialsFolder(): Promise<string> {
+    return this.#ownFolder('partials')
   }
 
-  /** A place for the source's file; call after `find` found nothing. Throws ModelError. */
-  async reserve(model: string, source: string): Promise<Destination> {
-    const folder = this.#modelFolder(model)
-    const digest = sourceDigest(source)
-    const fileName = modelFileName(source)
-    const standard = join(folder, fileName)
-    if (this.#claim(standard, digest)) {
-      const standing = await this.#inspect(standard).catch((error: unknown) => {
-        this.#release(standard, digest)
-        throw error
-      })
-      if (standing.kind === 'free' || (standing.kind === 'recorded' && standing.sidecar.sourceSha256 === digest)) {
-        return this.#destination(standard, source)
+  /** The complete model, if the store has it for this very Model; of several contents of one source the newest. Throws ModelError. */
+  async find(wanted: Wanted): Promise<StoredModel | undefined> {
+    return this.#guarded(async () => {
+      const folder = this.#modelFolder(wanted.model)
+      const [newest] = await this.#complete(wanted.model, wanted.digest)
+      if (newest) return newest
+      const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
+      return goName === undefined ? undefined : await this.#adopt(folder, goName, wanted)
+    })
+  }
+
+  /** The same source under another Model's name. Throws ModelError. */
+  async findElsewhere({ model, digest }: Wanted): Promise<StoredModel | undefined> {
+    return this.#guarded(async () => {
+      for (const other of await this.#models()) {
+        const [found] = other === model ? [] : await this.#complete(other, digest)
+        if (found) return found
       }
-      this.#release(standard, digest)
-      this.#log.info('keeping model beside another source of the same name', {
-        model,
-        source: shownSource(source),
-        standing: standing.kind === 'blocked' ? standing.why : standing.kind,
-      })
-    }
-    const own = ownPath(folder, digest, fileName)
-    this.#claim(own, digest)
-    return this.#destination(own, source)
+      return undefined
+    })
   }
 
-  async #destination(path: string, source: string): Promise<Destination> {
-    const digest = sourceDigest(source)
-    const partialPath = `${path}.metalbar.partial`
+  /** A file of the store that has this content by its record and its length. Throws ModelError. */
+  async findContent(sha256: string, sizeBytes: number | undefined): Promise<string | undefined> {
+    return this.#guarded(async () => {
+      for (const stored of await this.list()) {
+        for (const file of stored.manifest.files) {
+          if (file.sha256 !== sha256 || (sizeBytes !== undefined && file.sizeBytes !== sizeBytes)) continue
+          const path = join(stored.folder, file.path)
+          if ((await this.#sizeOf(path)) === file.sizeBytes) return path
+        }
+      }
+      return undefined
+    })
+  }
+
+  /** Every recorded model whose files are there, sorted by name. Throws ModelError. */
+  async list(): Promise<StoredModel[]> {
+    return this.#guarded(async () => {
+      const found = await Promise.all((await this.#models()).map((model) => this.#complete(model, undefined)))
+      return found.flat()
+    })
+  }
+
+  /**
+   * A place for these files; call after `find` found nothing. `beside`: what the store has of this source stays, since it is in use.
+   * Throws ModelError.
+   */
+  async reserve(
+    wanted: Wanted,
+    files: readonly string[],
+    { primary, beside = false }: { readonly primary: string; readonly beside?: boolean },
+  ): Promise<Destination> {
+    return this.#guarded(async () => {
+      const folder = this.#modelFolder(wanted.model)
+      const short = wanted.digest.slice(0, shortDigestLength)
+      for (let attempt = 0; ; attempt += 1) {
+        const base = attempt === 0 ? folder : join(folder, attempt === 1 ? short : `${short}-${attempt}`)
+        const destination = await this.#claimAll(wanted, base, { files, primary, beside })
+        if (destination) return destination
+        this.#log.info('keeping model beside another of the same name', {
+          model: wanted.model,
+          source: shownSource(wanted.source),
+          folder: base,
+        })
+      }
+    })
+  }
+
+  /** Puts the moment down at which a server was started with it. */
+  async markUsed({ manifestPath: path }: StoredModel): Promise<void> {
     try {
-      await makeFolder(dirname(path))
-      await this.#requireInside(dirname(path))
+      const state = await readManifest(path)
+      if (state.kind === 'valid') await writeManifest(path, { ...state.manifest, lastUsedAt: this.#time() })
     } catch (error) {
-      this.#release(path, digest)
-      throw await storeError(error, this.directory)
+      this.#log.debug('use of a model cannot be recorded', { path, error })
+    }
+  }
+
+  /** Adds what has been found out about a complete model. Throws ModelError. */
+  async amend(stored: StoredModel, changes: Partial<Manifest>): Promise<StoredModel> {
+    return this.#guarded(async () => {
+      const manifest = { ...stored.manifest, ...changes }
+      await writeManifest(stored.manifestPath, manifest)
+      return { ...stored, manifest }
+    })
+  }
+
+  /** Deletes what the record names, the record, and the folders that are empty then. Throws ModelError. */
+  async remove({ model, folder, manifest, manifestPath: record }: StoredModel): Promise<void> {
+    return this.#guarded(async () => {
+      const root = this.#modelFolder(model)
+      await this.#requireInside(folder)
+      await rm(record, { force: true })
+      for (const { path } of manifest.files) {
+        const file = join(folder, path)
+        if (!(await isInside(this.directory, dirname(file)))) continue
+        await rm(file, { force: true })
+        await removeEmpty(dirname(file), root)
+      }
+      await removeEmpty(folder, root)
+      await rmdir(root).catch(() => undefined)
+    })
+  }
+
+  /**
+   * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more and
+   * deleted only when somebody asks. Throws ModelError.
+   */
+  async quarantine(path: string, why: string): Promise<string> {
+    return this.#guarded(async () => {
+      const folder = await this.#ownFolder('quarantine')
+      const stamp = this.#time().replace(/[:.]/g, '-')
+      const to = join(folder, `${stamp}-${basename(path)}`)
+      await writeFile(`${to}.json`, `${JSON.stringify({ path, why, at: this.#time() }, null, 2)}\n`)
+      await rename(path, to)
+      await syncFolder(folder)
+      this.#log.warn('model file quarantined', { path, to, why })
+      return to
+    })
+  }
+
+  /** Files that were quarantined. Throws ModelError. */
+  async quarantined(): Promise<{ readonly path: string; readonly sizeBytes: number }[]> {
+    return this.#guarded(() => this.#filesOf('quarantine', (name) => !name.endsWith('.json')))
+  }
+
+  /** Every file of the folder of partial downloads, the notes beside them included. Throws ModelError. */
+  async partials(): Promise<{ readonly path: string; readonly sizeBytes: number; readonly changedAt: number }[]> {
+    return this.#guarded(() => this.#filesOf('partials', () => true))
+  }
+
+  async #filesOf(name: string, isMeant: (name: string) => boolean) {
+    const folder = join(this.directory, ownFolder, name)
+    const names = await readdir(folder).catch(() => [])
+    const files = names.filter(isMeant).map(async (file) => {
+      const path = join(folder, file)
+      const found = await lstatIfThere(path)
+      return found?.isFile() === true ? [{ path, sizeBytes: found.size, changedAt: found.mtimeMs }] : []
+    })
+    return (await Promise.all(files)).flat()
+  }
+
+  async #ownFolder(name: string): Promise<string> {
+    const folder = join(this.directory, ownFolder, name)
+    await makeFolder(folder)
+    await this.#requireInside(folder)
+    return folder
+  }
+
+  /** Newest first. `digest` undefined = of any source. */
+  async #complete(model: string, digest: string | undefined): Promise<StoredModel[]> {
+    const folder = this.#modelFolder(model)
+    await this.#requireInside(folder)
+    const records = await this.#records(folder)
+    const meant = records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)
+    const stored = await Promise.all(meant.map((record) => this.#stored(model, record)))
+    return stored
+      .filter((one) => one !== undefined)
+      .sort((a, b) => (a.manifest.completedAt < b.manifest.completedAt ? 1 : -1))
+  }
+
+  /** Undefined where the files are not what the record says. */
+  async #stored(model: string, { path: record, manifest }: Recorded): Promise<StoredModel | undefined> {
+    const folder = dirname(record)
+    let sizeBytes = 0
+    for (const file of manifest.files) {
+      const path = join(folder, file.path)
+      const size = await this.#sizeOf(path)
+      if (size === 0) return undefined
+      if (size !== file.sizeBytes && manifest.origin === 'downloaded') {
+        this.#log.warn('model file has not the recorded size, fetching it again', {
+          path,
+          sizeBytes: size,
+          recorded: file.sizeBytes,
+        })
+        return undefined
+      }
+      sizeBytes += size
     }
     return {
-      path,
-      partialPath,
-      commit: (sizeBytes) => this.#commit(path, partialPath, source, sizeBytes),
-      release: () => this.#release(path, digest),
+      model,
+      path: manifest.primary === '' ? folder : join(folder, manifest.primary),
+      mmproj: manifest.mmproj === undefined ? undefined : join(folder, manifest.mmproj),
+      sizeBytes,
+      manifest,
+      folder,
+      manifestPath: record,
     }
   }
 
-  /** The record comes first: a crash in between leaves a record without file (absent), never a file without record (adoptable). */
-  async #commit(path: string, partialPath: string, source: string, sizeBytes: number): Promise<StoredModel> {
-    try {
-      await rm(path, { force: true })
-      await writeSidecar(path, this.#sidecar(source, sizeBytes, 'downloaded'))
-      await syncFolder(dirname(path))
-      await rename(partialPath, path)
-      await syncFolder(dirname(path))
-      await rm(brokenSidecarPath(path), { force: true })
-      return { path, sizeBytes }
-    } catch (error) {
-      await rm(partialPath, { force: true })
-      throw await storeError(error, this.directory, sizeBytes)
-    }
+  /** 0 where there is no such file, or it is not in the store. */
+  async #sizeOf(path: string): Promise<number> {
+    const found = await statIfThere(path)
+    if (found?.isFile() !== true || !(await isInside(this.directory, path))) return 0
+    return found.size
   }
 
-  async #findRecorded(path: string, digest: string): Promise<StoredModel | undefined> {
-    const standing = await this.#inspect(path)
-    if (standing.kind !== 'recorded' || standing.sidecar.sourceSha256 !== digest || standing.sizeBytes === 0)
-      return undefined
-    const { sidecar, sizeBytes } = standing
-    if (sidecar.sizeBytes !== sizeBytes && sidecar.origin === 'downloaded') {
-      this.#log.warn('model file has not the recorded size, fetching it again', {
-        path,
-        sizeBytes,
-        recorded: sidecar.sizeBytes,
+  /** Of a Model's folder and the folders of its other sources. */
+  async #records(folder: string): Promise<Recorded[]> {
+    const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
+    const below = entries.filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))
+    const deeper = await Promise.all(below.map(({ name }) => this.#recordsIn(join(folder, name))))
+    return [...(await this.#recordsIn(folder)), ...deeper.flat()]
+  }
+
+  /** Sets broken ones aside. */
+  async #recordsIn(folder: string): Promise<Recorded[]> {
+    const names = await readdir(folder).catch(() => [])
+    const read = names
+      .filter((name) => name.endsWith(manifestSuffix))
+      .map(async (name) => {
+        const path = join(folder, name)
+        const state = await readManifest(path)
+        if (state.kind === 'broken') await this.#setAside(path, state.why)
+        return state.kind === 'valid' ? [{ path, manifest: state.manifest }] : []
       })
-      return undefined
-    }
-    return { path, sizeBytes }
+    return (await Promise.all(read)).flat()
   }
 
-  async #adopt(path: string, source: string): Promise<StoredModel | undefined> {
-    const digest = sourceDigest(source)
-    if (!this.#claim(path, digest)) return undefined
+  async #setAside(path: string, why: string): Promise<void> {
+    try {
+      await setManifestAside(path)
+      this.#log.warn('broken record of a model set aside', { path: brokenManifestPath(path), why })
+    } catch (error) {
+      this.#log.warn('broken record of a model cannot be set aside', { path, why, error })
+    }
+  }
+
+  async #adopt(folder: string, goName: string, wanted: Wanted): Promise<StoredModel | undefined> {
+    const shard = parseShard(goName)
+    const names = shard === undefined ? [goName] : shardPaths(goName, shard)
+    const path = join(folder, goName)
+    if (!this.#claim(path, wanted.digest)) return undefined
     let recorded = true
     try {
-      const standing = await this.#inspect(path)
-      if (standing.kind !== 'unrecorded') return undefined
+      const files: ManifestFile[] = []
+      for (const name of names) {
+        const sizeBytes = await this.#unrecorded(folder, name)
+        if (sizeBytes === 0) return undefined
+        files.push({ path: name, sizeBytes })
+      }
       if (expectsGguf(path) && !isGguf(await firstBytes(path))) {
         this.#log.warn('file in the model store is not the model its name promises', { path })
         return undefined
       }
-      recorded = await this.#record(path, source, standing.sizeBytes)
+      const record = manifestPath(path)
+      const manifest: Manifest = { ...this.#facts(wanted, 'adopted'), files, primary: goName }
+      recorded = await this.#record(record, manifest)
+      const stored = await this.#stored(wanted.model, { path: record, manifest })
       this.#log.info('using model found in the store', {
         path,
-        source: shownSource(source),
-        sizeBytes: standing.sizeBytes,
+        source: shownSource(wanted.source),
+        sizeBytes: stored?.sizeBytes,
       })
-      return { path, sizeBytes: standing.sizeBytes }
-    } catch (error) {
-      throw await storeError(error, this.directory)
+      return stored
     } finally {
-      if (recorded) this.#release(path, digest)
+      if (recorded) this.#release(path, wanted.digest)
     }
   }
 
+  /** Length of a file of the store that no record names and nothing speaks against; 0 where there is none. */
+  async #unrecorded(folder: string, name: string): Promise<number> {
+    const path = join(folder, name)
+    const records = await this.#recordsIn(folder)
+    if (records.some((record) => isNamedBy(record, path))) return 0
+    if ((await lstatIfThere(brokenManifestPath(manifestPath(path)))) !== undefined) return 0
+    return this.#sizeOf(path)
+  }
+
   /** False where the store cannot be written: the claim in memory then keeps other sources away from the file. */
-  async #record(path: string, source: string, sizeBytes: number): Promise<boolean> {
+  async #record(path: string, manifest: Manifest): Promise<boolean> {
     try {
-      await writeSidecar(path, this.#sidecar(source, sizeBytes, 'adopted'))
+      await writeManifest(path, manifest)
       return true
     } catch (error) {
       this.#log.debug('model found in the store cannot be recorded', { path, error })
@@ -175,42 +386,107 @@ export class Store {
     }
   }
 
-  /** What stands at a path. Sets a broken record aside. */
-  async #inspect(path: string): Promise<Standing> {
+  /** Undefined where one of the places belongs to somebody else. */
+  async #claimAll(
+    wanted: Wanted,
+    folder: string,
+    { files, primary, beside }: { files: readonly string[]; primary: string; beside: boolean },
+  ): Promise<Destination | undefined> {
+    const record = manifestPath(join(folder, primary === '' ? 'model' : posix.basename(primary)))
+    const paths = [record, ...files.map((file) => join(folder, file))]
+    const claimed: string[] = []
+    const release = () => {
+      for (const path of claimed) this.#release(path, wanted.digest)
+    }
     try {
-      await this.#requireInside(dirname(path))
-      const state = await readSidecar(path)
-      if (state.kind === 'broken') await this.#setAside(path, state.why)
-      const file = await lstatIfThere(path)
-      if (state.kind === 'valid' && file === undefined)
-        return { kind: 'recorded', sidecar: state.sidecar, sizeBytes: 0 }
-      if (file === undefined) return { kind: 'free' }
-      if (file.isSymbolicLink() && !(await this.#isInside(path)))
-        return blocked('a symbolic link that leaves the store')
-      const target = await statIfThere(path)
-      if (target?.isFile() !== true) return blocked('not a regular file')
-      if (state.kind === 'valid') return { kind: 'recorded', sidecar: state.sidecar, sizeBytes: target.size }
-      if (target.size === 0) return { kind: 'free' }
-      if (state.kind === 'broken' || (await lstatIfThere(brokenSidecarPath(path))) !== undefined) {
-        return blocked('a file whose record is broken')
+      for (const path of paths) {
+        if (!this.#claim(path, wanted.digest)) return (release(), undefined)
+        claimed.push(path)
       }
-      return { kind: 'unrecorded', sizeBytes: target.size }
+      await this.#requireInside(folder)
+      const records = await this.#recordsIn(folder)
+      for (const path of paths) {
+        if (!(await this.#isFree(path, { records, digest: wanted.digest, beside }))) return (release(), undefined)
+      }
+      await makeFolder(folder)
+      await this.#requireInside(folder)
     } catch (error) {
-      throw await storeError(error, this.directory)
+      release()
+      throw error
+    }
+    return {
+      folder,
+      commit: (arrival) => this.#guarded(() => this.#commit(wanted, record, arrival), sizeOf(arrival)),
+      release,
     }
   }
 
-  async #setAside(path: string, why: string): Promise<void> {
-    try {
-      await setSidecarAside(path)
-      this.#log.warn('broken record of a model set aside', { path: brokenSidecarPath(path), why })
-    } catch (error) {
-      this.#log.warn('broken record of a model cannot be set aside', { path, why, error })
+  async #isFree(
+    path: string,
+    { records, digest, beside }: { records: readonly Recorded[]; digest: string; beside: boolean },
+  ): Promise<boolean> {
+    const owner = records.find((record) => record.path === path || isNamedBy(record, path))
+    if (owner) return owner.manifest.sourceSha256 === digest && !beside
+    const found = await lstatIfThere(path)
+    return found === undefined || (found.isFile() && found.size === 0)
+  }
+
+  /** The record comes first: a crash in between leaves a record without files (absent), never a file without record (adoptable). */
+  async #commit(wanted: Wanted, record: string, arrival: Arrival): Promise<StoredModel> {
+    const folder = dirname(record)
+    const files = arrival.files.map(({ path, sizeBytes, sha256, etag }) => ({
+      path,
+      sizeBytes,
+      sha256,
+      ...(etag !== undefined && { etag }),
+    }))
+    const { primary, mmproj, revision, header } = arrival
+    const manifest: Manifest = {
+      ...this.#facts(wanted, 'downloaded'),
+      files,
+      primary,
+      ...(mmproj !== undefined && { mmproj }),
+      ...(revision !== undefined && { revision }),
+      ...(header !== undefined && { header }),
     }
+    for (const { path } of files) await rm(join(folder, path), { force: true })
+    await writeManifest(record, manifest)
+    await syncFolder(folder)
+    for (const { path, moveTo } of arrival.files) {
+      const to = join(folder, path)
+      await makeFolder(dirname(to))
+      await this.#requireInside(dirname(to))
+      await moveTo(to)
+      await syncFolder(dirname(to))
+      // As earlier versions left them.
+      await rm(`${to}.metalbar.partial`, { force: true })
+    }
+    await rm(brokenManifestPath(record), { force: true })
+    const stored = await this.#stored(wanted.model, { path: record, manifest })
+    if (stored) return stored
+    throw new ModelError(
+      'transient',
+      'StoreUnusable',
+      `What was just written to ${folder} is not there: look whether something else clears the model store ${this.directory}.`,
+      { retryAfterMs: localRepairMs },
+    )
+  }
+
+  async #models(): Promise<string[]> {
+    const entries = await readdir(this.directory, { withFileTypes: true }).catch((error: unknown) => {
+      if (isAbsence(error)) return []
+      throw error
+    })
+    const inside = entries.map(async (entry) => {
+      const isFolder = entry.isDirectory() || entry.isSymbolicLink()
+      if (!isFolder || !modelName.test(entry.name) || entry.name.length > 253) return []
+      return (await isInside(this.directory, join(this.directory, entry.name))) ? [entry.name] : []
+    })
+    return (await Promise.all(inside)).flat().sort()
   }
 
   #modelFolder(model: string): string {
-    if (!/^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/.test(model) || model.length > 253) {
+    if (!modelName.test(model) || model.length > 253) {
       throw new ModelError(
         'terminal',
         'BadModelName',
@@ -221,23 +497,13 @@ export class Store {
   }
 
   async #requireInside(folder: string): Promise<void> {
-    if (await this.#isInside(folder)) return
+    if (await isInside(this.directory, folder)) return
     throw new ModelError(
       'transient',
       'StoreEscape',
       `${folder} is a symbolic link that leaves the model store ${this.directory}: replace it by a folder, or give the model's absolute path as spec.source.`,
       { retryAfterMs: localRepairMs },
     )
-  }
-
-  /** What does not exist yet is where its nearest existing folder is. */
-  async #isInside(path: string): Promise<boolean> {
-    const root = await realpathIfThere(this.directory)
-    if (root === undefined) return true
-    for (let existing = path; ; existing = dirname(existing)) {
-      const real = await realpathIfThere(existing)
-      if (real !== undefined) return real === root || real.startsWith(root.endsWith(sep) ? root : root + sep)
-    }
   }
 
   #claim(path: string, digest: string): boolean {
@@ -253,76 +519,53 @@ export class Store {
     if (this.#claims.get(key) === digest) this.#claims.delete(key)
   }
 
-  #sidecar(source: string, sizeBytes: number, origin: Sidecar['origin']): Sidecar {
-    return {
-      source: shownSource(source),
-      sourceSha256: sourceDigest(source),
-      sizeBytes,
-      completedAt: new Date(this.#now()).toISOString(),
-      origin,
+  #facts({ source, digest }: Wanted, origin: Manifest['origin']) {
+    return { schema: 2, source: shownSource(source), sourceSha256: digest, completedAt: this.#time(), origin } as const
+  }
+
+  #time(): string {
+    return new Date(this.#now()).toISOString()
+  }
+
+  /** Names what the disk answers. */
+  async #guarded<T>(work: () => Promise<T>, neededBytes?: number): Promise<T> {
+    try {
+      return await work()
+    } catch (error) {
+      throw await storeError(error, this.directory, neededBytes)
     }
   }
 }
 
-type Standing =
-  | { kind: 'free' }
-  | { kind: 'recorded'; sidecar: Sidecar; /** 0 = there is no file. */ sizeBytes: number }
-  | { kind: 'unrecorded'; sizeBytes: number }
-  | { kind: 'blocked'; why: string }
-
-function blocked(why: string): Standing {
-  return { kind: 'blocked', why }
+interface Recorded {
+  /** Of the record. */
+  readonly path: string
+  readonly manifest: Manifest
 }
 
-function ownPath(folder: string, digest: string, fileName: string): string {
-  return join(folder, digest.slice(0, shortDigestLength), fileName)
+const modelName = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/
+
+/** Folder of a source beside the one that has the Model's own. */
+const sourceFolder = new RegExp(`^[0-9a-f]{${shortDigestLength}}(-\\d+)?$`)
+
+function isNamedBy({ path: record, manifest }: Recorded, path: string): boolean {
+  const folder = dirname(record)
+  return manifest.files.some((file) => comparable(join(folder, file.path)) === comparable(path))
 }
 
-/** Volumes of macOS compare names without case and Unicode form. */
-function comparable(path: string): string {
-  return path.normalize('NFC').toLowerCase()
-}
+const sizeOf = ({ files }: Arrival): number => files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
 
-async function realpathIfThere(path: string): Promise<string | undefined> {
-  return ifThere(realpath(path))
-}
+const isAbsence = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR')
 
-async function lstatIfThere(path: string): Promise<Stats | undefined> {
-  return ifThere(lstat(path))
-}
-
-async function statIfThere(path: string): Promise<Stats | undefined> {
-  return ifThere(stat(path))
-}
-
-async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
-  try {
-    return await asked
-  } catch (error) {
-    const code = errorCode(error)
-    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
-    throw error
-  }
-}
-
-/** With its parents. `mkdir` calls a read-only volume ENOENT here; asking for the right to write tells what it is. */
-async function makeFolder(path: string): Promise<void> {
-  try {
-    await mkdir(path, { recursive: true, mode: 0o755 })
-  } catch (error) {
-    let existing = path
-    while ((await lstatIfThere(existing)) === undefined) existing = dirname(existing)
-    await access(existing, constants.W_OK)
-    throw error
-  }
-}
-
-/** Makes renames in a folder survive a power cut. */
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder)
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
+/** From `folder` up to but not including `root`. */
+async function removeEmpty(folder: string, root: string): Promise<void> {
+  for (let current = folder; relative(root, current) !== '' && !relative(root, current).startsWith('..');) {
+    const isEmpty = await rmdir(current).then(
+      () => true,
+      () => false,
+    )
+    if (!isEmpty) return
+    current = dirname(current)
   }
 }

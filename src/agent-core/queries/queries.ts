@@ -4,6 +4,7 @@ import type { Answer, Query } from '../../contract/queries.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
+import type { Models } from '../models/models.ts'
 import type { PersonSettings } from '../person-settings.ts'
 import type { OutputLog } from '../process/output-log.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
@@ -24,6 +25,7 @@ export interface Sources {
   readonly kubeconfig: KubeconfigChoice
   readonly interfaces: () => readonly HostCandidate[]
   readonly hostAddress: () => HostAddress
+  readonly models: Models
   /** What the servers of an InferenceService write and wrote. */
   readonly output: (service: ServiceRef) => OutputLog
 }
@@ -50,6 +52,8 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       const isShown = (namespace: string, name: string) => reconciler.report(keyOf(namespace, name)) !== undefined
       return events({ api: cluster.api, namespace: cluster.namespace, isShown }, query)
     }
+    case 'models':
+      return sources.models.view()
     case 'log':
       return logPage(sources.output(query.service), query)
   }

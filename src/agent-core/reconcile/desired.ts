@@ -1,6 +1,7 @@
 import type { Hold, ServiceReason } from '../../contract/service.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
 import { environmentNotice } from './environment.ts'
+import { contentKey } from './model-request.ts'
 
 /** What the cluster wants of this machine for one InferenceService. */
 export type Desired =
@@ -23,6 +24,7 @@ export type Desired =
   | { readonly kind: 'refused'; readonly reason: ServiceReason; readonly message: string }
   | {
       readonly kind: 'serve'
+      /** What of the Model a fetch depends on: see `contentKey`. */
       readonly source: string
       /** Over what reaches the command line or the model, and nothing else: another digest restarts the server. */
       readonly digest: string
@@ -101,7 +103,7 @@ function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceS
   const notice = environmentNotice(spec)
   return {
     kind: 'serve',
-    source: model.spec.value.source,
+    source: contentKey(model.spec.value),
     digest: runtime.digest,
     ...(notice !== undefined && { notice }),
   }

@@ -1,69 +1,139 @@
 import type { Progress } from '../../contract/service.ts'
 import { ModelError } from '../models/errors.ts'
-import type { LocalModel, Models } from '../models/models.ts'
+import type { LocalModel, ModelRequest, Models } from '../models/models.ts'
+import { DownloadStory, type DownloadNote } from './download-story.ts'
 
 export type FetchOutcome =
   | { readonly kind: 'done'; readonly model: LocalModel }
   | { readonly kind: 'failed'; readonly message: string; readonly terminal: boolean; readonly retryAfterMs: number }
 
-export interface FetchRequest {
-  readonly namespace: string
-  readonly modelName: string
-  readonly source: string
+export interface FetchRequest extends ModelRequest {
+  /** Tells what is wanted apart: see `contentKey`. */
+  readonly key: string
+  /** Ask the source again from time to time whether it holds something else; undefined = never. */
+  readonly refreshEveryMs: (() => number) | undefined
 }
 
-/** Getting one model for one service: begins at construction, reports its end once, and not at all when cancelled. */
+export interface FetchActivityOptions {
+  readonly models: Models
+  readonly request: FetchRequest
+  readonly onProgress: () => void
+  /** At the end of the fetch, and again whenever the source holds another content that has arrived. */
+  readonly onEnd: (outcome: FetchOutcome) => void
+  readonly tell: (note: DownloadNote) => void
+  readonly now?: () => number
+  readonly random?: () => number
+}
+
+/**
+ * Getting one model for one service: begins at construction, reports its end once, and not at all when cancelled. With
+ * `refreshEveryMs` it then keeps the model as new as its source, the old one serving until the new one is here.
+ */
 export class FetchActivity {
   readonly source: string
+  readonly request: FetchRequest
+  readonly #options: FetchActivityOptions
   readonly #cancelled = new AbortController()
   #progress: Progress | undefined
   #outcome: FetchOutcome | undefined
+  #notice: string | undefined
+  #timer: NodeJS.Timeout | undefined
 
-  constructor({
-    models,
-    request,
-    onProgress,
-    onEnd,
-  }: {
-    models: Models
-    request: FetchRequest
-    onProgress: () => void
-    onEnd: (outcome: FetchOutcome) => void
-  }) {
-    this.source = request.source
+  constructor(options: FetchActivityOptions) {
+    this.#options = options
+    this.request = options.request
+    this.source = options.request.key
     const { signal } = this.#cancelled
-    const end = (outcome: FetchOutcome): void => {
-      if (signal.aborted) return
-      this.#outcome = outcome
-      onEnd(outcome)
-    }
-    models
-      .ensure(
-        { namespace: request.namespace, name: request.modelName, source: request.source },
-        {
-          signal,
-          onProgress: (progress) => {
-            this.#progress = progress
-            onProgress()
-          },
-        },
-      )
-      .then(
-        (model) => end({ kind: 'done', model }),
-        (error: unknown) => end(failure(error)),
-      )
+    void this.#outcomeOf((how) => options.models.ensure(this.request, how)).then((outcome) => {
+      if (signal.aborted || outcome === undefined) return
+      this.#end(outcome)
+      // What was downloaded a moment ago needs no question; what the store had does.
+      if (outcome.kind === 'done' && this.request.refreshEveryMs)
+        this.#refreshIn(this.#progress === undefined ? 0 : this.#nextMs())
+    })
   }
 
+  /** Of the fetch, or of that of a newer content. */
   get progress(): Progress | undefined {
-    return this.#outcome ? undefined : this.#progress
+    return this.#outcome && this.#notice === undefined ? undefined : this.#progress
   }
 
   get outcome(): FetchOutcome | undefined {
     return this.#outcome
   }
 
+  /** What a person should know of a model that is here, such as that its source could not be asked. */
+  get notice(): string | undefined {
+    return this.#notice
+  }
+
   cancel(): void {
+    clearTimeout(this.#timer)
     this.#cancelled.abort()
+  }
+
+  #end(outcome: FetchOutcome): void {
+    this.#outcome = outcome
+    this.#notice = undefined
+    this.#options.onEnd(outcome)
+  }
+
+  async #outcomeOf(
+    work: (how: { signal: AbortSignal; onProgress: (progress: Progress) => void }) => Promise<LocalModel | undefined>,
+    onFirst: () => void = () => undefined,
+  ): Promise<FetchOutcome | undefined> {
+    const { onProgress, tell, now = Date.now } = this.#options
+    const { signal } = this.#cancelled
+    const story = new DownloadStory({ now })
+    const say = (note: DownloadNote | undefined): void => {
+      if (note && !signal.aborted) tell(note)
+    }
+    try {
+      const model = await work({
+        signal,
+        onProgress: (progress) => {
+          this.#progress = progress
+          onFirst()
+          say(story.progress(progress))
+          onProgress()
+        },
+      })
+      if (!model) return undefined
+      say(story.done(model.sizeBytes))
+      return { kind: 'done', model }
+    } catch (error) {
+      return failure(error)
+    }
+  }
+
+  #refreshIn(ms: number): void {
+    this.#timer = setTimeout(() => void this.#refresh(), ms).unref()
+  }
+
+  async #refresh(): Promise<void> {
+    const { models } = this.#options
+    const current = this.#outcome
+    const { signal } = this.#cancelled
+    if (current?.kind !== 'done') return
+    const outcome = await this.#outcomeOf(
+      (how) => models.refresh(this.request, current.model, how),
+      () => (this.#notice = 'A newer content of the model is on its way; it takes over when it is here.'),
+    )
+    if (signal.aborted) return
+    const nextMs = this.#nextMs()
+    if (outcome?.kind === 'done') this.#end(outcome)
+    else {
+      this.#notice =
+        outcome && `Whether the model changed at its source is not known: ${outcome.message} It is asked again later.`
+      this.#options.onProgress()
+    }
+    this.#refreshIn(nextMs)
+  }
+
+  /** Many agents that started together do not ask together. */
+  #nextMs(): number {
+    const { random = Math.random } = this.#options
+    return (this.request.refreshEveryMs?.() ?? 0) * (0.8 + 0.4 * random())
   }
 }
 

@@ -7,7 +7,10 @@ import type { ServiceRecord } from './service-record.ts'
 export function fetchView({ fetch, fetchRetryAt }: ServiceRecord): FetchView {
   if (!fetch) return { kind: 'none' }
   const { source, outcome } = fetch
-  if (!outcome) return { kind: 'running', source }
+  if (!outcome) {
+    const message = fetch.progress?.message
+    return { kind: 'running', source, ...(message !== undefined && { message }) }
+  }
   return outcome.kind === 'done'
     ? { kind: 'done', source }
     : { kind: 'failed', source, message: outcome.message, retryAt: outcome.terminal ? undefined : fetchRetryAt }

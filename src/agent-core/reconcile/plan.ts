@@ -5,7 +5,11 @@ import type { Desired } from './desired.ts'
 /** The model file of the wanted source. */
 export type FetchView =
   | { readonly kind: 'none' }
-  | { readonly kind: 'running'; readonly source: string }
+  | {
+      readonly kind: 'running'
+      readonly source: string
+      /** Why no bytes arrive, or what happened. */ readonly message?: string
+    }
   | { readonly kind: 'done'; readonly source: string }
   | {
       readonly kind: 'failed'
@@ -336,7 +340,11 @@ function fetchStep(observed: Observation, { source, digest }: Serve): Plan | und
     case 'none':
       return act({ do: 'fetch' }, 'fetching', 'Fetching', `Fetching the model.${serving}`)
     case 'running':
-      return rest('fetching', 'Fetching', `Fetching the model.${serving}`)
+      return rest(
+        'fetching',
+        'Fetching',
+        `Fetching the model.${fetch.message === undefined ? '' : ` ${fetch.message}`}${serving}`,
+      )
     case 'failed':
       if (fetch.retryAt === undefined) return rest('refused', 'FetchFailed', `${fetch.message}${serving}`)
       return fetch.retryAt <= now

@@ -20,9 +20,11 @@ import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import { desired, type Desired } from './desired.ts'
+import type { DownloadNote } from './download-story.ts'
 import { environmentOf } from './environment.ts'
 import type { Holds } from './holds.ts'
 import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
+import { contentKey, digestWith, fetchRequest } from './model-request.ts'
 import { fetchView, publicationView, serverView } from './observe.ts'
 import { crashLoopMessage, isCrashLoop, plan, type Observation, type Plan, type Step } from './plan.ts'
 import { report, sayFinally } from './report.ts'
@@ -53,6 +55,8 @@ export interface ReconcilerSettings extends RuntimeSettings {
   readonly rules: () => GeneralRules
   /** Working directories and logs of the servers live under it. */
   readonly stateDir: string
+  /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
+  readonly refreshEveryMs: () => number
 }
 
 export interface ReconcilerOptions {
@@ -253,7 +257,10 @@ export class Reconciler {
       const next = plan(observed)
       this.#remember(record, next, observed)
       if (this.#stopped) return undefined
-      if (next.step.do === 'rest') return this.#rest(record, next, observed)
+      if (next.step.do === 'rest') {
+        this.#keepFresh(record, observed)
+        return this.#rest(record, next, observed)
+      }
       this.#options.log.debug('step', { key, step: next.step.do, reason: next.reason })
       await this.#perform(record, next.step)
     }
@@ -286,8 +293,8 @@ export class Reconciler {
   }
 
   #desired(record: ServiceRecord, service: InferenceService | undefined): Desired {
-    const { cluster, settings } = this.#options
-    return desired({
+    const { cluster, settings, servers } = this.#options
+    const wish = desired({
       key: record.key,
       synced: cluster.synced,
       service,
@@ -297,6 +304,24 @@ export class Reconciler {
       hold: this.#holdOf(record),
       chooseRuntime: this.#chooseRuntime,
     })
+    if (wish.kind !== 'serve') return wish
+    const { fetch } = record
+    const here = fetch?.source === wish.source && fetch.outcome?.kind === 'done' ? fetch.outcome.model : undefined
+    const server = record.digest ?? servers.digestOf(record.key)
+    const notice = [wish.notice, fetch?.notice].filter((sentence) => sentence !== undefined).join(' ')
+    return {
+      ...wish,
+      digest: digestWith(wish.digest, { server, revision: here?.revision }),
+      ...(notice !== '' && { notice }),
+    }
+  }
+
+  /** What serves needs no fetch, but one that keeps it as new as its source. */
+  #keepFresh(record: ServiceRecord, { desired: wish, server }: Observation): void {
+    if (wish.kind !== 'serve' || server.kind === 'none' || server.kind === 'failed') return
+    if (record.fetch?.source === wish.source || (record.fetch?.outcome === undefined && record.fetch)) return
+    const model = this.#wanted(record)?.model
+    if (model?.refreshPolicy === 'OnChange' && 'digest' in server && server.digest === wish.digest) this.#fetch(record)
   }
 
   #holdOf({ metadata }: ServiceRecord): Hold | undefined {
@@ -483,14 +508,32 @@ export class Reconciler {
     const wanted = this.#wanted(record)
     if (!wanted) return
     const { models } = this.#options
-    if (record.fetch?.source !== wanted.model.source) record.fetchFailures = 0
+    if (record.fetch?.source !== contentKey(wanted.model)) record.fetchFailures = 0
     record.fetch?.cancel()
     record.fetch = new FetchActivity({
       models,
-      request: { namespace: record.namespace, modelName: wanted.spec.modelRef, source: wanted.model.source },
-      onProgress: () => this.#options.onChange(),
+      request: fetchRequest({
+        api: this.#options.cluster.api,
+        namespace: record.namespace,
+        name: wanted.spec.modelRef,
+        spec: wanted.model,
+        refreshEveryMs: this.#options.settings.refreshEveryMs,
+      }),
+      onProgress: () => this.#progressed(record),
+      tell: ({ reason, message }) => this.#tell(record, 'Normal', reason, message),
+      now: this.#now,
+      random: this.#random,
       onEnd: (outcome) => this.#fetched(record, outcome),
     })
+  }
+
+  /** Figures change all the time; a sentence that changed is a reason to look at the service again. */
+  #progressed(record: ServiceRecord): void {
+    const { fetch, last } = record
+    const said = last?.observed.fetch
+    const isNews = said?.kind === 'running' && said.message !== fetch?.progress?.message
+    if (isNews || fetch?.outcome !== undefined) this.enqueue(record.key)
+    this.#options.onChange()
   }
 
   #fetched(record: ServiceRecord, outcome: FetchOutcome): void {
@@ -579,9 +622,17 @@ export class Reconciler {
     if (state.kind === 'exited' && state.settled) this.#serverEnded(record, state)
     if (state.kind === 'failedToSpawn' && state.failures > 0) this.#tellFailure(record, 'StartFailed', state.message)
     if (isOutcome(state) && record.restart === 'underWay') record.restart = 'none'
+    if (state.kind === 'ready') this.#markUsed(record, state.pid)
     if (state.kind === 'starting' || state.kind === 'loading' || state.kind === 'ready')
       this.#tellStarted(record, state)
     this.enqueue(key)
+  }
+
+  #markUsed(record: ServiceRecord, pid: number | undefined): void {
+    const { fetch } = record
+    if (pid === undefined || record.usedPid === pid || fetch?.outcome?.kind !== 'done') return
+    record.usedPid = pid
+    void this.#options.models.markUsed(fetch.request, fetch.outcome.model)
   }
 
   #serverEnded(record: ServiceRecord, state: Extract<ServerState, { kind: 'exited' }>): void {
@@ -694,7 +745,14 @@ export class Reconciler {
   }
 }
 
-type EventReason = 'Claimed' | 'Started' | 'Ready' | 'StartFailed' | 'Stopped' | Extract<ServiceReason, 'Refused'>
+type EventReason =
+  | DownloadNote['reason']
+  | 'Claimed'
+  | 'Started'
+  | 'Ready'
+  | 'StartFailed'
+  | 'Stopped'
+  | Extract<ServiceReason, 'Refused'>
 
 const metadataOf = (services: Iterable<InferenceService>) => Iterator.from(services).map(({ metadata }) => metadata)
 

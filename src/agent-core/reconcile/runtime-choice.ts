@@ -5,6 +5,7 @@ import { resolveRuntime, runtimeAnnotation } from '../runtimes/resolution.ts'
 import { servingDigest } from '../runtimes/serving-digest.ts'
 import type { RuntimeChoice } from './desired.ts'
 import { environmentOf } from './environment.ts'
+import { modelIdentity } from './model-request.ts'
 
 export interface RuntimeSettings {
   /** `--runtime`: for a service that names none. */
@@ -44,7 +45,7 @@ export const chooseRuntime =
       // The source stands for the file: where it lies is our own business.
       argv: commandLine(spec, model, settings, { modelPath: '' }),
       env: environmentOf(spec),
-      modelSource: model.source,
+      modelSource: modelIdentity(model),
     })
     return { ok: true, digest }
   }

@@ -28,6 +28,8 @@ export interface ServiceRecord {
   /** The server that was told of by the Ready Event. */
   toldReadyPid: number | undefined
   startedPid: number | undefined
+  /** The server whose model was put down as used. */
+  usedPid: number | undefined
   /** Set while the cluster does not take our writes for this service. */
   clusterRetry: { readonly at: number; readonly failures: number; readonly message: string } | undefined
   /** Set while the cluster does not take what we tell of this service. */
@@ -62,6 +64,7 @@ export const newRecord = (key: string): ServiceRecord => {
     stopReason: undefined,
     toldReadyPid: undefined,
     startedPid: undefined,
+    usedPid: undefined,
     clusterRetry: undefined,
     reportRetry: undefined,
     last: undefined,

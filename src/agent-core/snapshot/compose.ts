@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterView } from '../../contract/cluster.ts'
+import type { DownloadView } from '../../contract/models.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
 
@@ -13,6 +14,7 @@ export interface SnapshotParts {
   readonly services: readonly Omit<ServiceView, 'revision'>[]
   /** By uid. */
   readonly figures: Readonly<Record<string, ServiceFigures>>
+  readonly downloads: readonly DownloadView[]
   readonly notices: readonly string[]
 }
 
@@ -33,6 +35,7 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     cluster: keep(previous?.cluster, parts.cluster),
     services: sameElements(previous?.services, services) ? previous.services : services,
     figures: keep(previous?.figures, parts.figures),
+    downloads: keep(previous?.downloads, [...parts.downloads]),
     notices: keep(previous?.notices, [...parts.notices]),
   }
 }

@@ -271,7 +271,7 @@ describe('a store on a small volume', () => {
     expect({ ...failed, left: await filesBelow(volume.path) }).toEqual({
       kind: 'transient',
       reason: 'DiskFull',
-      message: `The model needs 2.0 MB and the volume of ${join(volume.path, 'tiny')} has 1.0 MB free: make room there or choose another --model-store.`,
+      message: `The model needs 2.0 MB and 10.5 kB stay in reserve, but the volume of ${join(volume.path, 'tiny')} has 1.0 MB free: make room there or choose another --model-store.`,
       retryAfterMs: localRepairMs,
       left: {},
     })

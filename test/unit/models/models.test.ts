@@ -62,14 +62,20 @@ test('a caller that leaves is let go at once while the others go on', async () =
   ])
 })
 
-test('when the last caller leaves the download ends and nothing is left of it', async () => {
+test('when the last caller leaves the download ends, and what has arrived is kept for the next', async () => {
   const callers = [caller('one'), caller('two')]
   file.allow(100_000)
   await eventually(() => callers[0]?.seen() === 100_000)
   for (const { leave } of callers) leave()
   const left = await Promise.all(callers.map(({ done }) => done))
-  await eventually(async () => file.openResponses === 0 && Object.keys(await filesBelow(world.store)).length === 0)
-  expect([left, world.models.state().fetches]).toEqual([[new Error('one left'), new Error('two left')], []])
+  await eventually(() => file.openResponses === 0 && world.models.state().fetches.length === 0)
+  const again = caller()
+  file.allow(200_000)
+  expect([left, await again.done, file.requests.map(({ headers }) => headers['range'])]).toMatchObject([
+    [new Error('one left'), new Error('two left')],
+    { sizeBytes: 200_000 },
+    [undefined, expect.stringMatching(/^bytes=\d{5,}-$/)],
+  ])
 })
 
 test('a caller that comes while a cancelled download is cleaned up gets a fresh one', async () => {
@@ -92,7 +98,7 @@ test('a caller that left before it came starts nothing', async () => {
   expect([world.models.state().fetches, file.requests]).toEqual([[], []])
 })
 
-test('stopping ends downloads, leaves no partial file and starts no more', async () => {
+test('stopping ends downloads and starts no more', async () => {
   const running = caller()
   file.allow(100_000)
   await eventually(() => running.seen() === 100_000)

@@ -16,6 +16,16 @@ describe('a source that can be used', () => {
     ['/models/My Model%20.gguf', { kind: 'local', path: '/models/My Model%20.gguf' }],
     ['file:///models/My%20Model.gguf', { kind: 'local', path: '/models/My Model.gguf' }],
     ['file://localhost/models/x.gguf', { kind: 'local', path: '/models/x.gguf' }],
+    ['hf://org/repo', { kind: 'hub', repo: 'org/repo' }],
+    ['org/repo', { kind: 'hub', repo: 'org/repo' }],
+    ['org/repo/sub/x.gguf', { kind: 'hub', repo: 'org/repo', path: 'sub/x.gguf' }],
+    ['HF://org/repo/x.gguf@v1.0', { kind: 'hub', repo: 'org/repo', path: 'x.gguf', revision: 'v1.0' }],
+    [
+      'hf://org/repo@refs/pr/3/sub/x.gguf',
+      { kind: 'hub', repo: 'org/repo', path: 'sub/x.gguf', revision: 'refs/pr/3' },
+    ],
+    ['hf://org/repo/sub/@feature/new', { kind: 'hub', repo: 'org/repo', path: 'sub', revision: 'feature/new' }],
+    ['hf://org/repo:Q8_0@main', { kind: 'hub', repo: 'org/repo', quantization: 'Q8_0', revision: 'main' }],
   ])('%s', (source, expected) => {
     expect(parseModelSource(source)).toEqual(expected)
   })
@@ -24,14 +34,24 @@ describe('a source that can be used', () => {
 describe('a source that cannot be used says what it is and what to use instead', () => {
   test.each([
     [
-      'hf://org/repo/sub/x.gguf',
+      'hf://org',
       'hf',
-      "hf://org/repo/sub/x.gguf is a Hugging Face repository, which this agent does not resolve yet: give the file's own address, https://huggingface.co/org/repo/resolve/main/sub/x.gguf, or an absolute path.",
+      'hf://org does not name a Hugging Face repository: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
     ],
     [
-      'org/repo',
-      '',
-      "org/repo is a Hugging Face repository, which this agent does not resolve yet: give the file's own address, https://huggingface.co/org/repo/resolve/main/FILE.gguf, or an absolute path.",
+      'hf://../repo/x.gguf',
+      'hf',
+      'hf://../repo/x.gguf does not name a Hugging Face repository: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
+    ],
+    [
+      'hf://org/repo/x.gguf@../../main',
+      'hf',
+      'hf://org/repo/x.gguf@../../main has no valid revision behind the @: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
+    ],
+    [
+      'hf://datasets/org/data',
+      'hf',
+      'hf://datasets/org/data is not in a model repository of the Hub but in one of its datasets: give a model repository, as hf://owner/name.',
     ],
     [
       's3://bucket/x.gguf',
@@ -46,7 +66,7 @@ describe('a source that cannot be used says what it is and what to use instead',
     [
       'ftp://me:secret@host/x.gguf',
       'ftp',
-      'ftp://host/x.gguf uses the scheme ftp://, which this agent does not know: give an https:// address or an absolute path.',
+      'ftp://host/x.gguf uses the scheme ftp://, which this agent does not know: give an https:// address, a Hugging Face repository (hf://owner/name) or an absolute path.',
     ],
     [
       'file://mac/models/x.gguf',
@@ -62,9 +82,13 @@ describe('a source that cannot be used says what it is and what to use instead',
     [
       'x.gguf',
       '',
-      'x.gguf is neither an address nor an absolute path: give an https:// address, or a path that begins with /.',
+      'x.gguf is neither an address nor an absolute path: give an https:// address, a Hugging Face repository (owner/name), or a path that begins with /.',
     ],
-    ['', '', 'The Model has no spec.source: give an https:// address or an absolute path.'],
+    [
+      '',
+      '',
+      'The Model has no spec.source: give an https:// address, a Hugging Face repository (hf://owner/name) or an absolute path.',
+    ],
     ['/models/\0', '', 'spec.source contains a control character: remove it.'],
   ])('%j', (source, scheme, message) => {
     expect(parseModelSource(source)).toEqual({ kind: 'unsupported', scheme, message })
@@ -78,6 +102,38 @@ test('any text is understood or refused with one sentence, never with an excepti
       const parsed = parseModelSource(prefix + rest)
       return parsed.kind !== 'unsupported' || /^\S.*[.]$/su.test(parsed.message)
     }),
+  )
+})
+
+test('what a source names on the Hub can always stand in an address', () => {
+  const piece = fc.constantFrom(
+    'org',
+    'repo',
+    '/',
+    '@',
+    ':',
+    '..',
+    '.',
+    '%2e',
+    '\\',
+    ' ',
+    '#',
+    '?',
+    'Q4_K_M',
+    'refs/pr/1',
+  )
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
+      const parsed = parseModelSource(`hf://${pieces.join('')}`)
+      if (parsed.kind !== 'hub') return parsed.kind === 'unsupported'
+      const { repo, revision = 'main' } = parsed
+      return (
+        /^\w[\w.-]*\/\w[\w.-]*$/.test(repo) &&
+        !`${repo}/${revision}`.includes('..') &&
+        !/[\\ %#?]/.test(repo + revision)
+      )
+    }),
+    { numRuns: 2000 },
   )
 })
 

@@ -3,7 +3,7 @@ import { mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:
 import { dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
-import { sourceDigest } from '../../../src/agent-core/models/source.ts'
+import { modelFileName, sourceDigest } from '../../../src/agent-core/models/source.ts'
 import { Store, type Destination } from '../../../src/agent-core/models/store.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
@@ -124,7 +124,7 @@ describe('a store filled by the Go agent', () => {
     const record = JSON.parse(await readFile(join(world.store, 'tiny/x.gguf.metalbar.json'), 'utf8')) as unknown
     expect([places, record]).toMatchObject([
       ['tiny/x.gguf', `tiny/${short(other)}/x.gguf`],
-      { source: first, sizeBytes: 4096, origin: 'adopted' },
+      { source: first, files: [{ path: 'x.gguf', sizeBytes: 4096 }], origin: 'adopted' },
     ])
   })
 
@@ -297,24 +297,27 @@ describe('nothing leaves the store', () => {
     const takenBy = new Map<string, string>()
     await fc.assert(
       fc.asyncProperty(model, scheme, path, async (name, prefix, rest) => {
-        const destination = await store.reserve(name, prefix + rest).catch((error: unknown) => error)
+        const source = prefix + rest
+        const file = modelFileName(source)
+        const destination = await store
+          .reserve({ model: name, source, digest: sourceDigest(source) }, [file], { primary: file })
+          .catch((error: unknown) => error)
         if (destination instanceof ModelError) return destination.reason === 'BadModelName'
         if (destination instanceof Error) throw destination
-        const { path, partialPath } = destination as Destination
+        const path = join((destination as Destination).folder, file)
         const [folder, ...below] = relative(world.store, path).split('/')
-        expect([folder, below.length <= 2, below.includes('..'), below.includes(''), dirname(partialPath)]).toEqual([
+        expect([folder, below.length <= 2, below.includes('..'), below.includes('')]).toEqual([
           name,
           true,
           false,
           false,
-          dirname(path),
         ])
         const key = path.normalize('NFC').toLowerCase()
-        const digest = sourceDigest(prefix + rest)
+        const digest = sourceDigest(source)
         expect(takenBy.get(key) ?? digest).toBe(digest)
         takenBy.set(key, digest)
-        await writeFile(partialPath, gguf('A'))
-        await rm(partialPath)
+        await writeFile(path, gguf('A'))
+        await rm(path)
         return true
       }),
       { numRuns: 500 },

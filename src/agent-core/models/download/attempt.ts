@@ -1,0 +1,364 @@
+import type { Readable } from 'node:stream'
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
+import type { Logger } from '../../observability/logger.ts'
+import { magicLength } from '../content.ts'
+import { ModelError, remoteRepairMs } from '../errors.ts'
+import { contentProblem, truncated } from '../http-answer.ts'
+import { shownSource } from '../source.ts'
+import { meaningOf, validator, type Meaning } from './answer-meaning.ts'
+import type { Bandwidth } from './bandwidth.ts'
+import { firstGap, withRange, type ByteRange } from './byte-ranges.ts'
+import { requireFreeSpace, type Room } from './free-space.ts'
+import { PaceGuard } from './pace-guard.ts'
+import { isWhole, type PartialFile } from './partial-file.ts'
+import { discard, get, type Answer, type Credentials } from './request.ts'
+import { isRetryable } from './retry.ts'
+import type { Transport } from './transport.ts'
+
+/** Asked for at a time where there are several connections. A file that is not longer is fetched by one. */
+export const segmentBytes = 64 * 1024 * 1024
+/** Written at once. With four connections, what is in memory and not yet written stays below 5 MiB. */
+const batchBytes = 512 * 1024
+const batchMs = 1000
+/** How often the free space is looked at. */
+const spaceBytes = 32 * 1024 * 1024
+const spaceMs = 5000
+
+/** What is there is of no use: the attempt ends, and the next begins with an empty file. */
+export class StartOver extends Error {
+  readonly why: 'changed' | 'no-ranges'
+
+  constructor(why: 'changed' | 'no-ranges') {
+    super(why)
+    this.name = 'StartOver'
+    this.why = why
+  }
+}
+
+export interface AttemptOptions {
+  readonly url: string
+  readonly fileName: string
+  /** The content is checked in the end, so that a server without validators can be trusted with parts. */
+  readonly verified: boolean
+  readonly credentials?: Credentials | undefined
+  readonly sizeBytes?: number | undefined
+  readonly transport: Transport
+  readonly bandwidth: Bandwidth
+  readonly room: Room
+  /** 1 or more. */
+  readonly connections: number
+  /** False: the server was seen to send whole files only. */
+  readonly ranges: boolean
+  readonly stallMs: number
+  readonly now: () => number
+  readonly log: Logger
+  readonly signal: AbortSignal
+  readonly onAnswer: (totalBytes: number | undefined) => void
+  /** The server wants fewer connections. */
+  readonly onOneConnection: () => void
+}
+
+/** Fetches what the partial file lacks over one or several connections, until all is there or the first fault that ends it. */
+export class Attempt {
+  readonly #partial: PartialFile
+  readonly #options: AttemptOptions
+  readonly #ending = new AbortController()
+  readonly #signal: AbortSignal
+  readonly #shown: string
+  readonly #lanes = new Set<Promise<void>>()
+  /** Lanes that go on. */
+  #active = 0
+  #limit: number
+  #claimed: readonly ByteRange[] = []
+  #buffered = 0
+  #failure: unknown
+  /** Why the last lane ended that others went on without. */
+  #fault: ModelError | undefined
+  #spaceSeen = { bytes: 0, at: -Infinity }
+  /** Set by a body that is the whole file: its end is the file's end. */
+  #wholeBytes: number | undefined
+
+  constructor(partial: PartialFile, options: AttemptOptions) {
+    this.#partial = partial
+    this.#options = options
+    this.#signal = AbortSignal.any([options.signal, this.#ending.signal])
+    this.#shown = shownSource(options.url)
+    this.#limit = options.ranges ? options.connections : 1
+  }
+
+  /** Received by now, written or not. */
+  get doneBytes(): number {
+    return this.#partial.writtenBytes + this.#buffered
+  }
+
+  /** The file's size. Throws ModelError, StartOver, what the file system says, or the signal's reason. */
+  async run(): Promise<number> {
+    this.#spawn()
+    while (this.#lanes.size > 0) await Promise.all(this.#lanes)
+    this.#options.signal.throwIfAborted()
+    if (this.#failure !== undefined) throw this.#failure
+    const sizeBytes = this.#wholeBytes ?? this.#partial.remote.sizeBytes
+    if (sizeBytes === 0 || isWhole(this.#partial.ranges, sizeBytes)) return sizeBytes
+    throw this.#fault ?? truncated(this.#shown, this.doneBytes, sizeBytes)
+  }
+
+  #spawn(): void {
+    this.#active += 1
+    const lane: Promise<void> = this.#lane().finally(() => this.#lanes.delete(lane))
+    this.#lanes.add(lane)
+  }
+
+  /** One connection after the other is added as long as there is something left for it. */
+  #grow(): void {
+    if (this.#active < this.#limit && !this.#signal.aborted && this.#nextRange() !== undefined) this.#spawn()
+  }
+
+  /** Never rejects. */
+  async #lane(): Promise<void> {
+    try {
+      while (!this.#signal.aborted && this.#active <= this.#limit) {
+        const range = this.#nextRange()
+        if (range === undefined) return
+        this.#claimed = withRange(this.#claimed, range)
+        try {
+          await this.#fetch(range)
+        } finally {
+          this.#claimed = without(this.#claimed, range)
+        }
+        this.#grow()
+      }
+    } catch (error) {
+      this.#laneFailed(error)
+    } finally {
+      this.#active -= 1
+    }
+  }
+
+  /** What passes by itself ends the attempt only where no other connection goes on. */
+  #laneFailed(error: unknown): void {
+    const limited = error instanceof ModelError && error.reason === 'RateLimited'
+    if (limited) this.#options.onOneConnection()
+    if (this.#active > 1 && error instanceof ModelError && isRetryable(error) && !this.#signal.aborted) {
+      this.#limit = limited ? 1 : this.#active - 1
+      this.#fault = error
+      this.#options.log.info('one of several connections of a download ended', {
+        source: this.#shown,
+        reason: error.reason,
+      })
+      return
+    }
+    this.#failure ??= error
+    this.#ending.abort(error)
+  }
+
+  /** The first part that is neither there nor being fetched. */
+  #nextRange(): ByteRange | undefined {
+    const { sizeBytes } = this.#partial.remote
+    if (this.#wholeBytes !== undefined) return undefined
+    if (sizeBytes === undefined && this.#claimed.length > 0) return undefined
+    const taken = this.#claimed.reduce<readonly ByteRange[]>(withRange, this.#partial.ranges)
+    const gap = firstGap(taken, sizeBytes ?? Infinity)
+    if (gap === undefined) return undefined
+    return this.#options.connections === 1 ? gap : [gap[0], Math.min(gap[1], gap[0] + segmentBytes)]
+  }
+
+  async #fetch(range: ByteRange): Promise<void> {
+    const { url, credentials, transport, stallMs, ranges, now } = this.#options
+    const known = this.#partial.remote
+    using guard = new PaceGuard(stallMs, this.#shown)
+    const begun = this.#partial.writtenBytes > 0 || this.#claimed.length > 1 || known.sizeBytes !== undefined
+    const asked = { url, credentials, range: ranges ? range : undefined, ifRange: begun ? validator(known) : undefined }
+    const answer = await get(asked, { transport, signal: this.#signal, guard })
+    try {
+      const meaning = meaningOf(answer, { range: asked.range, known, begun, shown: this.#shown, now: now() })
+      await this.#receive(answer, meaning, range, guard)
+    } finally {
+      discard(answer.body)
+    }
+  }
+
+  async #receive(answer: Answer, meaning: Meaning, range: ByteRange, guard: PaceGuard): Promise<void> {
+    if (meaning.kind === 'refused') throw meaning.error
+    const { sizeBytes: wanted } = this.#options
+    const body = new Body(
+      answer,
+      meaning.kind === 'whole' ? meaning.encoding : undefined,
+      guard,
+      this.#signal,
+      this.#shown,
+    )
+    const type = answer.headers.get('content-type')
+    if (meaning.kind === 'changed' || meaning.kind === 'no-ranges') {
+      // A login page or a captive portal in place of the file is no reason to throw away what is there.
+      if (answer.status === 200) this.#checkStart(await body.start(), type)
+      throw new StartOver(meaning.kind)
+    }
+    const { remote } = meaning
+    const total = remote.sizeBytes
+    if (wanted !== undefined && total !== undefined && total !== wanted) throw wrongLength(this.#shown, wanted, total)
+    this.#partial.remote = { ...this.#partial.remote, ...remote }
+    const [start, end] = meaning.kind === 'part' ? [meaning.start, meaning.end] : [0, total ?? Infinity]
+    if (start === 0) this.#checkStart(await body.start(), type)
+    await this.#checkSpace(true)
+    this.#options.onAnswer(total ?? wanted)
+    const sure = this.#options.verified || validator(remote) !== undefined
+    if (meaning.kind === 'part' && sure && (total ?? 0) > segmentBytes) this.#grow()
+    const received = await this.#store(body, start, end)
+    if (meaning.kind === 'whole') {
+      if (total !== undefined && received < total) throw truncated(this.#shown, received, total)
+      this.#wholeBytes = received
+    } else if (received < end) throw truncated(this.#shown, this.doneBytes, total)
+    else if (total === undefined && end < range[1]) this.#wholeBytes = end
+  }
+
+  #checkStart(start: Buffer, contentType: string | null): void {
+    const problem =
+      start.length === 0 ? undefined : contentProblem(this.#options.fileName, start, contentType, this.#shown)
+    if (problem !== undefined) throw problem
+  }
+
+  /** Returns where the bytes ended. */
+  async #store(body: Body, start: number, end: number): Promise<number> {
+    const { bandwidth, sizeBytes: wanted } = this.#options
+    const limit = Math.min(end, wanted === undefined ? Infinity : wanted + 1)
+    let position = start
+    let batch: Uint8Array[] = []
+    let batched = 0
+    let batchedAt = performance.now()
+    let writing: Promise<void> = Promise.resolve()
+    const flush = async (): Promise<void> => {
+      await writing
+      const [chunks, bytes, at] = [batch, batched, position - batched]
+      ;[batch, batched, batchedAt] = [[], 0, performance.now()]
+      if (bytes === 0) return
+      writing = this.#partial.write(chunks, at).finally(() => {
+        this.#buffered -= bytes
+      })
+      writing.catch(() => undefined) // whoever awaits it next is told
+      await this.#checkSpace(false)
+    }
+    try {
+      while (position < limit) {
+        const chunk = await body.next(this.doneBytes, this.#partial.remote.sizeBytes)
+        if (chunk === undefined) break
+        const pause = bandwidth.take(chunk.length, this.#signal)
+        if (pause !== undefined) await pause
+        const piece = chunk.length > limit - position ? chunk.subarray(0, limit - position) : chunk
+        batch.push(piece)
+        batched += piece.length
+        position += piece.length
+        this.#buffered += piece.length
+        if (batched >= batchBytes || performance.now() - batchedAt >= batchMs) await flush()
+      }
+    } finally {
+      // What was received stays, whatever ended it.
+      await flush()
+      await writing
+    }
+    return position
+  }
+
+  async #checkSpace(now: boolean): Promise<void> {
+    const { writtenBytes, remote } = this.#partial
+    const at = performance.now()
+    if (!now && writtenBytes - this.#spaceSeen.bytes < spaceBytes && at - this.#spaceSeen.at < spaceMs) return
+    this.#spaceSeen = { bytes: writtenBytes, at }
+    const total = remote.sizeBytes ?? this.#options.sizeBytes ?? writtenBytes
+    await requireFreeSpace(this.#options.room, Math.max(0, total - writtenBytes))
+  }
+}
+
+/** The bytes of an answer, decoded where the server compressed them although asked not to. */
+class Body {
+  readonly #chunks: AsyncIterator<unknown>
+  readonly #guard: PaceGuard
+  readonly #signal: AbortSignal
+  readonly #shown: string
+  #held: Uint8Array[] = []
+  #ended = false
+
+  constructor(answer: Answer, encoding: string | undefined, guard: PaceGuard, signal: AbortSignal, shown: string) {
+    this.#guard = guard
+    this.#signal = signal
+    this.#shown = shown
+    const stream = encoding === undefined ? answer.body : decoded(answer.body, encoding, shown)
+    this.#chunks = stream[Symbol.asyncIterator]()
+  }
+
+  /** The first bytes, which `next` gives as well. Enough to tell what it is, unless it is shorter. */
+  async start(): Promise<Buffer> {
+    const held: Uint8Array[] = []
+    let bytes = 0
+    while (bytes < magicLength) {
+      const chunk = await this.next(bytes, undefined)
+      if (chunk === undefined) break
+      held.push(chunk)
+      bytes += chunk.length
+    }
+    this.#held = [...held, ...this.#held]
+    return Buffer.concat(held).subarray(0, magicLength)
+  }
+
+  /** Undefined at the end. Throws ModelError when the server goes quiet or away. */
+  async next(doneBytes: number, totalBytes: number | undefined): Promise<Uint8Array | undefined> {
+    const held = this.#held.shift()
+    if (held !== undefined || this.#ended) return held
+    this.#guard.waiting()
+    try {
+      const { done = false, value } = await this.#chunks.next()
+      this.#ended = done
+      const chunk = value instanceof Uint8Array ? value : undefined
+      this.#guard.received(chunk?.length ?? 0)
+      return chunk
+    } catch (error) {
+      this.#signal.throwIfAborted()
+      const { aborted, reason } = this.#guard.signal
+      throw aborted
+        ? reason
+        : error instanceof ModelError
+          ? error
+          : truncated(this.#shown, doneBytes, totalBytes, error)
+    }
+  }
+}
+
+function decoded(body: Answer['body'], encoding: string, shown: string): Readable {
+  const decoder =
+    encoding === 'gzip' || encoding === 'x-gzip'
+      ? createGunzip()
+      : encoding === 'deflate'
+        ? createInflate()
+        : encoding === 'br'
+          ? createBrotliDecompress()
+          : undefined
+  if (decoder === undefined) {
+    throw new ModelError(
+      'transient',
+      'HttpRefused',
+      `${shown} is sent compressed (${encoding}) although that was not asked for: give an address that sends the file as it is.`,
+      { retryAfterMs: remoteRepairMs },
+    )
+  }
+  body.on('error', (error: Error) => decoder.destroy(error))
+  return body.pipe(decoder)
+}
+
+export function wrongLength(shown: string, wanted: number, found: number): ModelError {
+  return new ModelError(
+    'transient',
+    'WrongLength',
+    `${shown} has ${found} bytes where ${wanted} were announced: check spec.source, or whether the file is being replaced there.`,
+    { retryAfterMs: remoteRepairMs },
+  )
+}
+
+/** `ranges` less one that was added to them. */
+function without(ranges: readonly ByteRange[], [start, end]: ByteRange): ByteRange[] {
+  return ranges.flatMap((range): ByteRange[] => {
+    if (range[1] <= start || range[0] >= end) return [range]
+    const rest: ByteRange[] = []
+    if (range[0] < start) rest.push([range[0], start])
+    if (range[1] > end) rest.push([end, range[1]])
+    return rest
+  })
+}

@@ -1,0 +1,333 @@
+import { createHash } from 'node:crypto'
+import { dirname } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Progress } from '../../../contract/service.ts'
+import type { Logger } from '../../observability/logger.ts'
+import { storeError } from '../disk.ts'
+import { ModelError, remoteRepairMs } from '../errors.ts'
+import { emptyAnswer } from '../http-answer.ts'
+import { shownSource } from '../source.ts'
+import { validator } from './answer-meaning.ts'
+import { Attempt, StartOver, wrongLength } from './attempt.ts'
+import type { Bandwidth } from './bandwidth.ts'
+import { downloadStallMs } from './pace-guard.ts'
+import { isWhole, PartialFile, type Identity } from './partial-file.ts'
+import { ProgressReport } from './progress-report.ts'
+import type { Credentials } from './request.ts'
+import { retryWaitMs } from './retry.ts'
+import type { Transport } from './transport.ts'
+
+export interface FileRequest {
+  /** May hold a login: messages and logs show it without. */
+  readonly url: string
+  /** The name the file will have: decides what its content must look like. */
+  readonly fileName: string
+  /** Where known beforehand; another size is refused. */
+  readonly sizeBytes?: number
+  /** Hex; another content is quarantined. */
+  readonly sha256?: string
+  readonly credentials?: Credentials
+  /** What a listing said of the content: where it differs from the last time, a partial file is not continued. */
+  readonly etag?: string
+}
+
+export interface DownloadedFile {
+  readonly sizeBytes: number
+  readonly sha256: string
+  readonly etag?: string
+  readonly lastModified?: string
+}
+
+export interface DownloadOptions {
+  readonly partialPath: string
+  readonly signal: AbortSignal
+  readonly log: Logger
+  readonly onProgress?: ((progress: Progress) => void) | undefined
+  /** One sentence for people, each time a download is interrupted, continued or starts over. */
+  readonly onNotice?: ((sentence: string) => void) | undefined
+  readonly transport: Transport
+  /** Shared by all downloads. */
+  readonly bandwidth: Bandwidth
+  /** At most, for one file; without it 4, and 1 for a file of up to 64 MiB. */
+  readonly connections?: number | undefined
+  /** What stays free on the volume in bytes; without it the smaller of 2 GiB and 1 % of the volume. */
+  readonly reserveBytes?: number | undefined
+  /** For the message about a full disk: what deleting models that nobody uses would give. */
+  readonly deletableBytes?: (() => Promise<number>) | undefined
+  /** Longest silence of the server in ms; without it 60 s. */
+  readonly stallMs?: number | undefined
+  /** Failures in a row without progress after which it is given up; without it 6. */
+  readonly attempts?: number | undefined
+  readonly now?: (() => number) | undefined
+  /** Gives [0, 1). */
+  readonly random?: (() => number) | undefined
+}
+
+const defaultConnections = 4
+const defaultAttempts = 6
+/** A file that changes more often during one download is not to be had whole. */
+const maxChanges = 3
+
+/**
+ * Fetches a file to `partialPath` and verifies it there. On success it is complete, synced and stays for the caller to
+ * rename; `forgetPartial` then removes the records beside it. After a failure, an abort or a kill it stays too where it
+ * can be continued, and the next call with the same path does so, unless the server has another file by then. What is found to be wrong is
+ * moved to `<partialPath>.quarantined`. Throws ModelError, or the signal's reason when that is aborted.
+ */
+export async function download(request: FileRequest, options: DownloadOptions): Promise<DownloadedFile> {
+  const { partialPath, signal } = options
+  signal.throwIfAborted()
+  try {
+    return await new Download(request, options).run()
+  } catch (error) {
+    signal.throwIfAborted()
+    throw await storeError(error, dirname(partialPath), request.sizeBytes)
+  }
+}
+
+class Download {
+  readonly #request: FileRequest
+  readonly #options: DownloadOptions
+  readonly #shown: string
+  readonly #now: () => number
+  #attempt: Attempt | undefined
+  #connections: number
+  /** False once the server was seen to send whole files only. */
+  #ranges = true
+  #changes = 0
+  /** Whose bytes are in the file. Where it is more than one and the file is wrong in the end, the fault may be ours. */
+  #answers = 0
+
+  constructor(request: FileRequest, options: DownloadOptions) {
+    this.#request = request
+    this.#options = options
+    this.#shown = shownSource(request.url)
+    this.#now = options.now ?? Date.now
+    this.#connections = Math.max(1, options.connections ?? defaultConnections)
+  }
+
+  async run(): Promise<DownloadedFile> {
+    const { partialPath, log, signal, onProgress } = this.#options
+    using progress = new ProgressReport(() => this.#attempt?.doneBytes ?? 0, this.#now, onProgress)
+    const partial = await PartialFile.open(partialPath, this.#identity(), {
+      log,
+      now: this.#now,
+      signal,
+      onVerify: (bytes, of) => progress.verifying(bytes, of),
+    })
+    try {
+      if (partial.writtenBytes > 0) {
+        this.#answers = 1
+        log.info('continuing a partial download', { source: this.#shown, doneBytes: partial.writtenBytes })
+      }
+      for (;;) {
+        const sizeBytes = await this.#fetch(partial, progress)
+        const file = await this.#verify(partial, sizeBytes, progress)
+        if (file === undefined) continue
+        await partial.close({ keep: true })
+        return file
+      }
+    } catch (error) {
+      await partial.close({ keep: this.#isContinuable(partial) }).catch((closing: unknown) => {
+        log.warn('partial download cannot be recorded', { path: partialPath, error: closing })
+      })
+      throw error
+    }
+  }
+
+  #identity(): Identity {
+    const { url, sizeBytes, sha256, etag } = this.#request
+    return {
+      urlSha256: createHash('sha256').update(url.replace(/#.*$/s, '')).digest('hex'),
+      wanted: {
+        ...(sizeBytes === undefined ? {} : { sizeBytes }),
+        ...(sha256 === undefined ? {} : { sha256: sha256.toLowerCase() }),
+        ...(etag === undefined ? {} : { etag }),
+      },
+    }
+  }
+
+  /** All bytes of the file, however many attempts that takes. Returns its size. */
+  async #fetch(partial: PartialFile, progress: ProgressReport): Promise<number> {
+    const { signal, log, attempts = defaultAttempts, random = Math.random } = this.#options
+    let failures = 0
+    let best = partial.writtenBytes
+    for (;;) {
+      if (isWhole(partial.ranges, partial.remote.sizeBytes)) return partial.remote.sizeBytes
+      await this.#dropUnusable(partial)
+      try {
+        return await this.#try(partial, progress)
+      } catch (error) {
+        signal.throwIfAborted()
+        if (error instanceof StartOver) {
+          await this.#startOver(partial, error.why, progress)
+          continue
+        }
+        const failure = await storeError(error, dirname(partial.path), partial.remote.sizeBytes)
+        failures = partial.writtenBytes > best ? 1 : failures + 1
+        best = Math.max(best, partial.writtenBytes)
+        const waitMs = retryWaitMs(failure, failures, attempts, random)
+        if (waitMs === undefined) throw failure
+        log.warn('download interrupted, trying again', {
+          source: this.#shown,
+          reason: failure.reason,
+          error: failure.message,
+          doneBytes: partial.writtenBytes,
+          failures,
+          waitMs,
+        })
+        const sentence = `${failure.message} Next attempt in ${Math.ceil(waitMs / 1000)} s.`
+        this.#options.onNotice?.(sentence)
+        progress.waiting(sentence)
+        await delay(waitMs, undefined, { signal })
+        progress.say(undefined)
+      }
+    }
+  }
+
+  async #try(partial: PartialFile, progress: ProgressReport): Promise<number> {
+    const { partialPath, reserveBytes, deletableBytes, stallMs = downloadStallMs } = this.#options
+    const { url, fileName, credentials, sizeBytes, sha256 } = this.#request
+    const { transport, bandwidth, log, signal } = this.#options
+    this.#attempt = new Attempt(partial, {
+      url,
+      fileName,
+      credentials,
+      sizeBytes,
+      verified: sha256 !== undefined,
+      transport,
+      bandwidth,
+      room: { folder: dirname(partialPath), reserveBytes, deletableBytes },
+      connections: this.#connections,
+      ranges: this.#ranges,
+      stallMs,
+      now: this.#now,
+      log,
+      signal,
+      onAnswer: (totalBytes) => {
+        this.#answers += 1
+        progress.downloading(totalBytes)
+      },
+      onOneConnection: () => {
+        this.#connections = 1
+      },
+    })
+    return this.#attempt.run()
+  }
+
+  #isContinuable(partial: PartialFile): boolean {
+    return this.#ranges && (this.#request.sha256 !== undefined || validator(partial.remote) !== undefined)
+  }
+
+  /** A server that sends whole files only begins at the beginning; one without validators may send another file's rest. */
+  async #dropUnusable(partial: PartialFile): Promise<void> {
+    if (partial.writtenBytes === 0) return
+    if (this.#isContinuable(partial)) return
+    this.#options.log.info('download begins at the beginning again', {
+      source: this.#shown,
+      why: this.#ranges
+        ? 'the server gives no way to tell whether the file is still the same'
+        : 'the server sends whole files only',
+    })
+    await partial.startOver()
+  }
+
+  async #startOver(partial: PartialFile, why: StartOver['why'], progress: ProgressReport): Promise<void> {
+    const { log, onNotice } = this.#options
+    if (why === 'no-ranges') {
+      this.#ranges = false
+      log.info('the server sends whole files only', { source: this.#shown })
+    } else {
+      this.#changes += 1
+      if (this.#changes > maxChanges) {
+        throw new ModelError(
+          'transient',
+          'RemoteChanged',
+          `${this.#shown} changes on the server while it is downloaded: the agent tries again when that may be over.`,
+          { retryAfterMs: remoteRepairMs },
+        )
+      }
+      const sentence = `${this.#shown} changed on the server: the download starts over.`
+      log.warn('the file changed on the server, download starts over', {
+        source: this.#shown,
+        discardedBytes: partial.writtenBytes,
+      })
+      onNotice?.(sentence)
+      progress.say(sentence)
+    }
+    this.#answers = 0
+    await partial.startOver()
+  }
+
+  /** Undefined where it is worth fetching once more. */
+  async #verify(
+    partial: PartialFile,
+    sizeBytes: number,
+    progress: ProgressReport,
+  ): Promise<DownloadedFile | undefined> {
+    const { signal, log, onNotice } = this.#options
+    const { sizeBytes: wantedBytes, sha256: wanted } = this.#request
+    if (sizeBytes === 0) throw emptyAnswer(this.#shown)
+    if (wantedBytes !== undefined && sizeBytes !== wantedBytes) {
+      const error = wrongLength(this.#shown, wantedBytes, sizeBytes)
+      throw await this.#quarantined(partial, 'WrongLength', error.message)
+    }
+    progress.downloading(sizeBytes)
+    progress.report()
+    const sha256 = await partial.complete(sizeBytes, (bytes) => progress.verifying(bytes, sizeBytes))
+    signal.throwIfAborted()
+    if (!(await partial.isInPlace())) throw replaced(partial.path)
+    if (wanted !== undefined && sha256 !== wanted.toLowerCase()) {
+      if (this.#answers > 1) {
+        this.#answers = 0
+        this.#connections = 1
+        this.#ranges = false
+        const sentence = `The parts of ${this.#shown} do not make the file that was announced: the download starts over.`
+        log.warn('the checksum of a download in parts is wrong, it starts over', {
+          source: this.#shown,
+          sha256,
+          wanted,
+        })
+        onNotice?.(sentence)
+        progress.say(sentence)
+        await partial.startOver()
+        return undefined
+      }
+      throw await this.#quarantined(
+        partial,
+        'ChecksumMismatch',
+        `${this.#shown} is not the file that was announced: its SHA-256 is ${sha256} and should be ${wanted.toLowerCase()}; correct spec.sha256 or the file there.`,
+      )
+    }
+    const { etag, lastModified } = partial.remote
+    return {
+      sizeBytes,
+      sha256,
+      ...(etag === undefined ? {} : { etag }),
+      ...(lastModified === undefined ? {} : { lastModified }),
+    }
+  }
+
+  async #quarantined(
+    partial: PartialFile,
+    reason: 'ChecksumMismatch' | 'WrongLength',
+    sentence: string,
+  ): Promise<ModelError> {
+    const aside = await partial.quarantine()
+    this.#options.log.error('a downloaded file is not what was announced', { source: this.#shown, reason, path: aside })
+    return new ModelError('transient', reason, `${sentence} What came is kept as ${aside} and never served.`, {
+      retryAfterMs: quarantineMs,
+    })
+  }
+}
+
+/** Fetching tens of gigabytes again helps only where a person has repaired something. */
+const quarantineMs = 60 * 60_000
+
+function replaced(path: string): ModelError {
+  return new ModelError(
+    'transient',
+    'StoreUnusable',
+    `${path} was replaced during the download: let only one agent use this model store.`,
+  )
+}

@@ -1,0 +1,328 @@
+import { constants } from 'node:fs'
+import { open, rename, rm, stat, type FileHandle } from 'node:fs/promises'
+import type { Logger } from '../../observability/logger.ts'
+import { clipped, coveredBytes, firstGap, prefixLength, withRange, type ByteRange } from './byte-ranges.ts'
+import {
+  bootedAt,
+  readPartialState,
+  removePartialState,
+  writePartialState,
+  type PartialState,
+} from './partial-state.ts'
+import { PrefixHash } from './prefix-hash.ts'
+
+/** What the file is part of. */
+export interface Identity {
+  readonly urlSha256: string
+  readonly wanted: PartialState['wanted']
+}
+
+/** What the server said of the file. */
+export type Remote = PartialState['remote']
+
+/** Recorded at least this often, so that a killed process loses little. */
+const recordBytes = 2 * 1024 * 1024
+/** Nothing more is written before the record has caught up. */
+const maxUnrecordedBytes = 3 * 1024 * 1024
+const recordMs = 1000
+/** Synced at least this often: what a power cut can lose. Syncing flushes a whole disk, so seldom. */
+const syncBytes = 64 * 1024 * 1024
+
+/**
+ * A file that arrives in pieces, with a record beside it of which bytes are there. The record never claims bytes that
+ * are not written: a killed process loses at most what came since the last record (3 MiB), a power cut what came since
+ * the last sync (64 MiB and what arrived while it ran).
+ */
+export class PartialFile implements AsyncDisposable {
+  readonly path: string
+  readonly #handle: FileHandle
+  readonly #identity: Identity
+  readonly #now: () => number
+  #hash: PrefixHash
+  #ranges: readonly ByteRange[] = []
+  #remote: Remote = {}
+  #unrecorded = 0
+  #unsynced = 0
+  #recording: Promise<void> | undefined
+  #syncing: Promise<void> | undefined
+  #failure: unknown
+  readonly #timer: NodeJS.Timeout
+
+  private constructor(path: string, handle: FileHandle, identity: Identity, now: () => number) {
+    this.path = path
+    this.#handle = handle
+    this.#identity = identity
+    this.#now = now
+    this.#hash = new PrefixHash(handle.fd)
+    this.#timer = setInterval(() => {
+      if (this.#unrecorded > 0) this.#recordSoon()
+    }, recordMs)
+  }
+
+  /** With what an earlier call left there, if it belongs to the same file and still holds what was written. */
+  static async open(
+    path: string,
+    identity: Identity,
+    { log, now, signal, onVerify }: OpenOptions,
+  ): Promise<PartialFile> {
+    const handle = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, 0o644)
+    const file = new PartialFile(path, handle, identity, now)
+    try {
+      const why = await file.#resume(signal, onVerify)
+      if (why !== undefined) {
+        log.info('partial download cannot be continued', { path, why })
+        await file.startOver()
+      }
+      return file
+    } catch (error) {
+      await file[Symbol.asyncDispose]()
+      throw error
+    }
+  }
+
+  get remote(): Remote {
+    return this.#remote
+  }
+
+  set remote(remote: Remote) {
+    this.#remote = remote
+  }
+
+  get writtenBytes(): number {
+    return coveredBytes(this.#ranges)
+  }
+
+  get ranges(): readonly ByteRange[] {
+    return this.#ranges
+  }
+
+  /** Writes at a position. Throws what the file system says, also about an earlier record. */
+  async write(chunks: readonly Uint8Array[], position: number): Promise<void> {
+    if (this.#unrecorded >= maxUnrecordedBytes) await this.#recordSoon()
+    if (this.#unsynced >= 2 * syncBytes) await this.#syncing
+    this.#throwFailure()
+    const end = await writeAll(this.#handle, chunks, position)
+    this.#ranges = withRange(this.#ranges, [position, end])
+    this.#hash.advance(prefixLength(this.#ranges))
+    this.#unrecorded += end - position
+    this.#unsynced += end - position
+    if (this.#unrecorded >= recordBytes) this.#recordSoon()
+    if (this.#unsynced >= syncBytes) this.#syncSoon()
+  }
+
+  /** Forgets every byte. Nothing may be writing. */
+  async startOver(): Promise<void> {
+    await this.#settled()
+    await removePartialState(this.path)
+    await this.#hash[Symbol.asyncDispose]()
+    await this.#handle.truncate(0)
+    this.#ranges = []
+    this.#remote = {}
+    this.#unrecorded = 0
+    this.#unsynced = 0
+    this.#hash = new PrefixHash(this.#handle.fd)
+  }
+
+  /** The digest (hex SHA-256) of the whole file of that size, and everything made durable. */
+  async complete(sizeBytes: number, onVerify: (hashedBytes: number) => void): Promise<string> {
+    await this.#settled()
+    const { sha256 } = await this.#watched(this.#hash.digestAt(sizeBytes), onVerify)
+    await this.#handle.truncate(sizeBytes)
+    await this.#handle.sync()
+    await this.#record('durable')
+    return sha256
+  }
+
+  /** False where somebody else put another file in its place. */
+  async isInPlace(): Promise<boolean> {
+    const [there, ours] = await Promise.all([stat(this.path).catch(() => undefined), this.#handle.stat()])
+    return there?.ino === ours.ino && there.dev === ours.dev
+  }
+
+  /** Out of the way, for whoever wants to look. Returns where to. */
+  async quarantine(): Promise<string> {
+    await this.#settled()
+    const aside = `${this.path}.quarantined`
+    await rename(this.path, aside)
+    await removePartialState(this.path)
+    this.#ranges = []
+    this.#unrecorded = 0
+    return aside
+  }
+
+  /** Records what is there, or removes it where it cannot be continued, and closes. Throws what the file system says. */
+  async close({ keep }: { keep: boolean }): Promise<void> {
+    try {
+      await this.#settled()
+      if (!(await this.isInPlace())) await removePartialState(this.path)
+      else if (!keep || this.writtenBytes === 0) await forgetPartial(this.path)
+      else if (this.#unrecorded > 0) await this.#record('recent')
+    } finally {
+      await this[Symbol.asyncDispose]()
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer)
+    await Promise.all([this.#recording, this.#syncing])
+    await this.#hash[Symbol.asyncDispose]()
+    await this.#handle.close()
+  }
+
+  /** Undefined = continued; else why not. */
+  async #resume(signal: AbortSignal, onVerify: (bytes: number, of: number) => void): Promise<string | undefined> {
+    const { size } = await this.#handle.stat()
+    if (size === 0) return this.#nothingThere()
+    const state = await readPartialState(this.path, this.#now())
+    if (state === undefined) return 'it has no readable record'
+    const why = otherFile(state, this.#identity)
+    if (why !== undefined) return why
+    if (state.prefix.bytes > size) return 'it is shorter than its record says'
+    this.#hash.advance(state.prefix.bytes)
+    const aborted = Promise.withResolvers<never>()
+    const abort = (): void => aborted.reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    try {
+      signal.throwIfAborted()
+      const hashing = this.#watched(this.#hash.digestAt(state.prefix.bytes), (bytes) =>
+        onVerify(bytes, state.prefix.bytes),
+      )
+      const { sha256 } = await Promise.race([hashing, aborted.promise])
+      if (sha256 !== state.prefix.sha256) return 'it does not hold what was written'
+    } finally {
+      signal.removeEventListener('abort', abort)
+    }
+    this.#ranges = clipped(state.ranges, size)
+    const { sizeBytes } = state.remote
+    const sameAddress = state.urlSha256 === this.#identity.urlSha256
+    this.#remote = sameAddress ? state.remote : sizeBytes === undefined ? {} : { sizeBytes }
+    this.#hash.advance(prefixLength(this.#ranges))
+    return undefined
+  }
+
+  async #nothingThere(): Promise<undefined> {
+    await removePartialState(this.path)
+    return undefined
+  }
+
+  async #watched<T>(work: Promise<T>, onVerify: (hashedBytes: number) => void): Promise<T> {
+    const timer = setInterval(() => onVerify(this.#hash.hashedBytes), verifyReportMs)
+    try {
+      return await work
+    } finally {
+      clearInterval(timer)
+    }
+  }
+
+  #recordSoon(): Promise<void> {
+    this.#recording ??= this.#record('recent')
+      .catch((error: unknown) => {
+        this.#failure ??= error
+      })
+      .finally(() => {
+        this.#recording = undefined
+      })
+    return this.#recording
+  }
+
+  #syncSoon(): void {
+    this.#syncing ??= this.#sync()
+      .catch((error: unknown) => {
+        this.#failure ??= error
+      })
+      .finally(() => {
+        this.#syncing = undefined
+      })
+  }
+
+  async #sync(): Promise<void> {
+    const prefix = await this.#hash.digest()
+    const written = this.#ranges
+    this.#unsynced = 0
+    await this.#handle.datasync()
+    await writePartialState(this.path, this.#state(written, prefix), 'durable')
+  }
+
+  async #record(kind: 'recent' | 'durable'): Promise<void> {
+    const prefix = await this.#hash.digest()
+    const written = this.#ranges
+    this.#unrecorded = 0
+    await writePartialState(this.path, this.#state(written, prefix), kind)
+  }
+
+  #state(ranges: readonly ByteRange[], prefix: PartialState['prefix']): PartialState {
+    return {
+      version: 1,
+      ...this.#identity,
+      remote: this.#remote,
+      ranges: ranges.map(([start, end]) => [start, end]),
+      prefix,
+      bootedAt: bootedAt(this.#now()),
+    }
+  }
+
+  async #settled(): Promise<void> {
+    await Promise.all([this.#recording, this.#syncing])
+    this.#throwFailure()
+  }
+
+  #throwFailure(): void {
+    const failure = this.#failure
+    this.#failure = undefined
+    if (failure !== undefined) throw failure
+  }
+}
+
+interface OpenOptions {
+  readonly log: Logger
+  readonly now: () => number
+  readonly signal: AbortSignal
+  /** While what was left there is read again. */
+  readonly onVerify: (bytes: number, of: number) => void
+}
+
+const verifyReportMs = 250
+
+/** Removes a partial file with its records, or the records alone where the file was renamed. */
+export async function forgetPartial(partialPath: string): Promise<void> {
+  await rm(partialPath, { force: true })
+  await removePartialState(partialPath)
+}
+
+/** Whether all of [0, size) is written. */
+export function isWhole(ranges: readonly ByteRange[], sizeBytes: number | undefined): sizeBytes is number {
+  return sizeBytes !== undefined && sizeBytes > 0 && firstGap(ranges, sizeBytes) === undefined
+}
+
+/** Why a record is not of this file. The same content may come from another address. */
+function otherFile(state: PartialState, { urlSha256, wanted }: Identity): string | undefined {
+  const { sha256, sizeBytes, etag } = wanted
+  const known = sha256 !== undefined && state.wanted.sha256 !== undefined
+  if (known && sha256 !== state.wanted.sha256) return 'it is of a file with another checksum'
+  if (!known && urlSha256 !== state.urlSha256) return 'it is of another address'
+  if (!known && etag !== state.wanted.etag) return 'the file changed on the server'
+  const size = state.remote.sizeBytes ?? state.wanted.sizeBytes
+  if (sizeBytes !== undefined && size !== undefined && size !== sizeBytes) return 'it is of a file of another size'
+  return undefined
+}
+
+async function writeAll(handle: FileHandle, chunks: readonly Uint8Array[], position: number): Promise<number> {
+  let rest = chunks
+  let at = position
+  while (rest.length > 0) {
+    const { bytesWritten } = await handle.writev([...rest], at)
+    at += bytesWritten
+    rest = after(rest, bytesWritten)
+  }
+  return at
+}
+
+function after(chunks: readonly Uint8Array[], bytes: number): Uint8Array[] {
+  const rest: Uint8Array[] = []
+  let skip = bytes
+  for (const chunk of chunks) {
+    if (skip < chunk.length) rest.push(chunk.subarray(skip))
+    skip = Math.max(0, skip - chunk.length)
+  }
+  return rest
+}

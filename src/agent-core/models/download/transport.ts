@@ -1,0 +1,90 @@
+import { readFile } from 'node:fs/promises'
+import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls'
+import { EnvHttpProxyAgent, fetch as undiciFetch, type Dispatcher } from 'undici'
+import { localRepairMs, ModelError } from '../errors.ts'
+
+/** How requests for models leave this machine: through which proxy, and whom they trust. */
+export interface Transport extends AsyncDisposable {
+  readonly dispatcher: Dispatcher
+  readonly fetch: typeof fetch
+  /** The proxy that requests to such an address go through, without its login; also given where NO_PROXY exempts the address. */
+  proxyFor(url: URL): URL | undefined
+}
+
+export interface TransportOptions {
+  /** Read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY, or the same in small letters, which win. */
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** Certificates (PEM) of authorities to trust beside the usual ones. */
+  readonly caFile?: string | undefined
+}
+
+/** Throws ModelError where the certificates cannot be read or a proxy's address makes no sense. */
+export async function createTransport({ env, caFile }: TransportOptions): Promise<Transport> {
+  const all = proxyAddress(env, 'all_proxy')
+  const http = proxyAddress(env, 'http_proxy') ?? all
+  const https = proxyAddress(env, 'https_proxy') ?? http
+  const tls = caFile === undefined ? {} : { secureContext: await trusting(caFile) }
+  const dispatcher = new EnvHttpProxyAgent({
+    // Undici falls back to the process's own environment where nothing is said.
+    httpProxy: http?.href ?? '',
+    httpsProxy: https?.href ?? '',
+    noProxy: variable(env, 'no_proxy') ?? '',
+    connect: tls,
+    requestTls: tls,
+    proxyTls: tls,
+    // Undici 8 throws from a timer, where nobody can catch it, when the last HTTP/2 stream of a connection is ended.
+    allowH2: false,
+    // The download watches the pace itself.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+  return {
+    dispatcher,
+    // Node.js types the fetch that is built in, which is an older undici.
+    fetch: ((input: string, init?: object) => undiciFetch(input, { ...init, dispatcher })) as unknown as typeof fetch,
+    proxyFor: ({ protocol }) => withoutLogin(protocol === 'https:' ? https : http),
+    [Symbol.asyncDispose]: () => dispatcher.destroy(),
+  }
+}
+
+async function trusting(caFile: string): Promise<SecureContext> {
+  try {
+    const own = await readFile(caFile, 'utf8')
+    if (!own.includes('-----BEGIN CERTIFICATE-----')) throw new Error('it holds no PEM certificate')
+    return createSecureContext({ ca: [...getCACertificates('default'), own] })
+  } catch (error) {
+    throw new ModelError(
+      'transient',
+      'BadAuthorityFile',
+      `The certificate authorities in ${caFile} cannot be used (${error instanceof Error ? error.message : String(error)}): give a file of PEM certificates that this user may read.`,
+      { cause: error, retryAfterMs: localRepairMs },
+    )
+  }
+}
+
+function proxyAddress(env: TransportOptions['env'], name: 'all_proxy' | 'http_proxy' | 'https_proxy'): URL | undefined {
+  const value = variable(env, name)
+  if (value === undefined) return undefined
+  const address = /^[a-z][a-z0-9+.-]*:\/\//i.test(value) ? value : `http://${value}`
+  const url = URL.canParse(address) ? new URL(address) : undefined
+  if (url !== undefined && ['http:', 'https:', 'socks5:', 'socks:'].includes(url.protocol)) return url
+  throw new ModelError(
+    'transient',
+    'BadProxy',
+    `${name.toUpperCase()} is not the address of a proxy: write it as http://host:port.`,
+    { retryAfterMs: localRepairMs },
+  )
+}
+
+/** As curl: small letters win, empty counts as not there. */
+function variable(env: TransportOptions['env'], name: string): string | undefined {
+  return [env[name], env[name.toUpperCase()]].find((value) => value !== undefined && value.trim() !== '')?.trim()
+}
+
+function withoutLogin(url: URL | undefined): URL | undefined {
+  if (url === undefined) return undefined
+  const shown = new URL(url)
+  shown.username = ''
+  shown.password = ''
+  return shown
+}

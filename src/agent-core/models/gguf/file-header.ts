@@ -1,0 +1,55 @@
+import { stat } from 'node:fs/promises'
+import { answerOfWorker } from '../../support/worker.ts'
+import { errorCode } from '../errors.ts'
+import { GgufError } from './gguf-error.ts'
+import type { HeaderAnswer } from './header-worker.ts'
+import type { GgufHeader } from './header.ts'
+
+/** Far more than any header leaves behind; a header that needs more ends the thread and not the agent. */
+const heapMiB = 256
+
+/**
+ * The header of a file on this machine, read in a worker thread. Throws GgufError, or the signal's reason: an abort ends
+ * the thread. What is read is bounded by the header (at most 64 MiB), whatever the size of the file.
+ */
+export async function readGgufHeader(path: string, { signal }: { signal?: AbortSignal } = {}): Promise<GgufHeader> {
+  await expectRegularFile(path)
+  const answer = await answerOfHeaderWorker(path, signal)
+  if ('header' in answer) return answer.header
+  if ('failure' in answer) throw new GgufError(answer.failure.reason, answer.failure.message)
+  throw unreadable(path, answer.code, new Error(answer.message))
+}
+
+/** Opening a pipe or a device could wait for ever. */
+async function expectRegularFile(path: string): Promise<void> {
+  const found = await stat(path).catch((error: unknown) => {
+    throw unreadable(path, errorCode(error), error)
+  })
+  if (found.isFile()) return
+  throw new GgufError(
+    'Unreadable',
+    `${path} is ${found.isDirectory() ? 'a directory' : 'not a regular file'}: give the path of a GGUF file.`,
+  )
+}
+
+async function answerOfHeaderWorker(path: string, signal: AbortSignal | undefined): Promise<HeaderAnswer> {
+  try {
+    const file = new URL('./header-worker.ts', import.meta.url)
+    return (await answerOfWorker(file, { input: path, heapMiB, signal })) as HeaderAnswer // the one thing that it posts
+  } catch (error) {
+    signal?.throwIfAborted()
+    throw new GgufError('Unreadable', `${path} cannot be read: the thread that read it failed (${String(error)}).`, {
+      cause: error,
+    })
+  }
+}
+
+function unreadable(path: string, code: string | undefined, cause: unknown): GgufError {
+  const sentence =
+    code === 'ENOENT' || code === 'ENOTDIR'
+      ? 'does not exist on this machine: put the model file there or give another path'
+      : code === 'EACCES' || code === 'EPERM'
+        ? 'may not be read by this user: change its permissions'
+        : `cannot be read (${cause instanceof Error ? cause.message : String(cause)}): check the volume it is on`
+  return new GgufError('Unreadable', `${path} ${sentence}.`, { cause })
+}

@@ -1,0 +1,116 @@
+import { STATUS_CODES } from 'node:http'
+import { maxHeaderBytes, type Wanted } from './cursor.ts'
+import { GgufError } from './gguf-error.ts'
+import { parseHeader, type GgufHeader } from './header.ts'
+
+export interface HttpHeaderOptions {
+  /** Default: the one of this process. */
+  readonly fetch?: typeof fetch
+  readonly headers?: Readonly<Record<string, string>>
+  readonly signal?: AbortSignal
+  /** The whole of it may take so long. */
+  readonly limitMs?: number
+}
+
+/**
+ * The header of a file on a server, before it is fetched. One request for the file's first 64 MiB whose answer is read
+ * only as far as the header goes, so it does not matter whether the server knows ranges. The bytes are parsed as they
+ * come, here and not in a worker thread: each piece takes well under a millisecond. Throws GgufError, or the signal's reason.
+ */
+export async function readGgufHeaderOverHttp(url: string, options: HttpHeaderOptions = {}): Promise<GgufHeader> {
+  const { signal, limitMs = 120_000 } = options
+  const shown = shownUrl(url)
+  const ended = new AbortController()
+  const timeout = AbortSignal.timeout(limitMs)
+  const signals = [ended.signal, timeout, ...(signal === undefined ? [] : [signal])]
+  try {
+    signal?.throwIfAborted()
+    const response = await (options.fetch ?? fetch)(url, {
+      headers: { ...options.headers, range: `bytes=0-${maxHeaderBytes - 1}`, 'accept-encoding': 'identity' },
+      signal: AbortSignal.any(signals),
+    })
+    refuse(response, shown)
+    return await headerOf(response, shown)
+  } catch (error) {
+    signal?.throwIfAborted()
+    if (error instanceof GgufError) throw error
+    throw new GgufError(
+      'Unreadable',
+      timeout.aborted
+        ? `${shown} did not send its GGUF header within ${limitMs / 1_000} s: try again, or fetch the whole file.`
+        : `${shown} cannot be read (${innermostMessage(error)}): check the address and the network.`,
+      { cause: error },
+    )
+  } finally {
+    // Hangs up where the body goes on.
+    ended.abort()
+  }
+}
+
+function refuse({ status, headers }: Response, shown: string): void {
+  if (status === 416) throw new GgufError('Truncated', `${shown} is empty, not a GGUF file: fetch it again.`)
+  if (status !== 200 && status !== 206) {
+    const words = STATUS_CODES[status]
+    throw new GgufError(
+      'Unreadable',
+      `${shown} answered ${status}${words === undefined ? '' : ` ${words}`} instead of a GGUF file: check the address${status === 401 || status === 403 ? ' and the token' : ''}.`,
+    )
+  }
+  if (status === 206 && !/^bytes 0-/.test(headers.get('content-range') ?? '')) {
+    throw new GgufError(
+      'Unreadable',
+      `${shown} answered with another part of the file than its beginning: its server is out of order.`,
+    )
+  }
+}
+
+async function headerOf(response: Response, shown: string): Promise<GgufHeader> {
+  const parser = parseHeader(shown, fileBytesOf(response))
+  const body = new Body(response)
+  let step = parser.next()
+  while (step.done !== true) step = parser.next(await body.read(step.value))
+  return { ...step.value, bytesRead: body.bytesRead }
+}
+
+/** The length of the whole file, where the server says it in a way to be relied on. */
+function fileBytesOf({ status, headers }: Response): number | undefined {
+  if (headers.get('content-encoding') !== null) return undefined
+  const text = status === 206 ? /\/(\d+)$/.exec(headers.get('content-range') ?? '')?.[1] : headers.get('content-length')
+  const bytes = text == null ? NaN : Number(text)
+  return Number.isSafeInteger(bytes) ? bytes : undefined
+}
+
+/** An answer's body as a file that is read forwards. */
+class Body {
+  bytesRead = 0
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array> | undefined
+
+  constructor({ body }: Response) {
+    this.#reader = body?.getReader()
+  }
+
+  /** What comes before the position is dropped. */
+  async read({ position }: Wanted): Promise<Uint8Array> {
+    for (;;) {
+      const piece = (await this.#reader?.read())?.value
+      if (piece === undefined) return new Uint8Array()
+      const start = this.bytesRead
+      this.bytesRead += piece.length
+      if (this.bytesRead > position) return piece.subarray(Math.max(0, position - start))
+    }
+  }
+}
+
+/** Without credentials and query, which may be secrets. */
+function shownUrl(url: string): string {
+  const { protocol, host, pathname } = new URL(url)
+  return `${protocol}//${host}${pathname}`
+}
+
+function innermostMessage(error: unknown): string {
+  let message = String(error)
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if (current.message !== '') message = current.message
+  }
+  return message
+}

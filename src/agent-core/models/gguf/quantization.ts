@@ -1,0 +1,58 @@
+import type { GgufTensor, GgufValue } from './header.ts'
+
+/** `enum llama_ftype` of llama.cpp's llama.h, spelled as in file names. */
+const fileTypes: Readonly<Record<number, string>> = {
+  0: 'F32',
+  1: 'F16',
+  2: 'Q4_0',
+  3: 'Q4_1',
+  7: 'Q8_0',
+  8: 'Q5_0',
+  9: 'Q5_1',
+  10: 'Q2_K',
+  11: 'Q3_K_S',
+  12: 'Q3_K_M',
+  13: 'Q3_K_L',
+  14: 'Q4_K_S',
+  15: 'Q4_K_M',
+  16: 'Q5_K_S',
+  17: 'Q5_K_M',
+  18: 'Q6_K',
+  19: 'IQ2_XXS',
+  20: 'IQ2_XS',
+  21: 'Q2_K_S',
+  22: 'IQ3_XS',
+  23: 'IQ3_XXS',
+  24: 'IQ1_S',
+  25: 'IQ4_NL',
+  26: 'IQ3_S',
+  27: 'IQ3_M',
+  28: 'IQ2_S',
+  29: 'IQ2_M',
+  30: 'IQ4_XS',
+  31: 'IQ1_M',
+  32: 'BF16',
+  33: 'Q4_0_4_4',
+  34: 'Q4_0_4_8',
+  35: 'Q4_0_8_8',
+  36: 'TQ1_0',
+  37: 'TQ2_0',
+  38: 'MXFP4_MOE',
+  39: 'NVFP4',
+  40: 'Q1_0',
+  41: 'Q2_0',
+}
+
+/** Added by llama.cpp to a file type that it guessed itself. */
+const guessed = 1024
+
+/** As people write it (`Q4_K_M`): what the file says of itself, else the type of most of its bytes. */
+export function quantizationOf(fileType: GgufValue | undefined, tensors: readonly GgufTensor[]): string | undefined {
+  return (typeof fileType === 'number' ? fileTypes[fileType % guessed] : undefined) ?? dominantType(tensors)
+}
+
+function dominantType(tensors: readonly GgufTensor[]): string | undefined {
+  const bytesOf = new Map<string, number>()
+  for (const { type, bytes } of tensors) bytesOf.set(type, (bytesOf.get(type) ?? 0) + bytes)
+  return [...bytesOf].toSorted(([, a], [, b]) => b - a)[0]?.[0]
+}

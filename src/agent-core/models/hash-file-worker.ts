@@ -1,0 +1,16 @@
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { pipeline } from 'node:stream/promises'
+import { parentPort, workerData } from 'node:worker_threads'
+import { z } from 'zod'
+
+/** Answers the SHA-256 of a file, or what the disk said. */
+const file = z.string().parse(workerData)
+const hash = createHash('sha256')
+try {
+  await pipeline(createReadStream(file, { highWaterMark: 1024 * 1024 }), hash)
+  parentPort?.postMessage({ sha256: hash.digest('hex') })
+} catch (error) {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+  parentPort?.postMessage({ failed: error instanceof Error ? error.message : String(error), code })
+}

@@ -1,0 +1,107 @@
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { readdir, realpath, stat } from 'node:fs/promises'
+import { basename, isAbsolute, join } from 'node:path'
+import { errorCode } from '../errors.ts'
+import { isSafeFileName } from '../source.ts'
+import { hubHome } from './token.ts'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+export interface CachedFileQuery {
+  /** `owner/name` */
+  readonly repo: string
+  /** In the repository. */
+  readonly path: string
+  /** In hex. A file is only ever taken for what it is when its content says so. */
+  readonly sha256: string
+  readonly sizeBytes: number
+  readonly env: Environment
+  readonly home: string
+  readonly platform: NodeJS.Platform
+  readonly signal: AbortSignal
+}
+
+/**
+ * The same content in the cache of Hugging Face's tools or of llama.cpp, as the path of a regular file; undefined where
+ * none has it. Reads every file of the right size whole, since a name proves nothing. Throws only the signal's reason.
+ */
+export async function findInHubCache(query: CachedFileQuery): Promise<string | undefined> {
+  for (const path of await likelyFiles(query)) {
+    query.signal.throwIfAborted()
+    if ((await sizeOf(path)) !== query.sizeBytes) continue
+    const digest = await sha256Of(path, query.signal)
+    if (digest === query.sha256.toLowerCase()) return path
+  }
+  return undefined
+}
+
+/** The folder with one `models--owner--name` per repository. */
+export function hubCacheFolder(env: Environment, home: string): string {
+  for (const name of ['HF_HUB_CACHE', 'HUGGINGFACE_HUB_CACHE']) {
+    const given = env[name] ?? ''
+    if (isAbsolute(given)) return given
+  }
+  return join(hubHome(env, home), 'hub')
+}
+
+/** Real paths without repetition: a snapshot's link and the blob that it leads to are one file. */
+async function likelyFiles({ repo, path, sha256, env, home, platform }: CachedFileQuery): Promise<ReadonlySet<string>> {
+  const folder = join(hubCacheFolder(env, home), `models--${repo.replace('/', '--')}`)
+  const snapshots = join(folder, 'snapshots')
+  const isBelow = path.split('/').every((element) => element !== '' && element !== '.' && element !== '..')
+  const likely = [
+    join(folder, 'blobs', sha256.toLowerCase()),
+    ...(isBelow ? (await namesIn(snapshots)).map((commit) => join(snapshots, commit, path)) : []),
+    ...llamaCacheFiles({ repo, path, env, home, platform }),
+  ]
+  const real = await Promise.all(likely.map((each) => realpath(each).catch(ifUnusable)))
+  return new Set(real.filter((each) => each !== undefined))
+}
+
+/** As `common_download_file_…` of llama.cpp names what `-hf` fetched: `owner_name_file.gguf`. */
+function llamaCacheFiles({
+  repo,
+  path,
+  env,
+  home,
+  platform,
+}: Pick<CachedFileQuery, 'repo' | 'path' | 'env' | 'home' | 'platform'>): readonly string[] {
+  const name = `${repo}/${path}`.replaceAll('/', '_')
+  if (!isSafeFileName(name)) return []
+  const given = env['LLAMA_CACHE'] ?? ''
+  const cache = env['XDG_CACHE_HOME'] ?? ''
+  const standard =
+    platform === 'darwin' ? join(home, 'Library', 'Caches') : isAbsolute(cache) ? cache : join(home, '.cache')
+  const folder = isAbsolute(given) ? given : join(standard, 'llama.cpp')
+  return [join(folder, name), join(folder, basename(path))]
+}
+
+async function namesIn(folder: string): Promise<readonly string[]> {
+  return (await readdir(folder).catch(ifUnusable)) ?? []
+}
+
+async function sizeOf(path: string): Promise<number | undefined> {
+  const found = await stat(path).catch(ifUnusable)
+  return found?.isFile() === true ? found.size : undefined
+}
+
+async function sha256Of(path: string, signal: AbortSignal): Promise<string | undefined> {
+  const hash = createHash('sha256')
+  try {
+    // Pieces this large take the hash about a millisecond, so that other work goes on between them.
+    const pieces: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: 1024 * 1024, signal })
+    for await (const piece of pieces) hash.update(piece)
+    return hash.digest('hex')
+  } catch (error) {
+    signal.throwIfAborted()
+    ifUnusable(error)
+    return undefined
+  }
+}
+
+/** Somebody else's cache: what cannot be read there is not there for us. */
+function ifUnusable(error: unknown): undefined {
+  if (errorCode(error) === undefined) throw error
+  return undefined
+}

@@ -1,0 +1,225 @@
+import { listFiles, modelInfo, pathsInfo } from '@huggingface/hub'
+import { z } from 'zod'
+import { errorCode, ModelError, remoteRepairMs } from '../errors.ts'
+import { connectionError } from '../http-answer.ts'
+import { fileUrl } from './endpoint.ts'
+import { hubRefusal, type HubQuestion } from './refusal.ts'
+import { hubCredentials, maySend, type HubToken } from './token.ts'
+
+export type Fetch = typeof globalThis.fetch
+
+export interface HubClientOptions {
+  /** As `hubEndpoint` gives it. */
+  readonly endpoint: string
+  readonly fetch: Fetch
+  readonly token: HubToken | undefined
+  readonly signal: AbortSignal
+  /** For tests: the token may go over http to this machine. */
+  readonly allowInsecureLoopback?: boolean | undefined
+  /** For tests: the longest wait for one answer, else 30 s. */
+  readonly timeoutMs?: number | undefined
+}
+
+/** A file of a repository as the Hub lists it. */
+export interface HubFile {
+  readonly path: string
+  readonly sizeBytes: number
+  /** Of files kept by git-lfs. */
+  readonly sha256?: string
+  /** What the Hub calls this content: the sha256, else git's hash. */
+  readonly blob: string
+}
+
+export interface RepoState {
+  /** The commit that a branch or tag means now; absent where the endpoint (a mirror) does not say. */
+  readonly commit?: string
+  readonly isGated: boolean
+}
+
+type Asked = Omit<HubQuestion, 'endpoint' | 'sent' | 'withheld'>
+
+/** Listings and file info of one Hub. Every method throws ModelError, or the signal's reason when that is aborted. */
+export class HubClient {
+  readonly #options: HubClientOptions
+
+  constructor(options: HubClientOptions) {
+    this.#options = options
+  }
+
+  async state(repo: string, revision = 'main'): Promise<RepoState> {
+    const answer = await this.#ask({ repo, revision }, async (hubUrl, fetch) =>
+      modelInfo({ name: repo, revision, hubUrl, fetch, additionalFields: ['sha'] }),
+    )
+    const { sha, gated } = this.#checked(repoState, answer, repo)
+    return { ...(sha === undefined ? {} : { commit: sha }), isGated: gated !== undefined && gated !== false }
+  }
+
+  /** Every file of the repository, at most `maxListedFiles`. */
+  async list(repo: string, revision: string): Promise<HubFile[]> {
+    return this.#ask({ repo, revision }, async (hubUrl, fetch) => {
+      const files: HubFile[] = []
+      // The library puts the revision into the path as it is.
+      const entries = listFiles({ repo, revision: encodeURIComponent(revision), recursive: true, hubUrl, fetch })
+      for await (const entry of entries) {
+        const parsed = this.#checked(treeEntry, entry, repo)
+        if (parsed.type === 'file') files.push(hubFile(parsed))
+        if (files.length > maxListedFiles) {
+          throw new ModelError(
+            'terminal',
+            'Ambiguous',
+            `${repo} has more than ${maxListedFiles} files, too many to choose from: name the file in spec.source, as hf://${repo}/file.gguf.`,
+          )
+        }
+      }
+      return files
+    })
+  }
+
+  /** Of the paths that are files there; the others are left out. */
+  async info(repo: string, revision: string, paths: readonly string[]): Promise<HubFile[]> {
+    return this.#ask({ repo, revision, path: paths[0] }, async (hubUrl, fetch) => {
+      const found = await pathsInfo({ repo, revision, paths: [...paths], hubUrl, fetch })
+      return found
+        .map((entry) => this.#checked(treeEntry, entry, repo))
+        .filter(({ type }) => type === 'file')
+        .map(hubFile)
+    })
+  }
+
+  /** Asks for a gated file as the download will, without fetching it: throws where it would be refused. */
+  async requireAccess(repo: string, revision: string, path: string): Promise<void> {
+    await this.#ask({ repo, revision, path }, async (_, fetch) => {
+      const answer = await fetch(fileUrl(this.#options.endpoint, repo, revision, path), {
+        method: 'HEAD',
+        redirect: 'manual',
+      })
+      await answer.body?.cancel()
+    })
+  }
+
+  async #ask<T>(question: Asked, call: (hubUrl: string, fetch: Fetch) => Promise<T>): Promise<T> {
+    const { endpoint, signal } = this.#options
+    signal.throwIfAborted()
+    let requests = 0
+    const fetch: Fetch = (input, init) => {
+      requests += 1
+      if (requests > maxPages) throw badAnswer(question.repo, `its listing has more than ${maxPages} pages`)
+      return this.#fetch(new URL(input instanceof Request ? input.url : input), init, question)
+    }
+    try {
+      return await call(endpoint, fetch)
+    } catch (error) {
+      signal.throwIfAborted()
+      if (error instanceof ModelError) throw error
+      throw badAnswer(question.repo, error instanceof Error ? error.message : String(error), error)
+    }
+  }
+
+  async #fetch(url: URL, init: RequestInit | undefined, asked: Asked): Promise<Response> {
+    const { endpoint, fetch, token, signal, allowInsecureLoopback = false, timeoutMs = answerMs } = this.#options
+    if (url.host !== new URL(endpoint).host) throw badAnswer(asked.repo, `it leads to another host, ${url.host}`)
+    const credentials = hubCredentials(endpoint, token, allowInsecureLoopback)
+    const isSent = credentials !== undefined && maySend(credentials, url)
+    const headers = new Headers(init?.headers)
+    if (isSent) headers.set('authorization', `Bearer ${credentials.token}`)
+    const timeout = AbortSignal.timeout(timeoutMs)
+    const shown = `${endpoint}/${asked.repo}`
+    try {
+      const response = await fetch(url.href, {
+        ...init,
+        headers: Object.fromEntries(headers),
+        signal: AbortSignal.any([signal, timeout]),
+      })
+      const question = { ...asked, endpoint, ...(isSent ? { sent: token } : { sent: undefined, withheld: token }) }
+      const problem = hubRefusal(response.status, response.headers, question, Date.now())
+      if (problem !== undefined) {
+        await response.body?.cancel()
+        throw problem
+      }
+      if (response.body === null) return response
+      const { status, statusText } = response
+      return new Response(await boundedText(response.body, asked.repo), {
+        status,
+        statusText,
+        headers: Object.fromEntries(response.headers),
+      })
+    } catch (error) {
+      signal.throwIfAborted()
+      if (error instanceof ModelError) throw error
+      if (timeout.aborted) throw silent(shown, timeoutMs, error)
+      throw connectionError(error, shown)
+    }
+  }
+
+  #checked<T>(schema: z.ZodType<T>, value: unknown, repo: string): T {
+    const result = schema.safeParse(value)
+    if (result.success) return result.data
+    const [issue] = result.error.issues
+    throw badAnswer(repo, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'not valid'}`, result.error)
+  }
+}
+
+/** More than the largest model repositories have. */
+const maxListedFiles = 20_000
+
+/** The Hub gives 1,000 entries a page. */
+const maxPages = 100
+
+/** A page of 1,000 entries takes 300 kB. */
+const maxAnswerBytes = 16 * 1024 * 1024
+
+/** A listing takes the Hub well under a second. */
+const answerMs = 30_000
+
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
+
+const repoState = z.object({
+  sha: z
+    .string()
+    .regex(/^[0-9a-f]{40}$/)
+    .optional(),
+  gated: z.union([z.boolean(), z.string()]).optional(),
+})
+
+const treeEntry = z.object({
+  type: z.string(),
+  path: z.string().min(1).max(4096),
+  size: z.int().min(0),
+  oid: z.string().max(200).optional(),
+  lfs: z.object({ oid: sha256, size: z.int().min(0) }).optional(),
+})
+
+function hubFile({ path, size, oid, lfs }: z.infer<typeof treeEntry>): HubFile {
+  return lfs === undefined
+    ? { path, sizeBytes: size, blob: oid ?? `${size}` }
+    : { path, sizeBytes: lfs.size, sha256: lfs.oid, blob: lfs.oid }
+}
+
+async function boundedText(body: ReadableStream<Uint8Array>, repo: string): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of body) {
+    length += chunk.byteLength
+    if (length > maxAnswerBytes) throw badAnswer(repo, `it has more than ${maxAnswerBytes} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+function badAnswer(repo: string, why: string, cause?: unknown): ModelError {
+  return new ModelError(
+    'transient',
+    'BadAnswer',
+    `The Hub's answer about ${repo} cannot be used (${why}): check HF_ENDPOINT, and whether the network asks for a login.`,
+    { cause, retryAfterMs: remoteRepairMs },
+  )
+}
+
+function silent(shown: string, timeoutMs: number, cause: unknown): ModelError {
+  return new ModelError(
+    'transient',
+    'Unreachable',
+    `${shown} did not answer within ${timeoutMs / 1000} s${errorCode(cause) === undefined ? '' : ` (${errorCode(cause)})`}: check the network; the agent tries again.`,
+    { cause },
+  )
+}

@@ -1,0 +1,134 @@
+import { isAbsolute, join } from 'node:path'
+import { readIfThere } from '../../support/files.ts'
+import { localRepairMs, ModelError, remoteRepairMs } from '../errors.ts'
+import { hubHosts } from './endpoint.ts'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+export interface HubToken {
+  readonly value: string
+  /** Where it comes from, for people: `HF_TOKEN`, `Secret ns/name`. */
+  readonly from: string
+}
+
+export interface TokenSources {
+  /** Of the Model's `sourceSecretRef`; throws one of the errors below. Absent where the Model has none. */
+  readonly secret?: (() => Promise<HubToken>) | undefined
+  readonly setting?: string | undefined
+  readonly env: Environment
+  readonly home: string
+}
+
+/** The first there is: Secret, setting, environment, the file that `hf auth login` writes. Throws ModelError where one is meant but cannot be used. */
+export async function hubToken({ secret, setting, env, home }: TokenSources): Promise<HubToken | undefined> {
+  if (secret !== undefined) return secret()
+  const stated = [
+    ['the setting hubToken', setting],
+    ...tokenVariables.map((name) => [name, env[name]] as const),
+  ] as const
+  for (const [from, value = ''] of stated) {
+    if (value.trim() !== '') return usable({ value: value.trim(), from })
+  }
+  const path = tokenFile(env, home)
+  const text = await readIfThere(path).catch((error: unknown) => {
+    throw new ModelError(
+      'transient',
+      'FileUnreadable',
+      `The Hub's token file ${path} cannot be read (${error instanceof Error ? error.message : String(error)}): change its permissions, or remove it.`,
+      { cause: error, retryAfterMs: localRepairMs },
+    )
+  })
+  const value = text?.trim() ?? ''
+  return value === '' ? undefined : usable({ value, from: path })
+}
+
+/** The token among a Secret's decoded data. Throws `SecretHasNoToken`. */
+export function tokenOfSecret(namespace: string, name: string, data: Readonly<Record<string, string>>): HubToken {
+  const from = `Secret ${namespace}/${name}`
+  for (const key of secretKeys) {
+    const value = data[key]?.trim() ?? ''
+    if (value !== '') return usable({ value, from })
+  }
+  const found = Object.keys(data).sort()
+  throw new ModelError(
+    'transient',
+    'SecretHasNoToken',
+    `${from}, which spec.sourceSecretRef names, has no Hugging Face token (${found.length === 0 ? 'it is empty' : `its keys: ${found.slice(0, 10).join(', ')}`}): put one under the key HF_TOKEN.`,
+    { retryAfterMs: localRepairMs },
+  )
+}
+
+export function secretMissing(namespace: string, name: string): ModelError {
+  return new ModelError(
+    'transient',
+    'SecretMissing',
+    `Secret ${namespace}/${name}, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.`,
+    { retryAfterMs: localRepairMs },
+  )
+}
+
+/** `why` completes "… cannot be read (…)". */
+export function secretUnreadable(namespace: string, name: string, why: string, cause?: unknown): ModelError {
+  return new ModelError(
+    'transient',
+    'SecretUnreadable',
+    `Secret ${namespace}/${name}, which spec.sourceSecretRef names, cannot be read (${why}): allow this agent to get Secrets in ${namespace}, or remove sourceSecretRef.`,
+    { cause, retryAfterMs: localRepairMs },
+  )
+}
+
+/** A token and the only hosts (`host` or `host:port`) that may see it, over https alone. */
+export interface HubCredentials {
+  readonly token: string
+  readonly hosts: readonly string[]
+  /** For tests: plain http to this machine gets the token too. */
+  readonly allowInsecureLoopback?: boolean
+}
+
+export function hubCredentials(
+  endpoint: string,
+  token: HubToken | undefined,
+  allowInsecureLoopback = false,
+): HubCredentials | undefined {
+  if (token === undefined) return undefined
+  return {
+    token: token.value,
+    hosts: hubHosts(endpoint),
+    ...(allowInsecureLoopback ? { allowInsecureLoopback } : {}),
+  }
+}
+
+export function maySend({ hosts, allowInsecureLoopback = false }: HubCredentials, url: URL): boolean {
+  const isSecure = url.protocol === 'https:' || (allowInsecureLoopback && loopback.has(url.hostname))
+  return isSecure && hosts.includes(url.host)
+}
+
+const loopback = new Set(['127.0.0.1', '[::1]', 'localhost'])
+
+const tokenVariables = ['HF_TOKEN', 'HUGGING_FACE_HUB_TOKEN'] as const
+
+const secretKeys = [...tokenVariables, 'HUGGINGFACE_TOKEN', 'token'] as const
+
+/** A line break or the like would end the header and begin another. */
+function usable(token: HubToken): HubToken {
+  if (/^[\x21-\x7e]{1,1000}$/.test(token.value)) return token
+  throw new ModelError(
+    'transient',
+    'AccessDenied',
+    `The Hugging Face token from ${token.from} is not one: it has spaces or characters that no token has, so replace it.`,
+    { retryAfterMs: remoteRepairMs },
+  )
+}
+
+function tokenFile(env: Environment, home: string): string {
+  const given = env['HF_TOKEN_PATH'] ?? ''
+  return isAbsolute(given) ? given : join(hubHome(env, home), 'token')
+}
+
+/** The folder of Hugging Face's tools: `HF_HOME`, else in the user's cache. */
+export function hubHome(env: Environment, home: string): string {
+  const given = env['HF_HOME'] ?? ''
+  if (isAbsolute(given)) return given
+  const cache = env['XDG_CACHE_HOME'] ?? ''
+  return join(isAbsolute(cache) ? cache : join(home, '.cache'), 'huggingface')
+}

@@ -1,0 +1,195 @@
+import { rm } from 'node:fs/promises'
+import type { StoredModelView } from '../../contract/models.ts'
+import { partialKey, readNote, removeDownload, type ContentFetches } from './content-fetches.ts'
+import { formatBytes } from './disk.ts'
+import type { Store, StoredModel } from './store.ts'
+
+/** A service whose Model's files are, or will be, in the store. */
+export interface ModelUser {
+  /** As namespace/name. */
+  readonly service: string
+  readonly model: string
+  /** See `wantedDigest`. */
+  readonly digest: string
+  /** Neither suspended nor scaled to zero. */
+  readonly isActive: boolean
+}
+
+export interface InventoryOptions {
+  readonly store: Store
+  readonly contents: ContentFetches
+  /** Undefined while it is not known which services there are. */
+  readonly users: () => readonly ModelUser[] | undefined
+  /** Models that are being fetched. */
+  readonly fetching: () => ReadonlySet<string>
+  readonly partialKeepMs: () => number
+  readonly now: () => number
+}
+
+export interface Pruned {
+  readonly what: readonly string[]
+  readonly bytes: number
+}
+
+/** What the store holds, who uses it, and what may go. */
+export class Inventory {
+  readonly #options: InventoryOptions
+
+  constructor(options: InventoryOptions) {
+    this.#options = options
+  }
+
+  /** Throws ModelError. */
+  async list(): Promise<StoredModelView[]> {
+    return (await this.#entries()).map(({ view }) => view)
+  }
+
+  /** What {@link prune} would give. Throws ModelError. */
+  async prunableBytes(): Promise<number> {
+    return sum((await this.#entries()).filter(({ view }) => view.prunable !== undefined))
+  }
+
+  /** Throws ModelError. */
+  async prune({ dryRun }: { readonly dryRun: boolean }): Promise<Pruned> {
+    const entries = (await this.#entries()).filter(({ view }) => view.prunable !== undefined)
+    if (!dryRun) for (const { remove } of entries) await remove()
+    return { what: entries.map(({ view }) => `${view.name || view.path}: ${view.prunable ?? ''}`), bytes: sum(entries) }
+  }
+
+  /** Rests of downloads that nobody went on with in time. Throws ModelError. */
+  async sweep(): Promise<Pruned> {
+    const entries = (await this.#partials()).filter(({ view }) => view.prunable !== undefined)
+    for (const { remove } of entries) await remove()
+    return { what: entries.map(({ view }) => view.name), bytes: sum(entries) }
+  }
+
+  /** Everything of the Model of this name; a sentence where that must not be. Throws ModelError. */
+  async remove(model: string): Promise<{ removed: true; bytes: number } | { removed: false; message: string }> {
+    const entries = (await this.#entries()).filter(({ view }) => view.name === model)
+    if (entries.length === 0) {
+      return { removed: false, message: `There is no model ${model} in the store ${this.#options.store.directory}.` }
+    }
+    const active = new Set(
+      (this.#options.users() ?? []).filter(({ isActive }) => isActive).map(({ service }) => service),
+    )
+    const users = new Set(entries.flatMap(({ view }) => view.usedBy).filter((service) => active.has(service)))
+    if (users.size > 0) {
+      return {
+        removed: false,
+        message: `The model ${model} is used by ${[...users].sort().join(', ')}: delete or stop ${users.size === 1 ? 'that service' : 'those services'} first.`,
+      }
+    }
+    if (this.#options.fetching().has(model)) {
+      return { removed: false, message: `The model ${model} is being downloaded: cancel that first.` }
+    }
+    for (const { remove } of entries) await remove()
+    return { removed: true, bytes: sum(entries) }
+  }
+
+  async #entries(): Promise<Entry[]> {
+    const found = await Promise.all([this.#models(), this.#partials(), this.#quarantined()])
+    return found.flat()
+  }
+
+  async #models(): Promise<Entry[]> {
+    const { store, users } = this.#options
+    const known = users()
+    return (await store.list()).map((stored) => {
+      const usedBy = (known ?? []).filter((user) => isUsedBy(stored, user)).map(({ service }) => service)
+      const isFree = known !== undefined && usedBy.length === 0
+      return {
+        view: { ...viewOf(stored), usedBy, ...(isFree && { prunable: 'no service uses it' }) },
+        remove: () => store.remove(stored),
+      }
+    })
+  }
+
+  async #partials(): Promise<Entry[]> {
+    const { store, contents, partialKeepMs, now } = this.#options
+    const files = (await store.partials()).filter(({ path }) => partialKey.test(baseOf(path)))
+    const keys = new Map(files.map((file) => [file.path.slice(0, keyEnd(file.path)), files]))
+    return Promise.all(
+      [...keys.keys()].map(async (path) => {
+        const own = files.filter((file) => file.path.startsWith(path))
+        const note = await readNote(path)
+        const isActive = contents.active.has(baseOf(path))
+        const ageMs = now() - Math.max(...own.map(({ changedAt }) => changedAt))
+        const isOld = !isActive && ageMs >= partialKeepMs()
+        const view: StoredModelView = {
+          name: note?.model ?? '',
+          source: note?.source ?? '',
+          state: 'partial',
+          sizeBytes: own.find((file) => file.path === path)?.sizeBytes ?? 0,
+          files: 1,
+          path,
+          usedBy: [],
+          ...(isOld && { prunable: `the rest of a download that nobody went on with for ${days(ageMs)}` }),
+        }
+        return { view, remove: () => removeDownload(path) }
+      }),
+    )
+  }
+
+  async #quarantined(): Promise<Entry[]> {
+    const files = await this.#options.store.quarantined()
+    return files.map(({ path, sizeBytes }) => ({
+      view: {
+        name: '',
+        source: '',
+        state: 'quarantined',
+        sizeBytes,
+        files: 1,
+        path,
+        usedBy: [],
+        prunable: 'its content was not what it should be',
+      },
+      remove: async () => {
+        await rm(path, { force: true })
+        await rm(`${path}.json`, { force: true })
+      },
+    }))
+  }
+}
+
+interface Entry {
+  readonly view: StoredModelView
+  readonly remove: () => Promise<void>
+}
+
+const isUsedBy = ({ model, manifest }: StoredModel, user: ModelUser): boolean =>
+  user.model === model && user.digest === manifest.sourceSha256
+
+function viewOf({ model, path, sizeBytes, manifest }: StoredModel): StoredModelView {
+  const { source, files, completedAt, lastUsedAt, header } = manifest
+  return {
+    name: model,
+    source,
+    state: 'complete',
+    sizeBytes,
+    files: files.length,
+    path,
+    usedBy: [],
+    completedAt,
+    ...(lastUsedAt !== undefined && { lastUsedAt }),
+    ...(header && { architecture: header.architecture }),
+    ...(header?.quantization !== undefined && { quantization: header.quantization }),
+    ...(header?.contextLength !== undefined && { contextLength: header.contextLength }),
+  }
+}
+
+const baseOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1)
+
+const keyEnd = (path: string): number => path.lastIndexOf('/') + 1 + (partialKey.exec(baseOf(path))?.[0].length ?? 0)
+
+const sum = (entries: readonly Entry[]): number => entries.reduce((bytes, { view }) => bytes + view.sizeBytes, 0)
+
+const days = (ms: number): string => {
+  const hours = Math.round(ms / 3_600_000)
+  return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`
+}
+
+/** One sentence about what was or would be deleted. */
+export const prunedSentence = ({ what, bytes }: Pruned, verb: 'would free' | 'freed'): string =>
+  what.length === 0
+    ? 'Nothing is to be pruned: every model in the store is used by a service.'
+    : `${what.length} ${what.length === 1 ? 'entry' : 'entries'}, which ${verb} ${formatBytes(bytes)}: ${what.join('; ')}.`

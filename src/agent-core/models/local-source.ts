@@ -1,0 +1,99 @@
+import { readdir, stat } from 'node:fs/promises'
+import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
+import { checkLocalFile } from './local-file.ts'
+import { errorCode, localRepairMs, ModelError } from './errors.ts'
+import { isFolderFormat, selectFiles, type Candidate, type Choice } from './selection.ts'
+import { parseShard } from './shards.ts'
+
+export interface LocalSource {
+  readonly kind: 'local'
+  /** What a runtime is given: the file, the first shard, or the folder. */
+  readonly path: string
+  /** Absolute paths of all that belongs to the model, the projector left out. */
+  readonly files: readonly string[]
+  readonly sizeBytes: number
+  readonly mmproj?: string
+  readonly notes: readonly string[]
+}
+
+/** A model that lies on this machine, used in place: only ever read. Throws ModelError. */
+export async function resolveLocal(path: string, choice: Choice): Promise<LocalSource> {
+  const given = resolve(path)
+  const isFolder = (await stat(given).catch(ifMissing))?.isDirectory() === true
+  if (!isFolder) await requireFile(given, choice)
+  const folder = isFolder ? given : dirname(given)
+  const projector =
+    choice.mmproj === undefined || choice.mmproj === ''
+      ? undefined
+      : isAbsolute(choice.mmproj)
+        ? choice.mmproj
+        : inFolder(folder, choice.mmproj)
+  const needsListing = isFolder || parseShard(given) !== undefined || (choice.files ?? []).length > 0
+  const selected = needsListing
+    ? selectFiles(
+        await listFolder(folder, [...(choice.files ?? [])]),
+        { ...choice, mmproj: undefined, path: isFolder ? undefined : basename(given) },
+        { name: folder, naming: (file) => join(folder, file), isLocal: true },
+      )
+    : { files: [{ path: basename(given) }], isFolder: false, notes: [] }
+  const files = selected.files.map((file) => join(folder, file.path))
+  let sizeBytes = 0
+  for (const file of files) sizeBytes += await checkLocalFile(file)
+  if (projector !== undefined) await checkLocalFile(projector)
+  return {
+    kind: 'local',
+    path: selected.isFolder ? folder : (files[0] ?? given),
+    files,
+    sizeBytes,
+    ...(projector === undefined ? {} : { mmproj: projector }),
+    notes: selected.notes,
+  }
+}
+
+async function requireFile(path: string, { format = 'gguf' }: Choice): Promise<void> {
+  await checkLocalFile(path)
+  if (!isFolderFormat(format)) return
+  throw new ModelError(
+    'terminal',
+    'NotAFile',
+    `${path} is one file, but a model of spec.format ${format} is a folder: give the folder's path, or correct spec.format.`,
+  )
+}
+
+/** The files of the folder, and those deeper that were asked for. */
+async function listFolder(folder: string, asked: readonly string[]): Promise<Candidate[]> {
+  const names = await readdir(folder).catch((error: unknown) => {
+    throw new ModelError(
+      'transient',
+      'FileUnreadable',
+      `${folder} cannot be read (${error instanceof Error ? error.message : String(error)}): change its permissions or check the volume it is on.`,
+      { cause: error, retryAfterMs: localRepairMs },
+    )
+  })
+  for (const path of asked) inFolder(folder, path)
+  const deeper = asked.filter((path) => path.includes('/'))
+  const found = await Promise.all(
+    [...new Set([...names.sort(), ...deeper])].map(async (path) => {
+      const state = await stat(join(folder, path)).catch(ifMissing)
+      return state?.isFile() === true ? { path, sizeBytes: state.size } : undefined
+    }),
+  )
+  return found.filter((file) => file !== undefined)
+}
+
+/** Throws where a path relative to the source would leave its folder. */
+function inFolder(folder: string, path: string): string {
+  const full = resolve(folder, path)
+  if (full.startsWith(folder.endsWith(sep) ? folder : folder + sep)) return full
+  throw new ModelError(
+    'terminal',
+    'UnsafeName',
+    `${JSON.stringify(path)} leaves the folder ${folder} of spec.source: name a file in it.`,
+  )
+}
+
+/** Missing, dangling or not allowed: `checkLocalFile` and the listing say which. */
+function ifMissing(error: unknown): undefined {
+  if (errorCode(error) === undefined) throw error
+  return undefined
+}

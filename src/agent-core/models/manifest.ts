@@ -1,0 +1,122 @@
+import { createHash } from 'node:crypto'
+import { lstat, readFile, rename } from 'node:fs/promises'
+import { basename } from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
+import { z } from 'zod'
+import { errorCode } from './errors.ts'
+
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
+
+/** A path below the manifest's folder that cannot leave it, however it is read. */
+const relativePath = z
+  .string()
+  .max(1_000)
+  .refine(
+    (path) =>
+      path.split('/').every((element) => element !== '' && element !== '.' && element !== '..') &&
+      !/[\\\p{Cc}]/u.test(path),
+    'must stay in its folder',
+  )
+
+const manifestFile = z.object({
+  path: relativePath,
+  sizeBytes: z.int().positive(),
+  /** Absent where nobody has computed it: the file was found here. */
+  sha256: sha256.optional(),
+  /** As the server gave it. */
+  etag: z.string().max(1_000).optional(),
+})
+export type ManifestFile = z.infer<typeof manifestFile>
+
+/** What a list of models says of a file's header. */
+export const headerSummary = z.object({
+  architecture: z.string(),
+  quantization: z.string().optional(),
+  contextLength: z.number().optional(),
+})
+export type HeaderSummary = z.infer<typeof headerSummary>
+
+const shared = {
+  /** For people: without credentials and query. */
+  source: z.string(),
+  /** What tells sources apart: see `wantedDigest`. */
+  sourceSha256: sha256,
+  completedAt: z.iso.datetime(),
+  /** `adopted`: found without a record under the Go agent's name, so that only the name speaks for this source. */
+  origin: z.enum(['downloaded', 'adopted']),
+}
+
+/** Our record of one model, beside its main file as `<file>.metalbar.json`. Fields we do not know are left to later versions. */
+const manifestSchema = z.object({
+  ...shared,
+  schema: z.literal(2),
+  /** The Hub's commit, or what else the server calls this content; tells contents of one source apart. */
+  revision: z.string().max(1_000).optional(),
+  files: z.array(manifestFile).min(1).max(10_000),
+  /** The file that a runtime is given; empty = the folder. */
+  primary: z.union([z.literal(''), relativePath]),
+  mmproj: relativePath.optional(),
+  lastUsedAt: z.iso.datetime().optional(),
+  header: headerSummary.optional(),
+})
+export type Manifest = z.infer<typeof manifestSchema>
+
+/** What the first versions wrote: of one file, beside it. */
+const firstSchema = z.object({ ...shared, schema: z.undefined(), sizeBytes: z.int().positive() })
+
+export type ManifestState = { kind: 'absent' } | { kind: 'valid'; manifest: Manifest } | { kind: 'broken'; why: string }
+
+/** Reads the record at `path`; one of an earlier version is read as what it would be now. */
+export async function readManifest(path: string): Promise<ManifestState> {
+  try {
+    const found = await lstat(path)
+    if (!found.isFile()) return { kind: 'broken', why: 'it is not a regular file' }
+    if (found.size > maxManifestBytes) return { kind: 'broken', why: 'it is too long' }
+    const content: unknown = JSON.parse(await readFile(path, 'utf8'))
+    const old = firstSchema.safeParse(content)
+    if (old.success) return { kind: 'valid', manifest: upgraded(old.data, path) }
+    const parsed = manifestSchema.safeParse(content)
+    return parsed.success
+      ? { kind: 'valid', manifest: parsed.data }
+      : { kind: 'broken', why: z.prettifyError(parsed.error) }
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') return { kind: 'absent' }
+    if (error instanceof SyntaxError) return { kind: 'broken', why: 'it is not JSON' }
+    throw error
+  }
+}
+
+export async function writeManifest(path: string, manifest: Manifest): Promise<void> {
+  await writeFileAtomic(path, `${JSON.stringify(manifest, null, 2)}\n`)
+}
+
+/** Keeps a broken record for whoever wants to look, out of the way of the next one. */
+export async function setManifestAside(path: string): Promise<void> {
+  await rename(path, brokenManifestPath(path))
+}
+
+/** As long as this lies beside a file without record, nothing is known about that file. */
+export function brokenManifestPath(path: string): string {
+  return `${path}.broken`
+}
+
+/** Tells contents of one source apart, as far as anybody knows them: hashes, else what the server calls them, else lengths. */
+export function contentRevision(files: readonly ManifestFile[]): string {
+  const known = files.map(({ path, sizeBytes, sha256: hash, etag }) => [path, hash ?? etag ?? sizeBytes])
+  return createHash('sha256').update(JSON.stringify(known)).digest('hex')
+}
+
+export const manifestSuffix = '.metalbar.json'
+
+/** `file`: the main file, or for a model that is a folder a name of our own in it. */
+export function manifestPath(file: string): string {
+  return `${file}${manifestSuffix}`
+}
+
+/** Thousands of files take less. */
+const maxManifestBytes = 4 * 1024 * 1024
+
+function upgraded({ sizeBytes, ...old }: z.infer<typeof firstSchema>, path: string): Manifest {
+  const file = basename(path).slice(0, -manifestSuffix.length)
+  return { ...old, schema: 2, files: [{ path: file, sizeBytes }], primary: file }
+}

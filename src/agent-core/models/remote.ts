@@ -1,0 +1,328 @@
+import { lstat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Progress } from '../../contract/service.ts'
+import type { Logger } from '../observability/logger.ts'
+import { readIfThere } from '../support/files.ts'
+import { expectsGguf } from './content.ts'
+import type { Content, ContentFetches } from './content-fetches.ts'
+import { Bandwidth } from './download/bandwidth.ts'
+import { download, type DownloadedFile, type FileRequest } from './download/download.ts'
+import { createTransport, type Transport } from './download/transport.ts'
+import { localRepairMs, ModelError } from './errors.ts'
+import { contentKindOf, formatContradiction, kindLength } from './gguf/content-kind.ts'
+import { hubEndpoint, isHubOffline } from './hub/endpoint.ts'
+import { findInHubCache } from './hub/hub-cache.ts'
+import { hubToken, type HubToken } from './hub/token.ts'
+import type { Manifest } from './manifest.ts'
+import type { RemoteFile, RemoteSource } from './remote-file.ts'
+import { remoteState } from './remote-state.ts'
+import { resolveSource, type WantedModel } from './resolve-source.ts'
+import { shownSource } from './source.ts'
+import type { Store, StoredModel, Wanted } from './store.ts'
+import { sameBytes } from './store-paths.ts'
+
+export interface DownloadSettings {
+  /** Of all downloads together; 0 = no limit. */
+  readonly bytesPerSecond: number
+  readonly atOnce: number
+  readonly hubEndpoint?: string | undefined
+  readonly hubTokenFile?: string | undefined
+  readonly caFile?: string | undefined
+  /** 0 = the smaller of 2 GiB and 1 % of the volume. */
+  readonly reserveBytes: number
+  readonly partialKeepMs: number
+}
+
+export interface RemoteOptions {
+  readonly log: Logger
+  readonly now: () => number
+  readonly settings: () => DownloadSettings
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly homeDir: string
+  readonly stallMs: number | undefined
+  readonly attempts: number | undefined
+  readonly allowInsecureLoopback: boolean | undefined
+  readonly deletableBytes: () => Promise<number>
+}
+
+type RemoteRequest = WantedModel & { readonly secret?: (() => Promise<HubToken>) | undefined }
+
+interface FetchOptions {
+  readonly wanted: Wanted
+  readonly store: Store
+  readonly contents: ContentFetches
+  readonly signal: AbortSignal
+  /** What the store has of this source stays. */
+  readonly beside: boolean
+  readonly onProgress: (progress: Progress) => void
+}
+
+/** Models on other machines: which files they are, and their bytes. */
+export class Remote implements AsyncDisposable {
+  readonly #options: RemoteOptions
+  readonly #bandwidth: Bandwidth
+  /** By the authorities that they trust. */
+  readonly #transports = new Map<string, Promise<Transport>>()
+
+  constructor(options: RemoteOptions) {
+    this.#options = options
+    this.#bandwidth = new Bandwidth(options.settings().bytesPerSecond)
+  }
+
+  /** For downloads under way too. */
+  limitBandwidth(): void {
+    this.#bandwidth.limit(this.#options.settings().bytesPerSecond)
+  }
+
+  /** Which files the source means now. Throws ModelError. */
+  async resolve(request: RemoteRequest, signal: AbortSignal): Promise<RemoteSource> {
+    const { env, settings, log, allowInsecureLoopback } = this.#options
+    const endpoint = hubEndpoint(env, settings().hubEndpoint)
+    if ('problem' in endpoint)
+      throw new ModelError('transient', 'BadAnswer', endpoint.problem, { retryAfterMs: localRepairMs })
+    const resolved = await resolveSource(request, {
+      transport: await this.#transport(),
+      hubEndpoint: endpoint.endpoint,
+      token: () => this.#token(request),
+      offline: isHubOffline(env),
+      signal,
+      log,
+      allowInsecureLoopback,
+    })
+    if (resolved.kind === 'remote') return resolved
+    throw new Error(`${shownSource(request.source)} is on this machine.`)
+  }
+
+  /** Whether the source still holds what was stored of it, as far as its server tells. Throws ModelError. */
+  async isSame({ files }: RemoteSource, manifest: Manifest, signal: AbortSignal): Promise<boolean> {
+    const { fetch } = await this.#transport()
+    if (files.length !== manifest.files.length) return false
+    for (const file of files) {
+      const known = manifest.files.find(({ path }) => path === file.path)
+      if (!known) return false
+      if (file.hub !== undefined) {
+        if (file.sizeBytes !== undefined && file.sizeBytes !== known.sizeBytes) return false
+        const [wanted, has] = file.sha256 === undefined ? [file.blob, known.etag] : [file.sha256, known.sha256]
+        if (wanted !== undefined && has !== undefined && wanted !== has) return false
+        continue
+      }
+      const { sizeBytes, validator } = await remoteState(file.url, { fetch, signal })
+      if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) return false
+      if (validator !== undefined && known.etag !== undefined && validator !== known.etag) return false
+    }
+    return true
+  }
+
+  /** Brings every file of the source here and makes them a model of the store. Throws ModelError, or the signal's reason. */
+  async fetch(
+    request: RemoteRequest & { readonly format?: string | undefined },
+    options: FetchOptions,
+  ): Promise<StoredModel> {
+    const { log, now } = this.#options
+    const { wanted, store, signal, beside } = options
+    const resolved = await this.resolve(request, signal)
+    const { files, primary, mmproj, revision } = resolved
+    const first = files[0]
+    if (first) await this.#requireFormat(first, request.format, signal)
+    const fields = { model: wanted.model, source: shownSource(wanted.source), files: files.length }
+    const destination = await store.reserve(
+      wanted,
+      files.map(({ path }) => path),
+      { primary, beside },
+    )
+    const arrived: Content[] = []
+    try {
+      log.info('downloading model', { ...fields, folder: destination.folder })
+      const startedAt = now()
+      const progress = new TotalProgress(files, options.onProgress)
+      for (const file of files) {
+        arrived.push(await this.#content(file, options, (news) => progress.report(file, news)))
+        progress.end(file, arrived.at(-1)?.sizeBytes ?? 0)
+      }
+      const stored = await destination.commit({
+        files: arrived.map((content, at) => {
+          const file = files[at]
+          return { ...content, path: file?.path ?? '', etag: validatorOf(file, content) }
+        }),
+        primary,
+        mmproj,
+        revision,
+      })
+      const { sizeBytes } = stored
+      log.info('downloaded model', { ...fields, path: stored.path, sizeBytes, durationMs: now() - startedAt })
+      return stored
+    } finally {
+      destination.release()
+      for (const content of arrived) await content.release()
+    }
+  }
+
+  /** One file. Throws ModelError, or the signal's reason. */
+  async download(
+    request: FileRequest,
+    how: { partialPath: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
+  ): Promise<DownloadedFile> {
+    const { log, now, settings, stallMs, attempts, deletableBytes } = this.#options
+    const { reserveBytes } = settings()
+    this.limitBandwidth()
+    return download(request, {
+      ...how,
+      log,
+      now,
+      stallMs,
+      attempts,
+      transport: await this.#transport(),
+      bandwidth: this.#bandwidth,
+      deletableBytes,
+      ...(reserveBytes > 0 && { reserveBytes }),
+      onNotice: (sentence) => log.info('download', { text: sentence }),
+    })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const made of this.#transports.values()) {
+      const transport = await made.catch(() => undefined)
+      await transport?.[Symbol.asyncDispose]()
+    }
+  }
+
+  /** From the store, the caches of other tools, or the network. */
+  async #content(
+    file: RemoteFile,
+    { store, contents, signal, wanted }: FetchOptions,
+    onProgress: (progress: Progress) => void,
+  ): Promise<Content> {
+    const { sha256, sizeBytes } = file
+    const here = sha256 === undefined ? undefined : await this.#alreadyHere(file, sha256, { store, signal })
+    if (here !== undefined && sha256 !== undefined) {
+      const found = await lstat(here)
+      this.#options.log.info('using content that is on this machine already', { path: here, model: wanted.model })
+      return {
+        sha256,
+        sizeBytes: sizeBytes ?? found.size,
+        moveTo: (path) => sameBytes(here, path),
+        release: () => Promise.resolve(),
+      }
+    }
+    const { blob, credentials, url, fileName } = file
+    const request = {
+      url,
+      fileName,
+      ...(sizeBytes !== undefined && { sizeBytes }),
+      ...(sha256 !== undefined && { sha256 }),
+      ...(credentials && { credentials }),
+      ...(blob !== undefined && { etag: blob }),
+    }
+    const content = await contents.get(request, { model: wanted.model, signal, onProgress })
+    return content
+  }
+
+  async #alreadyHere(
+    { hub, sizeBytes }: RemoteFile,
+    sha256: string,
+    { store, signal }: { store: Store; signal: AbortSignal },
+  ): Promise<string | undefined> {
+    const stored = await store.findContent(sha256, sizeBytes)
+    if (stored !== undefined || hub === undefined || sizeBytes === undefined) return stored
+    const { env, homeDir } = this.#options
+    return findInHubCache({ ...hub, sha256, sizeBytes, env, home: homeDir, platform: process.platform, signal })
+  }
+
+  /** Before a long download, where the name does not promise what the first bytes would show. Throws `FormatMismatch`. */
+  async #requireFormat({ url, fileName, credentials }: RemoteFile, format: string | undefined, signal: AbortSignal) {
+    if (expectsGguf(fileName) || credentials !== undefined) return
+    const { fetch } = await this.#transport()
+    const start = await startOf(url, { fetch, signal }).catch(() => undefined)
+    const problem = start && formatContradiction(format ?? 'gguf', contentKindOf(start))
+    if (problem !== undefined) throw new ModelError('terminal', 'FormatMismatch', problem)
+  }
+
+  async #token({ secret }: RemoteRequest): Promise<HubToken | undefined> {
+    const { env, homeDir, settings } = this.#options
+    const { hubTokenFile } = settings()
+    const setting = secret === undefined && hubTokenFile !== undefined ? await tokenIn(hubTokenFile) : undefined
+    return hubToken({ secret, setting, env, home: homeDir })
+  }
+
+  #transport(): Promise<Transport> {
+    const { settings, env } = this.#options
+    const { caFile } = settings()
+    const known = this.#transports.get(caFile ?? '')
+    if (known) return known
+    const made = createTransport({ env, caFile })
+    this.#transports.set(caFile ?? '', made)
+    // Another try may find the file repaired.
+    made.catch(() => this.#transports.delete(caFile ?? ''))
+    return made
+  }
+}
+
+/** The progress of several files as one. */
+class TotalProgress {
+  readonly #done = new Map<RemoteFile, number>()
+  readonly #totalBytes: number | undefined
+  readonly #isSingle: boolean
+  readonly #onProgress: (progress: Progress) => void
+
+  constructor(files: readonly RemoteFile[], onProgress: (progress: Progress) => void) {
+    const sizes = files.map(({ sizeBytes }) => sizeBytes)
+    this.#isSingle = files.length === 1
+    this.#totalBytes = sizes.reduce<number | undefined>(
+      (sum, size) => (sum === undefined || size === undefined ? undefined : sum + size),
+      0,
+    )
+    this.#onProgress = onProgress
+  }
+
+  report(file: RemoteFile, progress: Progress): void {
+    if (this.#isSingle) return this.#onProgress(progress)
+    this.#done.set(file, progress.doneBytes)
+    const { totalBytes: _, ...rest } = progress
+    const doneBytes = [...this.#done.values()].reduce((sum, bytes) => sum + bytes, 0)
+    const totalBytes = this.#totalBytes
+    this.#onProgress({ ...rest, doneBytes, ...(totalBytes !== undefined && { totalBytes }) })
+  }
+
+  end(file: RemoteFile, sizeBytes: number): void {
+    this.#done.set(file, sizeBytes)
+  }
+}
+
+/** What tells this content from a later one of the same address. */
+function validatorOf(file: RemoteFile | undefined, { etag, lastModified }: DownloadedFile): string | undefined {
+  return file?.blob ?? etag ?? lastModified
+}
+
+async function startOf(url: string, { fetch, signal }: { fetch: typeof globalThis.fetch; signal: AbortSignal }) {
+  const answer = await fetch(url, { headers: { range: `bytes=0-${kindLength - 1}` }, signal })
+  const reader = answer.body?.getReader()
+  const parts: Uint8Array[] = []
+  try {
+    for (let length = 0; answer.ok && reader && length < kindLength;) {
+      const { value } = await reader.read()
+      if (value === undefined) break
+      parts.push(value)
+      length += value.length
+    }
+  } finally {
+    await reader?.cancel()
+  }
+  return parts.length === 0 ? undefined : Buffer.concat(parts)
+}
+
+async function tokenIn(file: string): Promise<string> {
+  const text = await readIfThere(file).catch((error: unknown) => {
+    throw unusableToken(file, error instanceof Error ? error.message : String(error), error)
+  })
+  if (text === undefined || text.trim() === '')
+    throw unusableToken(file, text === undefined ? 'it does not exist' : 'it is empty')
+  return text.trim()
+}
+
+const unusableToken = (file: string, why: string, cause?: unknown): ModelError =>
+  new ModelError(
+    'transient',
+    'FileUnreadable',
+    `The file ${file} of the setting hub-token-file cannot be read (${why}): put the Hub's token there, or remove the setting.`,
+    { cause, retryAfterMs: localRepairMs },
+  )

@@ -1,0 +1,334 @@
+import { basename } from 'node:path/posix'
+import { formatBytes } from '../../contract/format.ts'
+import { localRepairMs, ModelError, remoteRepairMs, type ModelErrorReason } from './errors.ts'
+import { parseShard, shardPaths } from './shards.ts'
+
+/** A file that can be chosen. `path` is relative to the repository or folder. */
+export interface Candidate {
+  readonly path: string
+  readonly sizeBytes: number
+}
+
+/** What the Model says about which files it means. */
+export interface Choice {
+  readonly format?: string | undefined
+  readonly quantization?: string | undefined
+  readonly files?: readonly string[] | undefined
+  readonly mmproj?: string | undefined
+  /** The file or folder that the source names; absent = everything. */
+  readonly path?: string | undefined
+}
+
+export interface Selected<T extends Candidate> {
+  /** Without the projector. The first is the one that a runtime is given, unless `isFolder`. */
+  readonly files: readonly T[]
+  readonly mmproj?: T
+  /** A runtime is given the folder that holds all of them. */
+  readonly isFolder: boolean
+  /** What a person should know of the choice, one sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** Where the files are, for the sentences. */
+export interface Place {
+  /** `org/repo`, or the folder's path. */
+  readonly name: string
+  /** How the source would name one of its files. */
+  readonly naming: (path: string) => string
+  readonly isLocal: boolean
+}
+
+/** Chooses a model's files. Throws ModelError: `Ambiguous` (terminal) with the candidates, `NoSuchFile`, `ShardMissing`. */
+export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choice, place: Place): Selected<T> {
+  const { files = [], mmproj, format = 'gguf', path } = choice
+  const projector = mmproj === undefined || mmproj === '' ? undefined : named(all, mmproj, 'spec.mmproj', place)
+  const rest = projector === undefined ? {} : { mmproj: projector }
+  if (files.length > 0) {
+    const chosen = filesOf(all, files, path, place)
+    return { files: chosen, isFolder: isFolderFormat(format), notes: [], ...rest }
+  }
+  if (isFolderFormat(format)) {
+    return { files: folderFiles(all, format, path, place), isFolder: true, notes: [], ...rest }
+  }
+  const exact = path === undefined ? undefined : all.find((file) => file.path === path)
+  if (path !== undefined && exact !== undefined) {
+    return { files: wholeGroup(all, path, place), isFolder: false, notes: [], ...rest }
+  }
+  const inside = path === undefined ? all : all.filter((file) => file.path.startsWith(`${path}/`))
+  if (path !== undefined && inside.length === 0) throw noSuchFile(all, path, 'spec.source', place)
+  if (format !== 'gguf') {
+    throw ambiguity(
+      `${place.name} has ${listed(all)}, and spec.format ${format} does not say which are needed: name them in spec.files, the one for the runtime first.`,
+    )
+  }
+  const { group, note } = ggufOf(inside, choice.quantization, place)
+  const projectors = projector === undefined ? all.filter((file) => isProjector(file.path)) : []
+  const notes = [note, projectors[0] === undefined ? undefined : projectorNote(projectors[0].path, place)]
+  return {
+    files: wholeGroup(all, group.first, place),
+    isFolder: false,
+    notes: notes.filter((sentence) => sentence !== undefined).map(onOneLine),
+    ...rest,
+  }
+}
+
+/** Formats whose model is a folder with its weights, configuration and tokenizer. */
+export function isFolderFormat(format: string): boolean {
+  return format === 'mlx' || format === 'safetensors' || format === 'pytorch'
+}
+
+/** A multimodal projector by its name, as llama.cpp's converters write it. */
+export function isProjector(path: string): boolean {
+  return /(?:^|[-_.])mmproj/i.test(basename(path))
+}
+
+/** Of a name like `Llama-3.2-3B-UD-Q4_K_XL.gguf`, in capitals: `UD-Q4_K_XL`. The folder counts where the file does not say. */
+export function quantizationOf(path: string): string | undefined {
+  for (const element of path.split('/').reverse()) {
+    const found = [...element.matchAll(quantizationName)].at(-1)?.[0]
+    if (found !== undefined) return found.toUpperCase()
+  }
+  return undefined
+}
+
+/** The names llama.cpp's quantisations have in file names, with the prefix of Unsloth's dynamic ones. */
+const quantizationName =
+  /(?<![a-z0-9])(?:ud-)?(?:i?q[1-8](?:_(?:k(?:_(?:xxs|xs|s|m|l|xl))?|[01]|xxs|xs|s|m|l|nl))?(?:_[48]_[48]|_[48]x[48]|_r4|_r8)?|tq[12]_0|mxfp4(?:_moe)?|nvfp4|bf16|f16|f32|fp16|fp32)(?![a-z0-9_])/gi
+
+interface Group<T> {
+  /** Path of the file or of the first shard. */
+  readonly first: string
+  readonly files: readonly T[]
+  readonly sizeBytes: number
+  readonly quantization: string | undefined
+}
+
+function ggufOf<T extends Candidate>(
+  files: readonly T[],
+  wanted: string | undefined,
+  place: Place,
+): { group: Group<T>; note?: string } {
+  const groups = groupsOf(files)
+  const [only, second] = groups
+  if (only === undefined) throw noGguf(files, place)
+  if (wanted !== undefined && wanted !== '') return ofQuantization(groups, wanted, place)
+  if (second === undefined) return { group: only }
+  for (const name of [preferred, `UD-${preferred}`]) {
+    const [match, another] = groups.filter(({ quantization }) => quantization === name)
+    if (match !== undefined && another === undefined) {
+      return {
+        group: match,
+        note: `${place.name} has ${groups.length} quantizations and spec.quantization names none, so ${name} was taken.`,
+      }
+    }
+    if (another !== undefined) break
+  }
+  throw ambiguous(groups, `${place.name} has several models`, place)
+}
+
+/** What llama.cpp's own `-hf` takes. */
+const preferred = 'Q4_K_M'
+
+function ofQuantization<T extends Candidate>(
+  groups: readonly Group<T>[],
+  wanted: string,
+  place: Place,
+): { group: Group<T>; note?: string } {
+  const name = wanted.toUpperCase()
+  const as = (test: (group: Group<T>) => boolean): readonly Group<T>[] => groups.filter(test)
+  const ranks = [
+    as(({ quantization }) => quantization === name),
+    as(({ first }) => hasToken(first.toUpperCase(), name)),
+    as(({ first }) => first.toUpperCase().includes(name)),
+  ]
+  const best = ranks.find((rank) => rank.length > 0) ?? []
+  const [group, another] = best
+  if (group === undefined) {
+    throw repairable(
+      place,
+      'NoSuchFile',
+      `${place.name} has no GGUF file of quantization ${wanted}: it has ${listed(groupCandidates(groups))}; correct spec.quantization, or name the file in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}.`,
+    )
+  }
+  if (another !== undefined)
+    throw ambiguous(best, `spec.quantization ${wanted} fits several models of ${place.name}`, place)
+  const isExact = group.quantization === name || group.quantization === undefined
+  return isExact ? { group } : { group, note: `spec.quantization ${wanted} was taken for ${group.quantization}.` }
+}
+
+/** Whether `name` stands in the path between separators, so that `Q4_K` is not found in `Q4_K_M`. */
+function hasToken(path: string, name: string): boolean {
+  for (let at = path.indexOf(name); at !== -1; at = path.indexOf(name, at + 1)) {
+    const [before = '', after = ''] = [path[at - 1], path[at + name.length]]
+    if (/^[-._/ ]?$/.test(before) && /^[-./ ]?$/.test(after)) return true
+  }
+  return false
+}
+
+/** One per model: all shards together. Projectors and importance matrices are no models. */
+function groupsOf<T extends Candidate>(files: readonly T[]): Group<T>[] {
+  const groups = new Map<string, T[]>()
+  for (const file of files) {
+    if (!isModelGguf(file.path)) continue
+    const shard = parseShard(file.path)
+    const key = shard === undefined ? file.path : `${shard.stem}\n${shard.count}`
+    groups.set(key, [...(groups.get(key) ?? []), file])
+  }
+  return [...groups.values()]
+    .map((members) => {
+      const sorted = members.toSorted((a, b) => (a.path < b.path ? -1 : 1))
+      const first = sorted[0]?.path ?? ''
+      const sizeBytes = members.reduce((sum, file) => sum + file.sizeBytes, 0)
+      return { first, files: sorted, sizeBytes, quantization: quantizationOf(first) }
+    })
+    .sort((a, b) => a.sizeBytes - b.sizeBytes || (a.first < b.first ? -1 : 1))
+}
+
+function isModelGguf(path: string): boolean {
+  return /\.gguf$/i.test(path) && !isProjector(path) && !/imatrix/i.test(basename(path))
+}
+
+/** The file, and where it is a shard all of its group in order. */
+function wholeGroup<T extends Candidate>(all: readonly T[], path: string, place: Place): readonly T[] {
+  const shard = parseShard(path)
+  const byPath = new Map(all.map((file) => [file.path, file]))
+  const paths = shard === undefined ? [path] : shardPaths(path, shard)
+  const missing = paths.filter((each) => !byPath.has(each))
+  if (missing.length > 0) {
+    throw repairable(
+      place,
+      'ShardMissing',
+      `${basename(path)} is one of ${paths.length} parts and ${place.name} lacks ${missing.slice(0, 3).join(', ')}${missing.length > 3 ? ` and ${missing.length - 3} more` : ''}: put them there or give another source.`,
+    )
+  }
+  return paths.flatMap((each) => byPath.get(each) ?? [])
+}
+
+function filesOf<T extends Candidate>(
+  all: readonly T[],
+  files: readonly string[],
+  path: string | undefined,
+  place: Place,
+): readonly T[] {
+  const isFile = path !== undefined && all.some((file) => file.path === path)
+  if (isFile && !files.includes(path)) {
+    throw ambiguity(
+      `spec.source names ${path} and spec.files does not: name the repository or folder alone in spec.source, or leave spec.files out.`,
+    )
+  }
+  const folder = path === undefined || isFile ? '' : `${path}/`
+  const chosen = files.flatMap((file) => {
+    const full = all.some((each) => each.path === folder + file) ? folder + file : file
+    return wholeGroup(all, named(all, full, 'spec.files', place).path, place)
+  })
+  return [...new Set(chosen)]
+}
+
+function named<T extends Candidate>(all: readonly T[], path: string, where: string, place: Place): T {
+  const found = all.find((file) => file.path === path)
+  if (found === undefined) throw noSuchFile(all, path, where, place)
+  return found
+}
+
+/** What MLX and transformers load: weights, configuration and tokenizer at the top of the folder. */
+function folderFiles<T extends Candidate>(
+  all: readonly T[],
+  format: string,
+  path: string | undefined,
+  place: Place,
+): readonly T[] {
+  if (path !== undefined && all.some((file) => file.path === path)) {
+    throw ambiguity(
+      `spec.source names the one file ${path}, but a model of spec.format ${format} is a folder: name the folder or repository, or correct spec.format.`,
+    )
+  }
+  const prefix = path === undefined ? '' : `${path}/`
+  const top = all.filter((file) => file.path.startsWith(prefix) && !file.path.slice(prefix.length).includes('/'))
+  const names = top.map((file) => basename(file.path))
+  const isWeights = (name: string): boolean =>
+    /\.safetensors$/i.test(name) || (format === 'pytorch' && /\.(?:bin|pt|pth)$/i.test(name))
+  const hasModel = names.some((name) => /^model.*\.safetensors$/i.test(name))
+  if (!names.includes('config.json') || !names.some(isWeights)) {
+    throw repairable(
+      place,
+      'NoSuchFile',
+      `${place.name} has no model of spec.format ${format} (config.json and ${format === 'pytorch' ? 'weights' : '.safetensors files'}): it has ${listed(all)}; correct spec.source or spec.format.`,
+    )
+  }
+  return top.filter((file) => {
+    const name = basename(file.path)
+    // Mistral's repositories hold the same weights a second time under this name.
+    if (hasModel && /^consolidated.*\.safetensors$/i.test(name)) return false
+    if (/^readme|^license|^notice|^\./i.test(name)) return false
+    return isWeights(name) || /^tokenizer|\.(?:json|model|txt|jinja|tiktoken)$/i.test(name)
+  })
+}
+
+function ambiguous(groups: readonly Group<Candidate>[], what: string, place: Place): ModelError {
+  const names = groups.map(({ quantization }) => quantization)
+  const byQuantization = names.every((name) => name !== undefined) && new Set(names).size === names.length
+  const advice = byQuantization
+    ? `set spec.quantization, as ${names[0]}`
+    : `name the one you mean in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}`
+  return ambiguity(`${what}: ${listed(groupCandidates(groups))}; ${advice}.`)
+}
+
+function noGguf(files: readonly Candidate[], place: Place): ModelError {
+  const hasSafetensors = files.some(({ path }) => /\.safetensors$/i.test(path))
+  return repairable(
+    place,
+    'NoSuchFile',
+    `${place.name} has no GGUF model: it has ${listed(files)}; give ${hasSafetensors ? 'a GGUF conversion of it, or set spec.format to mlx' : 'another source'}.`,
+  )
+}
+
+function noSuchFile(all: readonly Candidate[], path: string, where: string, place: Place): ModelError {
+  return repairable(
+    place,
+    'NoSuchFile',
+    `${place.name} has no file ${JSON.stringify(path)}, which ${where} names: it has ${listed(all)}.`,
+  )
+}
+
+function groupCandidates(groups: readonly Group<Candidate>[]): Candidate[] {
+  return groups.map(({ first, files, sizeBytes }) => ({
+    path: files.length > 1 ? `${first} and ${files.length - 1} more parts` : first,
+    sizeBytes,
+  }))
+}
+
+/** With sizes, as many as a sentence can hold. */
+function listed(files: readonly Candidate[]): string {
+  if (files.length === 0) return 'no files'
+  const shown = files
+    .slice(0, maxListed)
+    .map(({ path, sizeBytes }) => `${printable(path)} (${formatBytes(sizeBytes)})`)
+    .join(', ')
+  return files.length > maxListed ? `${shown} and ${files.length - maxListed} more` : shown
+}
+
+const maxListed = 20
+
+function ambiguity(message: string): ModelError {
+  return new ModelError('terminal', 'Ambiguous', onOneLine(message))
+}
+
+/** A hostile name must not break the sentence into lines, nor fill it. */
+function printable(path: string): string {
+  return path.length > 200 ? `${path.slice(0, 200)}…` : path
+}
+
+function onOneLine(text: string): string {
+  return text.replace(/\p{C}/gu, '\uFFFD')
+}
+
+function projectorNote(path: string, place: Place): string {
+  return `${place.name} also has the projector ${printable(path)}: set spec.mmproj to it for a model that sees images.`
+}
+
+/** What is not in a remote place today may be there tomorrow, and nothing tells us. */
+function repairable({ isLocal }: Place, reason: ModelErrorReason, message: string): ModelError {
+  return new ModelError('transient', reason, onOneLine(message), {
+    retryAfterMs: isLocal ? localRepairMs : remoteRepairMs,
+  })
+}

@@ -1,0 +1,80 @@
+import { constants, type Stats } from 'node:fs'
+import { access, copyFile, link, lstat, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
+import { dirname, sep } from 'node:path'
+import { errorCode } from './errors.ts'
+
+/** Volumes of macOS compare names without case and Unicode form. */
+export function comparable(path: string): string {
+  return path.normalize('NFC').toLowerCase()
+}
+
+/** What does not exist yet is where its nearest existing folder is. */
+export async function isInside(root: string, path: string): Promise<boolean> {
+  const realRoot = await ifThere(realpath(root))
+  if (realRoot === undefined) return true
+  for (let existing = path; ; existing = dirname(existing)) {
+    const real = await ifThere(realpath(existing))
+    if (real !== undefined)
+      return real === realRoot || real.startsWith(realRoot.endsWith(sep) ? realRoot : realRoot + sep)
+  }
+}
+
+export async function lstatIfThere(path: string): Promise<Stats | undefined> {
+  return ifThere(lstat(path))
+}
+
+export async function statIfThere(path: string): Promise<Stats | undefined> {
+  return ifThere(stat(path))
+}
+
+export async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked
+  } catch (error) {
+    const code = errorCode(error)
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    throw error
+  }
+}
+
+/** With its parents. `mkdir` calls a read-only volume ENOENT here; asking for the right to write tells what it is. */
+export async function makeFolder(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o755 })
+  } catch (error) {
+    let existing = path
+    while ((await lstatIfThere(existing)) === undefined) existing = dirname(existing)
+    await access(existing, constants.W_OK)
+    throw error
+  }
+}
+
+/** Makes renames in a folder survive a power cut. */
+export async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder)
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/** The same bytes under a second name, which replaces what stands there: a hard link, where the volume has none a clone or copy. */
+export async function sameBytes(from: string, to: string): Promise<void> {
+  const beside = `${to}.metalbar.new`
+  await rm(beside, { force: true })
+  try {
+    await link(from, beside)
+  } catch (error) {
+    if (!linkless.has(errorCode(error) ?? '')) throw error
+    await copyFile(from, beside, constants.COPYFILE_FICLONE)
+    const copy = await open(beside)
+    await copy.sync().finally(() => copy.close())
+  }
+  await rename(beside, to)
+  // Two names of one inode: rename leaves both.
+  await rm(beside, { force: true })
+}
+
+/** What a volume without hard links, or another volume, answers. */
+const linkless = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'EXDEV', 'EMLINK', 'ENOSYS'])

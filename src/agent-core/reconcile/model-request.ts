@@ -1,0 +1,80 @@
+import { z } from 'zod'
+import { isApiError, rootMessage } from '../kube/api-error.ts'
+import type { KubeApi } from '../kube/kube-api.ts'
+import { resources, type ModelSpec } from '../kube/resources.ts'
+import { secretMissing, secretUnreadable, tokenOfSecret, type HubToken } from '../models/hub/token.ts'
+import { sourceDigest } from '../models/source.ts'
+import { wantedDigest } from '../models/wanted.ts'
+import type { FetchRequest } from './fetch-activity.ts'
+
+/** What a fetch depends on: where this changes, the model is asked for again. */
+export function contentKey(spec: ModelSpec): string {
+  const { source, format, sha256, sourceSecretRef, refreshPolicy } = spec
+  const secret = sourceSecretRef?.name ?? ''
+  return [modelIdentity(spec), source, format, sha256?.toLowerCase() ?? '', secret, refreshPolicy].join('\n')
+}
+
+/** Which bytes a server is to be started with, as far as the spec says. */
+export function modelIdentity(spec: ModelSpec): string {
+  const digest = wantedDigest(spec)
+  const which = digest === sourceDigest(spec.source) ? spec.source : digest
+  return spec.sha256 === undefined ? which : `${which}\n${spec.sha256.toLowerCase()}`
+}
+
+/**
+ * The digest of what a server is started with: that of the spec, and behind it the content of the model. As long as nobody knows
+ * that the content is another one, a running server has the right one.
+ */
+export function digestWith(
+  base: string,
+  { server, revision }: { server: string | undefined; revision?: string | undefined },
+): string {
+  const isSame = server === base || server?.startsWith(`${base}+`) === true
+  const wanted = revision === undefined ? base : `${base}+${revision.slice(0, 16)}`
+  return isSame && server !== undefined && (revision === undefined || server === base || server === wanted)
+    ? server
+    : wanted
+}
+
+export interface FetchInputs {
+  readonly api: KubeApi
+  readonly namespace: string
+  readonly name: string
+  readonly spec: ModelSpec
+  readonly refreshEveryMs: () => number
+}
+
+export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: FetchInputs): FetchRequest {
+  const { source, format, quantization, files, mmproj, sha256, sourceSecretRef, refreshPolicy } = spec
+  const secret = sourceSecretRef?.name ?? ''
+  return {
+    namespace,
+    name,
+    source,
+    format,
+    quantization,
+    files,
+    mmproj,
+    sha256,
+    key: contentKey(spec),
+    ...(secret !== '' && { secret: () => tokenIn(api, namespace, secret) }),
+    refreshEveryMs: refreshPolicy === 'OnChange' ? refreshEveryMs : undefined,
+  }
+}
+
+const secretShape = z.object({ data: z.record(z.string(), z.string()).default({}) })
+
+/** Read at each use, so that a new token counts at once and none is kept. Throws ModelError. */
+async function tokenIn(api: KubeApi, namespace: string, name: string): Promise<HubToken> {
+  const found = await api.get(resources.secrets, namespace, name).catch((error: unknown) => {
+    if (isApiError(error, 404)) throw secretMissing(namespace, name)
+    throw secretUnreadable(namespace, name, rootMessage(error), error)
+  })
+  const parsed = secretShape.safeParse(found)
+  if (!parsed.success) throw secretUnreadable(namespace, name, 'it is not a Secret as Kubernetes has them')
+  const decoded = Object.entries(parsed.data.data).map(([key, value]) => [
+    key,
+    Buffer.from(value, 'base64').toString('utf8'),
+  ])
+  return tokenOfSecret(namespace, name, z.record(z.string(), z.string()).parse(Object.fromEntries(decoded)))
+}

@@ -1,0 +1,21 @@
+import { keyOf } from '../kube/object-cache.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import type { ModelUser } from '../models/inventory.ts'
+import { wantedDigest } from '../models/wanted.ts'
+
+/** Which services have their model in the store, or will; undefined while nobody knows which services there are. */
+export function modelUsers(cluster: Cluster | undefined): ModelUser[] | undefined {
+  if (cluster?.synced !== true) return undefined
+  return [...cluster.inferenceServices.values()].flatMap(({ metadata, spec }) => {
+    const model = spec.ok ? cluster.models.get(metadata.namespace, spec.value.modelRef) : undefined
+    if (!spec.ok || model?.spec.ok !== true) return []
+    return [
+      {
+        service: keyOf(metadata.namespace, metadata.name),
+        model: model.metadata.name,
+        digest: wantedDigest(model.spec.value),
+        isActive: !spec.value.suspend && spec.value.replicas > 0,
+      },
+    ]
+  })
+}

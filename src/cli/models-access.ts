@@ -1,0 +1,152 @@
+import path from 'node:path'
+import { z } from 'zod'
+import { cancelPull } from '../agent-core/commands/cancel-pull.ts'
+import { pruneModels } from '../agent-core/commands/prune-models.ts'
+import { pullModel } from '../agent-core/commands/pull-model.ts'
+import { refused } from '../agent-core/commands/results.ts'
+import { defaultModelStore } from '../agent-core/models/default-store.ts'
+import { Models } from '../agent-core/models/models.ts'
+import { hostPlatform } from '../agent-core/platform/host.ts'
+import { acquireLock } from '../agent-core/state/lock.ts'
+import { openStateFolder } from '../agent-core/state/state-folder.ts'
+import { LinkError } from '../contract/client.ts'
+import { command, type Command, type CommandInput, type CommandResult } from '../contract/commands.ts'
+import type { DownloadView, ModelStoreView } from '../contract/models.ts'
+import type { AgentClient } from '../serve/client/agent-client.ts'
+import { connect, send, type AgentSessionOptions } from './agent-session.ts'
+import { exitCodes, type CliIo } from './io.ts'
+import type { VerbContext } from './verbs/verb.ts'
+
+/** The model store, through the agent that runs or without one. */
+export interface ModelsAccess {
+  view(): Promise<ModelStoreView>
+  command(input: CommandInput): Promise<CommandResult>
+  /** Tells of a pull as it goes on, and resolves with its end. Throws LinkError. */
+  untilEnded(model: string, onNews: (download: DownloadView) => void): Promise<DownloadView>
+}
+
+const commonOptions = z.object({
+  json: z.boolean().default(false),
+  stateDir: z.string(),
+  modelStore: z.string().optional(),
+})
+
+/** Through the agent of the state folder; where none runs, on the store itself, with the folder's lock held so that none starts meanwhile. */
+export async function withModels(
+  { io, end }: VerbContext,
+  options: unknown,
+  work: (access: ModelsAccess, given: { json: boolean }) => Promise<number>,
+): Promise<void> {
+  const { json, stateDir, modelStore } = commonOptions.parse(options)
+  const session = { io, stateDir: path.resolve(io.cwd, stateDir) }
+  try {
+    const agent = await connect(session).catch((error: unknown) => {
+      if (error instanceof LinkError && error.code === 'gone') return undefined
+      throw error
+    })
+    if (agent) {
+      await using _ = agent
+      return end(await work(throughAgent(agent), { json }))
+    }
+    const directory = modelStore === undefined ? undefined : path.resolve(io.cwd, modelStore)
+    end(await withoutAgent(session, directory, (access) => work(access, { json })))
+  } catch (error) {
+    if (!(error instanceof LinkError)) throw error
+    io.stderr.write(`metal-agent: ${error.message}\n`)
+    end(exitCodes.failed)
+  }
+}
+
+/** Sends one command and says how it went. Throws VerbError and LinkError. */
+export const sendTo = (access: ModelsAccess, input: CommandInput, answering: { io: CliIo; json: boolean }) =>
+  send(access, input, answering)
+
+const throughAgent = (agent: AgentClient): ModelsAccess => ({
+  view: () => agent.query({ name: 'models' }),
+  command: (input) => agent.command(input),
+  untilEnded: (model, onNews) =>
+    new Promise((resolve, reject) => {
+      const leave = agent.follow({
+        next: ({ downloads }) => {
+          const download = downloads.find(({ name }) => name === model)
+          if (!download) return
+          if (!isOver(download)) return onNews(download)
+          leave()
+          resolve(download)
+        },
+        end: reject,
+      })
+    }),
+})
+
+async function withoutAgent(
+  { io, stateDir }: AgentSessionOptions,
+  directory: string | undefined,
+  work: (access: ModelsAccess) => Promise<number>,
+): Promise<number> {
+  const platform = hostPlatform(io.platform)
+  const folder = await openStateFolder(stateDir)
+  const locked = folder.ok
+    ? await acquireLock({
+        file: folder.folder.lockFile,
+        processStartTime: async (pid) => {
+          const facts = await platform.process(pid)
+          return facts && `${await platform.bootId()}:${facts.startTime}`
+        },
+      })
+    : folder
+  if (!locked.ok) {
+    io.stderr.write(`metal-agent: ${locked.message}\n`)
+    return exitCodes.failed
+  }
+  const listeners = new Set<() => void>()
+  const models = new Models({
+    directory: directory ?? defaultModelStore(io.platform, io.env, io.homeDir),
+    log: { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined },
+    env: io.env,
+    homeDir: io.homeDir,
+    onChange: () => {
+      for (const listener of listeners) listener()
+    },
+  })
+  try {
+    return await work(alone(models, listeners))
+  } finally {
+    await models.stop()
+    await locked.lock.release()
+  }
+}
+
+const alone = (models: Models, listeners: Set<() => void>): ModelsAccess => ({
+  view: () => models.view(),
+  command: async (input) => outcomeOf(models, command.parse(input)),
+  untilEnded: (model, onNews) =>
+    new Promise((resolve) => {
+      const look = (): void => {
+        const download = models.state().downloads.find(({ name }) => name === model)
+        if (!download) return
+        if (!isOver(download)) return onNews(download)
+        listeners.delete(look)
+        resolve(download)
+      }
+      listeners.add(look)
+      look()
+    }),
+})
+
+function outcomeOf(models: Models, asked: Command): Promise<CommandResult> {
+  switch (asked.name) {
+    case 'pullModel':
+      return pullModel({ models }, asked)
+    case 'cancelPull':
+      return cancelPull({ models }, asked)
+    case 'pruneModels':
+      return pruneModels({ models }, asked)
+    default:
+      return Promise.resolve(
+        refused('No agent is running, so nobody knows which services use this model: start the agent, then delete it.'),
+      )
+  }
+}
+
+const isOver = ({ state }: DownloadView): boolean => state === 'done' || state === 'failed' || state === 'cancelled'

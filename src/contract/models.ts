@@ -1,0 +1,58 @@
+import { z } from 'zod'
+import { progress } from './service.ts'
+
+const timestamp = z.iso.datetime()
+const bytes = z.number().nonnegative()
+
+/** `partial`: on its way, or the rest of a download that was cut short. `quarantined`: not what it should be, and never served. */
+export const storedModelStates = ['complete', 'partial', 'quarantined'] as const
+
+export const storedModel = z.object({
+  /** The Model's name; empty for a quarantined file. */
+  name: z.string(),
+  /** Without credentials and query; empty where it is not known. */
+  source: z.string(),
+  state: z.enum(storedModelStates),
+  /** On the disk. Files that two models share count for both. */
+  sizeBytes: bytes,
+  files: z.int().nonnegative(),
+  path: z.string(),
+  /** Services of this cluster whose Model names it, as namespace/name. */
+  usedBy: z.array(z.string()),
+  completedAt: timestamp.optional(),
+  /** When a server was last started with it. */
+  lastUsedAt: timestamp.optional(),
+  architecture: z.string().optional(),
+  quantization: z.string().optional(),
+  contextLength: z.number().optional(),
+  /** Why `models prune` would delete it; absent = it would not. */
+  prunable: z.string().optional(),
+})
+export type StoredModelView = z.infer<typeof storedModel>
+
+/** What is in the model store, and what is left of its disk. */
+export const modelStoreView = z.object({
+  directory: z.string(),
+  /** Set while the store cannot be used: one sentence. */
+  problem: z.string().optional(),
+  freeBytes: bytes.optional(),
+  /** Never taken by downloads. */
+  reserveBytes: bytes,
+  models: z.array(storedModel),
+})
+export type ModelStoreView = z.infer<typeof modelStoreView>
+
+export const downloadStates = ['waiting', 'downloading', 'done', 'failed', 'cancelled'] as const
+
+/** A download that a person asked for; those that services wait for are told with the service. */
+export const downloadView = z.object({
+  /** The Model's name in the store. */
+  name: z.string(),
+  /** Without credentials and query. */
+  source: z.string(),
+  state: z.enum(downloadStates),
+  message: z.string(),
+  since: timestamp,
+  progress: progress.optional(),
+})
+export type DownloadView = z.infer<typeof downloadView>

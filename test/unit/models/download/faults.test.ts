@@ -1,0 +1,312 @@
+import { writeFile } from 'node:fs/promises'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { remoteRepairMs } from '../../../../src/agent-core/models/errors.ts'
+import type { Behaviour } from '../../../support/model-server/behaviour.ts'
+import { startModelServer, type ModelServer } from '../../../support/model-server/model-server.ts'
+import { downloadRoom, failureOf, type DownloadRoom } from './room.ts'
+
+const MiB = 1024 * 1024
+const plain: Behaviour = { sizeBytes: 3 * MiB + 17, seed: 'a', etag: '"a"' }
+/** Long enough for several connections. */
+const long: Behaviour = { ...plain, sizeBytes: 160 * MiB + 5 }
+
+let server: ModelServer
+let room: DownloadRoom
+let paths = 0
+beforeAll(async () => {
+  server = await startModelServer()
+})
+afterAll(async () => server[Symbol.asyncDispose]())
+beforeEach(async () => {
+  room = await downloadRoom()
+})
+afterEach(async () => room[Symbol.asyncDispose]())
+
+async function served(behaviour: Behaviour): Promise<{ url: string; path: string; sha256: string }> {
+  const path = `/${++paths}/x.gguf`
+  const { url, content } = await server.serve(path, behaviour)
+  return { url, path, sha256: content.sha256() }
+}
+
+async function requestsFor(path: string): Promise<{ range?: string; ifRange?: string; status: number }[]> {
+  const all = await server.requests()
+  return all
+    .filter((seen) => seen.path === path)
+    .map(({ range, ifRange, status }) => ({
+      ...(range === undefined ? {} : { range }),
+      ...(ifRange === undefined ? {} : { ifRange }),
+      status,
+    }))
+}
+
+describe('a file arrives byte for byte, with its SHA-256,', () => {
+  test.each<[string, Behaviour]>([
+    ['in one answer', plain],
+    ['over four connections', long],
+    ['from a server without ranges', { ...long, ranges: false }],
+    ['from a server that refuses ranges', { ...plain, rangeStatus: 416 }],
+    ['from a server that serves one connection only', { ...long, maxConnections: 1 }],
+    ['when every connection breaks once', { ...long, drop: { afterBytes: 5 * MiB, times: 4 } }],
+    ['when the connection breaks again and again', { ...plain, drop: { afterBytes: 300_000, times: 11 } }],
+    ['after 503 and a wait', { ...plain, status: { code: 503, headers: { 'retry-after': '0' }, times: 2 } }],
+    ['after 429', { ...plain, status: { code: 429, times: 2 } }],
+    ['although it is compressed', { ...plain, encoding: 'gzip' }],
+    ['although its length is not said', { ...plain, chunked: true, ranges: false }],
+    ['although more is declared than sent', { ...plain, chunked: true, declaredBytes: 9, ranges: false }],
+  ])('%s', async (_, behaviour) => {
+    const { url, sha256 } = await served(behaviour)
+    const file = await room.fetch({ url, sha256 })
+    expect({ file, onDisk: await room.sha256() }).toMatchObject({
+      file: { sizeBytes: behaviour.sizeBytes, sha256 },
+      onDisk: sha256,
+    })
+  })
+})
+
+test('what arrived before a break is not asked for again, and the rest only of the same content', async () => {
+  const { url, path } = await served({ ...plain, drop: { afterBytes: 2 * MiB, times: 1 } })
+  await room.fetch({ url })
+  const [first, second] = await requestsFor(path)
+  expect({ first, second }).toEqual({
+    first: { range: 'bytes=0-67108863', status: 206 },
+    second: { range: expect.stringMatching(/^bytes=2097152-/) as unknown, ifRange: '"a"', status: 206 },
+  })
+})
+
+test('a long file is fetched in parts of 64 MiB', async () => {
+  const { url, path } = await served(long)
+  await room.fetch({ url })
+  const ranges = (await requestsFor(path)).map(({ range }) => range)
+  expect(ranges.toSorted()).toEqual(['bytes=0-67108863', 'bytes=134217728-167772164', 'bytes=67108864-134217727'])
+})
+
+test('a file that changes on the server in between starts over, and that is said', async () => {
+  const behaviour: Behaviour = {
+    ...plain,
+    drop: { afterBytes: 2 * MiB, times: 1 },
+    later: { afterRequests: 1, seed: 'b', etag: '"b"' },
+  }
+  const { url } = await served(behaviour)
+  const changed = await served({ ...plain, seed: 'b' })
+  const file = await room.fetch({ url })
+  expect({ file, onDisk: await room.sha256(), said: room.notices.at(-1), log: room.logged.join('\n') }).toEqual({
+    file: { sizeBytes: plain.sizeBytes, sha256: changed.sha256, etag: '"b"' },
+    onDisk: changed.sha256,
+    said: `${url} changed on the server: the download starts over.`,
+    log: expect.stringMatching(/the file changed on the server, download starts over/) as unknown,
+  })
+})
+
+test('a file that became shorter than what is here (416) starts over', async () => {
+  const { url, path } = await served({ ...plain, drop: { afterBytes: 3 * MiB, times: 100 } })
+  await failureOf(room.fetch({ url }, { attempts: 1 }))
+  const { content } = await server.serve(path, { ...plain, sizeBytes: MiB, seed: 'b', etag: '"b"' })
+  const file = await room.fetch({ url })
+  expect(file.sha256).toBe(content.sha256())
+})
+
+describe('a partial file is continued by the next call', () => {
+  const broken: Behaviour = { ...plain, drop: { afterBytes: 2 * MiB, times: 1 } }
+
+  test('and its bytes are read again before they are believed', async () => {
+    const { url, sha256, path } = await served(broken)
+    await failureOf(room.fetch({ url }, { attempts: 1 }))
+    const file = await room.fetch({ url })
+    expect({
+      sha256: file.sha256,
+      requests: (await requestsFor(path)).length,
+      first: room.reports.at(-1),
+    }).toMatchObject({ sha256, requests: 2 })
+  })
+
+  test.each<[string, () => Promise<void>]>([
+    ['was damaged', async () => writeFile(room.partialPath, Buffer.alloc(1000, 'x'), { flag: 'r+' })],
+    ['has a broken record', async () => breakRecords('{"version":1')],
+    ['has a record of another version', async () => breakRecords('{"version":2}')],
+  ])('unless it %s: then it starts over', async (_, damage) => {
+    const { url, sha256, path } = await served(broken)
+    await failureOf(room.fetch({ url }, { attempts: 1 }))
+    await damage()
+    const file = await room.fetch({ url })
+    expect({ sha256: file.sha256, onDisk: await room.sha256(), ranges: await requestsFor(path) }).toMatchObject({
+      sha256,
+      onDisk: sha256,
+      ranges: [{}, { range: 'bytes=0-67108863' }],
+    })
+  })
+
+  test('from another address, if the checksum says that it is the same content', async () => {
+    const { url, sha256 } = await served(broken)
+    await failureOf(room.fetch({ url, sha256 }, { attempts: 1 }))
+    const other = await served({ ...plain, etag: '"another"' })
+    await room.fetch({ url: other.url, sha256 })
+    expect(await requestsFor(other.path)).toEqual([
+      { range: expect.stringMatching(/^bytes=2097152-/) as unknown, status: 206 },
+    ])
+  })
+
+  test('not from another address without a checksum', async () => {
+    const { url } = await served(broken)
+    await failureOf(room.fetch({ url }, { attempts: 1 }))
+    const other = await served(plain)
+    await room.fetch({ url: other.url })
+    expect(await requestsFor(other.path)).toEqual([{ range: 'bytes=0-67108863', status: 206 }])
+  })
+
+  test('and survives a login page in between', async () => {
+    const { url, path, sha256 } = await served(broken)
+    await failureOf(room.fetch({ url }, { attempts: 1 }))
+    await server.serve(path, { ...plain, html: true })
+    const page = await failureOf(room.fetch({ url }))
+    await server.serve(path, plain)
+    const file = await room.fetch({ url })
+    expect([page.reason, file.sha256, (await requestsFor(path)).at(-1)]).toEqual([
+      'NotAModel',
+      sha256,
+      { range: expect.stringMatching(/^bytes=2097152-/) as unknown, ifRange: '"a"', status: 206 },
+    ])
+  })
+
+  async function breakRecords(text: string): Promise<void> {
+    for (const name of await room.files()) {
+      if (name.endsWith('.json')) await writeFile(`${room.dir}/${name}`, text)
+    }
+  }
+})
+
+describe('what only a person can repair is refused at once', () => {
+  test.each<[string, Behaviour, string]>([
+    ['401', { ...plain, status: { code: 401, times: 9 } }, 'AccessDenied'],
+    ['403', { ...plain, status: { code: 403, times: 9 } }, 'AccessDenied'],
+    ['404', { ...plain, status: { code: 404, times: 9 } }, 'NotFound'],
+    ['410', { ...plain, status: { code: 410, times: 9 } }, 'NotFound'],
+    ['a page', { ...plain, html: true }, 'NotAModel'],
+    ['an unknown compression', { ...plain, encoding: 'zstd' }, 'HttpRefused'],
+  ])('%s', async (_, behaviour, reason) => {
+    const { url } = await served(behaviour)
+    const failed = await failureOf(room.fetch({ url }))
+    expect({ ...failed, message: undefined, files: await room.files(), notices: room.notices }).toEqual({
+      kind: 'transient',
+      reason,
+      message: undefined,
+      retryAfterMs: remoteRepairMs,
+      files: [],
+      notices: [],
+    })
+  })
+
+  test('416 to the whole file as well', async () => {
+    const { url, path } = await served({ ...plain, status: { code: 416, times: 9 } })
+    const failed = await failureOf(room.fetch({ url }))
+    expect([failed.reason, await requestsFor(path)]).toEqual([
+      'HttpRefused',
+      [{ range: 'bytes=0-67108863', status: 416 }, { status: 416 }],
+    ])
+  })
+})
+
+test('a server that stays in trouble is given up after so many attempts, with waits that grow and are told', async () => {
+  const { url, path } = await served({ ...plain, status: { code: 503, times: 99 } })
+  const failed = await failureOf(room.fetch({ url }, { attempts: 3 }))
+  expect([
+    failed.reason,
+    (await requestsFor(path)).length,
+    room.reports.filter((one) => one.phase === 'waiting')[0],
+  ]).toEqual([
+    'ServerError',
+    3,
+    {
+      doneBytes: 0,
+      bytesPerSecond: 0,
+      phase: 'waiting',
+      message: `${url} answered 503 Service Unavailable: the server is in trouble, so the agent tries again. Next attempt in 0 s.`,
+    },
+  ])
+})
+
+test('a wait of an hour that a server asks for is left to the caller', async () => {
+  const { url, path } = await served({ ...plain, status: { code: 429, headers: { 'retry-after': '3600' }, times: 99 } })
+  const failed = await failureOf(room.fetch({ url }))
+  expect([failed.reason, failed.retryAfterMs, (await requestsFor(path)).length]).toEqual(['RateLimited', 3_600_000, 1])
+})
+
+test('a server that sends a byte now and then is given up as one that is silent', async () => {
+  const { url } = await served({ ...plain, drip: { afterBytes: 0, everyMs: 40, times: 99 } })
+  const failed = await failureOf(room.fetch({ url }, { stallMs: 400, attempts: 1 }))
+  expect(failed).toMatchObject({
+    reason: 'Stalled',
+    message: expect.stringMatching(/sent only \d+ bytes for 0 s: the agent tries again\.$/) as unknown,
+  })
+})
+
+test('a drip that ends is overcome', async () => {
+  const { url, sha256 } = await served({ ...plain, drip: { afterBytes: MiB, everyMs: 40, times: 1 } })
+  const file = await room.fetch({ url }, { stallMs: 400 })
+  expect(file.sha256).toBe(sha256)
+})
+
+describe('a file that is not what was announced is put aside and never served', () => {
+  const wrong = 'ab'.repeat(32)
+
+  test('by its checksum', async () => {
+    const { url, sha256 } = await served(plain)
+    const failed = await failureOf(room.fetch({ url, sha256: wrong }))
+    const aside = `${room.partialPath}.quarantined`
+    expect({ ...failed, files: await room.files() }).toEqual({
+      kind: 'transient',
+      reason: 'ChecksumMismatch',
+      message: `${url} is not the file that was announced: its SHA-256 is ${sha256} and should be ${wrong}; correct spec.sha256 or the file there. What came is kept as ${aside} and never served.`,
+      retryAfterMs: 3_600_000,
+      files: ['x.gguf.partial.quarantined'],
+    })
+  })
+
+  test('after it was fetched once more in one piece, if it came in parts', async () => {
+    const { url, path } = await served({ ...plain, drop: { afterBytes: MiB, times: 1 } })
+    const failed = await failureOf(room.fetch({ url, sha256: wrong }))
+    expect([failed.reason, (await requestsFor(path)).map(({ range }) => range)]).toEqual([
+      'ChecksumMismatch',
+      ['bytes=0-67108863', expect.stringMatching(/^bytes=1048576-/) as unknown, undefined],
+    ])
+  })
+
+  test('by its length, at the end where the server did not say it', async () => {
+    const { url } = await served({ ...plain, chunked: true, ranges: false })
+    const failed = await failureOf(room.fetch({ url, sizeBytes: 1000 }))
+    expect([failed.reason, await room.files()]).toEqual(['WrongLength', ['x.gguf.partial.quarantined']])
+  })
+
+  test('by its length, before a byte is fetched where the server says it', async () => {
+    const { url } = await served(plain)
+    const failed = await failureOf(room.fetch({ url, sizeBytes: 1000 }))
+    expect({ ...failed, files: await room.files() }).toMatchObject({
+      reason: 'WrongLength',
+      message: `${url} has ${plain.sizeBytes} bytes where 1000 were announced: check spec.source, or whether the file is being replaced there.`,
+      files: [],
+    })
+  })
+})
+
+test('an abort keeps what arrived, and says nothing else than its reason', async () => {
+  const { url, path } = await served({ ...plain, drip: { afterBytes: 2 * MiB, everyMs: 20, times: 1 } })
+  const leaving = new AbortController()
+  const left = room.fetch(
+    { url },
+    {
+      signal: leaving.signal,
+      onProgress: ({ doneBytes }) => {
+        if (doneBytes >= 2 * MiB) leaving.abort(new Error('gone'))
+      },
+    },
+  )
+  await expect(left).rejects.toThrow('gone')
+  await room.fetch({ url })
+  expect((await requestsFor(path)).at(-1)?.range).toMatch(/^bytes=209\d{4}-/)
+})
+
+test('a complete partial file with a known checksum needs no server', async () => {
+  const { url, sha256, path } = await served(plain)
+  await room.fetch({ url, sha256 })
+  const again = await room.fetch({ url, sha256 })
+  expect([again.sha256, (await requestsFor(path)).length]).toEqual([sha256, 1])
+})

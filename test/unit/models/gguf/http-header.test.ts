@@ -1,0 +1,151 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import path from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { z } from 'zod'
+import { readGgufHeader } from '../../../../src/agent-core/models/gguf/file-header.ts'
+import type { GgufHeader } from '../../../../src/agent-core/models/gguf/header.ts'
+import { readGgufHeaderOverHttp } from '../../../../src/agent-core/models/gguf/http-header.ts'
+import { writeLlamaGguf } from '../../../support/gguf-writer.ts'
+import { temporaryFolder } from '../../../support/temporary-folder.ts'
+
+let folder: Awaited<ReturnType<typeof temporaryFolder>>
+let small: Server
+let large: Server
+
+/** 170 MiB of model, of which 9 MiB are its header. */
+const largeModel = {
+  vocabulary: 150_000,
+  embedding: 128,
+  weights: 'hole',
+  metadata: { 'tokenizer.ggml.merges': Array.from({ length: 150_000 }, (_, index) => `Ġto ken${index}`) },
+} as const
+
+beforeAll(async () => {
+  folder = await temporaryFolder()
+  await writeLlamaGguf(path.join(folder.dir, 'small.gguf'))
+  await writeLlamaGguf(path.join(folder.dir, 'large.gguf'), largeModel)
+  small = await serve(path.join(folder.dir, 'small.gguf'))
+  large = await serve(path.join(folder.dir, 'large.gguf'))
+})
+
+afterAll(async () => {
+  small.process.kill()
+  large.process.kill()
+  await folder[Symbol.asyncDispose]()
+})
+
+test.each(['ranges', 'no-ranges', 'no-length', 'gzip'])(
+  'from a server with %s comes the same header as from the file',
+  async (way) => {
+    expect(essence(await readGgufHeaderOverHttp(`${small.url}/${way}`))).toEqual(
+      essence(await readGgufHeader(small.file)),
+    )
+  },
+)
+
+test('a header that comes in chunks of one byte is the same', async () => {
+  // Cut off after the header, so of unknown length: what is missing then is only weights.
+  expect(essence(await readGgufHeaderOverHttp(`${small.url}/one-by-one`))).toEqual(
+    essence(await readGgufHeader(small.file)),
+  )
+})
+
+test.each(['ranges', 'no-ranges', 'no-length'])(
+  'from a server with %s a header with 150,000 tokens takes at most 16 MiB, and the rest is not sent',
+  async (way) => {
+    const before = await sentBytes()
+    const header = await readGgufHeaderOverHttp(`${large.url}/${way}`)
+    const sent = (await sentBytes()) - before
+    expect({
+      header: essence(header),
+      read: header.bytesRead <= 16 * 1024 ** 2,
+      // What the sockets of both sides hold is sent but never read.
+      sent: sent >= header.dataOffset && sent <= 32 * 1024 ** 2,
+    }).toEqual({ header: essence(await readGgufHeader(large.file)), read: true, sent: true })
+  },
+)
+
+test.each([
+  [
+    'html',
+    'Html',
+    'is a web page, not a GGUF file: give the address of the file itself, and see whether it needs a login.',
+  ],
+  ['missing', 'Unreadable', 'answered 404 Not Found instead of a GGUF file: check the address.'],
+  ['forbidden', 'Unreadable', 'answered 403 Forbidden instead of a GGUF file: check the address and the token.'],
+  ['empty', 'Truncated', 'is empty, not a GGUF file: fetch it again.'],
+  [
+    'other-part',
+    'Unreadable',
+    'answered with another part of the file than its beginning: its server is out of order.',
+  ],
+  ['cut', 'Truncated', 'ends after 3000 bytes, in the middle of its GGUF header: fetch it again.'],
+])('an answer that is %s is one sentence, without the secrets in the address', async (way, reason, sentence) => {
+  const secret = `${small.url.replace('//', '//user:password@')}/${way}?token=secret`
+  await expect(readGgufHeaderOverHttp(secret, { fetch: withoutUser })).rejects.toMatchObject({
+    reason,
+    message: `${small.url}/${way} ${sentence}`,
+  })
+})
+
+test('a server that begins and then says nothing is given up with a sentence', async () => {
+  await expect(readGgufHeaderOverHttp(`${small.url}/silent`, { limitMs: 500 })).rejects.toMatchObject({
+    reason: 'Unreadable',
+    message: `${small.url}/silent did not send its GGUF header within 0.5 s: try again, or fetch the whole file.`,
+  })
+})
+
+test('an abort ends the wait with its own reason', async () => {
+  const reason = new Error('nobody wants it any more')
+  await expect(
+    readGgufHeaderOverHttp(`${small.url}/silent`, {
+      signal: AbortSignal.any([AbortSignal.abort(reason)]),
+    }),
+  ).rejects.toBe(reason)
+  const stopped = new AbortController()
+  const reading = readGgufHeaderOverHttp(`${small.url}/silent`, {
+    signal: stopped.signal,
+    fetch: async (...request) => {
+      const response = await fetch(...request)
+      setImmediate(() => stopped.abort(reason))
+      return response
+    },
+  })
+  await expect(reading).rejects.toBe(reason)
+})
+
+test('a server that cannot be reached is one sentence', async () => {
+  const gone = await serve(small.file)
+  gone.process.kill()
+  await once(gone.process, 'exit')
+  await expect(readGgufHeaderOverHttp(`${gone.url}/ranges`)).rejects.toMatchObject({
+    reason: 'Unreadable',
+    message: expect.stringMatching(
+      /ranges cannot be read \(connect ECONNREFUSED .*\): check the address and the network\.$/,
+    ),
+  })
+})
+
+const essence = ({ bytesRead: _, ...header }: GgufHeader) => header
+
+/** Fetch refuses addresses with a name and a password in them, before it asks anybody. */
+const withoutUser: typeof fetch = (url, options) => fetch(String(url).replace('user:password@', ''), options)
+
+interface Server {
+  readonly url: string
+  readonly file: string
+  readonly process: ChildProcess
+}
+
+const listening = z.object({ port: z.number() })
+
+async function serve(file: string): Promise<Server> {
+  const script = path.join(import.meta.dirname, 'file-server.ts')
+  const server = spawn(process.execPath, [script, file], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [line] = (await once(server.stdout, 'data')) as [Buffer]
+  const { port } = listening.parse(JSON.parse(line.toString()))
+  return { url: `http://127.0.0.1:${port}`, file, process: server }
+}
+
+const sentBytes = async () => Number(await (await fetch(`${large.url}/sent`)).text())
