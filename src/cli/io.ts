@@ -19,4 +19,10 @@ export interface CliIo {
   readonly windowFolder: string
 }
 
-export const exitCodes = { done: 0, failed: 1, wrongUsage: 2, noAgent: 3, refused: 4, notAvailable: 5 } as const
+export const exitCodes = { done: 0, failed: 1, wrongUsage: 2, noAgent: 3, refused: 4, notAvailable: 5, doesNotFit: 6 } as const
+
+/** Whether shapes beyond ASCII can be shown. */
+export function usesUnicode({ env, platform }: CliIo): boolean {
+  const locale = env['LC_ALL'] || env['LC_CTYPE'] || env['LANG']
+  return locale === undefined ? platform === 'darwin' : /utf-?8/i.test(locale)
+}

@@ -5,6 +5,7 @@ import type { FlagDefaults } from './flags.ts'
 import { helpText } from './help.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { completionVerb } from './verbs/completion-verb.ts'
+import { fitVerb } from './verbs/fit-verb.ts'
 import { logVerb } from './verbs/log-verbs.ts'
 import { modelsVerb } from './verbs/models-verbs.ts'
 import { nodeVerbCommands } from './verbs/node-verbs.ts'
@@ -43,6 +44,7 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     uiVerb(context),
     ...storyVerbCommands(context),
     modelsVerb(context),
+    fitVerb(context),
     settingsVerb(context),
     ...nodeVerbCommands(context),
   ]

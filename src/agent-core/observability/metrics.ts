@@ -9,6 +9,18 @@ export interface ServiceKey {
 /** The subsystems whose end the Go agent counts; ours end nothing, so that these stay at 0 until a defect is found. */
 export type FatalSubsystem = 'watcher' | 'health-server'
 
+export type MemoryLevel = 'normal' | 'warning' | 'critical' | 'unknown'
+
+/** Reasons of the Go agent for evicting nothing at critical pressure, in its words. */
+export const evictionSkipReasons = [
+  'disabled',
+  'below_guard',
+  'floor',
+  'all_protected',
+  'runtime_ineligible',
+  'empty',
+] as const
+
 /** What the agent counts, under the names and labels of the Go agent, so that its dashboards and alerts keep working. */
 export class AgentMetrics {
   readonly #registry = new Registry()
@@ -35,8 +47,42 @@ export class AgentMetrics {
     ...this.#named('fatal_exits_total', 'Ends of a subsystem that ended the agent'),
     labelNames: ['subsystem'],
   })
+  readonly #memoryBudget = new Gauge({ ...this.#named('memory_budget_bytes', 'Memory that models may have together') })
+  readonly #memoryEstimated = new Gauge({
+    ...this.#named('memory_estimated_bytes', 'Memory that the model of a service is expected to need'),
+    labelNames: serviceLabels,
+  })
+  readonly #memoryAvailable = new Gauge({
+    ...this.#named('system_memory_available_bytes', 'Memory that a new process could take'),
+  })
+  readonly #memoryWired = new Gauge({
+    ...this.#named('system_memory_wired_bytes', 'Memory that can neither be compressed nor swapped'),
+  })
+  readonly #processMemory = new Gauge({
+    ...this.#named(
+      'process_rss_bytes',
+      'Memory of the processes of a service: physical footprint on macOS, proportional set size on Linux',
+    ),
+    labelNames: serviceLabels,
+  })
+  readonly #pressureLevel = new Gauge({
+    ...this.#named('memory_pressure_level', 'Memory pressure: 0 normal, 1 warning, 2 critical; absent while unknown'),
+  })
+  readonly #pressureChanges = new Counter({
+    ...this.#named('memory_pressure_transitions_total', 'Changes of the memory pressure level, by the new level'),
+    labelNames: ['to'],
+  })
+  readonly #evictions = new Counter({ ...this.#named('evictions_total', 'Models evicted for want of memory') })
+  readonly #evictionsSkipped = new Counter({
+    ...this.#named('evictions_skipped_total', 'Looks at critically short memory after which nothing was evicted'),
+    labelNames: ['reason'],
+  })
 
   constructor() {
+    const unknown = [this.#memoryBudget, this.#memoryAvailable, this.#memoryWired, this.#pressureLevel]
+    for (const gauge of unknown) gauge.remove()
+    for (const to of [...Object.keys(pressureNumbers), 'unknown']) this.#pressureChanges.inc({ to }, 0)
+    for (const reason of evictionSkipReasons) this.#evictionsSkipped.inc({ reason }, 0)
     for (const subsystem of ['watcher', 'health-server']) this.#fatalExits.inc({ subsystem }, 0)
     this.#processes.set(0)
     this.#watchFailures.set(0)
@@ -70,9 +116,53 @@ export class AgentMetrics {
     this.#fatalExits.inc({ subsystem })
   }
 
+  setMemoryBudget(bytes: number): void {
+    this.#memoryBudget.set(bytes)
+  }
+
+  setMemoryEstimate(service: ServiceKey, bytes: number): void {
+    this.#memoryEstimated.set(labelsOf(service), bytes)
+  }
+
+  /** Undefined where memory cannot be read: then there are no figures, rather than old ones. */
+  setSystemMemory(figures: { availableBytes: number; wiredBytes?: number } | undefined): void {
+    if (figures === undefined) {
+      this.#memoryAvailable.remove()
+      this.#memoryWired.remove()
+      return
+    }
+    const { availableBytes, wiredBytes } = figures
+    this.#memoryAvailable.set(availableBytes)
+    if (wiredBytes !== undefined) this.#memoryWired.set(wiredBytes)
+  }
+
+  /** Undefined: the service has no process now, so that it has no series either. */
+  setProcessMemory(service: ServiceKey, bytes: number | undefined): void {
+    if (bytes === undefined) this.#processMemory.remove(labelsOf(service))
+    else this.#processMemory.set(labelsOf(service), bytes)
+  }
+
+  setPressureLevel(level: MemoryLevel): void {
+    if (level === 'unknown') this.#pressureLevel.remove()
+    else this.#pressureLevel.set(pressureNumbers[level])
+  }
+
+  countPressureChange(to: MemoryLevel): void {
+    this.#pressureChanges.inc({ to })
+  }
+
+  countEviction(): void {
+    this.#evictions.inc()
+  }
+
+  countEvictionSkipped(reason: (typeof evictionSkipReasons)[number]): void {
+    this.#evictionsSkipped.inc({ reason })
+  }
+
   /** A service that is gone leaves no series behind. */
   removeService(service: ServiceKey): void {
-    for (const metric of [this.#healthy, this.#restarts, this.#healthChecks]) metric.remove(labelsOf(service))
+    const series = [this.#healthy, this.#restarts, this.#healthChecks, this.#memoryEstimated, this.#processMemory]
+    for (const metric of series) metric.remove(labelsOf(service))
   }
 
   async render(): Promise<{ contentType: string; body: string }> {
@@ -120,6 +210,8 @@ export class AgentMetrics {
 }
 
 const serviceLabels = ['name', 'namespace'] as const
+
+const pressureNumbers = { normal: 0, warning: 1, critical: 2 }
 
 const labelsOf = ({ namespace, name }: ServiceKey) => ({ name, namespace })
 

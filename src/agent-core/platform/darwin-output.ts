@@ -1,15 +1,77 @@
 import { z } from 'zod'
-import type { PortHolder, ProcessFacts, Workplace } from './platform.ts'
+import type { ProcessMemory } from './applications.ts'
+import type { KernelPressure, PortHolder, ProcessFacts, Workplace } from './platform.ts'
 
-/** Every page that can be handed out without writing to swap; a missing optional line counts as none. */
+/** Every page that can be handed out without writing to swap; versions of macOS that lack one have no such pages. */
 const availablePages = ['Pages free', 'Pages inactive', 'Pages speculative', 'Pages purgeable']
+const indispensablePages = ['Pages free', 'Pages inactive']
+const wiredPages = 'Pages wired down'
 
-/** Bytes, from `vm_stat`; undefined where it does not read like it. */
-export function parseVmStat(text: string): number | undefined {
-  const pageSize = /page size of (\d+) bytes/.exec(text)?.[1]
-  const pages = new Map([...text.matchAll(/^"?([^":]+)"?:\s+(\d+)\.?$/gm)].map(([, name = '', count]) => [name, count]))
-  if (pageSize === undefined || !pages.has('Pages free')) return undefined
-  return availablePages.reduce((sum, name) => sum + Number(pages.get(name) ?? 0), 0) * Number(pageSize)
+/**
+ * Bytes, from `vm_stat`. Undefined where it does not read like it, was cut short or writes a number in another way than
+ * expected: a figure that is too low would look like a Mac that is out of memory.
+ */
+export function parseVmStat(text: string): { availableBytes: number; wiredBytes?: number } | undefined {
+  const pageSize = Number(/page size of (\d+) bytes/.exec(text)?.[1])
+  const lines = text.trimEnd().split('\n').slice(1)
+  const pages = new Map(
+    lines.map((line) => {
+      const [, name, count] = /^"?([^":]+)"?:\s+(\d+)\.$/.exec(line) ?? []
+      return [name ?? line.split(':', 1)[0], count === undefined ? undefined : Number(count)]
+    }),
+  )
+  const wanted = [...availablePages, wiredPages].filter((name) => pages.has(name))
+  const isWhole = lines.at(-1)?.endsWith('.') === true && wanted.every((name) => pages.get(name) !== undefined)
+  if (Number.isNaN(pageSize) || !isWhole || !indispensablePages.every((name) => pages.has(name))) return undefined
+  const wired = pages.get(wiredPages)
+  return {
+    availableBytes: availablePages.reduce((sum, name) => sum + (pages.get(name) ?? 0), 0) * pageSize,
+    ...(wired !== undefined && { wiredBytes: wired * pageSize }),
+  }
+}
+
+/** Of `kern.memorystatus_vm_pressure_level`: the numbers of the dispatch source for memory pressure. */
+const pressureLevels = new Map<string, KernelPressure>([
+  ['1', 'normal'],
+  ['2', 'warning'],
+  ['4', 'critical'],
+])
+
+export const parsePressureLevel = (text: string): KernelPressure | undefined => pressureLevels.get(text.trim())
+
+/** From `memory_pressure -Q`, as a fraction; undefined where it is not a whole percentage. */
+export function parseFreeFraction(text: string): number | undefined {
+  const percent = Number(/^System-wide memory free percentage: (\d{1,3})%$/m.exec(text)?.[1])
+  return percent <= 100 ? percent / 100 : undefined
+}
+
+/**
+ * Bytes by pid, from `footprint --noCategories -f bytes`: every process opens with its name, pid and a rounded figure;
+ * the kernel's own count of what it is charged for stands below it.
+ */
+export function parseFootprints(text: string): Map<number, number> {
+  const processes = text.split(/^.*\[(?=\d+\]: \d+-bit)/m).slice(1)
+  return new Map(
+    processes.flatMap((block) => {
+      const summed = /Footprint: (\d+) B \(/.exec(block)?.[1]
+      const bytes = /^\s*phys_footprint: (\d+) B$/m.exec(block)?.[1] ?? summed
+      return bytes === undefined ? [] : [[Number.parseInt(block), Number(bytes)] as const]
+    }),
+  )
+}
+
+/** From `ps -o pid=,rss=,comm=`, where the last is the path of the executable: bytes by process, named by application. */
+export const parseResidentMemory = (text: string): ProcessMemory[] =>
+  [...text.matchAll(/^ *(\d+) +(\d+) +(.+)$/gm)].map(([, pid, kibibytes, executable = '']) => ({
+    pid: Number(pid),
+    name: applicationName(executable),
+    bytes: Number(kibibytes) * 1024,
+  }))
+
+/** Helpers live in bundles of their own inside the application's, so the outermost one names it. */
+function applicationName(executable: string): string {
+  const bundle = /\/([^/]+)\.app\//.exec(executable)?.[1]
+  return bundle ?? executable.trim().split('/').at(-1) ?? executable
 }
 
 /** From `sysctl -n`: undefined where the answer is not a positive whole number. */

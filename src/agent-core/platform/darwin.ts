@@ -1,11 +1,16 @@
+import { biggestApplications } from './applications.ts'
 import { runCommand, type CommandRunner } from './command.ts'
 import {
   countEstablished,
   loginSessionIn,
   parseDisplays,
+  parseFootprints,
+  parseFreeFraction,
   parseLsof,
   parsePositiveInteger,
+  parsePressureLevel,
   parsePs,
+  parseResidentMemory,
   parseVariable,
   parseVmStat,
   parseWorkplaces,
@@ -14,7 +19,9 @@ import {
 import {
   hostInterfaces,
   PlatformError,
+  type BigApplication,
   type HostInterface,
+  type KernelPressure,
   type MemoryFigures,
   type Metal,
   type Platform,
@@ -26,6 +33,8 @@ import {
 const commands = {
   sysctl: '/usr/sbin/sysctl',
   vmStat: '/usr/bin/vm_stat',
+  memoryPressure: '/usr/bin/memory_pressure',
+  footprint: '/usr/bin/footprint',
   ps: '/bin/ps',
   lsof: '/usr/sbin/lsof',
   netstat: '/usr/sbin/netstat',
@@ -36,17 +45,48 @@ const commands = {
 export class DarwinPlatform implements Platform {
   readonly name = 'darwin'
   readonly #run: CommandRunner
+  /** Never changes while the Mac runs. */
+  #totalBytes: number | undefined
 
   constructor({ run = runCommand() }: { run?: CommandRunner } = {}) {
     this.#run = run
   }
 
   async memory(): Promise<MemoryFigures> {
-    const [totalBytes, vmStat] = await Promise.all([this.#sysctl('hw.memsize'), this.#run(commands.vmStat, [])])
-    const availableBytes = parseVmStat(vmStat.stdout)
-    if (totalBytes === undefined) throw new PlatformError('sysctl does not say how much memory this Mac has.')
-    if (availableBytes === undefined) throw new PlatformError('vm_stat does not say how much memory is available.')
-    return { totalBytes, availableBytes }
+    const [totalBytes, vmStat] = await Promise.all([this.#memorySize(), this.#run(commands.vmStat, [])])
+    const figures = parseVmStat(vmStat.stdout)
+    if (figures === undefined) throw new PlatformError('vm_stat does not say how much memory is available.')
+    return { totalBytes, ...figures }
+  }
+
+  async memoryPressureLevel(): Promise<KernelPressure | undefined> {
+    return parsePressureLevel((await this.#run(commands.sysctl, ['-n', 'kern.memorystatus_vm_pressure_level'])).stdout)
+  }
+
+  async kernelFreeFraction(): Promise<number | undefined> {
+    return parseFreeFraction((await this.#run(commands.memoryPressure, ['-Q'])).stdout)
+  }
+
+  /** One command for all; ps for those that `footprint` does not show, as it refuses processes of other users. */
+  async footprints(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
+    if (pids.length === 0) return new Map()
+    const exact = await this.#physicalFootprints(pids)
+    const unknown = pids.filter((pid) => !exact.has(pid))
+    return unknown.length === 0 ? exact : new Map([...(await this.#residentBytes(unknown)), ...exact])
+  }
+
+  async gpuMemoryLimit(): Promise<number | undefined> {
+    const mebibytes = await this.#sysctl('iogpu.wired_limit_mb')
+    return mebibytes === undefined ? undefined : mebibytes * 1024 ** 2
+  }
+
+  async biggestProcesses(limit: number, except: ReadonlySet<number> = new Set()): Promise<readonly BigApplication[]> {
+    const { exitCode, stdout } = await this.#run(commands.ps, ['-axww', '-o', 'pid=,rss=,comm='])
+    if (exitCode !== 0) throw new PlatformError(`ps ended with code ${exitCode}.`)
+    return biggestApplications(
+      parseResidentMemory(stdout).filter(({ pid }) => !except.has(pid)),
+      limit,
+    )
   }
 
   async process(pid: number): Promise<ProcessFacts | undefined> {
@@ -133,6 +173,30 @@ export class DarwinPlatform implements Platform {
 
   interfaces(): readonly HostInterface[] {
     return hostInterfaces()
+  }
+
+  async #memorySize(): Promise<number> {
+    this.#totalBytes ??= await this.#sysctl('hw.memsize')
+    if (this.#totalBytes === undefined) throw new PlatformError('sysctl does not say how much memory this Mac has.')
+    return this.#totalBytes
+  }
+
+  /** None where `footprint` cannot be run or takes too long: its answer is only better than that of ps. */
+  async #physicalFootprints(pids: readonly number[]): Promise<Map<number, number>> {
+    const targets = pids.flatMap((pid) => ['-p', String(pid)])
+    try {
+      return parseFootprints(
+        (await this.#run(commands.footprint, ['--noCategories', '-f', 'bytes', ...targets])).stdout,
+      )
+    } catch (error) {
+      if (error instanceof PlatformError) return new Map()
+      throw error
+    }
+  }
+
+  async #residentBytes(pids: readonly number[]): Promise<[pid: number, bytes: number][]> {
+    const { stdout } = await this.#run(commands.ps, ['-ww', '-o', 'pid=,rss=,comm=', '-p', pids.join(',')])
+    return parseResidentMemory(stdout).map(({ pid, bytes }) => [pid, bytes])
   }
 
   async #ps(which: string): Promise<readonly ProcessFacts[]> {

@@ -1,9 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { readdir, readFile, readlink, stat } from 'node:fs/promises'
+import { hasCode } from '../support/files.ts'
+import { biggestApplications, type ProcessMemory } from './applications.ts'
+import { cgroupFolders, cgroupMemory, cgroupPressureFile } from './cgroup.ts'
 import {
   hostInterfaces,
   PlatformError,
+  type BigApplication,
   type HostInterface,
+  type KernelPressure,
   type MemoryFigures,
   type Metal,
   type Platform,
@@ -20,6 +25,8 @@ import {
   parseCommandLine,
   parseListeningInodes,
   parseMeminfo,
+  parsePressure,
+  parseProportionalBytes,
   parseResidentBytes,
   parseStat,
   parseVariable,
@@ -30,10 +37,51 @@ import {
 export class LinuxPlatform implements Platform {
   readonly name = 'linux'
 
+  /** As much as the machine has, or as our cgroup and those above it leave us. */
   async memory(): Promise<MemoryFigures> {
-    const figures = parseMeminfo((await readProc('/proc/meminfo')) ?? '')
-    if (!figures) throw new PlatformError('/proc/meminfo does not say how much memory there is.')
-    return figures
+    const [meminfo, bounds] = await Promise.all([readProc('/proc/meminfo'), cgroupBounds()])
+    const machine = parseMeminfo(meminfo ?? '')
+    if (!machine) throw new PlatformError('/proc/meminfo does not say how much memory there is.')
+    return {
+      ...machine,
+      totalBytes: Math.min(machine.totalBytes, ...bounds.map(({ limitBytes }) => limitBytes)),
+      availableBytes: Math.min(machine.availableBytes, ...bounds.map(({ availableBytes }) => availableBytes)),
+    }
+  }
+
+  /** From the pressure stall information of the machine and of our cgroup: the worse counts. */
+  async memoryPressureLevel(): Promise<KernelPressure | undefined> {
+    const [membership, mounts] = await ownCgroup()
+    const own = cgroupPressureFile(membership, mounts)
+    const texts = await Promise.all(['/proc/pressure/memory', ...(own === undefined ? [] : [own])].map(readIfOffered))
+    const levels = texts.flatMap((text) => (text === undefined ? [] : (parsePressure(text) ?? [])))
+    return (['critical', 'warning', 'normal'] as const).find((level) => levels.includes(level))
+  }
+
+  kernelFreeFraction(): Promise<number | undefined> {
+    return Promise.resolve(undefined)
+  }
+
+  async footprints(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
+    const sizes = await Promise.all(pids.map(footprintOf))
+    return new Map(pids.flatMap((pid, index) => [[pid, sizes[index] ?? 0] as const]).filter(([, size]) => size > 0))
+  }
+
+  gpuMemoryLimit(): Promise<number | undefined> {
+    return Promise.resolve(undefined)
+  }
+
+  /** Looked at closely are only the applications that are big by resident size, which counts shared pages many times. */
+  async biggestProcesses(limit: number, except: ReadonlySet<number> = new Set()): Promise<readonly BigApplication[]> {
+    const pids = (await allPids()).filter((pid) => !except.has(pid))
+    const resident = (await Promise.all(pids.map(residentMemory))).filter((process) => process !== undefined)
+    const promising = new Set(biggestApplications(resident, 2 * limit).map(({ name }) => name))
+    const members = resident.filter(({ name }) => promising.has(name))
+    const exact = await this.footprints(members.map(({ pid }) => pid))
+    return biggestApplications(
+      members.map((member) => ({ ...member, bytes: exact.get(member.pid) ?? 0 })),
+      limit,
+    )
   }
 
   async process(pid: number): Promise<ProcessFacts | undefined> {
@@ -109,6 +157,35 @@ export class LinuxPlatform implements Platform {
   interfaces(): readonly HostInterface[] {
     return hostInterfaces()
   }
+}
+
+const ownCgroup = async (): Promise<[membership: string, mounts: string]> => {
+  const [membership, mounts] = await Promise.all([readProc('/proc/self/cgroup'), readProc('/proc/self/mountinfo')])
+  return [membership ?? '', mounts ?? '']
+}
+
+async function cgroupBounds() {
+  const bounds = await Promise.all(
+    cgroupFolders(...(await ownCgroup())).map(async (level) => {
+      const [limit, usage, stat] = await Promise.all(
+        [level.files.limit, level.files.usage, 'memory.stat'].map((file) => readIfOffered(`${level.folder}/${file}`)),
+      )
+      return cgroupMemory(level, { limit, usage, stat })
+    }),
+  )
+  return bounds.filter((bound) => bound !== undefined)
+}
+
+/** Pss counts a page that several processes share in parts, so that the sum over them is what they cost together. */
+async function footprintOf(pid: number): Promise<number | undefined> {
+  const proportional = parseProportionalBytes((await readProc(`/proc/${pid}/smaps_rollup`)) ?? '')
+  return proportional ?? parseResidentBytes((await readProc(`/proc/${pid}/status`)) ?? '')
+}
+
+async function residentMemory(pid: number): Promise<ProcessMemory | undefined> {
+  const status = await readProc(`/proc/${pid}/status`)
+  const name = /^Name:\t(.*)$/m.exec(status ?? '')?.[1]
+  return status === undefined || name === undefined ? undefined : { pid, name, bytes: parseResidentBytes(status) }
 }
 
 async function allPids(): Promise<number[]> {
@@ -202,6 +279,16 @@ async function holdersOf(inodes: ReadonlySet<string>): Promise<PortHolder[]> {
 }
 
 const readProc = (path: string): Promise<string | undefined> => unlessGone(readFile(path, 'utf8'))
+
+/** Kernels are built without pressure stall information, or refuse it when it is switched off at boot. */
+async function readIfOffered(path: string): Promise<string | undefined> {
+  try {
+    return await readProc(path)
+  } catch (error) {
+    if (error instanceof PlatformError && hasCode(error.cause, 'EOPNOTSUPP')) return undefined
+    throw error
+  }
+}
 
 const goneCodes = new Set<unknown>(['ENOENT', 'ESRCH', 'EACCES', 'EPERM'])
 

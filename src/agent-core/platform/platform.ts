@@ -1,9 +1,23 @@
 import { networkInterfaces } from 'node:os'
 
 export interface MemoryFigures {
+  /** Of this machine, or what our cgroup may have where that is less. */
   readonly totalBytes: number
   /** What a new process could take without pushing others out, as the kernel estimates it. */
   readonly availableBytes: number
+  /** What the kernel can neither compress nor swap; undefined where the system does not say. */
+  readonly wiredBytes?: number
+}
+
+/** The kernel's own word for how short of memory it is. */
+export type KernelPressure = 'normal' | 'warning' | 'critical'
+
+/** All processes of one application, its helpers included. */
+export interface BigApplication {
+  readonly name: string
+  readonly bytes: number
+  /** The biggest of its processes. */
+  readonly pid: number
 }
 
 /** One living process. A zombie (exited, not yet reaped) is not one. */
@@ -63,6 +77,19 @@ export interface HostInterface {
 export interface Platform {
   readonly name: 'darwin' | 'linux'
   memory(): Promise<MemoryFigures>
+  /** Undefined where the kernel does not say. */
+  memoryPressureLevel(): Promise<KernelPressure | undefined>
+  /** What the kernel itself counts as free of all memory, from 0 to 1; undefined where it does not say. */
+  kernelFreeFraction(): Promise<number | undefined>
+  /**
+   * Bytes that each process really costs: phys_footprint on macOS, the proportional set size on Linux; the resident size
+   * where we may not look closer. Processes that are gone are left out.
+   */
+  footprints(pids: readonly number[]): Promise<ReadonlyMap<number, number>>
+  /** What the GPU may wire at most, in bytes, where a person has set it; undefined where macOS decides. */
+  gpuMemoryLimit(): Promise<number | undefined>
+  /** The applications with the most memory, biggest first; processes in `except` do not count. */
+  biggestProcesses(limit: number, except?: ReadonlySet<number>): Promise<readonly BigApplication[]>
   process(pid: number): Promise<ProcessFacts | undefined>
   processGroup(groupId: number): Promise<readonly ProcessFacts[]>
   /** All of this user. */

@@ -52,6 +52,25 @@ export function parseMeminfo(text: string): { totalBytes: number; availableBytes
   return totalBytes === undefined || availableBytes === undefined ? undefined : { totalBytes, availableBytes }
 }
 
+/** From /proc/PID/smaps_rollup; undefined where it does not say, as for processes without memory of their own. */
+export const parseProportionalBytes = (rollup: string): number | undefined => kibibytes(rollup, 'Pss')
+
+/**
+ * Percent of the last ten seconds that processes waited for memory. Choices of ours, well below the 60 % over 30 s at
+ * which systemd-oomd kills by default: models are to leave before the system takes what it likes.
+ */
+const pressureLimits = { someWaited: 10, allWaited: 10 }
+
+/** From /proc/pressure/memory: undefined where it does not read like it. */
+export function parsePressure(text: string): 'normal' | 'warning' | 'critical' | undefined {
+  const average = (line: string) =>
+    Number(new RegExp(`^${line} avg10=(\\d+\\.\\d+) `, 'm').exec(text)?.[1] ?? Number.NaN)
+  const [some, all] = [average('some'), average('full')]
+  if (Number.isNaN(some)) return undefined
+  if (all > pressureLimits.allWaited) return 'critical'
+  return some > pressureLimits.someWaited ? 'warning' : 'normal'
+}
+
 /** Arguments are separated by NUL. */
 export const parseCommandLine = (text: string): string => text.replace(/\0+$/, '').replaceAll('\0', ' ')
 

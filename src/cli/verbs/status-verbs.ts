@@ -4,7 +4,7 @@ import { LinkError } from '../../contract/client.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { AgentClient } from '../../serve/client/agent-client.ts'
 import { LastingLink } from '../../serve/client/lasting-link.ts'
-import type { CliIo } from '../io.ts'
+import { type CliIo, usesUnicode } from '../io.ts'
 import { renderStatus } from '../status-table.ts'
 import { agentVerb, run, type VerbContext } from './verb.ts'
 
@@ -51,11 +51,11 @@ function showOn(connect: () => Promise<AgentClient>, io: CliIo, json: boolean): 
   })
 }
 
-function styleOf({ stdout, env, platform }: CliIo) {
-  const locale = env['LC_ALL'] || env['LC_CTYPE'] || env['LANG']
+function styleOf(io: CliIo) {
+  const { stdout, env } = io
   return {
     columns: stdout.isTTY === true ? stdout.columns : undefined,
     colour: stdout.isTTY === true && !env['NO_COLOR'],
-    unicode: locale === undefined ? platform === 'darwin' : /utf-?8/i.test(locale),
+    unicode: usesUnicode(io),
   }
 }

@@ -17,12 +17,21 @@ async function lines(pattern: RegExp): Promise<string[]> {
 
 const ours = () => lines(/^llmkube_metal_agent_(?!health_check_duration_seconds_bucket)/)
 
+const memoryFromTheStart = [
+  ...['normal', 'warning', 'critical', 'unknown'].map((to) => `memory_pressure_transitions_total{to="${to}"} 0`),
+  'evictions_total 0',
+  ...['disabled', 'below_guard', 'floor', 'all_protected', 'runtime_ineligible', 'empty'].map(
+    (reason) => `evictions_skipped_total{reason="${reason}"} 0`,
+  ),
+].map((line) => `llmkube_metal_agent_${line}`)
+
 test('what can be counted is there from the start, at 0', async () => {
   expect(await ours()).toEqual([
     'llmkube_metal_agent_managed_processes 0',
     'llmkube_metal_agent_watch_consecutive_failures 0',
     'llmkube_metal_agent_fatal_exits_total{subsystem="watcher"} 0',
     'llmkube_metal_agent_fatal_exits_total{subsystem="health-server"} 0',
+    ...memoryFromTheStart,
   ])
 })
 
@@ -42,6 +51,7 @@ test('names and labels are those of the Go agent', async () => {
     'llmkube_metal_agent_watch_consecutive_failures 3',
     'llmkube_metal_agent_fatal_exits_total{subsystem="watcher"} 1',
     'llmkube_metal_agent_fatal_exits_total{subsystem="health-server"} 0',
+    ...memoryFromTheStart,
   ])
   const buckets = await lines(/_bucket.*name="qwen"/)
   expect(buckets.map((line) => /le="([^"]+)"/.exec(line)?.[1])).toEqual(
@@ -49,11 +59,48 @@ test('names and labels are those of the Go agent', async () => {
   )
 })
 
+test('memory has the names of the Go agent, and what is not known has no figure', async () => {
+  const memory = () => lines(/^llmkube_metal_agent_(memory|system|process_rss|evictions_total).* (?!0$)/)
+  metrics.setMemoryBudget(36e9)
+  metrics.setMemoryEstimate(qwen, 5e9)
+  metrics.setSystemMemory({ availableBytes: 8e9, wiredBytes: 2e9 })
+  metrics.setProcessMemory(qwen, 6e9)
+  metrics.setPressureLevel('critical')
+  metrics.countPressureChange('critical')
+  metrics.countEviction()
+  metrics.countEvictionSkipped('floor')
+  const known = await memory()
+  metrics.setSystemMemory(undefined)
+  metrics.setProcessMemory(qwen, undefined)
+  metrics.setPressureLevel('unknown')
+  expect([known, await memory(), await lines(/floor/)]).toEqual([
+    [
+      'llmkube_metal_agent_memory_budget_bytes 36000000000',
+      'llmkube_metal_agent_memory_estimated_bytes{name="qwen",namespace="default"} 5000000000',
+      'llmkube_metal_agent_system_memory_available_bytes 8000000000',
+      'llmkube_metal_agent_system_memory_wired_bytes 2000000000',
+      'llmkube_metal_agent_process_rss_bytes{name="qwen",namespace="default"} 6000000000',
+      'llmkube_metal_agent_memory_pressure_level 2',
+      'llmkube_metal_agent_memory_pressure_transitions_total{to="critical"} 1',
+      'llmkube_metal_agent_evictions_total 1',
+    ],
+    [
+      'llmkube_metal_agent_memory_budget_bytes 36000000000',
+      'llmkube_metal_agent_memory_estimated_bytes{name="qwen",namespace="default"} 5000000000',
+      'llmkube_metal_agent_memory_pressure_transitions_total{to="critical"} 1',
+      'llmkube_metal_agent_evictions_total 1',
+    ],
+    ['llmkube_metal_agent_evictions_skipped_total{reason="floor"} 1'],
+  ])
+})
+
 test('a service is shown with no restarts before its first, and leaves nothing when it goes', async () => {
   metrics.setHealthy(qwen, false)
   metrics.setHealthy({ namespace: 'other', name: 'qwen' }, true)
   const shown = await lines(/name="qwen"/)
   metrics.observeHealthCheck(qwen, 1)
+  metrics.setMemoryEstimate(qwen, 1)
+  metrics.setProcessMemory(qwen, 1)
   metrics.removeService(qwen)
   expect([shown, await lines(/namespace="default"/)]).toEqual([
     [

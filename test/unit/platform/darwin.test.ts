@@ -30,12 +30,127 @@ describe('memory on macOS', () => {
     expect(await platform.memory()).toEqual({
       totalBytes: 64 * 1024 ** 3,
       availableBytes: (51_230 + 598_765 + 4_321 + 12_345) * 16_384,
+      wiredBytes: 187_654 * 16_384,
     })
+  })
+
+  test('a version of macOS that lacks some kinds of pages, on an Intel Mac with small ones, is understood', async () => {
+    const vmStat = recorded('vm_stat.txt')
+      .replace('16384', '4096')
+      .replaceAll(/^Pages (purgeable|wired down|throttled):.*\n/gm, '')
+    const platform = mac({ '/usr/sbin/sysctl -n hw.memsize': '17179869184\n', '/usr/bin/vm_stat': vmStat })
+    expect(await platform.memory()).toEqual({
+      totalBytes: 16 * 1024 ** 3,
+      availableBytes: (51_230 + 598_765 + 4_321) * 4_096,
+    })
+  })
+
+  test.each<[string, (text: string) => string]>([
+    ['cut within a number', (text) => text.slice(0, text.indexOf('598765') + 3)],
+    ['cut after the first lines', (text) => text.slice(0, text.indexOf('Pages inactive'))],
+    ['cut within a later line', (text) => text.slice(0, text.indexOf('345678.'))],
+    ['German thousands', (text) => text.replace('598765', '598.765')],
+    ['French thousands', (text) => text.replace('4321', '4\u202f321')],
+    ['English thousands', (text) => text.replace('51230', '51,230')],
+    ['another language', (text) => text.replace('Pages free', 'Freie Seiten')],
+    ['no page size', (text) => text.replace('16384', '')],
+    ['nothing', () => ''],
+  ])('vm_stat with %s is an error, never a low figure', async (_, spoil) => {
+    const answer = {
+      '/usr/sbin/sysctl -n hw.memsize': '68719476736\n',
+      '/usr/bin/vm_stat': spoil(recorded('vm_stat.txt')),
+    }
+    await expect(mac(answer).memory()).rejects.toThrow('vm_stat does not say how much memory is available.')
+  })
+
+  test.each(['', 'unknown oid\n', '68,7\n', '64 GB\n', '-1\n'])('a memory size of %j is an error', async (size) => {
+    const answer = { '/usr/sbin/sysctl -n hw.memsize': size, '/usr/bin/vm_stat': recorded('vm_stat.txt') }
+    await expect(mac(answer).memory()).rejects.toThrow('sysctl does not say how much memory this Mac has.')
+  })
+
+  test("the kernel's pressure level is one of three numbers, and anything else is no level", async () => {
+    const levels = ['1\n', '2\n', '4\n', '0\n', '3\n', '1,0\n', '', 'constructor'].map((stdout) =>
+      mac({ '/usr/sbin/sysctl -n kern.memorystatus_vm_pressure_level': stdout }).memoryPressureLevel(),
+    )
+    expect(await Promise.all(levels)).toEqual(['normal', 'warning', 'critical', ...Array.from({ length: 5 })])
+  })
+
+  test('the free fraction is what memory_pressure says, where that is a whole percentage', async () => {
+    const text = recorded('memory_pressure.txt')
+    const answers = [text, text.slice(0, -3), text.replace('62%', '62,5%'), text.replace('62', '620'), '']
+    const fractions = answers.map((stdout) => mac({ '/usr/bin/memory_pressure -Q': stdout }).kernelFreeFraction())
+    expect(await Promise.all(fractions)).toEqual([0.62, undefined, undefined, undefined, undefined])
+  })
+
+  test.each([
+    ['57344\n', 56 * 1024 ** 3],
+    ['0\n', undefined],
+    ['', undefined],
+    ['57.344\n', undefined],
+  ])('a GPU limit of %j is %d bytes', async (stdout, bytes) => {
+    expect(await mac({ '/usr/sbin/sysctl -n iogpu.wired_limit_mb': stdout }).gpuMemoryLimit()).toBe(bytes)
   })
 
   test('an answer that cannot be read is an error, never zero', async () => {
     const platform = mac({ '/usr/sbin/sysctl -n hw.memsize': '68719476736\n', '/usr/bin/vm_stat': 'no such thing' })
     await expect(platform.memory()).rejects.toThrow(PlatformError)
+  })
+})
+
+describe('who has the memory on macOS', () => {
+  const footprint = '/usr/bin/footprint --noCategories -f bytes -p 934 -p 935 -p 936'
+  const ps = (pids: string) => `/bin/ps -ww -o pid=,rss=,comm= -p ${pids}`
+
+  test('one command tells what the kernel charges each process, and ps those that it does not show', async () => {
+    const platform = mac({ [footprint]: recorded('footprint.txt'), [ps('936')]: '  936  20480 /usr/bin/python3\n' })
+    expect(await platform.footprints([934, 935, 936])).toEqual(
+      new Map([
+        [934, 18_253_611_008],
+        [935, 20_971_520],
+        [936, 20_480 * 1024],
+      ]),
+    )
+  })
+
+  test('a process that is gone is left out, and for no process no command is run', async () => {
+    const platform = mac({ [footprint]: recorded('footprint.txt'), [ps('936')]: { exitCode: 1, stdout: '' } })
+    expect([...(await platform.footprints([934, 935, 936])).keys()]).toEqual([934, 935])
+    expect(await mac({}).footprints([])).toEqual(new Map())
+  })
+
+  test('footprints that were cut short or written in another way come from ps', async () => {
+    const text = recorded('footprint.txt')
+    const spoilt = [
+      text.slice(0, text.indexOf('18253578240') + 4),
+      text.replaceAll(/\d{8,} B/g, '17,0 GB'),
+      'footprint: unknown option\n',
+    ]
+    const all = '  934 17825792 /opt/homebrew/bin/llama-server\n  935  20480 /usr/bin/python3\n  936      4 /bin/sh\n'
+    const answers = await Promise.all(
+      spoilt.map((stdout) => mac({ [footprint]: stdout, [ps('934,935,936')]: all }).footprints([934, 935, 936])),
+    )
+    expect(answers.map((answer) => [...answer.values()])).toEqual(
+      spoilt.map(() => [17_825_792 * 1024, 20_480 * 1024, 4 * 1024]),
+    )
+  })
+
+  test('a footprint that takes too long is one from ps', async () => {
+    const platform = new DarwinPlatform({
+      run: (command) =>
+        command.endsWith('footprint')
+          ? Promise.reject(new PlatformError('footprint did not answer within 10000 ms.'))
+          : Promise.resolve({ exitCode: 0, stdout: '  934  100 /opt/homebrew/bin/llama-server\n' }),
+    })
+    expect(await platform.footprints([934])).toEqual(new Map([[934, 102_400]]))
+  })
+
+  test('applications are named by their outermost bundle, with all their helpers, biggest first', async () => {
+    const platform = mac({ '/bin/ps -axww -o pid=,rss=,comm=': recorded('ps-applications.txt') })
+    expect(await platform.biggestProcesses(3, new Set([934]))).toEqual([
+      { name: 'Google Chrome', bytes: (512_000 + 1_048_576 + 204_800) * 1024, pid: 1203 },
+      { name: 'Xcode', bytes: 1_500_000 * 1024, pid: 2210 },
+      { name: 'WindowServer', bytes: 300_000 * 1024, pid: 155 },
+    ])
   })
 })
 

@@ -41,6 +41,9 @@ async function listen(): Promise<{ port: number; [Symbol.asyncDispose](): Promis
   }
 }
 
+const takenBytes = 200 * 1024 ** 2
+const takeMemory = `globalThis.taken = Buffer.alloc(${takenBytes}, 1); setInterval(() => {}, 1e6)`
+
 describe.runIf(process.platform === 'linux')('the process table of Linux', () => {
   test('a process is known by group, start time, command line and memory, and is gone once reaped', async () => {
     const { child, pid } = await start('/bin/sleep', ['60'])
@@ -144,6 +147,49 @@ describe.runIf(process.platform === 'linux')('the process table of Linux', () =>
       expect.stringMatching(/^[\da-f-]{36}$/),
       undefined,
     ])
+  })
+
+  test('what a process takes shows in its footprint, and in what is available to all', async () => {
+    const before = await platform.memory()
+    const { pid } = await start(process.execPath, ['-e', takeMemory])
+    const bytes = await eventually(async () => {
+      const size = (await platform.footprints([pid])).get(pid) ?? 0
+      return size > takenBytes && size
+    })
+    expect(bytes).toBeLessThan(takenBytes + 150 * 1024 ** 2)
+    expect(before.availableBytes).toBeGreaterThan(0)
+    const biggest = await platform.biggestProcesses(50)
+    expect(biggest.map((one) => one.bytes)).toEqual(biggest.map((one) => one.bytes).toSorted((a, b) => b - a))
+    expect(biggest.find((one) => one.pid === pid)?.bytes ?? takenBytes).toBeGreaterThanOrEqual(takenBytes)
+  })
+
+  test('memory that two processes share is counted once', async () => {
+    const pids = (
+      await Promise.all([1, 2].map(() => start(process.execPath, ['-e', 'setInterval(() => {}, 1e6)'])))
+    ).map(({ pid }) => pid)
+    const [shared, resident] = await eventually(async () => {
+      const facts = await Promise.all(pids.map((pid) => platform.process(pid)))
+      const sum = facts.reduce((bytes, fact) => bytes + (fact?.residentBytes ?? 0), 0)
+      const footprints = [...(await platform.footprints(pids)).values()].reduce((bytes, size) => bytes + size, 0)
+      return sum > 2 * 30 * 1024 ** 2 && [footprints, sum]
+    })
+    expect(shared).toBeLessThan(resident ?? 0)
+  })
+
+  test('processes that are gone have no footprint', async () => {
+    const { child, pid } = await start('/bin/sleep', ['60'])
+    await eventually(async () => (await platform.footprints([pid])).size === 1)
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    expect([await platform.footprints([pid]), await platform.footprints([])]).toEqual([new Map(), new Map()])
+  })
+
+  test('an application is all processes of a name, except those left out', async () => {
+    const [a, b] = [await start('/bin/sleep', ['60']), await start('/bin/sleep', ['61'])]
+    await eventually(async () => (await platform.footprints([a.pid, b.pid])).size === 2)
+    const sleepers = async (...except: number[]) =>
+      (await platform.biggestProcesses(10_000, new Set(except))).find(({ name }) => name === 'sleep')?.bytes ?? 0
+    expect(await sleepers(a.pid)).toBeLessThan(await sleepers())
   })
 
   test('memory, cores, Metal and interfaces are answered', async () => {

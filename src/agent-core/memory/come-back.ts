@@ -1,0 +1,80 @@
+import { backOffCeilingMs } from '../support/back-off.ts'
+import { comparePriorities, duration, type Priority } from './eviction.ts'
+import type { PressureLevel } from './pressure.ts'
+
+/** Of one service; kept in the state folder, so that times are of the wall clock, in milliseconds. */
+export interface EvictionRecord {
+  /** Evictions in a row, with less than a stable time between coming back and the next. */
+  readonly evictions: number
+  readonly evictedAt: number
+  /** Absent while it is still out. */
+  readonly broughtBackAt?: number
+}
+
+/** How long pressure must have been normal before an evicted service comes back: longer after each eviction in a row. */
+export const comeBackTimes = {
+  backOff: { firstMs: 2 * 60_000, maxMs: 60 * 60_000 },
+  /** A service that stayed for so long starts over with the first wait. */
+  stableMs: 60 * 60_000,
+  /** Between two that come back, so that the memory of the first shows before the second. */
+  betweenMs: 30_000,
+}
+
+/** What to remember when a service is evicted. */
+export function evictedOnceMore(before: EvictionRecord | undefined, now: number): EvictionRecord {
+  const wasStable = before?.broughtBackAt !== undefined && now - before.broughtBackAt >= comeBackTimes.stableMs
+  return { evictions: before === undefined || wasStable ? 1 : before.evictions + 1, evictedAt: now }
+}
+
+/** How long pressure must have been normal, by the number of evictions in a row: 2, 4, 8 … 60 minutes. */
+export const comeBackWaitMs = (evictions: number): number =>
+  backOffCeilingMs(comeBackTimes.backOff, Math.max(1, evictions))
+
+/** A service that was evicted for want of memory and is still out. One that a person evicted stays out, so is none. */
+export interface EvictedService {
+  readonly key: string
+  readonly priority: Priority
+  readonly record: EvictionRecord
+}
+
+export interface ComeBackQuestion {
+  readonly evicted: readonly EvictedService[]
+  readonly level: PressureLevel | 'unknown'
+  readonly levelForMs: number
+  /** The one that was brought back and neither serves nor failed yet. */
+  readonly comingBack?: string
+  /** Since the latest came back; absent where none did. */
+  readonly sinceComeBackMs?: number
+}
+
+export type ComeBack =
+  | { readonly bringBack: string; readonly sentence: string }
+  /** `inMs` is when to ask again at the latest; absent where a change has to come first. */
+  | { readonly wait: string; readonly inMs?: number }
+
+/** Which evicted service comes back now: the most important whose wait is over, the longest out first; one at a time. */
+export function chooseComeBack(question: ComeBackQuestion): ComeBack | undefined {
+  const { evicted, level, levelForMs, comingBack, sinceComeBackMs = Infinity } = question
+  const [next] = evicted.toSorted(
+    (a, b) => stillToWaitMs(a, levelForMs) - stillToWaitMs(b, levelForMs) || byImportance(a, b),
+  )
+  if (!next) return undefined
+  if (level !== 'normal') {
+    return { wait: `${next.key} comes back after memory pressure was normal for ${duration(waitOf(next))}.` }
+  }
+  if (comingBack !== undefined) return { wait: `${next.key} comes back after ${comingBack}, one at a time.` }
+  const inMs = Math.max(comeBackTimes.betweenMs - sinceComeBackMs, stillToWaitMs(next, levelForMs))
+  if (inMs > 0) return { wait: `${next.key} comes back in ${duration(inMs)} if memory pressure stays normal.`, inMs }
+  return {
+    bringBack: next.key,
+    sentence: `Memory pressure was normal for ${duration(levelForMs)}, so ${next.key} comes back.`,
+  }
+}
+
+const waitOf = ({ record }: EvictedService): number => comeBackWaitMs(record.evictions)
+
+const stillToWaitMs = (service: EvictedService, normalForMs: number): number =>
+  Math.max(0, waitOf(service) - normalForMs)
+
+const byImportance = (a: EvictedService, b: EvictedService): number =>
+  comparePriorities(b.priority, a.priority) || a.record.evictedAt - b.record.evictedAt

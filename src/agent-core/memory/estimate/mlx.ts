@@ -1,0 +1,137 @@
+import { z } from 'zod'
+import { type Estimate, estimateOf, mebibyte } from './items.ts'
+
+const count = z.number().int().nonnegative()
+
+/** What of a model's config.json decides about memory; the names are those of Hugging Face's configurations. */
+const textConfig = z.object({
+  num_hidden_layers: count.min(1).max(2048),
+  hidden_size: count.min(1),
+  num_attention_heads: count.min(1),
+  num_key_value_heads: count.nullish(),
+  head_dim: count.nullish(),
+  intermediate_size: count.nullish(),
+  moe_intermediate_size: count.nullish(),
+  num_experts_per_tok: count.nullish(),
+  vocab_size: count.nullish(),
+  max_position_embeddings: count.nullish(),
+  sliding_window: count.nullish(),
+  sliding_window_pattern: count.nullish(),
+  layer_types: z.array(z.string()).nullish(),
+  kv_lora_rank: count.nullish(),
+  qk_rope_head_dim: count.nullish(),
+  linear_num_value_heads: count.nullish(),
+  linear_num_key_heads: count.nullish(),
+  linear_key_head_dim: count.nullish(),
+  linear_value_head_dim: count.nullish(),
+  linear_conv_kernel_dim: count.nullish(),
+})
+
+/** Models that see keep the language model's part under a name of its own. */
+const config = z.union([z.object({ text_config: textConfig }).transform((whole) => whole.text_config), textConfig])
+
+type TextConfig = z.output<typeof textConfig>
+
+export interface MlxInputs {
+  /** What config.json holds; undefined where it is missing or no JSON. */
+  readonly config: unknown
+  /** Of all tensors, from the headers of the safetensors files. */
+  readonly tensorBytes: number
+  /** Tokens of one conversation; absent = what the model was trained with. */
+  readonly contextTokens?: number
+  /** How many conversations at once. */
+  readonly slots?: number
+}
+
+/** Bytes of a cached element: mlx-lm caches in the type of the activations, float16 or bfloat16. */
+const cached = 2
+const float = 4
+/** KVCache.step of mlx_lm/models/cache.py. */
+const cacheStep = 256
+/** prefill_step_size of mlx_lm/generate.py. */
+const prefillTokens = 2048
+/** Python or Swift with MLX and Metal: assumed. */
+const runtimeBytes = 512 * mebibyte
+/** Where neither a person nor the model says it. */
+const assumedContext = 2048
+
+/**
+ * What a server for MLX models will hold. Weights are exact; the cache follows mlx-lm's `KVCache` and `RotatingKVCache`
+ * (mlx_lm/models/cache.py) and, for latent attention, deepseek_v3.py; compute is reckoned as for llama.cpp and not measured.
+ */
+export function estimateMlx({ config: raw, tensorBytes, contextTokens, slots = 1 }: MlxInputs): Estimate {
+  const parsed = config.safeParse(raw)
+  const rest = { promptCache: 0, mmproj: 0 }
+  if (!parsed.success) {
+    const overhead = Math.ceil(tensorBytes * 1.2) - tensorBytes + runtimeBytes
+    return estimateOf(
+      { weights: tensorBytes, kv: 0, compute: 0, ...rest, overhead },
+      {
+        guess: 'config.json does not say what the model is made of: a fifth of its size and 512 MiB stand for all else.',
+        notes: [],
+        slots,
+      },
+    )
+  }
+  const model = parsed.data
+  const context = contextTokens ?? model.max_position_embeddings ?? assumedContext
+  const tokens = Math.min(prefillTokens, context)
+  const used = model.num_experts_per_tok ?? 0
+  const feedForward =
+    used > 0
+      ? used * (3 * (model.moe_intermediate_size ?? model.intermediate_size ?? 0) + model.hidden_size)
+      : 3 * (model.intermediate_size ?? 4 * model.hidden_size)
+  return estimateOf(
+    {
+      weights: tensorBytes,
+      kv: slots * mlxCacheBytes(model, context),
+      compute: tokens * (5 * model.hidden_size + feedForward) * cached + slots * (model.vocab_size ?? 0) * float,
+      ...rest,
+      overhead: runtimeBytes,
+    },
+    {
+      guess: 'The compute buffers of MLX and its own memory are assumed, not measured.',
+      notes: [],
+      gpuBytes: tensorBytes + slots * mlxCacheBytes(model, context),
+      contextTokens: context,
+      slots,
+    },
+  )
+}
+
+/** Of one conversation. */
+export function mlxCacheBytes(model: TextConfig, contextTokens: number): number {
+  const whole = Math.ceil(contextTokens / cacheStep) * cacheStep
+  const windowed = Math.min(whole, model.sliding_window ?? whole)
+  let bytes = 0
+  for (let layer = 0; layer < model.num_hidden_layers; layer++) {
+    const kind = kindOf(model, layer)
+    bytes += kind === 'linear' ? stateBytes(model) : tokenBytes(model) * (kind === 'windowed' ? windowed : whole)
+  }
+  return bytes
+}
+
+function kindOf({ layer_types, sliding_window, sliding_window_pattern }: TextConfig, layer: number) {
+  const named = layer_types?.[layer]
+  if (named === 'linear_attention') return 'linear'
+  if (named !== undefined) return named === 'sliding_attention' ? 'windowed' : 'full'
+  const isWindowed =
+    typeof sliding_window === 'number' && !!sliding_window_pattern && (layer + 1) % sliding_window_pattern !== 0
+  return isWindowed ? 'windowed' : 'full'
+}
+
+/** Of one token in one layer. */
+function tokenBytes(model: TextConfig): number {
+  // Latent attention keeps the compressed values and the rotated part of the keys, for all heads together.
+  if (model.kv_lora_rank) return (model.kv_lora_rank + (model.qk_rope_head_dim ?? 0)) * cached
+  const length = model.head_dim ?? Math.floor(model.hidden_size / model.num_attention_heads)
+  return 2 * (model.num_key_value_heads ?? model.num_attention_heads) * length * cached
+}
+
+/** Of a gated delta net (mlx_lm/models/qwen3_next.py): the state in float32, and what its convolution looks back at. */
+function stateBytes(model: TextConfig): number {
+  const keys = (model.linear_num_key_heads ?? 0) * (model.linear_key_head_dim ?? 0)
+  const values = (model.linear_num_value_heads ?? 0) * (model.linear_value_head_dim ?? 0)
+  const state = values * (model.linear_key_head_dim ?? 0) * float
+  return state + Math.max(0, (model.linear_conv_kernel_dim ?? 0) - 1) * (2 * keys + values) * cached
+}

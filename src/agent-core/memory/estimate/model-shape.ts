@@ -1,0 +1,280 @@
+import {
+  architecturesWithoutCache,
+  fullAttentionIntervals,
+  indexedArchitectures,
+  recurrentArchitectures,
+  recurrentWithoutKvHeads,
+  unmodelledCaches,
+  windowPatterns,
+} from './attention-patterns.ts'
+
+type Scalar = number | string | boolean
+
+/** What a reader of a GGUF file's header gives. */
+export interface ModelHeader {
+  readonly metadata: ReadonlyMap<string, Scalar | readonly Scalar[]>
+  /** Of arrays that are not kept. */
+  readonly arrayLengths: ReadonlyMap<string, number>
+  readonly tensors: readonly HeaderTensor[]
+}
+
+export interface HeaderTensor {
+  readonly name: string
+  readonly dimensions: readonly number[]
+  readonly bytes: number
+}
+
+/** What one layer keeps of each token, or of each sequence. */
+export interface LayerShape {
+  /** Elements of a token's keys and values; 0 for a layer without a cache of its own. */
+  readonly keyElements: number
+  readonly valueElements: number
+  readonly isWindowed: boolean
+  /** Elements of a token's indexer keys, which sparse attention keeps besides. */
+  readonly indexerElements: number
+  /** Elements of a sequence's state, kept as f32; 0 for a layer that is not recurrent. */
+  readonly stateElements: number
+}
+
+/** What a model's memory depends on. */
+export interface ModelShape {
+  readonly architecture: string
+  /** Those of the trunk: blocks that only predict further tokens are left out, as llama-server leaves them. */
+  readonly layers: readonly LayerShape[]
+  /** Blocks of the file, also those that only predict further tokens. */
+  readonly blocks: number
+  readonly trainedContext: number
+  readonly window: number
+  readonly embedding: number
+  /** Elements of a token's queries: heads × their length. */
+  readonly queryElements: number
+  readonly heads: number
+  readonly feedForward: number
+  readonly experts?: { readonly used: number; readonly feedForward: number }
+  /** Elements of a token inside a recurrent layer; 0 where there is none. */
+  readonly recurrentElements: number
+  readonly vocabulary: number
+  /** Nothing is kept between batches, as with encoders. */
+  readonly hasCache: boolean
+  /** What had to be assumed, one sentence each. */
+  readonly assumptions: readonly string[]
+}
+
+/**
+ * Reads the shape as llama.cpp 11434 does (`llama_model_base::load_hparams`, `load_arch_hparams`, `llama_hparams`). Undefined
+ * where the header lacks what every model has.
+ */
+export function shapeOf(header: ModelHeader): ModelShape | undefined {
+  const read = new Keys(header)
+  const { architecture } = read
+  const blocks = read.number('block_count')
+  const embedding = read.number('embedding_length')
+  if (architecture === undefined || blocks === undefined || embedding === undefined) return undefined
+  if (!(blocks >= 1 && blocks <= maxBlocks)) return undefined
+
+  const predicting = Math.min(blocks, read.number('nextn_predict_layers') ?? 0)
+  const trunk = blocks - predicting > 0 ? blocks - predicting : blocks
+  const heads = (layer: number) => read.perLayer('attention.head_count', layer) ?? 0
+  const headLength = heads(0) > 0 ? Math.floor(embedding / heads(0)) : 0
+  const keyLength = read.number('attention.key_length') ?? headLength
+  const valueLength = read.number('attention.value_length') ?? headLength
+  const attention: Attention = {
+    heads,
+    kvHeads: (layer) => read.perLayer('attention.head_count_kv', layer) ?? heads(layer),
+    keyLength: [keyLength, read.number('attention.key_length_swa') ?? keyLength],
+    valueLength: [valueLength, read.number('attention.value_length_swa') ?? valueLength],
+    // llama_hparams::is_mla: the keys hold everything, compressed.
+    isLatent:
+      (read.number('attention.key_length_mla') ?? 0) > 0 && (read.number('attention.value_length_mla') ?? 0) > 0,
+  }
+  const { window, isWindowed, assumptions } = windowsOf(read, architecture, trunk)
+  const stateElements = stateOf(read, architecture, { embedding, heads: heads(0), keyLength })
+  const isRecurrent = recurrentLayers(read, architecture, attention.kvHeads, stateElements > 0)
+  const ownsCache = cacheOwners(read, architecture, blocks)
+  const indexer = indexedArchitectures.has(architecture) ? (read.number('attention.indexer.key_length') ?? 0) : 0
+
+  const layers = Array.from({ length: trunk }, (_, layer): LayerShape => {
+    const recurs = isRecurrent(layer)
+    const windowed = isWindowed(layer) && !recurs
+    const attends = architecture === 'falcon-h1' || (!recurs && !feedsForwardOnly(read, architecture, layer))
+    const isCached = attends && ownsCache(layer)
+    const kvHeads = isCached ? attention.kvHeads(layer) : 0
+    return {
+      keyElements: kvHeads * attention.keyLength[windowed ? 1 : 0],
+      valueElements: attention.isLatent ? 0 : kvHeads * attention.valueLength[windowed ? 1 : 0],
+      isWindowed: windowed,
+      indexerElements: isCached && !windowed ? indexer : 0,
+      stateElements: recurs ? stateElements : 0,
+    }
+  })
+  const expertsUsed = read.largest('expert_used_count') ?? 0
+  return {
+    architecture,
+    layers,
+    blocks,
+    trainedContext: read.number('context_length') ?? 0,
+    window,
+    embedding,
+    queryElements: Math.max(...Array.from({ length: trunk }, (_, layer) => heads(layer) * attention.keyLength[0])),
+    heads: Math.max(...Array.from({ length: trunk }, (_, layer) => heads(layer))),
+    feedForward: read.largest('feed_forward_length') ?? 0,
+    ...(expertsUsed > 0 && {
+      experts: {
+        used: expertsUsed,
+        feedForward: read.largest('expert_feed_forward_length') ?? read.largest('feed_forward_length') ?? 0,
+      },
+    }),
+    recurrentElements: layers.some((layer) => layer.stateElements > 0)
+      ? Math.max(embedding, read.number('ssm.inner_size') ?? 0)
+      : 0,
+    vocabulary: read.vocabulary(),
+    hasCache: !architecturesWithoutCache.has(architecture),
+    assumptions: [
+      ...assumptions,
+      ...(unmodelledCaches.has(architecture)
+        ? [`${architecture} has a cache of its own kind: it is counted as plain attention.`]
+        : []),
+    ],
+  }
+}
+
+/** LLAMA_MAX_LAYERS. */
+const maxBlocks = 512
+
+interface Attention {
+  readonly heads: (layer: number) => number
+  readonly kvHeads: (layer: number) => number
+  /** Of layers that attend to everything, and of windowed ones. */
+  readonly keyLength: readonly [full: number, windowed: number]
+  readonly valueLength: readonly [full: number, windowed: number]
+  readonly isLatent: boolean
+}
+
+function windowsOf(read: Keys, architecture: string, layers: number) {
+  const none = { window: 0, isWindowed: () => false }
+  const pattern = windowPatterns[architecture]
+  const named = read.number('attention.sliding_window')
+  if (pattern === undefined) {
+    const isNamed = named !== undefined && named > 0 && named < (read.number('context_length') ?? Infinity)
+    const sentence = `No sliding window is known of ${architecture}: every layer counts as plain attention.`
+    return { ...none, assumptions: isNamed ? [sentence] : [] }
+  }
+  // llama4.cpp and others: a window of 0 in the header switches it off.
+  const window = named === 0 ? 0 : (pattern.fixedWindow ?? named ?? pattern.window ?? 0)
+  const applies = pattern.onlyWithLayers === undefined || pattern.onlyWithLayers === layers
+  if (window === 0 || !applies || (pattern.fixedWindow !== undefined && architecture !== 'llama4' && named === undefined)) {
+    return { ...none, assumptions: [] }
+  }
+  const flags = read.list('attention.sliding_window_pattern')
+  if (flags !== undefined) return { window, isWindowed: (layer: number) => Boolean(flags[layer]), assumptions: [] }
+  const period = read.number('attention.sliding_window_pattern') ?? pattern.period
+  return { window, isWindowed: (layer: number) => isWindowedIn(layer, period, pattern.denseFirst), assumptions: [] }
+}
+
+/** llama_hparams::set_swa_pattern. */
+function isWindowedIn(layer: number, period: number, denseFirst = false): boolean {
+  if (period === 0) return true
+  return denseFirst ? layer % period !== 0 : layer % period < period - 1
+}
+
+/** llama_hparams::n_embd_r and n_embd_s. */
+function stateOf(
+  read: Keys,
+  architecture: string,
+  { embedding, heads, keyLength }: { embedding: number; heads: number; keyLength: number },
+): number {
+  const wkv = read.number('wkv.head_size') ?? 0
+  if (wkv > 0) return (read.number('token_shift_count') ?? 2) * embedding + embedding * wkv
+  const shortConvolution = read.number('shortconv.l_cache') ?? 0
+  if (shortConvolution > 0) return embedding * (shortConvolution - 1)
+  const kernel = read.number('ssm.conv_kernel') ?? 0
+  const delta = read.number('kda.head_dim') ?? 0
+  if (delta > 0) return 3 * (kernel > 0 ? kernel - 1 : 3) * heads * delta + delta * delta * heads
+  if (architecture === 'minimax-01') return keyLength * keyLength * heads
+  const inner = read.number('ssm.inner_size') ?? 0
+  const state = read.number('ssm.state_size') ?? 0
+  const groups = read.number('ssm.group_count') ?? 0
+  return Math.max(0, kernel - 1) * (inner + 2 * groups * state) + state * inner
+}
+
+function recurrentLayers(
+  read: Keys,
+  architecture: string,
+  kvHeads: (layer: number) => number,
+  hasState: boolean,
+): (layer: number) => boolean {
+  if (recurrentArchitectures.has(architecture) || architecture === 'falcon-h1') return () => true
+  const flags = read.list('attention.recurrent_layers')
+  if (flags !== undefined) return (layer) => Boolean(flags[layer])
+  const interval = fullAttentionIntervals[architecture]
+  if (interval !== undefined) {
+    const period = read.number('full_attention_interval') ?? interval
+    return (layer) => (layer + 1) % period !== 0
+  }
+  // Of an architecture nobody knows here, a state in the header and layers without KV heads say the same.
+  if (recurrentWithoutKvHeads.has(architecture) || hasState) {
+    return (layer) => kvHeads(layer) === 0 && !feedsForwardOnly(read, architecture, layer)
+  }
+  return () => false
+}
+
+/** nemotron-h.cpp: its layers are either recurrent, or attention, or feed-forward. */
+function feedsForwardOnly(read: Keys, architecture: string, layer: number): boolean {
+  return architecture.startsWith('nemotron_h') && (read.perLayer('feed_forward_length', layer) ?? 0) > 0
+}
+
+/** llama_hparams::has_kv: the last layers of some models use the cache of others. */
+function cacheOwners(read: Keys, architecture: string, blocks: number): (layer: number) => boolean {
+  if (architecture === 'gemma3n') return (layer) => layer < 20
+  const shared = architecture === 'gemma4' ? (read.number('attention.shared_kv_layers') ?? 0) : 0
+  return (layer) => layer < blocks - shared
+}
+
+/** The keys of a header; those without their architecture's name get it in front. */
+class Keys {
+  readonly architecture: string | undefined
+  readonly #header: ModelHeader
+
+  constructor(header: ModelHeader) {
+    this.#header = header
+    const name = header.metadata.get('general.architecture')
+    this.architecture = typeof name === 'string' && name !== '' ? name : undefined
+  }
+
+  #get(key: string) {
+    return this.#header.metadata.get(`${this.architecture ?? ''}.${key}`)
+  }
+
+  /** The number, or the first of a list. */
+  number(key: string): number | undefined {
+    const value = this.#get(key)
+    return whole(typeof value === 'object' ? value[0] : value)
+  }
+
+  list(key: string): readonly Scalar[] | undefined {
+    const value = this.#get(key)
+    return typeof value === 'object' ? value : undefined
+  }
+
+  perLayer(key: string, layer: number): number | undefined {
+    const value = this.#get(key)
+    return whole(typeof value === 'object' ? value[layer] : value)
+  }
+
+  largest(key: string): number | undefined {
+    const value = this.#get(key)
+    const numbers = (typeof value === 'object' ? value : [value]).map(whole).filter((one) => one !== undefined)
+    return numbers.length === 0 ? undefined : Math.max(...numbers)
+  }
+
+  vocabulary(): number {
+    const tokens = this.#header.metadata.get('tokenizer.ggml.tokens')
+    const listed = this.#header.arrayLengths.get('tokenizer.ggml.tokens') ?? (typeof tokens === 'object' ? tokens.length : undefined)
+    const embedded = this.#header.tensors.find(({ name }) => name === 'token_embd.weight')?.dimensions[1]
+    return listed ?? embedded ?? this.number('vocab_size') ?? 0
+  }
+}
+
+/** Anything else than a number that can count something is as if it were not there. */
+const whole = (value: Scalar | undefined): number | undefined =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined

@@ -1,0 +1,243 @@
+/** What of llama-server's arguments decides about memory, with the defaults of llama.cpp 11434 (common.h, arg.cpp, server.cpp). */
+export interface ServerArguments {
+  /** 0 = what the model was trained with. */
+  readonly contextTokens: number
+  readonly batch: number
+  readonly microBatch: number
+  readonly slots: number
+  /** One cache that all slots share, instead of an equal part for each. */
+  readonly isUnified: boolean
+  readonly cacheTypeK: string
+  readonly cacheTypeV: string
+  readonly flashAttention: boolean
+  readonly fullSlidingWindow: boolean
+  readonly offloadsKv: boolean
+  /** Layers on the GPU, the output layer being one. */
+  readonly gpuLayers: number
+  /** Where tensors go: the first that matches one's name decides. */
+  readonly overrides: readonly Override[]
+  readonly isMapped: boolean
+  readonly embeds: boolean
+  /** MiB; -1 = no limit; undefined = not said. */
+  readonly cacheRam: number | undefined
+  readonly checkpoints: number
+  readonly checkpointStep: number
+  readonly mmproj: string | undefined
+  readonly offloadsMmproj: boolean
+  /** Whether only as many outputs are reserved as slots can ask for, which llama.cpp does since June 2026 (#23861). */
+  readonly boundsOutputs: boolean
+  /** What is loaded besides and not counted: draft models, adapters. */
+  readonly uncounted: readonly string[]
+  /** Patterns of `--override-tensor` that are none. */
+  readonly unreadable: readonly string[]
+}
+
+interface Override {
+  readonly matches: (tensor: string) => boolean
+  readonly onCpu: boolean
+}
+
+type Valued = keyof typeof valued
+type Switch = keyof typeof switches
+
+/** Options with a value, and the variable that stands for each where it is not given. */
+const valued = {
+  context: { flags: ['-c', '--ctx-size'], env: 'LLAMA_ARG_CTX_SIZE' },
+  perSlot: { flags: ['--kv-unified-per-slot'], env: 'LLAMA_ARG_KV_UNIFIED_PER_SLOT' },
+  batch: { flags: ['-b', '--batch-size'], env: 'LLAMA_ARG_BATCH' },
+  microBatch: { flags: ['-ub', '--ubatch-size'], env: 'LLAMA_ARG_UBATCH' },
+  slots: { flags: ['-np', '--parallel'], env: 'LLAMA_ARG_N_PARALLEL' },
+  cacheTypeK: { flags: ['-ctk', '--cache-type-k'], env: 'LLAMA_ARG_CACHE_TYPE_K' },
+  cacheTypeV: { flags: ['-ctv', '--cache-type-v'], env: 'LLAMA_ARG_CACHE_TYPE_V' },
+  flashAttention: { flags: ['-fa', '--flash-attn'], env: 'LLAMA_ARG_FLASH_ATTN' },
+  gpuLayers: { flags: ['-ngl', '--gpu-layers', '--n-gpu-layers'], env: 'LLAMA_ARG_N_GPU_LAYERS' },
+  overrideTensor: { flags: ['-ot', '--override-tensor'], env: 'LLAMA_ARG_OVERRIDE_TENSOR' },
+  cpuExpertLayers: { flags: ['-ncmoe', '--n-cpu-moe'], env: 'LLAMA_ARG_N_CPU_MOE' },
+  cpuDenseLayers: { flags: ['-ncffn', '--n-cpu-ffn'], env: 'LLAMA_ARG_N_CPU_FFN' },
+  loadMode: { flags: ['-lm', '--load-mode'], env: 'LLAMA_ARG_LOAD_MODE' },
+  cacheRam: { flags: ['-cram', '--cache-ram'], env: 'LLAMA_ARG_CACHE_RAM' },
+  checkpoints: { flags: ['-ctxcp', '--ctx-checkpoints', '--swa-checkpoints'], env: 'LLAMA_ARG_CTX_CHECKPOINTS' },
+  checkpointStep: { flags: ['-cms', '--checkpoint-min-step'], env: 'LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT' },
+  mmproj: { flags: ['-mm', '--mmproj'], env: 'LLAMA_ARG_MMPROJ' },
+  draft: { flags: ['-md', '--model-draft', '--spec-draft-model'], env: 'LLAMA_ARG_MODEL_DRAFT' },
+  adapter: { flags: ['--lora', '--lora-scaled', '--control-vector'], env: '' },
+} as const
+
+/** Options without a value; those that end with `off` undo those before them. */
+const switches = {
+  unified: { on: ['-kvu', '--kv-unified'], off: ['-no-kvu', '--no-kv-unified'], env: 'LLAMA_ARG_KV_UNIFIED' },
+  fullSlidingWindow: { on: ['--swa-full'], off: [], env: 'LLAMA_ARG_SWA_FULL' },
+  offloadKv: { on: ['-kvo', '--kv-offload'], off: ['-nkvo', '--no-kv-offload'], env: 'LLAMA_ARG_KV_OFFLOAD' },
+  cpuExperts: { on: ['-cmoe', '--cpu-moe'], off: [], env: 'LLAMA_ARG_CPU_MOE' },
+  map: { on: ['--mmap'], off: ['--no-mmap'], env: 'LLAMA_ARG_MMAP' },
+  embed: { on: ['--embedding', '--embeddings', '--rerank', '--reranking'], off: [], env: 'LLAMA_ARG_EMBEDDINGS' },
+  offloadMmproj: { on: ['--mmproj-offload'], off: ['--no-mmproj-offload'], env: 'LLAMA_ARG_MMPROJ_OFFLOAD' },
+  noMmproj: { on: ['--no-mmproj', '--no-mmproj-auto'], off: ['--mmproj-auto'], env: '' },
+} as const
+
+/** LLM_FFN_EXPS_REGEX and LLM_FFN_DENSE_REGEX of common.h. */
+const expertTensors = String.raw`\.ffn_(up|down|gate|gate_up)_(ch|)exps`
+const denseTensors = String.raw`\.ffn_(up|down|gate)\.`
+
+/** More layers than any model has. */
+const everyLayer = 1 << 20
+
+/**
+ * Reads them as llama-server does: the last occurrence wins, a variable counts where no argument is given. `--flag=value` is
+ * understood too, though llama-server itself is not known to take it.
+ */
+export function serverArguments(
+  argv: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = {},
+): ServerArguments {
+  const { values, switched } = read(argv)
+  const all = (name: Valued): readonly string[] => {
+    const given = values.get(name)
+    const fromEnv = env[valued[name].env]
+    return given ?? (fromEnv === undefined || fromEnv === '' ? [] : [fromEnv])
+  }
+  const last = (name: Valued) => all(name).at(-1)
+  const number = (name: Valued, otherwise: number) => integer(last(name)) ?? otherwise
+  const isOn = (name: Switch, otherwise: boolean) =>
+    switched.get(name) ?? truth(env[switches[name].env]) ?? otherwise
+
+  const embeds = isOn('embed', false)
+  const microBatch = positive(number('microBatch', 512)) ?? 512
+  const batch = positive(number('batch', 2048)) ?? 2048
+  const askedSlots = number('slots', -1)
+  const isAutomatic = askedSlots < 0
+  const slots = isAutomatic ? 4 : Math.max(1, askedSlots)
+  const perSlot = Math.max(0, number('perSlot', 0))
+  const context = last('context')
+  const loadMode = last('loadMode')
+  const { overrides, unreadable } = overridesOf({
+    patterns: all('overrideTensor'),
+    cpuExperts: isOn('cpuExperts', false),
+    cpuExpertLayers: number('cpuExpertLayers', 0),
+    cpuDenseLayers: number('cpuDenseLayers', 0),
+  })
+  return {
+    contextTokens: context === undefined ? perSlot * slots : Math.max(0, integer(context) ?? 0),
+    batch: embeds ? Math.min(batch, microBatch) : batch,
+    microBatch: Math.min(batch, microBatch),
+    slots,
+    isUnified: isAutomatic || isOn('unified', false),
+    cacheTypeK: last('cacheTypeK') ?? 'f16',
+    cacheTypeV: last('cacheTypeV') ?? 'f16',
+    flashAttention: truth(last('flashAttention')) ?? true,
+    fullSlidingWindow: isOn('fullSlidingWindow', false),
+    offloadsKv: isOn('offloadKv', true),
+    gpuLayers: gpuLayers(last('gpuLayers')),
+    overrides,
+    isMapped: loadMode === undefined ? isOn('map', true) : loadMode === 'auto' || loadMode.startsWith('mmap'),
+    embeds,
+    cacheRam: integer(last('cacheRam')),
+    checkpoints: Math.max(0, number('checkpoints', 32)),
+    checkpointStep: Math.max(0, number('checkpointStep', 8192)),
+    mmproj: isOn('noMmproj', false) ? undefined : last('mmproj'),
+    offloadsMmproj: isOn('offloadMmproj', true),
+    boundsOutputs: loadMode !== undefined,
+    uncounted: [
+      ...(last('draft') === undefined ? [] : ['the draft model']),
+      ...(all('adapter').length === 0 ? [] : ['adapters']),
+    ],
+    unreadable,
+  }
+}
+
+const valuedBy = new Map<string, Valued>(
+  entries(valued).flatMap(([name, { flags }]) => flags.map((flag): [string, Valued] => [flag, name])),
+)
+const switchedBy = new Map<string, readonly [name: Switch, on: boolean]>(
+  entries(switches).flatMap(([name, { on, off }]) => [
+    ...on.map((flag): [string, readonly [Switch, boolean]] => [flag, [name, true]]),
+    ...off.map((flag): [string, readonly [Switch, boolean]] => [flag, [name, false]]),
+  ]),
+)
+
+function entries<T extends object>(table: T): [keyof T, T[keyof T]][] {
+  return Object.entries(table) as [keyof T, T[keyof T]][]
+}
+
+function read(argv: readonly string[]) {
+  const values = new Map<Valued, string[]>()
+  const switched = new Map<Switch, boolean>()
+  for (let at = 0; at < argv.length; at++) {
+    const [flag, joined] = split(argv[at] ?? '')
+    const turned = switchedBy.get(flag)
+    if (turned !== undefined) switched.set(...turned)
+    const name = valuedBy.get(flag)
+    if (name === undefined) continue
+    const next = argv[at + 1]
+    // Older builds take --flash-attn without a value.
+    const isBare = name === 'flashAttention' && joined === undefined && truth(next) === undefined && next !== 'auto'
+    if (joined === undefined && !isBare) at++
+    const value = isBare ? 'on' : (joined ?? next)
+    if (value !== undefined) values.set(name, [...(values.get(name) ?? []), value])
+  }
+  return { values, switched }
+}
+
+/** Names of files may hold an equals sign: only what looks like a flag is split. */
+function split(argument: string): [flag: string, value?: string] {
+  const match = /^(--?[a-z][a-z-]*)=(.*)$/s.exec(argument)
+  return match === null ? [argument.replaceAll('_', '-')] : [match[1] ?? '', match[2] ?? '']
+}
+
+const integer = (text: string | undefined): number | undefined =>
+  text !== undefined && /^[+-]?\d+$/.test(text.trim()) ? Number(text) : undefined
+
+const positive = (value: number): number | undefined => (value > 0 ? value : undefined)
+
+function truth(text: string | undefined): boolean | undefined {
+  if (text === undefined) return undefined
+  if (/^(on|enabled|true|1)$/i.test(text)) return true
+  return /^(off|disabled|false|0)$/i.test(text) ? false : undefined
+}
+
+/** Left to llama-server (`auto`, -1) it takes as many as fit, at best all. */
+function gpuLayers(text: string | undefined): number {
+  const count = integer(text)
+  return count === undefined || count < 0 ? everyLayer : count
+}
+
+function overridesOf(asked: {
+  patterns: readonly string[]
+  cpuExperts: boolean
+  cpuExpertLayers: number
+  cpuDenseLayers: number
+}): { overrides: readonly Override[]; unreadable: readonly string[] } {
+  const unreadable: string[] = []
+  const written = asked.patterns
+    .flatMap((list) => list.split(','))
+    .flatMap((one): Override[] => {
+      const at = one.lastIndexOf('=')
+      const pattern = at > 0 ? regularExpression(one.slice(0, at)) : undefined
+      if (pattern !== undefined) return [{ matches: (tensor) => pattern.test(tensor), onCpu: /^cpu/i.test(one.slice(at + 1)) }]
+      unreadable.push(one)
+      return []
+    })
+  return {
+    overrides: [
+      ...written,
+      ...(asked.cpuExperts ? [firstLayers(Infinity, expertTensors)] : []),
+      firstLayers(asked.cpuExpertLayers, expertTensors),
+      firstLayers(asked.cpuDenseLayers, denseTensors),
+    ],
+    unreadable,
+  }
+}
+
+function regularExpression(source: string): RegExp | undefined {
+  try {
+    return new RegExp(source)
+  } catch {
+    return undefined
+  }
+}
+
+/** Those tensors of the first layers stay with the CPU. */
+function firstLayers(count: number, tensors: string): Override {
+  const pattern = new RegExp(`blk\\.(\\d+)${tensors}`)
+  return { matches: (tensor) => Number(pattern.exec(tensor)?.[1] ?? Infinity) < count, onCpu: true }
+}

@@ -1,0 +1,177 @@
+import { formatBytes } from '../../contract/format.ts'
+import type { PressureLevel } from './pressure.ts'
+
+/** The weights of LLMKube's priorities. */
+const priorityWeights = { critical: 1_000_000, high: 100_000, normal: 10_000, low: 1_000, batch: 100 } as const
+export type Priority = keyof typeof priorityWeights
+
+/** Positive where `one` is more important than `other`. */
+export const comparePriorities = (one: Priority, other: Priority): number =>
+  priorityWeights[one] - priorityWeights[other]
+
+/** A model that has memory on this machine. */
+export interface LoadedModel {
+  readonly key: string
+  readonly priority: Priority
+  readonly isProtected: boolean
+  /** Serves; one that still starts, or answers nobody, does not. */
+  readonly isReady: boolean
+  /** On its way out already. */
+  readonly isStopping: boolean
+  /** Whether its runtime gives memory back when its process ends; not so for a daemon that several models share. */
+  readonly canBeEvicted: boolean
+  /** Milliseconds since its latest request ended, or since it became ready; absent while it answers one. */
+  readonly idleForMs?: number
+  /** As measured; absent before the first measurement. */
+  readonly footprintBytes?: number
+}
+
+/** The Go agent's friendly-fire guard: less of all memory than this in our models, and something else is the cause. */
+export const defaultEvictionShare = 0.5
+
+export interface EvictionQuestion {
+  readonly models: readonly LoadedModel[]
+  readonly level: PressureLevel | 'unknown'
+  /** How long the level has been this one. */
+  readonly levelForMs: number
+  readonly isEnabled: boolean
+  readonly totalBytes: number
+  /** Fraction of all memory that our models must hold, by measured footprint, before any of them has to go. */
+  readonly share?: number
+  /** Since the latest eviction was over, or failed; absent where there was none. */
+  readonly sinceEvictionMs?: number
+  /** Age of the look at memory behind this question. */
+  readonly sampleAgeMs: number
+}
+
+/** As in the Go agent's `evictions_skipped_total`, and three of ours: the first says that there is no reason to evict. */
+export type SkipReason =
+  | 'not_critical'
+  | 'cooling_down'
+  | 'draining'
+  | 'disabled'
+  | 'empty'
+  | 'below_guard'
+  | 'floor'
+  | 'runtime_ineligible'
+  | 'all_protected'
+
+export type EvictionChoice =
+  { readonly evict: string; readonly sentence: string } | { readonly skip: SkipReason; readonly sentence: string }
+
+export const evictionTimes = {
+  /** Critical for so long, which takes more than one look, before a model has to go. */
+  settleMs: 5_000,
+  /** What a model leaves comes back to the system over some seconds; only then the next one is considered. */
+  coolDownMs: 20_000,
+  /** Without a request for so long, a model counts as idle: not in the pause between two turns of a conversation. */
+  idleAfterMs: 60_000,
+}
+
+/** Which model has to leave memory now, or why none; one at a time, and only on figures from after the one before. */
+export function chooseEviction(question: EvictionQuestion): EvictionChoice {
+  const reluctance = untimely(question) ?? notOurs(question)
+  if (reluctance) return reluctance
+  const order = evictionOrder(question.models)
+  if ('skip' in order) return order
+  const [first] = order.models
+  return {
+    evict: first.key,
+    sentence: `${first.key} leaves memory first, because it ${whyFirst(first, order.models)}.`,
+  }
+}
+
+/** Who would go if memory became critically short now, whether or not eviction is enabled. */
+export function nextToGo(models: readonly LoadedModel[]): { key?: string; sentence: string } {
+  const order = evictionOrder(models.filter((model) => !model.isStopping))
+  if ('skip' in order) return { sentence: `Nothing would be evicted: ${order.sentence}` }
+  const [first] = order.models
+  return { key: first.key, sentence: `${first.key} would go next, because it ${whyFirst(first, order.models)}.` }
+}
+
+type Skip = Extract<EvictionChoice, { skip: SkipReason }>
+
+const skip = (reason: SkipReason, sentence: string): Skip => ({ skip: reason, sentence })
+
+function untimely(question: EvictionQuestion): Skip | undefined {
+  const { level, levelForMs, isEnabled, models, sinceEvictionMs, sampleAgeMs } = question
+  if (level === 'unknown') return skip('not_critical', 'Memory cannot be read, so nothing is evicted.')
+  if (level !== 'critical') return skip('not_critical', 'Memory is not critically short, so nothing is evicted.')
+  if (!isEnabled) {
+    return skip(
+      'disabled',
+      'Eviction is switched off: switch it on with --eviction-enabled, or evict a model yourself.',
+    )
+  }
+  const leaving = models.find(({ isStopping }) => isStopping)
+  if (leaving)
+    return skip('draining', `${leaving.key} is leaving memory; the next look decides whether that is enough.`)
+  if (levelForMs < evictionTimes.settleMs) {
+    return skip('cooling_down', 'Memory has only just become critically short; the next look decides.')
+  }
+  if (sinceEvictionMs === undefined) return undefined
+  if (sinceEvictionMs >= evictionTimes.coolDownMs && sampleAgeMs < sinceEvictionMs) return undefined
+  return skip('cooling_down', `A model left memory ${duration(sinceEvictionMs)} ago; memory is measured again first.`)
+}
+
+function notOurs({ models, totalBytes, share = defaultEvictionShare }: EvictionQuestion): Skip | undefined {
+  if (models.length === 0) return skip('empty', 'There is no model in memory that could leave.')
+  const bytes = models.reduce((sum, { footprintBytes = 0 }) => sum + footprintBytes, 0)
+  if (bytes > share * totalBytes) return undefined
+  return skip(
+    'below_guard',
+    `Our models have ${formatBytes(bytes)} of ${formatBytes(totalBytes)} (${percent(bytes / totalBytes)}), which is not more than ${percent(share)}, so something else is the cause: quit other applications.`,
+  )
+}
+
+/** All that may go, the first to go first; or why there is none. */
+function evictionOrder(models: readonly LoadedModel[]): { models: [LoadedModel, ...LoadedModel[]] } | Skip {
+  if (models.length === 0) return skip('empty', 'There is no model in memory that could leave.')
+  if (models.length === 1) return skip('floor', 'The last model in memory is never evicted.')
+  const possible = models.filter(({ canBeEvicted }) => canBeEvicted)
+  if (possible.length === 0) {
+    return skip(
+      'runtime_ineligible',
+      'All models share a server that would keep the memory, so evicting one frees nothing.',
+    )
+  }
+  const unprotected = possible.filter(({ isProtected }) => !isProtected)
+  if (unprotected.length === 0) {
+    return skip('all_protected', 'Every model that could leave is protected: take the protection off one of them.')
+  }
+  const ready = models.filter(({ isReady }) => isReady)
+  const [first, ...rest] = unprotected
+    .filter((model) => ready.length > 1 || ready[0] !== model)
+    .toSorted(
+      (a, b) =>
+        comparePriorities(a.priority, b.priority) ||
+        Number(isIdle(b)) - Number(isIdle(a)) ||
+        (b.footprintBytes ?? 0) - (a.footprintBytes ?? 0) ||
+        (a.key < b.key ? -1 : 1),
+    )
+  return first ? { models: [first, ...rest] } : skip('floor', 'The last model that serves is never evicted.')
+}
+
+/** One that serves nobody yet disturbs nobody by leaving. */
+const isIdle = ({ isReady, idleForMs }: LoadedModel): boolean =>
+  !isReady || (idleForMs !== undefined && idleForMs >= evictionTimes.idleAfterMs)
+
+/** What tells the first from the others, in the order in which it was decided. */
+function whyFirst(first: LoadedModel, all: readonly LoadedModel[]): string {
+  const activity = !first.isReady
+    ? 'does not serve yet'
+    : isIdle(first)
+      ? `has been idle for ${duration(first.idleForMs ?? 0)}`
+      : 'is busy'
+  const size = first.footprintBytes === undefined ? [] : [`has ${formatBytes(first.footprintBytes)}`]
+  const parts = [`has ${first.priority} priority`, activity, ...size]
+  return all.length === 1 ? `is the only one that may leave, ${parts.join(', ')}` : parts.join(', ')
+}
+
+const percent = (fraction: number): string => `${Math.round(fraction * 100)} %`
+
+/** Whole seconds, minutes or hours. */
+export function duration(ms: number): string {
+  if (ms < 60_000) return `${Math.round(ms / 1_000)} s`
+  return ms < 3_600_000 ? `${Math.floor(ms / 60_000)} min` : `${Math.floor(ms / 3_600_000)} h`
+}

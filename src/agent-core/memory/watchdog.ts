@@ -1,0 +1,218 @@
+import type { Logger } from '../observability/logger.ts'
+import type { BigApplication, MemoryFigures, Platform } from '../platform/platform.ts'
+import { nextPressure, type Pressure, type PressureLevel, type PressureThresholds } from './pressure.ts'
+
+/** The process group of a model server, under the key of its service. */
+export interface ModelProcesses {
+  readonly key: string
+  readonly groupId: number
+}
+
+/** What is known about memory after a look at it. Times are of the watchdog's clock. */
+export interface MemoryView {
+  readonly at: number
+  readonly level: PressureLevel | 'unknown'
+  /** When the level became this one. */
+  readonly since: number
+  /** Absent where this look at it failed: `problem` says why. */
+  readonly figures?: MemoryFigures
+  readonly problem?: string
+  readonly kernelLevel?: PressureLevel
+  /** Bytes that each model really costs, by key, as of `footprintsAt`; a model that was not measured yet is missing. */
+  readonly footprints: ReadonlyMap<string, number>
+  readonly footprintsAt?: number
+  /** Other applications, biggest first; absent while memory is not short. */
+  readonly applications?: readonly BigApplication[]
+}
+
+export interface PressureChange {
+  readonly from: PressureLevel | 'unknown'
+  readonly to: PressureLevel | 'unknown'
+  readonly view: MemoryView
+}
+
+export interface WatchdogOptions {
+  readonly platform: Pick<Platform, 'memory' | 'memoryPressureLevel' | 'footprints' | 'processes' | 'biggestProcesses'>
+  readonly thresholds: PressureThresholds
+  /** 0 = only on demand. */
+  readonly intervalMs: number
+  readonly models: () => readonly ModelProcesses[]
+  readonly log: Logger
+  /** Milliseconds that never go back. */
+  readonly now?: () => number
+  readonly onSample?: (view: MemoryView) => void
+  /** Once for every change, the return to normal included; the first known level is a change from unknown. */
+  readonly onChange?: (change: PressureChange) => void
+}
+
+/** The Go agent's `--memory-watchdog-interval`. */
+export const defaultWatchdogIntervalMs = 10_000
+
+/** While memory is short, which can end a Mac within seconds, it is looked at at least so often. */
+const shortIntervalMs = 5_000
+
+/** Measuring fifty processes costs as much as ten looks at the whole: while memory is not short, now and then is enough. */
+const footprintIntervalMs = 60_000
+
+const applicationCount = 5
+
+/** Looks at memory for as long as it lives, and tells what it sees. */
+export class Watchdog {
+  readonly #options: WatchdogOptions
+  readonly #now: () => number
+  /** Troubles that were logged and have not passed yet. */
+  readonly #troubles = new Set<string>()
+  #pressure: Pressure | undefined
+  #latest: MemoryView | undefined
+  #running: Promise<MemoryView> | undefined
+  #next: Promise<MemoryView> | undefined
+  #timer: NodeJS.Timeout | undefined
+  #isEnded = false
+
+  constructor(options: WatchdogOptions) {
+    this.#options = options
+    this.#now = options.now ?? (() => performance.now())
+  }
+
+  /** The first look is at once. */
+  start(): void {
+    if (this.#options.intervalMs > 0) this.#schedule(0)
+  }
+
+  get latest(): MemoryView | undefined {
+    return this.#latest
+  }
+
+  /**
+   * A look that begins after this call, with the footprints of all models: what somebody did before shows in it.
+   * Everybody who asks while another look is under way shares the next one. Never rejects: see `problem`.
+   */
+  sampleNow(): Promise<MemoryView> {
+    if (!this.#running) return this.#begin(true)
+    this.#next ??= this.#running.then(() => {
+      this.#next = undefined
+      return this.#begin(true)
+    })
+    return this.#next
+  }
+
+  /** The biggest applications besides the models, also while memory is not short. Throws PlatformError. */
+  async biggestApplications(): Promise<readonly BigApplication[]> {
+    const own = [...(await this.#memberPids()).values()].flat()
+    return this.#options.platform.biggestProcesses(applicationCount, new Set([...own, process.pid]))
+  }
+
+  /** A look under way is waited for; nothing is told any more. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isEnded = true
+    clearTimeout(this.#timer)
+    await (this.#next ?? this.#running)
+  }
+
+  #schedule(ms: number): void {
+    clearTimeout(this.#timer)
+    if (this.#isEnded || this.#options.intervalMs <= 0) return
+    this.#timer = setTimeout(() => void (this.#running ?? this.#begin(false)), ms).unref()
+  }
+
+  #begin(withFootprints: boolean): Promise<MemoryView> {
+    const running = this.#look(withFootprints).finally(() => {
+      this.#running = undefined
+      this.#schedule(this.#interval())
+    })
+    this.#running = running
+    return running
+  }
+
+  #interval(): number {
+    const { intervalMs } = this.#options
+    return this.#isShort() ? Math.min(intervalMs, shortIntervalMs) : intervalMs
+  }
+
+  #isShort = () => this.#pressure?.level === 'warning' || this.#pressure?.level === 'critical'
+
+  async #look(withFootprints: boolean): Promise<MemoryView> {
+    const { platform, thresholds } = this.#options
+    const [memory, kernel] = await Promise.all([
+      this.#ask('memory', () => platform.memory()),
+      this.#ask('the memory pressure level', () => platform.memoryPressureLevel()),
+    ])
+    const now = this.#now()
+    const from = this.#pressure?.level ?? 'unknown'
+    const figures = memory.answer
+    const kernelLevel = kernel.answer
+    this.#pressure = nextPressure(this.#pressure, figures && { ...figures, kernelLevel }, thresholds, now)
+    const { level, since } = this.#pressure
+
+    const isDue = now - (this.#latest?.footprintsAt ?? -Infinity) >= footprintIntervalMs
+    const measured = await this.#footprints(withFootprints || isDue || this.#isShort())
+    const applications = this.#isShort()
+      ? (await this.#ask('the biggest applications', () => this.biggestApplications())).answer
+      : undefined
+    const view: MemoryView = {
+      at: now,
+      level,
+      since,
+      ...(figures && { figures }),
+      ...(memory.problem !== undefined && { problem: memory.problem }),
+      ...(kernelLevel && { kernelLevel }),
+      ...measured,
+      ...(applications && { applications }),
+    }
+    this.#latest = view
+    this.#tell(from, view)
+    return view
+  }
+
+  /** A model that is gone is forgotten at once; one that could not be measured again keeps its latest figure. */
+  async #footprints(isWanted: boolean): Promise<Pick<MemoryView, 'footprints' | 'footprintsAt'>> {
+    const keys = new Set(this.#options.models().map(({ key }) => key))
+    const known = [...(this.#latest?.footprints ?? [])].filter(([key]) => keys.has(key))
+    const at = this.#latest?.footprintsAt
+    if (!isWanted) return { footprints: new Map(known), ...(at !== undefined && { footprintsAt: at }) }
+    const { answer, problem } = await this.#ask('the memory of the models', () => this.#measure())
+    if (problem !== undefined) return { footprints: new Map(known), ...(at !== undefined && { footprintsAt: at }) }
+    return { footprints: new Map([...known, ...(answer ?? [])]), footprintsAt: this.#now() }
+  }
+
+  async #measure(): Promise<[key: string, bytes: number][]> {
+    const members = await this.#memberPids()
+    const sizes = await this.#options.platform.footprints([...members.values()].flat())
+    return [...members].flatMap(([key, pids]) => {
+      const bytes = pids.reduce((sum, pid) => sum + (sizes.get(pid) ?? 0), 0)
+      return bytes > 0 ? [[key, bytes] as [string, number]] : []
+    })
+  }
+
+  /** One look at the process table for all models. */
+  async #memberPids(): Promise<Map<string, number[]>> {
+    const models = this.#options.models()
+    if (models.length === 0) return new Map()
+    const groups = Map.groupBy(await this.#options.platform.processes(), ({ groupId }) => groupId)
+    return new Map(models.map(({ key, groupId }) => [key, (groups.get(groupId) ?? []).map(({ pid }) => pid)]))
+  }
+
+  #tell(from: PressureLevel | 'unknown', view: MemoryView): void {
+    if (this.#isEnded) return
+    try {
+      this.#options.onSample?.(view)
+      if (from !== view.level) this.#options.onChange?.({ from, to: view.level, view })
+    } catch (error) {
+      this.#options.log.error('What follows from a look at memory failed', { error })
+    }
+  }
+
+  /** A trouble is logged when it begins and when it has passed, not at every look in between. */
+  async #ask<T>(what: string, question: () => Promise<T>): Promise<{ answer?: T; problem?: string }> {
+    const { log } = this.#options
+    try {
+      const answer = await question()
+      if (this.#troubles.delete(what)) log.info('Memory can be read again', { what })
+      return { answer }
+    } catch (error) {
+      if (!this.#troubles.has(what)) log.warn('Memory cannot be read', { what, error })
+      this.#troubles.add(what)
+      return { problem: error instanceof Error ? error.message : String(error) }
+    }
+  }
+}
