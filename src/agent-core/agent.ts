@@ -29,7 +29,7 @@ import type { GeneralRules, PortPolicy } from './process/launch.ts'
 import { Ledger } from './process/ledger.ts'
 import type { LivenessTimings } from './process/liveness.ts'
 import { isOver } from './process/server-state.ts'
-import type { OutputLog } from './process/output-log.ts'
+import type { ReadableOutput } from './process/output-log.ts'
 import type { OutputLimits } from './process/output-rotation.ts'
 import { serverFiles, serverFolders } from './process/server-files.ts'
 import { Servers } from './process/servers.ts'
@@ -40,7 +40,7 @@ import { answer } from './queries/queries.ts'
 import { followLog } from './queries/server-log.ts'
 import { Holds } from './reconcile/holds.ts'
 import { modelUsers } from './reconcile/model-users.ts'
-import { Reconciler } from './reconcile/reconciler.ts'
+import { Reconciler, type ReconcilerOptions } from './reconcile/reconciler.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
 import { PersonSettings } from './person-settings.ts'
 import type { AgentSettings, LogLevel } from './settings.ts'
@@ -76,6 +76,8 @@ export interface AgentOptions {
   readonly random?: () => number
   /** For tests: the Hub's token may go over http to this machine. */
   readonly allowInsecureLoopback?: boolean
+  /** See ReconcilerOptions. */
+  readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */
@@ -213,8 +215,9 @@ export class Agent {
     }
   }
 
-  #output({ namespace, name }: ServiceRef): OutputLog {
-    return this.#servers.output(serverFiles(this.#options.settings.stateDir, keyOf(namespace, name)).logFile)
+  #output({ namespace, name }: ServiceRef): ReadableOutput {
+    const key = keyOf(namespace, name)
+    return this.#servers.outputOf(key, serverFiles(this.#options.settings.stateDir, key).logFile)
   }
 
   /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
@@ -489,6 +492,7 @@ export class Agent {
         refreshEveryMs: () => this.#settings.refreshEveryMs,
       },
       findBinary: () => this.#findBinary(),
+      ...(this.#options.mayRunBeside && { mayRunBeside: this.#options.mayRunBeside }),
       hostAddress: () => hostFacts(this.#address),
       log,
       onChange: () => this.#snapshots.changed(),

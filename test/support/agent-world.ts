@@ -7,6 +7,7 @@ import { Agent } from '../../src/agent-core/agent.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
 import type { ShutdownRequest } from '../../src/agent-core/commands/rooms.ts'
+import type { ReconcilerOptions } from '../../src/agent-core/reconcile/reconciler.ts'
 import { agentSettings, type AgentSettings } from '../../src/agent-core/settings.ts'
 import { loadNodeId } from '../../src/agent-core/state/node-id.ts'
 import { AdminClient, type ClusterConnection, type KubeObject } from './control-plane/admin-client.ts'
@@ -44,6 +45,7 @@ export interface AgentOptions {
   readonly drainTimeoutMs?: number
   /** Jitter of the back-off after crashes. */
   readonly random?: () => number
+  readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
 }
 
 export interface ServiceOptions {
@@ -140,6 +142,7 @@ export class AgentWorld implements AsyncDisposable {
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
       ...(options.random && { random: options.random }),
+      ...(options.mayRunBeside && { mayRunBeside: options.mayRunBeside }),
       ...(options.onShutdown && { onShutdown: options.onShutdown }),
     })
     const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })

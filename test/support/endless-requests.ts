@@ -1,12 +1,14 @@
 import { eventually } from './eventually.ts'
 
-/** One request after the other, as a pod would send them. */
-export function askAgainAndAgain(port: number) {
+/** One request after the other, as a pod would send them; the port is asked for each. */
+export function askAgainAndAgain(where: number | (() => number | undefined)) {
   const ended = new AbortController()
   const story = { answered: 0, failed: [] as unknown[] }
   const asking = (async () => {
     while (!ended.signal.aborted) {
       try {
+        const port = typeof where === 'number' ? where : where()
+        if (port === undefined) throw new Error('There is no address to ask.')
         const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
           method: 'POST',
           body: JSON.stringify({ max_tokens: 5 }),

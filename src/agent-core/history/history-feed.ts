@@ -1,13 +1,14 @@
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import type { ServerRole } from '../process/lanes.ts'
 import type { ServerState } from '../process/server-state.ts'
 import type { History } from './history.ts'
 
 /** Turns what servers do into entries: each once, however often it is told. `why` says why a server is being stopped. */
 export function serverFeed(history: Pick<History, 'add'>, why: (key: string) => string | undefined) {
-  const told = new Map<string, { startedPid?: number; readyPid?: number; stopReason?: string | undefined }>()
-  return (key: string, state: ServerState): void => {
-    const known = told.get(key) ?? {}
+  const told = new Map<string, Told>()
+  return (key: string, state: ServerState, role: ServerRole = 'current'): void => {
+    const known = told.get(key) ?? { started: [], ready: [], stopReasons: {} }
     told.set(key, known)
     const service = refOf(key)
     switch (state.kind) {
@@ -17,19 +18,19 @@ export function serverFeed(history: Pick<History, 'add'>, why: (key: string) => 
         return
       case 'ready':
         started(state)
-        if (known.readyPid === state.pid) return
-        known.readyPid = state.pid
+        if (known.ready.includes(state.pid)) return
+        known.ready = [...known.ready, state.pid].slice(-mostAtOnce)
         history.add({ kind: 'ready', service, message: `The server answers on port ${state.port}.` })
         return
       case 'stopping':
-        if (state.cause === 'stopped') known.stopReason = why(key)
+        if (state.cause === 'stopped') known.stopReasons[role] = why(key)
         return
       case 'exited':
         if (!state.settled) return
-        told.delete(key)
+        told.set(key, { ...known, stopReasons: { ...known.stopReasons, [role]: undefined } })
         history.add(
           state.cause === 'stopped'
-            ? { kind: 'stopped', service, message: known.stopReason ?? state.message }
+            ? { kind: 'stopped', service, message: known.stopReasons[role] ?? state.message }
             : { kind: 'crashed', service, message: state.message },
         )
         return
@@ -38,12 +39,22 @@ export function serverFeed(history: Pick<History, 'add'>, why: (key: string) => 
     }
 
     function started({ pid, unasked }: { readonly pid?: number; readonly unasked?: boolean }): void {
-      if (pid === undefined || known.startedPid === pid) return
-      known.startedPid = pid
+      if (pid === undefined || known.started.includes(pid)) return
+      known.started = [...known.started, pid].slice(-mostAtOnce)
       const how = unasked === true ? 'found running as process' : 'started as process'
       history.add({ kind: 'started', service, message: `The server was ${how} ${pid}.` })
     }
   }
+}
+
+/** Of one service. */
+const mostAtOnce = 2
+
+interface Told {
+  /** Pids. */
+  started: readonly number[]
+  ready: readonly number[]
+  readonly stopReasons: Partial<Record<ServerRole, string | undefined>>
 }
 
 /** Refusals and changes of the address, as a snapshot shows them. */

@@ -4,7 +4,7 @@ import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
 import { judge, type Leftover, type ServerFolders, type Sight } from './adoption.ts'
 import { digestVariable, type GeneralRules } from './launch.ts'
-import type { Ledger, LedgerContent } from './ledger.ts'
+import { slotOfEntry, type Ledger, type LedgerContent } from './ledger.ts'
 import { ProcessGroup } from './process-group.ts'
 import type { Servers } from './servers.ts'
 
@@ -37,8 +37,8 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
     return [...notices, `Servers that an earlier agent left running were not taken over and go on unattended: ${why}`]
   }
   const { adopt, reap } = judge(entries, sight)
-  const adopted = new Set(adopt.map(({ key }) => key))
-  for (const { key } of entries) if (!adopted.has(key)) ledger.forget(key)
+  const adopted = new Set(adopt.map(slotOfEntry))
+  for (const slot of entries.map(slotOfEntry)) if (!adopted.has(slot)) ledger.forget(slot)
   for (const entry of adopt) {
     ledger.keep(entry)
     servers.adopt(entry, rules)

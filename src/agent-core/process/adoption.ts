@@ -1,6 +1,7 @@
 import { basename, join, sep } from 'node:path'
 import type { ProcessFacts, Workplace } from '../platform/platform.ts'
-import { digestOf, type HostSession, type LedgerEntry } from './ledger.ts'
+import { inLane } from './lanes.ts'
+import { digestOf, slotOfEntry, withRole, type HostSession, type LedgerEntry } from './ledger.ts'
 import type { AdoptableServer } from './servers.ts'
 
 /** What a server is called that serves we do not know what, or was started for another login: it is replaced in good order. */
@@ -48,13 +49,13 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
   const placed = new Map(sight.workplaces.flatMap((place) => keyOfPlace(place, sight.folders)))
   for (const entry of entries) {
     const leader = entry.process ? noted(entry, entry.process, sight, placed) : intended(entry, sight, placed)
-    if (leader) adopt.set(entry.key, adoptable(entry, leader, sight.host))
+    if (leader) adopt.set(slotOfEntry(entry), adoptable(entry, leader, sight.host))
   }
   const ours = sight.processes.filter(({ pid }) => placed.has(pid))
   for (const leader of ours.filter(isLeader)) {
-    const key = placed.get(leader.pid) ?? ''
-    const entry = adopt.has(key) ? undefined : rebuilt(key, leader, sight)
-    if (entry) adopt.set(key, entry)
+    const slot = placed.get(leader.pid) ?? ''
+    const entry = adopt.has(slot) ? undefined : rebuilt(slot, leader, sight)
+    if (entry) adopt.set(slot, entry)
   }
   const isLeft = (process: ProcessFacts) => {
     const server = adopt.get(placed.get(process.pid) ?? '')
@@ -62,30 +63,44 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
   }
   const left = Map.groupBy(ours.filter(isLeft), ({ groupId }) => groupId)
   const reap = [...left].map(([groupId, members]) => ({
-    key: placed.get(members[0]?.pid ?? 0) ?? '',
+    key: inLane(placed.get(members[0]?.pid ?? 0) ?? '').name,
     groupId,
     leaderStartTime: sight.processes.find(({ pid }) => pid === groupId)?.startTime,
   }))
-  return { adopt: [...adopt.values()], reap }
+  return { adopt: [...Map.groupBy(adopt.values(), ({ key }) => key).values()].flatMap(withRoles), reap }
 }
+
+/**
+ * One server answers for its service: which one, the ledger says. Alone, a server does whatever it was. Where nothing is known of two, they
+ * count as one and its successor: that one is promoted or dropped by what it serves.
+ */
+function withRoles(servers: readonly AdoptableServer[]): AdoptableServer[] {
+  const inOrder = servers.toSorted((a, b) => likelihood.indexOf(a.role) - likelihood.indexOf(b.role))
+  return inOrder.map((server, place) => withRole(server, place === 0 ? 'current' : (server.role ?? 'successor')))
+}
+
+/** Who is the one that answers. */
+const likelihood: readonly LedgerEntry['role'][] = [undefined, 'retiring', 'successor']
 
 const isThisBoot = (bootId: string, { host }: Sight): boolean => bootId !== '' && bootId === host.bootId
 
 type Noted = NonNullable<LedgerEntry['process']>
 
-function noted({ bootId, key }: LedgerEntry, wanted: Noted, sight: Sight, placed: ReadonlyMap<number, string>) {
-  if (!isThisBoot(bootId, sight)) return undefined
+function noted(entry: LedgerEntry, wanted: Noted, sight: Sight, placed: ReadonlyMap<number, string>) {
+  if (!isThisBoot(entry.bootId, sight)) return undefined
   const found = sight.processes.find(({ pid }) => pid === wanted.pid)
   if (found?.startTime !== wanted.startTime || !isLeader(found)) return undefined
-  const isSame = digestOf(found.commandLine) === wanted.commandLineDigest || placed.get(found.pid) === key
+  const isSame =
+    digestOf(found.commandLine) === wanted.commandLineDigest || placed.get(found.pid) === slotOfEntry(entry)
   return isSame ? found : undefined
 }
 
 /** The agent ended between its note and the spawn's, so the process, if there is one, is the one that was to get the port. */
-function intended({ bootId, key, port }: LedgerEntry, sight: Sight, placed: ReadonlyMap<number, string>) {
-  if (!isThisBoot(bootId, sight)) return undefined
+function intended(entry: LedgerEntry, sight: Sight, placed: ReadonlyMap<number, string>) {
+  if (!isThisBoot(entry.bootId, sight)) return undefined
+  const slot = slotOfEntry(entry)
   return sight.processes.find(
-    (process) => isLeader(process) && placed.get(process.pid) === key && portOf(process) === port,
+    (process) => isLeader(process) && placed.get(process.pid) === slot && portOf(process) === entry.port,
   )
 }
 
@@ -94,12 +109,14 @@ function adoptable(entry: LedgerEntry, leader: ProcessFacts, { loginSession }: H
   return { ...entry, digest, process: processOf(leader) }
 }
 
-function rebuilt(key: string, leader: ProcessFacts, sight: Sight): AdoptableServer | undefined {
+function rebuilt(slot: string, leader: ProcessFacts, sight: Sight): AdoptableServer | undefined {
   const { workingDirectory, output: logFile } = sight.workplaces.find(({ pid }) => pid === leader.pid) ?? {}
   const port = portOf(leader)
   if (workingDirectory === undefined || logFile === undefined || port === undefined) return undefined
+  const { name: key, lane } = inLane(slot)
   return {
     key,
+    ...(lane === 2 && { lane }),
     uid: '',
     digest: sight.digests.get(leader.pid) ?? unknownDigest,
     executable: leader.commandLine.split(' ', 1)[0] ?? '',
@@ -133,7 +150,7 @@ const portOf = ({ commandLine }: ProcessFacts): number | undefined => {
   return port === undefined ? undefined : Number(port)
 }
 
-/** A shell that somebody opened in the folder does not write into our logs. */
+/** Which slot a process works in. A shell that somebody opened in the folder does not write into our logs. */
 function keyOfPlace({ pid, workingDirectory, output }: Workplace, { work, logs }: ServerFolders): [number, string][] {
   const folder = basename(workingDirectory)
   const dot = folder.indexOf('.')

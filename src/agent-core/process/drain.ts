@@ -9,6 +9,8 @@ export interface Drain {
   readonly until: () => number
   /** Ends the wait at once. */
   readonly signal: AbortSignal
+  /** Without a request for so long it is over; absent = a moment is enough. */
+  readonly quietMs?: number | undefined
   /** Called with every new number. */
   readonly onRequests: (requests: number) => void
   readonly onTrouble: (message: string, error: unknown) => void
@@ -30,9 +32,17 @@ const busySettleMs = 1_000
  * stand for requests: an idle one that a client keeps then holds the wait to its end. Resolves with the requests still in flight; never
  * rejects.
  */
-export async function drain({ port, platform, until, signal, onRequests, onTrouble }: Drain): Promise<number> {
+export async function drain({
+  port,
+  platform,
+  until,
+  signal,
+  quietMs = quietSettleMs,
+  onRequests,
+  onTrouble,
+}: Drain): Promise<number> {
   let before: Look = { requests: 0, work: undefined }
-  let settleMs = quietSettleMs
+  let settleMs = quietMs
   let idleSince: number | undefined
   try {
     for (;;) {
@@ -40,7 +50,7 @@ export async function drain({ port, platform, until, signal, onRequests, onTroub
       const now = performance.now()
       if (look.requests !== before.requests) onRequests(look.requests)
       if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
-        settleMs = busySettleMs
+        settleMs = Math.max(quietMs, busySettleMs)
         idleSince = undefined
       }
       if (look.requests === 0) idleSince ??= now

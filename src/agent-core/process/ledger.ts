@@ -6,10 +6,15 @@ import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
 import { parseJson, readIfThere } from '../support/files.ts'
+import { inLane, slotOf, type ServerRole } from './lanes.ts'
 import type { ServerLaunch } from './launch.ts'
 
 const ledgerEntry = z.object({
   key: z.string(),
+  /** Absent = the first. */
+  lane: z.literal(2).optional(),
+  /** Absent = the one that answers for its service. */
+  role: z.enum(['successor', 'retiring']).optional(),
   /** Of the InferenceService. */
   uid: z.string(),
   digest: z.string(),
@@ -37,6 +42,8 @@ const ledgerEntry = z.object({
   readySince: z.iso.datetime().optional(),
 })
 export type LedgerEntry = z.infer<typeof ledgerEntry>
+
+export const slotOfEntry = ({ key, lane }: Pick<LedgerEntry, 'key' | 'lane'>): string => slotOf(key, lane ?? 1)
 
 const ledgerFile = z.object({ schema: z.literal(1), servers: z.array(ledgerEntry) })
 
@@ -71,6 +78,7 @@ export interface HostSession {
  */
 export class Ledger {
   readonly #options: LedgerOptions
+  /** By slot. */
   readonly #entries = new Map<string, LedgerEntry>()
   #host: Promise<HostSession> | undefined
   #writing: Promise<void> = Promise.resolve()
@@ -91,7 +99,7 @@ export class Ledger {
     if (text === undefined) return { entries: [], notice: undefined }
     const content = parse(text)
     if (content) {
-      for (const entry of content.servers) this.#entries.set(entry.key, entry)
+      for (const entry of content.servers) this.#entries.set(slotOfEntry(entry), entry)
       return { entries: content.servers, notice: undefined }
     }
     const aside = `${file}.broken-${now()}`
@@ -107,16 +115,22 @@ export class Ledger {
   }
 
   /** Resolves when it is on disk, for a spawn to follow. Throws LedgerError. */
-  async intend(key: string, launch: ServerLaunch, where: { port: number; outputOffset: number }): Promise<void> {
+  async intend(
+    slot: string,
+    launch: ServerLaunch,
+    { role, ...where }: { port: number; outputOffset: number; role: ServerRole },
+  ): Promise<void> {
     const { file, now = Date.now } = this.#options
     const { uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle = false } = launch
-    const what = { key, uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle }
+    const { name: key, lane } = inLane(slot)
+    const place = { key, ...(lane === 2 && { lane }), ...(role !== 'current' && { role }) }
+    const what = { ...place, uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
-    this.#entries.set(key, entry)
+    this.#entries.set(slot, entry)
     try {
       await this.#save()
     } catch (error) {
-      if (this.#entries.get(key) === entry) this.#entries.delete(key)
+      if (this.#entries.get(slot) === entry) this.#entries.delete(slot)
       const why = error instanceof Error ? error.message : String(error)
       throw new LedgerError(
         `The server was not started, because it could not be noted in ${file} (${why}): without the note nobody would look after it if the agent crashed. Make room on that disk, or choose another --state-dir.`,
@@ -126,21 +140,21 @@ export class Ledger {
   }
 
   /** The spawn worked, or the command line is the final one: wrappers replace themselves by the server. */
-  async identify(key: string, pid: number): Promise<void> {
-    const intended = this.#entries.get(key)
+  async identify(slot: string, pid: number): Promise<void> {
+    const intended = this.#entries.get(slot)
     try {
       const facts = await this.#options.platform.process(pid)
-      if (!facts || intended === undefined || this.#entries.get(key) !== intended) return
+      if (!facts || intended === undefined || this.#entries.get(slot) !== intended) return
       const { startTime, commandLine } = facts
       this.#note({ ...intended, process: { pid, startTime, commandLineDigest: digestOf(commandLine) } })
     } catch (error) {
-      this.#options.log.warn('server not identified', { service: key, pid, error })
+      this.#options.log.warn('server not identified', { service: slot, pid, error })
     }
   }
 
-  async ready(key: string, pid: number, since: number): Promise<void> {
-    await this.identify(key, pid)
-    const entry = this.#entries.get(key)
+  async ready(slot: string, pid: number, since: number): Promise<void> {
+    await this.identify(slot, pid)
+    const entry = this.#entries.get(slot)
     if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: new Date(since).toISOString() })
   }
 
@@ -149,8 +163,17 @@ export class Ledger {
     this.#note(entry)
   }
 
-  forget(key: string): void {
-    if (this.#entries.delete(key)) this.#inBackground(this.#save())
+  forget(slot: string): void {
+    if (this.#entries.delete(slot)) this.#inBackground(this.#save())
+  }
+
+  /** What servers are to their service from now on. */
+  cast(roles: Readonly<Record<string, ServerRole>>): void {
+    for (const [slot, role] of Object.entries(roles)) {
+      const entry = this.#entries.get(slot)
+      if (entry) this.#entries.set(slot, withRole(entry, role))
+    }
+    this.#inBackground(this.#save())
   }
 
   /** Writes what is not written yet; nothing is written afterwards. */
@@ -160,7 +183,7 @@ export class Ledger {
   }
 
   #note(entry: LedgerEntry): void {
-    this.#entries.set(entry.key, entry)
+    this.#entries.set(slotOfEntry(entry), entry)
     this.#inBackground(this.#save())
   }
 
@@ -213,6 +236,10 @@ export class Ledger {
       return { bootId: '', loginSession: undefined }
     }
   }
+}
+
+export function withRole<T extends LedgerEntry>({ role: _before, ...entry }: T, role: ServerRole) {
+  return { ...entry, ...(role !== 'current' && { role }) }
 }
 
 export const digestOf = (commandLine: string): string => createHash('sha256').update(commandLine).digest('hex')

@@ -2,6 +2,7 @@ import { mkdir, open, rename, stat, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import PQueue from 'p-queue'
 import type { Logger } from '../observability/logger.ts'
+import { laneOfLog, logFileOf, otherLane } from './lanes.ts'
 import { endOf, findRun, isAbsent, olderPieces, pieceName, previousOf, type OutputRun } from './output-pieces.ts'
 import {
   clearUnfinishedCut,
@@ -45,6 +46,9 @@ export interface OutputBytes {
 
 const firstLookMs = 500
 
+/** What readers need: `OutputLog` for one server, `ServiceOutput` for a service. */
+export type ReadableOutput = Pick<OutputLog, 'file' | 'extent' | 'read'>
+
 /**
  * The output of one server: what its runs write to `file`, bounded while a run goes on. Whoever started the server does not matter. One
  * object per file and agent, as cutting and reading take turns in it.
@@ -63,21 +67,38 @@ export class OutputLog {
     this.#log = log
   }
 
-  /** Begins a run: what the one before wrote is kept as `.previous`, its last words are what explains a crash. Throws OutputError. */
-  begin(): Promise<void> {
-    const [file, previous] = [this.file, previousOf(this.file)]
+  /**
+   * Begins a run: what the one before wrote is kept as `.previous`, its last words are what explains a crash. Of two lanes the newer run
+   * is the one before, and nothing else is kept. `beside` a server in the other lane, that one's output is. Throws OutputError.
+   */
+  begin(beside = false): Promise<void> {
+    const { file } = this
     return this.#turns.add(async () => {
       try {
         await mkdir(dirname(file), { recursive: true, mode: 0o700 })
         await this.#bound()
-        await removeAll(await olderPieces(previous))
-        for (const { path, from } of await olderPieces(file)) await rename(path, pieceName(previous, from))
-        await rename(file, previous)
-        await dropOldest(file, this.#limits)
+        if (beside) await this.#clear(file)
+        else await this.#keepPrevious()
       } catch (error) {
         if (!isAbsent(error)) throw notWritable(file, error)
       }
     })
+  }
+
+  async #keepPrevious(): Promise<void> {
+    const { file } = this
+    const [previous, other] = [previousOf(file), otherLaneOf(file)]
+    const last = (await changedAt(other)) > (await changedAt(file)) ? other : file
+    await removeAll(await olderPieces(previous))
+    for (const { path, from } of await olderPieces(last)) await rename(path, pieceName(previous, from))
+    if ((await changedAt(last)) > 0) await rename(last, previous)
+    if (last === other) await removeAll(await piecesOf(file))
+    await this.#clear(other)
+    await dropOldest(file, this.#limits)
+  }
+
+  async #clear(file: string): Promise<void> {
+    await removeAll([...(await piecesOf(file)), ...(await piecesOf(previousOf(file)))])
   }
 
   /** For appending, readable only for this user. Throws OutputError. */
@@ -112,6 +133,11 @@ export class OutputLog {
         await look()
       },
     }
+  }
+
+  /** When the current run wrote last, in milliseconds since 1970; 0 where there is none. */
+  changedAt(): Promise<number> {
+    return changedAt(this.file)
   }
 
   /** Undefined where there is no such run. */
@@ -172,6 +198,20 @@ async function readRun(
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, offset - piece.from)
   const bytes = buffer.subarray(0, bytesRead)
   return { bytes, offset, remaining: end - offset - bytesRead, over }
+}
+
+const piecesOf = async (file: string) => (await findRun(file))?.pieces ?? (await olderPieces(file))
+
+const otherLaneOf = (file: string) => logFileOf(file, otherLane(laneOfLog(file)))
+
+/** When it was written to last; 0 where it is not there. */
+async function changedAt(file: string): Promise<number> {
+  try {
+    return (await stat(file)).mtimeMs
+  } catch (error) {
+    if (isAbsent(error)) return 0
+    throw error
+  }
 }
 
 async function sizeOf(file: string): Promise<number> {

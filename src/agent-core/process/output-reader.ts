@@ -1,5 +1,5 @@
 import { formatSize, LineSplitter, type OutputLine } from './output-lines.ts'
-import type { OutputBytes, OutputCursor, OutputLog } from './output-log.ts'
+import type { OutputBytes, OutputCursor, ReadableOutput } from './output-log.ts'
 import { pause } from './pause.ts'
 
 /** Lines made fit to be read, oldest first. */
@@ -27,7 +27,7 @@ interface LinesRead {
 
 /** The lines of a run between two offsets, in portions of bounded size; the last one may be unfinished. */
 export async function* readLines(
-  log: OutputLog,
+  log: ReadableOutput,
   { fileId, from, to }: { fileId: string; from: number; to: number },
 ): AsyncGenerator<LinesRead> {
   let at = from
@@ -56,7 +56,7 @@ export interface TailOptions {
 
 /** The last lines, out of the last 256 KiB. */
 export async function tail(
-  log: OutputLog,
+  log: ReadableOutput,
   { run = 'current', lines: count, before }: TailOptions,
 ): Promise<OutputChunk> {
   const extents = await Promise.all((['current', 'previous'] as const).map((one) => log.extent(one)))
@@ -101,7 +101,7 @@ const maxChunkLines = 2_000
  * What is written from the cursor on, until the signal: over cuts of the file and from one run to the next, nothing twice and nothing
  * missing without a word. Reads only when asked for more, so that a slow reader costs no memory; it misses lines instead.
  */
-export async function* follow(log: OutputLog, { from, signal }: FollowOptions): AsyncGenerator<OutputChunk> {
+export async function* follow(log: ReadableOutput, { from, signal }: FollowOptions): AsyncGenerator<OutputChunk> {
   const newest = from ? undefined : await log.extent()
   let at = from ?? (newest ? { fileId: newest.fileId, offset: newest.to } : nowhere)
   let splitter = new LineSplitter(at.offset)
@@ -160,7 +160,10 @@ function* chunksOf(lines: readonly OutputLine[], { fileId }: OutputCursor, { off
 }
 
 /** Counts the lines up to the last part of the run; ends behind a line where there is one. */
-async function skipAhead(log: OutputLog, { fileId, offset }: OutputCursor): Promise<{ offset: number; lines: number }> {
+async function skipAhead(
+  log: ReadableOutput,
+  { fileId, offset }: OutputCursor,
+): Promise<{ offset: number; lines: number }> {
   let at = offset
   let lines = 0
   for (;;) {

@@ -1,5 +1,6 @@
 import { stoppedMessage } from './exit-message.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
+import type { ServerRole } from './lanes.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
 import { OutputError } from './output-log.ts'
 import { NoPortError } from './ports.ts'
@@ -8,7 +9,12 @@ import { isOver, type Exited, type ServerState } from './server-state.ts'
 import { spawnServer, SpawnError, type RunningProcess } from './spawn.ts'
 
 export interface ServerProcessOptions extends RunContext {
-  readonly key: string
+  /** Its name in the ledger. */
+  readonly slot: string
+  /** As it is when the ledger is told. */
+  readonly role: () => ServerRole
+  /** Another server of its service is there, so that what the output of that one is must be kept. */
+  readonly beside: boolean
   readonly origin: ServerOrigin
   readonly ledger: Ledger
   /** Asked once when the server failed for good; `servedMs` is 0 where it never got ready. */
@@ -33,7 +39,7 @@ export interface Failure {
   readonly retryAt: number
 }
 
-export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs'>
+export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs' | 'quietMs'>
 
 export type StopReport = { readonly stopped: true } | { readonly stopped: false; readonly message: string }
 
@@ -75,9 +81,9 @@ export class ServerProcess {
    * Requests in flight may finish, then SIGTERM to the whole group, SIGKILL after the grace, and a look that nothing is left. Calls join;
    * shorter times count at once.
    */
-  async stop({ graceMs, drainMs }: StopOptions = {}): Promise<StopReport> {
+  async stop({ graceMs, drainMs, quietMs }: StopOptions = {}): Promise<StopReport> {
     const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = this.#options.launch
-    const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs }
+    const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs, quietMs }
     this.#askToStop(times)
     const limit = Promise.withResolvers<undefined>()
     const timer = setTimeout(() => limit.resolve(undefined), times.drainMs + times.graceMs + 2 * killLimitMs)
@@ -93,7 +99,7 @@ export class ServerProcess {
     return this.#run?.skipDrain() ?? false
   }
 
-  #askToStop(times: { readonly graceMs: number; readonly drainMs: number }): void {
+  #askToStop(times: StopOptions & { readonly graceMs: number }): void {
     if (isOver(this.#state)) return
     this.#stopWithin = Math.min(times.graceMs, this.#stopWithin ?? times.graceMs)
     if (this.#run) this.#run.end('stopped', times)
@@ -132,9 +138,9 @@ export class ServerProcess {
 
   /** Undefined where the server was let go. */
   async #tryPorts(launch: ServerLaunch): Promise<Exited | undefined> {
-    const { output, log, now } = this.#options
+    const { output, log, now, beside } = this.#options
     const avoid = new Set<number>()
-    await output.begin()
+    await output.begin(beside)
     for (let attempt = 1; ; attempt++) {
       const end = await this.#tryPort(launch, avoid)
       if (end === 'neverStarted') return this.#neverStarted()
@@ -157,15 +163,15 @@ export class ServerProcess {
   }
 
   async #spawn(launch: ServerLaunch, port: number): Promise<ServerRun | undefined> {
-    const { now, ledger, key, output } = this.#options
+    const { now, ledger, slot, role, output } = this.#options
     const outputOffset = (await output.extent())?.to ?? 0
     await using file = await output.open()
     if (this.#stopAsked()) return undefined
-    await ledger.intend(key, launch, { port, outputOffset })
+    await ledger.intend(slot, launch, { port, outputOffset, role: role() })
     if (this.#stopAsked()) return undefined
     const process = await spawnServer(launch, { port, output: file.fd })
     this.#run = new ServerRun({ ...this.#options, process, port, outputOffset })
-    void ledger.identify(key, process.pid)
+    void ledger.identify(slot, process.pid)
     if (this.#stopAsked()) this.#run.end('stopped', { graceMs: this.#stopWithin })
     else this.#set({ kind: 'starting', since: now(), pid: process.pid, port })
     return this.#run

@@ -45,6 +45,8 @@ export interface EndOptions {
   readonly graceMs?: number | undefined
   /** How long requests in flight may take to finish; 0 = they are cut. */
   readonly drainMs?: number | undefined
+  /** How long no request may have come before it ends; see drain. */
+  readonly quietMs?: number | undefined
   readonly holders?: readonly PortHolder[]
   readonly hang?: Hang
 }
@@ -132,6 +134,7 @@ export class ServerRun {
       hang,
       drain: new AbortController(),
       drainUntil: performance.now() + drainMs,
+      quietMs: options.quietMs,
       killAt: undefined,
       tellsRequests: false,
       timer: undefined,
@@ -162,6 +165,7 @@ export class ServerRun {
       platform,
       until: () => ending.drainUntil,
       signal: ending.drain.signal,
+      quietMs: ending.quietMs,
       onRequests: (requests) => this.#tellStopping(ending, requests),
       onTrouble: (message, error) => log.warn(message, { pid: this.pid, port: this.port, error }),
     })
@@ -403,6 +407,7 @@ interface Ending {
   readonly drain: AbortController
   /** On the monotonic clock. */
   drainUntil: number
+  readonly quietMs: number | undefined
   /** On the monotonic clock; undefined until SIGTERM is sent. */
   killAt: number | undefined
   /** Readers were told last how many requests it waits for. */

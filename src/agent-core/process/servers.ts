@@ -4,6 +4,7 @@ import { afterCrash, noCrashes, retryDelayMs } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import { ExitWatch } from './exit-watch.ts'
 import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
+import { filesInLane, logFileOf, otherLane, slotOf, type Lane, type ServerRole } from './lanes.ts'
 import type { Ledger, LedgerEntry } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import { OutputLog } from './output-log.ts'
@@ -11,6 +12,7 @@ import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
 import { Ports } from './ports.ts'
 import { ServerProcess, type Failure, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
 import { isOver, type Exited, type ServerState } from './server-state.ts'
+import { ServiceOutput } from './service-output.ts'
 
 export interface ServersOptions {
   readonly platform: Pick<
@@ -33,13 +35,23 @@ export interface ServersOptions {
 /** What the ledger says of a server that is provably the same as when it was noted. */
 export type AdoptableServer = LedgerEntry & { readonly process: NonNullable<LedgerEntry['process']> }
 
-export type ServerListener = (key: string, state: ServerState) => void
+/** `role`: of the server whose state it is, as of now. */
+export type ServerListener = (key: string, state: ServerState, role: ServerRole) => void
 
-/** Every server of this agent, by the key of its InferenceService. Restarts nothing by itself: `retryAt` says when it may be tried again. */
+/**
+ * How long no request may have come to a server whose successor is published before it ends: by then every node of the cluster knows the
+ * new port. kube-proxy may take a second to tell the kernel (`--iptables-min-sync-period`), and the news must reach it first.
+ */
+const flipSettleMs = 3_000
+
+/**
+ * The servers of this agent, by the key of their InferenceService: one of each, and for the moment in which one takes over from
+ * another, two. Restarts nothing by itself: `retryAt` says when it may be tried again.
+ */
 export class Servers implements AsyncDisposable {
   readonly #options: Required<ServersOptions>
   readonly #ports: Ports
-  readonly #records = new Map<string, ServerRecord>()
+  readonly #services = new Map<string, Service>()
   /** Of keys whose latest starts failed. */
   readonly #backOffs = new Map<string, Failure>()
   readonly #outputs = new Map<string, OutputLog>()
@@ -60,82 +72,164 @@ export class Servers implements AsyncDisposable {
     this.#ports = new Ports({ holders: async (port) => (await options.platform.portListeners(port, noGroup)).others })
   }
 
-  /** Everything from here on is told by `get` and `onChange`. Throws while something of the previous process is left. */
+  /**
+   * Everything from here on is told by `get` and `onChange`. The files of the launch are those of the first lane. Throws while something
+   * of an earlier process is left.
+   */
   start(key: string, launch: ServerLaunch): void {
-    const record = this.#records.get(key)
-    if (record && !isOver(record.process.state)) {
-      throw new Error(`${key} still has a server (${record.process.state.kind}): stop it and wait until it is over.`)
+    this.#refuseWhileAlive(key)
+    const service = this.#service(key)
+    service.successor = undefined
+    this.#launch(service, 'current', service.current?.lane ?? 1, launch)
+  }
+
+  /**
+   * Another server for a key whose present one goes on: told by `successor`, until it takes over by `promote`. Throws where there is no
+   * present one, or more than that.
+   */
+  startBeside(key: string, launch: ServerLaunch): void {
+    const service = this.#services.get(key)
+    if (!service?.current || isOver(service.current.process.state))
+      throw new Error(`${key} has no server to start another beside.`)
+    for (const other of [service.successor, service.retiring]) {
+      if (other && !isOver(other.process.state)) throw new Error(`${key} has two servers already.`)
     }
-    this.#begin(key, { digest: launch.digest, rules: launch, origin: { kind: 'launch', launch } })
+    this.#launch(service, 'successor', otherLane(service.current.lane), launch)
+  }
+
+  /** The successor answers for its service from now on; the one before finishes its requests and stops. Throws where there is none. */
+  promote(key: string): void {
+    const service = this.#services.get(key)
+    const { current, successor } = service ?? {}
+    if (!service || !successor || isOver(successor.process.state)) throw new Error(`${key} has no successor.`)
+    service.current = successor
+    service.successor = undefined
+    this.#options.ledger.cast({
+      [slotOf(key, successor.lane)]: 'current',
+      ...(current && { [slotOf(key, current.lane)]: 'retiring' }),
+    })
+    this.#options.log.info('successor takes over', { service: key })
+    if (current && !isOver(current.process.state)) this.#retire(service, current)
+  }
+
+  /** Stops the successor, and forgets that there was one. Also right where there is none. */
+  async dropSuccessor(key: string): Promise<StopReport> {
+    const service = this.#services.get(key)
+    if (!service?.successor) return { stopped: true }
+    const { process } = service.successor
+    if (!isOver(process.state)) return await process.stop({ drainMs: 0 })
+    service.successor = undefined
+    return { stopped: true }
   }
 
   /** Takes over the care for a server that an earlier agent started: from here on it is like one that was started here. */
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
-    const { key, digest, port, outputOffset, readySince, executable, logFile, sleepsWhenIdle } = entry
+    const {
+      key,
+      lane = 1,
+      role = 'current',
+      digest,
+      port,
+      outputOffset,
+      readySince,
+      executable,
+      logFile,
+      sleepsWhenIdle,
+    } = entry
     const { pid, startTime } = entry.process
     const process = { pid, startTime, exited: this.#exits.exitOf({ pid, startTime }) }
     const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }
-    this.#options.log.info('adopted server', { service: key, pid, port })
-    this.#begin(key, {
+    this.#options.log.info('adopted server', { service: key, pid, port, role })
+    const service = this.#service(key)
+    const slot = this.#begin(service, {
+      role,
+      lane,
       digest,
       rules: { ...rules, executable, logFile, sleepsWhenIdle },
       origin: { kind: 'found', server: { process, port, outputOffset, ...ready } },
     })
+    if (role === 'retiring') this.#retire(service, slot)
   }
 
   /** They run on without us; the ledger has what another agent needs to know. Nothing is told of them any more. */
   async letGo(): Promise<void> {
     this.#listeners.clear()
     this.#exits[Symbol.dispose]()
-    for (const { process } of this.#records.values()) process.letGo()
+    for (const { process } of this.#slots()) process.letGo()
     await this.#options.ledger.close()
   }
 
-  /** Resolves when nothing of it is left, or with what is. Also right where there is no server. */
+  /** All servers of the key. Resolves when nothing of them is left, or with what is. Also right where there is no server. */
   async stop(key: string, options: StopOptions = {}): Promise<StopReport> {
-    return (await this.#records.get(key)?.process.stop(options)) ?? { stopped: true }
+    const slots = slotsOf(this.#services.get(key))
+    const reports = await Promise.all(slots.map(({ process }) => process.stop(options)))
+    return reports.find(({ stopped }) => !stopped) ?? { stopped: true }
   }
 
   /** Requests in flight are waited for no longer; false where nothing waits for them. */
   skipDrain(key: string): boolean {
-    return this.#records.get(key)?.process.skipDrain() ?? false
+    return slotsOf(this.#services.get(key))
+      .map(({ process }) => process.skipDrain())
+      .includes(true)
   }
 
   /** All at the same time. */
   async stopAll(options: StopOptions = {}): Promise<ReadonlyMap<string, StopReport>> {
-    const reports = [...this.#records.keys()].map(async (key) => [key, await this.stop(key, options)] as const)
+    const reports = [...this.#services.keys()].map(async (key) => [key, await this.stop(key, options)] as const)
     return new Map(await Promise.all(reports))
   }
 
   get(key: string): ServerState | undefined {
-    return this.#records.get(key)?.process.state
+    return this.#services.get(key)?.current?.process.state
+  }
+
+  /** Of the server that was started beside the present one; kept when that failed, until it is dropped or another is started. */
+  successor(key: string): ServerState | undefined {
+    return this.#services.get(key)?.successor?.process.state
+  }
+
+  /** Of the server whose place was taken, until nothing of it is left. */
+  retiring(key: string): ServerState | undefined {
+    return this.#services.get(key)?.retiring?.process.state
   }
 
   /** Of what the last server of this key serves. */
-  digestOf(key: string): string | undefined {
-    return this.#records.get(key)?.digest
+  digestOf(key: string, role: ServerRole = 'current'): string | undefined {
+    return this.#services.get(key)?.[role]?.digest
   }
 
-  /** What the servers with this log file write and wrote, whether one runs or not. */
-  output(file: string): OutputLog {
-    const { outputLimits, log } = this.#options
-    const known = this.#outputs.get(file) ?? new OutputLog({ file, limits: outputLimits(), log })
-    this.#outputs.set(file, known)
-    return known
+  /** How many servers run, beside each other or alone. */
+  get running(): number {
+    return this.#slots().filter(({ process }) => !isOver(process.state)).length
+  }
+
+  /** What the servers of the key write and wrote, whether one runs or not; the log file is that of the first lane. */
+  outputOf(key: string, logFile: string): ServiceOutput {
+    const newest = () => {
+      const { current, successor } = this.#services.get(key) ?? {}
+      return (successor ?? current)?.lane
+    }
+    return new ServiceOutput({
+      lanes: { 1: this.#output(logFileOf(logFile, 1)), 2: this.#output(logFileOf(logFile, 2)) },
+      newest,
+    })
   }
 
   /** How often it was started again since it is known. */
   restarts(key: string): number {
-    return Math.max(0, (this.#records.get(key)?.starts ?? 0) - 1)
+    return Math.max(0, (this.#services.get(key)?.starts ?? 0) - 1)
   }
 
+  /** Of the present server of each key. */
   state(): ReadonlyMap<string, ServerState> {
-    return new Map([...this.#records].map(([key, { process }]) => [key, process.state]))
+    return new Map(
+      [...this.#services].flatMap(([key, { current }]) => (current ? [[key, current.process.state] as const] : [])),
+    )
   }
 
   /** How its last server ended that nobody had asked to, with its last lines; kept while others take its place. */
   lastFailure(key: string): Exited | undefined {
-    return this.#records.get(key)?.lastFailure
+    return this.#services.get(key)?.lastFailure
   }
 
   /** How often it failed in a row, and when it may be tried again; undefined when nothing speaks against a start. */
@@ -159,9 +253,8 @@ export class Servers implements AsyncDisposable {
 
   /** Throws while something of it is left. */
   forget(key: string): void {
-    const record = this.#records.get(key)
-    if (record && !isOver(record.process.state)) throw new Error(`${key} still has a server: stop it first.`)
-    this.#records.delete(key)
+    this.#refuseWhileAlive(key)
+    this.#services.delete(key)
     this.#backOffs.delete(key)
   }
 
@@ -177,15 +270,47 @@ export class Servers implements AsyncDisposable {
     this.#exits[Symbol.dispose]()
   }
 
-  #begin(key: string, { digest, rules, origin }: Beginning): void {
+  #service(key: string): Service {
+    const known = this.#services.get(key)
+    if (known) return known
+    const service: Service = { key, starts: 0 }
+    this.#services.set(key, service)
+    return service
+  }
+
+  #slots(): Slot[] {
+    return [...this.#services.values()].flatMap(slotsOf)
+  }
+
+  #refuseWhileAlive(key: string): void {
+    const left = slotsOf(this.#services.get(key)).find(({ process }) => !isOver(process.state))
+    if (left)
+      throw new Error(`${key} still has a server (${left.process.state.kind}): stop it and wait until it is over.`)
+  }
+
+  #output(file: string): OutputLog {
+    const { outputLimits, log } = this.#options
+    const known = this.#outputs.get(file) ?? new OutputLog({ file, limits: outputLimits(), log })
+    this.#outputs.set(file, known)
+    return known
+  }
+
+  #launch(service: Service, role: ServerRole, lane: Lane, wanted: ServerLaunch): void {
+    const launch = filesInLane(wanted, lane)
+    this.#begin(service, { role, lane, digest: launch.digest, rules: launch, origin: { kind: 'launch', launch } })
+  }
+
+  #begin(service: Service, { role, lane, digest, rules, origin }: Beginning): Slot {
+    const { key } = service
     const { platform, probe, liveness, log, now, ledger, onProbe } = this.#options
-    const record = this.#records.get(key)
     const process = new ServerProcess({
-      key,
+      slot: slotOf(key, lane),
+      role: () => roleOf(service, slot),
+      beside: role === 'successor',
       origin,
       ledger,
       launch: rules,
-      output: this.output(rules.logFile),
+      output: this.#output(rules.logFile),
       ports: this.#ports,
       platform,
       probe,
@@ -194,35 +319,42 @@ export class Servers implements AsyncDisposable {
       now,
       onFailure: (servedMs) => this.countFailure(key, servedMs),
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
-      onState: (state) => this.#changed(key, state),
+      onState: (state) => this.#changed(service, slot, state),
     })
-    this.#records.set(key, {
-      process,
-      digest,
-      starts: (record?.starts ?? 0) + 1,
-      lastFailure: record?.lastFailure,
-    })
+    const slot: Slot = { process, digest, lane }
+    service[role] = slot
+    service.starts += 1
     process.start()
+    return slot
   }
 
-  #changed(key: string, state: ServerState): void {
+  /** Whoever still knows the old port is answered until nobody does. Told of its end by its state. */
+  #retire(service: Service, slot: Slot): void {
+    service.retiring = slot
+    void slot.process.stop({ quietMs: flipSettleMs })
+  }
+
+  #changed(service: Service, slot: Slot, state: ServerState): void {
+    const { key } = service
+    const role = roleOf(service, slot)
     this.#logChange(key, state)
-    this.#note(key, state)
-    const record = this.#records.get(key)
-    if (record && state.kind === 'exited' && state.settled && state.cause !== 'stopped') record.lastFailure = state
+    this.#note(slotOf(key, slot.lane), state)
+    if (state.kind === 'exited' && state.settled && state.cause !== 'stopped') service.lastFailure = state
+    if (role === 'retiring' && isOver(state)) service.retiring = undefined
+    if (role === 'successor' && wasStopped(state)) service.successor = undefined
     for (const listener of this.#listeners) {
       try {
-        listener(key, state)
+        listener(key, state, role)
       } catch (error) {
         this.#options.log.error('a listener for servers failed', { service: key, error })
       }
     }
   }
 
-  #note(key: string, state: ServerState): void {
+  #note(slot: string, state: ServerState): void {
     const { ledger } = this.#options
-    if (isOver(state)) ledger.forget(key)
-    if (state.kind === 'ready' && state.healthy) void ledger.ready(key, state.pid, state.readySince)
+    if (isOver(state)) ledger.forget(slot)
+    if (state.kind === 'ready' && state.healthy) void ledger.ready(slot, state.pid, state.readySince)
   }
 
   #logChange(key: string, state: ServerState): void {
@@ -265,14 +397,33 @@ export class Servers implements AsyncDisposable {
 const noGroup = -1
 
 interface Beginning {
+  readonly role: ServerRole
+  readonly lane: Lane
   readonly digest: string
   readonly rules: LaunchRules
   readonly origin: ServerOrigin
 }
 
-interface ServerRecord {
+interface Slot {
   readonly process: ServerProcess
   readonly digest: string
-  readonly starts: number
-  lastFailure: Exited | undefined
+  readonly lane: Lane
 }
+
+interface Service {
+  readonly key: string
+  current?: Slot | undefined
+  successor?: Slot | undefined
+  retiring?: Slot | undefined
+  starts: number
+  lastFailure?: Exited | undefined
+}
+
+const wasStopped = (state: ServerState): boolean =>
+  state.kind === 'exited' && state.settled && state.cause === 'stopped'
+
+const slotsOf = (service: Service | undefined): Slot[] =>
+  [service?.current, service?.successor, service?.retiring].filter((slot) => slot !== undefined)
+
+const roleOf = ({ successor, retiring }: Service, slot: Slot): ServerRole =>
+  slot === successor ? 'successor' : slot === retiring ? 'retiring' : 'current'

@@ -6,7 +6,7 @@ import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
 import type { Models } from '../models/models.ts'
 import type { PersonSettings } from '../person-settings.ts'
-import type { OutputLog } from '../process/output-log.ts'
+import type { ReadableOutput } from '../process/output-log.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import { keyOf } from '../kube/object-cache.ts'
@@ -27,7 +27,7 @@ export interface Sources {
   readonly hostAddress: () => HostAddress
   readonly models: Models
   /** What the servers of an InferenceService write and wrote. */
-  readonly output: (service: ServiceRef) => OutputLog
+  readonly output: (service: ServiceRef) => ReadableOutput
 }
 
 /** Throws LinkError, with code `refused`, where there is no answer. */

@@ -1,12 +1,12 @@
 import { LinkError, type Listener, type Unsubscribe } from '../../contract/client.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
 import type { StreamItem, StreamRequest } from '../../contract/streams.ts'
-import type { OutputLog } from '../process/output-log.ts'
+import type { ReadableOutput } from '../process/output-log.ts'
 import { follow, tail } from '../process/output-reader.ts'
 
 /** The newest lines of a run, or those before a place. Throws LinkError where the files cannot be read. */
 export async function logPage(
-  log: OutputLog,
+  log: ReadableOutput,
   { run, lines, before }: Extract<Query, { name: 'log' }>,
 ): Promise<Answer<'log'>> {
   try {
@@ -17,7 +17,7 @@ export async function logPage(
 }
 
 /** What is written from a place on, until nobody listens any more. */
-export function followLog(log: OutputLog, { from }: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
+export function followLog(log: ReadableOutput, { from }: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
   const left = new AbortController()
   const { signal } = left
   const read = async (): Promise<void> => {
@@ -32,7 +32,7 @@ export function followLog(log: OutputLog, { from }: StreamRequest, listener: Lis
   return () => left.abort()
 }
 
-function unreadable({ file }: OutputLog, error: unknown): LinkError {
+function unreadable({ file }: ReadableOutput, error: unknown): LinkError {
   const why = error instanceof Error ? error.message : String(error)
   return new LinkError('refused', `The output in ${file} cannot be read: ${why}.`, { cause: error })
 }

@@ -18,7 +18,7 @@ export function fetchView({ fetch, fetchRetryAt }: ServiceRecord): FetchView {
 
 /** `backOff`: of the key, as it is now; what a state says of it was so when the server ended. */
 export function serverView(
-  { digest = '', startFailure }: ServiceRecord,
+  { digest = '', startFailure }: { readonly digest?: string | undefined; readonly startFailure?: string | undefined },
   state: ServerState | undefined,
   backOff: Failure = noFailure,
 ): ServerView {
@@ -37,6 +37,7 @@ export function serverView(
             failures,
             message: 'The server was found running; it is asked whether it serves.',
             unasked: true,
+            ...(state.port !== undefined && { port: state.port }),
           }
         : { kind: 'starting', digest, failures, message: 'The server is starting.' }
     case 'loading':

@@ -30,6 +30,8 @@ export type ServerView =
       readonly message: string
       /** An earlier agent started it: until it was asked, what is published stays. */
       readonly unasked?: boolean
+      /** Only where it was found running. */
+      readonly port?: number
     }
   | { readonly kind: 'ready'; readonly digest: string; readonly port: number }
   | { readonly kind: 'unready'; readonly digest: string; readonly port: number; readonly message: string }
@@ -48,6 +50,9 @@ export type ServerView =
       readonly failures: number
       readonly nextStartAt: number
     }
+
+/** Whether a second server of a service may be there for as long as it takes the place of the first; `why`: the half of a sentence, or empty. */
+export type Beside = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
 
 /** Whose the slice is, and what it and its companions say, as far as the caches know. */
 export interface PublicationView {
@@ -86,6 +91,13 @@ export interface Observation {
   readonly address: { readonly ip: string | undefined; readonly message: string }
   readonly fetch: FetchView
   readonly server: ServerView
+  /** Started beside `server`, to take its place when it answers. */
+  readonly successor: ServerView
+  /** The server whose place was taken is still there: what it does. */
+  readonly retiring: string | undefined
+  readonly beside: Beside
+  /** Why the server was asked to stop; empty where it was not. */
+  readonly stopReason: string
   readonly publication: PublicationView
   /** A person asked for a new server process. */
   readonly restartAsked: boolean
@@ -102,6 +114,11 @@ export type Step =
   | { readonly do: 'fetch' }
   | { readonly do: 'cancelFetch' }
   | { readonly do: 'start' }
+  /** The present server goes on. */
+  | { readonly do: 'startBeside' }
+  /** The successor answers for the service; the server before finishes its requests and stops. */
+  | { readonly do: 'promote' }
+  | { readonly do: 'dropSuccessor' }
   | { readonly do: 'publish'; readonly address: string; readonly port: number }
   | { readonly do: 'withdraw' }
   /** What an agent that is gone still promises. */
@@ -173,8 +190,8 @@ function nextStep(observed: Observation): Plan {
 
 /** Down on this machine and free for another; without the cluster that is said as soon as it answers. */
 function held(observed: Observation, why: string): Plan {
-  const { server, publication, clusterRetry } = observed
-  if (isHeld(publication) && !isAlive(server) && !isWritable(observed)) {
+  const { publication, clusterRetry } = observed
+  if (isHeld(publication) && !isAnyAlive(observed) && !isWritable(observed)) {
     return rest('stopped', 'Held', `${why} ${clusterRetry?.message ?? ''}`.trim(), clusterRetry?.at)
   }
   const elsewhere = isForeign(publication) ? ` ${publication.message}` : ''
@@ -185,7 +202,7 @@ type Clearing = 'unpublish' | 'remove' | 'release'
 
 /** Brings everything of ours down, the endpoint first; undefined when nothing is left. */
 function clear(observed: Observation, how: Clearing, why: string): Plan | undefined {
-  const { server, publication, fetch } = observed
+  const { publication, fetch } = observed
   const writable = isWritable(observed)
   if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'stopping', 'Stopping', why)
   if (writable && isHeld(publication) && publication.shown?.ready === true) {
@@ -194,8 +211,9 @@ function clear(observed: Observation, how: Clearing, why: string): Plan | undefi
   if (writable && publication.claim === 'previous' && publication.shown?.ready === true) {
     return act({ do: 'unpublish' }, 'stopping', 'Stopping', why)
   }
-  if (server.kind === 'stopping') return rest('stopping', 'Stopping', `${why} ${server.message}`)
-  if (isAlive(server)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
+  if (hasRunning(observed)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
+  const stopping = stoppingMessage(observed)
+  if (stopping !== undefined) return rest('stopping', 'Stopping', `${why} ${stopping}`)
   if (!hasLeftovers(observed, how)) return undefined
   return writable ? act({ do: how }, 'stopping', 'Stopping', why) : unreachable(observed, 'stopping', 'Stopping')
 }
@@ -216,6 +234,7 @@ function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: Model
   if (isHeld(publication) && (server.kind === 'ready' || server.kind === 'unready' || isTrusted(server))) {
     const kept = `${message} The server keeps the model it loaded, but could not be started again.`
     if (observed.paused) return whilePaused(observed)
+    if (isRunning(observed.successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), kept)
     return { ...answerStep(observed, server), message: kept }
   }
   const cleared = clear(observed, 'unpublish', message)
@@ -247,8 +266,33 @@ function serve(observed: Observation, desired: Serve): Plan {
   if (publication.service !== 'ours' && isWritable(observed)) {
     return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
   }
-  return withdrawSilent(observed) ?? fetchStep(observed, desired) ?? serverStep(observed, desired)
+  return (
+    takeOverStep(observed, desired) ??
+    withdrawSilent(observed) ??
+    fetchStep(observed, desired) ??
+    serverStep(observed, desired)
+  )
 }
+
+/** A successor that answers gets the traffic, and then the place; one whose predecessor is gone gets the place at once. */
+function takeOverStep(observed: Observation, { digest }: Serve): Plan | undefined {
+  const { server, successor, publication, address } = observed
+  if (!isRunning(successor) || successor.digest !== digest) return undefined
+  if (!isAlive(server)) {
+    return act({ do: 'promote' }, 'starting', 'Starting', `The server before is gone. ${messageOf(successor)}`)
+  }
+  if (successor.kind !== 'ready' || address.ip === undefined || !isWritable(observed)) return undefined
+  const { port } = successor
+  const isFlipped = isPublished(publication, { address: address.ip, port })
+  const step: Step = isFlipped ? { do: 'promote' } : { do: 'publish', address: address.ip, port }
+  return act(
+    step,
+    ...shownAs(observed, server),
+    'The new server answers and takes over; the one before finishes and stops.',
+  )
+}
+
+const messageOf = (server: Running): string => (server.kind === 'ready' ? 'The new one answers.' : server.message)
 
 /** Nothing is begun and nothing is ended, but for the address: pods are not sent here. */
 function whilePaused(observed: Observation): Plan {
@@ -267,9 +311,15 @@ function whilePaused(observed: Observation): Plan {
 function withdrawSilent(observed: Observation): Plan | undefined {
   const { server, publication } = observed
   if (server.kind === 'ready' || publication.shown?.ready !== true || !isWritable(observed)) return undefined
-  if (isTrusted(server)) return undefined
+  if (isTrusted(server) || leadsToSuccessor(observed)) return undefined
   const [state, reason, message] = withoutAnswer(server)
   return act({ do: 'withdraw' }, state, reason, message)
+}
+
+/** An agent ended between the publication of the new port and the rest of the swap. */
+function leadsToSuccessor({ successor, publication: { shown } }: Observation): boolean {
+  const answers = successor.kind === 'ready' || isTrusted(successor)
+  return answers && shown?.ready === true && shown.port === successor.port
 }
 
 /** It served when its agent ended, and nothing says yet that it does not any more. */
@@ -317,17 +367,18 @@ const clockTime = (at: number): string => `${new Date(at).toISOString().slice(11
 
 /** Another agent answers for this service: ours must not. */
 function yieldTo(observed: Observation): Plan {
-  const { publication, server, fetch } = observed
+  const { publication, fetch } = observed
   const reason = publication.claim === 'foreign' ? 'ClaimedElsewhere' : 'ClaimOverwritten'
   if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'foreign', reason, publication.message)
-  if (server.kind !== 'stopping' && isAlive(server)) return act({ do: 'stop' }, 'foreign', reason, publication.message)
+  if (hasRunning(observed)) return act({ do: 'stop' }, 'foreign', reason, publication.message)
   return rest('foreign', reason, publication.message, publication.retryAt)
 }
 
 /** Undefined once the wanted model is here. The old server, if any, keeps serving meanwhile. */
 function fetchStep(observed: Observation, { source, digest }: Serve): Plan | undefined {
-  const { fetch, server, now, restartAsked } = observed
-  if (isAlive(server) && server.kind !== 'stopping' && server.digest === digest && !restartAsked) return undefined
+  const { fetch, server, successor, now, restartAsked } = observed
+  if (isRunning(successor) && successor.digest === digest) return undefined
+  if (isRunning(server) && server.digest === digest && !restartAsked && successor.kind === 'none') return undefined
   const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
   if (fetch.kind !== 'none' && fetch.source !== source) {
     return fetch.kind === 'running'
@@ -354,13 +405,18 @@ function fetchStep(observed: Observation, { source, digest }: Serve): Plan | und
 }
 
 function serverStep(observed: Observation, desired: Serve): Plan {
-  const { server, publication, now } = observed
+  const { server, successor, publication, now, stopReason } = observed
+  const dropped = dropStep(observed, desired)
+  if (dropped) return dropped
+  const leaving = successor.kind === 'stopping' ? successor.message : observed.retiring
   switch (server.kind) {
     case 'none':
+      if (leaving !== undefined) return rest('starting', 'Starting', leaving)
       return act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
     case 'stopping':
-      return rest(...withoutAnswer(server))
+      return rest('stopping', 'Stopping', `${stopReason} ${server.message}`.trim())
     case 'failed':
+      if (leaving !== undefined) return rest(...withoutAnswer(server), server.nextStartAt)
       return server.digest !== desired.digest || server.nextStartAt <= now
         ? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.')
         : rest(...withoutAnswer(server), server.nextStartAt)
@@ -369,19 +425,79 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'ready':
       break
   }
-  if (server.digest !== desired.digest || observed.restartAsked) {
-    if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
-    const why = whyRestarted(observed, server)
-    const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
-    return act({ do: step }, 'stopping', 'Stopping', why)
+  const isReplaced = server.digest !== desired.digest || observed.restartAsked || successor.kind !== 'none'
+  if (!isReplaced) return answerStep(observed, server)
+  if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
+  const meanwhile = whileReplaced(observed, server)
+  if (meanwhile) return meanwhile
+  if (server.kind === 'ready' && observed.beside.allowed) {
+    return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
-  return answerStep(observed, server)
+  const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
+  return act({ do: step }, 'stopping', 'Stopping', whyStopped(observed, server))
+}
+
+/** A successor that nobody wants any more. */
+function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
+  const { server, successor } = observed
+  if (successor.kind === 'none' || successor.kind === 'stopping') return undefined
+  if (successor.digest === digest || isUnsettled(observed)) return undefined
+  const as = isRunning(server) ? shownAs(observed, server) : (['starting', 'Starting'] as const)
+  return act(
+    { do: 'dropSuccessor' },
+    ...as,
+    'The specification changed again: the server of the one before is dropped.',
+  )
+}
+
+/** The present server goes on as long as another is on its way to its place, or waits for its next attempt. */
+function whileReplaced(observed: Observation, server: Running): Plan | undefined {
+  const { successor, retiring, restartAsked, now, beside } = observed
+  if (successor.kind === 'stopping') return goingOn(observed, server, successor.message)
+  if (isRunning(successor)) {
+    return goingOn(
+      observed,
+      server,
+      `The new server is started beside it and takes over when it answers. ${messageOf(successor)}`,
+    )
+  }
+  if (successor.kind === 'failed' && !restartAsked && now < successor.nextStartAt) {
+    return goingOn(observed, server, successorFailedMessage(successor), successor.nextStartAt)
+  }
+  if (retiring !== undefined) return goingOn(observed, server, retiring)
+  return isTrusted(server) && beside.allowed ? answerStep(observed, server) : undefined
+}
+
+/** The same from the failure to the next attempt, so that it is written once. */
+export const successorFailedMessage = ({ message, nextStartAt }: { message: string; nextStartAt: number }): string =>
+  `The new server cannot be started: ${message} The previous server keeps serving. Next attempt at ${clockTime(nextStartAt)}.`
+
+function goingOn(observed: Observation, server: Running, sentence: string, retryAt?: number): Plan {
+  if (leadsToSuccessor(observed)) return rest(...shownAs(observed, server), sentence, retryAt)
+  const next = answerStep(observed, server)
+  return next.step.do === 'rest'
+    ? { ...next, message: `${next.message} ${sentence}`, retryAt: retryAt ?? next.retryAt }
+    : next
+}
+
+/** What people see of a server while something is done about it that does not touch it. */
+function shownAs(observed: Observation, server: ServerView): readonly [ServiceState, ServiceReason] {
+  if (server.kind === 'ready' || leadsToSuccessor(observed)) return ['ready', 'Serving']
+  const [state, reason] = withoutAnswer(server)
+  return [state, reason]
 }
 
 function whyRestarted({ restartAsked }: Observation, { digest }: Running): string {
-  if (restartAsked) return 'The server is restarted, as somebody asked for it.'
-  if (digest !== unknownDigest) return 'The specification changed: the server is restarted with it.'
-  return 'It is not certain what the server found running was started with: it is restarted.'
+  if (restartAsked) return 'The server is restarted, as somebody asked for it'
+  if (digest !== unknownDigest) return 'The specification changed: the server is restarted with it'
+  return 'It is not certain what the server found running was started with: it is restarted'
+}
+
+function whyStopped(observed: Observation, server: Running): string {
+  const { beside } = observed
+  const why = whyRestarted(observed, server)
+  if (beside.allowed || beside.why === '' || server.kind !== 'ready') return `${why}.`
+  return `${why}; ${beside.why}: the old one is stopped first.`
 }
 
 /** Pods are told of a server that answers, and only of one. */
@@ -413,15 +529,18 @@ function unsettled({ publication: { shown } }: Observation, server: Running, unt
   )
 }
 
+const isPublished = ({ shown, complete }: PublicationView, where: { address: string; port: number }): boolean =>
+  shown?.ready === true && shown.address === where.address && shown.port === where.port && complete
+
 function publishStep(observed: Observation, port: number, address: Observation['address']): Plan {
-  const { shown, complete, message } = observed.publication
+  const { shown, message } = observed.publication
   if (address.ip === undefined) {
     return shown?.ready === true && isWritable(observed)
       ? act({ do: 'withdraw' }, 'unready', 'NoHostAddress', address.message)
       : rest('unready', 'NoHostAddress', address.message)
   }
   const serving = `Serving at ${address.ip}:${port}.`
-  if (shown?.ready === true && shown.address === address.ip && shown.port === port && complete) {
+  if (isPublished(observed.publication, { address: address.ip, port })) {
     return rest('ready', 'Serving', message === '' ? serving : `${serving} ${message}`)
   }
   return isWritable(observed)
@@ -458,6 +577,16 @@ const isAlive = (
   server: ServerView,
 ): server is Extract<ServerView, { kind: 'starting' | 'ready' | 'unready' | 'stopping' }> =>
   server.kind === 'starting' || server.kind === 'ready' || server.kind === 'unready' || server.kind === 'stopping'
+
+const isRunning = (server: ServerView): server is Running => isAlive(server) && server.kind !== 'stopping'
+
+const hasRunning = ({ server, successor }: Observation): boolean => isRunning(server) || isRunning(successor)
+
+const isAnyAlive = (observed: Observation): boolean => hasRunning(observed) || stoppingMessage(observed) !== undefined
+
+/** Of the servers that are on their way to their end, if any is. */
+const stoppingMessage = ({ server, successor, retiring }: Observation): string | undefined =>
+  server.kind === 'stopping' ? server.message : successor.kind === 'stopping' ? successor.message : retiring
 
 const isOurService = ({ service }: PublicationView): boolean => service === 'ours' || service === 'outdated'
 

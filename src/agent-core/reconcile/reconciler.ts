@@ -8,8 +8,10 @@ import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '.
 import type { StatusWriter } from '../kube/status-writer.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
-import { launchEnvironment, type GeneralRules, type PortPolicy } from '../process/launch.ts'
+import { unknownDigest } from '../process/adoption.ts'
+import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
 import { serverFiles } from '../process/server-files.ts'
+import type { ServerRole } from '../process/lanes.ts'
 import type { Servers } from '../process/servers.ts'
 import { isOver, type Exited, type ServerState } from '../process/server-state.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
@@ -26,7 +28,17 @@ import type { Holds } from './holds.ts'
 import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { contentKey, digestWith, fetchRequest } from './model-request.ts'
 import { fetchView, publicationView, serverView } from './observe.ts'
-import { crashLoopMessage, isCrashLoop, plan, type Observation, type Plan, type Step } from './plan.ts'
+import {
+  crashLoopMessage,
+  isCrashLoop,
+  plan,
+  successorFailedMessage,
+  type Beside,
+  type Observation,
+  type Plan,
+  type ServerView,
+  type Step,
+} from './plan.ts'
 import { report, sayFinally } from './report.ts'
 import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
 import { newRecord, type ServiceRecord } from './service-record.ts'
@@ -71,12 +83,24 @@ export interface ReconcilerOptions {
   /** How people call this machine. */
   readonly displayName: string
   readonly findBinary: () => Promise<Binary>
+  /**
+   * Whether what is wanted fits into memory beside the server of this key that runs now; asked again until it is started. Absent = it does
+   * not, and nothing is said about it.
+   */
+  readonly mayRunBeside?: (key: string, wanted: WantedServer) => Beside
   readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
   readonly log: Logger
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
   readonly now?: () => number
   readonly random?: () => number
+}
+
+/** What is to be served. */
+export interface WantedServer {
+  readonly spec: InferenceServiceSpec
+  readonly model: ModelSpec
+  readonly digest: string
 }
 
 /** What a snapshot needs to know of one service. */
@@ -86,6 +110,8 @@ export interface ServiceReport {
   readonly observed: Observation
   readonly since: number
   readonly server: ServerState | undefined
+  /** The server whose place was taken, until it is gone. */
+  readonly retiring: ServerState | undefined
   /** Of the last server that ended without being asked to. */
   readonly lastFailure: Exited | undefined
   /** In a row. */
@@ -134,7 +160,7 @@ export class Reconciler {
       cluster.slices.onChange(({ before, after }) => {
         if (!isOnlyHeartbeat(before, after)) this.#enqueueOwner(after ?? before)
       }),
-      servers.onChange((key, state) => this.#serverChanged(key, state)),
+      servers.onChange((key, state, role) => this.#serverChanged(key, state, role)),
     ]
     this.#learnDialect().catch((error: unknown) => this.#options.log.debug('llama-server not asked yet', { error }))
   }
@@ -169,7 +195,8 @@ export class Reconciler {
   restart(key: string): boolean {
     const record = this.#records.get(key)
     if (!record?.last || record.last.plan.forget) return false
-    if (record.restart === 'none') record.restart = 'asked'
+    const isUnderWay = isOnItsWay(this.#options.servers.successor(key))
+    if (record.restart === 'none' && !isUnderWay) record.restart = 'asked'
     this.#options.servers.clearBackOff(key)
     this.enqueue(key)
     return true
@@ -194,8 +221,8 @@ export class Reconciler {
   get hasLeft(): boolean {
     return [...this.#records.values()].every(({ last }) => {
       if (last === undefined || last.plan.forget) return true
-      const { desired: wish, server } = last.observed
-      const isDown = server.kind === 'none' || server.kind === 'failed'
+      const { desired: wish, server, successor, retiring } = last.observed
+      const isDown = [server, successor].every(({ kind }) => kind === 'none' || kind === 'failed') && !retiring
       return last.plan.step.do === 'rest' && isDown && wish.kind !== 'serve' && wish.kind !== 'modelMissing'
     })
   }
@@ -218,6 +245,7 @@ export class Reconciler {
       record,
       ...record.last,
       server: servers.get(record.key),
+      retiring: servers.retiring(record.key),
       lastFailure: servers.lastFailure(record.key),
       failures: servers.backOff(record.key)?.failures ?? 0,
       service,
@@ -279,17 +307,35 @@ export class Reconciler {
     const target = this.#target(record)
     const published = cluster.services.get(record.namespace, serviceNameOf(record.name))
     const ownsService = published !== undefined && isOwnedBy(published, target)
+    const backOff = servers.backOff(record.key)
+    const server = serverView(record, servers.get(record.key), backOff)
+    const retiring = serverView({}, servers.retiring(record.key))
     return {
       now,
       desired: wish,
       address: hostAddress(),
       fetch: fetchView(record),
-      server: serverView(record, servers.get(record.key), servers.backOff(record.key)),
+      server,
+      successor: serverView(record.successor ?? {}, servers.successor(record.key), backOff),
+      retiring: retiring.kind === 'stopping' ? retiring.message : undefined,
+      beside: this.#beside(record, wish, server),
+      stopReason: record.stopReason ?? '',
       publication: publicationView(publisher.observe(target), { now, ownsService }),
       restartAsked: record.restart === 'asked',
       paused: holds.pausedSince !== undefined,
       clusterRetry: record.clusterRetry,
     }
+  }
+
+  #beside(record: ServiceRecord, wish: Desired, server: ServerView): Beside {
+    const { settings, servers, mayRunBeside } = this.#options
+    const runs = server.kind === 'ready' || server.kind === 'starting'
+    const isAsked = runs && wish.kind === 'serve' && (server.digest !== wish.digest || record.restart === 'asked')
+    if (!isAsked && record.successor === undefined) return silentlyNot
+    const why = noPortBeside(settings.port, servers.running)
+    if (why !== undefined) return { allowed: false, why }
+    const wanted = mayRunBeside && this.#wanted(record)
+    return wanted ? mayRunBeside(record.key, wanted) : silentlyNot
   }
 
   #desired(record: ServiceRecord, service: InferenceService | undefined): Desired {
@@ -394,9 +440,12 @@ export class Reconciler {
   }
 
   /** A start that waits for its back-off waits no longer when what it is made of has changed. */
-  async #soonerStart(record: ServiceRecord, { server, desired: wish }: Observation): Promise<number | undefined> {
+  async #soonerStart(
+    record: ServiceRecord,
+    { server, successor, desired: wish }: Observation,
+  ): Promise<number | undefined> {
     const { servers, findBinary } = this.#options
-    if (server.kind !== 'failed' || wish.kind !== 'serve') return undefined
+    if ((server.kind !== 'failed' && successor.kind !== 'failed') || wish.kind !== 'serve') return undefined
     const inputs = await this.#startInputs(record, await findBinary())
     if (inputs === record.startInputs) return this.#now() + lookForChangesEveryMs
     servers.clearBackOff(record.key)
@@ -469,10 +518,20 @@ export class Reconciler {
         record.fetch = undefined
         return
       case 'start':
-        return this.#start(record)
+        return this.#start(record, 'current')
+      case 'startBeside':
+        return this.#start(record, 'successor')
+      case 'promote':
+        this.#promote(record)
+        return
+      case 'dropSuccessor':
+        record.successor = undefined
+        servers.clearBackOff(record.key)
+        this.#stopping(record, servers.dropSuccessor(record.key))
+        return
       case 'stop':
         record.stopReason = record.last?.plan.message
-        this.#stopServer(record, servers)
+        this.#stopping(record, servers.stop(record.key))
         return
       case 'rest':
         return
@@ -555,7 +614,7 @@ export class Reconciler {
     if (binary.kind === 'found') await this.#dialects.of(binary.path, launchEnvironment())
   }
 
-  async #start(record: ServiceRecord): Promise<void> {
+  async #start(record: ServiceRecord, role: 'current' | 'successor'): Promise<void> {
     const wanted = this.#wanted(record)
     const outcome = record.fetch?.outcome
     if (!wanted || outcome?.kind !== 'done') return
@@ -566,21 +625,22 @@ export class Reconciler {
     }
     const binary = await findBinary()
     const inputs = await this.#startInputs(record, binary)
-    if (record.digest !== wanted.digest || record.startInputs !== inputs) servers.clearBackOff(record.key)
-    record.digest = wanted.digest
+    const { digest } = wanted
+    const before = role === 'current' ? record.digest : record.successor?.digest
+    if (before !== digest || record.startInputs !== inputs) servers.clearBackOff(record.key)
     record.startInputs = inputs
+    if (role === 'current') record.digest = digest
+    record.successor = role === 'current' ? undefined : { digest }
     if (binary.kind === 'missing') {
-      this.#startFailed(record, binary.message)
+      this.#startFailed(record, role, binary.message)
       return
     }
     const env = launchEnvironment(environmentOf(wanted.spec))
     const dialect = await this.#dialects.of(binary.path, env)
     if (this.#stopped) return
-    record.startFailure = undefined
-    record.stopReason = undefined
     if (record.restart === 'asked') record.restart = 'underWay'
     log.info('starting inference service', { namespace: record.namespace, name: record.name })
-    servers.start(record.key, {
+    const launch: ServerLaunch = {
       uid: record.metadata?.uid ?? '',
       digest: wanted.digest,
       executable: binary.path,
@@ -590,14 +650,25 @@ export class Reconciler {
       port: settings.port,
       ...settings.rules(),
       sleepsWhenIdle: sleepsWhenIdle(wanted.spec),
-    })
+    }
+    if (role === 'successor') {
+      // Its predecessor may have gone while the binary was looked at.
+      if (isOnItsWay(servers.get(record.key))) servers.startBeside(record.key, launch)
+      else record.successor = undefined
+      return
+    }
+    record.startFailure = undefined
+    record.stopReason = undefined
+    servers.start(record.key, launch)
   }
 
-  #startFailed(record: ServiceRecord, message: string): void {
-    record.startFailure = message
+  #startFailed(record: ServiceRecord, role: 'current' | 'successor', message: string): void {
+    const { digest } = record.successor ?? {}
+    if (role === 'current') record.startFailure = message
+    else if (digest !== undefined) record.successor = { digest, startFailure: message }
     record.restart = 'none'
     this.#options.servers.countFailure(record.key)
-    this.#tellFailure(record, 'StartFailed', message)
+    this.#tellFailure(record, 'StartFailed', message, role)
   }
 
   #startInputs(record: ServiceRecord, binary: Binary): Promise<string> {
@@ -610,21 +681,31 @@ export class Reconciler {
     ])
   }
 
-  #stopServer(record: ServiceRecord, servers: Servers): void {
-    servers.stop(record.key).catch((error: unknown) => {
+  #promote(record: ServiceRecord): void {
+    record.digest = record.successor?.digest
+    record.startedPid = record.successor?.startedPid
+    record.startFailure = undefined
+    record.successor = undefined
+    record.restart = 'none'
+    this.#options.servers.promote(record.key)
+  }
+
+  #stopping(record: ServiceRecord, stopped: Promise<unknown>): void {
+    stopped.catch((error: unknown) => {
       this.#options.log.error('server not stopped', { key: record.key, error })
       this.enqueue(record.key)
     })
   }
 
-  #serverChanged(key: string, state: ServerState): void {
+  #serverChanged(key: string, state: ServerState, role: ServerRole): void {
     const record = this.#record(key)
-    if (state.kind === 'exited' && state.settled) this.#serverEnded(record, state)
-    if (state.kind === 'failedToSpawn' && state.failures > 0) this.#tellFailure(record, 'StartFailed', state.message)
+    if (state.kind === 'exited' && state.settled) this.#serverEnded(record, state, role)
+    if (state.kind === 'failedToSpawn' && state.failures > 0)
+      this.#tellFailure(record, 'StartFailed', state.message, role)
     if (isOutcome(state) && record.restart === 'underWay') record.restart = 'none'
     if (state.kind === 'ready') this.#markUsed(record, state.pid)
     if (state.kind === 'starting' || state.kind === 'loading' || state.kind === 'ready')
-      this.#tellStarted(record, state)
+      this.#tellStarted(record, role, state)
     this.enqueue(key)
   }
 
@@ -635,22 +716,23 @@ export class Reconciler {
     void this.#options.models.markUsed(fetch.request, fetch.outcome.model)
   }
 
-  #serverEnded(record: ServiceRecord, state: Extract<ServerState, { kind: 'exited' }>): void {
+  #serverEnded(record: ServiceRecord, state: Extract<ServerState, { kind: 'exited' }>, role: ServerRole): void {
     if (state.left !== undefined) this.#tell(record, 'Warning', 'Stopped', state.left)
     if (state.cause === 'stopped') {
       this.#options.servers.clearBackOff(record.key)
       this.retryFailedStarts()
-      this.#tell(record, 'Normal', 'Stopped', record.stopReason ?? state.message)
+      this.#tell(record, 'Normal', 'Stopped', role === 'retiring' ? replaced : (record.stopReason ?? state.message))
       return
     }
-    record.restarts += 1
-    this.#tellFailure(record, state.outOf === 'start' ? 'StartFailed' : 'Stopped', state.message)
+    if (role === 'current') record.restarts += 1
+    this.#tellFailure(record, state.outOf === 'start' ? 'StartFailed' : 'Stopped', state.message, role)
   }
 
   /** The first is an Event of its own; those that follow are one, which counts them. */
-  #tellFailure(record: ServiceRecord, reason: EventReason, message: string): void {
+  #tellFailure(record: ServiceRecord, reason: EventReason, why: string, role: ServerRole): void {
     const { servers, events } = this.#options
     const { failures, retryAt } = servers.backOff(record.key) ?? { failures: 1, retryAt: this.#now() }
+    const message = role === 'successor' ? successorFailedMessage({ message: why, nextStartAt: retryAt }) : why
     if (!isCrashLoop({ failures })) {
       record.crashEvent = undefined
       this.#tell(record, 'Warning', reason, message)
@@ -660,15 +742,18 @@ export class Reconciler {
     }
   }
 
-  #tellStarted(record: ServiceRecord, { pid, port }: { pid?: number; port?: number }): void {
-    if (pid === undefined || port === undefined || record.startedPid === pid) return
-    record.startedPid = pid
+  #tellStarted(record: ServiceRecord, role: ServerRole, { pid, port }: { pid?: number; port?: number }): void {
+    const told = role === 'successor' ? record.successor : record
+    if (pid === undefined || port === undefined || !told || told.startedPid === pid) return
+    told.startedPid = pid
     this.#options.log.info('started inference service', { namespace: record.namespace, name: record.name, pid, port })
     this.#tell(record, 'Normal', 'Started', `llama-server started with process id ${pid} on port ${port}.`)
   }
 
   #tellReady(record: ServiceRecord, { address, port }: { address: string; port: number }): void {
-    const state = this.#options.servers.get(record.key)
+    const { servers } = this.#options
+    const isIt = (state: ServerState | undefined) => state?.kind === 'ready' && state.port === port
+    const state = [servers.get(record.key), servers.successor(record.key)].find(isIt)
     const pid = state?.kind === 'ready' ? state.pid : undefined
     if (pid === undefined || record.toldReadyPid === pid) return
     record.toldReadyPid = pid
@@ -685,7 +770,7 @@ export class Reconciler {
   }
 
   /** The parsed objects and the digest of a service that is to be served. */
-  #wanted(record: ServiceRecord): { spec: InferenceServiceSpec; model: ModelSpec; digest: string } | undefined {
+  #wanted(record: ServiceRecord): WantedServer | undefined {
     const service = this.#options.cluster.inferenceServices.get(record.namespace, record.name)
     const model = service && this.#modelOf(service)
     const wish = this.#desired(record, service)
@@ -739,9 +824,12 @@ export class Reconciler {
   /** What an earlier agent started and told of, or this one for an earlier look at the cluster. */
   #found(key: string): Partial<ServiceRecord> {
     const { servers } = this.#options
-    const state = servers.get(key)
-    const pid = state && !isOver(state) && 'pid' in state ? state.pid : undefined
-    return pid === undefined ? {} : { digest: servers.digestOf(key), startedPid: pid, toldReadyPid: pid }
+    const pid = pidOf(servers.get(key))
+    const next = { digest: servers.digestOf(key, 'successor'), startedPid: pidOf(servers.successor(key)) }
+    return {
+      ...(pid !== undefined && { digest: servers.digestOf(key), startedPid: pid, toldReadyPid: pid }),
+      ...(next.startedPid !== undefined && { successor: { ...next, digest: next.digest ?? unknownDigest } }),
+    }
   }
 }
 
@@ -762,6 +850,30 @@ const isThere = (file: string): Promise<boolean> =>
     () => true,
     () => false,
   )
+
+const silentlyNot: Beside = { allowed: false, why: '' }
+
+const replaced = 'A new server took its place.'
+
+const pidOf = (state: ServerState | undefined): number | undefined =>
+  state && !isOver(state) && 'pid' in state ? state.pid : undefined
+
+/** It serves, or will. */
+const isOnItsWay = (state: ServerState | undefined): boolean =>
+  state?.kind === 'starting' || state?.kind === 'loading' || state?.kind === 'ready'
+
+/** Why no further server can have a port while `running` have theirs; half of a sentence. */
+function noPortBeside(policy: PortPolicy, running: number): string | undefined {
+  switch (policy.kind) {
+    case 'ephemeral':
+      return undefined
+    case 'fixed':
+      return `port ${policy.port} is for one server only`
+    case 'range':
+      if (policy.to - policy.from + 1 > running) return undefined
+      return `every port from ${policy.from} to ${policy.to} has a server`
+  }
+}
 
 /** Whether a start came to something. */
 const isOutcome = (state: ServerState): boolean =>

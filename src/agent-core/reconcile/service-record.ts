@@ -15,6 +15,8 @@ export interface ServiceRecord {
   fetchRetryAt: number | undefined
   /** Of the server that was started last. */
   digest: string | undefined
+  /** Of the server that was started last beside it, if any was: kept with the server's end, until it is dropped or takes over. */
+  successor: { readonly digest: string; readonly startFailure?: string; startedPid?: number | undefined } | undefined
   /** A start that failed before there was a process, such as for want of a binary. */
   startFailure: string | undefined
   /** What the last start was made of beside the digest: see startInputs. */
@@ -57,6 +59,7 @@ export const newRecord = (key: string): ServiceRecord => {
     fetchFailures: 0,
     fetchRetryAt: undefined,
     digest: undefined,
+    successor: undefined,
     startFailure: undefined,
     startInputs: undefined,
     crashEvent: undefined,

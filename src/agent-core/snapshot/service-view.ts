@@ -46,7 +46,8 @@ function crashOf({ since, code, signal, message, firstError, memory }: Exited, f
 export function figuresOf(reports: readonly ServiceReport[]): Record<string, ServiceFigures> {
   const known = reports.flatMap((report) => {
     const progress = report.record.fetch?.progress
-    const drain = report.server?.kind === 'stopping' ? report.server.drain : undefined
+    const stopping = [report.server, report.retiring].find((state) => state?.kind === 'stopping')
+    const drain = stopping?.kind === 'stopping' ? stopping.drain : undefined
     if (progress === undefined && drain === undefined) return []
     const figures = { ...(progress && { progress }), ...(drain && { requestsInFlight: drain.requestsInFlight }) }
     return [[uidOf(report), figures] as const]

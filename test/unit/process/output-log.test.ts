@@ -90,7 +90,7 @@ test('a noisy server is bounded while it runs, and after its end the disk holds 
   servers.start({ noise: { lines: 50, lineBytes: 1_000, everyMs: 10 } })
   await servers.reached('ready')
   await using room = await OutputRoom.create(limits, join(servers.folder, 'logs'))
-  const output = servers.servers.output(servers.launch().logFile)
+  const output = servers.servers.outputOf('a/b', servers.launch().logFile)
   const secondCutKept = async () => Object.keys(await room.sizes()).length === 3 && (await output.extent())
   await eventually(secondCutKept, { timeoutMs: 15_000 })
   await servers.servers.stop('a/b')
@@ -149,7 +149,7 @@ test('a full disk stops neither the server nor the agent: the file is cut, and i
   }
   servers.start({ noise: { lines: 100, lineBytes: 1_000, everyMs: 20 } })
   const { pid, port } = await servers.reached('ready')
-  const output = servers.servers.output(servers.launch().logFile)
+  const output = servers.servers.outputOf('a/b', servers.launch().logFile)
   await eventually(async () => ((await output.extent())?.to ?? 0) > 2 * 64 * 1_024, { timeoutMs: 15_000 })
   const answer = await fetch(`http://127.0.0.1:${port}/health`)
   expect({ status: answer.status, state: servers.servers.get('a/b') }).toMatchObject({
