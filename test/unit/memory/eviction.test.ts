@@ -1,0 +1,222 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import {
+  chooseEviction,
+  comparePriorities,
+  duration,
+  evictionTimes,
+  nextToGo,
+  type EvictionQuestion,
+  type LoadedModel,
+  type Priority,
+} from '../../../src/agent-core/memory/eviction.ts'
+
+const gb = 1_000_000_000
+const minute = 60_000
+
+const model = (key: string, more: Partial<LoadedModel> = {}): LoadedModel => ({
+  key,
+  priority: 'normal',
+  isProtected: false,
+  isReady: true,
+  isStopping: false,
+  canBeEvicted: true,
+  idleForMs: 12 * minute,
+  footprintBytes: 20 * gb,
+  ...more,
+})
+
+const question = (models: readonly LoadedModel[], more: Partial<EvictionQuestion> = {}): EvictionQuestion => ({
+  models,
+  level: 'critical',
+  levelForMs: minute,
+  isEnabled: true,
+  totalBytes: 64 * gb,
+  sampleAgeMs: 0,
+  ...more,
+})
+
+const [a, b] = [model('team/a'), model('team/b')]
+
+describe('nothing is evicted', () => {
+  test.each<[string, string, EvictionQuestion]>([
+    ['not_critical', 'Memory is not critically short, so nothing is evicted.', question([a, b], { level: 'warning' })],
+    ['not_critical', 'Memory cannot be read, so nothing is evicted.', question([a, b], { level: 'unknown' })],
+    [
+      'disabled',
+      'Eviction is switched off: switch it on with --eviction-enabled, or evict a model yourself.',
+      question([a, b], { isEnabled: false }),
+    ],
+    [
+      'draining',
+      'team/a is leaving memory; the next look decides whether that is enough.',
+      question([model('team/a', { isStopping: true }), b, model('team/c')]),
+    ],
+    [
+      'cooling_down',
+      'Memory has only just become critically short; the next look decides.',
+      question([a, b], { levelForMs: evictionTimes.settleMs - 1 }),
+    ],
+    [
+      'cooling_down',
+      'A model left memory 5 s ago; memory is measured again first.',
+      question([a, b], { sinceEvictionMs: 5_000 }),
+    ],
+    [
+      'cooling_down',
+      'A model left memory 1 min ago; memory is measured again first.',
+      question([a, b], { sinceEvictionMs: minute, sampleAgeMs: minute }),
+    ],
+    ['empty', 'There is no model in memory that could leave.', question([])],
+    [
+      'below_guard',
+      'Our models have 32.0 GB of 64.0 GB (50 %), which is not more than 50 %, so something else is the cause: quit other applications.',
+      question([model('team/a', { footprintBytes: 12 * gb }), b]),
+    ],
+    ['floor', 'The last model in memory is never evicted.', question([model('team/a', { footprintBytes: 60 * gb })])],
+    [
+      'floor',
+      'The last model that serves is never evicted.',
+      question([a, model('team/b', { isReady: false, isProtected: true })]),
+    ],
+    [
+      'runtime_ineligible',
+      'All models share a server that would keep the memory, so evicting one frees nothing.',
+      question([a, b].map((one) => ({ ...one, canBeEvicted: false }))),
+    ],
+    [
+      'all_protected',
+      'Every model that could leave is protected: take the protection off one of them.',
+      question([
+        { ...a, isProtected: true },
+        { ...b, canBeEvicted: false },
+      ]),
+    ],
+  ])('%s: %s', (skip, sentence, asked) => {
+    expect(chooseEviction(asked)).toEqual({ skip, sentence })
+  })
+})
+
+describe('who goes first', () => {
+  const first = (...models: LoadedModel[]) => {
+    const choice = chooseEviction(question(models, { share: 0 }))
+    return 'evict' in choice ? choice.evict : choice.skip
+  }
+
+  test('the lowest priority, even where it is busy and small', () => {
+    expect(first(model('big'), model('low', { priority: 'low', footprintBytes: gb, idleForMs: 0 }))).toBe('low')
+  })
+
+  test('of one priority the idle before the busy, even where it is small', () => {
+    expect(
+      first(model('busy', { idleForMs: minute - 1 }), model('idle', { idleForMs: minute, footprintBytes: gb })),
+    ).toBe('idle')
+    const { idleForMs: _, ...answering } = model('answering')
+    expect(first(answering, model('idle', { footprintBytes: gb }))).toBe('idle')
+  })
+
+  test('what does not serve yet counts as idle', () => {
+    const { idleForMs: _, ...starting } = model('starting', { isReady: false })
+    expect(first(model('busy', { idleForMs: 0 }), starting)).toBe('starting')
+  })
+
+  test('of equals the largest, by measured footprint, then by name', () => {
+    expect(
+      first(model('small', { footprintBytes: gb }), model('large'), model('middle', { footprintBytes: 2 * gb })),
+    ).toBe('large')
+    expect([first(b, a), first(a, b)]).toEqual(['team/a', 'team/a'])
+  })
+
+  test('never a protected one, nor one whose memory would stay', () => {
+    expect(
+      first(
+        model('protected', { priority: 'batch', isProtected: true }),
+        model('shared', { priority: 'batch', canBeEvicted: false }),
+        model('other', { priority: 'critical' }),
+      ),
+    ).toBe('other')
+  })
+
+  test('after an eviction another one only with a new look and after a pause', () => {
+    expect(chooseEviction(question([a, b], { sinceEvictionMs: evictionTimes.coolDownMs, sampleAgeMs: 0 }))).toEqual({
+      evict: 'team/a',
+      sentence: 'team/a leaves memory first, because it has normal priority, has been idle for 12 min, has 20.0 GB.',
+    })
+  })
+
+  test('a smaller share lets our models go earlier', () => {
+    const small = [a, b].map((one) => ({ ...one, footprintBytes: 10 * gb }))
+    expect([question(small), question(small, { share: 0.3 })].map((asked) => 'evict' in chooseEviction(asked))).toEqual(
+      [false, true],
+    )
+  })
+})
+
+describe('who would go next', () => {
+  test('is told at any level, and why', () => {
+    expect(nextToGo([a, model('team/z', { priority: 'low', idleForMs: 0, footprintBytes: 5.6 * gb })])).toEqual({
+      key: 'team/z',
+      sentence: 'team/z would go next, because it has low priority, is busy, has 5.6 GB.',
+    })
+    expect(nextToGo([a, { ...b, isProtected: true }])).toEqual({
+      key: 'team/a',
+      sentence:
+        'team/a would go next, because it is the only one that may leave, has normal priority, has been idle for 12 min, has 20.0 GB.',
+    })
+    expect(nextToGo([a])).toEqual({ sentence: 'Nothing would be evicted: The last model in memory is never evicted.' })
+  })
+})
+
+const priorities: Priority[] = ['critical', 'high', 'normal', 'low', 'batch']
+const anyModels = fc.uniqueArray(
+  fc.record(
+    {
+      key: fc.string({ minLength: 1, maxLength: 3 }),
+      priority: fc.constantFrom(...priorities),
+      isProtected: fc.boolean(),
+      isReady: fc.boolean(),
+      isStopping: fc.boolean(),
+      canBeEvicted: fc.boolean(),
+      idleForMs: fc.nat(10 * minute),
+      footprintBytes: fc.nat(40 * gb),
+    },
+    { requiredKeys: ['key', 'priority', 'isProtected', 'isReady', 'isStopping', 'canBeEvicted'] },
+  ),
+  { maxLength: 6, selector: ({ key }) => key },
+)
+
+test('whatever runs: never a protected one, never the last, never while our models hold less than the share, nobody less important stays', () => {
+  let evictions = 0
+  fc.assert(
+    fc.property(anyModels, fc.double({ min: 0, max: 1, noNaN: true }), (models, share) => {
+      const choice = chooseEviction(question(models, { share }))
+      if ('skip' in choice) return true
+      evictions++
+      const gone = models.find(({ key }) => key === choice.evict)
+      const others = models.filter(({ key }) => key !== choice.evict)
+      const held = models.reduce((sum, one) => sum + (one.footprintBytes ?? 0), 0)
+      const mayGo = others.filter((one) => one.canBeEvicted && !one.isProtected)
+      const hadReady = models.some(({ isReady }) => isReady)
+      return (
+        gone !== undefined &&
+        gone.canBeEvicted &&
+        !gone.isProtected &&
+        others.length > 0 &&
+        (!hadReady || others.some(({ isReady }) => isReady)) &&
+        held > share * 64 * gb &&
+        mayGo
+          .filter((one) => !isLastReady(one, models))
+          .every((one) => comparePriorities(one.priority, gone.priority) >= 0)
+      )
+    }),
+    { numRuns: 2_000 },
+  )
+  expect(evictions).toBeGreaterThan(50)
+})
+
+const isLastReady = (one: LoadedModel, models: readonly LoadedModel[]) =>
+  one.isReady && models.filter(({ isReady }) => isReady).length === 1
+
+test('durations have one unit', () => {
+  expect([0, 59_400, 60_000, 3_599_000, 7_200_000].map(duration)).toEqual(['0 s', '59 s', '1 min', '59 min', '2 h'])
+})
