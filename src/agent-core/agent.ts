@@ -76,6 +76,8 @@ export interface AgentOptions {
   readonly random?: () => number
   /** For tests: the Hub's token may go over http to this machine. */
   readonly allowInsecureLoopback?: boolean
+  /** For tests: how long a minute without a request is. */
+  readonly idleMinuteMs?: number
   /** See ReconcilerOptions. */
   readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
 }
@@ -493,6 +495,8 @@ export class Agent {
       },
       findBinary: () => this.#findBinary(),
       ...(this.#options.mayRunBeside && { mayRunBeside: this.#options.mayRunBeside }),
+      platform: this.#options.platform,
+      ...(this.#options.idleMinuteMs !== undefined && { idleMinuteMs: this.#options.idleMinuteMs }),
       hostAddress: () => hostFacts(this.#address),
       log,
       onChange: () => this.#snapshots.changed(),

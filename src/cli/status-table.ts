@@ -80,6 +80,9 @@ const indent = '    '
 
 const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE'] as const
 const stateColumn = headings.indexOf('STATE')
+/** The state as scripts know it. */
+const stateOf = ({ state, reason }: ServiceView): string => (state === 'stopped' && reason === 'Idle' ? 'idle' : state)
+
 /** Which columns give way, in this order, and down to which width. The state never does. */
 const shrinkable = [
   { column: headings.indexOf('MODEL'), least: 10 },
@@ -118,7 +121,7 @@ function cellsOf(service: ServiceView, now: string, style: TableStyle): string[]
   return [
     clean(service.name),
     clean(service.namespace),
-    `${style.unicode ? shape.unicode : shape.ascii} ${service.state}`,
+    `${style.unicode ? shape.unicode : shape.ascii} ${stateOf(service)}`,
     clean(service.model),
     addressOf(service),
     formatAge(service.since, now),

@@ -28,6 +28,7 @@ export const serviceReasons = [
   'Stopping',
   'Stopped',
   'Suspended',
+  'Idle',
   'Held',
   'Paused',
   'Refused',

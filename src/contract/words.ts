@@ -1,5 +1,5 @@
 import type { ConnectionState } from './cluster.ts'
-import type { ServiceState } from './service.ts'
+import type { ServiceState, ServiceView } from './service.ts'
 
 /** The same words on every surface. */
 export const stateWords: Readonly<Record<ServiceState, string>> = {
@@ -14,6 +14,10 @@ export const stateWords: Readonly<Record<ServiceState, string>> = {
   refused: 'Refused',
   foreign: 'On another machine',
 }
+
+/** In one word or two. */
+export const stateWord = ({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): string =>
+  state === 'stopped' && reason === 'Idle' ? 'Idle' : stateWords[state]
 
 export const clusterWords: Readonly<Record<ConnectionState, string>> = {
   connecting: 'Connecting',

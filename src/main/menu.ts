@@ -2,7 +2,7 @@ import { actionsFor } from '../contract/actions.ts'
 import type { CommandInput } from '../contract/commands.ts'
 import type { ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
-import { stateWords } from '../contract/words.ts'
+import { stateWord } from '../contract/words.ts'
 import type { AgentView } from './agent-view.ts'
 import { clusterLine, stateLine } from './state-line.ts'
 
@@ -65,7 +65,7 @@ function serviceEntry(service: ServiceView, snapshot: AgentSnapshot): MenuEntry 
       : ` ${Math.floor((100 * progress.doneBytes) / progress.totalBytes)} %`
   return {
     kind: 'line',
-    label: `${shapes[service.state]} ${nameIn(snapshot, service)}   ${stateWords[service.state]}${percent}`,
+    label: `${shapes[service.state]} ${nameIn(snapshot, service)}   ${stateWord(service)}${percent}`,
     entries: [
       text(service.message),
       ...(actions.length === 0 ? [] : [{ kind: 'separator' } as const]),

@@ -45,6 +45,7 @@ export interface AgentOptions {
   readonly drainTimeoutMs?: number
   /** Jitter of the back-off after crashes. */
   readonly random?: () => number
+  readonly idleMinuteMs?: number
   readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
 }
 
@@ -142,6 +143,7 @@ export class AgentWorld implements AsyncDisposable {
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
       ...(options.random && { random: options.random }),
+      ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),
       ...(options.mayRunBeside && { mayRunBeside: options.mayRunBeside }),
       ...(options.onShutdown && { onShutdown: options.onShutdown }),
     })

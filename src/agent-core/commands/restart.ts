@@ -23,5 +23,6 @@ function restarted(rooms: Rooms, service: Parameters<typeof serviceKey>[0]) {
   if (plan.state === 'foreign' || observed.desired.kind !== 'serve' || !reconciler.restart(key)) {
     return refused(`${key} is not restarted. ${plan.message}`)
   }
+  if (plan.reason === 'Idle') return accepted(`${key} is started.`)
   return accepted(`${key} is restarted: its address is withdrawn, what is in flight finishes, and a new server starts.`)
 }

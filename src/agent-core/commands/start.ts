@@ -9,6 +9,7 @@ export async function start(rooms: Rooms, { service }: Extract<Command, { name: 
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = serviceKey(service)
+  const wasIdle = known.session.reconciler.wake(key)
   const wasHeld = rooms.holds.get(known.uid) !== undefined
   if (wasHeld) {
     await dropHold(rooms, known)
@@ -20,10 +21,10 @@ export async function start(rooms: Rooms, { service }: Extract<Command, { name: 
     if (isKueues(now.metadata) && now.spec.ok && now.spec.value.suspend) {
       return done(`${key} is asked for; it starts when the Kueue queue ${now.metadata.labels[kueueQueue]} lets it go.`)
     }
-    return done(wasHeld ? `${key} is started on this machine.` : `${key} is asked for already.`)
+    return done(wasHeld || wasIdle ? `${key} is started on this machine.` : `${key} is asked for already.`)
   } catch (error) {
     if (!isApiError(error)) throw error
-    if (wasHeld && isAskedFor(known)) return done(`${key} is started on this machine.`)
+    if ((wasHeld || wasIdle) && isAskedFor(known)) return done(`${key} is started on this machine.`)
     return refusedByCluster(`${key} is not started`, error)
   }
 }

@@ -1,5 +1,6 @@
 import type { Hold, ServiceReason } from '../../contract/service.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
+import { readAnnotations } from './annotations.ts'
 import { environmentNotice } from './environment.ts'
 import { contentKey } from './model-request.ts'
 
@@ -28,6 +29,8 @@ export type Desired =
       readonly source: string
       /** Over what reaches the command line or the model, and nothing else: another digest restarts the server. */
       readonly digest: string
+      /** Without a request for so long it leaves memory; absent = never. */
+      readonly idleMinutes?: number
       /** What a person should know although it is served. */
       readonly notice?: string
       /** Until then more changes may follow, and one restart is to serve them all. */
@@ -100,12 +103,14 @@ function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceS
   }
   const runtime = inputs.chooseRuntime(service, spec, model.spec.value)
   if (!runtime.ok) return refused(runtime.message)
-  const notice = environmentNotice(spec)
+  const { idleMinutes, notices } = readAnnotations(service.metadata.annotations)
+  const notice = [environmentNotice(spec), ...notices].filter((sentence) => sentence !== undefined).join(' ')
   return {
     kind: 'serve',
     source: contentKey(model.spec.value),
     digest: runtime.digest,
-    ...(notice !== undefined && { notice }),
+    ...(idleMinutes !== undefined && { idleMinutes }),
+    ...(notice !== '' && { notice }),
   }
 }
 

@@ -99,6 +99,8 @@ export interface Observation {
   /** Why the server was asked to stop; empty where it was not. */
   readonly stopReason: string
   readonly publication: PublicationView
+  /** It left memory as nobody asked it for anything, until somebody wants it back: why, as a sentence. */
+  readonly idle: string | undefined
   /** A person asked for a new server process. */
   readonly restartAsked: boolean
   /** A person paused this machine. */
@@ -266,12 +268,28 @@ function serve(observed: Observation, desired: Serve): Plan {
   if (publication.service !== 'ours' && isWritable(observed)) {
     return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
   }
+  if (observed.idle !== undefined) return idleStep(observed, observed.idle)
   return (
     takeOverStep(observed, desired) ??
     withdrawSilent(observed) ??
     fetchStep(observed, desired) ??
     serverStep(observed, desired)
   )
+}
+
+/** The claim stays: on another machine it would be as idle. */
+function idleStep(observed: Observation, why: string): Plan {
+  const { publication, fetch } = observed
+  if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'stopping', 'Stopping', why)
+  if (publication.shown?.ready === true) {
+    if (isWritable(observed)) return act({ do: 'withdraw' }, 'stopping', 'Stopping', why)
+    // Where it cannot be said that it is gone, it stays for now.
+    if (observed.server.kind === 'ready') return unreachable(observed, 'ready', 'Serving')
+  }
+  if (hasRunning(observed)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
+  const stopping = stoppingMessage(observed)
+  if (stopping !== undefined) return rest('stopping', 'Stopping', `${why} ${stopping}`)
+  return rest('stopped', 'Idle', `${why} It serves again as soon as it is started.`)
 }
 
 /** A successor that answers gets the traffic, and then the place; one whose predecessor is gone gets the place at once. */

@@ -5,10 +5,12 @@ import type { Cluster } from '../kube/cluster.ts'
 import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
 import { keyOf } from '../kube/object-cache.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
-import type { StatusWriter } from '../kube/status-writer.ts'
+import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import { unknownDigest } from '../process/adoption.ts'
+import { IdleWatch } from '../process/idle-watch.ts'
+import type { Platform } from '../platform/platform.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
 import { serverFiles } from '../process/server-files.ts'
 import type { ServerRole } from '../process/lanes.ts'
@@ -21,6 +23,7 @@ import type { WriteResult } from '../publishing/write-result.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
 import { jitteredMs } from '../support/back-off.ts'
+import { annotationKeys } from './annotations.ts'
 import { desired, type Desired } from './desired.ts'
 import type { DownloadNote } from './download-story.ts'
 import { environmentOf } from './environment.ts'
@@ -88,6 +91,10 @@ export interface ReconcilerOptions {
    * not, and nothing is said about it.
    */
   readonly mayRunBeside?: (key: string, wanted: WantedServer) => Beside
+  /** Of the connections that servers have. */
+  readonly platform: Pick<Platform, 'establishedConnections'>
+  /** For tests: how long a minute of `metalbar.dev/idle-minutes` is. */
+  readonly idleMinuteMs?: number
   readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
   readonly log: Logger
   /** Something that a snapshot shows has changed. */
@@ -132,6 +139,7 @@ export class Reconciler {
   readonly #records = new Map<string, ServiceRecord>()
   readonly #now: () => number
   readonly #random: () => number
+  readonly #idle: IdleWatch
   readonly #dialects = new LlamaServerDialects()
   readonly #chooseRuntime: ReturnType<typeof chooseRuntime>
   #unsubscribe: readonly (() => void)[] = []
@@ -143,6 +151,8 @@ export class Reconciler {
     this.#now = options.now ?? Date.now
     this.#random = options.random ?? Math.random
     this.#chooseRuntime = chooseRuntime(options.settings)
+    const { platform, log } = options
+    this.#idle = new IdleWatch({ platform, log, onIdle: (key) => this.#becameIdle(key) })
     this.#queue = new WorkQueue({
       reconcile: (key) => this.#reconcile(key),
       log: options.log,
@@ -197,7 +207,17 @@ export class Reconciler {
     if (!record?.last || record.last.plan.forget) return false
     const isUnderWay = isOnItsWay(this.#options.servers.successor(key))
     if (record.restart === 'none' && !isUnderWay) record.restart = 'asked'
+    record.idle = undefined
     this.#options.servers.clearBackOff(key)
+    this.enqueue(key)
+    return true
+  }
+
+  /** Somebody wants what left memory for want of requests; false where that is not so. */
+  wake(key: string): boolean {
+    const record = this.#records.get(key)
+    if (record?.idle === undefined) return false
+    record.idle = undefined
     this.enqueue(key)
     return true
   }
@@ -258,6 +278,7 @@ export class Reconciler {
   /** No further pass; downloads under way are dropped. What runs and is published stays as it is. */
   async stop(): Promise<void> {
     this.#stopped = true
+    this.#idle[Symbol.dispose]()
     for (const unsubscribe of this.#unsubscribe) unsubscribe()
     for (const { fetch } of this.#records.values()) fetch?.cancel()
     await this.#queue.stop()
@@ -304,6 +325,7 @@ export class Reconciler {
     const wish = this.#withPatience(record, this.#desired(record, service), now)
     // Who wants something else now, and this again later, starts over.
     if (wish.kind !== 'serve' && wish.kind !== 'unknown') servers.clearBackOff(record.key)
+    if (wish.kind === 'serve' ? wish.idleMinutes === undefined : isEnded(wish)) record.idle = undefined
     const target = this.#target(record)
     const published = cluster.services.get(record.namespace, serviceNameOf(record.name))
     const ownsService = published !== undefined && isOwnedBy(published, target)
@@ -321,6 +343,7 @@ export class Reconciler {
       beside: this.#beside(record, wish, server),
       stopReason: record.stopReason ?? '',
       publication: publicationView(publisher.observe(target), { now, ownsService }),
+      idle: record.idle,
       restartAsked: record.restart === 'asked',
       paused: holds.pausedSince !== undefined,
       clusterRetry: record.clusterRetry,
@@ -400,15 +423,24 @@ export class Reconciler {
   }
 
   /** A re-created object starts with a clean memory; what runs for its predecessor is judged by its digest. */
-  #meet(record: ServiceRecord, { metadata }: InferenceService): void {
+  #meet(record: ServiceRecord, { metadata, status }: InferenceService): void {
     if (record.metadata !== undefined && record.metadata.uid !== metadata.uid) {
       record.toldReadyPid = undefined
       record.toldRefusal = undefined
       record.crashEvent = undefined
       record.stoppedAt = undefined
       record.restarts = 0
+      record.idle = undefined
     }
+    if (record.metadata === undefined) record.idle = this.#idleBefore(record, status)
     record.metadata = metadata
+  }
+
+  /** What was out of memory for want of requests when an agent ended is no more wanted when the next one starts. */
+  #idleBefore({ key }: ServiceRecord, { conditions }: InferenceService['status']): string | undefined {
+    const told = conditions.find(({ type }) => type === metalAgentCondition)
+    const runs = pidOf(this.#options.servers.get(key)) !== undefined
+    return told?.reason === 'Idle' && !runs ? 'Unloaded after a time without a request.' : undefined
   }
 
   #remember(record: ServiceRecord, next: Plan, observed: Observation): void {
@@ -435,8 +467,42 @@ export class Reconciler {
       this.#options.servers.forget(record.key)
       return undefined
     }
+    this.#watchIdle(record, next, observed)
     const reportAt = await this.#report(record, next, observed)
     return earliest(next.retryAt, reportAt, record.clusterRetry?.at, await this.#soonerStart(record, observed))
+  }
+
+  /** Only what serves can be idle, and only what is told to. */
+  #watchIdle(
+    { key, namespace, name }: ServiceRecord,
+    { state }: Plan,
+    { desired: wish, successor }: Observation,
+  ): void {
+    const { servers, cluster, idleMinuteMs = 60_000 } = this.#options
+    const server = servers.get(key)
+    const { spec } = cluster.inferenceServices.get(namespace, name) ?? {}
+    const isWatched = state === 'ready' && successor.kind === 'none' && server?.kind === 'ready'
+    if (!isWatched || wish.kind !== 'serve' || wish.idleMinutes === undefined || spec?.ok !== true) {
+      this.#idle.watch(key, undefined)
+      return
+    }
+    const { pid, port } = server
+    this.#idle.watch(key, {
+      pid,
+      port,
+      idleMs: wish.idleMinutes * idleMinuteMs,
+      sleepsWhenIdle: sleepsWhenIdle(spec.value),
+    })
+  }
+
+  #becameIdle(key: string): void {
+    const record = this.#records.get(key)
+    const wish = record?.last?.observed.desired
+    if (!record || wish?.kind !== 'serve' || wish.idleMinutes === undefined) return
+    const { idleMinutes } = wish
+    record.idle = `Unloaded after ${idleMinutes} ${idleMinutes === 1 ? 'minute' : 'minutes'} without a request (${annotationKeys.idleMinutes}).`
+    this.#options.log.info('idle inference service leaves memory', { key, idleMinutes })
+    this.enqueue(key)
   }
 
   /** A start that waits for its back-off waits no longer when what it is made of has changed. */
@@ -850,6 +916,10 @@ const isThere = (file: string): Promise<boolean> =>
     () => true,
     () => false,
   )
+
+/** It is not asked for, so that when it is again, somebody wants it. */
+const isEnded = ({ kind }: Desired): boolean =>
+  kind === 'gone' || kind === 'stopped' || kind === 'held' || kind === 'notOurs'
 
 const silentlyNot: Beside = { allowed: false, why: '' }
 

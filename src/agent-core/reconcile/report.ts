@@ -49,7 +49,8 @@ export async function report(inputs: ReportInputs): Promise<number | undefined> 
   )
   if (change) await status.writeCondition(service, change)
   if (plan.state === 'ready' && hasStaleSchedulingStatus(service)) await status.clearSchedulingStatus(service)
-  return plan.state === 'stopped' && plan.reason !== 'Held' ? reportStopped(inputs) : undefined
+  const isAskedToStop = plan.state === 'stopped' && plan.reason !== 'Held' && plan.reason !== 'Idle'
+  return isAskedToStop ? reportStopped(inputs) : undefined
 }
 
 /** For one who will not see the answer to a conflict: the same again on what the server has by then. */

@@ -25,6 +25,8 @@ export interface ServiceRecord {
   crashEvent: EventSeries | undefined
   /** A person's wish; under way from the start of the new server until that is ready or has failed. */
   restart: 'none' | 'asked' | 'underWay'
+  /** Set while it is out of memory for want of requests: the sentence that says so. */
+  idle: string | undefined
   /** Why the server was asked to stop. */
   stopReason: string | undefined
   /** The server that was told of by the Ready Event. */
@@ -64,6 +66,7 @@ export const newRecord = (key: string): ServiceRecord => {
     startInputs: undefined,
     crashEvent: undefined,
     restart: 'none',
+    idle: undefined,
     stopReason: undefined,
     toldReadyPid: undefined,
     startedPid: undefined,

@@ -103,6 +103,7 @@ async function onServer(source: string, options: FindOptions): Promise<FoundMode
     env: io.env,
     homeDir: io.homeDir,
     stallMs: undefined,
+    attempts: undefined,
     allowInsecureLoopback,
     deletableBytes: () => Promise.resolve(0),
   })

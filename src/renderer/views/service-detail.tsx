@@ -7,7 +7,7 @@ import { BackGlyph, StateGlyph } from '../components/glyph.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { Age, Until } from '../components/time.tsx'
 import { useWindow } from '../store.ts'
-import { stateWords } from '../../contract/words.ts'
+import { stateWord } from '../../contract/words.ts'
 import { progressWords, requestsWords } from '../words.ts'
 import { Crash } from './crash.tsx'
 import { LogView } from './log-view.tsx'
@@ -41,7 +41,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         </h2>
         <p className={styles['state']}>
           <StateGlyph state={state} />
-          <strong>{stateWords[state]}</strong>
+          <strong>{stateWord(service)}</strong>
           <span className={styles['aside']}>
             for <Age since={since} /> · namespace {namespace}
           </span>

@@ -6,7 +6,7 @@ import { ChevronGlyph, StateGlyph } from '../components/glyph.tsx'
 import { LongName } from '../components/long-name.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { useWindow } from '../store.ts'
-import { stateWords } from '../../contract/words.ts'
+import { stateWord } from '../../contract/words.ts'
 import { progressWords } from '../words.ts'
 import styles from './service-list.module.css'
 
@@ -55,7 +55,7 @@ function ServiceRow({ service }: { readonly service: ServiceView }) {
         <div className={styles['first']}>
           <LongName name={name} />
           <span className={styles['state']} data-state={state}>
-            {stateWords[state]}
+            {stateWord(service)}
           </span>
         </div>
         <Figures uid={uid} message={message} />

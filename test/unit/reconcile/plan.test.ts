@@ -47,14 +47,14 @@ const starting = { kind: 'starting', digest: 'd1', failures: 0, message: 'Loadin
 const found: ServerView = { ...starting, unasked: true, message: 'Found running.' }
 const unready: ServerView = { kind: 'unready', digest: 'd1', port: 5001, message: 'Does not answer.' }
 const stopping: ServerView = { kind: 'stopping', message: 'Waiting for it to end.' }
-const crashed: ServerView = {
+const crashed = {
   kind: 'failed',
   digest: 'd1',
   duringStart: false,
   message: 'Killed by SIGKILL.',
   failures: 1,
   nextStartAt: now + 500,
-}
+} as const satisfies ServerView
 
 const idle: Observation = {
   now,
@@ -67,11 +67,24 @@ const idle: Observation = {
   beside: { allowed: false, why: '' },
   stopReason: '',
   publication: nothingPublished,
+  idle: undefined,
   restartAsked: false,
   paused: false,
   clusterRetry: undefined,
 }
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
+
+const fits: Observation['beside'] = { allowed: true }
+const changed: Partial<Observation> = {
+  desired: { ...serve, digest: 'd2' },
+  publication: shownReady,
+  fetch: fetched,
+  server: ready,
+}
+const next = { ...starting, digest: 'd2' } as const satisfies ServerView
+const nextReady: ServerView = { kind: 'ready', digest: 'd2', port: 5002 }
+const nextFailed = { ...crashed, digest: 'd2' } as const
+const flipped: PublicationView = { ...shownReady, shown: { address: ip, port: 5002, ready: true } }
 
 /** [what is so, the next step, the state people see]; the rows of one block tell one story in order. */
 const stories: Record<string, readonly (readonly [string, Partial<Observation>, string, string])[]> = {
@@ -624,6 +637,174 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     [
       'and is written when its time has come',
       { clusterRetry: { ...outage, at: now }, desired: stopped, publication: withdrawn },
+      'unpublish',
+      'stopping',
+    ],
+  ],
+  'a server is replaced without a gap': [
+    ['where both fit, the new one is started beside the old one', { ...changed, beside: fits }, 'startBeside', 'ready'],
+    [
+      'not as long as the change may be half of what is meant',
+      { ...changed, beside: fits, desired: { ...unsettledWish, digest: 'd2' } },
+      'rest',
+      'ready',
+    ],
+    ['the old one goes first where they do not fit', changed, 'withdraw', 'stopping'],
+    ['nor where the old one does not serve', { ...changed, beside: fits, server: unready }, 'withdraw', 'unready'],
+    [
+      'one that was found running is asked first whether it serves',
+      { ...changed, beside: fits, server: found },
+      'rest',
+      'starting',
+    ],
+    ['the old one serves while the new one loads', { ...changed, successor: next }, 'rest', 'ready'],
+    [
+      'the old one is published, should it not be',
+      { ...changed, successor: next, publication: withdrawn },
+      'publish',
+      'starting',
+    ],
+    ['a new one that answers is published', { ...changed, successor: nextReady }, 'publish', 'ready'],
+    ['and takes over once it is', { ...changed, successor: nextReady, publication: flipped }, 'promote', 'ready'],
+    [
+      'not before the Endpoints say so as well',
+      { ...changed, successor: nextReady, publication: { ...flipped, complete: false } },
+      'publish',
+      'ready',
+    ],
+    [
+      'what an agent published before it ended is left alone',
+      { ...changed, successor: { ...next, unasked: true, port: 5002 }, publication: flipped },
+      'rest',
+      'ready',
+    ],
+    [
+      'a cluster that takes no write lets the old one serve',
+      { ...changed, successor: nextReady, clusterRetry: outage },
+      'rest',
+      'ready',
+    ],
+    [
+      'the new one takes the place of one that is gone at once',
+      { ...changed, successor: next, server: crashed, publication: withdrawn },
+      'promote',
+      'starting',
+    ],
+    [
+      'one that crashed is withdrawn, the new one does not answer yet',
+      { ...changed, successor: next, server: stopping },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'a Restart that is asked for again is the one that is under way',
+      { publication: shownReady, fetch: fetched, server: ready, successor: { ...next, digest: 'd1' } },
+      'rest',
+      'ready',
+    ],
+    [
+      'a new one that failed is tried again later, and the old one serves',
+      { ...changed, beside: fits, successor: nextFailed },
+      'rest',
+      'ready',
+    ],
+    [
+      'when its time has come',
+      { ...changed, beside: fits, successor: { ...nextFailed, nextStartAt: now } },
+      'startBeside',
+      'ready',
+    ],
+    [
+      'one of another specification is dropped',
+      { ...changed, successor: { ...next, digest: 'd3' } },
+      'dropSuccessor',
+      'ready',
+    ],
+    [
+      'not while the change may be half of what is meant',
+      { ...changed, desired: { ...unsettledWish, digest: 'd2' }, successor: { ...next, digest: 'd3' } },
+      'rest',
+      'ready',
+    ],
+    [
+      'one that failed as well',
+      { publication: shownReady, fetch: fetched, server: ready, successor: nextFailed },
+      'dropSuccessor',
+      'ready',
+    ],
+    [
+      'a change that is taken back drops it',
+      { publication: shownReady, fetch: fetched, server: ready, successor: next },
+      'dropSuccessor',
+      'ready',
+    ],
+    [
+      'no third one is started while the one before finishes',
+      { ...changed, beside: fits, retiring: 'Finishing.' },
+      'rest',
+      'ready',
+    ],
+    [
+      'nor one in the place of a crashed one',
+      { publication: withdrawn, fetch: fetched, server: { kind: 'none' }, retiring: 'Finishing.' },
+      'rest',
+      'starting',
+    ],
+    ['a stop ends both', { ...changed, desired: stopped, successor: next, publication: withdrawn }, 'stop', 'stopping'],
+    [
+      'also one that is alone by now',
+      { desired: stopped, server: stopping, successor: next, publication: withdrawn },
+      'stop',
+      'stopping',
+    ],
+    [
+      'and waits for the one that finishes',
+      { desired: stopped, retiring: 'Finishing.', publication: withdrawn },
+      'rest',
+      'stopping',
+    ],
+    [
+      'another agent that has the service gets it alone',
+      { server: ready, successor: next, publication: foreign },
+      'stop',
+      'foreign',
+    ],
+    [
+      'a Model that is gone needs no second server',
+      { desired: modelMissing, server: ready, successor: next, publication: shownReady },
+      'dropSuccessor',
+      'ready',
+    ],
+  ],
+  'nobody asks for it': [
+    [
+      'it is withdrawn first',
+      { idle: 'Idle.', publication: shownReady, fetch: fetched, server: ready },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'then it is stopped',
+      { idle: 'Idle.', publication: withdrawn, fetch: fetched, server: ready },
+      'stop',
+      'stopping',
+    ],
+    [
+      'its requests finish',
+      { idle: 'Idle.', publication: withdrawn, fetch: fetched, server: stopping },
+      'rest',
+      'stopping',
+    ],
+    ['the claim stays', { idle: 'Idle.', publication: withdrawn, fetch: fetched }, 'rest', 'stopped'],
+    [
+      'what the cluster cannot be told is not done',
+      { idle: 'Idle.', publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
+      'rest',
+      'ready',
+    ],
+    [
+      'somebody who suspends it gets it suspended',
+      { idle: 'Idle.', desired: stopped, publication: withdrawn },
       'unpublish',
       'stopping',
     ],
