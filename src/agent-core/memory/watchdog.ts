@@ -129,7 +129,9 @@ export class Watchdog {
     return this.#isShort() ? Math.min(intervalMs, shortIntervalMs) : intervalMs
   }
 
-  #isShort = () => this.#pressure?.level === 'warning' || this.#pressure?.level === 'critical'
+  #isShort(): boolean {
+    return this.#pressure?.level === 'warning' || this.#pressure?.level === 'critical'
+  }
 
   async #look(withFootprints: boolean): Promise<MemoryView> {
     const { platform, thresholds } = this.#options

@@ -25,7 +25,7 @@ class Machine {
   sizes = new Map<number, number>()
   readonly asked: string[] = []
   /** Looks wait for this before they answer. */
-  gate: Promise<void> | undefined
+  gate: Promise<undefined> | undefined
 
   memory = async () => {
     this.asked.push('memory')
@@ -174,12 +174,12 @@ describe('a watchdog', () => {
   })
 
   test('whoever asks while a look is under way gets one that began afterwards, shared by all who ask', async () => {
-    const gate = Promise.withResolvers<void>()
+    const gate = Promise.withResolvers<undefined>()
     machine.gate = gate.promise
     const first = watch().sampleNow()
     machine.available = 0.05
     const [second, third] = [watchdog.sampleNow(), watchdog.sampleNow()]
-    gate.resolve()
+    gate.resolve(undefined)
     expect([(await first).level, (await second).level]).toEqual(['normal', 'critical'])
     expect(await third).toBe(await second)
     expect(views).toHaveLength(2)
@@ -195,12 +195,12 @@ describe('a watchdog', () => {
   })
 
   test('nothing is told after its end', async () => {
-    const gate = Promise.withResolvers<void>()
+    const gate = Promise.withResolvers<undefined>()
     machine.gate = gate.promise
     watch().start()
     await vi.advanceTimersByTimeAsync(1)
     const ended = watchdog[Symbol.asyncDispose]()
-    gate.resolve()
+    gate.resolve(undefined)
     await ended
     await vi.advanceTimersByTimeAsync(100_000)
     expect([views, vi.getTimerCount()]).toEqual([[], 0])

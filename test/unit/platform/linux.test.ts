@@ -173,7 +173,7 @@ describe.runIf(process.platform === 'linux')('the process table of Linux', () =>
       const footprints = [...(await platform.footprints(pids)).values()].reduce((bytes, size) => bytes + size, 0)
       return sum > 2 * 30 * 1024 ** 2 && [footprints, sum]
     })
-    expect(shared).toBeLessThan(resident ?? 0)
+    expect(shared).toBeLessThan(resident)
   })
 
   test('processes that are gone have no footprint', async () => {
