@@ -74,6 +74,8 @@ export class Memory implements AsyncDisposable {
   #gpuBytes: number | undefined
   #budget: Budget | undefined
   #problem: string | undefined
+  /** On the wall clock. */
+  #levelSince: { readonly since: number; readonly at: number } | undefined
   #applications: { readonly at: number; readonly found: readonly BigApplication[] } | undefined
 
   constructor(options: MemoryOptions) {
@@ -133,6 +135,11 @@ export class Memory implements AsyncDisposable {
   /** Milliseconds since the level became what it is; 0 before the first look. */
   levelForMs(view: MemoryView): number {
     return Math.max(0, performance.now() - view.since)
+  }
+
+  /** When the level became what it is, in milliseconds since 1970; absent before the first look. */
+  get levelSince(): number | undefined {
+    return this.#levelSince?.at
   }
 
   /** A look that begins after this call. Never rejects. */
@@ -221,6 +228,9 @@ export class Memory implements AsyncDisposable {
 
   #sampled(view: MemoryView): void {
     this.#resolveBudget(view.figures?.totalBytes)
+    if (this.#levelSince?.since !== view.since) {
+      this.#levelSince = { since: view.since, at: Date.now() - this.levelForMs(view) }
+    }
     for (const { key, role } of this.#options.servers()) {
       const bytes = view.footprints.get(idOf(key, role))
       if (bytes !== undefined) this.#book.measured(key, bytes, role)
