@@ -84,6 +84,8 @@ export interface AgentOptions {
   readonly random?: () => number
   /** For tests: the Hub's token may go over http to this machine. */
   readonly allowInsecureLoopback?: boolean
+  /** For tests: the clock by which memory pressure comes and goes, in milliseconds. */
+  readonly memoryClock?: () => number
   /** For tests: how long a minute without a request is. */
   readonly idleMinuteMs?: number
 }
@@ -171,6 +173,7 @@ export class Agent {
       intervalMs: settings.memoryWatchdogIntervalMs,
       servers: () => measuredServers(this.#servers),
       recommendedGpuBytes: () => this.#recommendedGpuBytes(),
+      ...(options.memoryClock && { now: options.memoryClock }),
     })
     followServers(this.#servers, this.#memory)
     this.#memory.listen(memoryMetricsFeed(this.metrics, this.#memory))

@@ -2,6 +2,7 @@ import { styleText } from 'node:util'
 import { formatBytes } from '../contract/format.ts'
 import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { memoryLine } from '../contract/words.ts'
 import { clean } from './text.ts'
 
 export interface TableStyle {
@@ -49,7 +50,7 @@ const shapes: Readonly<
 }
 
 function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
-  const { cluster, host, version, startedAt, now, notices } = snapshot
+  const { cluster, host, version, startedAt, now, notices, memory } = snapshot
   const state = `${cluster.state} for ${formatAge(cluster.since, now)}`
   const place = host.address === undefined ? host.message : `published as ${host.address}`
   return [
@@ -60,6 +61,7 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ...(cluster.state === 'live' ? [] : [['', cluster.message] satisfies [string, string]]),
     ['Host', `${host.displayName}, ${place}`],
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
+    ...(memory ? [['Memory', memoryLine(memory)] satisfies [string, string]] : []),
     ...notices.map((notice): [string, string] => ['Note', notice]),
   ]
 }
@@ -78,7 +80,7 @@ const gap = '  '
 const leastSentence = 32
 const indent = '    '
 
-const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE'] as const
+const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'MEMORY', 'ADDRESS', 'AGE'] as const
 const stateColumn = headings.indexOf('STATE')
 /** The state as scripts know it. */
 const stateOf = ({ state, reason }: ServiceView): string => (state === 'stopped' && reason === 'Idle' ? 'idle' : state)
@@ -123,6 +125,7 @@ function cellsOf(service: ServiceView, now: string, style: TableStyle): string[]
     clean(service.namespace),
     `${style.unicode ? shape.unicode : shape.ascii} ${stateOf(service)}`,
     clean(service.model),
+    service.memory?.needBytes === undefined ? '-' : formatBytes(service.memory.needBytes),
     addressOf(service),
     formatAge(service.since, now),
   ]

@@ -48,6 +48,7 @@ export interface AgentOptions {
   readonly idleMinuteMs?: number
   /** Absent = far more memory than anybody needs. */
   readonly memory?: StatedMemory
+  readonly memoryClock?: () => number
 }
 
 export interface ServiceOptions {
@@ -143,6 +144,7 @@ export class AgentWorld implements AsyncDisposable {
       log,
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
+      ...(options.memoryClock && { memoryClock: options.memoryClock }),
       ...(options.random && { random: options.random }),
       ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),
       ...(options.onShutdown && { onShutdown: options.onShutdown }),

@@ -1,5 +1,5 @@
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import type { KernelPressure, Platform } from '../../src/agent-core/platform/platform.ts'
+import { PlatformError, type KernelPressure, type Platform } from '../../src/agent-core/platform/platform.ts'
 
 const gib = 1024 ** 3
 
@@ -11,11 +11,16 @@ export class StatedMemory {
   totalBytes = 1024 * gib
   availableBytes = 1000 * gib
   kernelLevel: KernelPressure = 'normal'
+  /** The system does not tell. */
+  isUnknown = false
   readonly platform: Platform
 
   constructor(host: Platform = hostPlatform()) {
     const stated: Partial<Platform> = {
-      memory: () => Promise.resolve({ totalBytes: this.totalBytes, availableBytes: this.availableBytes }),
+      memory: () =>
+        this.isUnknown
+          ? Promise.reject(new PlatformError('The system does not tell.'))
+          : Promise.resolve({ totalBytes: this.totalBytes, availableBytes: this.availableBytes }),
       memoryPressureLevel: () => Promise.resolve(this.kernelLevel),
       gpuMemoryLimit: () => Promise.resolve(undefined),
     }

@@ -37,6 +37,8 @@ export interface MemoryOptions {
   /** What llama-server says the GPU may hold, where the system does not. Never rejects. */
   readonly recommendedGpuBytes?: () => Promise<number | undefined>
   readonly log: Logger
+  /** Milliseconds that never go back. */
+  readonly now?: () => number
 }
 
 export interface MemoryListener {
@@ -71,6 +73,7 @@ export class Memory implements AsyncDisposable {
   readonly #book: MemoryBook
   readonly #watchdog: Watchdog
   readonly #listeners = new Set<MemoryListener>()
+  readonly now: () => number
   #gpuBytes: number | undefined
   #budget: Budget | undefined
   #problem: string | undefined
@@ -80,7 +83,8 @@ export class Memory implements AsyncDisposable {
 
   constructor(options: MemoryOptions) {
     this.#options = options
-    const { platform, thresholds, intervalMs, log } = options
+    const { platform, thresholds, intervalMs, log, now = () => performance.now() } = options
+    this.now = now
     this.#book = new MemoryBook({ budgetBytes: unlimited, pressure: 'normal' }, (keys) => {
       for (const { onFreed } of this.#listeners) onFreed?.(keys)
     })
@@ -90,6 +94,7 @@ export class Memory implements AsyncDisposable {
       intervalMs,
       models: () => options.servers().map(({ key, role, groupId }) => ({ key: idOf(key, role), groupId })),
       log,
+      now,
       onSample: (view) => this.#sampled(view),
       onChange: (change) => {
         for (const { onPressure } of this.#listeners) onPressure?.(change)
@@ -134,7 +139,7 @@ export class Memory implements AsyncDisposable {
 
   /** Milliseconds since the level became what it is; 0 before the first look. */
   levelForMs(view: MemoryView): number {
-    return Math.max(0, performance.now() - view.since)
+    return Math.max(0, this.now() - view.since)
   }
 
   /** When the level became what it is, in milliseconds since 1970; absent before the first look. */

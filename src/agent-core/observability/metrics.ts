@@ -11,7 +11,7 @@ export type FatalSubsystem = 'watcher' | 'health-server'
 
 export type MemoryLevel = 'normal' | 'warning' | 'critical' | 'unknown'
 
-/** Reasons of the Go agent for evicting nothing at critical pressure, in its words, and two of ours. */
+/** Reasons of the Go agent for evicting nothing at critical pressure, in its words. */
 export const evictionSkipReasons = [
   'disabled',
   'below_guard',
@@ -19,8 +19,6 @@ export const evictionSkipReasons = [
   'all_protected',
   'runtime_ineligible',
   'empty',
-  'cooling_down',
-  'draining',
 ] as const
 
 /** What the agent counts, under the names and labels of the Go agent, so that its dashboards and alerts keep working. */

@@ -30,7 +30,7 @@ export interface EvictionsOptions {
   readonly settings: () => EvictionSettings
   readonly log: Logger
   readonly onEvicted: () => void
-  readonly onSkipped: (reason: Exclude<SkipReason, 'not_critical'>) => void
+  readonly onSkipped: (reason: Exclude<SkipReason, 'not_critical' | 'cooling_down' | 'draining'>) => void
   readonly now?: () => number
 }
 
@@ -104,18 +104,18 @@ export class Evictions implements Disposable {
       isEnabled,
       share,
       totalBytes: view.figures?.totalBytes ?? Infinity,
-      ...(this.#endedAt !== undefined && { sinceEvictionMs: performance.now() - this.#endedAt }),
-      sampleAgeMs: performance.now() - view.at,
+      ...(this.#endedAt !== undefined && { sinceEvictionMs: this.#options.memory.now() - this.#endedAt }),
+      sampleAgeMs: this.#options.memory.now() - view.at,
     })
     if ('evict' in choice) {
       log.warn('evicting', { key: choice.evict, text: choice.sentence })
       await this.#carryOut(choice.evict, choice.sentence)
       return
     }
-    if (choice.skip === 'not_critical') return
+    // These pass by themselves.
+    if (choice.skip === 'not_critical' || choice.skip === 'cooling_down' || choice.skip === 'draining') return
     this.#options.onSkipped(choice.skip)
-    // Those that pass by themselves are no news.
-    if (choice.skip === 'cooling_down' || choice.skip === 'draining' || choice.skip === this.#toldSkip) return
+    if (choice.skip === this.#toldSkip) return
     this.#toldSkip = choice.skip
     log.warn('nothing evicted', { reason: choice.skip, text: choice.sentence })
     const { reconciler } = this.#options.session() ?? {}
@@ -212,7 +212,7 @@ export class Evictions implements Disposable {
     const report = reconciler?.report(this.#leaving)
     if (report && (isAlive(report.server) || isAlive(report.retiring))) return
     this.#leaving = undefined
-    this.#endedAt = performance.now()
+    this.#endedAt = this.#options.memory.now()
   }
 
   #models(): LoadedModel[] {
@@ -232,7 +232,7 @@ export class Evictions implements Disposable {
           isReady: server?.kind === 'ready' && server.healthy,
           isStopping: server?.kind === 'stopping' || server?.kind === 'exited' || isLeaving,
           canBeEvicted: true,
-          ...(use?.idleSince !== undefined && { idleForMs: performance.now() - use.idleSince }),
+          ...(use?.idleSince !== undefined && { idleForMs: this.#options.memory.now() - use.idleSince }),
           ...(footprintBytes !== undefined && { footprintBytes }),
         },
       ]
@@ -256,7 +256,7 @@ export class Evictions implements Disposable {
       const isBusy = activity.kind === 'silent' || (activity.kind === 'counted' && activity.requests > 0)
       if (activity.kind === 'counted') use.work = activity.work
       if (isBusy) use.idleSince = undefined
-      else if (hasWorked || use.idleSince === undefined) use.idleSince = performance.now()
+      else if (hasWorked || use.idleSince === undefined) use.idleSince = this.#options.memory.now()
     })
     await Promise.all(looks)
     for (const key of this.#uses.keys()) if (!alive.has(key)) this.#uses.delete(key)

@@ -317,9 +317,12 @@ export class Reconciler {
       const claim = last?.observed.publication.claim
       const service = cluster.inferenceServices.get(namespace, name)
       if (!service || (claim !== 'ours' && claim !== 'uncertain')) return
-      await sayFinally(status, service, { type: metalAgentCondition, status: 'False', reason: 'Stopped', message }).catch((error: unknown) =>
-        log.warn('status not written', { key, error }),
-      )
+      await sayFinally(status, service, {
+        type: metalAgentCondition,
+        status: 'False',
+        reason: 'Stopped',
+        message,
+      }).catch((error: unknown) => log.warn('status not written', { key, error }))
     })
     await Promise.all(saying)
   }
@@ -800,7 +803,9 @@ export class Reconciler {
       return false
     }
     const admission = memory.admit(request, need.changeable)
+    const wasQueued = record.isQueued
     record.isQueued = !admission.admitted
+    if (wasQueued !== record.isQueued) queueMicrotask(() => this.#placesMoved())
     if (admission.admitted) {
       record.refusal = undefined
       record.waitingSince = undefined
@@ -881,6 +886,7 @@ export class Reconciler {
     if (!record.isQueued) return
     record.isQueued = false
     this.#options.memory.release(record.key)
+    this.#placesMoved()
   }
 
   /** In the turn of the change: only noted here. */
@@ -896,17 +902,28 @@ export class Reconciler {
   #memorySeen(): void {
     const { memory } = this.#options
     for (const record of this.#records.values()) {
-      const { refusal, key, swap, need } = record
-      const isMoved = refusal !== undefined && record.isQueued && memory.placeOf(key) !== refusal.place
+      const { key, swap, need } = record
       const wanted = swap?.instead && this.#wanted(record)
       const request = wanted && need && this.#request(record, wanted, need)
       if (request) record.waitingSince = undefined
       const fitsNow = request !== undefined && memory.instead(request, {}) === undefined
-      if (isMoved) record.refusal = undefined
-      if (fitsNow) record.swap = undefined
-      if (isMoved || fitsNow) this.enqueue(key)
+      if (!fitsNow) continue
+      record.swap = undefined
+      this.enqueue(key)
     }
+    this.#placesMoved()
     this.#options.onChange()
+  }
+
+  /** Whose place is another one asks again, so that what is said of it is true. */
+  #placesMoved(): void {
+    const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))
+    for (const record of this.#records.values()) {
+      if (!record.isQueued || record.refusal === undefined) continue
+      if (places.get(record.key) === record.refusal.place) continue
+      record.refusal = undefined
+      this.enqueue(record.key)
+    }
   }
 
   /** Settings that decide about memory are other ones: everybody asks again. */
@@ -966,7 +983,10 @@ export class Reconciler {
   }
 
   /** Tells about the service in an Event. */
-  tell(key: string, note: { readonly type: EventNote['type']; readonly reason: EventReason; readonly message: string }): void {
+  tell(
+    key: string,
+    note: { readonly type: EventNote['type']; readonly reason: EventReason; readonly message: string },
+  ): void {
     const record = this.#records.get(key)
     if (record) this.#tell(record, note.type, note.reason, note.message)
   }
@@ -1192,7 +1212,12 @@ const changed = (spec: InferenceServiceSpec, { contextTokens, kvType, slots }: S
   ...spec,
   ...(contextTokens !== undefined && { contextSize: contextTokens }),
   ...(slots !== undefined && { parallelSlots: slots }),
-  ...(kvType !== undefined && { cacheTypeK: kvType, cacheTypeV: kvType, cacheTypeCustomK: undefined, cacheTypeCustomV: undefined }),
+  ...(kvType !== undefined && {
+    cacheTypeK: kvType,
+    cacheTypeV: kvType,
+    cacheTypeCustomK: undefined,
+    cacheTypeCustomV: undefined,
+  }),
 })
 
 /** A sentence is read to its end where it names few. */

@@ -10,7 +10,8 @@ const now = Date.UTC(2026, 10, 21)
 
 function parts(services: readonly Service[], figures: SnapshotParts['figures'] = {}): SnapshotParts {
   const { bootId, version, host, cluster } = sampleSnapshot()
-  return { bootId, version, host, cluster, startedAt: now, now, services, figures, notices: ['One notice.'] }
+  const rest = { downloads: [], memory: undefined, memoryFigures: undefined }
+  return { bootId, version, host, cluster, startedAt: now, now, services, figures, ...rest, notices: ['One notice.'] }
 }
 
 const service = (name: string, extra: Partial<Service> = {}): Service => {
