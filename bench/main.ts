@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import { carriers } from './carriers.ts'
 import { idle } from './idle.ts'
 import { life } from './life.ts'
+import { models } from './models.ts'
 import { resources } from './resources.ts'
 import type { Extent, Row } from './row.ts'
 import { start } from './start.ts'
@@ -14,7 +15,7 @@ import { thousand } from './thousand.ts'
 import { together } from './together.ts'
 import { World } from './world.ts'
 
-const groups = [start, life, together, supervision, idle, carriers, thousand, resources]
+const groups = [start, life, together, supervision, idle, carriers, models, thousand, resources]
 
 const usual: Extent = {
   startRuns: 5,
@@ -27,6 +28,7 @@ const usual: Extent = {
   emptySeconds: 30,
   commandCalls: 200,
   fanOutRuns: 3,
+  headerRuns: 9,
   thousandRuns: 3,
   lives: 0,
 }
@@ -41,6 +43,7 @@ const long: Extent = {
   emptySeconds: 300,
   commandCalls: 2_000,
   fanOutRuns: 20,
+  headerRuns: 50,
   thousandRuns: 10,
   lives: 1_000,
 }

@@ -32,6 +32,7 @@ export interface Extent {
   readonly emptySeconds: number
   readonly commandCalls: number
   readonly fanOutRuns: number
+  readonly headerRuns: number
   readonly thousandRuns: number
   /** Starts and stops of servers; 0 = not measured. */
   readonly lives: number

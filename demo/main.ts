@@ -1,13 +1,15 @@
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLog } from '../src/agent-core/observability/log.ts'
 import { hostPlatform } from '../src/agent-core/platform/host.ts'
 import { agentSettings } from '../src/agent-core/settings.ts'
 import { renderStatus } from '../src/cli/status-table.ts'
+import { formatBytes } from '../src/contract/format.ts'
 import { hostAgent, type HostedAgent } from '../src/serve/host-agent.ts'
 import { startControllerStandIn } from '../test/support/controller-stand-in/controller-stand-in.ts'
+import { startFakeHub, type FakeHub } from '../test/support/fake-hub.ts'
 import { startFileServer } from '../test/support/file-server.ts'
 import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
 import { KubeSim } from '../test/support/kube-sim/kube-sim.ts'
@@ -20,6 +22,8 @@ const runsOnce = process.env['ONCE'] === '1'
 const sampleServer = join(import.meta.dirname, '../test/support/sample-servers/sample-server.mjs')
 /** Slow enough to be seen: the second model takes about five seconds. */
 const slowBytesPerSecond = 3_000_000
+/** Where the Hub's connection is broken off, so that the rest has to be fetched by another. */
+const brokenOffAfterBytes = 5_000_000
 const question = 'What is a Mac good for?'
 
 const say = (text: string): void => void process.stdout.write(`${text}\n`)
@@ -56,22 +60,29 @@ async function run(): Promise<void> {
   await writeLlamaGguf(large, { blocks: 4, embedding: 256, heads: 8, kvHeads: 4, feedForward: 1024, seed: 2 })
   const files = stack.use(await startFileServer())
   const quick = files.serve('/quick.gguf', { file: small })
-  const slow = files.serve('/slow.gguf', { file: large }, { throttle: slowBytesPerSecond })
+  const hub = stack.use(await startFakeHub())
+  await hub.addRepo('demo/slow', { 'slow.gguf': { file: large } })
+  hub.cdn.throttle = slowBytesPerSecond
+  hub.cdn.drops.push(brokenOffAfterBytes)
 
   const cluster = stack.use(await KubeSim.start())
   stack.use(await startControllerStandIn({ connection: cluster.connection() }))
   say(`Cluster   simulated, with a stand-in for LLMKube's controller, at ${cluster.url}`)
 
-  const hosted = await startAgent(cluster, 'path' in real ? real.path : sampleServer)
+  const hosted = await startAgent(cluster, {
+    llamaServer: 'path' in real ? real.path : sampleServer,
+    hubEndpoint: hub.endpoint,
+  })
   const { door } = hosted
   const { host } = door.get()
   say(`Agent     ${host.displayName}: ${host.message}\n`)
 
   const finished = tellSteps(door, ['quick', 'slow'], say)
   say('$ kubectl apply -f quick.yaml -f slow.yaml')
-  for (const object of [...sampleObjects('quick', quick.url), ...sampleObjects('slow', slow.url)])
+  for (const object of [...sampleObjects('quick', quick.url), ...sampleObjects('slow', 'hf://demo/slow')])
     cluster.create(object)
   await finished
+  say(`\nThe Hub broke the download of slow off, and the agent ${resumption(hub.requests, (await stat(large)).size)}.`)
 
   say(`\nA Pod asks http://quick:8080/v1/chat/completions "${question}"`)
   const answer = await askLikeAPod(cluster, 'quick', question)
@@ -87,7 +98,17 @@ async function run(): Promise<void> {
   )
 }
 
-async function startAgent(cluster: KubeSim, llamaServer: string): Promise<HostedAgent> {
+/** As the Hub saw it. */
+function resumption(requests: FakeHub['requests'], totalBytes: number): string {
+  const ranges = requests.flatMap(({ server, headers }) => (server === 'cdn' ? [headers.range ?? 'bytes=0-'] : []))
+  const from = Number(/^bytes=(\d+)-/.exec(ranges.at(-1) ?? '')?.[1] ?? 0)
+  return from > 0 ? `resumed at ${formatBytes(from)} of ${formatBytes(totalBytes)}` : 'began again'
+}
+
+async function startAgent(
+  cluster: KubeSim,
+  { llamaServer, hubEndpoint }: { llamaServer: string; hubEndpoint: string },
+): Promise<HostedAgent> {
   const kubeconfig = join(folder, 'kubeconfig')
   await writeFile(kubeconfig, cluster.kubeconfig())
   const stateDir = join(folder, 'state')
@@ -100,6 +121,7 @@ async function startAgent(cluster: KubeSim, llamaServer: string): Promise<Hosted
     stateDir,
     runtime: 'llama-server',
     llamaServer,
+    hubEndpoint,
     llamaServerPort: 0,
     llamaServerStartupTimeoutMs: 120_000,
     drainTimeoutMs: 30_000,

@@ -63,6 +63,7 @@ function tellProgress(
   progress: Progress | undefined,
   once: (service: ServiceView, what: string, text: string) => void,
 ): void {
+  if (progress?.message !== undefined) once(service, progress.message, progress.message)
   if (progress?.totalBytes === undefined || progress.totalBytes === 0) return
   const share = progress.doneBytes / progress.totalBytes
   const mark = Math.floor(share / progressEveryShare)

@@ -262,10 +262,10 @@ export class PersonSettings {
 }
 
 /** Those of these settings that a person set; their names and meanings are the agent's own. */
-const pick = <N extends SettingName & keyof AgentSettings>(
+const pick = (
   own: ReadonlySet<SettingName>,
   set: SettingsPatch,
-  names: readonly N[],
+  names: readonly (SettingName & keyof AgentSettings)[],
 ): Partial<AgentSettings> => Object.fromEntries(names.filter((name) => own.has(name)).map((name) => [name, set[name]]))
 
 /** Null goes back to the default, but for the namespace, where it means all of them. */

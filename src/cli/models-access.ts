@@ -46,7 +46,8 @@ export async function withModels(
     })
     if (agent) {
       await using _ = agent
-      return end(await work(throughAgent(agent), { json }))
+      end(await work(throughAgent(agent), { json }))
+      return
     }
     const directory = modelStore === undefined ? undefined : path.resolve(io.cwd, modelStore)
     end(await withoutAgent(session, directory, (access) => work(access, { json })))
@@ -70,7 +71,10 @@ const throughAgent = (agent: AgentClient): ModelsAccess => ({
         next: ({ downloads }) => {
           const download = downloads.find(({ name }) => name === model)
           if (!download) return
-          if (!isOver(download)) return onNews(download)
+          if (!isOver(download)) {
+            onNews(download)
+            return
+          }
           leave()
           resolve(download)
         },
@@ -125,7 +129,10 @@ const alone = (models: Models, listeners: Set<() => void>): ModelsAccess => ({
       const look = (): void => {
         const download = models.state().downloads.find(({ name }) => name === model)
         if (!download) return
-        if (!isOver(download)) return onNews(download)
+        if (!isOver(download)) {
+          onNews(download)
+          return
+        }
         listeners.delete(look)
         resolve(download)
       }

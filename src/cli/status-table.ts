@@ -80,7 +80,9 @@ const gap = '  '
 const leastSentence = 32
 const indent = '    '
 
-const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'MEMORY', 'ADDRESS', 'AGE'] as const
+const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE', 'MEMORY'] as const
+/** A narrower terminal has no room for what each model is expected to hold. */
+const leastForMemory = 80
 const stateColumn = headings.indexOf('STATE')
 /** The state as scripts know it. */
 const stateOf = ({ state, reason }: ServiceView): string => (state === 'stopped' && reason === 'Idle' ? 'idle' : state)
@@ -94,8 +96,15 @@ const shrinkable = [
 ] as const
 
 function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
-  const rows = snapshot.services.map((service) => ({ service, cells: cellsOf(service, snapshot.now, style) }))
-  const natural = headings.map((heading, column) =>
+  const { columns = Infinity } = style
+  const isKnown = snapshot.services.some(({ memory }) => memory?.needBytes !== undefined)
+  const count = isKnown && columns >= leastForMemory ? headings.length : headings.length - 1
+  const shown = headings.slice(0, count)
+  const rows = snapshot.services.map((service) => ({
+    service,
+    cells: cellsOf(service, snapshot.now, style).slice(0, count),
+  }))
+  const natural = shown.map((heading, column) =>
     Math.max(heading.length, ...rows.map(({ cells }) => (cells[column] ?? '').length)),
   )
   const room = style.columns === undefined ? Infinity : style.columns - lineWidth(natural) - gap.length
@@ -103,7 +112,7 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
   const widths = sameLine ? natural : shrink(natural, style.columns)
   const fit = (cells: readonly string[]) =>
     cells.map((cell, column) => cutMiddle(cell, widths[column] ?? 0, style).padEnd(widths[column] ?? 0))
-  const lines = [[...fit(headings), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
+  const lines = [[...fit(shown), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
   for (const { service, cells } of rows) {
     const sentence = sentenceOf(service, snapshot.figures[service.uid]?.progress)
     const fitted = fit(cells)
@@ -125,9 +134,9 @@ function cellsOf(service: ServiceView, now: string, style: TableStyle): string[]
     clean(service.namespace),
     `${style.unicode ? shape.unicode : shape.ascii} ${stateOf(service)}`,
     clean(service.model),
-    service.memory?.needBytes === undefined ? '-' : formatBytes(service.memory.needBytes),
     addressOf(service),
     formatAge(service.since, now),
+    service.memory?.needBytes === undefined ? '-' : formatBytes(service.memory.needBytes),
   ]
 }
 

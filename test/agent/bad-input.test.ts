@@ -39,7 +39,7 @@ const sentences = {
   pathMissing: '<folder>/absent.gguf does not exist on this machine: put the model file there or change spec.source.',
   pathUnreadable: '<folder>/locked.gguf may not be read by this user: change its permissions.',
   huggingFace:
-    "hf://org/model is a Hugging Face repository, which this agent does not resolve yet: give the file's own address, https://huggingface.co/org/model/resolve/main/FILE.gguf, or an absolute path.",
+    'hf://org does not name a Hugging Face repository: write it as hf://owner/name, hf://owner/name/file.gguf or hf://owner/name@revision.',
   s3: 's3://bucket/m.gguf is an S3 object, which this agent does not fetch: give a public or presigned https:// address of it, or copy the file to this machine and give its absolute path.',
   mlx: 'The runtime "llamacpp" (spec.runtime) cannot serve a Model of format "mlx": use a GGUF model; runtimes for MLX are not available yet.',
   unknownRuntime:
@@ -57,7 +57,7 @@ const sentences = {
   exitsAtStart:
     'sample-server.mjs exited with code 1 while starting: error: unknown model architecture: "banana". This llama-server does not know this kind of model: upgrade llama.cpp, or choose another model.',
   diskFull:
-    'The model needs 200.0 kB and the volume of <folder>/models/full has <size> free: make room there or choose another --model-store.',
+    'The model needs 200.0 kB and 655 bytes stay in reserve, but the volume of <folder>/models/.metalbar/partials has <size> free: make room there or choose another --model-store.',
 } as const
 
 const gguf = Buffer.concat([Buffer.from('GGUF'), Buffer.alloc(1_000)])
@@ -213,7 +213,7 @@ describe('a service that cannot be served', () => {
   })
 
   test.concurrent.for([
-    { scheme: 'hf://', source: 'hf://org/model', sentence: sentences.huggingFace },
+    { scheme: 'hf://', source: 'hf://org', sentence: sentences.huggingFace },
     { scheme: 's3://', source: 's3://bucket/m.gguf', sentence: sentences.s3 },
   ])('its source has the scheme $scheme', async ({ scheme, source, sentence }) => {
     const name = `scheme-${scheme.slice(0, 2)}`

@@ -90,8 +90,8 @@ describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) =
 
     expect(await world.status('tiny')).toMatchObject({ phase: 'Ready', readyReplicas: 1 })
     await eventually(async () => (await world.condition('tiny')) === 'True Serving')
-    await eventually(async () => (await world.eventReasons('tiny')).length >= 3)
-    expect(await world.eventReasons('tiny')).toEqual(['Claimed', 'Ready', 'Started'])
+    await eventually(async () => (await world.eventReasons('tiny')).length >= 5)
+    expect(await world.eventReasons('tiny')).toEqual(['Claimed', 'Fetched', 'Fetching', 'Ready', 'Started'])
     expect(await commandLineOf(pid)).toContain(`--port ${port} --n-gpu-layers 99 --ctx-size 2048 --metrics`)
     expect(agent.log.warnings).toEqual([])
   })

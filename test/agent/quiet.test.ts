@@ -61,7 +61,7 @@ async function settle(world: AgentWorld, agent: RunningAgent): Promise<void> {
   await agent.untilReady('tiny')
   await world.applyService('marker', { modelRef: 'first' })
   await eventually(async () => (await world.condition('tiny')) === 'True Serving')
-  await eventually(async () => (await world.eventReasons('tiny')).length === 3)
+  await eventually(async () => (await world.eventReasons('tiny')).length === 5)
   await eventually(async () => (await world.condition('marker')) === 'False ModelMissing')
   await eventually(async () => (await world.eventReasons('marker')).length === 1)
 }

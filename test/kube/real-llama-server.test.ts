@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
 import { eventually } from '../support/eventually.ts'
-import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { writeLlamaGguf, writeLlamaShards } from '../support/gguf-writer.ts'
 import { useLlamaServer } from '../support/skip.ts'
 
 const llamaServer = useLlamaServer()
@@ -45,6 +45,14 @@ test('llama-server says 503 while it loads a written model, then serves tokens f
   const { choices, usage } = completion.parse(await answer.json())
   expect([choices[0]?.message.role, usage.completion_tokens]).toEqual(['assistant', 8])
 
+  expect(await server.terminate()).toBe(0)
+})
+
+test('a quantised model in three files is served from the first of them', async () => {
+  const weights = { embedding: 256, feedForward: 512, weightType: 'Q4_K' } as const
+  const [first = ''] = await writeLlamaShards(join(folder, 'split'), 3, weights)
+  await using server = await start(first)
+  await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200', timeoutMs: 30_000 })
   expect(await server.terminate()).toBe(0)
 })
 

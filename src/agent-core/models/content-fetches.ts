@@ -26,6 +26,8 @@ export interface ContentFetchesOptions {
     request: FileRequest,
     options: { partialPath: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
   ) => Promise<DownloadedFile>
+  /** Takes over a file that was found to be wrong. Throws ModelError. */
+  readonly quarantine: (path: string, why: { readonly name: string; readonly error: unknown }) => Promise<unknown>
 }
 
 /** Beside every partial download, for who lists them. */
@@ -118,6 +120,8 @@ export class ContentFetches {
     const done = await this.#options
       .download(request, { partialPath: job.path, signal, onProgress })
       .catch(async (error: unknown) => {
+        const wrong = `${job.path}.quarantined`
+        if ((await sizeOf(wrong)) > 0) await this.#options.quarantine(wrong, { name: request.fileName, error })
         if ((await sizeOf(job.path)) === 0) await rm(`${job.path}${noteSuffix}`, { force: true })
         throw error
       })
@@ -150,6 +154,8 @@ export class ContentFetches {
       return { ...done, release, moveTo: (path) => this.#move(job, path) }
     } catch (error) {
       job.holders.delete(holder)
+      // Who ended it says so when nothing is written any more.
+      if (job.ending.signal.aborted) await job.done.catch(() => undefined)
       throw error
     } finally {
       signal.removeEventListener('abort', leave)
@@ -176,7 +182,7 @@ interface Job {
   path: string
   done: Promise<DownloadedFile>
   /** When the next job of this key may begin; never rejects. */
-  settled: Promise<undefined | void>
+  settled: Promise<unknown>
   over?: () => void
 }
 

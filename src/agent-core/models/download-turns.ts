@@ -15,7 +15,7 @@ export class DownloadTurns {
 
   /** `onPlace`: how many downloads go first, each time that changes; not called where none does. Throws the signal's reason. */
   async take<T>(signal: AbortSignal, onPlace: (ahead: number) => void, work: () => Promise<T>): Promise<T> {
-    let mustWait = true
+    const turn = { hasCome: false }
     this.#queue.concurrency = this.#atOnce()
     const leave = (): void => {
       if (!this.#waiting.delete(onPlace)) return
@@ -26,14 +26,14 @@ export class DownloadTurns {
     try {
       const done = this.#queue.add(
         async () => {
-          mustWait = false
+          turn.hasCome = true
           this.#waiting.delete(onPlace)
           signal.throwIfAborted()
           return await work()
         },
         { signal },
       )
-      if (mustWait) onPlace(this.#ahead(onPlace))
+      if (!turn.hasCome) onPlace(this.#ahead(onPlace))
       return await done
     } finally {
       signal.removeEventListener('abort', leave)

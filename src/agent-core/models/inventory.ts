@@ -29,6 +29,8 @@ export interface InventoryOptions {
 export interface Pruned {
   readonly what: readonly string[]
   readonly bytes: number
+  /** False while it is not known which services there are: then no complete model is in it. */
+  readonly isSure: boolean
 }
 
 /** What the store holds, who uses it, and what may go. */
@@ -53,11 +55,15 @@ export class Inventory {
   async prune({ dryRun }: { readonly dryRun: boolean }): Promise<Pruned> {
     const entries = (await this.#entries()).filter(({ view }) => view.prunable !== undefined)
     if (!dryRun) for (const { remove } of entries) await remove()
-    return { what: entries.map(({ view }) => `${view.name || view.path}: ${view.prunable ?? ''}`), bytes: sum(entries) }
+    return {
+      what: entries.map(({ view }) => `${view.name || view.path}: ${view.prunable ?? ''}`),
+      bytes: sum(entries),
+      isSure: this.#options.users() !== undefined,
+    }
   }
 
   /** Rests of downloads that nobody went on with in time. Throws ModelError. */
-  async sweep(): Promise<Pruned> {
+  async sweep(): Promise<Omit<Pruned, 'isSure'>> {
     const entries = (await this.#partials()).filter(({ view }) => view.prunable !== undefined)
     for (const { remove } of entries) await remove()
     return { what: entries.map(({ view }) => view.name), bytes: sum(entries) }
@@ -189,7 +195,9 @@ const days = (ms: number): string => {
 }
 
 /** One sentence about what was or would be deleted. */
-export const prunedSentence = ({ what, bytes }: Pruned, verb: 'would free' | 'freed'): string =>
+export const prunedSentence = ({ what, bytes, isSure }: Pruned, verb: 'would free' | 'freed'): string =>
   what.length === 0
-    ? 'Nothing is to be pruned: every model in the store is used by a service.'
+    ? isSure
+      ? 'Nothing is to be pruned: every model in the store is used by a service.'
+      : 'Nothing is pruned: which services there are is not known yet, so every model in the store may be used by one.'
     : `${what.length} ${what.length === 1 ? 'entry' : 'entries'}, which ${verb} ${formatBytes(bytes)}: ${what.join('; ')}.`

@@ -1,5 +1,5 @@
 import { homedir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { stat, statfs } from 'node:fs/promises'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
@@ -97,7 +97,6 @@ export const defaultDownloadSettings: DownloadSettings = {
 export class Models {
   readonly #store: Store
   readonly #log: Logger
-  readonly #now: () => number
   readonly #settings: () => DownloadSettings
   readonly #contents: ContentFetches
   readonly #turns: DownloadTurns
@@ -117,7 +116,6 @@ export class Models {
     const { users = () => undefined, settings = () => defaultDownloadSettings } = options
     this.#store = new Store({ directory, log, now })
     this.#log = log
-    this.#now = now
     this.#settings = settings
     this.#turns = new DownloadTurns(() => settings().atOnce)
     this.#remote = new Remote({
@@ -134,6 +132,8 @@ export class Models {
     this.#contents = new ContentFetches({
       folder: () => this.#store.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
+      quarantine: (path, { name, error }) =>
+        this.#store.quarantine(path, error instanceof Error ? error.message : String(error), basename(name)),
     })
     this.#inventory = new Inventory({
       store: this.#store,

@@ -1,5 +1,4 @@
 import { lstat } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { readIfThere } from '../support/files.ts'
@@ -275,7 +274,10 @@ class TotalProgress {
   }
 
   report(file: RemoteFile, progress: Progress): void {
-    if (this.#isSingle) return this.#onProgress(progress)
+    if (this.#isSingle) {
+      this.#onProgress(progress)
+      return
+    }
     this.#done.set(file, progress.doneBytes)
     const { totalBytes: _, ...rest } = progress
     const doneBytes = [...this.#done.values()].reduce((sum, bytes) => sum + bytes, 0)
@@ -299,8 +301,8 @@ async function startOf(url: string, { fetch, signal }: { fetch: typeof globalThi
   const parts: Uint8Array[] = []
   try {
     for (let length = 0; answer.ok && reader && length < kindLength;) {
-      const { value } = await reader.read()
-      if (value === undefined) break
+      const value: unknown = (await reader.read()).value
+      if (!(value instanceof Uint8Array)) break
       parts.push(value)
       length += value.length
     }

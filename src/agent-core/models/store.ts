@@ -214,11 +214,11 @@ export class Store {
    * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more and
    * deleted only when somebody asks. Throws ModelError.
    */
-  async quarantine(path: string, why: string): Promise<string> {
+  async quarantine(path: string, why: string, name = basename(path)): Promise<string> {
     return this.#guarded(async () => {
       const folder = await this.#ownFolder('quarantine')
       const stamp = this.#time().replace(/[:.]/g, '-')
-      const to = join(folder, `${stamp}-${basename(path)}`)
+      const to = join(folder, `${stamp}-${name}`)
       await writeFile(`${to}.json`, `${JSON.stringify({ path, why, at: this.#time() }, null, 2)}\n`)
       await rename(path, to)
       await syncFolder(folder)

@@ -29,11 +29,9 @@ export function digestWith(
   base: string,
   { server, revision }: { server: string | undefined; revision?: string | undefined },
 ): string {
-  const isSame = server === base || server?.startsWith(`${base}+`) === true
   const wanted = revision === undefined ? base : `${base}+${revision.slice(0, 16)}`
-  return isSame && server !== undefined && (revision === undefined || server === base || server === wanted)
-    ? server
-    : wanted
+  if (server === undefined || (server !== base && !server.startsWith(`${base}+`))) return wanted
+  return revision === undefined || server === base ? server : wanted
 }
 
 export interface FetchInputs {

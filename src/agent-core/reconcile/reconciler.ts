@@ -768,7 +768,11 @@ export class Reconciler {
       uid: record.metadata?.uid ?? '',
       digest: wanted.digest,
       executable: binary.path,
-      argv: commandLine(wanted.spec, wanted.model, settings, { modelPath: outcome.model.path, dialect }),
+      argv: commandLine(wanted.spec, wanted.model, settings, {
+        modelPath: outcome.model.path,
+        mmproj: outcome.model.mmproj,
+        dialect,
+      }),
       env,
       ...serverFiles(settings.stateDir, record.key),
       port: settings.port,

@@ -20,10 +20,18 @@ export function commandLine(
   spec: InferenceServiceSpec,
   model: ModelSpec,
   { performanceCores }: RuntimeSettings,
-  { modelPath, dialect }: { readonly modelPath: string; readonly dialect?: LlamaServerDialect },
+  {
+    modelPath,
+    mmproj,
+    dialect,
+  }: { readonly modelPath: string; readonly mmproj?: string | undefined; readonly dialect?: LlamaServerDialect },
 ): (port: number) => string[] {
   const gpuLayers = model.hardware?.gpu?.layers
-  return (port) => llamaServerArgv({ spec, modelPath, port, gpuLayers, performanceCores, ...(dialect && { dialect }) })
+  const projector = mmproj === undefined ? [] : ['--mmproj', mmproj]
+  return (port) => [
+    ...llamaServerArgv({ spec, modelPath, port, gpuLayers, performanceCores, ...(dialect && { dialect }) }),
+    ...projector,
+  ]
 }
 
 /** llama-server counts every request but a health check as use, and wakes up for it. */

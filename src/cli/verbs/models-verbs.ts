@@ -114,9 +114,9 @@ async function pullModel(
   }
   const shown = new DownloadProgress(json ? { ...io, stdout: { write: () => undefined } } : io)
   shown.say(begun.message)
-  let isInterrupted = false
+  const pressed = { interrupt: false }
   const interrupt = (): void => {
-    isInterrupted = true
+    pressed.interrupt = true
     void access.command({ name: 'cancelPull', model: pull.model }).catch(() => undefined) // its end says what is so
   }
   process.once('SIGINT', interrupt)
@@ -129,7 +129,7 @@ async function pullModel(
       return exitCodes.done
     }
     io.stderr.write(`metal-agent: ${end.message}\n`)
-    return isInterrupted ? interruptedCode : exitCodes.failed
+    return pressed.interrupt ? interruptedCode : exitCodes.failed
   } finally {
     process.removeListener('SIGINT', interrupt)
   }

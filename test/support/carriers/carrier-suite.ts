@@ -37,6 +37,10 @@ const commands: { readonly [N in CommandName]: Extract<CommandInput, { name: N }
   reloadKubeconfig: { name: 'reloadKubeconfig' },
   setHostAddress: { name: 'setHostAddress', address: '192.168.1.20' },
   updateSettings: { name: 'updateSettings', settings: { drainLimitMs: null, logLevel: 'debug' } },
+  pullModel: { name: 'pullModel', source: 'hf://org/tiny' },
+  cancelPull: { name: 'cancelPull', model: 'tiny' },
+  removeModel: { name: 'removeModel', model: 'tiny' },
+  pruneModels: { name: 'pruneModels' },
   shutdown: { name: 'shutdown' },
 }
 
@@ -97,6 +101,27 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     answer: {
       kubeconfig: '/home/me/.kube/config',
       contexts: [{ name: 'lab', server: 'https://10.0.0.1:6443', inUse: true, isDefault: false }],
+    },
+  },
+  models: {
+    ask: { name: 'models' },
+    asked: { name: 'models' },
+    answer: {
+      directory: '/models',
+      freeBytes: 1e12,
+      reserveBytes: 0,
+      models: [
+        {
+          name: 'tiny',
+          source: 'hf://org/tiny',
+          state: 'complete',
+          sizeBytes: 4096,
+          files: 1,
+          path: '/models/tiny/tiny.gguf',
+          usedBy: ['default/qwen'],
+          completedAt: at,
+        },
+      ],
     },
   },
   hostAddresses: {

@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto'
 import { execa } from 'execa'
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { access, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Progress } from '../../../src/contract/service.ts'
@@ -26,12 +27,14 @@ test('a file arrives byte for byte, with a record of its source', async () => {
   const model = await models.ensure(request(`${url}?token=secret`), staying())
   const record: unknown = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8'))
   expect({ model, same: content.equals(await readFile(path)), record }).toEqual({
-    model: { path, sizeBytes: 3_000_000 },
+    model: { path, sizeBytes: 3_000_000, revision: expect.any(String) as string },
     same: true,
     record: {
       source: url,
       sourceSha256: sourceDigest(`${url}?token=secret`),
-      sizeBytes: 3_000_000,
+      schema: 2,
+      files: [{ path: 'x.gguf', sizeBytes: 3_000_000, sha256: createHash('sha256').update(content).digest('hex') }],
+      primary: 'x.gguf',
       completedAt: '2026-01-02T03:04:05.000Z',
       origin: 'downloaded',
     },
@@ -240,19 +243,25 @@ test('progress tells bytes, length and a rate', async () => {
 
 test('a partial file that somebody else replaced is neither used nor removed', async () => {
   const file = world.server.serve('/x.gguf', gguf('A', 200_000), { paced: true })
-  const partial = join(world.store, 'tiny', 'x.gguf.metalbar.partial')
+  const key = createHash('sha256').update(file.url).digest('hex')
+  const partial = join(world.store, '.metalbar/partials', `url-${key}`)
   const attempt = failure(world.models.ensure(request(file.url), staying()))
-  await eventually(async () => (await filesBelow(world.store))['tiny/x.gguf.metalbar.partial'] !== undefined)
+  await eventually(() =>
+    access(partial).then(
+      () => true,
+      () => false,
+    ),
+  )
   await rm(partial)
   await writeFile(partial, gguf('B', 100))
   file.allow(200_000)
-  expect([await attempt, await filesBelow(world.store)]).toEqual([
+  expect([await attempt, (await readFile(partial)).equals(gguf('B', 100))]).toEqual([
     {
       kind: 'transient',
       reason: 'StoreUnusable',
       message: `${partial} was replaced during the download: let only one agent use this model store.`,
     },
-    { 'tiny/x.gguf.metalbar.partial': 'BBBBBBBB' },
+    true,
   ])
 })
 
@@ -271,7 +280,7 @@ describe('a store on a small volume', () => {
     expect({ ...failed, left: await filesBelow(volume.path) }).toEqual({
       kind: 'transient',
       reason: 'DiskFull',
-      message: `The model needs 2.0 MB and 10.5 kB stay in reserve, but the volume of ${join(volume.path, 'tiny')} has 1.0 MB free: make room there or choose another --model-store.`,
+      message: `The model needs 2.0 MB and 10.5 kB stay in reserve, but the volume of ${join(volume.path, '.metalbar/partials')} has 1.0 MB free: make room there or choose another --model-store.`,
       retryAfterMs: localRepairMs,
       left: {},
     })

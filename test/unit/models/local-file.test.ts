@@ -22,7 +22,7 @@ test('an absolute path and a file address are used in place, nothing is copied o
   }
   const before = await look()
   const models = [path, pathToFileURL(path).href].map(async (source) => world.models.ensure(request(source), staying()))
-  const model = { path, sizeBytes: 4096 }
+  const model = { path, sizeBytes: 4096, revision: expect.any(String) as string }
   expect([await Promise.all(models), await look(), await filesBelow(world.store)]).toEqual([[model, model], before, {}])
 })
 
@@ -36,17 +36,18 @@ test('a file that is missing is named, and found once it is there', async () => 
       message: `${path} does not exist on this machine: put the model file there or change spec.source.`,
       retryAfterMs: localRepairMs,
     },
-    { path, sizeBytes: 4096 },
+    { path, sizeBytes: 4096, revision: expect.any(String) as string },
   ])
 })
 
-test('a directory waits for another source', async () => {
+test('a folder without a model is named, and its one GGUF file is taken once it is there', async () => {
   await mkdir(path)
-  expect(await failure(world.models.ensure(request(path), staying()))).toEqual({
-    kind: 'terminal',
-    reason: 'NotAFile',
-    message: `${path} is a directory: give the path of the model file in it.`,
-  })
+  const failed = await failure(world.models.ensure(request(path), staying()))
+  await writeFile(join(path, 'm.gguf'), gguf('A'))
+  expect([failed, await world.models.ensure(request(path), staying())]).toMatchObject([
+    { kind: 'transient', reason: 'NoSuchFile', message: expect.stringContaining(path) as string },
+    { path: join(path, 'm.gguf'), sizeBytes: 4096 },
+  ])
 })
 
 test('a pipe is refused instead of being waited for', async () => {

@@ -13,6 +13,10 @@ const orders: Record<string, () => void> = {
   spin: () => {
     for (;;);
   },
-  echo: () => parentPort?.on('message', (message) => parentPort?.postMessage(message)),
+  echo: () =>
+    parentPort?.on('message', (message: string) => {
+      if (message === 'throw' || message === 'spin') orders[message]?.()
+      parentPort?.postMessage(message)
+    }),
 }
 orders[(workerData as { do: string }).do]?.()

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
+import type { Worker } from 'node:worker_threads'
 import { expect, test } from 'vitest'
-import { answerOfWorker, startWorker } from '../../../src/agent-core/support/worker.ts'
+import { answerOfWorker, KeptWorkers, startWorker } from '../../../src/agent-core/support/worker.ts'
 
 const worker = new URL('./obedient-worker.ts', import.meta.url)
 
@@ -42,3 +43,48 @@ test('a worker that stays can be talked to, and moved buffers are not copied', a
   await started.terminate()
   expect({ answer, left: moved.byteLength }).toEqual({ answer: ['hello'], left: 0 })
 })
+
+test('a kept worker answers one question after the other, several at a time are several workers', async () => {
+  const { workers, started } = counted()
+  const answers = [await workers.ask('a'), await workers.ask('b')]
+  const together = await Promise.all([workers.ask('c'), workers.ask('d')])
+  expect({ answers, together, started: started.length }).toEqual({
+    answers: ['a', 'b'],
+    together: ['c', 'd'],
+    started: 2,
+  })
+})
+
+test('a kept worker ends when it had no work for its time, or fails without any, and the next question starts another', async () => {
+  const { workers, started } = counted({ keepMs: 50 })
+  await workers.ask('a')
+  await exitOf(started[0])
+  expect([await workers.ask('b'), started.length]).toEqual(['b', 2])
+  started[1]?.postMessage('throw')
+  await exitOf(started[1])
+  expect([await workers.ask('c'), started.length]).toEqual(['c', 3])
+})
+
+test('a kept worker that fails at a question, or is aborted, is not asked again', async () => {
+  const { workers, started } = counted()
+  await expect(workers.ask('throw')).rejects.toThrow('this worker was told to throw')
+  const reason = new Error('nobody waits any more')
+  const stopped = new AbortController()
+  const answer = workers.ask('spin', { signal: stopped.signal })
+  stopped.abort(reason)
+  await expect(answer).rejects.toBe(reason)
+  expect([await workers.ask('c'), started.length]).toEqual(['c', 3])
+})
+
+/** Not `once` of node:events, which takes an error for its own. */
+const exitOf = (one: Worker | undefined) => new Promise((resolve) => one?.once('exit', resolve))
+
+function counted(options = {}) {
+  const started: Worker[] = []
+  const start = () => {
+    const one = startWorker(worker, { input: { do: 'echo' } })
+    started.push(one)
+    return one
+  }
+  return { workers: new KeptWorkers(start, options), started }
+}

@@ -17,8 +17,8 @@ import type { Transport } from './transport.ts'
 
 /** Asked for at a time where there are several connections. A file that is not longer is fetched by one. */
 export const segmentBytes = 64 * 1024 * 1024
-/** Written at once. With four connections, what is in memory and not yet written stays below 5 MiB. */
-const batchBytes = 512 * 1024
+/** Written at once by all connections together; as much may be collected meanwhile. */
+const batchBytes = 1024 * 1024
 const batchMs = 1000
 /** How often the free space is looked at. */
 const spaceBytes = 32 * 1024 * 1024
@@ -71,7 +71,7 @@ export class Attempt {
   #limit: number
   #claimed: readonly ByteRange[] = []
   #buffered = 0
-  #failure: unknown
+  #failure: Error | undefined
   /** Why the last lane ended that others went on without. */
   #fault: ModelError | undefined
   #spaceSeen = { bytes: 0, at: -Infinity }
@@ -147,7 +147,7 @@ export class Attempt {
       })
       return
     }
-    this.#failure ??= error
+    this.#failure ??= error instanceof Error ? error : new Error(String(error))
     this.#ending.abort(error)
   }
 
@@ -220,19 +220,22 @@ export class Attempt {
   /** Returns where the bytes ended. */
   async #store(body: Body, start: number, end: number): Promise<number> {
     const { bandwidth, sizeBytes: wanted } = this.#options
+    const enough = Math.ceil(batchBytes / this.#options.connections)
     const limit = Math.min(end, wanted === undefined ? Infinity : wanted + 1)
     let position = start
-    let batch: Uint8Array[] = []
-    let batched = 0
-    let batchedAt = performance.now()
+    // Copied at once: chunks that are kept until they are written become old garbage, which is collected late.
+    let filling = Buffer.allocUnsafeSlow(enough)
+    let spare = Buffer.allocUnsafeSlow(enough)
+    let filled = 0
+    let filledSince = performance.now()
     let writing: Promise<void> = Promise.resolve()
     const flush = async (): Promise<void> => {
       await writing
-      const [chunks, bytes, at] = [batch, batched, position - batched]
-      ;[batch, batched, batchedAt] = [[], 0, performance.now()]
-      if (bytes === 0) return
-      writing = this.#partial.write(chunks, at).finally(() => {
-        this.#buffered -= bytes
+      const [batch, at] = [filling.subarray(0, filled), position - filled]
+      ;[filling, spare, filled, filledSince] = [spare, filling, 0, performance.now()]
+      if (batch.length === 0) return
+      writing = this.#partial.write(batch, at).finally(() => {
+        this.#buffered -= batch.length
       })
       writing.catch(() => undefined) // whoever awaits it next is told
       await this.#checkSpace(false)
@@ -243,12 +246,16 @@ export class Attempt {
         if (chunk === undefined) break
         const pause = bandwidth.take(chunk.length, this.#signal)
         if (pause !== undefined) await pause
-        const piece = chunk.length > limit - position ? chunk.subarray(0, limit - position) : chunk
-        batch.push(piece)
-        batched += piece.length
-        position += piece.length
-        this.#buffered += piece.length
-        if (batched >= batchBytes || performance.now() - batchedAt >= batchMs) await flush()
+        for (let rest = chunk.subarray(0, limit - position); rest.length > 0;) {
+          const piece = rest.subarray(0, filling.length - filled)
+          filling.set(piece, filled)
+          filled += piece.length
+          position += piece.length
+          this.#buffered += piece.length
+          rest = rest.subarray(piece.length)
+          if (filled === filling.length) await flush()
+        }
+        if (performance.now() - filledSince >= batchMs) await flush()
       }
     } finally {
       // What was received stays, whatever ended it.
@@ -305,19 +312,16 @@ class Body {
     if (held !== undefined || this.#ended) return held
     this.#guard.waiting()
     try {
-      const { done = false, value } = await this.#chunks.next()
-      this.#ended = done
+      const next: IteratorResult<unknown, unknown> = await this.#chunks.next()
+      this.#ended = next.done === true
+      const value: unknown = next.value
       const chunk = value instanceof Uint8Array ? value : undefined
       this.#guard.received(chunk?.length ?? 0)
       return chunk
     } catch (error) {
       this.#signal.throwIfAborted()
-      const { aborted, reason } = this.#guard.signal
-      throw aborted
-        ? reason
-        : error instanceof ModelError
-          ? error
-          : truncated(this.#shown, doneBytes, totalBytes, error)
+      this.#guard.signal.throwIfAborted()
+      throw error instanceof ModelError ? error : truncated(this.#shown, doneBytes, totalBytes, error)
     }
   }
 }

@@ -40,7 +40,10 @@ export class Bandwidth {
       this.#waiting = this.#waiting.filter((other) => other !== waiting)
       reject(signal.reason)
     }
-    if (signal.aborted) return Promise.reject(signal.reason)
+    if (signal.aborted) {
+      leave()
+      return promise
+    }
     signal.addEventListener('abort', leave, { once: true })
     this.#waiting.push(waiting)
     this.#serve()

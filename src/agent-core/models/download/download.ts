@@ -48,7 +48,7 @@ export interface DownloadOptions {
   readonly transport: Transport
   /** Shared by all downloads. */
   readonly bandwidth: Bandwidth
-  /** At most, for one file; without it 4, and 1 for a file of up to 64 MiB. */
+  /** At most, for one file: 1 to 8; without it 4. A file of up to 64 MiB is fetched by one. */
   readonly connections?: number | undefined
   /** What stays free on the volume in bytes; without it the smaller of 2 GiB and 1 % of the volume. */
   readonly reserveBytes?: number | undefined
@@ -64,6 +64,8 @@ export interface DownloadOptions {
 }
 
 const defaultConnections = 4
+/** What each holds in memory is lost by a kill. */
+const maxConnections = 8
 const defaultAttempts = 6
 /** A file that changes more often during one download is not to be had whole. */
 const maxChanges = 3
@@ -103,7 +105,7 @@ class Download {
     this.#options = options
     this.#shown = shownSource(request.url)
     this.#now = options.now ?? Date.now
-    this.#connections = Math.max(1, options.connections ?? defaultConnections)
+    this.#connections = Math.min(maxConnections, Math.max(1, options.connections ?? defaultConnections))
   }
 
   async run(): Promise<DownloadedFile> {

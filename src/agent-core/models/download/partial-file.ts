@@ -1,6 +1,7 @@
 import { constants } from 'node:fs'
 import { open, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import type { Logger } from '../../observability/logger.ts'
+import { within } from '../../support/within.ts'
 import { clipped, coveredBytes, firstGap, prefixLength, withRange, type ByteRange } from './byte-ranges.ts'
 import {
   bootedAt,
@@ -30,7 +31,7 @@ const syncBytes = 64 * 1024 * 1024
 
 /**
  * A file that arrives in pieces, with a record beside it of which bytes are there. The record never claims bytes that
- * are not written: a killed process loses at most what came since the last record (3 MiB), a power cut what came since
+ * are not written: a killed process loses at most what came since the last record (4 MiB), a power cut what came since
  * the last sync (64 MiB and what arrived while it ran).
  */
 export class PartialFile implements AsyncDisposable {
@@ -42,10 +43,11 @@ export class PartialFile implements AsyncDisposable {
   #ranges: readonly ByteRange[] = []
   #remote: Remote = {}
   #unrecorded = 0
+  #recordedPrefix = 0
   #unsynced = 0
   #recording: Promise<void> | undefined
   #syncing: Promise<void> | undefined
-  #failure: unknown
+  #failure: Error | undefined
   readonly #timer: NodeJS.Timeout
 
   private constructor(path: string, handle: FileHandle, identity: Identity, now: () => number) {
@@ -55,7 +57,7 @@ export class PartialFile implements AsyncDisposable {
     this.#now = now
     this.#hash = new PrefixHash(handle.fd)
     this.#timer = setInterval(() => {
-      if (this.#unrecorded > 0) this.#recordSoon()
+      if (this.#unrecorded > 0) void this.#recordSoon()
     }, recordMs)
   }
 
@@ -97,16 +99,19 @@ export class PartialFile implements AsyncDisposable {
   }
 
   /** Writes at a position. Throws what the file system says, also about an earlier record. */
-  async write(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    if (this.#unrecorded >= maxUnrecordedBytes) await this.#recordSoon()
+  async write(bytes: Uint8Array, position: number): Promise<void> {
+    while (this.#unrecorded >= maxUnrecordedBytes) {
+      await this.#recordSoon()
+      this.#throwFailure()
+    }
     if (this.#unsynced >= 2 * syncBytes) await this.#syncing
     this.#throwFailure()
-    const end = await writeAll(this.#handle, chunks, position)
+    const end = await writeAll(this.#handle, bytes, position)
     this.#ranges = withRange(this.#ranges, [position, end])
     this.#hash.advance(prefixLength(this.#ranges))
     this.#unrecorded += end - position
     this.#unsynced += end - position
-    if (this.#unrecorded >= recordBytes) this.#recordSoon()
+    if (this.#unrecorded >= recordBytes) void this.#recordSoon()
     if (this.#unsynced >= syncBytes) this.#syncSoon()
   }
 
@@ -156,7 +161,10 @@ export class PartialFile implements AsyncDisposable {
       await this.#settled()
       if (!(await this.isInPlace())) await removePartialState(this.path)
       else if (!keep || this.writtenBytes === 0) await forgetPartial(this.path)
-      else if (this.#unrecorded > 0) await this.#record('recent')
+      else if (this.#unrecorded > 0 || this.#hash.hashedBytes > this.#recordedPrefix) {
+        await within(hashCatchUpMs, this.#hash.digestAt(prefixLength(this.#ranges)))
+        await this.#record('recent')
+      }
     } finally {
       await this[Symbol.asyncDispose]()
     }
@@ -217,7 +225,7 @@ export class PartialFile implements AsyncDisposable {
   #recordSoon(): Promise<void> {
     this.#recording ??= this.#record('recent')
       .catch((error: unknown) => {
-        this.#failure ??= error
+        this.#failure ??= error instanceof Error ? error : new Error(String(error))
       })
       .finally(() => {
         this.#recording = undefined
@@ -228,7 +236,7 @@ export class PartialFile implements AsyncDisposable {
   #syncSoon(): void {
     this.#syncing ??= this.#sync()
       .catch((error: unknown) => {
-        this.#failure ??= error
+        this.#failure ??= error instanceof Error ? error : new Error(String(error))
       })
       .finally(() => {
         this.#syncing = undefined
@@ -246,8 +254,10 @@ export class PartialFile implements AsyncDisposable {
   async #record(kind: 'recent' | 'durable'): Promise<void> {
     const prefix = await this.#hash.digest()
     const written = this.#ranges
-    this.#unrecorded = 0
+    const recorded = this.#unrecorded
     await writePartialState(this.path, this.#state(written, prefix), kind)
+    this.#unrecorded -= recorded
+    this.#recordedPrefix = prefix.bytes
   }
 
   #state(ranges: readonly ByteRange[], prefix: PartialState['prefix']): PartialState {
@@ -283,6 +293,9 @@ interface OpenOptions {
 
 const verifyReportMs = 250
 
+/** At the end of an attempt, so that the record can tell of as much as possible whether it still holds. */
+const hashCatchUpMs = 2000
+
 /** Removes a partial file with its records, or the records alone where the file was renamed. */
 export async function forgetPartial(partialPath: string): Promise<void> {
   await rm(partialPath, { force: true })
@@ -306,23 +319,10 @@ function otherFile(state: PartialState, { urlSha256, wanted }: Identity): string
   return undefined
 }
 
-async function writeAll(handle: FileHandle, chunks: readonly Uint8Array[], position: number): Promise<number> {
-  let rest = chunks
-  let at = position
-  while (rest.length > 0) {
-    const { bytesWritten } = await handle.writev([...rest], at)
-    at += bytesWritten
-    rest = after(rest, bytesWritten)
+async function writeAll(handle: FileHandle, bytes: Uint8Array, position: number): Promise<number> {
+  for (let done = 0; done < bytes.length;) {
+    const { bytesWritten } = await handle.write(bytes, done, bytes.length - done, position + done)
+    done += bytesWritten
   }
-  return at
-}
-
-function after(chunks: readonly Uint8Array[], bytes: number): Uint8Array[] {
-  const rest: Uint8Array[] = []
-  let skip = bytes
-  for (const chunk of chunks) {
-    if (skip < chunk.length) rest.push(chunk.subarray(skip))
-    skip = Math.max(0, skip - chunk.length)
-  }
-  return rest
+  return position + bytes.length
 }

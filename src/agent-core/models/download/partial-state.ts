@@ -1,6 +1,7 @@
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { uptime } from 'node:os'
 import { z } from 'zod'
+import { coveredBytes } from './byte-ranges.ts'
 import { hasCode, parseJson } from '../../support/files.ts'
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/)
@@ -35,8 +36,9 @@ export type PartialState = z.infer<typeof partialStateSchema>
  */
 export async function readPartialState(partialPath: string, now: number): Promise<PartialState | undefined> {
   const recent = await readState(recentPath(partialPath))
-  if (recent !== undefined && Math.abs(recent.bootedAt - bootedAt(now)) < sameBootMs) return recent
-  return readState(durablePath(partialPath))
+  const durable = await readState(durablePath(partialPath))
+  if (recent === undefined || Math.abs(recent.bootedAt - bootedAt(now)) >= sameBootMs) return durable
+  return durable !== undefined && coveredBytes(durable.ranges) >= coveredBytes(recent.ranges) ? durable : recent
 }
 
 export async function writePartialState(

@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises'
-import { answerOfWorker } from '../../support/worker.ts'
+import { KeptWorkers, startWorker } from '../../support/worker.ts'
 import { errorCode } from '../errors.ts'
 import { GgufError } from './gguf-error.ts'
 import type { HeaderAnswer } from './header-worker.ts'
@@ -7,6 +7,8 @@ import type { GgufHeader } from './header.ts'
 
 /** Far more than any header leaves behind; a header that needs more ends the thread and not the agent. */
 const heapMiB = 256
+
+const readers = new KeptWorkers(() => startWorker(new URL('./header-worker.ts', import.meta.url), { heapMiB }))
 
 /**
  * The header of a file on this machine, read in a worker thread. Throws GgufError, or the signal's reason: an abort ends
@@ -34,8 +36,7 @@ async function expectRegularFile(path: string): Promise<void> {
 
 async function answerOfHeaderWorker(path: string, signal: AbortSignal | undefined): Promise<HeaderAnswer> {
   try {
-    const file = new URL('./header-worker.ts', import.meta.url)
-    return (await answerOfWorker(file, { input: path, heapMiB, signal })) as HeaderAnswer // the one thing that it posts
+    return (await readers.ask(path, { signal })) as HeaderAnswer // the one thing that it posts
   } catch (error) {
     signal?.throwIfAborted()
     throw new GgufError('Unreadable', `${path} cannot be read: the thread that read it failed (${String(error)}).`, {

@@ -1,5 +1,5 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import { parentPort, workerData } from 'node:worker_threads'
+import { parentPort } from 'node:worker_threads'
 import { parseHeader, type GgufHeader } from './header.ts'
 import { GgufError, type GgufErrorReason } from './gguf-error.ts'
 
@@ -12,7 +12,7 @@ export type HeaderAnswer =
 /** Large enough that a large vocabulary costs few system calls, small enough that a small header costs little. */
 const windowBytes = 256 * 1024
 
-parentPort?.postMessage(answer(String(workerData)))
+parentPort?.on('message', (path) => parentPort?.postMessage(answer(String(path))))
 
 function answer(path: string): HeaderAnswer {
   try {

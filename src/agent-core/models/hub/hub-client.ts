@@ -195,7 +195,7 @@ function hubFile({ path, size, oid, lfs }: z.infer<typeof treeEntry>): HubFile {
     : { path, sizeBytes: lfs.size, sha256: lfs.oid, blob: lfs.oid }
 }
 
-async function boundedText(body: ReadableStream<Uint8Array>, repo: string): Promise<Buffer> {
+async function boundedText(body: ReadableStream<Uint8Array>, repo: string): Promise<Uint8Array<ArrayBuffer>> {
   const chunks: Uint8Array[] = []
   let length = 0
   for await (const chunk of body) {
@@ -203,7 +203,7 @@ async function boundedText(body: ReadableStream<Uint8Array>, repo: string): Prom
     if (length > maxAnswerBytes) throw badAnswer(repo, `it has more than ${maxAnswerBytes} bytes`)
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks)
+  return new Uint8Array(Buffer.concat(chunks))
 }
 
 function badAnswer(repo: string, why: string, cause?: unknown): ModelError {

@@ -27,7 +27,7 @@ export function hubRefusal(
   const hub = new URL(endpoint).host
   const giveToken =
     withheld === undefined
-      ? 'put a token into the Secret of spec.sourceSecretRef, the setting hubToken or HF_TOKEN'
+      ? 'put a token into the Secret of spec.sourceSecretRef, the setting hubTokenFile or HF_TOKEN'
       : `the token from ${withheld.from} was not sent because ${hub} is not asked over https, so set HF_ENDPOINT to an https:// address`
   switch (headers.get('x-error-code') ?? '') {
     case 'GatedRepo':

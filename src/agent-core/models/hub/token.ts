@@ -14,6 +14,7 @@ export interface HubToken {
 export interface TokenSources {
   /** Of the Model's `sourceSecretRef`; throws one of the errors below. Absent where the Model has none. */
   readonly secret?: (() => Promise<HubToken>) | undefined
+  /** What stands in the file that the setting names. */
   readonly setting?: string | undefined
   readonly env: Environment
   readonly home: string
@@ -23,7 +24,7 @@ export interface TokenSources {
 export async function hubToken({ secret, setting, env, home }: TokenSources): Promise<HubToken | undefined> {
   if (secret !== undefined) return secret()
   const stated = [
-    ['the setting hubToken', setting],
+    ['the setting hubTokenFile', setting],
     ...tokenVariables.map((name) => [name, env[name]] as const),
   ] as const
   for (const [from, value = ''] of stated) {

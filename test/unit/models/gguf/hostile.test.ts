@@ -176,7 +176,7 @@ async function realHeaders(): Promise<Buffer[]> {
     },
   })
   const shards = await writeLlamaShards(at('split'), 2)
-  return Promise.all(
+  return await Promise.all(
     ['llama', 'quantised', 'layers']
       .map(at)
       .concat(shards)

@@ -119,18 +119,15 @@ test('a server that cannot be reached is one sentence', async () => {
   const gone = await serve(small.file)
   gone.process.kill()
   await once(gone.process, 'exit')
-  await expect(readGgufHeaderOverHttp(`${gone.url}/ranges`)).rejects.toMatchObject({
-    reason: 'Unreadable',
-    message: expect.stringMatching(
-      /ranges cannot be read \(connect ECONNREFUSED .*\): check the address and the network\.$/,
-    ),
-  })
+  await expect(readGgufHeaderOverHttp(`${gone.url}/ranges`)).rejects.toThrow(
+    /ranges cannot be read \(connect ECONNREFUSED .*\): check the address and the network\.$/,
+  )
 })
 
-const essence = ({ bytesRead: _, ...header }: GgufHeader) => header
+const essence = (header: GgufHeader) => ({ ...header, bytesRead: undefined })
 
 /** Fetch refuses addresses with a name and a password in them, before it asks anybody. */
-const withoutUser: typeof fetch = (url, options) => fetch(String(url).replace('user:password@', ''), options)
+const withoutUser: typeof fetch = (url, options) => fetch((url as string).replace('user:password@', ''), options) // as it is called here
 
 interface Server {
   readonly url: string

@@ -135,7 +135,7 @@ async function oracle(file: string): Promise<Awaited<ReturnType<typeof ours>>> {
       type: tensorTypeName(dtype),
     })),
     // Without a tensor there is no data to align.
-    dataOffset: tensorInfos.length === 0 ? expect.any(Number) : Number(tensorDataOffset),
+    dataOffset: tensorInfos.length === 0 ? (expect.any(Number) as number) : Number(tensorDataOffset),
   }
 }
 

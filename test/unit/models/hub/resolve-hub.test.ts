@@ -152,7 +152,7 @@ describe('a gated repository', () => {
     [
       'without a token',
       {},
-      'org/gated is gated: accept its licence at HUB/org/gated and put a token into the Secret of spec.sourceSecretRef, the setting hubToken or HF_TOKEN.',
+      'org/gated is gated: accept its licence at HUB/org/gated and put a token into the Secret of spec.sourceSecretRef, the setting hubTokenFile or HF_TOKEN.',
     ],
     [
       'with the token of somebody without access',
@@ -193,7 +193,7 @@ describe('what is not there is said', () => {
       'a repository, without a token',
       'org/none',
       {},
-      'HUB has no public repository org/none: correct spec.source, or if it is private put a token into the Secret of spec.sourceSecretRef, the setting hubToken or HF_TOKEN.',
+      'HUB has no public repository org/none: correct spec.source, or if it is private put a token into the Secret of spec.sourceSecretRef, the setting hubTokenFile or HF_TOKEN.',
     ],
     [
       'a repository that is private to others',

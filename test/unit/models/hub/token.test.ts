@@ -34,7 +34,7 @@ describe('the token of the Hub', () => {
       await of({ env: { HF_HOME: join(home.dir, 'none') } }),
     ]).toEqual([
       { value: 'hf_secret', from: 'Secret ns/hub' },
-      { value: 'hf_set', from: 'the setting hubToken' },
+      { value: 'hf_set', from: 'the setting hubTokenFile' },
       { value: 'hf_env', from: 'HF_TOKEN' },
       { value: 'hf_old', from: 'HUGGING_FACE_HUB_TOKEN' },
       { value: 'hf_file', from: standard },

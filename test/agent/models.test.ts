@@ -1,0 +1,228 @@
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterEach, describe, expect, test } from 'vitest'
+import { AgentProcess } from '../support/agent-process.ts'
+import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
+import { eventually } from '../support/eventually.ts'
+import { startFakeHub, type FakeHub } from '../support/fake-hub.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { useLlamaServer } from '../support/skip.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const apiVersion = 'inference.llmkube.dev/v1alpha1'
+const owned: AsyncDisposable[] = []
+afterEach(async () => {
+  for (const one of owned.splice(0).reverse()) await one[Symbol.asyncDispose]()
+})
+
+const own = <T extends AsyncDisposable>(made: T): T => {
+  owned.push(made)
+  return made
+}
+
+interface World {
+  readonly sim: KubeSim
+  readonly hub: FakeHub
+  readonly folder: string
+  readonly start: (...args: string[]) => Promise<AgentProcess>
+  readonly apply: (name: string, model: Readonly<Record<string, unknown>>) => void
+}
+
+async function world(): Promise<World> {
+  const sim = own(await KubeSim.start())
+  own(await startControllerStandIn({ connection: sim.connection() }))
+  const hub = own(await startFakeHub())
+  const { dir } = own(await temporaryFolder())
+  return {
+    sim,
+    hub,
+    folder: dir,
+    start: async (...args) =>
+      own(
+        await AgentProcess.start({
+          folder: dir,
+          kubeconfig: sim.kubeconfig(),
+          args: ['--llama-server', sampleServerPath, '--hub-endpoint', hub.endpoint, ...args],
+        }),
+      ),
+    apply: (name, model) => {
+      const metadata = { name, namespace: 'default' }
+      sim.create({
+        apiVersion,
+        kind: 'Model',
+        metadata,
+        spec: { format: 'gguf', hardware: { accelerator: 'metal' }, ...model },
+      })
+      sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: name } })
+    },
+  }
+}
+
+async function weights(folder: string, seed: number, vocabulary = 300): Promise<Buffer> {
+  const file = join(folder, `weights-${seed}.gguf`)
+  await writeLlamaGguf(file, { seed, vocabulary })
+  return readFile(file)
+}
+
+/** What a sample server serves without a question, and long enough to be interrupted. */
+function bigFile(bytes: number): Buffer {
+  const content = Buffer.alloc(bytes, 'the quick brown fox jumps over the lazy dog ')
+  for (let at = 0; at + 4 <= bytes; at += 4096) content.writeUInt32LE(at, at)
+  content.write('GGUF')
+  return content
+}
+
+test('a repository of the Hub is served, listed with its user, and not deleted under it', async () => {
+  const { hub, start, apply, folder } = await world()
+  await hub.addRepo('org/tiny', { 'tiny-Q4_K_M.gguf': await weights(folder, 1), 'README.md': Buffer.from('hello') })
+  const agent = await start()
+  apply('chat', { source: 'hf://org/tiny' })
+  await agent.service('chat', 'ready')
+  const listed = JSON.parse((await agent.run('models', '--json')).stdout) as unknown
+  const table = await agent.run('models')
+  const removed = await agent.run('models', 'rm', 'chat')
+  expect({ listed, table: table.stdout, removed }).toMatchObject({
+    listed: {
+      models: [
+        {
+          name: 'chat',
+          source: 'hf://org/tiny',
+          state: 'complete',
+          usedBy: ['default/chat'],
+          architecture: 'llama',
+          lastUsedAt: expect.stringMatching(/^20/) as string,
+        },
+      ],
+    },
+    table: expect.stringMatching(/chat +complete .* default\/chat/) as string,
+    removed: {
+      code: 4,
+      stderr: 'metal-agent: The model chat is used by default/chat: delete or stop that service first.\n',
+    },
+  })
+})
+
+test('an agent that is killed in a download goes on with it at its next start', async () => {
+  const { hub, start, apply, folder } = await world()
+  const content = bigFile(12 * 1024 * 1024)
+  await hub.addRepo('org/big', { 'big.gguf': content })
+  hub.cdn.throttle = 2_000_000
+  const agent = await start()
+  apply('big', { source: 'hf://org/big/big.gguf' })
+  await agent.shows(({ services, figures }) => {
+    const progress = figures[services[0]?.uid ?? '']?.progress
+    return progress !== undefined && progress.phase === undefined && progress.doneBytes > 9_000_000
+  }, 'most of the download')
+  agent.signal('SIGKILL')
+  await agent.exited
+  const before = hub.requests.length
+  hub.cdn.throttle = 0
+  const next = await start()
+  await next.service('big', 'ready')
+  const resumed = hub.requests.slice(before).filter(({ server, headers }) => server === 'cdn' && headers['range'])
+  const from = Number(/bytes=(\d+)/.exec(resumed[0]?.headers['range'] ?? '')?.[1] ?? 0)
+  const kept = await readFile(join(folder, 'models/big/big.gguf'))
+  expect({ from: from > 500_000, same: kept.equals(content) }).toEqual({ from: true, same: true })
+})
+
+test('what cannot be fetched is said in the snapshot and the condition, each in one sentence', async () => {
+  const { sim, hub, start, apply } = await world()
+  await hub.addRepo('org/private', { 'p.gguf': bigFile(4096) }, { private: true, grantedTo: ['hf_good'] })
+  const agent = await start()
+  apply('bucket', { source: 's3://bucket/x.gguf' })
+  apply('secret', { source: 'hf://org/private', sourceSecretRef: { name: 'hub' } })
+  const bucket = await agent.service('bucket', 'refused', 'FetchFailed')
+  const secret = await agent.service('secret', 'waiting', 'FetchFailed')
+  const conditions = () => JSON.stringify(sim.get({ resource: 'inferenceservices', name: 'secret' }))
+  await eventually(() => conditions().includes('sourceSecretRef'))
+  expect([bucket.message, secret.message]).toEqual([
+    expect.stringMatching(/^s3:\/\/bucket\/x\.gguf is an S3 object, which this agent does not fetch: give /),
+    'Secret default/hub, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.',
+  ])
+})
+
+test('a model is pulled without a service, shared with the Model that wants it later, and pruned when nobody does', async () => {
+  const { hub, start, apply, folder } = await world()
+  await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 2) })
+  const agent = await start()
+  await agent.snapshotWhenUp()
+  const pulled = await agent.run('models', 'pull', 'hf://org/tiny', '--name', 'early')
+  const asked = hub.requests.length
+  apply('late', { source: 'hf://org/tiny' })
+  await agent.service('late', 'ready')
+  const dry = await agent.run('models', 'prune')
+  const pruned = await agent.run('models', 'prune', '--yes')
+  const left = (JSON.parse((await agent.run('models', '--json')).stdout) as { models: { name: string }[] }).models
+  expect({
+    code: pulled.code,
+    end: pulled.stdout.split('\n').at(-2),
+    askedAgain: hub.requests.length - asked,
+    dry: dry.stdout,
+    pruned: pruned.code,
+    left: left.map(({ name }) => name),
+  }).toEqual({
+    code: 0,
+    end: `early is at ${join(folder, 'models/early/tiny.gguf')}.`,
+    askedAgain: 0,
+    dry: expect.stringMatching(/early: no service uses it\.\nNothing was deleted: repeat it with --yes\.\n$/) as string,
+    pruned: 0,
+    left: ['late'],
+  })
+})
+
+test('a Model that follows its source is served with the new content when that is here', async () => {
+  const { hub, start, apply, folder } = await world()
+  const repo = await hub.addRepo('org/moving', { 'm.gguf': await weights(folder, 3) })
+  const agent = await start('--refresh-interval', '10s')
+  apply('moving', { source: 'hf://org/moving', refreshPolicy: 'OnChange' })
+  const before = await agent.service('moving', 'ready')
+  const newer = await weights(folder, 4)
+  await repo.commit({ 'm.gguf': newer })
+  const after = await agent.shows(
+    ({ services: [service] }) => service?.state === 'ready' && service.pid !== before.pid && service,
+    'a new server',
+  )
+  const [model] = (JSON.parse((await agent.run('models', '--json')).stdout) as { models: { path: string }[] }).models
+  expect([after.restarts, (await readFile(model?.path ?? '')).equals(newer)]).toEqual([before.restarts, true])
+})
+
+test('without an agent the store is listed, and nothing that a service may use is deleted', async () => {
+  const { hub, folder } = await world()
+  await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 5) })
+  const agent = await AgentProcess.start({ folder, args: ['--version'] })
+  await agent.exited
+  const store = ['--model-store', join(folder, 'models')]
+  const pull = await agent.run('models', 'list', ...store)
+  await mkdir(join(folder, 'models/tiny'), { recursive: true })
+  await writeFile(join(folder, 'models/tiny/x.gguf'), 'GGUF')
+  const remove = await agent.run('models', 'rm', 'tiny', ...store)
+  expect([
+    pull.code,
+    pull.stdout.split('\n')[0],
+    remove.code,
+    remove.stderr,
+    (await stat(join(folder, 'models/tiny/x.gguf'))).size,
+  ]).toEqual([
+    0,
+    'There are no models in the store.',
+    4,
+    'metal-agent: No agent is running, so nobody knows which services use this model: start the agent, then delete it.\n',
+    4,
+  ])
+})
+
+describe('with a real llama-server', () => {
+  const llamaServer = useLlamaServer()
+
+  test('a repository of the Hub is loaded and answers', async () => {
+    const { hub, start, apply, folder } = await world()
+    await hub.addRepo('org/real', { 'real-F32.gguf': await weights(folder, 6) })
+    const agent = await start('--llama-server', llamaServer)
+    apply('real', { source: 'org/real', quantization: 'F32' })
+    const { port } = await agent.service('real', 'ready')
+    const answer = await fetch(`http://127.0.0.1:${port ?? 0}/v1/models`)
+    expect(await answer.text()).toContain('real-F32.gguf')
+  })
+})
