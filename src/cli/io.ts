@@ -19,7 +19,15 @@ export interface CliIo {
   readonly windowFolder: string
 }
 
-export const exitCodes = { done: 0, failed: 1, wrongUsage: 2, noAgent: 3, refused: 4, notAvailable: 5, doesNotFit: 6 } as const
+export const exitCodes = {
+  done: 0,
+  failed: 1,
+  wrongUsage: 2,
+  noAgent: 3,
+  refused: 4,
+  notAvailable: 5,
+  doesNotFit: 6,
+} as const
 
 /** Whether shapes beyond ASCII can be shown. */
 export function usesUnicode({ env, platform }: CliIo): boolean {

@@ -22,6 +22,7 @@ export class StatedMemory {
           ? Promise.reject(new PlatformError('The system does not tell.'))
           : Promise.resolve({ totalBytes: this.totalBytes, availableBytes: this.availableBytes }),
       memoryPressureLevel: () => Promise.resolve(this.kernelLevel),
+      kernelFreeFraction: () => Promise.resolve(undefined),
       gpuMemoryLimit: () => Promise.resolve(undefined),
     }
     this.platform = new Proxy(host, {

@@ -18,6 +18,8 @@ export interface MemoryView {
   readonly figures?: MemoryFigures
   readonly problem?: string
   readonly kernelLevel?: PressureLevel
+  /** What the kernel counts as free, from 0 to 1; absent while memory is not short, or where it does not say. */
+  readonly kernelFreeFraction?: number
   /** Bytes that each model really costs, by key, as of `footprintsAt`; a model that was not measured yet is missing. */
   readonly footprints: ReadonlyMap<string, number>
   readonly footprintsAt?: number
@@ -32,7 +34,10 @@ export interface PressureChange {
 }
 
 export interface WatchdogOptions {
-  readonly platform: Pick<Platform, 'memory' | 'memoryPressureLevel' | 'footprints' | 'processes' | 'biggestProcesses'>
+  readonly platform: Pick<
+    Platform,
+    'memory' | 'memoryPressureLevel' | 'kernelFreeFraction' | 'footprints' | 'processes' | 'biggestProcesses'
+  >
   readonly thresholds: PressureThresholds
   /** 0 = only on demand. */
   readonly intervalMs: number
@@ -151,6 +156,9 @@ export class Watchdog {
     const applications = this.#isShort()
       ? (await this.#ask('the biggest applications', () => this.biggestApplications())).answer
       : undefined
+    const free = this.#isShort()
+      ? (await this.#ask('the free fraction', () => platform.kernelFreeFraction())).answer
+      : undefined
     const view: MemoryView = {
       at: now,
       level,
@@ -160,6 +168,7 @@ export class Watchdog {
       ...(kernelLevel && { kernelLevel }),
       ...measured,
       ...(applications && { applications }),
+      ...(free !== undefined && { kernelFreeFraction: free }),
     }
     this.#latest = view
     this.#tell(from, view)

@@ -147,5 +147,6 @@ const bytesOf = ({ dataOffset, tensors }: GgufHeader): number =>
 async function jsonOf({ url }: RemoteFile, init: { fetch: typeof fetch; headers?: object; signal: AbortSignal }) {
   const response = await init.fetch(url, { signal: init.signal, headers: { ...init.headers } })
   if (!response.ok) throw new VerbError(`${url.replace(/[?#].*$/s, '')} answered ${response.status}.`)
-  return (await response.json().catch(() => undefined)) as unknown
+  const answer: unknown = await response.json().catch(() => undefined)
+  return answer
 }

@@ -76,7 +76,9 @@ function verdict({ fits, total, budget, available, waysToFit }: FitAnswer): stri
     ...(total > available ? [`${formatBytes(total - available)} more than is available now`] : []),
   ]
   const sentence = `It does not fit: it needs ${missing.join(' and ')}.`
-  return waysToFit.length === 0 ? `${sentence} Nothing on this machine would make it fit.` : `${sentence} What would help:`
+  return waysToFit.length === 0
+    ? `${sentence} Nothing on this machine would make it fit.`
+    : `${sentence} What would help:`
 }
 
 const capitalised = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}`

@@ -105,27 +105,3 @@ function tokenizer(size: number): Record<string, GgufValue> {
     'tokenizer.ggml.eos_token_id': 2,
   }
 }
-
-/** What a reader of the file's header would say. */
-export function headerOf({ metadata, tensors }: GgufFile) {
-  const entries = Object.entries(metadata)
-  const long = (value: GgufValue): value is readonly GgufValue[] => Array.isArray(value) && value.length > 4096
-  const plain = (value: GgufValue): unknown =>
-    Array.isArray(value) ? value.map(plain) : typeof value === 'object' && 'value' in value ? value.value : value
-  return {
-    metadata: new Map(
-      entries.flatMap(([key, value]): [string, HeaderValue][] =>
-        long(value) ? [] : [[key, plain(value) as HeaderValue]],
-      ),
-    ),
-    arrayLengths: new Map(entries.flatMap(([key, value]) => (Array.isArray(value) ? [[key, value.length] as const] : []))),
-    tensors: tensors.map(({ name, dimensions }) => ({
-      name,
-      dimensions,
-      type: 'F32',
-      bytes: dimensions.reduce((product, dimension) => product * dimension, 4),
-    })),
-  }
-}
-
-type HeaderValue = number | string | boolean | readonly (number | string | boolean)[]

@@ -23,12 +23,16 @@ const patterns: readonly (readonly [item: 'weights' | 'kv' | 'recurrent' | 'comp
 export async function serverSizes(executable: string, args: readonly string[]): Promise<ServerSizes> {
   const sizes: ServerSizes = { weights: 0, kv: 0, recurrent: 0, compute: 0, lines: [] }
   const said: string[] = []
-  const server = execa(executable, [...args, '--host', '127.0.0.1', '--port', '0', '--no-warmup', '-fit', 'off', '-lv', '5'], {
-    all: true,
-    buffer: false,
-    reject: false,
-    forceKillAfterDelay: 2_000,
-  })
+  const server = execa(
+    executable,
+    [...args, '--host', '127.0.0.1', '--port', '0', '--no-warmup', '-fit', 'off', '-lv', '5'],
+    {
+      all: true,
+      buffer: false,
+      reject: false,
+      forceKillAfterDelay: 2_000,
+    },
+  )
   let complete = false
   for await (const line of createInterface({ input: server.all })) {
     said.push(line)

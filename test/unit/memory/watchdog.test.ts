@@ -37,6 +37,8 @@ class Machine {
 
   memoryPressureLevel = () => Promise.resolve(this.kernelLevel)
 
+  kernelFreeFraction = () => Promise.resolve(0.14)
+
   footprints = (pids: readonly number[]) => {
     this.asked.push(`footprints ${pids.join(' ')}`)
     return Promise.resolve(new Map([...this.sizes].filter(([pid]) => pids.includes(pid))))
@@ -166,10 +168,11 @@ describe('a watchdog', () => {
     machine.asked.length = 0
     machine.available = 0.15
     await vi.advanceTimersByTimeAsync(4_000)
-    expect([calm, machine.asked, watchdog.latest?.applications]).toEqual([
+    expect([calm, machine.asked, watchdog.latest?.applications, watchdog.latest?.kernelFreeFraction]).toEqual([
       ['footprints 11 12', 'footprints 11 12'],
       ['memory', 'footprints 11 12', 'applications, except 11 12'],
       [{ name: 'Google Chrome', bytes: 9 * gb, pid: 99 }],
+      0.14,
     ])
   })
 

@@ -46,7 +46,12 @@ function attentionBytes(shape: ModelShape, server: ServerArguments, cache: Cache
 }
 
 /** One for the layers that attend to everything and one for those with a window: a number for each token and cell. */
-function maskBytes({ layers, hasCache }: ModelShape, server: ServerArguments, { cells }: CacheSize, tokens: number): number {
+function maskBytes(
+  { layers, hasCache }: ModelShape,
+  server: ServerArguments,
+  { cells }: CacheSize,
+  tokens: number,
+): number {
   const element = server.flashAttention ? half : float
   const attending = layers.filter(({ keyElements }) => keyElements > 0)
   if (!hasCache) return tokens * tokens * element

@@ -44,7 +44,8 @@ export function cacheSize(shape: ModelShape, server: ServerArguments): CacheSize
   let windowedBytes = 0
   let stateBytes = 0
   for (const layer of shape.layers) {
-    const values = server.flashAttention || layer.keyElements === 0 || layer.valueElements === 0 ? layer.valueElements : widest
+    const values =
+      server.flashAttention || layer.keyElements === 0 || layer.valueElements === 0 ? layer.valueElements : widest
     const tokenBytes = (layer.keyElements + layer.indexerElements) * keyBytes + values * valueBytes
     const cells = streams * (layer.isWindowed ? windowed : full)
     attentionBytes += tokenBytes * cells
@@ -52,7 +53,12 @@ export function cacheSize(shape: ModelShape, server: ServerArguments): CacheSize
     stateBytes += layer.stateElements * stateElementBytes * slots
   }
   const isWindowless = server.fullSlidingWindow || windowedBytes === 0
-  return { ...sizes, attentionBytes, stateBytes, checkpointBytes: (isWindowless ? 0 : windowedBytes) + stateBytes / slots }
+  return {
+    ...sizes,
+    attentionBytes,
+    stateBytes,
+    checkpointBytes: (isWindowless ? 0 : windowedBytes) + stateBytes / slots,
+  }
 }
 
 /** A batch is no longer than the context, a micro-batch no longer than a batch. */

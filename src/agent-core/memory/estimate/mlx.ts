@@ -67,7 +67,8 @@ export function estimateMlx({ config: raw, tensorBytes, contextTokens, slots = 1
     return estimateOf(
       { weights: tensorBytes, kv: 0, compute: 0, ...rest, overhead },
       {
-        guess: 'config.json does not say what the model is made of: a fifth of its size and 512 MiB stand for all else.',
+        guess:
+          'config.json does not say what the model is made of: a fifth of its size and 512 MiB stand for all else.',
         notes: [],
         slots,
       },

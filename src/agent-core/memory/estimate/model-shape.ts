@@ -162,7 +162,11 @@ function windowsOf(read: Keys, architecture: string, layers: number) {
   // llama4.cpp and others: a window of 0 in the header switches it off.
   const window = named === 0 ? 0 : (pattern.fixedWindow ?? named ?? pattern.window ?? 0)
   const applies = pattern.onlyWithLayers === undefined || pattern.onlyWithLayers === layers
-  if (window === 0 || !applies || (pattern.fixedWindow !== undefined && architecture !== 'llama4' && named === undefined)) {
+  if (
+    window === 0 ||
+    !applies ||
+    (pattern.fixedWindow !== undefined && architecture !== 'llama4' && named === undefined)
+  ) {
     return { ...none, assumptions: [] }
   }
   const flags = read.list('attention.sliding_window_pattern')
@@ -269,7 +273,8 @@ class Keys {
 
   vocabulary(): number {
     const tokens = this.#header.metadata.get('tokenizer.ggml.tokens')
-    const listed = this.#header.arrayLengths.get('tokenizer.ggml.tokens') ?? (typeof tokens === 'object' ? tokens.length : undefined)
+    const listed =
+      this.#header.arrayLengths.get('tokenizer.ggml.tokens') ?? (typeof tokens === 'object' ? tokens.length : undefined)
     const embedded = this.#header.tensors.find(({ name }) => name === 'token_embd.weight')?.dimensions[1]
     return listed ?? embedded ?? this.number('vocab_size') ?? 0
   }

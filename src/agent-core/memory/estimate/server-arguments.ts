@@ -98,8 +98,7 @@ export function serverArguments(
   }
   const last = (name: Valued) => all(name).at(-1)
   const number = (name: Valued, otherwise: number) => integer(last(name)) ?? otherwise
-  const isOn = (name: Switch, otherwise: boolean) =>
-    switched.get(name) ?? truth(env[switches[name].env]) ?? otherwise
+  const isOn = (name: Switch, otherwise: boolean) => switched.get(name) ?? truth(env[switches[name].env]) ?? otherwise
 
   const embeds = isOn('embed', false)
   const microBatch = positive(number('microBatch', 512)) ?? 512
@@ -213,7 +212,8 @@ function overridesOf(asked: {
     .flatMap((one): Override[] => {
       const at = one.lastIndexOf('=')
       const pattern = at > 0 ? regularExpression(one.slice(0, at)) : undefined
-      if (pattern !== undefined) return [{ matches: (tensor) => pattern.test(tensor), onCpu: /^cpu/i.test(one.slice(at + 1)) }]
+      if (pattern !== undefined)
+        return [{ matches: (tensor) => pattern.test(tensor), onCpu: /^cpu/i.test(one.slice(at + 1)) }]
       unreadable.push(one)
       return []
     })

@@ -16,7 +16,8 @@ export function summarise({ items, total, contextTokens, guess }: Estimate): str
   const parts = (Object.keys(itemNames) as (keyof MemoryItems)[])
     .filter((item) => items[item] > 0)
     .map((item) => {
-      const tokens = item === 'kv' && contextTokens !== undefined ? ` at ${contextTokens.toLocaleString('en-US')} tokens` : ''
+      const tokens =
+        item === 'kv' && contextTokens !== undefined ? ` at ${contextTokens.toLocaleString('en-US')} tokens` : ''
       return `${itemNames[item]} ${formatBytes(items[item])}${tokens}`
     })
   return `needs ${formatBytes(total)}${guess === undefined ? '' : ' (a guess)'}: ${parts.join(', ')}`

@@ -28,7 +28,12 @@ test('latent attention keeps one compressed row for all heads and no values (lla
   const latent = { ...deepseek, 'attention.key_length_mla': 192, 'attention.value_length_mla': 128 }
   expect(sizeOf('deepseek2', latent).attentionBytes).toBe(61 * 576 * cells * f16)
   // Files from before the split keep keys and values of every head.
-  const old = { ...deepseek, 'attention.head_count_kv': 128, 'attention.key_length': 192, 'attention.value_length': 128 }
+  const old = {
+    ...deepseek,
+    'attention.head_count_kv': 128,
+    'attention.key_length': 192,
+    'attention.value_length': 128,
+  }
   expect(sizeOf('deepseek2', old).attentionBytes).toBe(61 * 128 * (192 + 128) * cells * f16)
 })
 
@@ -52,7 +57,13 @@ test('blocks that only predict further tokens have no cache (llama_model::create
   expect(sizeOf('glm4moe', { ...keys, nextn_predict_layers: 1 }).attentionBytes).toBe(4 * 2 * 2 * 128 * cells * f16)
 })
 
-const mamba = { block_count: 3, embedding_length: 1024, 'ssm.conv_kernel': 4, 'ssm.inner_size': 2048, 'ssm.state_size': 16 }
+const mamba = {
+  block_count: 3,
+  embedding_length: 1024,
+  'ssm.conv_kernel': 4,
+  'ssm.inner_size': 2048,
+  'ssm.state_size': 16,
+}
 
 test('a recurrent model keeps one state for each slot, whatever the context (llama_hparams::n_embd_r, n_embd_s)', () => {
   const state = 3 * 2048 + 16 * 2048
@@ -79,7 +90,13 @@ test.each([
   ['qwen3next', { ...mamba, block_count: 8, ...heads, 'attention.head_count_kv': 2, full_attention_interval: 2 }, 4, 4],
   [
     'qwen35',
-    { ...mamba, block_count: 4, ...heads, 'attention.head_count_kv': 2, 'attention.recurrent_layers': [true, false, true, true] },
+    {
+      ...mamba,
+      block_count: 4,
+      ...heads,
+      'attention.head_count_kv': 2,
+      'attention.recurrent_layers': [true, false, true, true],
+    },
     1,
     3,
   ],
@@ -88,15 +105,22 @@ test.each([
   // nemotron-h.cpp: a layer is recurrent, attention, or feed-forward.
   [
     'nemotron_h',
-    { ...mamba, block_count: 4, ...heads, 'attention.head_count_kv': [0, 2, 0, 0], feed_forward_length: [0, 0, 512, 0] },
+    {
+      ...mamba,
+      block_count: 4,
+      ...heads,
+      'attention.head_count_kv': [0, 2, 0, 0],
+      feed_forward_length: [0, 0, 512, 0],
+    },
     1,
     2,
   ],
 ])('a hybrid %s has %i caches and as many states as layers that recur', (architecture, keys, attending, recurring) => {
   const { attentionBytes, stateBytes } = sizeOf(architecture, keys)
-  expect({ attending: attentionBytes / (2 * 2 * 128 * cells * f16), recurring: stateBytes / ((3 * 2048 + 16 * 2048) * 4) }).toEqual(
-    { attending, recurring },
-  )
+  expect({
+    attending: attentionBytes / (2 * 2 * 128 * cells * f16),
+    recurring: stateBytes / ((3 * 2048 + 16 * 2048) * 4),
+  }).toEqual({ attending, recurring })
 })
 
 test('short convolutions, delta attention and lightning attention have states of their own size', () => {
@@ -108,7 +132,13 @@ test('short convolutions, delta attention and lightning attention have states of
   expect(sizeOf('minimax-01', lightning).stateBytes).toBe(7 * 128 * 128 * 8 * 4)
 })
 
-const windowed = { block_count: 12, embedding_length: 1024, ...heads, 'attention.head_count_kv': 2, 'attention.sliding_window': 1024 }
+const windowed = {
+  block_count: 12,
+  embedding_length: 1024,
+  ...heads,
+  'attention.head_count_kv': 2,
+  'attention.sliding_window': 1024,
+}
 /** Of one layer. */
 const layer = (tokens: number) => 2 * 2 * 128 * tokens * f16
 
@@ -130,7 +160,9 @@ test.each([
 test('windows of a length of their own, and those that are not used, are as llama.cpp has them', () => {
   const { 'attention.sliding_window': _, ...unnamed } = windowed
   expect(sizeOf('gemma2', unnamed).attentionBytes).toBe(6 * layer(cells) + 6 * layer(4096 + 512))
-  expect(sizeOf('llama4', unnamed, ['-c', '32768', '-np', '1']).attentionBytes).toBe(3 * layer(32_768) + 9 * layer(8192 + 512))
+  expect(sizeOf('llama4', unnamed, ['-c', '32768', '-np', '1']).attentionBytes).toBe(
+    3 * layer(32_768) + 9 * layer(8192 + 512),
+  )
   expect(sizeOf('llama4', { ...unnamed, 'attention.sliding_window': 0 }).attentionBytes).toBe(12 * layer(cells))
   expect(sizeOf('exaone4', windowed).attentionBytes).toBe(12 * layer(cells))
   expect(sizeOf('gemma3', unnamed).attentionBytes).toBe(12 * layer(cells))
@@ -163,5 +195,7 @@ test('without flash attention the values of every layer take the room of the wid
 })
 
 test('an encoder keeps nothing between batches', () => {
-  expect(sizeOf('nomic-bert', { block_count: 12, embedding_length: 768, 'attention.head_count': 12 }).attentionBytes).toBe(0)
+  expect(
+    sizeOf('nomic-bert', { block_count: 12, embedding_length: 768, 'attention.head_count': 12 }).attentionBytes,
+  ).toBe(0)
 })

@@ -71,7 +71,8 @@ test('of a split model all files count, with or without the headers of the other
   const first = headerWith('llama', { ...keys, 'split.count': 2 }, { 'blk.0.attn_q.weight': 10 })
   const second = headerWith('llama', { 'split.count': 2 }, { 'blk.1.attn_q.weight': 30 })
   const weights = (shards?: (typeof second)[]) =>
-    estimateLlamaServer({ header: first, ...(shards && { shards }), fileBytes: 9000, argv: [], host: mac }).items.weights
+    estimateLlamaServer({ header: first, ...(shards && { shards }), fileBytes: 9000, argv: [], host: mac }).items
+      .weights
   expect([weights(), weights([second])]).toEqual([9000, 40])
 })
 
@@ -96,14 +97,21 @@ test.each([
 test('the limit that is said to hold the prompt cache changes nothing but the note', () => {
   const estimate = (argv: readonly string[]) => estimateLlamaServer({ header, fileBytes: 5000, argv, host: mac })
   const { items, cacheRamThatHolds } = estimate(long)
-  expect(estimate([...long, '--cache-ram', String(cacheRamThatHolds)])).toMatchObject({ items, notes: expect.not.arrayContaining([expect.stringContaining('prompt cache')]) as string[] })
+  expect(estimate([...long, '--cache-ram', String(cacheRamThatHolds)])).toMatchObject({
+    items,
+    notes: expect.not.arrayContaining([expect.stringContaining('prompt cache')]) as string[],
+  })
 })
 
 test('checkpoints of a recurrent model lie with each slot, as many as a full context has room for', () => {
   const mamba = { ...keys, 'ssm.conv_kernel': 4, 'ssm.inner_size': 2048, 'ssm.state_size': 16 }
   const promptCache = (argv: readonly string[]) =>
-    estimateLlamaServer({ header: headerWith('mamba', mamba), fileBytes: 5000, argv: [...argv, '--cache-ram', '0'], host: mac })
-      .items.promptCache
+    estimateLlamaServer({
+      header: headerWith('mamba', mamba),
+      fileBytes: 5000,
+      argv: [...argv, '--cache-ram', '0'],
+      host: mac,
+    }).items.promptCache
   const state = 2 * (3 * 2048 + 16 * 2048) * 4
   expect(promptCache(long)).toBe((2 + 3) * state)
   expect(promptCache([...long, '-np', '4'])).toBe(4 * (1 + 3) * state)
@@ -159,12 +167,15 @@ test.each([
   expect(guess).toBeUndefined()
 })
 
-test.each(['turbo2', 'turbo4v2', 'tbqp3'])('of the cache type %s nobody knows the size, which makes it a guess', (name) => {
-  const argv = ['-c', '4096', '-np', '1', '-ctk', name]
-  const { items, guess } = estimateLlamaServer({ header, fileBytes: 5000, argv, host: mac })
-  expect(items.kv).toBe(2 * 2 * 1024 * 4096 * 2)
-  expect(guess).toBe(`Nobody says how large the cache type ${name} is: it is counted as f16.`)
-})
+test.each(['turbo2', 'turbo4v2', 'tbqp3'])(
+  'of the cache type %s nobody knows the size, which makes it a guess',
+  (name) => {
+    const argv = ['-c', '4096', '-np', '1', '-ctk', name]
+    const { items, guess } = estimateLlamaServer({ header, fileBytes: 5000, argv, host: mac })
+    expect(items.kv).toBe(2 * 2 * 1024 * 4096 * 2)
+    expect(guess).toBe(`Nobody says how large the cache type ${name} is: it is counted as f16.`)
+  },
+)
 
 test('without a header it is the Go agent’s guess, and is marked as one', () => {
   const fileBytes = 4_831_838_208
@@ -185,7 +196,8 @@ test('a header that lacks what every model has is as good as none', () => {
   const bare = headerWith('llama', { block_count: 2 }, tensors)
   const { guess, total } = estimateLlamaServer({ header: bare, fileBytes: 1000, argv: [], host: mac })
   expect({ guess, total }).toEqual({
-    guess: 'The header of the model does not say what it is made of: a fifth of its size and 512 MiB stand for all else.',
+    guess:
+      'The header of the model does not say what it is made of: a fifth of its size and 512 MiB stand for all else.',
     total: 1200 + 512 * mebibyte,
   })
 })
@@ -195,9 +207,14 @@ test('numbers in a header that no computer could hold are refused', () => {
   expect(() => estimateLlamaServer({ header: absurd, fileBytes: 1, argv: [], host: mac })).toThrow(
     /^The numbers in the header of the model cannot be right/,
   )
-  expect(estimateLlamaServer({ header: headerWith('llama', { ...keys, block_count: 1e9 }), fileBytes: 1, argv: [], host: mac }).guess).toMatch(
-    /does not say what it is made of/,
-  )
+  expect(
+    estimateLlamaServer({
+      header: headerWith('llama', { ...keys, block_count: 1e9 }),
+      fileBytes: 1,
+      argv: [],
+      host: mac,
+    }).guess,
+  ).toMatch(/does not say what it is made of/)
 })
 
 test('one sentence says what a model needs', () => {

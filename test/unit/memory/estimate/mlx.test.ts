@@ -92,7 +92,12 @@ test('a folder’s weights are the tensors of all its safetensors files, to the 
 })
 
 test.each([
-  ['cut short', 'model.safetensors', { a: { data_offsets: [0, 1000] } }, /is no safetensors file: it has \d+ bytes of \d+/],
+  [
+    'cut short',
+    'model.safetensors',
+    { a: { data_offsets: [0, 1000] } },
+    /is no safetensors file: it has \d+ bytes of \d+/,
+  ],
   ['no JSON of tensors', 'model.safetensors', { a: { data_offsets: 'x' } }, /its header cannot be read/],
   ['of another kind', 'model.bin', {}, /holds no safetensors files/],
 ])('a file that is %s is refused in a sentence', async (_, name, header, message) => {

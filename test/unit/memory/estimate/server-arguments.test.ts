@@ -40,7 +40,12 @@ test.each([
 })
 
 test('a variable counts where no argument is given', () => {
-  const env = { LLAMA_ARG_CTX_SIZE: '512', LLAMA_ARG_N_PARALLEL: '2', LLAMA_ARG_KV_OFFLOAD: '0', LLAMA_ARG_CACHE_TYPE_K: 'q8_0' }
+  const env = {
+    LLAMA_ARG_CTX_SIZE: '512',
+    LLAMA_ARG_N_PARALLEL: '2',
+    LLAMA_ARG_KV_OFFLOAD: '0',
+    LLAMA_ARG_CACHE_TYPE_K: 'q8_0',
+  }
   expect(serverArguments(['--cache-type-k', 'q4_0'], env)).toMatchObject({
     contextTokens: 512,
     slots: 2,
@@ -83,7 +88,15 @@ test('tensors stay with the CPU where the first override that matches says so', 
     ...['-ot', '([=CPU', '--n-cpu-moe', '3', '-ncffn', '1'],
   ])
   const keptOnCpu = (name: string) => overrides.find(({ matches }) => matches(name))?.onCpu ?? false
-  const names = ['0.ffn_up_exps', '1.ffn_up_exps', '1.ffn_down_exps', '2.ffn_up_exps', '3.ffn_up_exps', '0.ffn_up', '1.ffn_up']
+  const names = [
+    '0.ffn_up_exps',
+    '1.ffn_up_exps',
+    '1.ffn_down_exps',
+    '2.ffn_up_exps',
+    '3.ffn_up_exps',
+    '0.ffn_up',
+    '1.ffn_up',
+  ]
   expect(names.filter((name) => keptOnCpu(`blk.${name}.weight`))).toEqual([
     '0.ffn_up_exps',
     '1.ffn_down_exps',

@@ -1,0 +1,183 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { totalmem } from 'node:os'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { main } from '../../../src/cli/main.ts'
+import { startFakeHub } from '../../support/fake-hub.ts'
+import { startFileServer } from '../../support/file-server.ts'
+import { writeGguf, writeLlamaGguf } from '../../support/gguf-writer.ts'
+import { modelOf } from '../../support/memory/model-shapes.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+/** As on a machine without agent, cluster and llama-server. */
+async function fit(folder: string, ...args: string[]) {
+  const said = { stdout: '', stderr: '' }
+  const output = (name: keyof typeof said) => ({ write: (text: string) => (said[name] += text) })
+  const exitCode = await main(['fit', ...args], {
+    stdout: output('stdout'),
+    stderr: output('stderr'),
+    env: { PATH: '/nowhere', LANG: 'C.UTF-8', ...hubEnv },
+    platform: process.platform,
+    homeDir: folder,
+    temporaryDir: folder,
+    cwd: folder,
+    windowFolder: folder,
+  })
+  return { exitCode, ...said }
+}
+
+/** Nobody asks the real Hub. */
+const hubEnv: Record<string, string> = { HF_ENDPOINT: 'http://127.0.0.1:9' }
+
+const bytes = z.number().int().nonnegative()
+/** The fields that are promised, and no others. */
+const answer = z.strictObject({
+  items: z.strictObject({
+    weights: bytes,
+    kv: bytes,
+    compute: bytes,
+    promptCache: bytes,
+    mmproj: bytes,
+    overhead: bytes,
+  }),
+  total: bytes,
+  budget: bytes,
+  available: bytes,
+  fits: z.boolean(),
+  waysToFit: z.array(z.looseObject({ sentence: z.string() })),
+})
+
+const shape = { blocks: 4, embedding: 1024, heads: 16, kvHeads: 4, headLength: 64, feedForward: 2048, vocabulary: 1000 }
+
+test('a small file fits: the table ends with the verdict, and the exit code is 0', async () => {
+  await using folder = await temporaryFolder()
+  await writeLlamaGguf(path.join(folder.dir, 'tiny.gguf'))
+  const { exitCode, stdout, stderr } = await fit(folder.dir, 'tiny.gguf', '--context', '512')
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+  expect(stdout.split('\n').map((line) => line.slice(0, 27).trimEnd())).toEqual([
+    '512 tokens of context, 4 sl',
+    expect.stringMatching(/^Weights +\d+ kB$/),
+    expect.stringMatching(/^KV cache +131 kB$/),
+    expect.stringMatching(/^Compute buffers +[\d.]+ MB$/),
+    expect.stringMatching(/^Prompt cache +537 MB$/),
+    expect.stringMatching(/^Projector +0 B$/),
+    expect.stringMatching(/^Overhead +[\d.]+ MB$/),
+    expect.stringMatching(/^Total +\d+ MB$/),
+    expect.stringMatching(/^Budget +[\d.]+ [GT]B$/),
+    expect.stringMatching(/^Available now +[\d.]+ [GT]B$/),
+    '',
+    'It fits.',
+    expect.stringMatching(/^The prompt cache is counted/),
+    '',
+  ])
+})
+
+test('a file that is larger than the machine does not: in JSON exactly what is promised, in bytes, and the exit code is 6', async () => {
+  await using folder = await temporaryFolder()
+  const wide = { ...shape, blocks: 1, embedding: 8192, vocabulary: Math.ceil(totalmem() / 8192 / 4) }
+  const { metadata, tensors } = modelOf('llama', { ...wide, vocabulary: 1000 })
+  const large = tensors.map((one) =>
+    one.name === 'output.weight' ? { ...one, dimensions: [8192, wide.vocabulary] } : one,
+  )
+  await writeGguf(path.join(folder.dir, 'huge.gguf'), { metadata, tensors: large, weights: 'hole' })
+  const { exitCode, stdout } = await fit(folder.dir, 'huge.gguf', '--json')
+  const { items, total, fits } = answer.parse(JSON.parse(stdout))
+  expect({ exitCode, fits }).toEqual({ exitCode: 6, fits: false })
+  expect(items.weights).toBeGreaterThan(totalmem())
+  expect(total).toBe(Object.values(items).reduce((sum, one) => sum + one, 0))
+})
+
+test('a context that is too long does not fit, and the ways to fit are true when they are tried', async () => {
+  await using folder = await temporaryFolder()
+  const bytesPerToken = 32 * 2 * 16 * 64 * 2
+  const context = Math.ceil(totalmem() / bytesPerToken / 1024) * 1024
+  await writeGguf(path.join(folder.dir, 'long.gguf'), modelOf('llama', { ...shape, blocks: 32, kvHeads: 16, context }))
+  const { exitCode, stdout } = await fit(folder.dir, 'long.gguf', '--context', String(context), '--json')
+  expect(exitCode).toBe(6)
+  const change = z.looseObject({ kind: z.literal('change'), change: z.object({ contextTokens: z.number() }) })
+  const smaller = answer.parse(JSON.parse(stdout)).waysToFit.flatMap((way) => change.safeParse(way).data ?? [])[0]
+  // Less than advised, since the memory that is available changes meanwhile.
+  const advised = Math.floor((smaller?.change.contextTokens ?? 0) / 2)
+  expect(advised).toBeGreaterThan(0)
+  expect(await fit(folder.dir, 'long.gguf', '--context', String(advised))).toMatchObject({ exitCode: 0 })
+})
+
+test('context, slots and cache types change the cache as they do for llama-server', async () => {
+  await using folder = await temporaryFolder()
+  await writeGguf(path.join(folder.dir, 'model.gguf'), modelOf('llama', shape))
+  const kv = async (...args: string[]) =>
+    answer.parse(JSON.parse((await fit(folder.dir, 'model.gguf', '--json', ...args)).stdout)).items.kv
+  const token = 4 * 4 * 64
+  expect(await kv()).toBe(token * 2048 * 4)
+  expect(await kv('--context', '8192', '--kv', 'q8_0')).toBe(token * 8192 * 2 * 1.0625)
+  expect(await kv('--context', '9000', '--kv', 'q8_0,q4_0', '--slots', '3')).toBe(token * 3 * 3072 * (1.0625 + 0.5625))
+})
+
+test('an MLX folder is read for its config and its weights', async () => {
+  await using folder = await temporaryFolder()
+  const model = path.join(folder.dir, 'mlx')
+  await mkdir(model)
+  const header = Buffer.from(JSON.stringify({ a: { dtype: 'U8', shape: [100], data_offsets: [0, 100] } }))
+  const length = Buffer.alloc(8)
+  length.writeBigUInt64LE(BigInt(header.length))
+  await writeFile(path.join(model, 'model.safetensors'), Buffer.concat([length, header, Buffer.alloc(100)]))
+  const config = { num_hidden_layers: 2, hidden_size: 512, num_attention_heads: 8, max_position_embeddings: 4096 }
+  await writeFile(path.join(model, 'config.json'), JSON.stringify(config))
+  const { stdout } = await fit(folder.dir, './mlx', '--json')
+  expect(answer.parse(JSON.parse(stdout)).items).toMatchObject({ weights: 100, kv: 2 * 2 * 512 * 4096 * 2 })
+})
+
+test('of a model on a server only the header is read', async () => {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'model.gguf')
+  await writeLlamaGguf(file)
+  await using files = await startFileServer()
+  const { url } = files.serve('/model.gguf', await readFile(file))
+  const [here, there] = await Promise.all([file, url].map((given) => fit(folder.dir, given, '--json')))
+  const items = ({ stdout = '' } = {}) => answer.parse(JSON.parse(stdout)).items
+  expect(items(there)).toEqual(items(here))
+})
+
+test('of a repository on the Hub the file is chosen as for a Model, and only its header is read', async () => {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'model.gguf')
+  await writeLlamaGguf(file)
+  await using hub = await startFakeHub()
+  await hub.addRepo('owner/name', { 'model-Q4_K_M.gguf': { file }, 'README.md': Buffer.from('#') })
+  hubEnv['HF_ENDPOINT'] = hub.endpoint
+  const { stdout } = await fit(folder.dir, 'hf://owner/name', '--json')
+  expect(answer.parse(JSON.parse(stdout)).items.weights).toBeGreaterThan(400_000)
+})
+
+test.each([
+  ['nothing', 2, /^metal-agent: There is no file, folder or stored model nothing: give a path, .*\n$/],
+  [
+    's3://bucket/model.gguf',
+    2,
+    /^metal-agent: s3:\/\/bucket\/model.gguf is an S3 object, which this agent does not fetch/,
+  ],
+  ['text.gguf', 1, /^metal-agent: .*text\.gguf .*GGUF.*\n$/],
+])('%s is refused in one sentence', async (given, exitCode, stderr) => {
+  await using folder = await temporaryFolder()
+  await writeFile(path.join(folder.dir, 'text.gguf'), 'This is no model. '.repeat(100))
+  expect(await fit(folder.dir, given)).toEqual({
+    exitCode,
+    stdout: '',
+    stderr: expect.stringMatching(stderr) as string,
+  })
+})
+
+test.each([
+  ['--context', '-1'],
+  ['--slots', 'many'],
+  ['--kv', 'q8_0,q4_0,f16'],
+])('%s %s is wrong usage', async (option, value) => {
+  await using folder = await temporaryFolder()
+  await writeLlamaGguf(path.join(folder.dir, 'tiny.gguf'))
+  const { exitCode, stderr } = await fit(folder.dir, 'tiny.gguf', option, value)
+  expect({ exitCode, stderr }).toEqual({
+    exitCode: 2,
+    stderr: expect.stringMatching(`^metal-agent: ${option} must be`) as string,
+  })
+})
