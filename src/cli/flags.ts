@@ -2,7 +2,15 @@ import { defaultOutputLimits } from '../agent-core/process/output-rotation.ts'
 import { defaultDownloads, defaultMemorySettings } from '../agent-core/settings.ts'
 import type { FlagSpec } from './go-flags.ts'
 
-export const flagGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Agent', 'Not in effect yet'] as const
+export const flagGroups = [
+  'Cluster',
+  'Models',
+  'llama-server',
+  'Memory',
+  'Publishing',
+  'Agent',
+  'Not in effect yet',
+] as const
 type FlagGroup = (typeof flagGroups)[number]
 
 export interface Flag extends FlagSpec {

@@ -108,7 +108,8 @@ export class AgentWorld implements AsyncDisposable {
     this.#parts.use(await startControllerStandIn({ connection: this.#connection, namespace }))
   }
 
-  async startAgent(options: AgentOptions = {}): Promise<RunningAgent> {
+  /** What an agent of this world is started with; an earlier one of the same name left its state folder. */
+  async preparedAgent(options: AgentOptions = {}) {
     const { name = 'mac', connection = this.#connection } = options
     const stateDir = join(this.folder, name)
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
@@ -134,11 +135,17 @@ export class AgentWorld implements AsyncDisposable {
       flagsNotInEffect: [],
       ...options.settings,
     })
+    const identity = await loadNodeId({ file: join(this.folder, `${name}.node`), displayName: name })
+    return { settings, identity, stateDir, kubeconfig }
+  }
+
+  async startAgent(options: AgentOptions = {}): Promise<RunningAgent> {
+    const { settings, identity, stateDir, kubeconfig } = await this.preparedAgent(options)
     const log = new Recorder()
     const agent = new Agent({
       settings,
       platform: (options.memory ?? new StatedMemory()).platform,
-      identity: await loadNodeId({ file: join(this.folder, `${name}.node`), displayName: name }),
+      identity,
       version: 'v0-test',
       env: process.env,
       log,

@@ -11,7 +11,8 @@ export function askAgainAndAgain(where: number | (() => number | undefined)) {
         if (port === undefined) throw new Error('There is no address to ask.')
         const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
           method: 'POST',
-          body: JSON.stringify({ max_tokens: 5 }),
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: 5 }),
         })
         await response.json()
         if (response.ok) story.answered += 1

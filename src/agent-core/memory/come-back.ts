@@ -60,9 +60,7 @@ export function chooseComeBack(question: ComeBackQuestion): ComeBack | undefined
   const { evicted, level, levelForMs, comingBack, sinceComeBackMs = Infinity, firstWaitMs } = question
   const waitOf = ({ record }: EvictedService): number => comeBackWaitMs(record.evictions, firstWaitMs)
   const stillToWaitMs = (service: EvictedService): number => Math.max(0, waitOf(service) - levelForMs)
-  const [next] = evicted.toSorted(
-    (a, b) => stillToWaitMs(a) - stillToWaitMs(b) || byImportance(a, b),
-  )
+  const [next] = evicted.toSorted((a, b) => stillToWaitMs(a) - stillToWaitMs(b) || byImportance(a, b))
   if (!next) return undefined
   if (level !== 'normal') {
     return { wait: `${next.key} comes back after memory pressure was normal for ${duration(waitOf(next))}.` }

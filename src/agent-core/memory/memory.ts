@@ -27,7 +27,14 @@ export interface MeasuredServer {
 export interface MemoryOptions {
   readonly platform: Pick<
     Platform,
-    'name' | 'memory' | 'memoryPressureLevel' | 'kernelFreeFraction' | 'footprints' | 'processes' | 'biggestProcesses' | 'gpuMemoryLimit'
+    | 'name'
+    | 'memory'
+    | 'memoryPressureLevel'
+    | 'kernelFreeFraction'
+    | 'footprints'
+    | 'processes'
+    | 'biggestProcesses'
+    | 'gpuMemoryLimit'
   >
   readonly settings: () => MemorySettings
   readonly thresholds: PressureThresholds

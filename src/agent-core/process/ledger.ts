@@ -241,9 +241,10 @@ export class Ledger {
   }
 }
 
-export function withRole<T extends LedgerEntry>({ role: _before, ...entry }: T, role: ServerRole) {
-  return { ...entry, ...(role !== 'current' && { role }) }
-}
+export const withRole = <T extends LedgerEntry>(entry: T, role: ServerRole): T => ({
+  ...entry,
+  role: role === 'current' ? undefined : role,
+})
 
 export const digestOf = (commandLine: string): string => createHash('sha256').update(commandLine).digest('hex')
 

@@ -176,7 +176,9 @@ test('a second server under the same key is refused while the first is there', a
   await using room = await ServerRoom.create()
   room.start()
   expect(() => room.start()).toThrow('a/b still has a server (starting): stop it and wait until it is over.')
-  expect(() => room.servers.forget('a/b')).toThrow('a/b still has a server: stop it first.')
+  expect(() => room.servers.forget('a/b')).toThrow(
+    'a/b still has a server (starting): stop it and wait until it is over.',
+  )
   await room.servers.stop('a/b')
   room.servers.forget('a/b')
   expect(room.servers.get('a/b')).toBeUndefined()

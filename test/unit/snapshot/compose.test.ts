@@ -75,6 +75,8 @@ const memory: NonNullable<Service['memory']> = {
 }
 
 test('thirty services fit into 64 KiB, all of them with what memory says of them', () => {
-  const many = Array.from({ length: 30 }, (_, index) => service(`a-service-with-a-rather-long-name-${index}`, { memory }))
+  const many = Array.from({ length: 30 }, (_, index) =>
+    service(`a-service-with-a-rather-long-name-${index}`, { memory }),
+  )
   expect(JSON.stringify(composeSnapshot(undefined, parts(many))).length).toBeLessThan(64 * 1024)
 })
