@@ -1,6 +1,6 @@
 import { desired } from '../src/agent-core/reconcile/desired.ts'
 import { parseInferenceService } from '../src/agent-core/kube/resources.ts'
-import { conditionChange } from '../src/agent-core/kube/status-writer.ts'
+import { conditionsChange } from '../src/agent-core/kube/status-writer.ts'
 import type { AdminClient } from '../test/support/control-plane/admin-client.ts'
 import type { AgentProcess } from './agent-process.ts'
 import { inferenceService, metalModel, servedBySample } from './objects.ts'
@@ -136,11 +136,11 @@ async function createSuspended(admin: AdminClient, name: string): Promise<void> 
   })
   if (wish.kind !== 'stopped') throw new Error(`The agent takes a suspended service for one that is ${wish.kind}.`)
   const { reason, message } = wish
-  const condition = conditionChange(created, { status: 'False', reason, message }, new Date())
+  const conditions = conditionsChange(created, [{ type: 'MetalAgent', status: 'False', reason, message }], new Date())
   await admin.patchStatus(inferenceService(name), {
     phase: reason,
     readyReplicas: 0,
     desiredReplicas: 0,
-    conditions: [condition],
+    conditions,
   })
 }

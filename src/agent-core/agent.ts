@@ -17,11 +17,14 @@ import { keyOf, splitKey } from './kube/object-cache.ts'
 import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
 import { parseEndpointSlice, parseService, resources } from './kube/resources.ts'
 import { StatusWriter } from './kube/status-writer.ts'
+import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
+import { Memory, type MemorySettings } from './memory/memory.ts'
 import { Models } from './models/models.ts'
 import type { DownloadSettings } from './models/remote.ts'
 import type { Readiness } from './observability/health-server.ts'
 import type { Logger } from './observability/logger.ts'
 import { AgentMetrics } from './observability/metrics.ts'
+import { memoryMetricsFeed } from './observability/memory-metrics.ts'
 import { serviceMetricsFeed } from './observability/service-metrics.ts'
 import type { Platform } from './platform/platform.ts'
 import { adoptServers } from './process/adopt-servers.ts'
@@ -40,10 +43,15 @@ import { answer } from './queries/queries.ts'
 import { followLog } from './queries/server-log.ts'
 import { Holds } from './reconcile/holds.ts'
 import { modelUsers } from './reconcile/model-users.ts'
-import { Reconciler, type ReconcilerOptions } from './reconcile/reconciler.ts'
+import { Evictions, type EvictionSettings } from './reconcile/evictions.ts'
+import { MemoryState } from './reconcile/memory-state.ts'
+import { Reconciler } from './reconcile/reconciler.ts'
+import { followServers, measuredServers } from './reconcile/server-memory.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
+import { devicesAsTold } from './runtimes/devices.ts'
 import { PersonSettings } from './person-settings.ts'
 import type { AgentSettings, LogLevel } from './settings.ts'
+import { memoryFiguresOf, memoryViewOf } from './snapshot/memory-view.ts'
 import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
 import { SnapshotStore } from './snapshot/snapshot-store.ts'
 import type { NodeIdentity } from './state/node-id.ts'
@@ -76,10 +84,10 @@ export interface AgentOptions {
   readonly random?: () => number
   /** For tests: the Hub's token may go over http to this machine. */
   readonly allowInsecureLoopback?: boolean
+  /** For tests: the clock by which memory pressure comes and goes, in milliseconds. */
+  readonly memoryClock?: () => number
   /** For tests: how long a minute without a request is. */
   readonly idleMinuteMs?: number
-  /** See ReconcilerOptions. */
-  readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */
@@ -98,6 +106,8 @@ interface Kept {
   readonly holds: Holds
   readonly history: History
   readonly settings: PersonSettings
+  readonly memoryState: MemoryState
+  readonly evictions: Evictions
   readonly commands: Commands
 }
 
@@ -112,6 +122,7 @@ export class Agent {
   readonly #models: Models
   readonly #ledger: Ledger
   readonly #servers: Servers
+  readonly #memory: Memory
   readonly #notices: string[]
   /** Settles in `start`, once what an earlier agent left running is taken over. */
   readonly #opened = Promise.withResolvers<Kept>()
@@ -124,6 +135,7 @@ export class Agent {
   #waiting: ClusterView
   #address: HostAddress
   #performanceCores: number | undefined
+  #hasMetal = false
   #wasLive = false
   #addressTimer: NodeJS.Timeout | undefined
   #connectTimer: NodeJS.Timeout | undefined
@@ -153,6 +165,19 @@ export class Agent {
       onProbe: (key, seconds) => this.metrics.observeHealthCheck(splitKey(key), seconds),
       outputLimits: () => outputLimits(this.#settings),
     })
+    this.#memory = new Memory({
+      platform,
+      log,
+      settings: () => memorySettings(this.#settings),
+      thresholds: { warning: settings.memoryPressureWarning, critical: settings.memoryPressureCritical },
+      intervalMs: settings.memoryWatchdogIntervalMs,
+      servers: () => measuredServers(this.#servers),
+      recommendedGpuBytes: () => this.#recommendedGpuBytes(),
+      ...(options.memoryClock && { now: options.memoryClock }),
+    })
+    followServers(this.#servers, this.#memory)
+    this.#memory.listen(memoryMetricsFeed(this.metrics, this.#memory))
+    this.#memory.listen({ onSample: () => this.#snapshots.changed() })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
     this.#waiting = {
       context: settings.context ?? '',
@@ -255,7 +280,10 @@ export class Agent {
         this.#log.warn('performance cores not known', { error })
         return undefined
       })
+      this.#hasMetal = (await this.#options.platform.metal()).available
       await this.#adopt()
+      for (const key of this.#servers.state().keys()) this.#countAdopted(key)
+      await this.#memory.start()
       this.#models.start()
       this.#opened.resolve(this.#kept)
     } catch (error) {
@@ -308,6 +336,8 @@ export class Agent {
     await session?.publisher[Symbol.asyncDispose]()
     await session?.cluster.stop()
     await this.#models.stop()
+    this.#kept?.evictions[Symbol.dispose]()
+    await this.#memory[Symbol.asyncDispose]()
     this.#kept?.history.add({ kind: 'agentStopped', message: 'The agent was stopped.' })
     await this.#kept?.history.flush()
     this.#snapshots[Symbol.dispose]()
@@ -330,6 +360,25 @@ export class Agent {
     }
   }
 
+  /** Its priority and protection become known with its object. */
+  #countAdopted(key: string): void {
+    this.#memory.adopt({ key, needBytes: this.#servers.needOf(key), priority: 'normal' })
+  }
+
+  /** Where the system does not say what the GPU may hold, llama-server may know. */
+  async #recommendedGpuBytes(): Promise<number | undefined> {
+    const { platform, log } = this.#options
+    if (platform.name !== 'darwin') return undefined
+    const binary = await this.#findBinary()
+    if (binary.kind === 'missing') return undefined
+    try {
+      return parseRecommendedWorkingSet(await devicesAsTold(binary.path))
+    } catch (error) {
+      log.warn('working set of the GPU not known', { error })
+      return undefined
+    }
+  }
+
   #complain(message: string, unfinished: readonly { readonly key: string; readonly message: string }[]): void {
     for (const { key, message: why } of unfinished) this.#log.warn(message, { key, reason: why })
   }
@@ -346,7 +395,8 @@ export class Agent {
     const settings = await PersonSettings.open(started, inState('settings.json'))
     const holds = await Holds.open(inState('holds.json'))
     const history = await History.open({ file: inState('history.jsonl'), log })
-    for (const notice of [settings.notice, holds.notice, history.notice]) {
+    const memoryState = await MemoryState.open(inState('memory.json'))
+    for (const notice of [settings.notice, holds.notice, history.notice, memoryState.notice]) {
       if (notice === undefined) continue
       log.warn('notice', { text: notice })
       this.notice(notice)
@@ -356,7 +406,22 @@ export class Agent {
     const feed = snapshotFeed(history)
     this.#snapshots.subscribe(() => feed(this.#snapshots.get()))
     history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
-    return { holds, history, settings, commands: new Commands({ rooms: this.#rooms({ holds, history, settings }) }) }
+    const evictions = new Evictions({
+      memory: this.#memory,
+      memoryState,
+      holds,
+      history,
+      session: () => {
+        const { cluster, reconciler } = this.#session ?? {}
+        return cluster && reconciler && { reconciler, clusterUrl: cluster.api.context.server }
+      },
+      settings: () => evictionSettings(this.#settings),
+      log,
+      onEvicted: () => this.metrics.countEviction(),
+      onSkipped: (reason) => this.metrics.countEvictionSkipped(reason),
+    })
+    const kept = { holds, history, settings, memoryState, evictions }
+    return { ...kept, commands: new Commands({ rooms: this.#rooms(kept) }) }
   }
 
   #whyStopped(key: string): string | undefined {
@@ -369,6 +434,7 @@ export class Agent {
       ...kept,
       servers: this.#servers,
       models: this.#models,
+      memory: this.#memory,
       log: this.#log,
       session: () => this.#session,
       interfaces: () => platform.interfaces(),
@@ -494,7 +560,9 @@ export class Agent {
         refreshEveryMs: () => this.#settings.refreshEveryMs,
       },
       findBinary: () => this.#findBinary(),
-      ...(this.#options.mayRunBeside && { mayRunBeside: this.#options.mayRunBeside }),
+      memory: this.#memory,
+      memoryState: this.#kept.memoryState,
+      metal: this.#hasMetal,
       platform: this.#options.platform,
       ...(this.#options.idleMinuteMs !== undefined && { idleMinuteMs: this.#options.idleMinuteMs }),
       hostAddress: () => hostFacts(this.#address),
@@ -580,7 +648,12 @@ export class Agent {
       },
       cluster: this.#clusterView(),
       services: reports.map(serviceViewOf),
-      figures: figuresOf(reports),
+      figures: figuresOf(reports, this.#memory.view?.footprints),
+      memory: memoryViewOf(this.#memory, {
+        evictionEnabled: this.#settings.evictionEnabled,
+        next: this.#kept?.evictions.next() ?? { sentence: '' },
+      }),
+      memoryFigures: memoryFiguresOf(this.#memory.view),
       downloads,
       notices: [
         ...this.#notices,
@@ -605,6 +678,19 @@ const launchRules = ({ llamaServerStartupTimeoutMs, drainTimeoutMs }: AgentSetti
   startupStallMs: llamaServerStartupTimeoutMs,
   drainLimitMs: drainTimeoutMs,
   settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
+})
+
+const memorySettings = (settings: AgentSettings): MemorySettings => ({
+  fraction: settings.memoryFraction,
+  budgetBytes: settings.memoryBudgetBytes,
+  enforcement: settings.memoryCheckMode,
+  mayEvict: settings.evictionAtAdmission,
+})
+
+const evictionSettings = (settings: AgentSettings): EvictionSettings => ({
+  isEnabled: settings.evictionEnabled,
+  share: settings.evictionShare,
+  comeBackMs: settings.comeBackMs,
 })
 
 const downloadSettings = (settings: AgentSettings): DownloadSettings => ({

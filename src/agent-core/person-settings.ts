@@ -24,7 +24,7 @@ type Counts = 'now' | 'nextDownload' | 'nextServer' | 'nextAgent'
 interface Setting {
   readonly help: string
   readonly counts: Counts
-  readonly of: (settings: AgentSettings) => string | number | null
+  readonly of: (settings: AgentSettings) => string | number | boolean | null
 }
 
 /** Completes "<setting> …" and "It …". */
@@ -106,6 +106,41 @@ const settings: Readonly<Record<SettingName, Setting>> = {
     counts: 'now',
     of: ({ refreshEveryMs }) => refreshEveryMs,
   },
+  memoryFraction: {
+    help: 'Fraction of all memory that models may hold together; 0 = automatic.',
+    counts: 'now',
+    of: ({ memoryFraction }) => memoryFraction,
+  },
+  memoryBudgetBytes: {
+    help: 'Bytes that models may hold together, instead of a fraction; null = the fraction counts.',
+    counts: 'now',
+    of: ({ memoryBudgetBytes }) => memoryBudgetBytes ?? null,
+  },
+  memoryCheckMode: {
+    help: 'Whether a start whose memory cannot be checked is refused (enforce) or let pass (warn).',
+    counts: 'now',
+    of: ({ memoryCheckMode }) => memoryCheckMode,
+  },
+  evictionEnabled: {
+    help: 'Whether the least important model leaves memory when that is critically short.',
+    counts: 'now',
+    of: ({ evictionEnabled }) => evictionEnabled,
+  },
+  evictionShare: {
+    help: 'Fraction of all memory that models must hold before one of them is evicted.',
+    counts: 'now',
+    of: ({ evictionShare }) => evictionShare,
+  },
+  evictionAtAdmission: {
+    help: 'Whether models of lower priority are evicted so that one of higher priority can start.',
+    counts: 'now',
+    of: ({ evictionAtAdmission }) => evictionAtAdmission,
+  },
+  comeBackMs: {
+    help: 'How long memory pressure must have been normal before what was evicted comes back, in milliseconds.',
+    counts: 'now',
+    of: ({ comeBackMs }) => comeBackMs,
+  },
   logLevel: {
     help: 'How much the agent writes to its own log: debug, info, warn or error.',
     counts: 'now',
@@ -162,6 +197,13 @@ export class PersonSettings {
         'hubEndpoint',
         'hubTokenFile',
         'caFile',
+        'memoryFraction',
+        'memoryBudgetBytes',
+        'memoryCheckMode',
+        'evictionEnabled',
+        'evictionShare',
+        'evictionAtAdmission',
+        'comeBackMs',
       ]),
       ...(own.has('logLevel') && set.logLevel != null && { logLevel: set.logLevel }),
       context: this.#started.context ?? context,

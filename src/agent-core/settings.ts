@@ -1,6 +1,10 @@
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 import { settingsPatch } from '../contract/settings.ts'
+import { defaultEvictionShare } from './memory/eviction.ts'
+import { comeBackTimes } from './memory/come-back.ts'
+import { defaultThresholds, thresholdProblem } from './memory/pressure.ts'
+import { defaultWatchdogIntervalMs } from './memory/watchdog.ts'
 
 /** Keys of `spec.runtime`, of which the agent can be told a default; `llamacpp` and `llama-server` are the same. */
 export const runtimeNames = ['llama-server', 'llamacpp', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
@@ -70,11 +74,28 @@ export const defaultDownloads = {
   refreshEveryMs: 10 * 60_000,
 } as const
 
+const fractionMessage = 'must be a fraction of all memory from 0 (automatic) to 1'
+const budgetMessage = 'must be at least 1Mi'
+const shareMessage = 'must be a fraction of all memory from 0 to 1'
+const comeBackMessage = 'must be from 1s to 24h'
+
+/** What is done about memory where nobody says otherwise. */
+export const defaultMemorySettings = {
+  memoryFraction: 0,
+  memoryCheckMode: 'enforce',
+  memoryWatchdogIntervalMs: defaultWatchdogIntervalMs,
+  memoryPressureWarning: defaultThresholds.warning,
+  memoryPressureCritical: defaultThresholds.critical,
+  evictionEnabled: false,
+  evictionShare: defaultEvictionShare,
+  evictionAtAdmission: false,
+  comeBackMs: comeBackTimes.backOff.firstMs,
+} as const
+
 const maxDrainMs = 60 * 60_000
 const drainMessage = 'must be from 0 to 1h'
 
-/** What an agent is told when it starts. Messages complete the sentence "<name of the setting> …". */
-export const agentSettings = z.object({
+const allSettings = z.object({
   /** Absent = as kubectl looks for one. */
   kubeconfig: nonEmpty.optional(),
   /** Absent = the kubeconfig's current context. */
@@ -118,6 +139,36 @@ export const agentSettings = z.object({
   diskReserveBytes: z.int().min(0, 'must not be negative').default(0),
   partialKeepMs: z.number().min(0, 'must not be negative').default(defaultDownloads.partialKeepMs),
   refreshEveryMs: z.number().min(10_000, 'must be at least 10s').default(defaultDownloads.refreshEveryMs),
+  /** Of all memory, for models; 0 = the guide's table. */
+  memoryFraction: z.number({ error: fractionMessage }).min(0, fractionMessage).max(1, fractionMessage).default(0),
+  /** Instead of a fraction. */
+  memoryBudgetBytes: z.int().min(1_048_576, budgetMessage).optional(),
+  memoryCheckMode: z
+    .enum(['enforce', 'warn'], { error: 'must be enforce or warn' })
+    .default(defaultMemorySettings.memoryCheckMode),
+  /** 0 = memory is only looked at when a start asks for it. */
+  memoryWatchdogIntervalMs: z
+    .number()
+    .min(0, 'must not be negative')
+    .default(defaultMemorySettings.memoryWatchdogIntervalMs),
+  memoryPressureWarning: z.number().default(defaultMemorySettings.memoryPressureWarning),
+  memoryPressureCritical: z.number().default(defaultMemorySettings.memoryPressureCritical),
+  /** Whether models are evicted when memory is critically short. */
+  evictionEnabled: z.boolean().default(defaultMemorySettings.evictionEnabled),
+  /** Of all memory, that our models must hold before one of them is evicted. */
+  evictionShare: z
+    .number({ error: shareMessage })
+    .min(0, shareMessage)
+    .max(1, shareMessage)
+    .default(defaultMemorySettings.evictionShare),
+  /** Whether a start of higher priority may evict servers of lower priority. */
+  evictionAtAdmission: z.boolean().default(defaultMemorySettings.evictionAtAdmission),
+  /** How long pressure must have been normal before what was evicted once comes back. */
+  comeBackMs: z
+    .number()
+    .min(1_000, comeBackMessage)
+    .max(86_400_000, comeBackMessage)
+    .default(defaultMemorySettings.comeBackMs),
   logLevel: z.enum(logLevels),
   logFormat: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
   /** Settings that flags state: what a person sets while the agent runs counts only for the others. */
@@ -125,12 +176,22 @@ export const agentSettings = z.object({
   /** Flags that were given and understood but change nothing, each with the reason. */
   flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })),
 })
+
+/** What an agent is told when it starts. Messages complete the sentence "<name of the setting> …". */
+export const agentSettings = allSettings.superRefine((settings, context) => {
+  const { memoryPressureWarning: warning, memoryPressureCritical: critical } = settings
+  const message = thresholdProblem({ warning, critical })
+  if (message === undefined) return
+  const isCritical = !(critical >= 0 && critical < 1)
+  context.addIssue({
+    code: 'custom',
+    path: [isCritical ? 'memoryPressureCritical' : 'memoryPressureWarning'],
+    message,
+  })
+})
 export type AgentSettings = z.infer<typeof agentSettings>
 
 /** True sentences a person should read when the agent starts, here and in its snapshot. */
 export function startNotices(settings: AgentSettings): string[] {
-  return [
-    'Memory is not checked yet: a model is started without asking whether it fits.',
-    ...settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
-  ]
+  return settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`)
 }

@@ -1,8 +1,16 @@
 import { defaultOutputLimits } from '../agent-core/process/output-rotation.ts'
-import { defaultDownloads } from '../agent-core/settings.ts'
+import { defaultDownloads, defaultMemorySettings } from '../agent-core/settings.ts'
 import type { FlagSpec } from './go-flags.ts'
 
-export const flagGroups = ['Cluster', 'Models', 'llama-server', 'Publishing', 'Agent', 'Not in effect yet'] as const
+export const flagGroups = [
+  'Cluster',
+  'Models',
+  'llama-server',
+  'Memory',
+  'Publishing',
+  'Agent',
+  'Not in effect yet',
+] as const
 type FlagGroup = (typeof flagGroups)[number]
 
 export interface Flag extends FlagSpec {
@@ -19,7 +27,6 @@ export interface FlagDefaults {
   readonly stateDir: string
 }
 
-const memory = { group: 'Not in effect yet', notInEffect: 'memory is not checked yet' } as const
 const power = { group: 'Not in effect yet', notInEffect: 'power is not measured yet' } as const
 const otherRuntime = { group: 'Not in effect yet', notInEffect: 'only the runtime llama-server is built yet' } as const
 
@@ -164,6 +171,68 @@ export const flagTable = (defaults: FlagDefaults): Readonly<Record<string, Flag>
     group: 'llama-server',
     help: 'how long requests in flight may take to finish before their server is stopped; 0 cuts them',
   },
+  'memory-fraction': {
+    kind: 'float',
+    default: defaultMemorySettings.memoryFraction,
+    group: 'Memory',
+    help: 'fraction of memory that models may hold together',
+    defaultMeans: 'automatic: 0.67, above 36Gi 0.75, from 128Gi 0.9',
+  },
+  'memory-budget': {
+    kind: 'bytes',
+    default: 0,
+    group: 'Memory',
+    help: 'bytes that models may hold together, such as 24Gi, instead of a fraction',
+    defaultMeans: 'the fraction counts',
+  },
+  'memory-check-mode': {
+    kind: 'string',
+    default: defaultMemorySettings.memoryCheckMode,
+    group: 'Memory',
+    help: 'enforce refuses a start whose memory cannot be checked, warn lets it pass',
+  },
+  'memory-watchdog-interval': {
+    kind: 'duration',
+    default: defaultMemorySettings.memoryWatchdogIntervalMs,
+    group: 'Memory',
+    help: 'how often memory is looked at; 0 for only when a start asks',
+  },
+  'memory-pressure-warning': {
+    kind: 'float',
+    default: defaultMemorySettings.memoryPressureWarning,
+    group: 'Memory',
+    help: 'available fraction below which memory is short',
+  },
+  'memory-pressure-critical': {
+    kind: 'float',
+    default: defaultMemorySettings.memoryPressureCritical,
+    group: 'Memory',
+    help: 'available fraction below which memory is critically short, and nothing is started',
+  },
+  'eviction-enabled': {
+    kind: 'bool',
+    default: defaultMemorySettings.evictionEnabled,
+    group: 'Memory',
+    help: 'evict the least important model when memory is critically short',
+  },
+  'eviction-share': {
+    kind: 'float',
+    default: defaultMemorySettings.evictionShare,
+    group: 'Memory',
+    help: 'fraction of memory that models must hold before one of them is evicted',
+  },
+  'eviction-at-admission': {
+    kind: 'bool',
+    default: defaultMemorySettings.evictionAtAdmission,
+    group: 'Memory',
+    help: 'let a start of higher priority evict models of lower priority',
+  },
+  'come-back-after': {
+    kind: 'duration',
+    default: defaultMemorySettings.comeBackMs,
+    group: 'Memory',
+    help: 'how long memory pressure must have been normal before an evicted model comes back',
+  },
   'host-ip': {
     kind: 'string',
     default: '',
@@ -216,44 +285,6 @@ export const flagTable = (defaults: FlagDefaults): Readonly<Record<string, Flag>
     help: 'auto (text on a terminal, JSON otherwise), text or json',
   },
   version: { kind: 'bool', default: false, group: 'Agent', help: 'print version, git commit and build date' },
-  'memory-fraction': {
-    kind: 'float',
-    default: 0,
-    ...memory,
-    help: 'fraction of memory that models may take',
-    defaultMeans: 'automatic',
-  },
-  'memory-check-mode': {
-    kind: 'string',
-    default: 'enforce',
-    ...memory,
-    help: 'enforce or warn when a model may not fit',
-  },
-  'memory-watchdog-interval': {
-    kind: 'duration',
-    default: 10_000,
-    ...memory,
-    help: 'how often memory is looked at; 0 for never',
-  },
-  'memory-pressure-warning': {
-    kind: 'float',
-    default: 0.2,
-    ...memory,
-    help: 'available fraction below which memory is short',
-  },
-  'memory-pressure-critical': {
-    kind: 'float',
-    default: 0.1,
-    ...memory,
-    help: 'available fraction below which memory is critically short',
-  },
-  'eviction-enabled': {
-    kind: 'bool',
-    default: false,
-    group: 'Not in effect yet',
-    notInEffect: 'eviction is not built yet',
-    help: 'stop the least important model when memory is critically short',
-  },
   'client-port': {
     kind: 'int',
     default: 9999,

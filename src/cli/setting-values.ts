@@ -2,7 +2,7 @@ import type { SettingName, SettingsPatch, SettingView } from '../contract/settin
 import { VerbError } from './agent-session.ts'
 import { formatDuration, nearest, parseDuration } from './go-flags.ts'
 
-type Kind = 'text' | 'duration' | 'bytes' | 'count'
+type Kind = 'text' | 'duration' | 'bytes' | 'count' | 'fraction' | 'switch'
 
 /** How people spell the settings; as the flags of the same meaning. */
 const spellings: readonly { readonly spelled: string; readonly name: SettingName; readonly kind: Kind }[] = [
@@ -20,6 +20,13 @@ const spellings: readonly { readonly spelled: string; readonly name: SettingName
   { spelled: 'disk-reserve', name: 'diskReserveBytes', kind: 'bytes' },
   { spelled: 'partial-keep', name: 'partialKeepMs', kind: 'duration' },
   { spelled: 'refresh-interval', name: 'refreshEveryMs', kind: 'duration' },
+  { spelled: 'memory-fraction', name: 'memoryFraction', kind: 'fraction' },
+  { spelled: 'memory-budget', name: 'memoryBudgetBytes', kind: 'bytes' },
+  { spelled: 'memory-check-mode', name: 'memoryCheckMode', kind: 'text' },
+  { spelled: 'eviction', name: 'evictionEnabled', kind: 'switch' },
+  { spelled: 'eviction-share', name: 'evictionShare', kind: 'fraction' },
+  { spelled: 'eviction-at-admission', name: 'evictionAtAdmission', kind: 'switch' },
+  { spelled: 'come-back-after', name: 'comeBackMs', kind: 'duration' },
   { spelled: 'log-level', name: 'logLevel', kind: 'text' },
 ]
 
@@ -41,15 +48,16 @@ export function spelledSetting({ name, value }: SettingView): { readonly spelled
   return { spelled: known?.spelled ?? name, text: value === null ? '-' : formatted(known?.kind ?? 'text', value) }
 }
 
-function parsed({ spelled, kind }: (typeof spellings)[number], text: string): string | number {
+function parsed({ spelled, kind }: (typeof spellings)[number], text: string): string | number | boolean {
   if (kind === 'text') return text
-  const value = kind === 'duration' ? parseDuration(text) : kind === 'bytes' ? parseBytes(text) : wholeNumber(text)
+  const value = parsers[kind](text)
   if (value === undefined) throw new VerbError(`${spelled} wants ${wanted[kind]}, not ${JSON.stringify(text)}.`)
   return value
 }
 
-function formatted(kind: Kind, value: string | number): string {
+function formatted(kind: Kind, value: string | number | boolean): string {
   if (typeof value === 'string') return value
+  if (typeof value === 'boolean') return value ? 'on' : 'off'
   if (kind === 'duration') return formatDuration(value)
   return kind === 'bytes' ? formatBytes(value) : String(value)
 }
@@ -58,6 +66,8 @@ const wanted = {
   duration: 'a duration such as 30s or 2m',
   bytes: 'a number of bytes such as 20Mi',
   count: 'a whole number',
+  fraction: 'a fraction such as 0.75',
+  switch: 'on or off',
 } as const
 
 const units = ['', 'Ki', 'Mi', 'Gi'] as const
@@ -74,3 +84,11 @@ function formatBytes(bytes: number): string {
 }
 
 const wholeNumber = (text: string): number | undefined => (/^\d+$/.test(text) ? Number(text) : undefined)
+
+const parsers = {
+  duration: parseDuration,
+  bytes: parseBytes,
+  count: wholeNumber,
+  fraction: (text: string): number | undefined => (/^\d*\.?\d+$/.test(text) ? Number(text) : undefined),
+  switch: (text: string): boolean | undefined => (text === 'on' ? true : text === 'off' ? false : undefined),
+} as const

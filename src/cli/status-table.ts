@@ -2,6 +2,7 @@ import { styleText } from 'node:util'
 import { formatBytes } from '../contract/format.ts'
 import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { memoryLine } from '../contract/words.ts'
 import { clean } from './text.ts'
 
 export interface TableStyle {
@@ -49,7 +50,7 @@ const shapes: Readonly<
 }
 
 function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
-  const { cluster, host, version, startedAt, now, notices } = snapshot
+  const { cluster, host, version, startedAt, now, notices, memory } = snapshot
   const state = `${cluster.state} for ${formatAge(cluster.since, now)}`
   const place = host.address === undefined ? host.message : `published as ${host.address}`
   return [
@@ -60,6 +61,7 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ...(cluster.state === 'live' ? [] : [['', cluster.message] satisfies [string, string]]),
     ['Host', `${host.displayName}, ${place}`],
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
+    ...(memory ? [['Memory', memoryLine(memory)] satisfies [string, string]] : []),
     ...notices.map((notice): [string, string] => ['Note', notice]),
   ]
 }
@@ -78,7 +80,9 @@ const gap = '  '
 const leastSentence = 32
 const indent = '    '
 
-const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE'] as const
+const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE', 'MEMORY'] as const
+/** A narrower terminal has no room for what each model is expected to hold. */
+const leastForMemory = 80
 const stateColumn = headings.indexOf('STATE')
 /** The state as scripts know it. */
 const stateOf = ({ state, reason }: ServiceView): string => (state === 'stopped' && reason === 'Idle' ? 'idle' : state)
@@ -92,8 +96,15 @@ const shrinkable = [
 ] as const
 
 function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
-  const rows = snapshot.services.map((service) => ({ service, cells: cellsOf(service, snapshot.now, style) }))
-  const natural = headings.map((heading, column) =>
+  const { columns = Infinity } = style
+  const isKnown = snapshot.services.some(({ memory }) => memory?.needBytes !== undefined)
+  const count = isKnown && columns >= leastForMemory ? headings.length : headings.length - 1
+  const shown = headings.slice(0, count)
+  const rows = snapshot.services.map((service) => ({
+    service,
+    cells: cellsOf(service, snapshot.now, style).slice(0, count),
+  }))
+  const natural = shown.map((heading, column) =>
     Math.max(heading.length, ...rows.map(({ cells }) => (cells[column] ?? '').length)),
   )
   const room = style.columns === undefined ? Infinity : style.columns - lineWidth(natural) - gap.length
@@ -101,7 +112,7 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
   const widths = sameLine ? natural : shrink(natural, style.columns)
   const fit = (cells: readonly string[]) =>
     cells.map((cell, column) => cutMiddle(cell, widths[column] ?? 0, style).padEnd(widths[column] ?? 0))
-  const lines = [[...fit(headings), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
+  const lines = [[...fit(shown), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
   for (const { service, cells } of rows) {
     const sentence = sentenceOf(service, snapshot.figures[service.uid]?.progress)
     const fitted = fit(cells)
@@ -125,6 +136,7 @@ function cellsOf(service: ServiceView, now: string, style: TableStyle): string[]
     clean(service.model),
     addressOf(service),
     formatAge(service.since, now),
+    service.memory?.needBytes === undefined ? '-' : formatBytes(service.memory.needBytes),
   ]
 }
 

@@ -11,12 +11,17 @@ export interface Action {
 const running: readonly ServiceState[] = ['starting', 'ready', 'unready', 'crash-looping']
 
 /** What can be asked for a service as it is now; the most likely one first. */
-export function actionsFor({ namespace, name, state, hold }: ServiceView): Action[] {
+export function actionsFor({ namespace, name, state, hold, memory }: ServiceView): Action[] {
   const service = { namespace, name }
   const stop: Action = { label: 'Stop', pending: 'Stopping…', command: { name: 'stop', service } }
   const start: Action = { label: 'Start', pending: 'Starting…', command: { name: 'start', service } }
   const bringBack: Action = { label: 'Bring back', pending: 'Bringing back…', command: { name: 'bringBack', service } }
   const restart: Action = { label: 'Restart', pending: 'Restarting…', command: { name: 'restart', service } }
+  const evict: Action = { label: 'Evict', pending: 'Evicting…', command: { name: 'evict', service } }
+  const isProtected = memory?.isProtected === true
+  const protect: Action = isProtected
+    ? { label: 'Unprotect', pending: 'Taking protection off…', command: { name: 'protect', service, protect: false } }
+    : { label: 'Protect', pending: 'Protecting…', command: { name: 'protect', service, protect: true } }
   const cancel: Action = {
     label: 'Cancel download',
     pending: 'Cancelling…',
@@ -25,5 +30,5 @@ export function actionsFor({ namespace, name, state, hold }: ServiceView): Actio
   if (state === 'foreign' || state === 'stopping') return []
   if (state === 'stopped' || hold !== undefined) return [hold?.cause === 'evicted' ? bringBack : start]
   if (state === 'fetching') return [cancel, stop]
-  return running.includes(state) ? [stop, restart] : [stop]
+  return running.includes(state) ? [stop, restart, evict, protect] : [stop]
 }

@@ -29,6 +29,9 @@ export const serviceReasons = [
   'Stopped',
   'Suspended',
   'Idle',
+  'InsufficientMemory',
+  'MemoryCheckFailed',
+  'MemoryPressure',
   'Held',
   'Paused',
   'Refused',
@@ -69,7 +72,13 @@ export const holdCauses = ['stopped', 'evicted', 'downloadCancelled', 'released'
 
 export type HoldCause = (typeof holdCauses)[number]
 
-export const hold = z.object({ cause: z.enum(holdCauses), since: timestamp, message: z.string() })
+export const hold = z.object({
+  cause: z.enum(holdCauses),
+  since: timestamp,
+  message: z.string(),
+  /** Absent = a person. What memory pressure evicted comes back by itself. */
+  by: z.enum(['person', 'pressure']).optional(),
+})
 export type Hold = z.infer<typeof hold>
 
 export const crash = z.object({
@@ -92,8 +101,42 @@ export const serviceFigures = z.object({
   progress: progress.optional(),
   /** Set while it drains. */
   requestsInFlight: z.number().int().nonnegative().optional(),
+  /** What its processes really cost, as last measured. */
+  footprintBytes: z.number().nonnegative().optional(),
 })
 export type ServiceFigures = z.infer<typeof serviceFigures>
+
+const bytes = z.number().nonnegative()
+
+/** Something that would make it fit, true by the arithmetic of admission when it was said. */
+export const wayToFit = z.object({
+  kind: z.enum(['change', 'evict', 'quit', 'budget', 'both']),
+  sentence: z.string(),
+  /** For `evict`: services as namespace/name. */
+  evict: z.array(z.string()).optional(),
+})
+export type WayToFitView = z.infer<typeof wayToFit>
+
+/** What its server needs, and what stands in the way. */
+export const serviceMemory = z.object({
+  /** Of the server that runs or is to run; absent where nobody could estimate it. */
+  needBytes: bytes.optional(),
+  items: z
+    .object({ weights: bytes, kv: bytes, compute: bytes, promptCache: bytes, mmproj: bytes, overhead: bytes })
+    .optional(),
+  /** Set where something had to be assumed: one sentence. */
+  guess: z.string().optional(),
+  /** What a person should know about the numbers. */
+  notes: z.array(z.string()).optional(),
+  priority: z.enum(['critical', 'high', 'normal', 'low', 'batch']),
+  /** Never evicted: by its specification, or by a person on this machine. */
+  isProtected: z.boolean(),
+  /** 1 = the next to start; absent where it does not wait for memory, or would not fit even alone. */
+  place: z.int().positive().optional(),
+  /** The mildest first. */
+  waysToFit: z.array(wayToFit).optional(),
+})
+export type ServiceMemory = z.infer<typeof serviceMemory>
 
 export const serviceView = z.object({
   namespace: z.string(),
@@ -121,5 +164,6 @@ export const serviceView = z.object({
   hold: hold.optional(),
   /** The last end that nobody asked for. */
   crash: crash.optional(),
+  memory: serviceMemory.optional(),
 })
 export type ServiceView = z.infer<typeof serviceView>

@@ -36,6 +36,20 @@ export const settingsPatch = z.strictObject({
   partialKeepMs: z.int().min(0).max(31_536_000_000).nullable().optional(),
   /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
   refreshEveryMs: z.int().min(10_000).max(604_800_000).nullable().optional(),
+  /** Of all memory, for models; 0 = automatic. */
+  memoryFraction: z.number().min(0).max(1).nullable().optional(),
+  /** Bytes for models, instead of a fraction. */
+  memoryBudgetBytes: z.int().min(1_048_576).max(100_000_000_000_000).nullable().optional(),
+  /** `warn` starts what cannot be checked. */
+  memoryCheckMode: z.enum(['enforce', 'warn']).nullable().optional(),
+  /** Whether models are evicted when memory is critically short. */
+  evictionEnabled: z.boolean().nullable().optional(),
+  /** Of all memory, that our models must hold before one of them is evicted. */
+  evictionShare: z.number().min(0).max(1).nullable().optional(),
+  /** Whether a start of higher priority may evict servers of lower priority. */
+  evictionAtAdmission: z.boolean().nullable().optional(),
+  /** How long pressure must have been normal before what was evicted comes back, in milliseconds. */
+  comeBackMs: z.int().min(1_000).max(86_400_000).nullable().optional(),
   logLevel: z.enum(['debug', 'info', 'warn', 'error']).nullable().optional(),
 })
 export type SettingsPatch = z.infer<typeof settingsPatch>
@@ -46,7 +60,7 @@ export const settingNames = settingsPatch.keyof().options
 /** One setting as it is now. */
 export const settingView = z.object({
   name: settingsPatch.keyof(),
-  value: z.union([z.string(), z.number(), z.null()]),
+  value: z.union([z.string(), z.number(), z.boolean(), z.null()]),
   /** Where the value comes from. A flag wins over what a person set, since it is what the service manager says at every start. */
   from: z.enum(['default', 'flag', 'person']),
   /** One sentence: what it does, its unit, and from when a change counts. */

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { clusterView } from './cluster.ts'
+import { memoryFigures, memoryView } from './memory.ts'
 import { downloadView } from './models.ts'
 import { serviceFigures, serviceView } from './service.ts'
 
@@ -33,6 +34,9 @@ export const agentSnapshot = z.object({
   services: z.array(serviceView),
   /** By uid of the service; missing where there is nothing to tell. */
   figures: z.record(z.string(), serviceFigures),
+  /** Absent before the first look at it. */
+  memory: memoryView.optional(),
+  memoryFigures: memoryFigures.optional(),
   /** Without a service: under way, or ended a moment ago. */
   downloads: z.array(downloadView),
   /** True sentences about the whole agent that a person should know, such as "There is no Metal on this machine". */

@@ -1,4 +1,6 @@
 import type { ConnectionState } from './cluster.ts'
+import { formatBytes } from './format.ts'
+import type { MemoryStateView } from './memory.ts'
 import type { ServiceState, ServiceView } from './service.ts'
 
 /** The same words on every surface. */
@@ -18,6 +20,14 @@ export const stateWords: Readonly<Record<ServiceState, string>> = {
 /** In one word or two. */
 export const stateWord = ({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): string =>
   state === 'stopped' && reason === 'Idle' ? 'Idle' : stateWords[state]
+
+/** Such as "38.0 GB of 96.0 GB for models, pressure normal, 2 waiting". */
+export function memoryLine({ modelsBytes, budgetBytes, pressure, waiting, problem }: MemoryStateView): string {
+  const budget = budgetBytes === undefined ? '' : ` of ${formatBytes(budgetBytes)}`
+  const queue = waiting.length === 0 ? '' : `, ${waiting.length} waiting`
+  const trouble = problem === undefined ? '' : `: ${problem}`
+  return `${formatBytes(modelsBytes)}${budget} for models, pressure ${pressure}${queue}${trouble}`
+}
 
 export const clusterWords: Readonly<Record<ConnectionState, string>> = {
   connecting: 'Connecting',

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Agent } from '../../src/agent-core/agent.ts'
-import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { agentSettings } from '../../src/agent-core/settings.ts'
+import { StatedMemory } from '../support/stated-memory.ts'
 
 // An agent as a process of its own that may run two servers of one service beside each other. Says what it does, a line each.
 const prepared = z.object({
@@ -13,11 +13,10 @@ const say = (message: string) => void process.stdout.write(`${message}\n`)
 const agent = new Agent({
   settings,
   identity: { ...identity, notice: undefined },
-  platform: hostPlatform(),
+  platform: new StatedMemory().platform,
   version: 'v0-test',
   env: process.env,
   notices: [],
   log: { debug: () => {}, info: say, warn: say, error: say },
-  mayRunBeside: () => ({ allowed: true }),
 })
 await agent.start()

@@ -33,8 +33,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
     { timeout: 600_000 },
     async () => {
       await using world = await AgentWorld.open(api().connection)
-      const mayRunBeside = () => ({ allowed: true }) as const
-      const first = await world.startAgent({ mayRunBeside })
+      const first = await world.startAgent()
       await world.apply('steady')
       await world.apply('other')
       await first.untilReady('other')
@@ -52,7 +51,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
       ended.abort()
       await changing
 
-      const last = await world.startAgent({ mayRunBeside })
+      const last = await world.startAgent()
       const work = join(stateDir, 'work')
       await eventually(
         async () => {

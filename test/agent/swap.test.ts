@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import type { Beside } from '../../src/agent-core/reconcile/plan.ts'
 import { AgentWorld, commandLineOf, hostIp, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
@@ -12,15 +11,13 @@ import { PublishedPort } from '../support/published-port.ts'
 import { patienceMs } from '../support/running-agent.ts'
 import { useLlamaServer } from '../support/skip.ts'
 
-const fits = { mayRunBeside: (): Beside => ({ allowed: true }) }
-
 describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use }) => {
   const api = use()
   const open = () => AgentWorld.open(api().connection)
 
   test('fails no request where both servers fit: the new one answers first, and the old one finishes what it began', async () => {
     await using world = await open()
-    const agent = await world.startAgent(fits)
+    const agent = await world.startAgent()
     await world.apply('tiny', { spec: { parallelSlots: 4 }, script: { loadMs: 500, tokenMs: 50 } })
     const before = await agent.untilReady('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
@@ -64,7 +61,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
 
   test('that a person asks for by Restart is a swap as well', async () => {
     await using world = await open()
-    const agent = await world.startAgent(fits)
+    const agent = await world.startAgent()
     await world.apply('tiny', { script: { loadMs: 300 } })
     const before = await agent.untilReady('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
@@ -83,7 +80,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
 
   test('that cannot be started leaves the old server serving, says why, and tries again', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ ...fits, random: () => 0.5 })
+    const agent = await world.startAgent({ random: () => 0.5 })
     await world.apply('tiny')
     const before = await agent.untilReady('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
@@ -110,7 +107,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
 
   test('that is taken back before the new server answers restarts nothing; one that changes again costs one more start', async () => {
     await using world = await open()
-    const agent = await world.startAgent(fits)
+    const agent = await world.startAgent()
     await world.apply('tiny')
     const before = await agent.untilReady('tiny')
     const changeTo = async (contextSize: number, loadMs: number) => {
@@ -139,8 +136,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
 
   test('that does not fit says why the old server goes first', async () => {
     await using world = await open()
-    const why = 'the new server does not fit beside the old one (needs 20 GB, 12 GB left)'
-    const agent = await world.startAgent({ mayRunBeside: () => ({ allowed: false, why }) })
+    const agent = await world.startAgent({ settings: { memoryBudgetBytes: 800 * 1024 ** 2 } })
     await world.apply('tiny', { script: { tokenMs: 200 } })
     const before = await agent.untilReady('tiny')
     const stream = completion(before.port, 10)
@@ -148,7 +144,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     await world.patchSpec('tiny', { contextSize: 4096 })
     const { message } = await agent.until('tiny', 'stopping')
     expect(message).toMatch(
-      /^The specification changed: the server is restarted with it; the new server does not fit beside the old one \(needs 20 GB, 12 GB left\): the old one is stopped first\./,
+      /^The specification changed: the server is restarted with it; needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first\./,
     )
     expect(await stream.end).toBe('whole')
     const after = await agent.untilReadyAgain('tiny', before.pid)
@@ -163,7 +159,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     const { port } = await first.untilReady('scout')
     await first.stop()
     await world.deleteService('scout')
-    const agent = await world.startAgent({ ...fits, settings: { llamaServerPort: port } })
+    const agent = await world.startAgent({ settings: { llamaServerPort: port } })
     await world.apply('tiny', { script: { tokenMs: 200 } })
     const before = await agent.untilReady('tiny')
     const stream = completion(before.port, 10)
@@ -181,7 +177,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     ['deleted', (world: AgentWorld) => world.deleteService('tiny')],
   ])('ends both servers when the service is %s meanwhile', async (_what, end) => {
     await using world = await open()
-    const agent = await world.startAgent(fits)
+    const agent = await world.startAgent()
     await world.apply('tiny')
     const before = await agent.untilReady('tiny')
     await world.patchSpec('tiny', { extraArgs: ['--sample-script', '{"loadMs":600000}'] })
@@ -196,7 +192,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
 
   test('goes on with the new server when the old one dies before it answers', async () => {
     await using world = await open()
-    const agent = await world.startAgent(fits)
+    const agent = await world.startAgent()
     await world.apply('tiny')
     const before = await agent.untilReady('tiny')
     await world.patchSpec('tiny', { extraArgs: ['--sample-script', '{"loadMs":1500}'] })
@@ -209,7 +205,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
 
   test('is finished by the next agent, whichever moment of it the first one left at', async () => {
     await using world = await open()
-    const agent = await world.startAgent(fits)
+    const agent = await world.startAgent()
     await world.apply('tiny')
     const before = await agent.untilReady('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
@@ -220,10 +216,10 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     await agent.leave()
     expect(await commandLineOf(before.pid)).toBeDefined()
 
-    const next = await world.startAgent(fits)
+    const next = await world.startAgent()
     const after = await next.untilReadyAgain('tiny', before.pid)
     await next.leave()
-    const last = await world.startAgent(fits)
+    const last = await world.startAgent()
     await untilGone(before.pid)
     await requests.more()
     expect(await last.untilReady('tiny')).toMatchObject({ pid: after.pid, port: after.port })
@@ -244,7 +240,7 @@ describe.each(apiWorlds.slice(-1))('the real llama-server on $name', ({ use }) =
     const file = join(world.folder, 'slow.gguf')
     await writeLlamaGguf(file, { vocabulary: 32_000, embedding: 256, blocks: 4, context: 4096 })
     await world.applyModel('llama', { source: world.files.serve('/slow.gguf', await readFile(file)).url })
-    const agent = await world.startAgent({ ...fits, llamaServer })
+    const agent = await world.startAgent({ llamaServer })
     await world.applyService('llama', { spec: { parallelSlots: 2 } })
     const before = await agent.untilReady('llama')
     await using published = new PublishedPort(api().connection, world.namespace, 'llama')

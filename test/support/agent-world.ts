@@ -7,7 +7,6 @@ import { Agent } from '../../src/agent-core/agent.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
 import type { ShutdownRequest } from '../../src/agent-core/commands/rooms.ts'
-import type { ReconcilerOptions } from '../../src/agent-core/reconcile/reconciler.ts'
 import { agentSettings, type AgentSettings } from '../../src/agent-core/settings.ts'
 import { loadNodeId } from '../../src/agent-core/state/node-id.ts'
 import { AdminClient, type ClusterConnection, type KubeObject } from './control-plane/admin-client.ts'
@@ -16,6 +15,7 @@ import { startControllerStandIn } from './controller-stand-in/controller-stand-i
 import { eventually } from './eventually.ts'
 import { startFileServer, type FileServer } from './file-server.ts'
 import { patienceMs, Recorder, RunningAgent } from './running-agent.ts'
+import { StatedMemory } from './stated-memory.ts'
 import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-servers/sample.ts'
 
 /** Of the documentation network: the API server accepts it and nobody connects to it. */
@@ -46,7 +46,9 @@ export interface AgentOptions {
   /** Jitter of the back-off after crashes. */
   readonly random?: () => number
   readonly idleMinuteMs?: number
-  readonly mayRunBeside?: NonNullable<ReconcilerOptions['mayRunBeside']>
+  /** Absent = far more memory than anybody needs. */
+  readonly memory?: StatedMemory
+  readonly memoryClock?: () => number
 }
 
 export interface ServiceOptions {
@@ -142,16 +144,16 @@ export class AgentWorld implements AsyncDisposable {
     const log = new Recorder()
     const agent = new Agent({
       settings,
-      platform,
+      platform: (options.memory ?? new StatedMemory()).platform,
       identity,
       version: 'v0-test',
       env: process.env,
       log,
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
+      ...(options.memoryClock && { memoryClock: options.memoryClock }),
       ...(options.random && { random: options.random }),
       ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),
-      ...(options.mayRunBeside && { mayRunBeside: options.mayRunBeside }),
       ...(options.onShutdown && { onShutdown: options.onShutdown }),
     })
     const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })

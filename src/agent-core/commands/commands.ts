@@ -134,7 +134,7 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
     case 'bringBack':
       return bringBack(rooms, command)
     case 'protect':
-      return protect()
+      return protect(rooms, command)
     case 'cancelDownload':
       return cancelDownload(rooms, command)
     case 'skipDrain':

@@ -1,5 +1,23 @@
-import { notAvailable, type Outcome } from './results.ts'
+import type { Command } from '../../contract/commands.ts'
+import { done, refused, type Outcome } from './results.ts'
+import { knownService, serviceKey, type Rooms } from './rooms.ts'
 
-export function protect(): Outcome {
-  return Promise.resolve(notAvailable('Nothing needs protection yet: eviction under memory pressure is not built.'))
+/** Keeps a service from eviction on this machine, or no longer; what its specification says stays. */
+export async function protect(rooms: Rooms, command: Extract<Command, { name: 'protect' }>): Outcome {
+  const { service, protect: wanted } = command
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = serviceKey(service)
+  const { memoryState, agent } = rooms
+  const { spec } = known.report.service ?? {}
+  const isBySpec = spec?.ok === true && spec.value.evictionProtection
+  await memoryState.protect(known.uid, wanted)
+  agent.changed()
+  if (wanted) return done(`${key} is protected on this machine: memory pressure does not evict it.`)
+  if (isBySpec) {
+    return refused(
+      `${key} stays protected, since spec.evictionProtection of the InferenceService says so: change it there.`,
+    )
+  }
+  return done(`${key} may be evicted when memory is critically short.`)
 }

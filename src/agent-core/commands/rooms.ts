@@ -4,6 +4,7 @@ import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import { keyOf } from '../kube/object-cache.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
+import type { Memory } from '../memory/memory.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PersonSettings } from '../person-settings.ts'
@@ -11,6 +12,7 @@ import type { LogLevel } from '../settings.ts'
 import type { Servers } from '../process/servers.ts'
 import type { HostCandidate } from '../publishing/host-address.ts'
 import type { Holds } from '../reconcile/holds.ts'
+import type { MemoryState } from '../reconcile/memory-state.ts'
 import type { Reconciler, ServiceReport } from '../reconcile/reconciler.ts'
 
 /** What commands act on. */
@@ -20,6 +22,8 @@ export interface Rooms {
   readonly settings: PersonSettings
   readonly servers: Servers
   readonly models: Models
+  readonly memory: Memory
+  readonly memoryState: MemoryState
   readonly log: Logger
   /** Undefined while there is no usable kubeconfig. */
   readonly session: () => Session | undefined
@@ -82,7 +86,7 @@ export function knownService({ session, agent }: Rooms, ref: ServiceRef): Known 
 export async function holdHere(rooms: Rooms, known: Known, cause: HoldCause, message: string): Promise<void> {
   const { namespace, name, key } = known.report.record
   const target = { uid: known.uid, namespace, name, cluster: known.session.cluster.api.context.server }
-  await rooms.holds.set(target, { cause, since: new Date().toISOString(), message })
+  await rooms.holds.set(target, { cause, since: new Date().toISOString(), message, by: 'person' })
   known.session.reconciler.enqueue(key)
   rooms.agent.changed()
 }

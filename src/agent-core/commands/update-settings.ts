@@ -4,7 +4,7 @@ import type { Rooms } from './rooms.ts'
 
 /** All of them or none. */
 export async function updateSettings(rooms: Rooms, command: Extract<Command, { name: 'updateSettings' }>): Outcome {
-  const { settings, agent, history, models } = rooms
+  const { settings, agent, history, models, memory, session } = rooms
   const flagged = settings.statedByFlag(command.settings)
   if (flagged !== undefined) {
     return refused(
@@ -14,6 +14,8 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   if (Object.keys(command.settings).length === 0) return done('Nothing was to be set.')
   const message = await settings.update(command.settings)
   models.settingsChanged()
+  memory.settingsChanged()
+  session()?.reconciler.memoryRulesChanged()
   agent.setLogLevel?.(settings.current.logLevel)
   history.add({ kind: 'settingsChanged', message: `Set by a person: ${message}` })
   return done(message)

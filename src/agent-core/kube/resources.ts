@@ -132,6 +132,9 @@ export const modelSpec = z.object({
     .object({
       accelerator: z.string().default('cpu'),
       gpu: z.object({ layers: int.min(-1).optional() }).optional(),
+      /** A quantity of memory, and a fraction of it; judged when a server is to be started. */
+      memoryBudget: z.string().optional(),
+      memoryFraction: z.number().optional(),
     })
     .optional(),
 })
@@ -167,7 +170,12 @@ export interface InferenceService extends KubeObject {
 
 export interface Model extends KubeObject {
   readonly spec: Parsed<ModelSpec>
-  readonly status: { readonly phase: string }
+  readonly status: {
+    readonly phase: string
+    /** As the controller read the header. */
+    readonly gguf?:
+      { readonly layerCount?: number | undefined; readonly embeddingSize?: number | undefined } | undefined
+  }
 }
 
 const servicePort = z.object({
@@ -221,11 +229,19 @@ export function parseInferenceService(raw: unknown): InferenceService {
   }
 }
 
+const modelStatus = z.object({
+  phase: z.string().default(''),
+  gguf: z
+    .object({ layerCount: z.number().optional(), embeddingSize: z.number().optional() })
+    .optional()
+    .catch(undefined),
+})
+
 /** Throws a ZodError where the metadata is not an object's. */
 export function parseModel(raw: unknown): Model {
   const { metadata, spec, status } = envelope.parse(raw)
-  const phase = z.object({ phase: z.string() }).safeParse(status).data?.phase ?? ''
-  return { metadata, spec: parseSpec('Model', metadata, modelSpec, spec), status: { phase } }
+  const { phase = '', gguf } = modelStatus.safeParse(status ?? {}).data ?? {}
+  return { metadata, spec: parseSpec('Model', metadata, modelSpec, spec), status: { phase, ...(gguf && { gguf }) } }
 }
 
 export const parseService = (raw: unknown): Service => service.parse(raw)

@@ -11,45 +11,53 @@ import {
 /** The condition type that only Metalbar writes; LLMKube's controller never touches types it does not know. */
 export const metalAgentCondition = 'MetalAgent'
 
+/** LLMKube's own type, which agents write while memory is short. */
+export const memoryPressureCondition = 'MemoryPressure'
+
 export interface ConditionWanted {
+  readonly type: typeof metalAgentCondition | typeof memoryPressureCondition
   readonly status: 'True' | 'False'
   readonly reason: string
   readonly message: string
 }
 
-/** The condition to write, or undefined where the object already says it. */
-export function conditionChange(
+/** All conditions of ours as they should be; undefined where the object already says so, and nothing else of ours. */
+export function conditionsChange(
   service: InferenceService,
-  wanted: ConditionWanted,
+  wanted: readonly ConditionWanted[],
   now: Date,
-): Required<Condition> | undefined {
-  const current = service.status.conditions.find(({ type }) => type === metalAgentCondition)
-  const observedGeneration = service.metadata.generation
-  if (
-    current?.status === wanted.status &&
-    current.reason === wanted.reason &&
-    current.message === wanted.message &&
-    current.observedGeneration === observedGeneration
-  ) {
-    return undefined
-  }
-  const sameStatus = current?.status === wanted.status ? current.lastTransitionTime : undefined
-  return {
-    type: metalAgentCondition,
-    ...wanted,
-    observedGeneration,
-    lastTransitionTime: sameStatus ?? `${now.toISOString().slice(0, 19)}Z`,
-  }
+): Required<Condition>[] | undefined {
+  const changes = wanted.map((one) => conditionFor(service, one, now))
+  const isToGo = (type: string) => ourTypes.includes(type) && !wanted.some((one) => one.type === type)
+  const hasLeftovers = service.status.conditions.some(({ type }) => isToGo(type))
+  if (!hasLeftovers && changes.every(({ isNew }) => !isNew)) return undefined
+  return changes.map(({ condition }) => condition)
 }
+
+function conditionFor({ metadata, status }: InferenceService, wanted: ConditionWanted, now: Date) {
+  const current = status.conditions.find(({ type }) => type === wanted.type)
+  const observedGeneration = metadata.generation
+  const isNew =
+    current?.status !== wanted.status ||
+    current.reason !== wanted.reason ||
+    current.message !== wanted.message ||
+    current.observedGeneration !== observedGeneration
+  const sameStatus = current?.status === wanted.status ? current.lastTransitionTime : undefined
+  const lastTransitionTime = sameStatus ?? `${now.toISOString().slice(0, 19)}Z`
+  return { isNew, condition: { ...wanted, observedGeneration: observedGeneration, lastTransitionTime } }
+}
+
+const ourTypes: readonly string[] = [metalAgentCondition, memoryPressureCondition]
 
 export const hasCondition = ({ status }: InferenceService): boolean =>
   status.conditions.some(({ type }) => type === metalAgentCondition)
 
 /** Values of `schedulingStatus` that an agent wrote: stale once the service is ready, and no controller clears them. */
-const agentSchedulingStatuses: readonly string[] = ['InsufficientMemory', 'MemoryCheckFailed']
+export const agentSchedulingStatuses = ['InsufficientMemory', 'MemoryCheckFailed'] as const
+export type AgentSchedulingStatus = (typeof agentSchedulingStatuses)[number]
 
 export const hasStaleSchedulingStatus = (service: InferenceService): boolean =>
-  agentSchedulingStatuses.includes(service.status.schedulingStatus)
+  agentSchedulingStatuses.some((status) => status === service.status.schedulingStatus)
 
 /** Writes on `/status` of InferenceServices; each throws ApiError, and takes the answer into the cache. */
 export class StatusWriter {
@@ -61,13 +69,19 @@ export class StatusWriter {
     this.#cache = cache
   }
 
-  /** The resourceVersion guards against writing a predecessor's condition onto a re-created object. */
-  async writeCondition({ metadata }: InferenceService, condition: Required<Condition>): Promise<void> {
-    await this.#apply(metadata, [condition])
+  /**
+   * All of ours: what is left out is removed. The resourceVersion guards against writing a predecessor's conditions onto a re-created
+   * object. Returns the object as it is then.
+   */
+  writeConditions(
+    { metadata }: InferenceService,
+    conditions: readonly Required<Condition>[],
+  ): Promise<InferenceService> {
+    return this.#apply(metadata, conditions)
   }
 
   /** We have nothing more to say about the object. */
-  async removeCondition({ metadata }: InferenceService): Promise<void> {
+  async removeConditions({ metadata }: InferenceService): Promise<void> {
     await this.#apply(metadata, [])
   }
 
@@ -83,6 +97,14 @@ export class StatusWriter {
     await this.#merge(service, { phase, readyReplicas: 0, desiredReplicas: 0 })
   }
 
+  async writeSchedulingStatus(
+    service: InferenceService,
+    reason: AgentSchedulingStatus,
+    message: string,
+  ): Promise<void> {
+    await this.#merge(service, { schedulingStatus: reason, schedulingMessage: message })
+  }
+
   async clearSchedulingStatus(service: InferenceService): Promise<void> {
     await this.#merge(service, { schedulingStatus: null, schedulingMessage: null })
   }
@@ -91,12 +113,14 @@ export class StatusWriter {
   async #apply(
     { namespace, name, resourceVersion }: ObjectMeta,
     conditions: readonly Required<Condition>[],
-  ): Promise<void> {
+  ): Promise<InferenceService> {
     const answer = await this.#api.applyStatus(resources.inferenceServices, namespace, name, {
       metadata: { name, namespace, resourceVersion },
       status: { conditions },
     })
-    this.#cache.assume(parseInferenceService(answer))
+    const service = parseInferenceService(answer)
+    this.#cache.assume(service)
+    return service
   }
 
   async #merge({ metadata }: InferenceService, status: object): Promise<void> {

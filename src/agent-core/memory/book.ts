@@ -196,6 +196,27 @@ export class MemoryBook {
     return verdict
   }
 
+  /** Why a new server would not fit even if what runs for its key were gone; undefined where it would. */
+  refusalInstead(request: StartRequest): Refusal | undefined {
+    const own = [...this.#holds].filter(([, hold]) => hold.key === request.key)
+    const { availableBytes } = this.#machine
+    const machine = this.#machine
+    for (const [id] of own) this.#holds.delete(id)
+    if (availableBytes !== undefined) {
+      const back = own.reduce((sum, [, hold]) => sum + (hold.measuredBytes ?? hold.seenBytes), 0)
+      this.#machine = { ...machine, availableBytes: availableBytes + back }
+    }
+    try {
+      const unchecked = this.#whyUnchecked(request)
+      const entry: Waiting = { ...request, needBytes: request.needBytes ?? 0 }
+      const reason = this.#reasonAgainst(entry, unchecked)
+      return reason === undefined ? undefined : this.#refusal(entry, reason, unchecked)
+    } finally {
+      this.#machine = machine
+      for (const [id, hold] of own) this.#holds.set(id, hold)
+    }
+  }
+
   /** The second server failed or is not wanted any more, and is gone; the first one stays. */
   releaseBeside(key: string): void {
     this.#holds.delete(holdId(key, 'beside'))

@@ -1,5 +1,6 @@
 import { backOffCeilingMs } from '../support/back-off.ts'
-import { comparePriorities, duration, type Priority } from './eviction.ts'
+import { comparePriorities, duration } from './eviction.ts'
+import type { Priority } from './priority.ts'
 import type { PressureLevel } from './pressure.ts'
 
 /** Of one service; kept in the state folder, so that times are of the wall clock, in milliseconds. */
@@ -26,9 +27,9 @@ export function evictedOnceMore(before: EvictionRecord | undefined, now: number)
   return { evictions: before === undefined || wasStable ? 1 : before.evictions + 1, evictedAt: now }
 }
 
-/** How long pressure must have been normal, by the number of evictions in a row: 2, 4, 8 … 60 minutes. */
-export const comeBackWaitMs = (evictions: number): number =>
-  backOffCeilingMs(comeBackTimes.backOff, Math.max(1, evictions))
+/** How long pressure must have been normal, by the number of evictions in a row: 2, 4, 8 … 60 minutes, or as the first is set. */
+export const comeBackWaitMs = (evictions: number, firstMs: number = comeBackTimes.backOff.firstMs): number =>
+  backOffCeilingMs({ firstMs, maxMs: Math.max(firstMs, comeBackTimes.backOff.maxMs) }, Math.max(1, evictions))
 
 /** A service that was evicted for want of memory and is still out. One that a person evicted stays out, so is none. */
 export interface EvictedService {
@@ -45,6 +46,8 @@ export interface ComeBackQuestion {
   readonly comingBack?: string
   /** Since the latest came back; absent where none did. */
   readonly sinceComeBackMs?: number
+  /** After the first eviction of several. */
+  readonly firstWaitMs?: number
 }
 
 export type ComeBack =
@@ -54,27 +57,22 @@ export type ComeBack =
 
 /** Which evicted service comes back now: the most important whose wait is over, the longest out first; one at a time. */
 export function chooseComeBack(question: ComeBackQuestion): ComeBack | undefined {
-  const { evicted, level, levelForMs, comingBack, sinceComeBackMs = Infinity } = question
-  const [next] = evicted.toSorted(
-    (a, b) => stillToWaitMs(a, levelForMs) - stillToWaitMs(b, levelForMs) || byImportance(a, b),
-  )
+  const { evicted, level, levelForMs, comingBack, sinceComeBackMs = Infinity, firstWaitMs } = question
+  const waitOf = ({ record }: EvictedService): number => comeBackWaitMs(record.evictions, firstWaitMs)
+  const stillToWaitMs = (service: EvictedService): number => Math.max(0, waitOf(service) - levelForMs)
+  const [next] = evicted.toSorted((a, b) => stillToWaitMs(a) - stillToWaitMs(b) || byImportance(a, b))
   if (!next) return undefined
   if (level !== 'normal') {
     return { wait: `${next.key} comes back after memory pressure was normal for ${duration(waitOf(next))}.` }
   }
   if (comingBack !== undefined) return { wait: `${next.key} comes back after ${comingBack}, one at a time.` }
-  const inMs = Math.max(comeBackTimes.betweenMs - sinceComeBackMs, stillToWaitMs(next, levelForMs))
+  const inMs = Math.max(comeBackTimes.betweenMs - sinceComeBackMs, stillToWaitMs(next))
   if (inMs > 0) return { wait: `${next.key} comes back in ${duration(inMs)} if memory pressure stays normal.`, inMs }
   return {
     bringBack: next.key,
     sentence: `Memory pressure was normal for ${duration(levelForMs)}, so ${next.key} comes back.`,
   }
 }
-
-const waitOf = ({ record }: EvictedService): number => comeBackWaitMs(record.evictions)
-
-const stillToWaitMs = (service: EvictedService, normalForMs: number): number =>
-  Math.max(0, waitOf(service) - normalForMs)
 
 const byImportance = (a: EvictedService, b: EvictedService): number =>
   comparePriorities(b.priority, a.priority) || a.record.evictedAt - b.record.evictedAt

@@ -1,9 +1,6 @@
 import { formatBytes } from '../../contract/format.ts'
 import type { PressureLevel } from './pressure.ts'
-
-/** The weights of LLMKube's priorities. */
-const priorityWeights = { critical: 1_000_000, high: 100_000, normal: 10_000, low: 1_000, batch: 100 } as const
-export type Priority = keyof typeof priorityWeights
+import { type Priority, priorityWeights } from './priority.ts'
 
 /** Positive where `one` is more important than `other`. */
 export const comparePriorities = (one: Priority, other: Priority): number =>

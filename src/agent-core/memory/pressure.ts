@@ -16,7 +16,7 @@ export function thresholdProblem({ warning, critical }: PressureThresholds): str
   const areFractions = [warning, critical].every((threshold) => threshold >= 0 && threshold < 1)
   if (!areFractions) return 'must be a fraction of all memory from 0 to below 1, such as 0.2'
   if (critical < warning || (critical === 0 && warning === 0)) return undefined
-  return `must be above --memory-pressure-critical, and ${warning} is not above ${critical}`
+  return `must be above --memory-pressure-critical (${critical})`
 }
 
 export interface MemorySample {

@@ -12,6 +12,8 @@ export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnaps
       known.delete(keyOf(service))
       if (earlier === service) continue
       metrics.setHealthy(service, service.state === 'ready')
+      const need = service.memory?.needBytes
+      if (need !== undefined) metrics.setMemoryEstimate(service, need)
       const restarts = Math.max(0, service.restarts - (earlier?.restarts ?? 0))
       for (let count = 0; count < restarts; count += 1) metrics.countRestart(service)
     }

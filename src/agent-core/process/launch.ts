@@ -44,6 +44,8 @@ export interface ServerLaunch extends LaunchRules {
   /** Of this server alone, and named after its key; created with mode 0700 where it does not exist. */
   readonly workingDirectory: string
   readonly port: PortPolicy
+  /** What it is expected to hold, in bytes; a later agent counts it by that. */
+  readonly needBytes?: number
 }
 
 /** In the environment of every server, so that one whose note was lost can still say what it serves. */

@@ -25,6 +25,8 @@ const ledgerEntry = z.object({
   outputOffset: z.int().nonnegative(),
   port: z.int().positive(),
   sleepsWhenIdle: z.boolean(),
+  /** What it is expected to hold, as estimated at its start. */
+  needBytes: z.number().nonnegative().optional(),
   /** Empty where the system did not say. */
   bootId: z.string(),
   loginSession: z.string().optional(),
@@ -121,10 +123,11 @@ export class Ledger {
     { role, ...where }: { port: number; outputOffset: number; role: ServerRole },
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
-    const { uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle = false } = launch
+    const { uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle = false, needBytes } = launch
     const { name: key, lane } = inLane(slot)
     const place = { key, ...(lane === 2 && { lane }), ...(role !== 'current' && { role }) }
-    const what = { ...place, uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle }
+    const files = { executable, workingDirectory, logFile }
+    const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...(needBytes !== undefined && { needBytes }) }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
     this.#entries.set(slot, entry)
     try {

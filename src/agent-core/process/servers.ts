@@ -147,6 +147,7 @@ export class Servers implements AsyncDisposable {
       digest,
       rules: { ...rules, executable, logFile, sleepsWhenIdle },
       origin: { kind: 'found', server: { process, port, outputOffset, ...ready } },
+      needBytes: entry.needBytes,
     })
     if (role === 'retiring') this.#retire(service, slot)
   }
@@ -196,6 +197,11 @@ export class Servers implements AsyncDisposable {
   /** Of what the last server of this key serves. */
   digestOf(key: string, role: ServerRole = 'current'): string | undefined {
     return this.#services.get(key)?.[role]?.digest
+  }
+
+  /** What it is expected to hold, in bytes; undefined where nobody estimated it. */
+  needOf(key: string, role: ServerRole = 'current'): number | undefined {
+    return this.#services.get(key)?.[role]?.needBytes
   }
 
   /** How many servers run, beside each other or alone. */
@@ -297,10 +303,11 @@ export class Servers implements AsyncDisposable {
 
   #launch(service: Service, role: ServerRole, lane: Lane, wanted: ServerLaunch): void {
     const launch = filesInLane(wanted, lane)
-    this.#begin(service, { role, lane, digest: launch.digest, rules: launch, origin: { kind: 'launch', launch } })
+    const { digest, needBytes } = launch
+    this.#begin(service, { role, lane, digest, rules: launch, origin: { kind: 'launch', launch }, needBytes })
   }
 
-  #begin(service: Service, { role, lane, digest, rules, origin }: Beginning): Slot {
+  #begin(service: Service, { role, lane, digest, rules, origin, needBytes }: Beginning): Slot {
     const { key } = service
     const { platform, probe, liveness, log, now, ledger, onProbe } = this.#options
     const process = new ServerProcess({
@@ -321,7 +328,7 @@ export class Servers implements AsyncDisposable {
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
       onState: (state) => this.#changed(service, slot, state),
     })
-    const slot: Slot = { process, digest, lane }
+    const slot: Slot = { process, digest, lane, needBytes }
     service[role] = slot
     service.starts += 1
     process.start()
@@ -402,12 +409,14 @@ interface Beginning {
   readonly digest: string
   readonly rules: LaunchRules
   readonly origin: ServerOrigin
+  readonly needBytes: number | undefined
 }
 
 interface Slot {
   readonly process: ServerProcess
   readonly digest: string
   readonly lane: Lane
+  readonly needBytes: number | undefined
 }
 
 interface Service {

@@ -85,6 +85,8 @@ export interface PublicationView {
   readonly present: boolean
 }
 
+export type MemoryReason = Extract<ServiceReason, 'InsufficientMemory' | 'MemoryCheckFailed' | 'MemoryPressure'>
+
 export interface Observation {
   readonly now: number
   readonly desired: Desired
@@ -95,7 +97,14 @@ export interface Observation {
   readonly successor: ServerView
   /** The server whose place was taken is still there: what it does. */
   readonly retiring: string | undefined
-  readonly beside: Beside
+  /** Undefined = nobody asked yet. */
+  readonly beside: Beside | undefined
+  /** Why the wanted server would not fit even in place of the present one, as a sentence. */
+  readonly instead: string | undefined
+  /** Why the wanted server may not be started now. */
+  readonly noMemory: { readonly reason: MemoryReason; readonly message: string } | undefined
+  /** It gives way to another service: why, as a sentence. */
+  readonly displaced: string | undefined
   /** Why the server was asked to stop; empty where it was not. */
   readonly stopReason: string
   readonly publication: PublicationView
@@ -115,6 +124,8 @@ export type Step =
   | { readonly do: 'ensureService' }
   | { readonly do: 'fetch' }
   | { readonly do: 'cancelFetch' }
+  /** How much memory the wanted server will hold, and whether it fits beside or in place of the present one. */
+  | { readonly do: 'sizeUp' }
   | { readonly do: 'start' }
   /** The present server goes on. */
   | { readonly do: 'startBeside' }
@@ -268,6 +279,7 @@ function serve(observed: Observation, desired: Serve): Plan {
   if (publication.service !== 'ours' && isWritable(observed)) {
     return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
   }
+  if (observed.displaced !== undefined && isAnyAlive(observed)) return giveWay(observed, observed.displaced)
   if (observed.idle !== undefined) return idleStep(observed, observed.idle)
   return (
     takeOverStep(observed, desired) ??
@@ -275,6 +287,16 @@ function serve(observed: Observation, desired: Serve): Plan {
     fetchStep(observed, desired) ??
     serverStep(observed, desired)
   )
+}
+
+/** It waits for memory as soon as it is down. */
+function giveWay(observed: Observation, why: string): Plan {
+  const { publication } = observed
+  if (publication.shown?.ready === true && isWritable(observed)) {
+    return act({ do: 'withdraw' }, 'stopping', 'Stopping', why)
+  }
+  if (hasRunning(observed)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
+  return rest('stopping', 'Stopping', `${why} ${stoppingMessage(observed) ?? ''}`.trim())
 }
 
 /** The claim stays: on another machine it would be as idle. */
@@ -430,13 +452,13 @@ function serverStep(observed: Observation, desired: Serve): Plan {
   switch (server.kind) {
     case 'none':
       if (leaving !== undefined) return rest('starting', 'Starting', leaving)
-      return act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
+      return withoutMemory(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
     case 'stopping':
       return rest('stopping', 'Stopping', `${stopReason} ${server.message}`.trim())
     case 'failed':
       if (leaving !== undefined) return rest(...withoutAnswer(server), server.nextStartAt)
       return server.digest !== desired.digest || server.nextStartAt <= now
-        ? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.')
+        ? (withoutMemory(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.'))
         : rest(...withoutAnswer(server), server.nextStartAt)
     case 'starting':
     case 'unready':
@@ -446,14 +468,22 @@ function serverStep(observed: Observation, desired: Serve): Plan {
   const isReplaced = server.digest !== desired.digest || observed.restartAsked || successor.kind !== 'none'
   if (!isReplaced) return answerStep(observed, server)
   if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
+  if (observed.beside === undefined && successor.kind === 'none' && observed.retiring === undefined) {
+    return act({ do: 'sizeUp' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
+  }
   const meanwhile = whileReplaced(observed, server)
   if (meanwhile) return meanwhile
-  if (server.kind === 'ready' && observed.beside.allowed) {
+  if (observed.instead !== undefined) return goingOn(observed, server, observed.instead)
+  if (server.kind === 'ready' && observed.beside?.allowed === true) {
     return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
   const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
   return act({ do: step }, 'stopping', 'Stopping', whyStopped(observed, server))
 }
+
+/** It is asked again when memory is freed, not by the clock. */
+const withoutMemory = ({ noMemory }: Observation): Plan | undefined =>
+  noMemory && rest('waiting', noMemory.reason, noMemory.message)
 
 /** A successor that nobody wants any more. */
 function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
@@ -483,7 +513,7 @@ function whileReplaced(observed: Observation, server: Running): Plan | undefined
     return goingOn(observed, server, successorFailedMessage(successor), successor.nextStartAt)
   }
   if (retiring !== undefined) return goingOn(observed, server, retiring)
-  return isTrusted(server) && beside.allowed ? answerStep(observed, server) : undefined
+  return isTrusted(server) && beside?.allowed === true ? answerStep(observed, server) : undefined
 }
 
 /** The same from the failure to the next attempt, so that it is written once. */
@@ -514,7 +544,7 @@ function whyRestarted({ restartAsked }: Observation, { digest }: Running): strin
 function whyStopped(observed: Observation, server: Running): string {
   const { beside } = observed
   const why = whyRestarted(observed, server)
-  if (beside.allowed || beside.why === '' || server.kind !== 'ready') return `${why}.`
+  if (beside === undefined || beside.allowed || beside.why === '' || server.kind !== 'ready') return `${why}.`
   return `${why}; ${beside.why}: the old one is stopped first.`
 }
 

@@ -1,4 +1,5 @@
 import { access } from 'node:fs/promises'
+import { formatBytes } from '../../contract/format.ts'
 import type { Hold, ServiceReason, ServiceState } from '../../contract/service.ts'
 import { isApiError, rootMessage, type ApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
@@ -6,7 +7,10 @@ import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
 import { keyOf } from '../kube/object-cache.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
 import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
-import type { Models } from '../models/models.ts'
+import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
+import type { PressureChange } from '../memory/watchdog.ts'
+import type { ServerChange } from '../memory/ways-to-fit.ts'
+import type { LocalModel, Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import { unknownDigest } from '../process/adoption.ts'
 import { IdleWatch } from '../process/idle-watch.ts'
@@ -21,7 +25,7 @@ import type { Publisher } from '../publishing/publisher.ts'
 import { isOnlyHeartbeat } from '../publishing/slice-news.ts'
 import type { WriteResult } from '../publishing/write-result.ts'
 import type { Binary } from '../runtimes/binary.ts'
-import { LlamaServerDialects } from '../runtimes/llama-server-dialect.ts'
+import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import { annotationKeys } from './annotations.ts'
 import { desired, type Desired } from './desired.ts'
@@ -44,6 +48,8 @@ import {
 } from './plan.ts'
 import { report, sayFinally } from './report.ts'
 import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
+import type { MemoryState } from './memory-state.ts'
+import { sizeUp, type Need } from './sizing.ts'
 import { newRecord, type ServiceRecord } from './service-record.ts'
 import { startInputs } from './start-inputs.ts'
 import { WorkQueue } from './work-queue.ts'
@@ -86,11 +92,10 @@ export interface ReconcilerOptions {
   /** How people call this machine. */
   readonly displayName: string
   readonly findBinary: () => Promise<Binary>
-  /**
-   * Whether what is wanted fits into memory beside the server of this key that runs now; asked again until it is started. Absent = it does
-   * not, and nothing is said about it.
-   */
-  readonly mayRunBeside?: (key: string, wanted: WantedServer) => Beside
+  readonly memory: Memory
+  readonly memoryState: Pick<MemoryState, 'isProtected'>
+  /** The GPU shares the memory of this machine. */
+  readonly metal: boolean
   /** Of the connections that servers have. */
   readonly platform: Pick<Platform, 'establishedConnections'>
   /** For tests: how long a minute of `metalbar.dev/idle-minutes` is. */
@@ -104,9 +109,11 @@ export interface ReconcilerOptions {
 }
 
 /** What is to be served. */
-export interface WantedServer {
+interface WantedServer {
+  readonly service: InferenceService
   readonly spec: InferenceServiceSpec
   readonly model: ModelSpec
+  readonly modelStatus: Model['status']
   readonly digest: string
 }
 
@@ -127,6 +134,10 @@ export interface ServiceReport {
   readonly model: Model | undefined
   readonly logFile: string
   readonly hold: Hold | undefined
+  /** Of the server that runs, as expected at its start. */
+  readonly needBytes: number | undefined
+  readonly place: number | undefined
+  readonly isProtected: boolean
 }
 
 /**
@@ -162,7 +173,7 @@ export class Reconciler {
   }
 
   start(): void {
-    const { cluster, servers } = this.#options
+    const { cluster, servers, memory } = this.#options
     this.#unsubscribe = [
       cluster.inferenceServices.onChange(({ key }) => this.enqueue(key)),
       cluster.models.onChange(({ key }) => this.#enqueueUsersOf(key)),
@@ -171,6 +182,11 @@ export class Reconciler {
         if (!isOnlyHeartbeat(before, after)) this.#enqueueOwner(after ?? before)
       }),
       servers.onChange((key, state, role) => this.#serverChanged(key, state, role)),
+      memory.listen({
+        onFreed: (keys) => this.#askAgain(keys),
+        onSample: () => this.#memorySeen(),
+        onPressure: (change) => this.#pressureChanged(change),
+      }),
     ]
     this.#learnDialect().catch((error: unknown) => this.#options.log.debug('llama-server not asked yet', { error }))
   }
@@ -258,7 +274,7 @@ export class Reconciler {
   }
 
   #reportOf(record: ServiceRecord): ServiceReport | undefined {
-    const { cluster, servers } = this.#options
+    const { cluster, servers, memory } = this.#options
     if (!record.last || record.last.plan.forget) return undefined
     const service = cluster.inferenceServices.get(record.namespace, record.name)
     return {
@@ -272,7 +288,16 @@ export class Reconciler {
       model: service && this.#modelOf(service),
       logFile: serverFiles(this.#options.settings.stateDir, record.key).logFile,
       hold: this.#holdOf(record),
+      needBytes: servers.needOf(record.key),
+      place: memory.placeOf(record.key),
+      isProtected: this.#isProtected(service),
     }
+  }
+
+  #isProtected(service: InferenceService | undefined): boolean {
+    if (!service) return false
+    const bySpec = service.spec.ok && service.spec.value.evictionProtection
+    return bySpec || this.#options.memoryState.isProtected(service.metadata.uid)
   }
 
   /** No further pass; downloads under way are dropped. What runs and is published stays as it is. */
@@ -292,9 +317,12 @@ export class Reconciler {
       const claim = last?.observed.publication.claim
       const service = cluster.inferenceServices.get(namespace, name)
       if (!service || (claim !== 'ours' && claim !== 'uncertain')) return
-      await sayFinally(status, service, { status: 'False', reason: 'Stopped', message }).catch((error: unknown) =>
-        log.warn('status not written', { key, error }),
-      )
+      await sayFinally(status, service, {
+        type: metalAgentCondition,
+        status: 'False',
+        reason: 'Stopped',
+        message,
+      }).catch((error: unknown) => log.warn('status not written', { key, error }))
     })
     await Promise.all(saying)
   }
@@ -341,6 +369,7 @@ export class Reconciler {
       successor: serverView(record.successor ?? {}, servers.successor(record.key), backOff),
       retiring: retiring.kind === 'stopping' ? retiring.message : undefined,
       beside: this.#beside(record, wish, server),
+      ...this.#memoryOf(record),
       stopReason: record.stopReason ?? '',
       publication: publicationView(publisher.observe(target), { now, ownsService }),
       idle: record.idle,
@@ -350,15 +379,35 @@ export class Reconciler {
     }
   }
 
-  #beside(record: ServiceRecord, wish: Desired, server: ServerView): Beside {
-    const { settings, servers, mayRunBeside } = this.#options
+  #beside(record: ServiceRecord, wish: Desired, server: ServerView): Beside | undefined {
+    const { settings, servers } = this.#options
     const runs = server.kind === 'ready' || server.kind === 'starting'
     const isAsked = runs && wish.kind === 'serve' && (server.digest !== wish.digest || record.restart === 'asked')
     if (!isAsked && record.successor === undefined) return silentlyNot
+    const { swap } = record
+    if (!swap || swap.of !== this.#admissionKey(record)) return undefined
     const why = noPortBeside(settings.port, servers.running)
-    if (why !== undefined) return { allowed: false, why }
-    const wanted = mayRunBeside && this.#wanted(record)
-    return wanted ? mayRunBeside(record.key, wanted) : silentlyNot
+    return why === undefined ? swap.beside : { allowed: false, why }
+  }
+
+  /** What was answered to this very start; what was answered to another says nothing. */
+  #memoryOf(record: ServiceRecord): Pick<Observation, 'instead' | 'noMemory' | 'displaced'> {
+    const { refusal, swap, displaced } = record
+    const of = refusal || swap ? this.#admissionKey(record) : undefined
+    const isAsked = refusal !== undefined && refusal.of === of
+    return {
+      instead: swap?.instead && swap.of === of ? insteadSentence(swap.instead) : undefined,
+      noMemory: isAsked ? { reason: refusal.reason, message: refusalSentence(refusal) } : undefined,
+      displaced,
+    }
+  }
+
+  /** Whatever the answer to a start depends on that a person can change. */
+  #admissionKey(record: ServiceRecord): string | undefined {
+    const wanted = this.#wanted(record)
+    if (!wanted) return undefined
+    const { memoryBudget, memoryFraction } = wanted.model.hardware ?? {}
+    return JSON.stringify([wanted.digest, memoryBudget, memoryFraction, wanted.spec.priority])
   }
 
   #desired(record: ServiceRecord, service: InferenceService | undefined): Desired {
@@ -462,12 +511,14 @@ export class Reconciler {
 
   async #rest(record: ServiceRecord, next: Plan, observed: Observation): Promise<number | undefined> {
     if (next.forget && observed.desired.kind === 'gone') {
+      if (record.isQueued) this.#options.memory.release(record.key)
       this.#records.delete(record.key)
       this.#options.publisher.forget(record.key)
       this.#options.servers.forget(record.key)
       return undefined
     }
     this.#watchIdle(record, next, observed)
+    this.#leaveQueue(record, next)
     const reportAt = await this.#report(record, next, observed)
     return earliest(next.retryAt, reportAt, record.clusterRetry?.at, await this.#soonerStart(record, observed))
   }
@@ -520,13 +571,16 @@ export class Reconciler {
 
   /** A status tells what is so and decides nothing: one that cannot be written waits by itself and holds up nothing. */
   async #report(record: ServiceRecord, next: Plan, observed: Observation): Promise<number | undefined> {
-    const { cluster, status, events, log } = this.#options
+    const { cluster, status, events, log, memory } = this.#options
+    const level = memory.view?.level
+    const pressure = level === 'unknown' ? undefined : level
     const service = cluster.inferenceServices.get(record.namespace, record.name)
     const now = this.#now()
     if (!service) return undefined
     if (record.reportRetry && record.reportRetry.at > now) return record.reportRetry.at
     try {
-      const again = await report({ record, plan: next, observed, service, status, events, now })
+      const hold = this.#holdOf(record)
+      const again = await report({ record, plan: next, observed, service, hold, status, events, pressure, now })
       record.reportRetry = undefined
       return again
     } catch (error) {
@@ -583,6 +637,8 @@ export class Reconciler {
         record.fetch?.cancel()
         record.fetch = undefined
         return
+      case 'sizeUp':
+        return this.#compare(record)
       case 'start':
         return this.#start(record, 'current')
       case 'startBeside':
@@ -597,7 +653,7 @@ export class Reconciler {
         return
       case 'stop':
         record.stopReason = record.last?.plan.message
-        this.#stopping(record, servers.stop(record.key))
+        this.#stopping(record, servers.stop(record.key, this.#isEvicted(record) ? { drainMs: evictionDrainMs } : {}))
         return
       case 'rest':
         return
@@ -684,7 +740,7 @@ export class Reconciler {
     const wanted = this.#wanted(record)
     const outcome = record.fetch?.outcome
     if (!wanted || outcome?.kind !== 'done') return
-    const { servers, settings, log, findBinary } = this.#options
+    const { servers, settings, log, findBinary, memory } = this.#options
     if (!(await isThere(outcome.model.path))) {
       record.fetch = undefined
       return
@@ -703,7 +759,9 @@ export class Reconciler {
     }
     const env = launchEnvironment(environmentOf(wanted.spec))
     const dialect = await this.#dialects.of(binary.path, env)
-    if (this.#stopped) return
+    const need = await this.#sizeUp(record, { wanted, model: outcome.model, env, dialect })
+    await memory.refreshApplications()
+    if (this.#stopped || !this.#isAdmitted(record, role, wanted, need)) return
     if (record.restart === 'asked') record.restart = 'underWay'
     log.info('starting inference service', { namespace: record.namespace, name: record.name })
     const launch: ServerLaunch = {
@@ -720,16 +778,221 @@ export class Reconciler {
       port: settings.port,
       ...settings.rules(),
       sleepsWhenIdle: sleepsWhenIdle(wanted.spec),
+      ...(need.estimate && { needBytes: need.estimate.total }),
     }
     if (role === 'successor') {
       // Its predecessor may have gone while the binary was looked at.
       if (isOnItsWay(servers.get(record.key))) servers.startBeside(record.key, launch)
-      else record.successor = undefined
+      else {
+        record.successor = undefined
+        memory.gone(record.key, 'all')
+      }
       return
     }
     record.startFailure = undefined
     record.stopReason = undefined
     servers.start(record.key, launch)
+  }
+
+  /** In this turn: between the answer and the start nobody else is answered. */
+  #isAdmitted(record: ServiceRecord, role: 'current' | 'successor', wanted: WantedServer, need: Need): boolean {
+    const { memory, log } = this.#options
+    const of = this.#admissionKey(record) ?? ''
+    const request = this.#request(record, wanted, need)
+    if (role === 'successor') {
+      const verdict = memory.beside(request, { reserve: true })
+      if (verdict.allowed) return true
+      record.successor = undefined
+      record.swap = { of, beside: verdict, instead: memory.instead(request, need.changeable) }
+      return false
+    }
+    const admission = memory.admit(request, need.changeable)
+    const wasQueued = record.isQueued
+    record.isQueued = !admission.admitted
+    if (wasQueued !== record.isQueued) queueMicrotask(() => this.#placesMoved())
+    if (admission.admitted) {
+      record.refusal = undefined
+      record.waitingSince = undefined
+      record.toldMemory = undefined
+      if (admission.warning !== undefined) log.warn('memory not checked', { key: record.key, text: admission.warning })
+      return true
+    }
+    record.refusal = { ...admission, of }
+    this.#tellMemory(record, admission)
+    for (const key of admission.evictFirst) this.#displace(key, record.key)
+    return false
+  }
+
+  #request(record: ServiceRecord, { service, spec, model }: WantedServer, need: Need): SizedRequest {
+    const { memoryBudget: modelBudget, memoryFraction: modelFraction } = model.hardware ?? {}
+    record.waitingSince ??= this.#now()
+    return {
+      key: record.key,
+      uid: service.metadata.uid,
+      needBytes: need.estimate?.total,
+      ...(need.whyUnknown !== undefined && { whyUnknown: need.whyUnknown }),
+      priority: spec.priority,
+      isProtected: this.#isProtected(service),
+      since: record.waitingSince,
+      modelBudget,
+      modelFraction,
+    }
+  }
+
+  /** What the wanted server will hold; worked out once for each server. */
+  async #sizeUp(record: ServiceRecord, { wanted, model, env, dialect }: Sizing): Promise<Need> {
+    const { models, settings, metal } = this.#options
+    const of = `${wanted.digest} ${model.path} ${model.revision}`
+    if (record.need?.of === of) return record.need
+    const need = await sizeUp({
+      of,
+      models,
+      model,
+      status: wanted.modelStatus,
+      argv: (change) => {
+        const where = { modelPath: model.path, ...(dialect && { dialect }) }
+        return commandLine(changed(wanted.spec, change), wanted.model, settings, where)(0)
+      },
+      env,
+      metal,
+    })
+    record.need = need
+    this.#options.onChange()
+    return need
+  }
+
+  /** Whether the wanted server fits beside the one that runs, or in its place. */
+  async #compare(record: ServiceRecord): Promise<void> {
+    const { memory, findBinary } = this.#options
+    const wanted = this.#wanted(record)
+    const outcome = record.fetch?.outcome
+    if (!wanted || outcome?.kind !== 'done') return
+    const binary = await findBinary()
+    const env = launchEnvironment(environmentOf(wanted.spec))
+    // Without one the start says what is missing; the answer is about memory alone.
+    const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, env) : undefined
+    const need = await this.#sizeUp(record, { wanted, model: outcome.model, env, dialect })
+    await memory.refreshApplications()
+    const request = this.#request(record, wanted, need)
+    record.waitingSince = undefined
+    record.swap = {
+      of: this.#admissionKey(record) ?? '',
+      beside: memory.beside(request),
+      instead: memory.instead(request, need.changeable),
+    }
+  }
+
+  /** Whoever does not wait for memory has no place among those that do. */
+  #leaveQueue(record: ServiceRecord, { reason }: Plan): void {
+    if (memoryReasons.has(reason)) return
+    record.refusal = undefined
+    record.waitingSince = undefined
+    if (!record.isQueued) return
+    record.isQueued = false
+    this.#options.memory.release(record.key)
+    this.#placesMoved()
+  }
+
+  /** In the turn of the change: only noted here. */
+  #askAgain(keys: readonly string[]): void {
+    for (const key of keys) {
+      const record = this.#records.get(key)
+      if (record) record.refusal = undefined
+      this.enqueue(key)
+    }
+  }
+
+  /** What was answered about a change holds no longer where memory is another; nor does a place that is another. */
+  #memorySeen(): void {
+    const { memory } = this.#options
+    for (const record of this.#records.values()) {
+      const { key, swap, need } = record
+      const wanted = swap?.instead && this.#wanted(record)
+      const request = wanted && need && this.#request(record, wanted, need)
+      if (request) record.waitingSince = undefined
+      const fitsNow = request !== undefined && memory.instead(request, {}) === undefined
+      if (!fitsNow) continue
+      record.swap = undefined
+      this.enqueue(key)
+    }
+    this.#placesMoved()
+    this.#options.onChange()
+  }
+
+  /** Whose place is another one asks again, so that what is said of it is true. */
+  #placesMoved(): void {
+    const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))
+    for (const record of this.#records.values()) {
+      if (!record.isQueued || record.refusal === undefined) continue
+      if (places.get(record.key) === record.refusal.place) continue
+      record.refusal = undefined
+      this.enqueue(record.key)
+    }
+  }
+
+  /** Settings that decide about memory are other ones: everybody asks again. */
+  memoryRulesChanged(): void {
+    for (const record of this.#records.values()) {
+      if (record.refusal === undefined && record.swap === undefined) continue
+      record.refusal = undefined
+      record.swap = undefined
+      this.enqueue(record.key)
+    }
+  }
+
+  #pressureChanged({ from, to, view }: PressureChange): void {
+    const { servers, log } = this.#options
+    log[to === 'normal' ? 'info' : 'warn']('memory pressure', { from, to })
+    const isNews = from !== 'unknown' && to !== 'unknown'
+    const type = to === 'normal' ? 'Normal' : 'Warning'
+    const models = [...view.footprints.values()].reduce((sum, bytes) => sum + bytes, 0)
+    const total = view.figures === undefined ? '' : ` of ${formatBytes(view.figures.totalBytes)}`
+    const message = `Memory pressure went from ${from} to ${to}; the models here have ${formatBytes(models)}${total}.`
+    for (const record of this.#records.values()) {
+      record.swap = undefined
+      if (isNews && isOnItsWay(servers.get(record.key))) this.#tell(record, type, 'MemoryPressureLevelChanged', message)
+      this.enqueue(record.key)
+    }
+  }
+
+  /** Once for as long as it waits for this reason, over restarts of the agent as well. */
+  #tellMemory(record: ServiceRecord, refusal: MemoryRefusal): void {
+    const { cluster, memory } = this.#options
+    const { reason } = refusal
+    if (record.toldMemory === reason) return
+    record.toldMemory = reason
+    const service = cluster.inferenceServices.get(record.namespace, record.name)
+    const known = service?.status.conditions.find(({ type }) => type === metalAgentCondition)
+    if (known?.reason === reason) return
+    if (reason === 'MemoryPressure') {
+      const level = memory.view?.level ?? 'unknown'
+      this.#tell(record, 'Warning', 'RespawnBlocked', `${refusal.message}. Memory pressure is ${level}.`)
+    } else {
+      this.#tell(record, 'Warning', reason, refusalSentence(refusal))
+    }
+  }
+
+  /** For a service of higher priority, where a person allowed that. */
+  #displace(key: string, winner: string): void {
+    const record = this.#records.get(key)
+    if (!record || record.displaced !== undefined || !isOnItsWay(this.#options.servers.get(key))) return
+    record.displaced = `Evicted so that ${winner} can start, which has a higher priority.`
+    this.#tell(record, 'Warning', 'Evicted', record.displaced)
+    this.#options.log.info('evicted', { key, for: winner })
+    this.enqueue(key)
+  }
+
+  #isEvicted(record: ServiceRecord): boolean {
+    return record.displaced !== undefined || this.#holdOf(record)?.by === 'pressure'
+  }
+
+  /** Tells about the service in an Event. */
+  tell(
+    key: string,
+    note: { readonly type: EventNote['type']; readonly reason: EventReason; readonly message: string },
+  ): void {
+    const record = this.#records.get(key)
+    if (record) this.#tell(record, note.type, note.reason, note.message)
   }
 
   #startFailed(record: ServiceRecord, role: 'current' | 'successor', message: string): void {
@@ -788,6 +1051,12 @@ export class Reconciler {
 
   #serverEnded(record: ServiceRecord, state: Extract<ServerState, { kind: 'exited' }>, role: ServerRole): void {
     if (state.left !== undefined) this.#tell(record, 'Warning', 'Stopped', state.left)
+    if (role !== 'successor') record.displaced = undefined
+    for (const other of this.#records.values()) {
+      if (other.swap?.instead === undefined) continue
+      other.swap = undefined
+      this.enqueue(other.key)
+    }
     if (state.cause === 'stopped') {
       this.#options.servers.clearBackOff(record.key)
       this.retryFailedStarts()
@@ -845,7 +1114,8 @@ export class Reconciler {
     const model = service && this.#modelOf(service)
     const wish = this.#desired(record, service)
     if (!service?.spec.ok || !model?.spec.ok || wish.kind !== 'serve') return undefined
-    return { spec: service.spec.value, model: model.spec.value, digest: wish.digest }
+    const { digest } = wish
+    return { service, spec: service.spec.value, model: model.spec.value, modelStatus: model.status, digest }
   }
 
   #modelOf({ metadata, spec }: InferenceService): Model | undefined {
@@ -903,14 +1173,18 @@ export class Reconciler {
   }
 }
 
-type EventReason =
+export type EventReason =
   | DownloadNote['reason']
   | 'Claimed'
   | 'Started'
   | 'Ready'
   | 'StartFailed'
   | 'Stopped'
-  | Extract<ServiceReason, 'Refused'>
+  | 'Evicted'
+  | 'EvictionSkipped'
+  | 'RespawnBlocked'
+  | 'MemoryPressureLevelChanged'
+  | Extract<ServiceReason, 'Refused' | 'InsufficientMemory' | 'MemoryCheckFailed'>
 
 const metadataOf = (services: Iterable<InferenceService>) => Iterator.from(services).map(({ metadata }) => metadata)
 
@@ -924,6 +1198,42 @@ const isThere = (file: string): Promise<boolean> =>
 /** It is not asked for, so that when it is again, somebody wants it. */
 const isEnded = ({ kind }: Desired): boolean =>
   kind === 'gone' || kind === 'stopped' || kind === 'held' || kind === 'notOurs'
+
+/** A model that has to go lets its requests finish for a few seconds: memory is what is short. */
+const evictionDrainMs = 5_000
+
+const memoryReasons: ReadonlySet<ServiceReason> = new Set(['InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'])
+
+interface Sizing {
+  readonly wanted: WantedServer
+  readonly model: LocalModel
+  readonly env: Readonly<Record<string, string>>
+  readonly dialect: LlamaServerDialect | undefined
+}
+
+/** As a person would have to write it. */
+const changed = (spec: InferenceServiceSpec, { contextTokens, kvType, slots }: ServerChange): InferenceServiceSpec => ({
+  ...spec,
+  ...(contextTokens !== undefined && { contextSize: contextTokens }),
+  ...(slots !== undefined && { parallelSlots: slots }),
+  ...(kvType !== undefined && {
+    cacheTypeK: kvType,
+    cacheTypeV: kvType,
+    cacheTypeCustomK: undefined,
+    cacheTypeCustomV: undefined,
+  }),
+})
+
+/** A sentence is read to its end where it names few. */
+const waysNamed = 2
+
+function refusalSentence({ message, ways }: MemoryRefusal): string {
+  const named = ways.slice(0, waysNamed).map(({ sentence }) => sentence.charAt(0).toLowerCase() + sentence.slice(1))
+  return named.length === 0 ? `${message}.` : `${message}. What would make it fit: ${named.join('; or ')}.`
+}
+
+const insteadSentence = (refusal: MemoryRefusal): string =>
+  `The specification changed, but the new server would not fit, so the previous one keeps serving: ${refusalSentence(refusal)}`
 
 const silentlyNot: Beside = { allowed: false, why: '' }
 

@@ -1,14 +1,18 @@
+import type { Hold } from '../../contract/service.ts'
 import { isApiError } from '../kube/api-error.ts'
 import type { EventRecorder } from '../kube/event-recorder.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import {
-  conditionChange,
+  agentSchedulingStatuses,
+  conditionsChange,
   hasCondition,
   hasStaleSchedulingStatus,
+  memoryPressureCondition,
   metalAgentCondition,
   type ConditionWanted,
   type StatusWriter,
 } from '../kube/status-writer.ts'
+import type { PressureLevel } from '../memory/pressure.ts'
 import { isCrashLoop, isUnsettled, type Observation, type Plan } from './plan.ts'
 import type { ServiceRecord } from './service-record.ts'
 
@@ -22,8 +26,11 @@ export interface ReportInputs {
   readonly plan: Plan
   readonly observed: Observation
   readonly service: InferenceService
+  readonly hold: Hold | undefined
   readonly status: StatusWriter
   readonly events: EventRecorder
+  /** Of the memory of this machine; undefined while nobody knows it. */
+  readonly pressure: PressureLevel | undefined
   readonly now: number
 }
 
@@ -37,18 +44,20 @@ export async function report(inputs: ReportInputs): Promise<number | undefined> 
   if (!isOursToTell(inputs)) return undefined
   if (observed.desired.kind === 'notOurs') {
     // From a time when it was for a Mac, or its Model was not there yet: nobody would ever correct it.
-    if (plan.forget && hasCondition(service)) await status.removeCondition(service)
+    if (plan.forget && hasCondition(service)) await status.removeConditions(service)
     return undefined
   }
   if (plan.forget || isOnTheWay(inputs)) return undefined
   tellRefusal(inputs)
-  const change = conditionChange(
-    service,
-    { status: plan.reason === 'Serving' ? 'True' : 'False', reason: plan.reason, message: plan.message },
-    new Date(now),
-  )
-  if (change) await status.writeCondition(service, change)
-  if (plan.state === 'ready' && hasStaleSchedulingStatus(service)) await status.clearSchedulingStatus(service)
+  const about: ConditionWanted = {
+    type: metalAgentCondition,
+    status: plan.reason === 'Serving' ? 'True' : 'False',
+    reason: plan.reason,
+    message: plan.message,
+  }
+  const change = conditionsChange(service, [about, ...pressureCondition(inputs)], new Date(now))
+  const current = change ? await status.writeConditions(service, change) : service
+  await reportScheduling(inputs, current)
   const isAskedToStop = plan.state === 'stopped' && plan.reason !== 'Held' && plan.reason !== 'Idle'
   return isAskedToStop ? reportStopped(inputs) : undefined
 }
@@ -61,10 +70,10 @@ export async function sayFinally(
 ): Promise<void> {
   let current = service
   for (let attempt = 1; ; attempt += 1) {
-    const change = conditionChange(current, wanted, new Date())
+    const change = conditionsChange(current, [wanted], new Date())
     if (!change) return
     try {
-      await status.writeCondition(current, change)
+      await status.writeConditions(current, change)
       return
     } catch (error) {
       if (!isApiError(error, 409) || attempt === maxConflicts) throw error
@@ -101,6 +110,39 @@ function tellRefusal({ record, plan, service, events }: ReportInputs): void {
   if (known?.message === plan.message && known.reason === plan.reason) return
   events.record(service.metadata, { type: 'Warning', reason: 'Refused', message: plan.message })
 }
+
+/** The controller overwrites it within moments: it is said once for what was asked for, and taken back where it would be wrong. */
+async function reportScheduling({ record, plan, status }: ReportInputs, service: InferenceService): Promise<void> {
+  if (plan.state === 'ready' && hasStaleSchedulingStatus(service)) {
+    await status.clearSchedulingStatus(service)
+    return
+  }
+  const reason = agentSchedulingStatuses.find((one) => one === plan.reason)
+  if (reason === undefined) return
+  const told = `${service.metadata.uid} ${service.metadata.generation} ${reason}`
+  if (record.toldScheduling === told) return
+  record.toldScheduling = told
+  if (service.status.schedulingStatus !== reason) await status.writeSchedulingStatus(service, reason, plan.message)
+}
+
+const pressureSentences: Readonly<Record<PressureLevel, string>> = {
+  normal: 'The memory of this machine is not short.',
+  warning: 'The memory of this machine is short.',
+  critical: 'The memory of this machine is critically short: nothing new is started.',
+}
+
+/** Of what runs here or was evicted; that memory is not short is only said where something else was said before. */
+function pressureCondition({ observed, service, pressure, hold }: ReportInputs): ConditionWanted[] {
+  const type = memoryPressureCondition
+  if (hold?.by === 'pressure') return [{ type, status: 'True', reason: 'Evicted', message: hold.message }]
+  const runs = [observed.server, observed.successor].some(({ kind }) => runningKinds.has(kind))
+  const before = service.status.conditions.some((one) => one.type === type)
+  if (!runs || pressure === undefined || (pressure === 'normal' && !before)) return []
+  const reason = `${pressure.charAt(0).toUpperCase()}${pressure.slice(1)}`
+  return [{ type, status: pressure === 'normal' ? 'False' : 'True', reason, message: pressureSentences[pressure] }]
+}
+
+const runningKinds: ReadonlySet<string> = new Set(['starting', 'ready', 'unready'])
 
 async function reportStopped({ record, plan, service, status, now }: ReportInputs): Promise<number | undefined> {
   const phase = plan.reason === 'Suspended' ? 'Suspended' : 'Stopped'

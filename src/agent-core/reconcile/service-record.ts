@@ -1,7 +1,9 @@
 import type { ObjectMeta } from '../kube/resources.ts'
 import type { EventSeries } from '../kube/event-recorder.ts'
 import type { FetchActivity } from './fetch-activity.ts'
-import type { Observation, Plan } from './plan.ts'
+import type { MemoryRefusal } from '../memory/memory.ts'
+import type { Beside, Observation, Plan } from './plan.ts'
+import type { Need } from './sizing.ts'
 
 /** What the reconciler remembers of one key between passes; everything else is read anew each time. */
 export interface ServiceRecord {
@@ -48,6 +50,22 @@ export interface ServiceRecord {
   /** Message of the last refusal told as an Event. */
   toldRefusal: string | undefined
   restarts: number
+  /** What the wanted server will hold. */
+  need: Need | undefined
+  /** Of the start that was asked for last; gone when it may be asked again. */
+  refusal: (MemoryRefusal & { readonly of: string }) | undefined
+  /** Since when it asks for memory in vain. */
+  waitingSince: number | undefined
+  /** It has a place among those that wait for memory, or may have. */
+  isQueued: boolean
+  /** Whether the wanted server fits beside the present one, or in its place: gone when it may be asked again. */
+  swap: { readonly of: string; readonly beside: Beside; readonly instead: MemoryRefusal | undefined } | undefined
+  /** It gives way to a service of higher priority: why, as a sentence. */
+  displaced: string | undefined
+  /** Of the episode of waiting for memory that was told as an Event. */
+  toldMemory: string | undefined
+  /** What was written to schedulingStatus last. */
+  toldScheduling: string | undefined
 }
 
 export const newRecord = (key: string): ServiceRecord => {
@@ -79,5 +97,13 @@ export const newRecord = (key: string): ServiceRecord => {
     modelMissingSince: undefined,
     toldRefusal: undefined,
     restarts: 0,
+    need: undefined,
+    refusal: undefined,
+    waitingSince: undefined,
+    isQueued: false,
+    swap: undefined,
+    displaced: undefined,
+    toldMemory: undefined,
+    toldScheduling: undefined,
   }
 }

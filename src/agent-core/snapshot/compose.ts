@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterView } from '../../contract/cluster.ts'
+import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
 import type { DownloadView } from '../../contract/models.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
@@ -14,6 +15,8 @@ export interface SnapshotParts {
   readonly services: readonly Omit<ServiceView, 'revision'>[]
   /** By uid. */
   readonly figures: Readonly<Record<string, ServiceFigures>>
+  readonly memory: MemoryStateView | undefined
+  readonly memoryFigures: MemoryFiguresView | undefined
   readonly downloads: readonly DownloadView[]
   readonly notices: readonly string[]
 }
@@ -35,6 +38,8 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     cluster: keep(previous?.cluster, parts.cluster),
     services: sameElements(previous?.services, services) ? previous.services : services,
     figures: keep(previous?.figures, parts.figures),
+    ...(parts.memory && { memory: keep(previous?.memory, parts.memory) }),
+    ...(parts.memoryFigures && { memoryFigures: keep(previous?.memoryFigures, parts.memoryFigures) }),
     downloads: keep(previous?.downloads, [...parts.downloads]),
     notices: keep(previous?.notices, [...parts.notices]),
   }

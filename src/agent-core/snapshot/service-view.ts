@@ -1,4 +1,6 @@
-import type { CrashView, ServiceFigures, ServiceView } from '../../contract/service.ts'
+import type { CrashView, ServiceFigures, ServiceMemory, ServiceView, WayToFitView } from '../../contract/service.ts'
+import { idOf } from '../memory/memory.ts'
+import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
 import type { ServiceReport } from '../reconcile/reconciler.ts'
 import { stepsOf } from './steps.ts'
@@ -27,7 +29,31 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     restarts: record.restarts,
     ...(report.hold && { hold: report.hold }),
     ...(report.lastFailure && { crash: crashOf(report.lastFailure, report.failures) }),
+    ...(service?.spec.ok === true && { memory: memoryOf(report, service.spec.value.priority) }),
   }
+}
+
+/** What it needs, and what stands in the way. */
+function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): ServiceMemory {
+  const { record, isProtected, place, needBytes } = report
+  const { estimate } = record.need ?? {}
+  const need = estimate?.total ?? needBytes
+  const ways = record.refusal?.ways ?? record.swap?.instead?.ways ?? []
+  return {
+    ...(need !== undefined && { needBytes: need }),
+    ...(estimate && { items: estimate.items }),
+    ...(estimate?.guess !== undefined && { guess: estimate.guess }),
+    ...(estimate && estimate.notes.length > 0 && { notes: [...estimate.notes] }),
+    priority,
+    isProtected,
+    ...(place !== undefined && { place }),
+    ...(ways.length > 0 && { waysToFit: ways.map(wayView) }),
+  }
+}
+
+function wayView(way: WayToFit): WayToFitView {
+  const { kind, sentence } = way
+  return { kind, sentence, ...(way.kind === 'evict' && { evict: [...way.keys] }) }
 }
 
 function crashOf({ since, code, signal, message, firstError, memory }: Exited, failures: number): CrashView {
@@ -43,13 +69,23 @@ function crashOf({ since, code, signal, message, firstError, memory }: Exited, f
 }
 
 /** By uid: what changes all the time. */
-export function figuresOf(reports: readonly ServiceReport[]): Record<string, ServiceFigures> {
+export function figuresOf(
+  reports: readonly ServiceReport[],
+  footprints: ReadonlyMap<string, number> = new Map(),
+): Record<string, ServiceFigures> {
   const known = reports.flatMap((report) => {
     const progress = report.record.fetch?.progress
     const stopping = [report.server, report.retiring].find((state) => state?.kind === 'stopping')
     const drain = stopping?.kind === 'stopping' ? stopping.drain : undefined
-    if (progress === undefined && drain === undefined) return []
-    const figures = { ...(progress && { progress }), ...(drain && { requestsInFlight: drain.requestsInFlight }) }
+    const { key } = report.record
+    const parts = [footprints.get(key), footprints.get(idOf(key, 'beside'))].filter((part) => part !== undefined)
+    const footprintBytes = parts.length === 0 ? undefined : parts.reduce((sum, part) => sum + part, 0)
+    if (progress === undefined && drain === undefined && footprintBytes === undefined) return []
+    const figures = {
+      ...(progress && { progress }),
+      ...(drain && { requestsInFlight: drain.requestsInFlight }),
+      ...(footprintBytes !== undefined && { footprintBytes }),
+    }
     return [[uidOf(report), figures] as const]
   })
   return Object.fromEntries(known)

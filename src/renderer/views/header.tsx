@@ -3,10 +3,10 @@ import { CopyButton } from '../components/copy-button.tsx'
 import { LinkGlyph } from '../components/glyph.tsx'
 import { Spoken } from '../components/spoken.tsx'
 import { useWindow } from '../store.ts'
-import { clusterWords } from '../../contract/words.ts'
+import { clusterWords, memoryLine } from '../../contract/words.ts'
 import styles from './header.module.css'
 
-export function Header({ snapshot: { cluster, host } }: { readonly snapshot: AgentSnapshot }) {
+export function Header({ snapshot: { cluster, host, memory } }: { readonly snapshot: AgentSnapshot }) {
   return (
     <header className={styles['header']}>
       <h1>
@@ -20,6 +20,7 @@ export function Header({ snapshot: { cluster, host } }: { readonly snapshot: Age
           </span>
         )}
       </div>
+      {memory && <span className={styles['where']}>Memory {memoryLine(memory)}</span>}
       {host.address === undefined ? (
         <span className={styles['noAddress']}>No address</span>
       ) : (

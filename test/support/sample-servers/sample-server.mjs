@@ -37,6 +37,9 @@ const write = (fd, text) => {
 }
 const say = (line) => write(2, `${line}\n`)
 
+/** Every page is written, so that it is really there. */
+globalThis.taken = Buffer.alloc((script.takeMiB ?? 0) * 1024 * 1024, 1)
+
 let requests = 0
 let tokens = 0
 let busy = 0

@@ -44,6 +44,8 @@ export interface SampleScript {
   }
   /** What /health answers once loaded. */
   readonly healthStatus?: number
+  /** Memory that it really takes while it loads, in MiB. */
+  readonly takeMiB?: number
   /** How long each token takes. */
   readonly tokenMs?: number
 }

@@ -42,6 +42,15 @@ const fromDefaults = {
   diskReserveBytes: 0,
   partialKeepMs: 7 * 24 * 3_600_000,
   refreshEveryMs: 600_000,
+  memoryFraction: 0,
+  memoryCheckMode: 'enforce',
+  memoryWatchdogIntervalMs: 10_000,
+  memoryPressureWarning: 0.2,
+  memoryPressureCritical: 0.1,
+  evictionEnabled: false,
+  evictionShare: 0.5,
+  evictionAtAdmission: false,
+  comeBackMs: 120_000,
   logLevel: 'info',
   logFormat: 'auto',
   givenByFlags: [],
@@ -179,9 +188,6 @@ test('flags of what is not built yet are read, and said to change nothing when t
     ...['--omlx-bin', '/x', '--max-watch-failures', '5'],
   )
   expect(startNotices(given)).toEqual([
-    'Memory is not checked yet: a model is started without asking whether it fits.',
-    '--memory-fraction is not in effect: memory is not checked yet.',
-    '--eviction-enabled is not in effect: eviction is not built yet.',
     '--omlx-bin is not in effect: only the runtime llama-server is built yet.',
     '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
   ])
@@ -200,4 +206,20 @@ test('every flag of the Go agent has its default here, and the help names each f
     ours: { ...goDefaults, 'model-store': defaults.modelStore },
     named: Object.keys(table),
   })
+})
+
+test.each([
+  {
+    args: ['--memory-fraction', '1.5'],
+    says: '--memory-fraction must be a fraction of all memory from 0 (automatic) to 1, not 1.5.',
+  },
+  { args: ['--memory-budget', '1Ki'], says: '--memory-budget must be at least 1Mi, not 1024.' },
+  { args: ['--memory-check-mode', 'maybe'], says: '--memory-check-mode must be enforce or warn, not "maybe".' },
+  {
+    args: ['--memory-pressure-warning', '0.1', '--memory-pressure-critical', '0.2'],
+    says: '--memory-pressure-warning must be above --memory-pressure-critical (0.2), not 0.1.',
+  },
+  { args: ['--come-back-after', '0s'], says: '--come-back-after must be from 1s to 24h, not 0.' },
+])('$args is refused with a sentence', ({ args, says }) => {
+  expect(complaint(...args)).toBe(says)
 })

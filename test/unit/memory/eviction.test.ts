@@ -8,8 +8,8 @@ import {
   nextToGo,
   type EvictionQuestion,
   type LoadedModel,
-  type Priority,
 } from '../../../src/agent-core/memory/eviction.ts'
+import type { Priority } from '../../../src/agent-core/memory/priority.ts'
 
 const gb = 1_000_000_000
 const minute = 60_000

@@ -195,8 +195,8 @@ describe('whatever memory does', () => {
 test.each([
   [{ warning: 0.2, critical: 0.1 }, undefined],
   [{ warning: 0, critical: 0 }, undefined],
-  [{ warning: 0.1, critical: 0.1 }, 'must be above --memory-pressure-critical, and 0.1 is not above 0.1'],
-  [{ warning: 0.1, critical: 0.2 }, 'must be above --memory-pressure-critical, and 0.1 is not above 0.2'],
+  [{ warning: 0.1, critical: 0.1 }, 'must be above --memory-pressure-critical (0.1)'],
+  [{ warning: 0.1, critical: 0.2 }, 'must be above --memory-pressure-critical (0.2)'],
   [{ warning: 20, critical: 0.1 }, 'must be a fraction of all memory from 0 to below 1, such as 0.2'],
   [{ warning: 0.2, critical: -0.1 }, 'must be a fraction of all memory from 0 to below 1, such as 0.2'],
   [{ warning: Number.NaN, critical: 0.1 }, 'must be a fraction of all memory from 0 to below 1, such as 0.2'],

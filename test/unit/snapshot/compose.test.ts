@@ -10,18 +10,8 @@ const now = Date.UTC(2026, 10, 21)
 
 function parts(services: readonly Service[], figures: SnapshotParts['figures'] = {}): SnapshotParts {
   const { bootId, version, host, cluster } = sampleSnapshot()
-  return {
-    bootId,
-    version,
-    host,
-    cluster,
-    startedAt: now,
-    now,
-    services,
-    figures,
-    downloads: [],
-    notices: ['One notice.'],
-  }
+  const rest = { downloads: [], memory: undefined, memoryFigures: undefined }
+  return { bootId, version, host, cluster, startedAt: now, now, services, figures, ...rest, notices: ['One notice.'] }
 }
 
 const service = (name: string, extra: Partial<Service> = {}): Service => {
@@ -69,7 +59,24 @@ test('over a connection, what did not change is the same object again, until ano
   expect(other.services.map((one, index) => one === next.services[index])).toEqual([false, false])
 })
 
-test('thirty services fit into 64 KiB', () => {
-  const many = Array.from({ length: 30 }, (_, index) => service(`a-service-with-a-rather-long-name-${index}`))
+/** With all that a refusal says. */
+const memory: NonNullable<Service['memory']> = {
+  needBytes: 44_123_456_789,
+  items: { weights: 40e9, kv: 2_512_345_678, compute: 512_345_678, promptCache: 536_870_912, mmproj: 0, overhead: 3e8 },
+  priority: 'normal',
+  isProtected: false,
+  place: 12,
+  waysToFit: [
+    { kind: 'change', sentence: 'Use a context of 8192 tokens: needs 41.2 GB' },
+    { kind: 'change', sentence: 'Use a q8_0 KV cache: needs 42.1 GB' },
+    { kind: 'evict', sentence: 'Evict a-service-with-a-rather-long-name-1: frees 40.0 GB', evict: ['default/another'] },
+    { kind: 'budget', sentence: 'Raise the memory budget to 98.0 GB' },
+  ],
+}
+
+test('thirty services fit into 64 KiB, all of them with what memory says of them', () => {
+  const many = Array.from({ length: 30 }, (_, index) =>
+    service(`a-service-with-a-rather-long-name-${index}`, { memory }),
+  )
   expect(JSON.stringify(composeSnapshot(undefined, parts(many))).length).toBeLessThan(64 * 1024)
 })

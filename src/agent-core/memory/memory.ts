@@ -1,0 +1,332 @@
+import type { Logger } from '../observability/logger.ts'
+import type { BigApplication, Platform } from '../platform/platform.ts'
+import { MemoryBook, type BesideVerdict, type ServerRole, type StartRequest } from './book.ts'
+import { resolveBudget, type Budget } from './budget.ts'
+import type { PressureThresholds } from './pressure.ts'
+import { waysToFit, type Misfit, type WayToFit } from './ways-to-fit.ts'
+import type { Refusal } from './refusal.ts'
+import { Watchdog, type MemoryView, type PressureChange } from './watchdog.ts'
+
+/** As they are now. */
+export interface MemorySettings {
+  /** Of all memory; 0 = automatic. */
+  readonly fraction: number
+  readonly budgetBytes: number | undefined
+  readonly enforcement: 'enforce' | 'warn'
+  /** Whether a start of higher priority may evict servers of lower priority. */
+  readonly mayEvict: boolean
+}
+
+/** A server group that is measured; `role` as in the book. */
+export interface MeasuredServer {
+  readonly key: string
+  readonly role: ServerRole
+  readonly groupId: number
+}
+
+export interface MemoryOptions {
+  readonly platform: Pick<
+    Platform,
+    | 'name'
+    | 'memory'
+    | 'memoryPressureLevel'
+    | 'kernelFreeFraction'
+    | 'footprints'
+    | 'processes'
+    | 'biggestProcesses'
+    | 'gpuMemoryLimit'
+  >
+  readonly settings: () => MemorySettings
+  readonly thresholds: PressureThresholds
+  /** 0 = only when a start asks. */
+  readonly intervalMs: number
+  readonly servers: () => readonly MeasuredServer[]
+  /** What llama-server says the GPU may hold, where the system does not. Never rejects. */
+  readonly recommendedGpuBytes?: () => Promise<number | undefined>
+  readonly log: Logger
+  /** Milliseconds that never go back. */
+  readonly now?: () => number
+}
+
+export interface MemoryListener {
+  /** After each look at memory. */
+  readonly onSample?: (view: MemoryView) => void
+  /** Once for every change of the level. */
+  readonly onPressure?: (change: PressureChange) => void
+  /** Waiting starts that would be admitted now, in order: each asks again by `admit`, or leaves by `release`. Only to be noted here. */
+  readonly onFreed?: (keys: readonly string[]) => void
+}
+
+export type SizedRequest = Omit<StartRequest, 'ownBudgetBytes' | 'enforcement' | 'mayEvict'> & {
+  /** `Model.spec.hardware`. */
+  readonly modelBudget?: string | undefined
+  readonly modelFraction?: number | undefined
+}
+
+/** What could be proposed to make it fit. */
+export type Changeable = Pick<Misfit, 'contextTokens' | 'slots' | 'estimateAt'>
+
+export type MemoryRefusal = Refusal & { readonly ways: readonly WayToFit[] }
+
+/** More than any machine has: where nobody knows how much there is, this decides nothing. */
+const unlimited = Number.MAX_SAFE_INTEGER
+
+/** How long the answer about the biggest applications holds; it costs a look at every process. */
+const applicationsForMs = 10_000
+
+/** Knows what memory there is, who has it and who waits for it, and decides who may have more. */
+export class Memory implements AsyncDisposable {
+  readonly #options: MemoryOptions
+  readonly #book: MemoryBook
+  readonly #watchdog: Watchdog
+  readonly #listeners = new Set<MemoryListener>()
+  readonly now: () => number
+  #gpuBytes: number | undefined
+  #budget: Budget | undefined
+  #problem: string | undefined
+  /** On the wall clock. */
+  #levelSince: { readonly since: number; readonly at: number } | undefined
+  #applications: { readonly at: number; readonly found: readonly BigApplication[] } | undefined
+
+  constructor(options: MemoryOptions) {
+    this.#options = options
+    const { platform, thresholds, intervalMs, log, now = () => performance.now() } = options
+    this.now = now
+    this.#book = new MemoryBook({ budgetBytes: unlimited, pressure: 'normal' }, (keys) => {
+      for (const { onFreed } of this.#listeners) onFreed?.(keys)
+    })
+    this.#watchdog = new Watchdog({
+      platform,
+      thresholds,
+      intervalMs,
+      models: () => options.servers().map(({ key, role, groupId }) => ({ key: idOf(key, role), groupId })),
+      log,
+      now,
+      onSample: (view) => this.#sampled(view),
+      onChange: (change) => {
+        for (const { onPressure } of this.#listeners) onPressure?.(change)
+      },
+    })
+  }
+
+  /** Resolves after the first look at memory. */
+  async start(): Promise<void> {
+    const { platform, recommendedGpuBytes, log } = this.#options
+    const limit = await platform.gpuMemoryLimit().catch((error: unknown) => {
+      log.warn('limit of the GPU not known', { error })
+      return undefined
+    })
+    this.#gpuBytes = limit ?? (await recommendedGpuBytes?.())
+    await this.#watchdog.sampleNow()
+    this.#watchdog.start()
+  }
+
+  listen(listener: MemoryListener): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  /** Of the latest look; absent before the first. */
+  get view(): MemoryView | undefined {
+    return this.#watchdog.latest
+  }
+
+  get budget(): Budget | undefined {
+    return this.#budget
+  }
+
+  /** Why there is no budget, or what is wrong with what was set. */
+  get problem(): string | undefined {
+    return this.#problem
+  }
+
+  get book(): Pick<MemoryBook, 'held' | 'places' | 'state'> {
+    return this.#book
+  }
+
+  /** Milliseconds since the level became what it is; 0 before the first look. */
+  levelForMs(view: MemoryView): number {
+    return Math.max(0, this.now() - view.since)
+  }
+
+  /** When the level became what it is, in milliseconds since 1970; absent before the first look. */
+  get levelSince(): number | undefined {
+    return this.#levelSince?.at
+  }
+
+  /** A look that begins after this call. Never rejects. */
+  async look(): Promise<MemoryView> {
+    return this.#watchdog.sampleNow()
+  }
+
+  /** The settings are other ones. */
+  settingsChanged(): void {
+    this.#resolveBudget()
+    this.#book.observe({ budgetBytes: this.#budget?.bytes ?? unlimited })
+  }
+
+  /** Decides, in this turn, whether the server may start. */
+  admit(request: SizedRequest, changeable: Changeable): { admitted: true; warning?: string } | RefusedAdmission {
+    const complete = this.#complete(request)
+    if ('message' in complete) return this.#badBudget(request, complete.message)
+    const admission = this.#book.admit(complete)
+    if (admission.admitted) return admission
+    return { ...admission, ways: this.#ways(request, admission, changeable) }
+  }
+
+  /** Whether a second server of the key fits beside the first; with `reserve` its memory is taken where it does. */
+  beside(request: SizedRequest, { reserve = false } = {}): BesideVerdict {
+    const complete = this.#complete(request)
+    if ('message' in complete) return { allowed: false, why: complete.message }
+    const verdict = reserve ? this.#book.admitBeside(complete) : this.#book.canRunBeside(complete)
+    if (verdict.allowed) return verdict
+    const why = verdict.why
+    return { allowed: false, why: `${why.charAt(0).toLowerCase()}${why.slice(1)}` }
+  }
+
+  /** Why the key's new server would not fit even in place of the one that runs; undefined where it would. */
+  instead(request: SizedRequest, changeable: Changeable): MemoryRefusal | undefined {
+    const complete = this.#complete(request)
+    if ('message' in complete) return this.#badBudget(request, complete.message)
+    const refusal = this.#book.refusalInstead(complete)
+    return refusal && { ...refusal, ways: this.#ways(request, refusal, changeable) }
+  }
+
+  /** A server that was found running, whatever it holds. */
+  adopt(server: Parameters<MemoryBook['adopt']>[0]): void {
+    this.#book.adopt(server)
+  }
+
+  ready(key: string, role: ServerRole): void {
+    this.#book.ready(key, role)
+  }
+
+  /** A server is gone: what it had shows at the next look, which is now. */
+  gone(key: string, what: 'all' | 'beside' | 'replaced'): void {
+    if (what === 'all') this.#book.release(key)
+    if (what === 'beside') this.#book.releaseBeside(key)
+    if (what === 'replaced') this.#book.promoteBeside(key)
+    void this.#watchdog.sampleNow()
+  }
+
+  /** The key asks for nothing and has nothing. */
+  release(key: string): void {
+    this.#book.release(key)
+  }
+
+  isHeld(key: string): boolean {
+    return this.#book.held().some((held) => held.key === key)
+  }
+
+  placeOf(key: string): number | undefined {
+    return this.#book.places().find((one) => one.key === key)?.place
+  }
+
+  /** Where starts are likely to be refused for want of memory: so that a refusal can name what could be quit. */
+  async refreshApplications(): Promise<void> {
+    const now = performance.now()
+    if (this.#applications && now - this.#applications.at < applicationsForMs) return
+    try {
+      this.#applications = { at: now, found: await this.#watchdog.biggestApplications() }
+    } catch (error) {
+      this.#options.log.debug('biggest applications not known', { error })
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listeners.clear()
+    await this.#watchdog[Symbol.asyncDispose]()
+  }
+
+  #sampled(view: MemoryView): void {
+    this.#resolveBudget(view.figures?.totalBytes)
+    if (this.#levelSince?.since !== view.since) {
+      this.#levelSince = { since: view.since, at: Date.now() - this.levelForMs(view) }
+    }
+    for (const { key, role } of this.#options.servers()) {
+      const bytes = view.footprints.get(idOf(key, role))
+      if (bytes !== undefined) this.#book.measured(key, bytes, role)
+    }
+    this.#book.observe({
+      budgetBytes: this.#budget?.bytes ?? unlimited,
+      pressure: view.level === 'unknown' ? 'normal' : view.level,
+      availableBytes: view.figures?.availableBytes,
+    })
+    for (const { onSample } of this.#listeners) onSample?.(view)
+  }
+
+  #resolveBudget(totalBytes = this.view?.figures?.totalBytes ?? 0): void {
+    const { platform, settings } = this.#options
+    const { fraction, budgetBytes } = settings()
+    // What the machine has does not change; a look that failed does not unsay it.
+    if (totalBytes === 0 && this.#budget) return
+    const result = resolveBudget({
+      totalBytes,
+      settingFraction: fraction,
+      ...(budgetBytes !== undefined && { settingBytes: budgetBytes }),
+      ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),
+      platform: platform.name,
+    })
+    this.#budget = result.ok ? result.budget : undefined
+    this.#problem = result.ok ? undefined : `${result.message}.`
+  }
+
+  #complete(request: SizedRequest): StartRequest | { readonly message: string } {
+    const { modelBudget, modelFraction, ...rest } = request
+    const { enforcement, mayEvict } = this.#options.settings()
+    const totalBytes = this.view?.figures?.totalBytes
+    const complete: StartRequest = { ...rest, enforcement, mayEvict }
+    if ((modelBudget === undefined && modelFraction === undefined) || totalBytes === undefined) return complete
+    const result = resolveBudget({
+      totalBytes,
+      ...(modelBudget !== undefined && { modelBudget }),
+      ...(modelFraction !== undefined && { modelFraction }),
+      ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),
+      platform: this.#options.platform.name,
+    })
+    if (!result.ok) return { message: result.message }
+    return { ...complete, ownBudgetBytes: result.budget.bytes }
+  }
+
+  /** Whatever the mode: a budget that cannot be read is none. */
+  #badBudget(request: SizedRequest, message: string): RefusedAdmission {
+    this.#book.release(request.key)
+    const room = { budgetBytes: this.#budget?.bytes ?? unlimited, committedBytes: 0, promisedBytes: 0 }
+    const shortage = { own: 0, budget: 0, available: 0 }
+    return {
+      admitted: false,
+      reason: 'MemoryCheckFailed',
+      message,
+      needBytes: request.needBytes ?? 0,
+      room,
+      shortage,
+      fitsAlone: false,
+      evictFirst: [],
+      ways: [],
+    }
+  }
+
+  #ways(request: SizedRequest, refusal: Refusal, changeable: Changeable): readonly WayToFit[] {
+    if (refusal.reason !== 'InsufficientMemory') return []
+    const { platform } = this.#options
+    return waysToFit({
+      ...changeable,
+      needBytes: refusal.needBytes,
+      room: refusal.room,
+      priority: request.priority,
+      servers: this.#book
+        .held()
+        .filter(({ key }) => key !== request.key)
+        .map((held) => ({ ...held, name: held.key.slice(held.key.indexOf('/') + 1) })),
+      apps: this.#applications?.found ?? [],
+      totalBytes: this.view?.figures?.totalBytes ?? 0,
+      ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),
+      platform: platform.name,
+    })
+  }
+}
+
+type RefusedAdmission = MemoryRefusal & { readonly admitted: false }
+
+/** Keys are namespace/name, so that the space cannot be part of one. */
+export const idOf = (key: string, role: ServerRole): string => (role === 'current' ? key : `${key} ${role}`)

@@ -1,0 +1,37 @@
+import type { AgentMetrics } from './metrics.ts'
+
+interface Sampled {
+  readonly level: 'normal' | 'warning' | 'critical' | 'unknown'
+  readonly figures?: { readonly availableBytes: number; readonly wiredBytes?: number }
+  /** By key; a second server of a service has one of its own, with a space in it. */
+  readonly footprints: ReadonlyMap<string, number>
+}
+
+/** Keeps the figures about memory in step with what is seen of it. */
+export function memoryMetricsFeed(
+  metrics: AgentMetrics,
+  memory: { readonly budget: { readonly bytes: number } | undefined },
+): { onSample: (view: Sampled) => void; onPressure: (change: { readonly to: Sampled['level'] }) => void } {
+  let measured = new Set<string>()
+  return {
+    onSample: ({ level, figures, footprints }) => {
+      if (memory.budget) metrics.setMemoryBudget(memory.budget.bytes)
+      metrics.setSystemMemory(figures)
+      metrics.setPressureLevel(level)
+      const bytes = new Map<string, number>()
+      for (const [id, size] of footprints) {
+        const key = id.split(' ')[0] ?? id
+        bytes.set(key, (bytes.get(key) ?? 0) + size)
+      }
+      for (const key of measured) if (!bytes.has(key)) metrics.setProcessMemory(serviceOf(key), undefined)
+      for (const [key, size] of bytes) metrics.setProcessMemory(serviceOf(key), size)
+      measured = new Set(bytes.keys())
+    },
+    onPressure: ({ to }) => metrics.countPressureChange(to),
+  }
+}
+
+function serviceOf(key: string): { namespace: string; name: string } {
+  const slash = key.indexOf('/')
+  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) }
+}

@@ -1,0 +1,274 @@
+import type { Hold } from '../../contract/service.ts'
+import { chooseComeBack, evictedOnceMore, type EvictedService } from '../memory/come-back.ts'
+import { chooseEviction, nextToGo, type LoadedModel, type SkipReason } from '../memory/eviction.ts'
+import type { Memory } from '../memory/memory.ts'
+import type { MemoryView } from '../memory/watchdog.ts'
+import type { Logger } from '../observability/logger.ts'
+import { askActivity, type Activity } from '../process/activity.ts'
+import type { ServerState } from '../process/server-state.ts'
+import type { History } from '../history/history.ts'
+import type { Holds } from './holds.ts'
+import type { MemoryState } from './memory-state.ts'
+import { sleepsWhenIdle } from './runtime-choice.ts'
+import type { Reconciler, ServiceReport } from './reconciler.ts'
+
+export interface EvictionSettings {
+  readonly isEnabled: boolean
+  /** See EvictionQuestion. */
+  readonly share: number
+  /** How long pressure must have been normal before what was evicted once comes back. */
+  readonly comeBackMs: number
+}
+
+export interface EvictionsOptions {
+  readonly memory: Memory
+  readonly memoryState: MemoryState
+  readonly holds: Holds
+  readonly history: Pick<History, 'add'>
+  /** Undefined while there is no cluster: then nobody is evicted, and nobody comes back. */
+  readonly session: () => { readonly reconciler: Reconciler; readonly clusterUrl: string } | undefined
+  readonly settings: () => EvictionSettings
+  readonly log: Logger
+  readonly onEvicted: () => void
+  readonly onSkipped: (reason: Exclude<SkipReason, 'not_critical' | 'cooling_down' | 'draining'>) => void
+  readonly now?: () => number
+}
+
+const activityLimitMs = 2_000
+
+interface Use {
+  readonly pid: number
+  work: number | undefined
+  /** On the monotonic clock; undefined while it answers a request. */
+  idleSince: number | undefined
+}
+
+/** Sheds the least important model while memory is critically short, and brings it back when it has not been short for a while. */
+export class Evictions implements Disposable {
+  readonly #options: EvictionsOptions
+  readonly #uses = new Map<string, Use>()
+  readonly #now: () => number
+  readonly #unsubscribe: () => void
+  #isDeciding = false
+  #endedAt: number | undefined
+  #leaving: string | undefined
+  /** The latest that came back. */
+  #cameBack: { readonly key: string; readonly uid: string; readonly at: number } | undefined
+  /** Of this episode of critical pressure. */
+  #toldSkip: SkipReason | undefined
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(options: EvictionsOptions) {
+    this.#options = options
+    this.#now = options.now ?? Date.now
+    this.#unsubscribe = options.memory.listen({ onSample: (view) => this.#consider(view) })
+  }
+
+  /** Who would go if memory became critically short now. */
+  next(): { key?: string; sentence: string } {
+    return nextToGo(this.#models())
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer)
+    this.#unsubscribe()
+  }
+
+  #consider(view: MemoryView): void {
+    if (this.#isDeciding) return
+    this.#isDeciding = true
+    this.#decide(view)
+      .catch((error: unknown) => this.#options.log.error('eviction not decided', { error }))
+      .finally(() => {
+        this.#isDeciding = false
+      })
+  }
+
+  async #decide(view: MemoryView): Promise<void> {
+    this.#noteEnd()
+    if (view.level !== 'critical') this.#toldSkip = undefined
+    if (view.level === 'warning' || view.level === 'critical') await this.#lookAtUse()
+    else this.#uses.clear()
+    if (view.level === 'critical') await this.#evict(view)
+    else if (view.level === 'normal') await this.#bringBack(view)
+  }
+
+  async #evict(view: MemoryView): Promise<void> {
+    const { memory, settings, log } = this.#options
+    const { isEnabled, share } = settings()
+    const models = this.#models()
+    const choice = chooseEviction({
+      models,
+      level: view.level,
+      levelForMs: memory.levelForMs(view),
+      isEnabled,
+      share,
+      totalBytes: view.figures?.totalBytes ?? Infinity,
+      ...(this.#endedAt !== undefined && { sinceEvictionMs: this.#options.memory.now() - this.#endedAt }),
+      sampleAgeMs: this.#options.memory.now() - view.at,
+    })
+    if ('evict' in choice) {
+      log.warn('evicting', { key: choice.evict, text: choice.sentence })
+      await this.#carryOut(choice.evict, choice.sentence)
+      return
+    }
+    // These pass by themselves.
+    if (choice.skip === 'not_critical' || choice.skip === 'cooling_down' || choice.skip === 'draining') return
+    this.#options.onSkipped(choice.skip)
+    if (choice.skip === this.#toldSkip) return
+    this.#toldSkip = choice.skip
+    log.warn('nothing evicted', { reason: choice.skip, text: choice.sentence })
+    const { reconciler } = this.#options.session() ?? {}
+    for (const { key } of models) {
+      const message = `${choice.sentence} (skip-reason=${choice.skip})`
+      reconciler?.tell(key, { type: 'Normal', reason: 'EvictionSkipped', message })
+    }
+  }
+
+  async #carryOut(key: string, why: string): Promise<void> {
+    const { session, holds, memoryState, history, onEvicted } = this.#options
+    const { reconciler, clusterUrl } = session() ?? {}
+    const report = reconciler?.report(key)
+    const uid = report?.record.metadata?.uid
+    if (!reconciler || !report || uid === undefined || clusterUrl === undefined) return
+    const { namespace, name } = report.record
+    const now = this.#now()
+    const message = `Evicted from memory, which was critically short: ${why} It comes back by itself when that has passed.`
+    const hold: Hold = { cause: 'evicted', since: new Date(now).toISOString(), message, by: 'pressure' }
+    this.#leaving = key
+    await memoryState.remember(uid, evictedOnceMore(memoryState.eviction(uid), now))
+    await holds.set({ uid, namespace, name, cluster: clusterUrl }, hold)
+    const priority = priorityOf(report)
+    reconciler.tell(key, { type: 'Warning', reason: 'Evicted', message: `${message} (priority=${priority})` })
+    history.add({ kind: 'evicted', service: { namespace, name }, message: `Evicted for want of memory: ${why}` })
+    onEvicted()
+    reconciler.enqueue(key)
+  }
+
+  async #bringBack(view: MemoryView): Promise<void> {
+    const { memory, settings, session, holds, memoryState, history, log } = this.#options
+    const { reconciler } = session() ?? {}
+    const evicted = this.#evicted()
+    if (!reconciler || evicted.length === 0) return
+    const sinceComeBackMs = this.#cameBack && this.#now() - this.#cameBack.at
+    const comingBack = this.#comingBack(reconciler)
+    const choice = chooseComeBack({
+      evicted,
+      level: view.level,
+      levelForMs: memory.levelForMs(view),
+      firstWaitMs: settings().comeBackMs,
+      ...(comingBack !== undefined && { comingBack }),
+      ...(sinceComeBackMs !== undefined && { sinceComeBackMs }),
+    })
+    if (!choice) return
+    if ('wait' in choice) {
+      if (choice.inMs !== undefined) this.#lookAgainIn(choice.inMs)
+      return
+    }
+    const chosen = evicted.find(({ key }) => key === choice.bringBack)
+    if (!chosen) return
+    const { key, uid, record } = chosen
+    const now = this.#now()
+    await memoryState.remember(uid, { ...record, broughtBackAt: now })
+    await holds.drop(uid)
+    this.#cameBack = { key, uid, at: now }
+    log.info('brought back', { key, text: choice.sentence })
+    history.add({ kind: 'broughtBack', service: serviceOf(key), message: choice.sentence })
+    reconciler.enqueue(key)
+  }
+
+  #lookAgainIn(ms: number): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => void this.#options.memory.look(), ms + 1)
+    this.#timer.unref()
+  }
+
+  /** One at a time: until it serves, failed, or is not wanted any more. */
+  #comingBack(reconciler: Reconciler): string | undefined {
+    if (!this.#cameBack) return undefined
+    const state = reconciler.report(this.#cameBack.key)?.plan.state
+    const isUnderWay = state === 'starting' || state === 'fetching' || state === 'waiting'
+    return isUnderWay ? this.#cameBack.key : undefined
+  }
+
+  #evicted(): (EvictedService & { readonly uid: string })[] {
+    const { session, holds, memoryState } = this.#options
+    const { reconciler, clusterUrl } = session() ?? {}
+    if (!reconciler || clusterUrl === undefined) return []
+    return holds.in(clusterUrl).flatMap(({ uid, namespace, name }) => {
+      const hold = holds.get(uid)
+      if (hold?.by !== 'pressure') return []
+      const key = `${namespace}/${name}`
+      const report = reconciler.report(key)
+      const record = memoryState.eviction(uid) ?? { evictions: 1, evictedAt: Date.parse(hold.since) }
+      return [{ key, uid, priority: report ? priorityOf(report) : 'normal', record }]
+    })
+  }
+
+  /** The time at which what left had left. */
+  #noteEnd(): void {
+    if (this.#leaving === undefined) return
+    const { reconciler } = this.#options.session() ?? {}
+    const report = reconciler?.report(this.#leaving)
+    if (report && (isAlive(report.server) || isAlive(report.retiring))) return
+    this.#leaving = undefined
+    this.#endedAt = this.#options.memory.now()
+  }
+
+  #models(): LoadedModel[] {
+    const { session, memory } = this.#options
+    const reports = session()?.reconciler.reports() ?? []
+    return reports.flatMap((report): LoadedModel[] => {
+      const { record, server } = report
+      if (!isAlive(server)) return []
+      const use = this.#uses.get(record.key)
+      const footprintBytes = memory.view?.footprints.get(record.key)
+      const isLeaving = report.hold !== undefined || record.displaced !== undefined
+      return [
+        {
+          key: record.key,
+          priority: priorityOf(report),
+          isProtected: report.isProtected,
+          isReady: server?.kind === 'ready' && server.healthy,
+          isStopping: server?.kind === 'stopping' || server?.kind === 'exited' || isLeaving,
+          canBeEvicted: true,
+          ...(use?.idleSince !== undefined && { idleForMs: this.#options.memory.now() - use.idleSince }),
+          ...(footprintBytes !== undefined && { footprintBytes }),
+        },
+      ]
+    })
+  }
+
+  /** Only while memory is short: whoever has no request now counts as idle from the first look on. */
+  async #lookAtUse(): Promise<void> {
+    const reports = this.#options.session()?.reconciler.reports() ?? []
+    const alive = new Set<string>()
+    const looks = reports.map(async ({ record: { key }, server, service }) => {
+      if (server?.kind !== 'ready') return
+      alive.add(key)
+      const known = this.#uses.get(key)
+      const use: Use = known?.pid === server.pid ? known : { pid: server.pid, work: undefined, idleSince: undefined }
+      this.#uses.set(key, use)
+      // To one that sleeps when idle a look at its counters is use.
+      const sleeps = service?.spec.ok === true && sleepsWhenIdle(service.spec.value)
+      const activity: Activity = sleeps ? { kind: 'untold' } : await askActivity(server.port, activityLimitMs)
+      const hasWorked = activity.kind === 'counted' && use.work !== undefined && use.work !== activity.work
+      const isBusy = activity.kind === 'silent' || (activity.kind === 'counted' && activity.requests > 0)
+      if (activity.kind === 'counted') use.work = activity.work
+      if (isBusy) use.idleSince = undefined
+      else if (hasWorked || use.idleSince === undefined) use.idleSince = this.#options.memory.now()
+    })
+    await Promise.all(looks)
+    for (const key of this.#uses.keys()) if (!alive.has(key)) this.#uses.delete(key)
+  }
+}
+
+const priorityOf = ({ service }: ServiceReport) => (service?.spec.ok === true ? service.spec.value.priority : 'normal')
+
+const isAlive = (state: ServerState | undefined): boolean =>
+  state !== undefined && state.kind !== 'failedToSpawn' && !(state.kind === 'exited' && state.settled)
+
+function serviceOf(key: string): { namespace: string; name: string } {
+  const slash = key.indexOf('/')
+  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) }
+}
