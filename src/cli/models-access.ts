@@ -106,6 +106,7 @@ async function withoutAgent(
   const listeners = new Set<() => void>()
   const models = new Models({
     directory: directory ?? defaultModelStore(io.platform, io.env, io.homeDir),
+    homeFile: path.join(stateDir, 'model-store.json'),
     log: { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined },
     env: io.env,
     homeDir: io.homeDir,
