@@ -128,6 +128,7 @@ export class Models {
       homeDir: options.homeDir ?? homedir(),
       stallMs: options.stallMs,
       attempts: options.attempts,
+      storeFolder: directory,
       allowInsecureLoopback: options.allowInsecureLoopback,
       deletableBytes: () => this.#inventory.prunableBytes(),
     })
