@@ -150,8 +150,10 @@ test('a format that contradicts the first bytes is refused before the rest is as
   expect(failures).toEqual([
     {
       kind: 'terminal',
-      reason: 'FormatMismatch',
-      message: expect.stringMatching(/^spec\.format says pytorch, but the file is GGUF: /) as string,
+      reason: 'UnsupportedSource',
+      message: expect.stringMatching(
+        /a model of spec\.format pytorch has several files: name them in spec\.files/,
+      ) as string,
     },
     {
       kind: 'terminal',
@@ -160,7 +162,7 @@ test('a format that contradicts the first bytes is refused before the rest is as
     },
   ])
   const asked = hub.requests.filter(({ server }) => server === 'cdn').map(({ headers }) => headers.range)
-  expect([asked, await filesBelow(world.store)]).toEqual([['bytes=0-511'], {}])
+  expect([asked, plain.requests, await filesBelow(world.store)]).toEqual([['bytes=0-511'], [], {}])
 })
 
 test('another quantization of a repository is another content, also by the address of its page', async () => {
