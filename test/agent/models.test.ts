@@ -188,6 +188,29 @@ test('a Model that follows its source is served with the new content when that i
   expect([after.restarts, (await readFile(model?.path ?? '')).equals(newer)]).toEqual([before.restarts, true])
 })
 
+test('a server that an earlier version started is taken over as it is, and replaced when its source has another content', async () => {
+  const { hub, start, apply, folder } = await world()
+  const repo = await hub.addRepo('org/moving', { 'm.gguf': await weights(folder, 7) })
+  const first = await start()
+  apply('moving', { source: 'hf://org/moving', refreshPolicy: 'OnChange' })
+  const before = await first.service('moving', 'ready')
+  first.signal('SIGKILL')
+  await first.exited
+  // Earlier versions put down nothing of the content.
+  const ledger = join(folder, 'state/ledger.json')
+  const kept = await readFile(ledger, 'utf8')
+  const earlier = kept.replace(/\+[0-9a-f]{16}"/g, '"')
+  await writeFile(ledger, earlier)
+  const next = await start('--refresh-interval', '10s')
+  const adopted = await next.service('moving', 'ready')
+  await repo.commit({ 'm.gguf': await weights(folder, 8) })
+  const after = await next.shows(
+    ({ services: [service] }) => service?.state === 'ready' && service.pid !== before.pid && service,
+    'a new server',
+  )
+  expect([earlier === kept, adopted.pid === before.pid, after.pid === before.pid]).toEqual([false, true, false])
+})
+
 test('without an agent the store is listed, and nothing that a service may use is deleted', async () => {
   const { hub, folder } = await world()
   await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 5) })

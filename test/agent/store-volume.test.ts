@@ -9,6 +9,9 @@ import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
+// A look at the volume every 15 s, and another attempt after 30 s at the earliest.
+vi.setConfig({ testTimeout: 180_000 })
+
 test.concurrent(
   'a volume that is made read-only or unmounted is told, takes nothing from what serves, and is used again when it is back',
   async ({ skip }) => {
