@@ -211,6 +211,27 @@ test('of a plain server a changed ETag or length is a changed content', async ()
   expect([same, await world.models.refresh(wanted, old, staying())]).toMatchObject([undefined, { sizeBytes: 8192 }])
 })
 
+test('what is here under one name is not asked for again under another', async () => {
+  const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
+  await world.models.ensure(request(url, 'a'), staying())
+  await world.models.ensure(request(url, 'b'), staying())
+  expect([requests.length, await inode('a/x.gguf')]).toEqual([1, await inode('b/x.gguf')])
+})
+
+test('a dry run deletes nothing, and what a service uses is not removed', async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('A'))
+  await world.models.ensure(request(url, 'a'), staying())
+  const before = await filesBelow(world.store)
+  const dry = await world.models.prune({ dryRun: true })
+  users = [{ service: 'default/chat', model: 'a', digest: wantedDigest({ source: url }), isActive: true }]
+  const removed = await world.models.remove('a')
+  expect([dry, removed, await filesBelow(world.store)]).toEqual([
+    expect.stringMatching(/^1 entry, which would free 4\.1 kB: a: /) as string,
+    { removed: false, message: 'The model a is used by default/chat: delete or stop that service first.' },
+    before,
+  ])
+})
+
 test('what no service uses is pruned, what one may use again is not, and nothing while nobody knows', async () => {
   const [a, b] = ['a', 'b'].map((name) => world.server.serve(`/${name}.gguf`, gguf(name)).url)
   await world.models.ensure(request(a ?? '', 'one'), staying())
