@@ -148,6 +148,7 @@ export class Agent {
     this.#notices = [...notices, ...(identity.notice === undefined ? [] : [identity.notice])]
     this.#models = new Models({
       directory: settings.modelStore,
+      homeFile: join(settings.stateDir, 'model-store.json'),
       log,
       env,
       settings: () => downloadSettings(this.#settings),

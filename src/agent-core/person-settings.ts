@@ -6,6 +6,7 @@ import {
   type SettingsPatch,
   type SettingView,
 } from '../contract/settings.ts'
+import type { DownloadSettings } from './models/remote.ts'
 import type { AgentSettings } from './settings.ts'
 import { StateFile } from './state/state-file.ts'
 
@@ -259,6 +260,20 @@ export class PersonSettings {
   #isPersons(name: SettingName): boolean {
     return !this.#isGiven(name) && this.#file.value.settings[name] !== undefined
   }
+}
+
+/** What a person set of downloads, for who works on the store while no agent runs. Throws StateFileError. */
+export async function personsDownloads(file: string): Promise<Partial<DownloadSettings>> {
+  const kept = await StateFile.open({
+    file,
+    schema: personFile,
+    initial: { schema: 1, settings: {} },
+    keeps: 'what was set while the agent ran',
+  })
+  const { downloadBytesPerSecond: bytesPerSecond, diskReserveBytes: reserveBytes, ...set } = kept.value.settings
+  const { partialKeepMs, hubEndpoint, hubTokenFile, caFile } = set
+  const stated = { bytesPerSecond, reserveBytes, partialKeepMs, hubEndpoint, hubTokenFile, caFile }
+  return Object.fromEntries(Object.entries(stated).filter(([, value]) => value != null))
 }
 
 /** Those of these settings that a person set; their names and meanings are the agent's own. */

@@ -5,9 +5,11 @@ import { pruneModels } from '../agent-core/commands/prune-models.ts'
 import { pullModel } from '../agent-core/commands/pull-model.ts'
 import { refused } from '../agent-core/commands/results.ts'
 import { defaultModelStore } from '../agent-core/models/default-store.ts'
-import { Models } from '../agent-core/models/models.ts'
+import { defaultDownloadSettings, Models } from '../agent-core/models/models.ts'
+import { personsDownloads } from '../agent-core/person-settings.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import { acquireLock } from '../agent-core/state/lock.ts'
+import { StateFileError } from '../agent-core/state/state-file.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { LinkError } from '../contract/client.ts'
 import { command, type Command, type CommandInput, type CommandResult } from '../contract/commands.ts'
@@ -52,7 +54,7 @@ export async function withModels(
     const directory = modelStore === undefined ? undefined : path.resolve(io.cwd, modelStore)
     end(await withoutAgent(session, directory, (access) => work(access, { json })))
   } catch (error) {
-    if (!(error instanceof LinkError)) throw error
+    if (!(error instanceof LinkError || error instanceof StateFileError)) throw error
     io.stderr.write(`metal-agent: ${error.message}\n`)
     end(exitCodes.failed)
   }
@@ -103,9 +105,16 @@ async function withoutAgent(
     io.stderr.write(`metal-agent: ${locked.message}\n`)
     return exitCodes.failed
   }
+  const downloads = await personsDownloads(path.join(stateDir, 'settings.json')).catch(async (error: unknown) => {
+    await locked.lock.release()
+    throw error
+  })
+  const settings = { ...defaultDownloadSettings, ...downloads }
   const listeners = new Set<() => void>()
   const models = new Models({
     directory: directory ?? defaultModelStore(io.platform, io.env, io.homeDir),
+    homeFile: path.join(stateDir, 'model-store.json'),
+    settings: () => settings,
     log: { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined },
     env: io.env,
     homeDir: io.homeDir,

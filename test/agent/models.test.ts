@@ -1,4 +1,4 @@
-import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
@@ -188,6 +188,29 @@ test('a Model that follows its source is served with the new content when that i
   expect([after.restarts, (await readFile(model?.path ?? '')).equals(newer)]).toEqual([before.restarts, true])
 })
 
+test('a server that an earlier version started is taken over as it is, and replaced when its source has another content', async () => {
+  const { hub, start, apply, folder } = await world()
+  const repo = await hub.addRepo('org/moving', { 'm.gguf': await weights(folder, 7) })
+  const first = await start()
+  apply('moving', { source: 'hf://org/moving', refreshPolicy: 'OnChange' })
+  const before = await first.service('moving', 'ready')
+  first.signal('SIGKILL')
+  await first.exited
+  // Earlier versions put down nothing of the content.
+  const ledger = join(folder, 'state/ledger.json')
+  const kept = await readFile(ledger, 'utf8')
+  const earlier = kept.replace(/\+[0-9a-f]{16}"/g, '"')
+  await writeFile(ledger, earlier)
+  const next = await start('--refresh-interval', '10s')
+  const adopted = await next.service('moving', 'ready')
+  await repo.commit({ 'm.gguf': await weights(folder, 8) })
+  const after = await next.shows(
+    ({ services: [service] }) => service?.state === 'ready' && service.pid !== before.pid && service,
+    'a new server',
+  )
+  expect([earlier === kept, adopted.pid === before.pid, after.pid === before.pid]).toEqual([false, true, false])
+})
+
 test('without an agent the store is listed, and nothing that a service may use is deleted', async () => {
   const { hub, folder } = await world()
   await hub.addRepo('org/tiny', { 'tiny.gguf': await weights(folder, 5) })
@@ -211,6 +234,50 @@ test('without an agent the store is listed, and nothing that a service may use i
     'metal-agent: No agent is running, so nobody knows which services use this model: start the agent, then delete it.\n',
     4,
   ])
+})
+
+test('a pull without an agent takes what was set, is broken off with Ctrl-C, and goes on the next time', async () => {
+  const { hub, folder } = await world()
+  const content = bigFile(12 * 1024 * 1024)
+  await hub.addRepo('org/big', { 'big.gguf': content })
+  hub.cdn.throttle = 2_000_000
+  await mkdir(join(folder, 'state'), { mode: 0o700 })
+  const set = { schema: 1, settings: { hubEndpoint: hub.endpoint } }
+  await writeFile(join(folder, 'state/settings.json'), JSON.stringify(set), { mode: 0o600 })
+  const where = ['--state-dir', join(folder, 'state'), '--model-store', join(folder, 'models')]
+  const pull = async () =>
+    own(
+      await AgentProcess.start({
+        folder,
+        usualFlags: false,
+        args: ['models', 'pull', 'hf://org/big/big.gguf', '--name', 'big', ...where],
+      }),
+    )
+  const first = await pull()
+  await eventually(() => first.stdout.includes('70 % of 12.6 MB'), { timeoutMs: 60_000 })
+  first.signal('SIGINT')
+  const interrupted = await first.exited
+  const partials = await readdir(join(folder, 'models/.metalbar/partials'))
+  const before = hub.requests.length
+  hub.cdn.throttle = 0
+  const next = await pull()
+  const ended = await next.exited
+  const ranges = hub.requests.slice(before).flatMap(({ server, headers }) => (server === 'cdn' ? headers.range : []))
+  expect({
+    interrupted,
+    told: first.stderr,
+    kept: partials.length > 0,
+    resumed: ranges.every((range) => Number(/^bytes=(\d+)/.exec(range ?? '')?.[1]) > 500_000),
+    ended,
+    same: (await readFile(join(folder, 'models/big/big.gguf'))).equals(content),
+  }).toEqual({
+    interrupted: { code: 130, signal: null },
+    told: expect.stringMatching(/^metal-agent: .*what has arrived is kept/) as string,
+    kept: true,
+    resumed: true,
+    ended: { code: 0, signal: null },
+    same: true,
+  })
 })
 
 describe('with a real llama-server', () => {

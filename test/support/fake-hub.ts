@@ -2,10 +2,12 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Identity } from './kube-sim/tls.ts'
 
 /** A file as it is, or by its path on this machine (for what does not fit in memory). */
 type HubContent = Buffer | { readonly file: string }
@@ -35,7 +37,7 @@ export interface FakeRepo {
 }
 
 export interface FakeHub extends AsyncDisposable {
-  /** For HF_ENDPOINT: `http://127.0.0.1:<port>` */
+  /** For HF_ENDPOINT: `http://127.0.0.1:<port>`, or https. */
   readonly endpoint: string
   /** Where large files come from: another port and another name of this machine. */
   readonly cdnOrigin: string
@@ -57,9 +59,11 @@ export interface FakeHub extends AsyncDisposable {
   readonly listings: unknown[]
 }
 
-/** Tokens the fake Hub knows; any other is answered as an invalid one. */
 interface FakeHubOptions {
+  /** That the fake Hub knows; any other is answered as an invalid one. */
   tokens?: readonly string[]
+  /** Speaks https as it, for 127.0.0.1 and localhost; without it http. */
+  identity?: Identity
 }
 
 interface StoredFile {
@@ -87,16 +91,20 @@ interface Answer {
 const lfsName = /\.(?:gguf|safetensors|bin|pt|pth|onnx|zip|model|msgpack|h5)$/i
 
 /** The shapes of the Hugging Face Hub's API (listing, file info, resolving, gates) on real sockets, with a CDN of its own. */
-export async function startFakeHub({ tokens = ['hf_good', 'hf_other'] }: FakeHubOptions = {}): Promise<FakeHub> {
+export async function startFakeHub({
+  tokens = ['hf_good', 'hf_other'],
+  identity,
+}: FakeHubOptions = {}): Promise<FakeHub> {
   const repos = new Map<string, Repo>()
   const requests: SeenHubRequest[] = []
   const blobs = new Map<string, StoredFile>()
   const cdn = { throttle: 0, drops: [] as number[] }
 
-  const hub = await listen((request, response) => answerHub(request, response))
-  const store = await listen((request, response) => answerCdn(request, response))
-  const endpoint = `http://127.0.0.1:${hub.port}`
-  const cdnOrigin = `http://localhost:${store.port}`
+  const hub = await listen((request, response) => answerHub(request, response), identity)
+  const store = await listen((request, response) => answerCdn(request, response), identity)
+  const scheme = identity === undefined ? 'http' : 'https'
+  const endpoint = `${scheme}://127.0.0.1:${hub.port}`
+  const cdnOrigin = `${scheme}://localhost:${store.port}`
 
   const fake: FakeHub = {
     endpoint,
@@ -277,12 +285,17 @@ export async function startFakeHub({ tokens = ['hf_good', 'hf_other'] }: FakeHub
 
 async function listen(
   answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>,
+  identity: Identity | undefined,
 ): Promise<{ port: number; close: () => Promise<void> }> {
-  const server = createServer((request, response) => {
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     answer(request, response).catch((error: unknown) => {
       response.destroy(error instanceof Error ? error : new Error(String(error)))
     })
-  })
+  }
+  const server =
+    identity === undefined
+      ? createServer(onRequest)
+      : createSecureServer({ key: identity.key, cert: identity.certificate }, onRequest)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo // a TCP server that listens has no other kind
   return {

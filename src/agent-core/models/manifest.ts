@@ -62,7 +62,7 @@ const manifestSchema = z.object({
 export type Manifest = z.infer<typeof manifestSchema>
 
 /** What the first versions wrote: of one file, beside it. */
-const firstSchema = z.object({ ...shared, schema: z.undefined(), sizeBytes: z.int().positive() })
+const firstSchema = z.object({ ...shared, schema: z.undefined().optional(), sizeBytes: z.int().positive() })
 
 export type ManifestState = { kind: 'absent' } | { kind: 'valid'; manifest: Manifest } | { kind: 'broken'; why: string }
 

@@ -68,6 +68,8 @@ interface FetchState {
 export interface ModelsOptions {
   /** The model store. Created when first needed. */
   directory: string
+  /** Keeps, beyond the end of the agent, on which volume the store is; absent = it is forgotten. */
+  homeFile?: string
   log: Logger
   now?: () => number
   /** For tests: the longest silence of a server in ms, else 60 s. */
@@ -126,6 +128,7 @@ export class Models {
       homeDir: options.homeDir ?? homedir(),
       stallMs: options.stallMs,
       attempts: options.attempts,
+      storeFolder: directory,
       allowInsecureLoopback: options.allowInsecureLoopback,
       deletableBytes: () => this.#inventory.prunableBytes(),
     })
@@ -148,7 +151,7 @@ export class Models {
       onChange,
       now,
     })
-    this.#watch = new StoreWatch({ directory, onChange })
+    this.#watch = new StoreWatch({ directory, homeFile: options.homeFile, log, onChange })
   }
 
   /** Looks after the store from now on: clears old rests of downloads, and notices when its volume goes. */

@@ -6,6 +6,8 @@ import { expectsGguf } from './content.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
 import { Bandwidth } from './download/bandwidth.ts'
 import { download, type DownloadedFile, type FileRequest } from './download/download.ts'
+import { PaceGuard } from './download/pace-guard.ts'
+import { discard, get, type Asked } from './download/request.ts'
 import { createTransport, type Transport } from './download/transport.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 import { contentKindOf, formatContradiction, kindLength } from './gguf/content-kind.ts'
@@ -40,6 +42,8 @@ export interface RemoteOptions {
   readonly homeDir: string
   readonly stallMs: number | undefined
   readonly attempts: number | undefined
+  /** As messages about the disk name it. */
+  readonly storeFolder?: string | undefined
   readonly allowInsecureLoopback: boolean | undefined
   readonly deletableBytes: () => Promise<number>
 }
@@ -161,7 +165,7 @@ export class Remote implements AsyncDisposable {
     request: FileRequest,
     how: { partialPath: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
   ): Promise<DownloadedFile> {
-    const { log, now, settings, stallMs, attempts, deletableBytes } = this.#options
+    const { log, now, settings, stallMs, attempts, deletableBytes, storeFolder } = this.#options
     const { reserveBytes } = settings()
     this.limitBandwidth()
     return download(request, {
@@ -170,6 +174,7 @@ export class Remote implements AsyncDisposable {
       now,
       stallMs,
       attempts,
+      storeFolder,
       transport: await this.#transport(),
       bandwidth: this.#bandwidth,
       deletableBytes,
@@ -227,11 +232,11 @@ export class Remote implements AsyncDisposable {
     return findInHubCache({ ...hub, sha256, sizeBytes, env, home: homeDir, platform: process.platform, signal })
   }
 
-  /** Before a long download, where the name does not promise what the first bytes would show. Throws `FormatMismatch`. */
+  /** Before a long download, where the first bytes may be another format than the one that is looked for in them anyway. Throws `FormatMismatch`. */
   async #requireFormat({ url, fileName, credentials }: RemoteFile, format: string | undefined, signal: AbortSignal) {
-    if (expectsGguf(fileName) || credentials !== undefined) return
-    const { fetch } = await this.#transport()
-    const start = await startOf(url, { fetch, signal }).catch(() => undefined)
+    if (expectsGguf(fileName) && (format ?? 'gguf') === 'gguf') return
+    const transport = await this.#transport()
+    const start = await startOf({ url, credentials }, { transport, signal })
     const problem = start && formatContradiction(format ?? 'gguf', contentKindOf(start))
     if (problem !== undefined) throw new ModelError('terminal', 'FormatMismatch', problem)
   }
@@ -295,22 +300,35 @@ function validatorOf(file: RemoteFile | undefined, { etag, lastModified }: Downl
   return file?.blob ?? etag ?? lastModified
 }
 
-async function startOf(url: string, { fetch, signal }: { fetch: typeof globalThis.fetch; signal: AbortSignal }) {
-  const answer = await fetch(url, { headers: { range: `bytes=0-${kindLength - 1}` }, signal })
-  const reader = answer.body?.getReader()
-  const parts: Uint8Array[] = []
+/** The first bytes; undefined where they cannot be had, which the download will say better. Throws the signal's reason. */
+async function startOf(
+  { url, credentials }: Pick<Asked, 'url' | 'credentials'>,
+  { transport, signal }: { transport: Transport; signal: AbortSignal },
+): Promise<Buffer | undefined> {
+  using guard = new PaceGuard(startMs, shownSource(url))
   try {
-    for (let length = 0; answer.ok && reader && length < kindLength;) {
-      const value: unknown = (await reader.read()).value
-      if (!(value instanceof Uint8Array)) break
-      parts.push(value)
-      length += value.length
+    const asked = { url, credentials, range: [0, kindLength] as const }
+    const { status, body } = await get(asked, { transport, signal, guard })
+    const parts: Uint8Array[] = []
+    let length = 0
+    try {
+      for await (const chunk of body as AsyncIterable<unknown>) {
+        if (length >= kindLength || status >= 300 || !(chunk instanceof Uint8Array)) break
+        parts.push(chunk)
+        length += chunk.length
+      }
+    } finally {
+      discard(body)
     }
-  } finally {
-    await reader?.cancel()
+    return length === 0 ? undefined : Buffer.concat(parts)
+  } catch {
+    signal.throwIfAborted()
+    return undefined
   }
-  return parts.length === 0 ? undefined : Buffer.concat(parts)
 }
+
+/** A server that is quieter is left to the download, which has more patience. */
+const startMs = 15_000
 
 async function tokenIn(file: string): Promise<string> {
   const text = await readIfThere(file).catch((error: unknown) => {

@@ -1,24 +1,34 @@
 import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import type { Logger } from '../observability/logger.ts'
 import { storeError } from './disk.ts'
 import { localRepairMs, ModelError } from './errors.ts'
-import { statIfThere } from './store-paths.ts'
+import { isAway, placeOf, StoreHome } from './store-volume.ts'
 
 /** Looking costs a few system calls, and tells of a volume that went before a model is wanted. */
 const lookEveryMs = 15_000
 
+export interface StoreWatchOptions {
+  readonly directory: string
+  /** Keeps, beyond the end of the agent, on which volume the store is. */
+  readonly homeFile: string | undefined
+  readonly log: Logger
+  readonly onChange: () => void
+}
+
 /** Whether the store can be used: volumes come and go, and are made read-only. */
 export class StoreWatch {
   readonly #directory: string
+  readonly #home: StoreHome
+  readonly #log: Logger
   readonly #onChange: () => void
   #problem: ModelError | undefined
-  /** Of the volume that holds the store, since it was first seen. */
-  #device: number | undefined
   #timer: NodeJS.Timeout | undefined
 
-  constructor({ directory, onChange }: { directory: string; onChange: () => void }) {
+  constructor({ directory, homeFile, log, onChange }: StoreWatchOptions) {
     this.#directory = directory
+    this.#home = new StoreHome({ file: homeFile, directory })
+    this.#log = log
     this.#onChange = onChange
   }
 
@@ -28,6 +38,7 @@ export class StoreWatch {
   }
 
   start(): void {
+    void this.look()
     this.#timer = setInterval(() => void this.look(), lookEveryMs).unref()
   }
 
@@ -35,38 +46,46 @@ export class StoreWatch {
     clearInterval(this.#timer)
   }
 
-  /** Throws ModelError where nothing can be written to the store. */
+  /** Before the store is written to, and perhaps made. Throws ModelError where that cannot be. */
   async require(): Promise<void> {
-    const problem = await this.look()
+    const problem = await this.#look({ isMade: true })
     if (problem) throw problem
   }
 
   /** Never rejects. */
-  async look(): Promise<ModelError | undefined> {
+  look(): Promise<ModelError | undefined> {
+    return this.#look({ isMade: false })
+  }
+
+  async #look({ isMade }: { isMade: boolean }): Promise<ModelError | undefined> {
     const before = this.#problem?.message
-    this.#problem = await this.#seen()
-    if (this.#problem?.message !== before) this.#onChange()
+    this.#problem = await this.#seen(isMade)
+    const { message, reason } = this.#problem ?? {}
+    if (message === before) return this.#problem
+    if (message === undefined) this.#log.info('model store can be used again', { directory: this.#directory })
+    else this.#log.warn('model store cannot be used', { directory: this.#directory, reason, message })
+    this.#onChange()
     return this.#problem
   }
 
-  async #seen(): Promise<ModelError | undefined> {
+  async #seen(isMade: boolean): Promise<ModelError | undefined> {
     try {
-      const { path, device } = await nearest(this.#directory)
-      if (this.#device !== undefined && device !== this.#device) return gone(this.#directory)
-      if (path === this.#directory) this.#device = device
-      await access(path, constants.W_OK)
+      const place = await placeOf(this.#directory)
+      if (await isAway(this.#directory, place, await this.#home.mountPoint)) return gone(this.#directory)
+      await access(place.nearest, constants.W_OK)
+      if (isMade || place.nearest === this.#directory) await this.#keepHome(place.mountPoint)
       return undefined
     } catch (error) {
       return storeError(error, this.#directory)
     }
   }
-}
 
-/** The folder itself, or the nearest above it that exists. */
-async function nearest(folder: string): Promise<{ path: string; device: number }> {
-  for (let path = folder; ; path = dirname(path)) {
-    const found = await statIfThere(path)
-    if (found) return { path, device: found.dev }
+  async #keepHome(mountPoint: string): Promise<void> {
+    try {
+      await this.#home.keep(mountPoint)
+    } catch (error) {
+      this.#log.warn('volume of the model store not remembered', { directory: this.#directory, mountPoint, error })
+    }
   }
 }
 
@@ -74,6 +93,6 @@ const gone = (directory: string): ModelError =>
   new ModelError(
     'transient',
     'StoreGone',
-    `The volume of the model store ${directory} is not mounted any more: connect it again, or choose another --model-store.`,
+    `The volume of the model store ${directory} is not mounted: connect it again, or choose another --model-store.`,
     { retryAfterMs: localRepairMs },
   )

@@ -37,6 +37,7 @@ export class FetchActivity {
   #progress: Progress | undefined
   #outcome: FetchOutcome | undefined
   #notice: string | undefined
+  #isNewer = false
   #timer: NodeJS.Timeout | undefined
 
   constructor(options: FetchActivityOptions) {
@@ -60,6 +61,11 @@ export class FetchActivity {
 
   get outcome(): FetchOutcome | undefined {
     return this.#outcome
+  }
+
+  /** The outcome is another content than what was here at first. */
+  get isNewer(): boolean {
+    return this.#isNewer
   }
 
   /** What a person should know of a model that is here, such as that its source could not be asked. */
@@ -121,8 +127,10 @@ export class FetchActivity {
     )
     if (signal.aborted) return
     const nextMs = this.#nextMs()
-    if (outcome?.kind === 'done') this.#end(outcome)
-    else {
+    if (outcome?.kind === 'done') {
+      this.#isNewer = true
+      this.#end(outcome)
+    } else {
       this.#notice =
         outcome && `Whether the model changed at its source is not known: ${outcome.message} It is asked again later.`
       this.#options.onProgress()

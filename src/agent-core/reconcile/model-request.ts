@@ -23,15 +23,19 @@ export function modelIdentity(spec: ModelSpec): string {
 
 /**
  * The digest of what a server is started with: that of the spec, and behind it the content of the model. As long as nobody knows
- * that the content is another one, a running server has the right one.
+ * that the content is another one (`isNewer`: it came while the server ran), a running server has the right one.
  */
 export function digestWith(
   base: string,
-  { server, revision }: { server: string | undefined; revision?: string | undefined },
+  {
+    server,
+    revision,
+    isNewer = false,
+  }: { server: string | undefined; revision?: string | undefined; isNewer?: boolean | undefined },
 ): string {
   const wanted = revision === undefined ? base : `${base}+${revision.slice(0, 16)}`
   if (server === undefined || (server !== base && !server.startsWith(`${base}+`))) return wanted
-  return revision === undefined || server === base ? server : wanted
+  return revision === undefined || (server === base && !isNewer) ? server : wanted
 }
 
 export interface FetchInputs {

@@ -429,7 +429,7 @@ export class Reconciler {
     const notice = [wish.notice, fetch?.notice].filter((sentence) => sentence !== undefined).join(' ')
     return {
       ...wish,
-      digest: digestWith(wish.digest, { server, revision: here?.revision }),
+      digest: digestWith(wish.digest, { server, revision: here?.revision, isNewer: fetch?.isNewer }),
       ...(notice !== '' && { notice }),
     }
   }

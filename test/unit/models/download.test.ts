@@ -63,6 +63,18 @@ test('a redirect to another address is followed, and a login stays behind', asyn
   ])
 })
 
+test.each([0, 20])(
+  'an answer that is cut after %i bytes, again and again, is told with its length',
+  async (afterBytes) => {
+    const content = gguf('A')
+    const { url } = world.server.serve('/x.gguf', content, { fault: { kind: 'drop', afterBytes } })
+    const failed = await failure(world.restarted({ attempts: 3 }).ensure(request(url), staying()))
+    expect(failed.message).toBe(
+      `The download of ${url} ended after ${afterBytes} of ${content.length} bytes: the agent tries again.`,
+    )
+  },
+)
+
 describe('an answer that is no model is named, leaves nothing behind, and the next attempt works', () => {
   const soon = { kind: 'transient' }
   const later = { kind: 'transient', retryAfterMs: remoteRepairMs }
@@ -281,7 +293,7 @@ describe('a store on a small volume', () => {
     expect({ ...failed, left: await filesBelow(volume.path) }).toEqual({
       kind: 'transient',
       reason: 'DiskFull',
-      message: `The model needs 2.0 MB and 10.5 kB stay in reserve, but the volume of ${join(volume.path, '.metalbar/partials')} has 1.0 MB free: make room there or choose another --model-store.`,
+      message: `The model needs 2.0 MB and 10.5 kB stay in reserve, but the volume of ${volume.path} has 1.0 MB free: make room there or choose another --model-store.`,
       retryAfterMs: localRepairMs,
       left: {},
     })

@@ -134,6 +134,53 @@ test('a Model whose format contradicts its file is refused for good, with both n
   ])
 })
 
+test('a format that contradicts the first bytes is refused before the rest is asked for, whatever the name and the token', async () => {
+  const weights = Buffer.alloc(3_000_000)
+  weights.writeBigUInt64LE(22n)
+  weights.write('{"a":{"dtype":"F32"}}', 8)
+  await hub.addRepo('org/m', { 'model.safetensors': weights }, { private: true, grantedTo: ['hf_good'] })
+  const gated = { secret: () => Promise.resolve({ value: 'hf_good', from: 'the test' }) }
+  const plain = world.server.serve('/x.gguf', gguf('A', 3_000_000))
+  hub.cdn.throttle = 100_000
+  const models = world.restarted({ allowInsecureLoopback: true })
+  const failures = [
+    await failure(models.ensure({ ...request(plain.url), format: 'pytorch' }, staying())),
+    await failure(models.ensure({ ...request('hf://org/m/model.safetensors'), ...gated }, staying())),
+  ]
+  expect(failures).toEqual([
+    {
+      kind: 'terminal',
+      reason: 'UnsupportedSource',
+      message: expect.stringMatching(
+        /a model of spec\.format pytorch has several files: name them in spec\.files/,
+      ) as string,
+    },
+    {
+      kind: 'terminal',
+      reason: 'FormatMismatch',
+      message: expect.stringMatching(/^spec\.format says gguf, but the file is a safetensors file: /) as string,
+    },
+  ])
+  const asked = hub.requests.filter(({ server }) => server === 'cdn').map(({ headers }) => headers.range)
+  expect([asked, plain.requests, await filesBelow(world.store)]).toEqual([['bytes=0-511'], [], {}])
+})
+
+test('another quantization of a repository is another content, also by the address of its page', async () => {
+  await hub.addRepo('org/m', { 'm-Q4_K_M.gguf': gguf('A'), 'm-Q8_0.gguf': gguf('B') })
+  for (const source of ['hf://org/m', `${hub.endpoint}/org/m`, `${hub.endpoint}/org/m/tree/main`]) {
+    const name = `m${wantedDigest({ source }).slice(0, 8)}`
+    const of = async (quantization: string) =>
+      (await world.models.ensure({ ...request(source, name), quantization }, staying())).path.split('/').at(-1)
+    expect([await of('Q4_K_M'), await of('Q8_0'), await of('Q4_K_M')]).toEqual([
+      'm-Q4_K_M.gguf',
+      'm-Q8_0.gguf',
+      'm-Q4_K_M.gguf',
+    ])
+  }
+  const file = 'https://huggingface.co/org/m/resolve/main/m-Q8_0.gguf'
+  expect(wantedDigest({ source: file, quantization: 'Q8_0' })).toBe(wantedDigest({ source: file }))
+})
+
 test('a changed source is fetched beside what serves, and the older content goes once the new one is used', async () => {
   const repo = await hub.addRepo('org/m', { 'x.gguf': gguf('A') })
   const wanted = request('hf://org/m')
@@ -162,6 +209,27 @@ test('of a plain server a changed ETag or length is a changed content', async ()
   const same = await world.models.refresh(wanted, old, staying())
   world.server.serve('/x.gguf', gguf('B', 8192))
   expect([same, await world.models.refresh(wanted, old, staying())]).toMatchObject([undefined, { sizeBytes: 8192 }])
+})
+
+test('what is here under one name is not asked for again under another', async () => {
+  const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
+  await world.models.ensure(request(url, 'a'), staying())
+  await world.models.ensure(request(url, 'b'), staying())
+  expect([requests.length, await inode('a/x.gguf')]).toEqual([1, await inode('b/x.gguf')])
+})
+
+test('a dry run deletes nothing, and what a service uses is not removed', async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('A'))
+  await world.models.ensure(request(url, 'a'), staying())
+  const before = await filesBelow(world.store)
+  const dry = await world.models.prune({ dryRun: true })
+  users = [{ service: 'default/chat', model: 'a', digest: wantedDigest({ source: url }), isActive: true }]
+  const removed = await world.models.remove('a')
+  expect([dry, removed, await filesBelow(world.store)]).toEqual([
+    expect.stringMatching(/^1 entry, which would free 4\.1 kB: a: /) as string,
+    { removed: false, message: 'The model a is used by default/chat: delete or stop that service first.' },
+    before,
+  ])
 })
 
 test('what no service uses is pruned, what one may use again is not, and nothing while nobody knows', async () => {

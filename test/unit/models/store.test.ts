@@ -37,6 +37,36 @@ test('what was fetched is used without a request, also after a restart', async (
   expect([places, requests.length]).toEqual([['tiny/x.gguf', 'tiny/x.gguf', 'tiny/x.gguf'], 1])
 })
 
+test('a record of the first versions is understood, and written as of today', async () => {
+  const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
+  await put('tiny/x.gguf', gguf('B'))
+  const old = {
+    source: url,
+    sourceSha256: sourceDigest(url),
+    completedAt: '2026-01-02T03:04:05.000Z',
+    origin: 'downloaded',
+    sizeBytes: 4096,
+  }
+  await put('tiny/x.gguf.metalbar.json', JSON.stringify(old))
+  const model = await world.models.ensure(request(url), staying())
+  await world.models.markUsed(request(url), model)
+  const record: unknown = JSON.parse(await readFile(join(world.store, 'tiny/x.gguf.metalbar.json'), 'utf8'))
+  expect([relative(world.store, model.path), requests.length, record]).toEqual([
+    'tiny/x.gguf',
+    0,
+    {
+      schema: 2,
+      source: url,
+      sourceSha256: sourceDigest(url),
+      completedAt: old.completedAt,
+      origin: 'downloaded',
+      files: [{ path: 'x.gguf', sizeBytes: 4096 }],
+      primary: 'x.gguf',
+      lastUsedAt: expect.stringMatching(/^20/) as string,
+    },
+  ])
+})
+
 describe('different sources never share a file', () => {
   test('two namespaces with the same Model name, one after the other, and each keeps its own', async () => {
     const a = world.server.serve('/a/x.gguf', gguf('A')).url

@@ -42,15 +42,16 @@ test('what waits for its turn, and what was here already, is no download', () =>
   expect([waiting, story.done(1)]).toEqual([undefined, undefined])
 })
 
-test.each([
+test.each<[string, string | undefined, string | undefined, string, boolean?]>([
   ['nothing runs and the content is not known', undefined, undefined, 'spec'],
   ['nothing runs', undefined, 'aaa', 'spec+aaa'],
   ['the content is not known yet: what runs has the right one', 'spec+aaa', undefined, 'spec+aaa'],
   ['the content is the same', 'spec+aaa', 'aaa', 'spec+aaa'],
   ['the content is another one', 'spec+aaa', 'bbb', 'spec+bbb'],
   ['an earlier version started it', 'spec', 'aaa', 'spec'],
+  ['an earlier version started it, and its source changed since', 'spec', 'bbb', 'spec+bbb', true],
   ['it runs with another spec', 'other+aaa', 'aaa', 'spec+aaa'],
   ['another spec begins alike', 'specific', undefined, 'spec'],
-])('the digest of a server where %s', (_, server, revision, wanted) => {
-  expect(digestWith('spec', { server, revision })).toBe(wanted)
+])('the digest of a server where %s', (_, server, revision, wanted, isNewer = false) => {
+  expect(digestWith('spec', { server, revision, isNewer })).toBe(wanted)
 })

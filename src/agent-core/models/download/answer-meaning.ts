@@ -91,7 +91,8 @@ function contentRange(header: string | null): { start: number; end: number; tota
   return { start, end: last + 1, total }
 }
 
-function contentLength(headers: Headers): number | undefined {
+/** Of the body as it is sent. */
+export function contentLength(headers: Headers): number | undefined {
   const length = headers.get('content-length')
   const bytes = Number(length)
   return length !== null && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : undefined

@@ -5,7 +5,7 @@ import { magicLength } from '../content.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { contentProblem, truncated } from '../http-answer.ts'
 import { shownSource } from '../source.ts'
-import { meaningOf, validator, type Meaning } from './answer-meaning.ts'
+import { contentLength, meaningOf, validator, type Meaning } from './answer-meaning.ts'
 import type { Bandwidth } from './bandwidth.ts'
 import { firstGap, withRange, type ByteRange } from './byte-ranges.ts'
 import { requireFreeSpace, type Room } from './free-space.ts'
@@ -190,7 +190,7 @@ export class Attempt {
     const type = answer.headers.get('content-type')
     if (meaning.kind === 'changed' || meaning.kind === 'no-ranges') {
       // A login page or a captive portal in place of the file is no reason to throw away what is there.
-      if (answer.status === 200) this.#checkStart(await body.start(), type)
+      if (answer.status === 200) this.#checkStart(await body.start(contentLength(answer.headers)), type)
       throw new StartOver(meaning.kind)
     }
     const { remote } = meaning
@@ -198,7 +198,7 @@ export class Attempt {
     if (wanted !== undefined && total !== undefined && total !== wanted) throw wrongLength(this.#shown, wanted, total)
     this.#partial.remote = { ...this.#partial.remote, ...remote }
     const [start, end] = meaning.kind === 'part' ? [meaning.start, meaning.end] : [0, total ?? Infinity]
-    if (start === 0) this.#checkStart(await body.start(), type)
+    if (start === 0) this.#checkStart(await body.start(total), type)
     await this.#checkSpace(true)
     this.#options.onAnswer(total ?? wanted)
     const sure = this.#options.verified || validator(remote) !== undefined
@@ -296,11 +296,11 @@ class Body {
   }
 
   /** The first bytes, which `next` gives as well. Enough to tell what it is, unless it is shorter. */
-  async start(): Promise<Buffer> {
+  async start(totalBytes: number | undefined): Promise<Buffer> {
     const held: Uint8Array[] = []
     let bytes = 0
     while (bytes < magicLength) {
-      const chunk = await this.next(bytes, undefined)
+      const chunk = await this.next(bytes, totalBytes)
       if (chunk === undefined) break
       held.push(chunk)
       bytes += chunk.length

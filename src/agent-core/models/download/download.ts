@@ -40,6 +40,8 @@ export interface DownloadedFile {
 
 export interface DownloadOptions {
   readonly partialPath: string
+  /** The folder that messages about the disk name; without it that of the partial file. */
+  readonly storeFolder?: string | undefined
   readonly signal: AbortSignal
   readonly log: Logger
   readonly onProgress?: ((progress: Progress) => void) | undefined
@@ -151,7 +153,7 @@ class Download {
 
   /** All bytes of the file, however many attempts that takes. Returns its size. */
   async #fetch(partial: PartialFile, progress: ProgressReport): Promise<number> {
-    const { signal, log, attempts = defaultAttempts, random = Math.random } = this.#options
+    const { signal, log, attempts = defaultAttempts, random = Math.random, storeFolder } = this.#options
     let failures = 0
     let best = partial.writtenBytes
     for (;;) {
@@ -165,7 +167,7 @@ class Download {
           await this.#startOver(partial, error.why, progress)
           continue
         }
-        const failure = await storeError(error, dirname(partial.path), partial.remote.sizeBytes)
+        const failure = await storeError(error, storeFolder ?? dirname(partial.path), partial.remote.sizeBytes)
         failures = partial.writtenBytes > best ? 1 : failures + 1
         best = Math.max(best, partial.writtenBytes)
         const waitMs = retryWaitMs(failure, failures, attempts, random)
@@ -188,7 +190,7 @@ class Download {
   }
 
   async #try(partial: PartialFile, progress: ProgressReport): Promise<number> {
-    const { partialPath, reserveBytes, deletableBytes, stallMs = downloadStallMs } = this.#options
+    const { partialPath, storeFolder, reserveBytes, deletableBytes, stallMs = downloadStallMs } = this.#options
     const { url, fileName, credentials, sizeBytes, sha256 } = this.#request
     const { transport, bandwidth, log, signal } = this.#options
     this.#attempt = new Attempt(partial, {
@@ -199,7 +201,7 @@ class Download {
       verified: sha256 !== undefined,
       transport,
       bandwidth,
-      room: { folder: dirname(partialPath), reserveBytes, deletableBytes },
+      room: { folder: dirname(partialPath), name: storeFolder, reserveBytes, deletableBytes },
       connections: this.#connections,
       ranges: this.#ranges,
       stallMs,
@@ -223,7 +225,11 @@ class Download {
 
   /** A server that sends whole files only begins at the beginning; one without validators may send another file's rest. */
   async #dropUnusable(partial: PartialFile): Promise<void> {
-    if (partial.writtenBytes === 0) return
+    if (partial.writtenBytes === 0) {
+      // What an earlier answer said of the file binds nobody: the next one may be the first with a body.
+      partial.remote = {}
+      return
+    }
     if (this.#isContinuable(partial)) return
     this.#options.log.info('download begins at the beginning again', {
       source: this.#shown,

@@ -5,6 +5,8 @@ import { localRepairMs, ModelError } from '../errors.ts'
 export interface Room {
   /** On the volume in question. */
   readonly folder: string
+  /** What messages call it; without it `folder`. */
+  readonly name?: string | undefined
   /** What has to stay free for everything else on this machine; without it the smaller of 2 GiB and 1 % of the volume. */
   readonly reserveBytes?: number | undefined
   /** What deleting models that nobody uses would give. */
@@ -21,7 +23,7 @@ export async function requireFreeSpace(room: Room, neededBytes: number): Promise
   throw new ModelError(
     'transient',
     'DiskFull',
-    `The model needs ${formatBytes(neededBytes)} and ${formatBytes(reserve)} stay in reserve, but the volume of ${room.folder} has ${formatBytes(free)} free: ${
+    `The model needs ${formatBytes(neededBytes)} and ${formatBytes(reserve)} stay in reserve, but the volume of ${room.name ?? room.folder} has ${formatBytes(free)} free: ${
       deletable > 0
         ? `deleting models that nobody uses would give ${formatBytes(deletable)}; or make room there otherwise`
         : 'make room there'

@@ -1,0 +1,144 @@
+import { execFile } from 'node:child_process'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { expect, test } from 'vitest'
+import { AgentProcess } from '../support/agent-process.ts'
+import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
+import { useControlPlane } from '../support/control-plane/control-plane.ts'
+import { eventually } from '../support/eventually.ts'
+import { startFakeHub } from '../support/fake-hub.ts'
+import { throwAwayIdentity } from '../support/kube-sim/tls.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const cluster = useControlPlane()
+
+const apiVersion = 'inference.llmkube.dev/v1alpha1'
+const token = 'hf_T0kenOfTheSecret'
+const names = ['found', 'forbidden', 'late', 'keyless'] as const
+type Name = (typeof names)[number]
+
+/** Without the right to read every Secret. */
+const rules = [
+  { apiGroups: ['inference.llmkube.dev'], resources: ['*'], verbs: ['*'] },
+  { apiGroups: ['discovery.k8s.io', 'events.k8s.io'], resources: ['*'], verbs: ['*'] },
+  { apiGroups: [''], resources: ['services', 'endpoints', 'events', 'pods'], verbs: ['*'] },
+  {
+    apiGroups: [''],
+    resources: ['secrets'],
+    resourceNames: ['hub-found', 'hub-late', 'hub-keyless'],
+    verbs: ['get'],
+  },
+]
+
+test('the token of a Secret opens a private model at the Hub alone, and stands nowhere; a Secret that is of no use is told and looked for again', async ({
+  skip,
+}) => {
+  const identity = await throwAwayIdentity()
+  if (!identity) return skip('needs openssl')
+  const { admin, namespace, connection } = cluster()
+  await using _controller = await startControllerStandIn({ connection, namespace })
+  await using folder = await temporaryFolder()
+  await using hub = await startFakeHub({ identity, tokens: [token] })
+  const caFile = join(folder.dir, 'ca.pem')
+  await writeFile(caFile, identity.certificate)
+  const user = await cluster().restrictedKubeconfig(rules)
+  await using agent = await AgentProcess.start({
+    folder: folder.dir,
+    kubeconfig: await readFile(user.kubeconfig, 'utf8'),
+    args: [
+      ...['--namespace', namespace, '--llama-server', sampleServerPath, '--log-level', 'debug'],
+      ...['--hub-endpoint', hub.endpoint, '--ca-file', caFile],
+    ],
+  })
+  const secret = (name: Name, stringData: Record<string, string>) =>
+    admin.create({ apiVersion: 'v1', kind: 'Secret', metadata: { name: `hub-${name}` }, stringData })
+  await secret('found', { HF_TOKEN: token })
+  await secret('forbidden', { HF_TOKEN: token })
+  await secret('keyless', { password: token })
+  for (const name of names) {
+    await hub.addRepo(`org/${name}`, { [`${name}.gguf`]: modelOf(name) }, { private: true, grantedTo: [token] })
+    const spec = { source: `hf://org/${name}`, format: 'gguf', hardware: { accelerator: 'metal' } }
+    await admin.apply({
+      apiVersion,
+      kind: 'Model',
+      metadata: { name },
+      spec: { ...spec, sourceSecretRef: { name: `hub-${name}` } },
+    })
+    await admin.apply({ apiVersion, kind: 'InferenceService', metadata: { name }, spec: { modelRef: name } })
+  }
+
+  const { pid } = await agent.service('found', 'ready')
+  const messages: Record<string, string> = {}
+  for (const name of ['forbidden', 'late', 'keyless'] as const) {
+    messages[name] = (await agent.service(name, 'waiting', 'FetchFailed')).message.replaceAll(namespace, '<namespace>')
+  }
+  expect(messages).toEqual({
+    forbidden: expect.stringMatching(
+      /^Secret <namespace>\/hub-forbidden, which spec\.sourceSecretRef names, cannot be read \(.*forbidden.*\): allow this agent to get Secrets in <namespace>, or remove sourceSecretRef\.$/,
+    ) as string,
+    late: 'Secret <namespace>/hub-late, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.',
+    keyless:
+      'Secret <namespace>/hub-keyless, which spec.sourceSecretRef names, has no Hugging Face token (its keys: password): put one under the key HF_TOKEN.',
+  })
+  expect(hub.requests.filter(({ path }) => /forbidden|late|keyless/.test(path))).toEqual([])
+
+  // Nobody tells the agent of it: it looks again.
+  await secret('late', { HF_TOKEN: token })
+  await agent.service('late', 'ready')
+
+  const authorizations = hub.requests.map(({ server, headers }) => `${server} ${headers.authorization ?? 'nothing'}`)
+  expect(new Set(authorizations)).toEqual(new Set([`hub Bearer ${token}`, 'cdn nothing']))
+
+  const condition = async () =>
+    JSON.stringify(await admin.get({ apiVersion, kind: 'InferenceService', metadata: { name: 'forbidden' } }))
+  await eventually(async () => (await condition()).includes('sourceSecretRef'))
+  const objects = await Promise.all(
+    (
+      [
+        [apiVersion, 'InferenceService'],
+        [apiVersion, 'Model'],
+        ['v1', 'Event'],
+        ['v1', 'Service'],
+        ['v1', 'Endpoints'],
+        ['discovery.k8s.io/v1', 'EndpointSlice'],
+      ] as const
+    ).map(([version, kind]) => admin.list({ apiVersion: version, kind })),
+  )
+  const listing = await agent.run('models', '--json')
+  const outputs = {
+    objects: JSON.stringify(objects),
+    snapshot: JSON.stringify(await agent.snapshot()),
+    models: listing.stdout,
+    story: (await agent.run('events', '--json')).stdout,
+    agent: await commandAndEnvironment(agent.pid),
+    server: await commandAndEnvironment(pid ?? 0),
+    log: agent.stderr + agent.stdout,
+    files: await textBelow(folder.dir),
+  }
+  const encoded = [token, Buffer.from(token).toString('base64')]
+  const leaks = Object.entries(outputs).filter(([, text]) => encoded.some((one) => text.includes(one)))
+  const seen = Object.entries(outputs).filter(([, text]) => !text.includes('found'))
+  expect({ leaks: leaks.map(([where]) => where), unseen: seen.map(([where]) => where) }).toEqual({
+    leaks: [],
+    unseen: ['agent'],
+  })
+})
+
+/** Each of its own content: the same would be fetched once. */
+const modelOf = (name: string): Buffer => Buffer.from(`GGUF and nothing more than ${name}`)
+
+/** As everybody on this machine may see them, and who may see the environment too. */
+async function commandAndEnvironment(pid: number): Promise<string> {
+  const { stdout } = await promisify(execFile)('ps', ['eww', '-o', 'command=', '-p', String(pid)])
+  return stdout
+}
+
+/** Every file below: records of models, state, logs of servers. */
+async function textBelow(folder: string): Promise<string> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name))
+  const texts = await Promise.all(files.map(async (file) => `${file}\n${await readFile(file, 'latin1')}`))
+  return texts.join('\n')
+}

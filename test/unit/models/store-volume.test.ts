@@ -1,0 +1,56 @@
+import { mkdir, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { isAway, placeOf, StoreHome } from '../../../src/agent-core/models/store-volume.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+let folder: { readonly dir: string } & AsyncDisposable
+beforeEach(async () => {
+  folder = await temporaryFolder()
+})
+afterEach(() => folder[Symbol.asyncDispose]())
+
+test('a store that was at home on another volume is away until its volume is back, or models lie in its place', async () => {
+  const store = join(folder.dir, 'disk/models')
+  const away = async (home: string | undefined) => isAway(store, await placeOf(store), home)
+  const here = (await placeOf(store)).mountPoint
+  const seen = { never: await away(undefined), atHome: await away(here), elsewhere: await away(folder.dir) }
+  await mkdir(join(store, '.metalbar/partials'), { recursive: true })
+  const empty = await away(folder.dir)
+  await mkdir(join(store, 'tiny'))
+  expect({ ...seen, empty, withModels: await away(folder.dir) }).toEqual({
+    never: false,
+    atHome: false,
+    elsewhere: true,
+    empty: true,
+    withModels: false,
+  })
+})
+
+test('below /Volumes nothing is made where no volume is', async () => {
+  const place = { nearest: '/Volumes', mountPoint: '/' }
+  expect([
+    await isAway('/Volumes/Models/store', place, undefined),
+    await isAway('/Volumes/Models/store', { ...place, nearest: '/Volumes/Models' }, undefined),
+  ]).toEqual([true, false])
+})
+
+test('a link counts as the place of what it leads to', async () => {
+  await mkdir(join(folder.dir, 'big'))
+  await symlink(join(folder.dir, 'big'), join(folder.dir, 'store'))
+  const { nearest } = await placeOf(join(folder.dir, 'store'))
+  await symlink(join(folder.dir, 'nothing'), join(folder.dir, 'broken'))
+  expect([nearest, (await placeOf(join(folder.dir, 'broken'))).nearest]).toEqual([
+    join(folder.dir, 'store'),
+    folder.dir,
+  ])
+})
+
+test('its home is kept for the next life, for this very folder', async () => {
+  const file = join(folder.dir, 'model-store.json')
+  await new StoreHome({ file, directory: '/a/models' }).keep('/a')
+  const next = (directory: string) => new StoreHome({ file, directory }).mountPoint
+  const kept = [await next('/a/models'), await next('/b/models')]
+  await writeFile(file, 'no JSON')
+  expect([...kept, await next('/a/models')]).toEqual(['/a', undefined, undefined])
+})
