@@ -1,6 +1,6 @@
 import type { SettingName, SettingsPatch, SettingView } from '../contract/settings.ts'
 import { VerbError } from './agent-session.ts'
-import { formatDuration, nearest, parseDuration } from './go-flags.ts'
+import { formatBytes, formatDuration, nearest, parseBytes, parseDuration } from './go-flags.ts'
 
 type Kind = 'text' | 'duration' | 'bytes' | 'count' | 'fraction' | 'switch'
 
@@ -69,19 +69,6 @@ const wanted = {
   fraction: 'a fraction such as 0.75',
   switch: 'on or off',
 } as const
-
-const units = ['', 'Ki', 'Mi', 'Gi'] as const
-
-function parseBytes(text: string): number | undefined {
-  const [, amount, unit = ''] = /^(\d+)(Ki|Mi|Gi)?$/.exec(text) ?? []
-  const power = units.findIndex((one) => one === unit)
-  return amount === undefined ? undefined : Number(amount) * 1_024 ** power
-}
-
-function formatBytes(bytes: number): string {
-  const power = units.findLastIndex((_, index) => bytes > 0 && bytes % 1_024 ** index === 0)
-  return power < 1 ? String(bytes) : `${bytes / 1_024 ** power}${units[power] ?? ''}`
-}
 
 const wholeNumber = (text: string): number | undefined => (/^\d+$/.test(text) ? Number(text) : undefined)
 

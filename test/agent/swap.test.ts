@@ -21,7 +21,10 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     await world.apply('tiny', { spec: { parallelSlots: 4 }, script: { loadMs: 500, tokenMs: 50 } })
     const before = await agent.untilReady('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
-    await eventually(() => published.now === before.port)
+    await eventually(() => published.now === before.port, {
+      timeoutMs: patienceMs,
+      what: 'the first address in the slice',
+    })
     const clients = new AsyncDisposableStack()
     const requests = Array.from({ length: 3 }, () => clients.use(askAgainAndAgain(() => published.now)))
     const stream = completion(before.port, 160)
@@ -65,7 +68,10 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     await world.apply('tiny', { script: { loadMs: 300 } })
     const before = await agent.untilReady('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
-    await eventually(() => published.now === before.port)
+    await eventually(() => published.now === before.port, {
+      timeoutMs: patienceMs,
+      what: 'the first address in the slice',
+    })
     const service = { namespace: world.namespace, name: 'tiny' }
     const restart = () => agent.agent.command({ requestId: randomUUID(), command: { name: 'restart', service } })
     await restart()
@@ -84,7 +90,10 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     await world.apply('tiny')
     const before = await agent.untilReady('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
-    await eventually(() => published.now === before.port)
+    await eventually(() => published.now === before.port, {
+      timeoutMs: patienceMs,
+      what: 'the first address in the slice',
+    })
     await using requests = askAgainAndAgain(() => published.now)
     await world.applyService('tiny', { script: { crashAtStart: { message: 'error: no such layer' } } })
     const view = await agent.until('tiny', ({ message }) => message.includes('cannot be started'))
@@ -209,7 +218,10 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     await world.apply('tiny')
     const before = await agent.untilReady('tiny')
     await using published = new PublishedPort(api().connection, world.namespace, 'tiny')
-    await eventually(() => published.now === before.port)
+    await eventually(() => published.now === before.port, {
+      timeoutMs: patienceMs,
+      what: 'the first address in the slice',
+    })
     await using requests = askAgainAndAgain(() => published.now)
     await world.patchSpec('tiny', { extraArgs: ['--sample-script', '{"loadMs":3000}'] })
     await agent.until('tiny', ({ message }) => message.includes('is loading the model'))
@@ -244,7 +256,10 @@ describe.each(apiWorlds.slice(-1))('the real llama-server on $name', ({ use }) =
     await world.applyService('llama', { spec: { parallelSlots: 2 } })
     const before = await agent.untilReady('llama')
     await using published = new PublishedPort(api().connection, world.namespace, 'llama')
-    await eventually(() => published.now === before.port)
+    await eventually(() => published.now === before.port, {
+      timeoutMs: patienceMs,
+      what: 'the first address in the slice',
+    })
     const requests = askAgainAndAgain(() => published.now)
     const stream = completion(before.port, 150)
     await eventually(() => stream.text.length > 0, { timeoutMs: patienceMs })

@@ -49,16 +49,6 @@ export async function makeFolder(path: string): Promise<void> {
   }
 }
 
-/** Makes renames in a folder survive a power cut. */
-export async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder)
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-}
-
 /** The same bytes under a second name, which replaces what stands there: a hard link, where the volume has none a clone or copy. */
 export async function sameBytes(from: string, to: string): Promise<void> {
   const beside = `${to}.metalbar.new`

@@ -1,6 +1,7 @@
 import { readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises'
 import { basename, dirname, join, posix, relative } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
+import { syncFolder } from '../support/files.ts'
 import { expectsGguf, isGguf } from './content.ts'
 import { storeError } from './disk.ts'
 import { localRepairMs, ModelError } from './errors.ts'
@@ -18,7 +19,7 @@ import {
 } from './manifest.ts'
 import { goAgentFileName, shortDigestLength, shownSource, sourceDigest } from './source.ts'
 import { parseShard, shardPaths } from './shards.ts'
-import { comparable, isInside, lstatIfThere, makeFolder, statIfThere, syncFolder } from './store-paths.ts'
+import { comparable, isInside, lstatIfThere, makeFolder, statIfThere } from './store-paths.ts'
 
 /** Which bytes, for which Model. */
 export interface Wanted {

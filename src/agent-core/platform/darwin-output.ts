@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { ProcessMemory } from './applications.ts'
 import type { KernelPressure, PortHolder, ProcessFacts, Workplace } from './platform.ts'
+import { parseJson } from '../support/files.ts'
 
 /** Every page that can be handed out without writing to swap; versions of macOS that lack one have no such pages. */
 const availablePages = ['Pages free', 'Pages inactive', 'Pages speculative', 'Pages purgeable']
@@ -164,12 +165,4 @@ export function parseDisplays(text: string): boolean | undefined {
       return typeof support === 'string' && !/not_?supported|unsupported/i.test(support)
     }),
   )
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

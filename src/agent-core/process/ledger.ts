@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import { parseJson, readIfThere } from '../support/files.ts'
+import { parseJson, readIfThere, syncFolder } from '../support/files.ts'
 import { inLane, slotOf, type ServerRole } from './lanes.ts'
 import type { ServerLaunch } from './launch.ts'
 
@@ -249,9 +249,3 @@ export const withRole = <T extends LedgerEntry>(entry: T, role: ServerRole): T =
 export const digestOf = (commandLine: string): string => createHash('sha256').update(commandLine).digest('hex')
 
 const parse = (text: string) => ledgerFile.safeParse(parseJson(text)).data
-
-/** Without it a rename may be undone by a power failure. */
-async function syncFolder(folder: string): Promise<void> {
-  await using handle = await open(folder)
-  await handle.sync()
-}

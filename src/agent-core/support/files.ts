@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { open, readFile } from 'node:fs/promises'
 
 export const hasCode = (error: unknown, code: string) =>
   error instanceof Error && 'code' in error && error.code === code
@@ -21,4 +21,10 @@ export function parseJson(text: string): unknown {
     if (error instanceof SyntaxError) return undefined
     throw error
   }
+}
+
+/** Makes renames in a folder survive a power cut. */
+export async function syncFolder(folder: string): Promise<void> {
+  await using handle = await open(folder)
+  await handle.sync()
 }

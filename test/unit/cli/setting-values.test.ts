@@ -28,6 +28,14 @@ test('values are written as people write them, and printed the same way', () => 
   expect(printed.map(({ spelled, text }) => [spelled, text])).toEqual(written)
 })
 
+test.each([
+  ['1.5Mi', 1_572_864],
+  ['5M', 5_000_000],
+  ['5000', 5_000],
+])('sizes are understood as by the flags: %s', (text, serverLogBytes) => {
+  expect(patchOf('server-log-size', text)).toEqual({ serverLogBytes })
+})
+
 test('the word default gives a setting back', () => {
   expect(patchOf('drain-timeout', 'default')).toEqual({ drainLimitMs: null })
 })
