@@ -36,7 +36,7 @@ export async function sizeUp({ of, models, model, status, argv, env, metal }: Si
     (error: unknown) => ({ header: undefined, trouble: sentenceOf(error) }),
   )
   const unknown = (whyUnknown: string): Need => ({ of, estimate: undefined, whyUnknown, changeable: {} })
-  if (header === undefined && model.sizeBytes <= 0) return unknown(trouble ?? 'the model has no size')
+  if (header === undefined && model.sizeBytes <= 0) return unknown(trouble)
   const { layerCount, embeddingSize } = status.gguf ?? {}
   const mmproj = await projectorOf(models, serverArguments(argv({}), env).mmproj)
   const estimateAt = (change: ServerChange): Estimate =>
