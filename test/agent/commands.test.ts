@@ -541,8 +541,6 @@ test('a shutdown is answered before it begins, and only where the host of the ag
   expect(order[0]).toBe('accepted')
   const other = await world.startAgent({ name: 'other' })
   expect(await run(other, { name: 'shutdown' })).toMatchObject({ outcome: 'refused' })
-  const service = { namespace: 'default', name: 'x' }
-  expect(await run(other, { name: 'protect', service, protect: true })).toMatchObject({ outcome: 'notAvailable' })
 })
 
 function fields(object: unknown, ...names: readonly string[]): Record<string, unknown> {

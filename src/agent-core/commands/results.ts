@@ -8,8 +8,6 @@ export const done = (message: string): CommandResult => ({ outcome: 'done', mess
 
 export const accepted = (message: string): CommandResult => ({ outcome: 'accepted', message })
 
-export const notAvailable = (message: string): CommandResult => ({ outcome: 'notAvailable', message })
-
 export const failed = (message: string): CommandResult => ({ outcome: 'failed', message })
 
 export interface Instead {
