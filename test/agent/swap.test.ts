@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { AgentWorld, commandLineOf, hostIp, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
@@ -145,7 +145,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
 
   test('that does not fit says why the old server goes first', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ settings: { memoryBudgetBytes: 800 * 1024 ** 2 } })
+    const agent = await world.startAgent({ settings: roomForOne })
     await world.apply('tiny', { script: { tokenMs: 200 } })
     const before = await agent.untilReady('tiny')
     const stream = completion(before.port, 10)
