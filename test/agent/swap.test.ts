@@ -153,7 +153,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     await world.patchSpec('tiny', { contextSize: 4096 })
     const { message } = await agent.until('tiny', 'stopping')
     expect(message).toMatch(
-      /^The specification changed: the server is restarted with it; needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first\./,
+      /^The specification changed: the server is restarted with it; the new one needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first\./,
     )
     expect(await stream.end).toBe('whole')
     const after = await agent.untilReadyAgain('tiny', before.pid)
