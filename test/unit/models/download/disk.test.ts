@@ -55,7 +55,7 @@ test('room that others take during the download stops it before the volume is fu
   expect({ ...failed, isFull: bavail * bsize < 4 * MiB, sha256: file.sha256, ranges }).toMatchObject({
     reason: 'DiskFull',
     message: expect.stringMatching(
-      /^The model needs \S+ MB and 0 bytes stay in reserve, but the volume of /,
+      /^The model needs \S+ MB and 0 B stay in reserve, but the volume of /,
     ) as unknown,
     isFull: false,
     sha256: content.sha256(),
