@@ -1,4 +1,4 @@
-import { formatBytes } from '../../contract/format.ts'
+import { formatBytes, formatSpan } from '../../contract/format.ts'
 import type { PressureLevel } from './pressure.ts'
 import { type Priority, priorityWeights } from './priority.ts'
 
@@ -108,7 +108,7 @@ function untimely(question: EvictionQuestion): Skip | undefined {
   }
   if (sinceEvictionMs === undefined) return undefined
   if (sinceEvictionMs >= evictionTimes.coolDownMs && sampleAgeMs < sinceEvictionMs) return undefined
-  return skip('cooling_down', `A model left memory ${duration(sinceEvictionMs)} ago; memory is measured again first.`)
+  return skip('cooling_down', `A model left memory ${formatSpan(sinceEvictionMs)} ago; memory is measured again first.`)
 }
 
 function notOurs({ models, totalBytes, share = defaultEvictionShare }: EvictionQuestion): Skip | undefined {
@@ -158,7 +158,7 @@ function whyFirst(first: LoadedModel, all: readonly LoadedModel[]): string {
   const activity = !first.isReady
     ? 'does not serve yet'
     : isIdle(first)
-      ? `has been idle for ${duration(first.idleForMs ?? 0)}`
+      ? `has been idle for ${formatSpan(first.idleForMs ?? 0)}`
       : 'is busy'
   const size = first.footprintBytes === undefined ? [] : [`has ${formatBytes(first.footprintBytes)}`]
   const parts = [`has ${first.priority} priority`, activity, ...size]
@@ -166,9 +166,3 @@ function whyFirst(first: LoadedModel, all: readonly LoadedModel[]): string {
 }
 
 const percent = (fraction: number): string => `${Math.round(fraction * 100)} %`
-
-/** Whole seconds, minutes or hours. */
-export function duration(ms: number): string {
-  if (ms < 60_000) return `${Math.round(ms / 1_000)} s`
-  return ms < 3_600_000 ? `${Math.floor(ms / 60_000)} min` : `${Math.floor(ms / 3_600_000)} h`
-}

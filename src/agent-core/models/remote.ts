@@ -179,7 +179,6 @@ export class Remote implements AsyncDisposable {
       bandwidth: this.#bandwidth,
       deletableBytes,
       ...(reserveBytes > 0 && { reserveBytes }),
-      onNotice: (sentence) => log.info('download', { text: sentence }),
     })
   }
 
