@@ -468,7 +468,8 @@ function serverStep(observed: Observation, desired: Serve): Plan {
   const isReplaced = server.digest !== desired.digest || observed.restartAsked || successor.kind !== 'none'
   if (!isReplaced) return answerStep(observed, server)
   if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
-  if (observed.beside === undefined && successor.kind === 'none' && observed.retiring === undefined) {
+  const isAlone = (successor.kind === 'none' || successor.kind === 'failed') && observed.retiring === undefined
+  if (observed.beside === undefined && isAlone) {
     return act({ do: 'sizeUp' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
   const meanwhile = whileReplaced(observed, server)

@@ -718,6 +718,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'ready',
     ],
     [
+      'and when nobody knows any more whether both fit, that is asked before the old one is touched',
+      { ...changed, beside: undefined, successor: { ...nextFailed, nextStartAt: now } },
+      'sizeUp',
+      'ready',
+    ],
+    [
       'one of another specification is dropped',
       { ...changed, successor: { ...next, digest: 'd3' } },
       'dropSuccessor',
