@@ -456,7 +456,9 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'stopping':
       return rest('stopping', 'Stopping', `${stopReason} ${server.message}`.trim())
     case 'failed':
-      if (leaving !== undefined) return rest(...withoutAnswer(server), server.nextStartAt)
+      if (leaving !== undefined) {
+        return rest(...withoutAnswer(server), server.nextStartAt > now ? server.nextStartAt : undefined)
+      }
       return server.digest !== desired.digest || server.nextStartAt <= now
         ? (withoutMemory(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.'))
         : rest(...withoutAnswer(server), server.nextStartAt)

@@ -869,6 +869,12 @@ test.each<[what: string, facts: Partial<Observation>, message: string]>([
   expect(plan({ ...idle, publication: withdrawn, fetch: fetched, ...facts }).message).toBe(message)
 })
 
+test('what waits for another server to be gone names no time that has passed', () => {
+  const leaving = { publication: withdrawn, fetch: fetched, retiring: 'Finishing.' }
+  const retryAt = (nextStartAt: number) => plan({ ...idle, ...leaving, server: { ...crashed, nextStartAt } }).retryAt
+  expect([retryAt(now - 1), retryAt(now + 500)]).toEqual([undefined, now + 500])
+})
+
 test('a name that is taken is looked at again when it may be free', () => {
   const publication = {
     ...nothingPublished,
