@@ -1,7 +1,11 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { chmod, rename, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
+import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
 import { AgentWorld, fakeGguf, roomForOne, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
@@ -168,4 +172,24 @@ test('an attempt of a crash loop costs one write of the status', async () => {
   const before = writes()
   await failedSoOften(4)
   expect(writes() - before).toBe(2)
+})
+
+test('a download after a failed start is waited for without looking all the time', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  using looks = vi.spyOn(WorkQueue.prototype, 'add')
+  const looksAt = (name: string) => looks.mock.calls.filter(([key]) => key === `${world.namespace}/${name}`).length
+  await using silent = createServer(() => undefined).listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  const agent = await world.startAgent({ random: patientAfterTwo() })
+  await world.apply('tiny', { script: { crashAtStart } })
+  await agent.until('tiny', 'crash-looping')
+  const { port } = silent.address() as AddressInfo
+  await world.patchModel('tiny', { source: `http://127.0.0.1:${port}/silent.gguf` })
+  await agent.until('tiny', 'fetching')
+  const before = looksAt('tiny')
+  await world.applyService('marker')
+  await agent.until('marker', ({ reason }) => reason === 'ModelMissing')
+  silent.closeAllConnections()
+  expect(looksAt('tiny') - before).toBeLessThan(50)
 })

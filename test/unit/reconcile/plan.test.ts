@@ -721,6 +721,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'ready',
     ],
     [
+      'and when nobody knows any more whether both fit, that is asked before the old one is touched',
+      { ...changed, beside: undefined, successor: { ...nextFailed, nextStartAt: now } },
+      'sizeUp',
+      'ready',
+    ],
+    [
       'one of another specification is dropped',
       { ...changed, successor: { ...next, digest: 'd3' } },
       'dropSuccessor',
@@ -982,6 +988,12 @@ test.each(['InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] as const
     expect(plan(waiting)).toMatchObject({ reason, message: 'Wait.', retryAt: undefined })
   },
 )
+
+test('what waits for another server to be gone names no time that has passed', () => {
+  const leaving = { publication: withdrawn, fetch: fetched, retiring: 'Finishing.' }
+  const retryAt = (nextStartAt: number) => plan({ ...idle, ...leaving, server: { ...crashed, nextStartAt } }).retryAt
+  expect([retryAt(now - 1), retryAt(now + 500)]).toEqual([undefined, now + 500])
+})
 
 test('a name that is taken is looked at again when it may be free', () => {
   const publication = {
