@@ -11,6 +11,8 @@ export class StatedMemory {
   totalBytes = 1024 * gib
   availableBytes = 1000 * gib
   kernelLevel: KernelPressure = 'normal'
+  /** What the system says the GPU may hold. */
+  gpuLimitBytes: number | undefined
   /** The system does not tell. */
   isUnknown = false
   readonly platform: Platform
@@ -23,7 +25,7 @@ export class StatedMemory {
           : Promise.resolve({ totalBytes: this.totalBytes, availableBytes: this.availableBytes }),
       memoryPressureLevel: () => Promise.resolve(this.kernelLevel),
       kernelFreeFraction: () => Promise.resolve(undefined),
-      gpuMemoryLimit: () => Promise.resolve(undefined),
+      gpuMemoryLimit: () => Promise.resolve(this.gpuLimitBytes),
     }
     this.platform = new Proxy(host, {
       get: (target, name) => {

@@ -168,7 +168,10 @@ export class Memory implements AsyncDisposable {
   /** Decides, in this turn, whether the server may start. */
   admit(request: SizedRequest, changeable: Changeable): { admitted: true; warning?: string } | RefusedAdmission {
     const complete = this.#complete(request)
-    if ('message' in complete) return this.#badBudget(request, complete.message)
+    if ('message' in complete) {
+      this.#book.release(request.key)
+      return this.#badBudget(request, complete.message)
+    }
     const admission = this.#book.admit(complete)
     if (admission.admitted) return admission
     return { ...admission, ways: this.#ways(request, admission, changeable) }
@@ -290,7 +293,6 @@ export class Memory implements AsyncDisposable {
 
   /** Whatever the mode: a budget that cannot be read is none. */
   #badBudget(request: SizedRequest, message: string): RefusedAdmission {
-    this.#book.release(request.key)
     const room = { budgetBytes: this.#budget?.bytes ?? unlimited, committedBytes: 0, promisedBytes: 0 }
     const shortage = { own: 0, budget: 0, available: 0 }
     return {
