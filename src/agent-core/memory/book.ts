@@ -70,8 +70,8 @@ export interface MemoryBookState {
 interface Hold {
   readonly key: string
   readonly role: ServerRole
-  readonly priority: Priority
-  readonly isProtected: boolean
+  priority: Priority
+  isProtected: boolean
   readonly needBytes: number | undefined
   phase: 'starting' | 'running'
   measuredBytes: number | undefined
@@ -153,6 +153,18 @@ export class MemoryBook {
     const hold = holdOf(server, 'current', 'running')
     this.#holds.set(server.key, { ...hold, seenBytes: server.needBytes ?? 0 })
     this.#tell()
+  }
+
+  /** What its object says now of the key's servers; false where nothing of that is news, or nothing is held. */
+  know(key: string, { priority, isProtected }: Pick<HeldMemory, 'priority' | 'isProtected'>): boolean {
+    let isNews = false
+    for (const hold of this.#holds.values()) {
+      if (hold.key !== key || (hold.priority === priority && hold.isProtected === isProtected)) continue
+      hold.priority = priority
+      hold.isProtected = isProtected
+      isNews = true
+    }
+    return isNews
   }
 
   /** The server has loaded: what it holds is no longer promised, once the next `observe` has seen it. */

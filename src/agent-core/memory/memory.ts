@@ -200,6 +200,11 @@ export class Memory implements AsyncDisposable {
     this.#book.adopt(server)
   }
 
+  /** What its object says now; true where that is news to those who wait for memory that its servers hold. */
+  know(...about: Parameters<MemoryBook['know']>): boolean {
+    return this.#book.know(...about)
+  }
+
   ready(key: string, role: ServerRole): void {
     this.#book.ready(key, role)
   }

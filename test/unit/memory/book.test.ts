@@ -276,6 +276,21 @@ describe('eviction for a higher priority', () => {
     expect(held().admit(request('ns/vip', 20, mayEvict))).toMatchObject({ evictFirst: ['ns/low', 'ns/normal'] })
   })
 
+  test('goes by what is known of them now, of a server that was found running as of any other', () => {
+    const { book } = bookWith({ budget: 36 })
+    book.adopt(request('ns/a', 30))
+    book.measured('ns/a', 30 * gb)
+    const vip = request('ns/vip', 10, { mayEvict: true })
+    const named = () => book.admit(vip)
+    expect(named()).toMatchObject({ evictFirst: [] })
+    expect(book.know('ns/a', { priority: 'low', isProtected: false })).toBe(true)
+    expect(named()).toMatchObject({ evictFirst: ['ns/a'] })
+    expect(book.know('ns/a', { priority: 'low', isProtected: true })).toBe(true)
+    expect(book.know('ns/a', { priority: 'low', isProtected: true })).toBe(false)
+    expect(named()).toMatchObject({ evictFirst: [] })
+    expect(book.know('ns/unknown', { priority: 'low', isProtected: true })).toBe(false)
+  })
+
   test('counts on no more available memory than was measured', () => {
     const { book } = bookWith({ budget: 36, available: 5 })
     book.adopt(request('ns/low', 20, { priority: 'low' }))
