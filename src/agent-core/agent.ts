@@ -46,7 +46,7 @@ import { modelUsers } from './reconcile/model-users.ts'
 import { Evictions, type EvictionSettings } from './reconcile/evictions.ts'
 import { MemoryState } from './reconcile/memory-state.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
-import { followServers, measuredServers } from './reconcile/server-memory.ts'
+import { countServers, followServers, measuredServers } from './reconcile/server-memory.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
 import { devicesAsTold } from './runtimes/devices.ts'
 import { PersonSettings } from './person-settings.ts'
@@ -283,7 +283,7 @@ export class Agent {
       })
       this.#hasMetal = (await this.#options.platform.metal()).available
       await this.#adopt()
-      for (const key of this.#servers.state().keys()) this.#countAdopted(key)
+      countServers(this.#servers, this.#memory)
       await this.#memory.start()
       this.#models.start()
       this.#opened.resolve(this.#kept)
@@ -359,11 +359,6 @@ export class Agent {
       this.#log.warn('notice', { text: notice })
       this.notice(notice)
     }
-  }
-
-  /** Its priority and protection become known with its object. */
-  #countAdopted(key: string): void {
-    this.#memory.adopt({ key, needBytes: this.#servers.needOf(key), priority: 'normal' })
   }
 
   /** Where the system does not say what the GPU may hold, llama-server may know. */

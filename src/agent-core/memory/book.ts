@@ -146,12 +146,18 @@ export class MemoryBook {
     return unchecked === undefined ? { admitted: true } : { admitted: true, warning: unchecked }
   }
 
-  /** Counts a server that was found running. It is never refused, even beyond the budget. */
-  adopt(server: Pick<StartRequest, 'key' | 'needBytes' | 'priority' | 'isProtected'>): void {
-    this.#waiting.delete(server.key)
-    this.#drop(server.key)
-    const hold = holdOf(server, 'current', 'running')
-    this.#holds.set(server.key, { ...hold, seenBytes: server.needBytes ?? 0 })
+  /** Counts a server that was found running. It is never refused, even beyond the budget. A current one is to be told before the one beside it. */
+  adopt(
+    server: Pick<StartRequest, 'key' | 'needBytes' | 'priority' | 'isProtected'> &
+      Partial<Pick<HeldMemory, 'role' | 'phase'>>,
+  ): void {
+    const { key, needBytes, role = 'current', phase = 'running' } = server
+    if (role === 'current') {
+      this.#waiting.delete(key)
+      this.#drop(key)
+    }
+    const seenBytes = phase === 'running' ? (needBytes ?? 0) : 0
+    this.#holds.set(holdId(key, role), { ...holdOf(server, role, phase), seenBytes })
     this.#tell()
   }
 

@@ -52,6 +52,17 @@ describe('admission', () => {
     })
   })
 
+  test('counts a server found loading as one that still takes what it needs, and both of a swap', () => {
+    const { book } = bookWith({ budget: 100, available: 30 })
+    book.adopt({ ...request('ns/a', 10), role: 'current', phase: 'running' })
+    book.adopt({ ...request('ns/a', 20), role: 'beside', phase: 'starting' })
+    expect(book.state()).toMatchObject({ committedBytes: 30 * gb, promisedBytes: 20 * gb })
+    expect(book.admit(request('ns/b', 11))).toMatchObject({ shortage: { available: gb } })
+    book.measured('ns/a', 15 * gb, 'beside')
+    book.observe({ availableBytes: 16 * gb })
+    expect(book.state().promisedBytes).toBe(5 * gb)
+  })
+
   test('a start meets what is available less what other starts will still take', () => {
     const { book } = bookWith({ budget: 100, available: 30 })
     book.admit(request('ns/a', 20))
