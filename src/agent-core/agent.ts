@@ -363,16 +363,9 @@ export class Agent {
 
   /** Where the system does not say what the GPU may hold, llama-server may know. */
   async #recommendedGpuBytes(): Promise<number | undefined> {
-    const { platform, log } = this.#options
-    if (platform.name !== 'darwin') return undefined
+    if (this.#options.platform.name !== 'darwin') return undefined
     const binary = await this.#findBinary()
-    if (binary.kind === 'missing') return undefined
-    try {
-      return parseRecommendedWorkingSet(await devicesAsTold(binary.path))
-    } catch (error) {
-      log.warn('working set of the GPU not known', { error })
-      return undefined
-    }
+    return binary.kind === 'missing' ? undefined : parseRecommendedWorkingSet(await devicesAsTold(binary.path))
   }
 
   #complain(message: string, unfinished: readonly { readonly key: string; readonly message: string }[]): void {

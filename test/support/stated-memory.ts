@@ -13,6 +13,7 @@ export class StatedMemory {
   kernelLevel: KernelPressure = 'normal'
   /** What the system says the GPU may hold. */
   gpuLimitBytes: number | undefined
+  gpuLimitError: PlatformError | undefined
   /** The system does not tell. */
   isUnknown = false
   readonly platform: Platform
@@ -25,7 +26,8 @@ export class StatedMemory {
           : Promise.resolve({ totalBytes: this.totalBytes, availableBytes: this.availableBytes }),
       memoryPressureLevel: () => Promise.resolve(this.kernelLevel),
       kernelFreeFraction: () => Promise.resolve(undefined),
-      gpuMemoryLimit: () => Promise.resolve(this.gpuLimitBytes),
+      gpuMemoryLimit: () =>
+        this.gpuLimitError ? Promise.reject(this.gpuLimitError) : Promise.resolve(this.gpuLimitBytes),
     }
     this.platform = new Proxy(host, {
       get: (target, name) => {
