@@ -46,7 +46,7 @@ import { modelUsers } from './reconcile/model-users.ts'
 import { Evictions, type EvictionSettings } from './reconcile/evictions.ts'
 import { MemoryState } from './reconcile/memory-state.ts'
 import { Reconciler } from './reconcile/reconciler.ts'
-import { followServers, measuredServers } from './reconcile/server-memory.ts'
+import { countServers, followServers, measuredServers } from './reconcile/server-memory.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
 import { devicesAsTold } from './runtimes/devices.ts'
 import { PersonSettings } from './person-settings.ts'
@@ -283,7 +283,7 @@ export class Agent {
       })
       this.#hasMetal = (await this.#options.platform.metal()).available
       await this.#adopt()
-      for (const key of this.#servers.state().keys()) this.#countAdopted(key)
+      countServers(this.#servers, this.#memory)
       await this.#memory.start()
       this.#models.start()
       this.#opened.resolve(this.#kept)
@@ -361,23 +361,11 @@ export class Agent {
     }
   }
 
-  /** Its priority and protection become known with its object. */
-  #countAdopted(key: string): void {
-    this.#memory.adopt({ key, needBytes: this.#servers.needOf(key), priority: 'normal' })
-  }
-
   /** Where the system does not say what the GPU may hold, llama-server may know. */
   async #recommendedGpuBytes(): Promise<number | undefined> {
-    const { platform, log } = this.#options
-    if (platform.name !== 'darwin') return undefined
+    if (this.#options.platform.name !== 'darwin') return undefined
     const binary = await this.#findBinary()
-    if (binary.kind === 'missing') return undefined
-    try {
-      return parseRecommendedWorkingSet(await devicesAsTold(binary.path))
-    } catch (error) {
-      log.warn('working set of the GPU not known', { error })
-      return undefined
-    }
+    return binary.kind === 'missing' ? undefined : parseRecommendedWorkingSet(await devicesAsTold(binary.path))
   }
 
   #complain(message: string, unfinished: readonly { readonly key: string; readonly message: string }[]): void {

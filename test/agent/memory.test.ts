@@ -25,10 +25,10 @@ const soon = (what: string, check: () => Promise<boolean> | boolean) =>
 describe.each(apiWorlds)('memory on $name', ({ use }) => {
   const api = use()
   const open = () => AgentWorld.open(api().connection)
-  const command = (agent: RunningAgent, name: 'evict' | 'bringBack' | 'protect', service: object) =>
+  const command = (agent: RunningAgent, name: 'evict' | 'bringBack' | 'protect', service: object, protect = true) =>
     agent.agent.command({
       requestId: crypto.randomUUID(),
-      command: { name, service, ...(name === 'protect' && { protect: true }) } as never,
+      command: { name, service, ...(name === 'protect' && { protect }) } as never,
     })
 
   test('that has room for one of two models lets the second wait and says why, and start at once when the first is gone', async () => {
@@ -91,6 +91,26 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
     const after = await agent.until('low', ({ reason }) => reason === 'InsufficientMemory')
     expect(after.memory?.place).toBe(1)
     await soon('the Event', async () => (await world.eventReasons('low')).includes('Evicted'))
+  })
+
+  test('is given up by what an earlier agent left running as well, once nobody protects it', async () => {
+    await using world = await open()
+    const settings = { ...forOne, evictionAtAdmission: true }
+    const agent = await world.startAgent({ settings })
+    await world.apply('low', { spec: { priority: 'low' } })
+    const low = await agent.untilReady('low')
+    const service = { namespace: world.namespace, name: 'low' }
+    expect(await command(agent, 'protect', service)).toMatchObject({ outcome: 'done' })
+    await agent.leave()
+
+    const next = await world.startAgent({ settings })
+    await next.untilReady('low')
+    await world.apply('high', { spec: { priority: 'high' } })
+    await next.until('high', ({ reason }) => reason === 'InsufficientMemory')
+    expect(next.view('low')).toMatchObject({ state: 'ready', pid: low.pid })
+    expect(await command(next, 'protect', service, false)).toMatchObject({ outcome: 'done' })
+    await next.untilReady('high')
+    await untilGone(low.pid)
   })
 
   test('that nobody can tell refuses a start, or lets it pass with the mode warn', async () => {

@@ -11,6 +11,9 @@ export class StatedMemory {
   totalBytes = 1024 * gib
   availableBytes = 1000 * gib
   kernelLevel: KernelPressure = 'normal'
+  /** What the system says the GPU may hold. */
+  gpuLimitBytes: number | undefined
+  gpuLimitError: PlatformError | undefined
   /** The system does not tell. */
   isUnknown = false
   readonly platform: Platform
@@ -23,7 +26,8 @@ export class StatedMemory {
           : Promise.resolve({ totalBytes: this.totalBytes, availableBytes: this.availableBytes }),
       memoryPressureLevel: () => Promise.resolve(this.kernelLevel),
       kernelFreeFraction: () => Promise.resolve(undefined),
-      gpuMemoryLimit: () => Promise.resolve(undefined),
+      gpuMemoryLimit: () =>
+        this.gpuLimitError ? Promise.reject(this.gpuLimitError) : Promise.resolve(this.gpuLimitBytes),
     }
     this.platform = new Proxy(host, {
       get: (target, name) => {

@@ -12,6 +12,7 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
   const { spec } = known.report.service ?? {}
   const isBySpec = spec?.ok === true && spec.value.evictionProtection
   await memoryState.protect(known.uid, wanted)
+  known.session.reconciler.enqueue(key)
   agent.changed()
   if (wanted) return done(`${key} is protected on this machine: memory pressure does not evict it.`)
   if (isBySpec) {

@@ -14,7 +14,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   if (Object.keys(command.settings).length === 0) return done('Nothing was to be set.')
   const message = await settings.update(command.settings)
   models.settingsChanged()
-  memory.settingsChanged()
+  void memory.settingsChanged()
   session()?.reconciler.memoryRulesChanged()
   agent.setLogLevel?.(settings.current.logLevel)
   history.add({ kind: 'settingsChanged', message: `Set by a person: ${message}` })

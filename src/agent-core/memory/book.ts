@@ -70,8 +70,8 @@ export interface MemoryBookState {
 interface Hold {
   readonly key: string
   readonly role: ServerRole
-  readonly priority: Priority
-  readonly isProtected: boolean
+  priority: Priority
+  isProtected: boolean
   readonly needBytes: number | undefined
   phase: 'starting' | 'running'
   measuredBytes: number | undefined
@@ -146,13 +146,31 @@ export class MemoryBook {
     return unchecked === undefined ? { admitted: true } : { admitted: true, warning: unchecked }
   }
 
-  /** Counts a server that was found running. It is never refused, even beyond the budget. */
-  adopt(server: Pick<StartRequest, 'key' | 'needBytes' | 'priority' | 'isProtected'>): void {
-    this.#waiting.delete(server.key)
-    this.#drop(server.key)
-    const hold = holdOf(server, 'current', 'running')
-    this.#holds.set(server.key, { ...hold, seenBytes: server.needBytes ?? 0 })
+  /** Counts a server that was found running. It is never refused, even beyond the budget. A current one is to be told before the one beside it. */
+  adopt(
+    server: Pick<StartRequest, 'key' | 'needBytes' | 'priority' | 'isProtected'> &
+      Partial<Pick<HeldMemory, 'role' | 'phase'>>,
+  ): void {
+    const { key, needBytes, role = 'current', phase = 'running' } = server
+    if (role === 'current') {
+      this.#waiting.delete(key)
+      this.#drop(key)
+    }
+    const seenBytes = phase === 'running' ? (needBytes ?? 0) : 0
+    this.#holds.set(holdId(key, role), { ...holdOf(server, role, phase), seenBytes })
     this.#tell()
+  }
+
+  /** What its object says now of the key's servers; false where nothing of that is news, or nothing is held. */
+  know(key: string, { priority, isProtected }: Pick<HeldMemory, 'priority' | 'isProtected'>): boolean {
+    let isNews = false
+    for (const hold of this.#holds.values()) {
+      if (hold.key !== key || (hold.priority === priority && hold.isProtected === isProtected)) continue
+      hold.priority = priority
+      hold.isProtected = isProtected
+      isNews = true
+    }
+    return isNews
   }
 
   /** The server has loaded: what it holds is no longer promised, once the next `observe` has seen it. */

@@ -41,7 +41,7 @@ export interface MemoryOptions {
   /** 0 = only when a start asks. */
   readonly intervalMs: number
   readonly servers: () => readonly MeasuredServer[]
-  /** What llama-server says the GPU may hold, where the system does not. Never rejects. */
+  /** What llama-server says the GPU may hold, where the system does not. */
   readonly recommendedGpuBytes?: () => Promise<number | undefined>
   readonly log: Logger
   /** Milliseconds that never go back. */
@@ -74,6 +74,9 @@ const unlimited = Number.MAX_SAFE_INTEGER
 /** How long the answer about the biggest applications holds; it costs a look at every process. */
 const applicationsForMs = 10_000
 
+/** A person may change what the GPU may hold at any time, by a command that tells nobody. */
+const gpuLimitForMs = 60_000
+
 /** Knows what memory there is, who has it and who waits for it, and decides who may have more. */
 export class Memory implements AsyncDisposable {
   readonly #options: MemoryOptions
@@ -82,6 +85,10 @@ export class Memory implements AsyncDisposable {
   readonly #listeners = new Set<MemoryListener>()
   readonly now: () => number
   #gpuBytes: number | undefined
+  /** What of that the system says, as of the latest answer. */
+  #gpuLimitSet: number | undefined
+  #gpuReadAt = 0
+  #isGpuUnread = false
   #budget: Budget | undefined
   #problem: string | undefined
   /** On the wall clock. */
@@ -111,12 +118,7 @@ export class Memory implements AsyncDisposable {
 
   /** Resolves after the first look at memory. */
   async start(): Promise<void> {
-    const { platform, recommendedGpuBytes, log } = this.#options
-    const limit = await platform.gpuMemoryLimit().catch((error: unknown) => {
-      log.warn('limit of the GPU not known', { error })
-      return undefined
-    })
-    this.#gpuBytes = limit ?? (await recommendedGpuBytes?.())
+    await this.#readGpuLimit()
     await this.#watchdog.sampleNow()
     this.#watchdog.start()
   }
@@ -159,16 +161,20 @@ export class Memory implements AsyncDisposable {
     return this.#watchdog.sampleNow()
   }
 
-  /** The settings are other ones. */
-  settingsChanged(): void {
+  /** The settings are other ones, which counts at once. Resolves when what the GPU may hold was asked again as well; never rejects. */
+  async settingsChanged(): Promise<void> {
     this.#resolveBudget()
     this.#book.observe({ budgetBytes: this.#budget?.bytes ?? unlimited })
+    await this.#followGpuLimit()
   }
 
   /** Decides, in this turn, whether the server may start. */
   admit(request: SizedRequest, changeable: Changeable): { admitted: true; warning?: string } | RefusedAdmission {
     const complete = this.#complete(request)
-    if ('message' in complete) return this.#badBudget(request, complete.message)
+    if ('message' in complete) {
+      this.#book.release(request.key)
+      return this.#badBudget(request, complete.message)
+    }
     const admission = this.#book.admit(complete)
     if (admission.admitted) return admission
     return { ...admission, ways: this.#ways(request, admission, changeable) }
@@ -195,6 +201,11 @@ export class Memory implements AsyncDisposable {
   /** A server that was found running, whatever it holds. */
   adopt(server: Parameters<MemoryBook['adopt']>[0]): void {
     this.#book.adopt(server)
+  }
+
+  /** What its object says now; true where that is news to those who wait for memory that its servers hold. */
+  know(...about: Parameters<MemoryBook['know']>): boolean {
+    return this.#book.know(...about)
   }
 
   ready(key: string, role: ServerRole): void {
@@ -238,7 +249,31 @@ export class Memory implements AsyncDisposable {
     await this.#watchdog[Symbol.asyncDispose]()
   }
 
+  async #followGpuLimit(): Promise<void> {
+    const before = this.#gpuBytes
+    await this.#readGpuLimit()
+    if (this.#gpuBytes !== before) await this.#watchdog.sampleNow()
+  }
+
+  /** Where it cannot be read, what was known stays. */
+  async #readGpuLimit(): Promise<void> {
+    const { platform, recommendedGpuBytes, log } = this.#options
+    this.#gpuReadAt = this.now()
+    try {
+      const set = await platform.gpuMemoryLimit()
+      // What llama-server says follows from it, and asking costs a process.
+      const isKnown = set === this.#gpuLimitSet && this.#gpuBytes !== undefined
+      if (set !== undefined || !isKnown) this.#gpuBytes = set ?? (await recommendedGpuBytes?.())
+      this.#gpuLimitSet = set
+      this.#isGpuUnread = false
+    } catch (error) {
+      if (!this.#isGpuUnread) log.warn('limit of the GPU not known', { error })
+      this.#isGpuUnread = true
+    }
+  }
+
   #sampled(view: MemoryView): void {
+    if (this.now() - this.#gpuReadAt >= gpuLimitForMs) void this.#followGpuLimit()
     this.#resolveBudget(view.figures?.totalBytes)
     if (this.#levelSince?.since !== view.since) {
       this.#levelSince = { since: view.since, at: Date.now() - this.levelForMs(view) }
@@ -290,7 +325,6 @@ export class Memory implements AsyncDisposable {
 
   /** Whatever the mode: a budget that cannot be read is none. */
   #badBudget(request: SizedRequest, message: string): RefusedAdmission {
-    this.#book.release(request.key)
     const room = { budgetBytes: this.#budget?.bytes ?? unlimited, committedBytes: 0, promisedBytes: 0 }
     const shortage = { own: 0, budget: 0, available: 0 }
     return {

@@ -12,6 +12,8 @@ import type { MemoryState } from './memory-state.ts'
 import { sleepsWhenIdle } from './runtime-choice.ts'
 import type { Reconciler, ServiceReport } from './reconciler.ts'
 
+type KnownServices = Pick<Reconciler, 'report' | 'reports' | 'tell' | 'enqueue'>
+
 export interface EvictionSettings {
   readonly isEnabled: boolean
   /** See EvictionQuestion. */
@@ -26,7 +28,7 @@ export interface EvictionsOptions {
   readonly holds: Holds
   readonly history: Pick<History, 'add'>
   /** Undefined while there is no cluster: then nobody is evicted, and nobody comes back. */
-  readonly session: () => { readonly reconciler: Reconciler; readonly clusterUrl: string } | undefined
+  readonly session: () => { readonly reconciler: KnownServices; readonly clusterUrl: string } | undefined
   readonly settings: () => EvictionSettings
   readonly log: Logger
   readonly onEvicted: () => void
@@ -183,11 +185,11 @@ export class Evictions implements Disposable {
     this.#timer.unref()
   }
 
-  /** One at a time: until it serves, failed, or is not wanted any more. */
-  #comingBack(reconciler: Reconciler): string | undefined {
+  /** One at a time: until it serves, failed, waits for something, or is not wanted any more. */
+  #comingBack(reconciler: KnownServices): string | undefined {
     if (!this.#cameBack) return undefined
     const state = reconciler.report(this.#cameBack.key)?.plan.state
-    const isUnderWay = state === 'starting' || state === 'fetching' || state === 'waiting'
+    const isUnderWay = state === 'starting' || state === 'fetching'
     return isUnderWay ? this.#cameBack.key : undefined
   }
 

@@ -349,6 +349,7 @@ export class Reconciler {
     const service = cluster.inferenceServices.get(record.namespace, record.name)
     const now = this.#now()
     if (service) this.#meet(record, service)
+    if (service) this.#knowRank(service)
     if (cluster.synced) this.#dropHoldsOfOthers(record, service)
     const wish = this.#withPatience(record, this.#desired(record, service), now)
     // Who wants something else now, and this again later, starts over.
@@ -483,6 +484,16 @@ export class Reconciler {
     }
     if (record.metadata === undefined) record.idle = this.#idleBefore(record, status)
     record.metadata = metadata
+  }
+
+  /** Who may be evicted for whom is decided by what is so now, and whoever waits asks again when that is another. */
+  #knowRank(service: InferenceService): void {
+    const { memory } = this.#options
+    const { metadata, spec } = service
+    if (!spec.ok) return
+    const rank = { priority: spec.value.priority, isProtected: this.#isProtected(service) }
+    const isNews = memory.know(keyOf(metadata.namespace, metadata.name), rank)
+    if (isNews) this.#askAgain(memory.book.places().map(({ key }) => key))
   }
 
   /** What was out of memory for want of requests when an agent ended is no more wanted when the next one starts. */
@@ -980,6 +991,8 @@ export class Reconciler {
   #displace(key: string, winner: string): void {
     const record = this.#records.get(key)
     if (!record || record.displaced !== undefined || !isOnItsWay(this.#options.servers.get(key))) return
+    // A person's word may have come since the book was told.
+    if (this.#isProtected(this.#options.cluster.inferenceServices.get(record.namespace, record.name))) return
     record.displaced = `Evicted so that ${winner} can start, which has a higher priority.`
     this.#tell(record, 'Warning', 'Evicted', record.displaced)
     this.#options.log.info('evicted', { key, for: winner })

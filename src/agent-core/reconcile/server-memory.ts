@@ -4,18 +4,39 @@ import { isOver, type ServerState } from '../process/server-state.ts'
 
 type KnownServers = Pick<Servers, 'state' | 'get' | 'successor' | 'retiring'>
 
+/** The process groups of all servers. */
+export const measuredServers = (servers: KnownServers): MeasuredServer[] =>
+  living(servers).map(({ key, role, state }) => ({ key, role, groupId: state.pid }))
+
+/** What an earlier agent left running, as it is now; its priority and protection become known with its object. */
+export function countServers(
+  servers: KnownServers & Pick<Servers, 'needOf'>,
+  memory: { readonly adopt: (server: Parameters<Memory['adopt']>[0]) => void },
+): void {
+  for (const { key, role, state, as } of living(servers)) {
+    // One that has not answered yet may still be loading: until it does it counts as that.
+    const phase = state.kind === 'starting' || state.kind === 'loading' ? 'starting' : 'running'
+    memory.adopt({ key, role, needBytes: servers.needOf(key, as), priority: 'normal', phase })
+  }
+}
+
+type Living = ServerState & { readonly pid: number }
+
 /**
- * The process groups of all servers. While one takes over from another, the book has the elder of the two as the current one until
- * nothing is left of it, whichever answers.
+ * All that run, in their roles of the book. While one takes over from another, the book has the elder of the two as the current one
+ * until nothing is left of it, whichever answers.
  */
-export function measuredServers(servers: KnownServers): MeasuredServer[] {
+function living(servers: KnownServers) {
   return [...servers.state().keys()].flatMap((key) => {
-    const inOrder = [servers.retiring(key), servers.get(key), servers.successor(key)]
-    const [elder, younger] = inOrder.map(groupOf).filter((groupId) => groupId !== undefined)
-    return [
-      ...(elder === undefined ? [] : [{ key, role: 'current' as const, groupId: elder }]),
-      ...(younger === undefined ? [] : [{ key, role: 'beside' as const, groupId: younger }]),
+    const inOrder = [
+      { as: 'retiring' as const, state: servers.retiring(key) },
+      { as: 'current' as const, state: servers.get(key) },
+      { as: 'successor' as const, state: servers.successor(key) },
     ]
+    return inOrder
+      .flatMap(({ as, state }) => (isLiving(state) ? [{ key, as, state }] : []))
+      .slice(0, 2)
+      .map((one, place) => ({ ...one, role: place === 0 ? ('current' as const) : ('beside' as const) }))
   })
 }
 
@@ -31,5 +52,5 @@ export function followServers(servers: KnownServers & Pick<Servers, 'onChange'>,
   })
 }
 
-const groupOf = (state: ServerState | undefined): number | undefined =>
-  state !== undefined && !isOver(state) && 'pid' in state ? state.pid : undefined
+const isLiving = (state: ServerState | undefined): state is Living =>
+  state !== undefined && !isOver(state) && 'pid' in state && state.pid !== undefined

@@ -52,6 +52,17 @@ describe('admission', () => {
     })
   })
 
+  test('counts a server found loading as one that still takes what it needs, and both of a swap', () => {
+    const { book } = bookWith({ budget: 100, available: 30 })
+    book.adopt({ ...request('ns/a', 10), role: 'current', phase: 'running' })
+    book.adopt({ ...request('ns/a', 20), role: 'beside', phase: 'starting' })
+    expect(book.state()).toMatchObject({ committedBytes: 30 * gb, promisedBytes: 20 * gb })
+    expect(book.admit(request('ns/b', 11))).toMatchObject({ shortage: { available: gb } })
+    book.measured('ns/a', 15 * gb, 'beside')
+    book.observe({ availableBytes: 16 * gb })
+    expect(book.state().promisedBytes).toBe(5 * gb)
+  })
+
   test('a start meets what is available less what other starts will still take', () => {
     const { book } = bookWith({ budget: 100, available: 30 })
     book.admit(request('ns/a', 20))
@@ -274,6 +285,21 @@ describe('eviction for a higher priority', () => {
     expect(held().admit(request('ns/vip', 10, mayEvict))).toMatchObject({ evictFirst: ['ns/low'] })
     expect(held().admit(request('ns/vip', 11, mayEvict))).toMatchObject({ evictFirst: ['ns/normal'] })
     expect(held().admit(request('ns/vip', 20, mayEvict))).toMatchObject({ evictFirst: ['ns/low', 'ns/normal'] })
+  })
+
+  test('goes by what is known of them now, of a server that was found running as of any other', () => {
+    const { book } = bookWith({ budget: 36 })
+    book.adopt(request('ns/a', 30))
+    book.measured('ns/a', 30 * gb)
+    const vip = request('ns/vip', 10, { mayEvict: true })
+    const named = () => book.admit(vip)
+    expect(named()).toMatchObject({ evictFirst: [] })
+    expect(book.know('ns/a', { priority: 'low', isProtected: false })).toBe(true)
+    expect(named()).toMatchObject({ evictFirst: ['ns/a'] })
+    expect(book.know('ns/a', { priority: 'low', isProtected: true })).toBe(true)
+    expect(book.know('ns/a', { priority: 'low', isProtected: true })).toBe(false)
+    expect(named()).toMatchObject({ evictFirst: [] })
+    expect(book.know('ns/unknown', { priority: 'low', isProtected: true })).toBe(false)
   })
 
   test('counts on no more available memory than was measured', () => {

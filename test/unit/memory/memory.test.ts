@@ -1,0 +1,114 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { defaultThresholds } from '../../../src/agent-core/memory/pressure.ts'
+import { Memory, type MemoryOptions, type SizedRequest } from '../../../src/agent-core/memory/memory.ts'
+import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
+import { eventually } from '../../support/eventually.ts'
+import { StatedMemory } from '../../support/stated-memory.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+const gib = 1024 ** 3
+
+let machine: StatedMemory
+let memory: Memory | undefined
+
+async function begin(more: Partial<MemoryOptions> = {}): Promise<Memory> {
+  memory = new Memory({
+    platform: machine.platform,
+    settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce', mayEvict: false }),
+    thresholds: defaultThresholds,
+    intervalMs: 0,
+    servers: () => [],
+    log: silentLog,
+    ...more,
+  })
+  await memory.start()
+  return memory
+}
+
+const request = (key: string, more: Partial<SizedRequest> = {}): SizedRequest => ({
+  key,
+  uid: `uid of ${key}`,
+  needBytes: 10 * gib,
+  priority: 'normal',
+  since: 0,
+  ...more,
+})
+
+beforeEach(() => {
+  machine = new StatedMemory()
+})
+afterEach(async () => {
+  await memory?.[Symbol.asyncDispose]()
+})
+
+describe('a Model whose own budget cannot be read', () => {
+  const unreadable = request('ns/a', { modelBudget: 'a lot' })
+
+  async function running(): Promise<Memory> {
+    const room = await begin()
+    room.admit(request('ns/a'), {})
+    room.ready('ns/a', 'current')
+    return room
+  }
+
+  test('leaves what runs for it counted, since that goes on', async () => {
+    const room = await running()
+    expect(room.instead(unreadable, {})).toMatchObject({ reason: 'MemoryCheckFailed' })
+    expect(room.beside(unreadable)).toMatchObject({ allowed: false })
+    expect(room.book.held()).toMatchObject([{ key: 'ns/a', needBytes: 10 * gib }])
+  })
+
+  test('has nothing once its start is refused', async () => {
+    const room = await running()
+    expect(room.admit(unreadable, {})).toMatchObject({ admitted: false, reason: 'MemoryCheckFailed' })
+    expect(room.book.held()).toEqual([])
+  })
+})
+
+describe('what the GPU may hold', () => {
+  const budgetIs = (room: Memory, bytes: number) =>
+    eventually(() => room.budget?.bytes === bytes, { what: `a budget of ${bytes / gib} GiB` })
+
+  test('is asked again about once a minute, and when settings change', async () => {
+    let now = 0
+    machine.gpuLimitBytes = 100 * gib
+    const room = await begin({ now: () => now })
+    expect(room.budget?.bytes).toBe(100 * gib)
+    machine.gpuLimitBytes = 200 * gib
+    now += 59_000
+    await room.look()
+    expect(room.budget?.bytes).toBe(100 * gib)
+    now += 1_000
+    await room.look()
+    await budgetIs(room, 200 * gib)
+    machine.gpuLimitBytes = 150 * gib
+    await room.settingsChanged()
+    expect(room.budget?.bytes).toBe(150 * gib)
+    expect(room.book.state().machine.budgetBytes).toBe(150 * gib)
+  })
+
+  test('is asked of llama-server until it knows, and again when a person changed the limit', async () => {
+    const answers = [undefined, 90 * gib, 80 * gib]
+    let asked = 0
+    const room = await begin({ recommendedGpuBytes: () => Promise.resolve(answers[asked++]) })
+    expect(room.budget?.cappedByGpu).toBe(false)
+    await room.settingsChanged()
+    expect(room.budget?.bytes).toBe(90 * gib)
+    machine.gpuLimitBytes = 200 * gib
+    await room.settingsChanged()
+    expect(room.budget?.bytes).toBe(200 * gib)
+    machine.gpuLimitBytes = undefined
+    await room.settingsChanged()
+    expect(room.budget?.bytes).toBe(80 * gib)
+    await room.settingsChanged()
+    expect(asked).toBe(3)
+  })
+
+  test('stays what it was while the system does not answer', async () => {
+    machine.gpuLimitBytes = 100 * gib
+    const room = await begin()
+    machine.gpuLimitError = new PlatformError('sysctl does not answer.')
+    await room.settingsChanged()
+    expect(room.budget?.bytes).toBe(100 * gib)
+  })
+})

@@ -1,0 +1,64 @@
+import { expect, test } from 'vitest'
+import type { Memory } from '../../../src/agent-core/memory/memory.ts'
+import type { ServerRole } from '../../../src/agent-core/process/lanes.ts'
+import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
+import { countServers, measuredServers } from '../../../src/agent-core/reconcile/server-memory.ts'
+
+type Found = Partial<Record<ServerRole, ServerState>>
+
+const loading: ServerState = { kind: 'loading', since: 0, pid: 11, port: 1 }
+const ready: ServerState = { kind: 'ready', since: 0, readySince: 0, pid: 12, port: 2, healthy: true }
+const stopping: ServerState = { kind: 'stopping', since: 0, cause: 'stopped', pid: 13, port: 3 }
+const exited: ServerState = {
+  kind: 'exited',
+  since: 0,
+  code: 0,
+  signal: null,
+  cause: 'itself',
+  outOf: 'serving',
+  message: 'It ended.',
+  tail: [],
+  settled: true,
+  failures: 1,
+}
+
+const needs: Record<ServerRole, number> = { retiring: 30, current: 20, successor: 10 }
+
+function counted(found: Found) {
+  const servers = {
+    state: () => new Map(found.current && [['ns/a', found.current]]),
+    get: () => found.current,
+    successor: () => found.successor,
+    retiring: () => found.retiring,
+    needOf: (_: string, role: ServerRole = 'current') => needs[role],
+  }
+  const told: Parameters<Memory['adopt']>[0][] = []
+  countServers(servers, { adopt: (server) => void told.push(server) })
+  expect(told.map(({ key, role }) => ({ key, role }))).toEqual(
+    measuredServers(servers).map(({ key, role }) => ({ key, role })),
+  )
+  return told.map(({ role, needBytes, phase }) => ({ role, needBytes, phase }))
+}
+
+test('what was found running is counted by what it is: one that loads as one that still takes its memory', () => {
+  expect(counted({ current: ready })).toEqual([{ role: 'current', needBytes: 20, phase: 'running' }])
+  expect(counted({ current: loading })).toEqual([{ role: 'current', needBytes: 20, phase: 'starting' }])
+})
+
+test('of a swap that was under way both servers are counted, the elder as the current one', () => {
+  expect(counted({ current: ready, successor: loading })).toEqual([
+    { role: 'current', needBytes: 20, phase: 'running' },
+    { role: 'beside', needBytes: 10, phase: 'starting' },
+  ])
+  expect(counted({ retiring: stopping, current: ready })).toEqual([
+    { role: 'current', needBytes: 30, phase: 'running' },
+    { role: 'beside', needBytes: 20, phase: 'running' },
+  ])
+})
+
+test('what ended while it was taken over is not counted', () => {
+  expect(counted({ current: exited })).toEqual([])
+  expect(counted({ current: exited, successor: loading })).toEqual([
+    { role: 'current', needBytes: 10, phase: 'starting' },
+  ])
+})
