@@ -5,6 +5,7 @@ import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Progress } from '../../contract/service.ts'
 import { parseJson, readIfThere } from '../support/files.ts'
+import { untilAborted } from '../support/until-aborted.ts'
 import { forgetPartial } from './download/partial-file.ts'
 import type { DownloadedFile, FileRequest } from './download/download.ts'
 import { shownSource } from './source.ts'
@@ -67,7 +68,7 @@ export class ContentFetches {
     const key = keyOf(request)
     let job = this.#jobs.get(key)
     while (job && (job.ending.signal.aborted || job.isTaken)) {
-      await job.settled
+      await untilAborted(job.settled, signal)
       job = this.#jobs.get(key)
     }
     signal.throwIfAborted()
@@ -91,7 +92,7 @@ export class ContentFetches {
     job.done = this.#run(job, request, model)
     const isOver = Promise.withResolvers<undefined>()
     job.over = () => {
-      this.#jobs.delete(key)
+      if (this.#jobs.get(key) === job) this.#jobs.delete(key)
       isOver.resolve(undefined)
     }
     job.settled = isOver.promise
@@ -138,9 +139,7 @@ export class ContentFetches {
     if (job.progress) onProgress(job.progress)
     const release = async (): Promise<void> => {
       job.holders.delete(holder)
-      if (job.holders.size > 0) return
-      if (job.isTaken) await removeDownload(job.path)
-      job.over?.()
+      if (job.holders.size === 0) await endJob(job)
     }
     const left = Promise.withResolvers<never>()
     const leave = (): void => {
@@ -151,11 +150,15 @@ export class ContentFetches {
     signal.addEventListener('abort', leave, { once: true })
     try {
       const done = await Promise.race([job.done, left.promise])
+      signal.throwIfAborted()
       return { ...done, release, moveTo: (path) => this.#move(job, path) }
     } catch (error) {
       job.holders.delete(holder)
       // Who ended it says so when nothing is written any more.
-      if (job.ending.signal.aborted) await job.done.catch(() => undefined)
+      if (job.ending.signal.aborted) {
+        await job.done.catch(() => undefined)
+        if (job.holders.size === 0) await endJob(job)
+      }
       throw error
     } finally {
       signal.removeEventListener('abort', leave)
@@ -184,6 +187,15 @@ interface Job {
   /** When the next job of this key may begin; never rejects. */
   settled: Promise<unknown>
   over?: () => void
+}
+
+/** When its last holder is gone: what was moved away leaves nothing, the rest waits for the next who wants it. */
+async function endJob(job: Job): Promise<void> {
+  try {
+    if (job.isTaken) await removeDownload(job.path)
+  } finally {
+    job.over?.()
+  }
 }
 
 /** The bytes and all records beside them. */
