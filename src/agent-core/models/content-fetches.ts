@@ -85,6 +85,7 @@ export class ContentFetches {
       listeners: new Set(),
       progress: undefined,
       isTaken: false,
+      isPlaced: false,
       path: '',
       done: Promise.resolve({ sizeBytes: 0, sha256: '' }),
       settled: Promise.resolve(),
@@ -167,7 +168,11 @@ export class ContentFetches {
   }
 
   async #move(job: Job, path: string): Promise<void> {
-    if (job.holders.size > 1) return sameBytes(job.path, path)
+    if (job.holders.size > 1) {
+      await sameBytes(job.path, path)
+      job.isPlaced = true
+      return
+    }
     job.isTaken = true
     await rename(job.path, path)
   }
@@ -182,6 +187,8 @@ interface Job {
   progress: Progress | undefined
   /** The bytes have been moved away. */
   isTaken: boolean
+  /** They are somewhere else too. */
+  isPlaced: boolean
   path: string
   done: Promise<DownloadedFile>
   /** When the next job of this key may begin; never rejects. */
@@ -191,6 +198,7 @@ interface Job {
 
 /** When its last holder is gone: what was moved away leaves nothing, the rest waits for the next who wants it. */
 async function endJob(job: Job): Promise<void> {
+  job.isTaken ||= job.isPlaced
   try {
     if (job.isTaken) await removeDownload(job.path)
   } finally {

@@ -90,3 +90,33 @@ test('a record that cannot be removed keeps nobody from the same content', async
   begun[1]?.()
   await (await again).release()
 })
+
+test('what two models moved away at the same time is not kept a third time', async () => {
+  const { begun, contents, get } = fetches()
+  const both = [get(), get()]
+  await eventually(() => begun.length === 1)
+  begun[0]?.()
+  const held = await Promise.all(both)
+  await Promise.all(held.map((content, at) => content.moveTo(join(folder.dir, `${at}.gguf`))))
+  await Promise.all(held.map((content) => content.release()))
+  const placed = await Promise.all([0, 1].map((at) => readFile(join(folder.dir, `${at}.gguf`), 'utf8')))
+  expect([await readdir(partials), placed, [...contents.active]]).toEqual([[], ['bytes', 'bytes'], []])
+})
+
+test('who comes while the rest of a moved download is removed waits for that and fetches it anew', async () => {
+  const { begun, get } = fetches()
+  const both = [get(), get()]
+  await eventually(() => begun.length === 1)
+  begun[0]?.()
+  const held = await Promise.all(both)
+  for (const [at, content] of held.entries()) await content.moveTo(join(folder.dir, `${at}.gguf`))
+  const released = Promise.all(held.map((content) => content.release()))
+  const third = get()
+  await released
+  await eventually(() => begun.length === 2)
+  begun[1]?.()
+  const content = await third
+  await content.moveTo(join(folder.dir, 'third.gguf'))
+  await content.release()
+  expect([await readFile(join(folder.dir, 'third.gguf'), 'utf8'), await readdir(partials)]).toEqual(['bytes', []])
+})
