@@ -156,7 +156,10 @@ export class Remote implements AsyncDisposable {
       return stored
     } finally {
       destination.release()
-      for (const content of arrived) await content.release()
+      for (const released of await Promise.allSettled(arrived.map((content) => content.release()))) {
+        if (released.status === 'rejected')
+          log.warn('rest of a download not removed', { model: wanted.model, error: released.reason })
+      }
     }
   }
 
