@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { chmod, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, fakeGguf, roomForOne, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -119,9 +119,9 @@ describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
 describe.each(apiWorlds)('a person asks for a restart, on $name', ({ use }) => {
   const api = use()
 
-  test('of a server that serves: it is withdrawn, and one new process takes its place, however often it is asked', async () => {
+  test('of a server that serves, without room for two: it is withdrawn, and one new process takes its place, however often it is asked', async () => {
     await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent()
+    const agent = await world.startAgent({ settings: roomForOne })
     await world.apply('tiny', { script: { loadMs: 500 } })
     const { pid } = await agent.untilReady('tiny')
     const known = [1, 2].map(() => agent.agent.restart(world.namespace, 'tiny'))
@@ -136,7 +136,9 @@ describe.each(apiWorlds)('a person asks for a restart, on $name', ({ use }) => {
     expect({ known, starts: agent.starts, stopped, now: (await agent.untilReady('tiny')).pid }).toEqual({
       known: [true, true, true, false],
       starts: 2,
-      stopped: ['The server is restarted, as somebody asked for it.'],
+      stopped: [
+        'The server is restarted, as somebody asked for it; the new one needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first.',
+      ],
       now: again.pid,
     })
   })

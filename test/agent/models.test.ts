@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
+import { commandLineOf } from '../support/agent-world.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
@@ -102,6 +103,17 @@ test('a repository of the Hub is served, listed with its user, and not deleted u
       stderr: 'metal-agent: The model chat is used by default/chat: delete or stop that service first.\n',
     },
   })
+})
+
+test('a projector that the Model names is given to the server, and its memory is counted', async () => {
+  const { hub, start, apply, folder } = await world()
+  const projector = await weights(folder, 3)
+  await hub.addRepo('org/seeing', { 'seeing-Q4_K_M.gguf': await weights(folder, 2), 'mmproj-F16.gguf': projector })
+  const agent = await start()
+  apply('seeing', { source: 'hf://org/seeing', mmproj: 'mmproj-F16.gguf' })
+  const { pid, memory } = await agent.service('seeing', 'ready')
+  expect(await commandLineOf(pid ?? 0)).toMatch(/ --mmproj \S+\/mmproj-F16\.gguf/)
+  expect(memory?.items?.mmproj).toBeGreaterThanOrEqual(projector.length)
 })
 
 test('an agent that is killed in a download goes on with it at its next start', async () => {

@@ -61,6 +61,18 @@ test('a completion in flight survives the deletion of its service and finishes; 
   await untilGone(pid)
 })
 
+test('its cache of prompts is kept to what is counted for it, unless the spec says how much', async () => {
+  await using world = await openWorld()
+  const agent = await world.startAgent({ llamaServer })
+  await world.applyService('llama')
+  const { pid, memory } = await agent.untilReady('llama')
+  expect(await commandLineOf(pid)).toMatch(/ --cache-ram 512$/)
+  expect(memory?.items?.promptCache).toBe(512 * 1024 * 1024)
+  await world.applyService('llama', { spec: { extraArgs: ['--cache-ram', '64'] } })
+  const after = await agent.untilReadyAgain('llama', pid)
+  expect((await commandLineOf(after.pid))?.match(/--cache-ram \d+/g)).toEqual(['--cache-ram 64'])
+})
+
 test('a server with every slot taken, requests waiting and a single thread for them all is not called dead', async () => {
   await using world = await openWorld()
   const liveness = { ...livenessTimings, everyMs: 100, answerWithinMs: 200, followUpMs: 50, misses: 4, hungMisses: 8 }

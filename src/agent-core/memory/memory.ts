@@ -180,8 +180,8 @@ export class Memory implements AsyncDisposable {
     if ('message' in complete) return { allowed: false, why: complete.message }
     const verdict = reserve ? this.#book.admitBeside(complete) : this.#book.canRunBeside(complete)
     if (verdict.allowed) return verdict
-    const why = verdict.why
-    return { allowed: false, why: `${why.charAt(0).toLowerCase()}${why.slice(1)}` }
+    const why = `${verdict.why.charAt(0).toLowerCase()}${verdict.why.slice(1)}`
+    return { allowed: false, why: why.replace(/^needs /, 'the new one needs ') }
   }
 
   /** Why the key's new server would not fit even in place of the one that runs; undefined where it would. */

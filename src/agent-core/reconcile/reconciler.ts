@@ -772,6 +772,7 @@ export class Reconciler {
         modelPath: outcome.model.path,
         mmproj: outcome.model.mmproj,
         dialect,
+        ...(dialect.boundsPromptCache && { cacheRamMiB: need.estimate?.cacheRamThatHolds }),
       }),
       env,
       ...serverFiles(settings.stateDir, record.key),
@@ -850,7 +851,7 @@ export class Reconciler {
       model,
       status: wanted.modelStatus,
       argv: (change) => {
-        const where = { modelPath: model.path, ...(dialect && { dialect }) }
+        const where = { modelPath: model.path, mmproj: model.mmproj, ...(dialect && { dialect }) }
         return commandLine(changed(wanted.spec, change), wanted.model, settings, where)(0)
       },
       env,

@@ -15,22 +15,29 @@ export interface RuntimeSettings {
   readonly performanceCores: number | undefined
 }
 
+/** What is known of a server only when it is started here. */
+export interface ServerPlace {
+  readonly modelPath: string
+  readonly mmproj?: string | undefined
+  readonly dialect?: LlamaServerDialect
+  /** Keeps the cache of prompts to what was counted for it; in MiB. */
+  readonly cacheRamMiB?: number | undefined
+}
+
 /** The command line of a service but for what is only known at its start. */
 export function commandLine(
   spec: InferenceServiceSpec,
   model: ModelSpec,
   { performanceCores }: RuntimeSettings,
-  {
-    modelPath,
-    mmproj,
-    dialect,
-  }: { readonly modelPath: string; readonly mmproj?: string | undefined; readonly dialect?: LlamaServerDialect },
+  { modelPath, mmproj, dialect, cacheRamMiB }: ServerPlace,
 ): (port: number) => string[] {
   const gpuLayers = model.hardware?.gpu?.layers
   const projector = mmproj === undefined ? [] : ['--mmproj', mmproj]
+  const promptCache = cacheRamMiB === undefined ? [] : ['--cache-ram', String(cacheRamMiB)]
   return (port) => [
     ...llamaServerArgv({ spec, modelPath, port, gpuLayers, performanceCores, ...(dialect && { dialect }) }),
     ...projector,
+    ...promptCache,
   ]
 }
 

@@ -5,21 +5,25 @@ import { execa } from 'execa'
 export interface LlamaServerDialect {
   /** Keeps the model in memory; empty where the build has no word for it. */
   readonly lockMemory: readonly string[]
+  /** Knows `--cache-ram`, without which its cache of prompts grows to 8 GiB of the host's memory. */
+  readonly boundsPromptCache: boolean
 }
 
 /** Every llama.cpp up to 2026, and what LLMKube documents. */
-export const classicDialect: LlamaServerDialect = { lockMemory: ['--mlock'] }
+export const classicDialect: LlamaServerDialect = { lockMemory: ['--mlock'], boundsPromptCache: false }
 
 /** `--help` answers in milliseconds; a binary that is scanned at its first start may take seconds. */
 const helpLimitMs = 10_000
 
 /** Reads a dialect out of what `llama-server --help` prints: later builds refuse to start with `--mlock`. */
 export function dialectFrom(help: string): LlamaServerDialect {
-  if (/--mlock\b/.test(help)) return classicDialect
-  if (/--load-mode\b/.test(help)) {
-    return { lockMemory: ['--load-mode', help.includes('mmap+mlock') ? 'mmap+mlock' : 'mlock'] }
-  }
-  return { lockMemory: [] }
+  return { lockMemory: memoryLock(help), boundsPromptCache: /--cache-ram\b/.test(help) }
+}
+
+function memoryLock(help: string): readonly string[] {
+  if (/--mlock\b/.test(help)) return classicDialect.lockMemory
+  if (/--load-mode\b/.test(help)) return ['--load-mode', help.includes('mmap+mlock') ? 'mmap+mlock' : 'mlock']
+  return []
 }
 
 /** Asks each binary once, and again when its file changed. */

@@ -18,7 +18,14 @@ test.each([
   ['-lm, --load-mode MODE  - mlock: keep in RAM', ['--load-mode', 'mlock']],
   ['  --port PORT', []],
 ])('a build whose help says "%s" locks its memory with %j', (help, lockMemory) => {
-  expect(dialectFrom(help)).toEqual({ lockMemory })
+  expect(dialectFrom(help)).toEqual({ lockMemory, boundsPromptCache: false })
+})
+
+test('a build whose help knows --cache-ram can keep its cache of prompts in bounds', () => {
+  expect(dialectFrom('-cram, --cache-ram N  set the maximum cache size in MiB')).toEqual({
+    lockMemory: [],
+    boundsPromptCache: true,
+  })
 })
 
 test('a binary that was replaced is asked again', async () => {
@@ -32,8 +39,8 @@ test('a binary that was replaced is asked again', async () => {
   const before = await dialects.of(binary, env)
   await install('--load-mode MODE mmap+mlock')
   expect([before, await dialects.of(binary, env)]).toEqual([
-    { lockMemory: ['--mlock'] },
-    { lockMemory: ['--load-mode', 'mmap+mlock'] },
+    { lockMemory: ['--mlock'], boundsPromptCache: false },
+    { lockMemory: ['--load-mode', 'mmap+mlock'], boundsPromptCache: false },
   ])
 })
 
@@ -41,7 +48,7 @@ test('a binary that has no help is started with the documented arguments', async
   const binary = join(folder, 'silent')
   await writeFile(binary, '#!/bin/sh\nexit 1\n')
   await chmod(binary, 0o755)
-  expect(await new LlamaServerDialects().of(binary, env)).toEqual({ lockMemory: ['--mlock'] })
+  expect(await new LlamaServerDialects().of(binary, env)).toEqual({ lockMemory: ['--mlock'], boundsPromptCache: false })
 })
 
 test('the other spelling takes the place of --mlock in the command line', () => {
@@ -49,7 +56,7 @@ test('the other spelling takes the place of --mlock in the command line', () => 
     spec: {},
     modelPath: '/m',
     port: 1,
-    dialect: { lockMemory: ['--load-mode', 'mmap+mlock'] },
+    dialect: { lockMemory: ['--load-mode', 'mmap+mlock'], boundsPromptCache: true },
   })
   expect(argv.slice(argv.indexOf('--flash-attn'), argv.indexOf('--batch-size'))).toEqual([
     '--flash-attn',
