@@ -302,8 +302,12 @@ export class Memory implements AsyncDisposable {
       ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),
       platform: platform.name,
     })
+    const before = this.#problem ?? this.#budget?.how
     this.#budget = result.ok ? result.budget : undefined
     this.#problem = result.ok ? undefined : `${result.message}.`
+    if (before === (this.#problem ?? this.#budget?.how)) return
+    if (result.ok) this.#options.log.info('memory budget', { bytes: result.budget.bytes, text: result.budget.how })
+    else this.#options.log.warn('no memory budget', { text: this.#problem })
   }
 
   #complete(request: SizedRequest): StartRequest | { readonly message: string } {
