@@ -330,16 +330,20 @@ export class Models {
     const report = (progress: Progress): void => this.#report(fetch, progress)
     const onPlace = (ahead: number): void =>
       report({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: waitingSentence(ahead) })
-    return this.#turns.take(signal, onPlace, () =>
-      this.#remote.fetch(request, {
-        wanted: wantedOf(request),
+    const wanted = wantedOf(request)
+    return this.#turns.take(signal, onPlace, async () => {
+      // Another request may have brought it while this one waited.
+      const found = beside ? undefined : await this.#verified(request, await this.#store.find(wanted))
+      if (found) return found
+      return this.#remote.fetch(request, {
+        wanted,
         store: this.#store,
         contents: this.#contents,
         signal,
         beside,
         onProgress: report,
-      }),
-    )
+      })
+    })
   }
 
   /** The same bytes under another Model's name. */
@@ -352,7 +356,7 @@ export class Models {
         manifest.files.map(async ({ path, sizeBytes, sha256, etag }) => {
           const from = join(folder, path)
           const hash = sha256 ?? (await this.#hashes.of(from))
-          return { path, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
+          return { path, from, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
         }),
       )
       return await destination.commit({ files, primary, mmproj, revision, header })
@@ -492,7 +496,7 @@ const wantedOf = (request: ModelRequest): Wanted => ({
 
 /** Requests of the same key can share one fetch: what they check is the same too. */
 const keyOf = (request: ModelRequest): string =>
-  [wantedDigest(request), request.format ?? '', request.sha256?.toLowerCase() ?? ''].join('\n')
+  [wantedDigest(request), request.format ?? 'gguf', request.sha256?.toLowerCase() ?? ''].join('\n')
 
 const localOf = ({ path, mmproj, sizeBytes, manifest }: StoredModel): LocalModel => ({
   path,

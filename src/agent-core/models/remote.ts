@@ -19,7 +19,7 @@ import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
 import { resolveSource, type WantedModel } from './resolve-source.ts'
 import { shownSource } from './source.ts'
-import type { Store, StoredModel, Wanted } from './store.ts'
+import type { Arrived, Store, StoredModel, Wanted } from './store.ts'
 import { sameBytes } from './store-paths.ts'
 
 export interface DownloadSettings {
@@ -133,7 +133,7 @@ export class Remote implements AsyncDisposable {
       files.map(({ path }) => path),
       { primary, beside },
     )
-    const arrived: Content[] = []
+    const arrived: (Content & Pick<Arrived, 'from'>)[] = []
     try {
       log.info('downloading model', { ...fields, folder: destination.folder })
       const startedAt = now()
@@ -195,7 +195,7 @@ export class Remote implements AsyncDisposable {
     file: RemoteFile,
     { store, contents, signal, wanted }: FetchOptions,
     onProgress: (progress: Progress) => void,
-  ): Promise<Content> {
+  ): Promise<Content & Pick<Arrived, 'from'>> {
     const { sha256, sizeBytes } = file
     const here = sha256 === undefined ? undefined : await this.#alreadyHere(file, sha256, { store, signal })
     if (here !== undefined && sha256 !== undefined) {
@@ -204,6 +204,7 @@ export class Remote implements AsyncDisposable {
       return {
         sha256,
         sizeBytes: sizeBytes ?? found.size,
+        from: here,
         moveTo: (path) => sameBytes(here, path),
         release: () => Promise.resolve(),
       }

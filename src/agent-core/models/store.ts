@@ -50,6 +50,8 @@ export interface Arrived {
   readonly sizeBytes: number
   readonly sha256: string
   readonly etag?: string | undefined
+  /** Where the content lies on this machine already and stays. */
+  readonly from?: string | undefined
   /** Puts the complete, synced content under this name, in place of what stands there. */
   readonly moveTo: (path: string) => Promise<void>
 }
@@ -450,7 +452,10 @@ export class Store {
       ...(revision !== undefined && { revision }),
       ...(header !== undefined && { header }),
     }
-    for (const { path } of files) await rm(join(folder, path), { force: true })
+    for (const { path, from } of arrival.files) {
+      const to = join(folder, path)
+      if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
+    }
     await writeManifest(record, manifest)
     await syncFolder(folder)
     for (const { path, moveTo } of arrival.files) {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
 import type { ModelUser } from '../../../src/agent-core/models/inventory.ts'
 import { wantedDigest } from '../../../src/agent-core/models/wanted.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -41,6 +42,35 @@ test('the same content under two addresses is fetched once where its checksum is
   await world.models.ensure(request('hf://b/two', 'two'), staying())
   const downloads = hub.requests.filter(({ server }) => server === 'cdn').length
   expect([downloads, await inode('one/x.gguf')]).toEqual([1, await inode('two/y.gguf')])
+})
+
+test('one model asked for by two names of what is wanted is kept whole, whether one waits or both come at once', async () => {
+  const content = gguf('A', 50_000)
+  const wanted = request('hf://a/one', 'one')
+  const asked = [
+    wanted,
+    { ...wanted, format: 'gguf' },
+    { ...wanted, sha256: sha256(content) },
+    { ...wanted, format: 'gguf', sha256: sha256(content).toUpperCase() },
+  ]
+  await hub.addRepo('a/one', { 'x.gguf': content })
+  for (const atOnce of [1, 4]) {
+    hub.cdn.throttle = 200_000
+    const before = hub.requests.filter(({ server }) => server === 'cdn').length
+    const models = world.restarted({ settings: () => ({ ...defaultDownloadSettings, atOnce }) })
+    const all = Promise.all(asked.map((each) => models.ensure(each, staying())))
+    await eventually(() => models.state().fetches.length === 2)
+    const [first] = await all
+    const downloads = hub.requests.filter(({ server }) => server === 'cdn').length - before
+    expect([await all, downloads, (await readFile(first?.path ?? '')).equals(content)]).toEqual([
+      asked.map(() => first),
+      1,
+      true,
+    ])
+    // The one that waited finds it.
+    if (atOnce === 1) expect(world.logged.filter((message) => message === 'downloaded model')).toHaveLength(1)
+    await rm(world.store, { recursive: true })
+  }
 })
 
 test('all files of a split model and its projector arrive, and are found again without a request', async () => {
