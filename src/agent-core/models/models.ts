@@ -365,7 +365,7 @@ export class Models {
     }
   }
 
-  /** Undefined where the first file is not what the Model says: it is quarantined then, and served no more. */
+  /** Undefined where the first file is not what the Model says: one that was found here is quarantined then, and served no more. */
   async #verified(request: ModelRequest, stored: StoredModel | undefined): Promise<StoredModel | undefined> {
     const wanted = request.sha256?.toLowerCase()
     const [first] = stored?.manifest.files ?? []
@@ -379,7 +379,8 @@ export class Models {
       })
     }
     if (found === wanted) return stored
-    if (stored.model !== request.name) return undefined
+    // What was downloaded is another content than is asked for, not a wrong one: it stays until that one replaces it.
+    if (stored.model !== request.name || stored.manifest.origin === 'downloaded') return undefined
     await this.#store.quarantine(
       path,
       `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,

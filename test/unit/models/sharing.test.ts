@@ -141,6 +141,36 @@ test('a file in the store that is not what spec.sha256 says is quarantined, kept
   ]).toEqual([true, true, true])
 })
 
+test('a spec.sha256 with a typo leaves the model that arrived before in its place', async () => {
+  const { url, requests } = world.server.serve('/x.gguf', gguf('R'))
+  const good = await world.models.ensure(request(url), staying())
+  const failed = await failure(world.models.ensure({ ...request(url), sha256: sha256(gguf('W')) }, staying()))
+  const asked = requests.length
+  const again = await world.models.ensure({ ...request(url), sha256: sha256(gguf('R')) }, staying())
+  expect([failed.reason, again, requests.length, await filesBelow(world.store)]).toEqual([
+    'ChecksumMismatch',
+    good,
+    asked,
+    { 'tiny/x.gguf': 'RRRRRRRR' },
+  ])
+})
+
+test('a new spec.sha256 replaces what arrived before once its content has arrived, and keeps what is the same', async () => {
+  const [one, two] = ['m-Q8_0-00001-of-00002.gguf', 'm-Q8_0-00002-of-00002.gguf']
+  const repo = await hub.addRepo('org/split', { [one]: gguf('A'), [two]: gguf('B') })
+  const wanted = request('hf://org/split')
+  await world.models.ensure(wanted, staying())
+  await repo.commit({ [one]: gguf('C'), [two]: gguf('B') })
+  const kept = await inode(`tiny/${two}`)
+  await world.models.ensure({ ...wanted, sha256: sha256(gguf('C')) }, staying())
+  const { models } = await world.models.view()
+  expect([await filesBelow(world.store), await inode(`tiny/${two}`), models.map(({ state }) => state)]).toEqual([
+    { [`tiny/${one}`]: 'CCCCCCCC', [`tiny/${two}`]: 'BBBBBBBB' },
+    kept,
+    ['complete'],
+  ])
+})
+
 test('a download that is not what spec.sha256 says is never served, and kept in quarantine', async () => {
   const { url } = world.server.serve('/x.gguf', gguf('W'))
   const wanted = { ...request(url), sha256: sha256(gguf('R')) }
