@@ -314,15 +314,20 @@ export class Models {
     if (parsed.kind === 'local') return localModel(parsed.path, request, this.#hashes)
     const remote = await this.#remote.resolve(request, signal)
     const stored = await this.#store.find(wantedOf(request))
-    if (stored && (await this.#remote.isSame(remote, stored.manifest, signal))) return localOf(stored)
+    const told = stored && (await this.#remote.isSame(remote, stored.manifest, signal))
+    if (stored && told?.isSame === true) return localOf(stored)
     await this.#watch.require()
     const fresh = await this.#fetch(request, fetch, { beside: true })
     if (!stored || contentRevision(fresh.manifest.files) !== contentRevision(stored.manifest.files)) {
       return this.#arrived(request, fresh)
     }
-    // The server calls the same bytes something else now.
+    // The server calls the same bytes something else now, perhaps only where it does not send them.
     await this.#store.remove(fresh)
-    return localOf(await this.#store.amend(stored, { files: fresh.manifest.files }))
+    const files = fresh.manifest.files.map((file) => {
+      const etag = told?.validators.get(file.path) ?? file.etag
+      return { ...file, ...(etag !== undefined && { etag }) }
+    })
+    return localOf(await this.#store.amend(stored, { files }))
   }
 
   async #fetch(request: ModelRequest, fetch: Fetch, { beside }: { beside: boolean }): Promise<StoredModel> {

@@ -271,6 +271,22 @@ test('of a plain server a changed ETag or length is a changed content', async ()
   expect([same, await world.models.refresh(wanted, old, staying())]).toMatchObject([undefined, { sizeBytes: 8192 }])
 })
 
+test('a server that calls a file differently in answers without and with its content is believed after one download', async () => {
+  const named = (of: string) => ({ etag: (method: string) => `"${of} ${method}"` })
+  const file = world.server.serve('/x.gguf', gguf('A'), named('1'))
+  const wanted = request(file.url)
+  const old = await world.models.ensure(wanted, staying())
+  const news = [
+    await world.models.refresh(wanted, old, staying()),
+    await world.models.refresh(wanted, old, staying()),
+    await world.models.refresh(wanted, old, staying()),
+  ]
+  const downloads = file.requests.filter(({ method }) => method === 'GET').length
+  world.server.serve('/x.gguf', gguf('B'), named('2'))
+  const fresh = await world.models.refresh(wanted, old, staying())
+  expect([news, downloads, fresh?.sizeBytes]).toEqual([[undefined, undefined, undefined], 2, 4096])
+})
+
 test('what is here under one name is not asked for again under another', async () => {
   const { url, requests } = world.server.serve('/x.gguf', gguf('A'))
   await world.models.ensure(request(url, 'a'), staying())
