@@ -171,6 +171,21 @@ test('a new spec.sha256 replaces what arrived before once its content has arrive
   ])
 })
 
+test('of a download that is wrong again and again only the last is kept in quarantine', async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('W'))
+  const quarantined = async () => readdir(join(world.store, '.metalbar/quarantine'))
+  const isWrong = async (label: string) => {
+    const failed = await failure(world.models.ensure({ ...request(url), sha256: sha256(gguf(label)) }, staying()))
+    expect(failed.reason).toBe('ChecksumMismatch')
+    return quarantined()
+  }
+  const first = await isWrong('R')
+  const last = await isWrong('R')
+  const both = await isWrong('S')
+  expect([first.length, last.length, last.some((name) => first.includes(name))]).toEqual([2, 2, false])
+  expect(both).toEqual(expect.arrayContaining(last))
+})
+
 test('a download that is not what spec.sha256 says is never served, and kept in quarantine', async () => {
   const { url } = world.server.serve('/x.gguf', gguf('W'))
   const wanted = { ...request(url), sha256: sha256(gguf('R')) }
