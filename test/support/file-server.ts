@@ -31,6 +31,8 @@ export interface ServeOptions {
   /** The body flows only as far as the test allows with `allow`. */
   paced?: boolean
   contentType?: string
+  /** What answers to each method call the content. */
+  etag?: (method: string) => string
 }
 
 interface SeenRequest {
@@ -124,9 +126,10 @@ class Route implements ServedFile {
   }
 
   async #respond(request: IncomingMessage, response: ServerResponse, gone: AbortSignal): Promise<void> {
-    const { fault, contentType = 'application/octet-stream' } = this.#options
+    const { fault, contentType = 'application/octet-stream', etag } = this.#options
     const sizeBytes = await contentSize(this.#content)
     const headers: Record<string, string | number> = { 'content-type': contentType, 'content-length': sizeBytes }
+    if (etag !== undefined) headers['etag'] = etag(request.method ?? '')
     switch (fault?.kind) {
       case 'status':
         response.writeHead(fault.status, fault.headers).end(fault.body)

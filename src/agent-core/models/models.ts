@@ -314,15 +314,20 @@ export class Models {
     if (parsed.kind === 'local') return localModel(parsed.path, request, this.#hashes)
     const remote = await this.#remote.resolve(request, signal)
     const stored = await this.#store.find(wantedOf(request))
-    if (stored && (await this.#remote.isSame(remote, stored.manifest, signal))) return localOf(stored)
+    const told = stored && (await this.#remote.isSame(remote, stored.manifest, signal))
+    if (stored && told?.isSame === true) return localOf(stored)
     await this.#watch.require()
     const fresh = await this.#fetch(request, fetch, { beside: true })
     if (!stored || contentRevision(fresh.manifest.files) !== contentRevision(stored.manifest.files)) {
       return this.#arrived(request, fresh)
     }
-    // The server calls the same bytes something else now.
+    // The server calls the same bytes something else now, perhaps only where it does not send them.
     await this.#store.remove(fresh)
-    return localOf(await this.#store.amend(stored, { files: fresh.manifest.files }))
+    const files = fresh.manifest.files.map((file) => {
+      const etag = told?.validators.get(file.path) ?? file.etag
+      return { ...file, ...(etag !== undefined && { etag }) }
+    })
+    return localOf(await this.#store.amend(stored, { files }))
   }
 
   async #fetch(request: ModelRequest, fetch: Fetch, { beside }: { beside: boolean }): Promise<StoredModel> {
@@ -330,16 +335,20 @@ export class Models {
     const report = (progress: Progress): void => this.#report(fetch, progress)
     const onPlace = (ahead: number): void =>
       report({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: waitingSentence(ahead) })
-    return this.#turns.take(signal, onPlace, () =>
-      this.#remote.fetch(request, {
-        wanted: wantedOf(request),
+    const wanted = wantedOf(request)
+    return this.#turns.take(signal, onPlace, async () => {
+      // Another request may have brought it while this one waited.
+      const found = beside ? undefined : await this.#verified(request, await this.#store.find(wanted))
+      if (found) return found
+      return this.#remote.fetch(request, {
+        wanted,
         store: this.#store,
         contents: this.#contents,
         signal,
         beside,
         onProgress: report,
-      }),
-    )
+      })
+    })
   }
 
   /** The same bytes under another Model's name. */
@@ -352,7 +361,7 @@ export class Models {
         manifest.files.map(async ({ path, sizeBytes, sha256, etag }) => {
           const from = join(folder, path)
           const hash = sha256 ?? (await this.#hashes.of(from))
-          return { path, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
+          return { path, from, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
         }),
       )
       return await destination.commit({ files, primary, mmproj, revision, header })
@@ -361,7 +370,7 @@ export class Models {
     }
   }
 
-  /** Undefined where the first file is not what the Model says: it is quarantined then, and served no more. */
+  /** Undefined where the first file is not what the Model says: one that was found here is quarantined then, and served no more. */
   async #verified(request: ModelRequest, stored: StoredModel | undefined): Promise<StoredModel | undefined> {
     const wanted = request.sha256?.toLowerCase()
     const [first] = stored?.manifest.files ?? []
@@ -375,7 +384,8 @@ export class Models {
       })
     }
     if (found === wanted) return stored
-    if (stored.model !== request.name) return undefined
+    // What was downloaded is another content than is asked for, not a wrong one: it stays until that one replaces it.
+    if (stored.model !== request.name || stored.manifest.origin === 'downloaded') return undefined
     await this.#store.quarantine(
       path,
       `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
@@ -492,7 +502,7 @@ const wantedOf = (request: ModelRequest): Wanted => ({
 
 /** Requests of the same key can share one fetch: what they check is the same too. */
 const keyOf = (request: ModelRequest): string =>
-  [wantedDigest(request), request.format ?? '', request.sha256?.toLowerCase() ?? ''].join('\n')
+  [wantedDigest(request), request.format ?? 'gguf', request.sha256?.toLowerCase() ?? ''].join('\n')
 
 const localOf = ({ path, mmproj, sizeBytes, manifest }: StoredModel): LocalModel => ({
   path,

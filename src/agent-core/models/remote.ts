@@ -19,7 +19,7 @@ import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
 import { resolveSource, type WantedModel } from './resolve-source.ts'
 import { shownSource } from './source.ts'
-import type { Store, StoredModel, Wanted } from './store.ts'
+import type { Arrived, Store, StoredModel, Wanted } from './store.ts'
 import { sameBytes } from './store-paths.ts'
 
 export interface DownloadSettings {
@@ -96,24 +96,34 @@ export class Remote implements AsyncDisposable {
     throw new Error(`${shownSource(request.source)} is on this machine.`)
   }
 
-  /** Whether the source still holds what was stored of it, as far as its server tells. Throws ModelError. */
-  async isSame({ files }: RemoteSource, manifest: Manifest, signal: AbortSignal): Promise<boolean> {
+  /**
+   * Whether the source still holds what was stored of it, as far as its server tells, and what that calls its files, by their paths.
+   * Throws ModelError.
+   */
+  async isSame(
+    { files }: RemoteSource,
+    manifest: Manifest,
+    signal: AbortSignal,
+  ): Promise<{ isSame: boolean; validators: ReadonlyMap<string, string> }> {
     const { fetch } = await this.#transport()
-    if (files.length !== manifest.files.length) return false
+    const validators = new Map<string, string>()
+    let isSame = files.length === manifest.files.length
     for (const file of files) {
       const known = manifest.files.find(({ path }) => path === file.path)
-      if (!known) return false
+      if (!known) return { isSame: false, validators }
       if (file.hub !== undefined) {
-        if (file.sizeBytes !== undefined && file.sizeBytes !== known.sizeBytes) return false
+        if (file.sizeBytes !== undefined && file.sizeBytes !== known.sizeBytes) isSame = false
         const [wanted, has] = file.sha256 === undefined ? [file.blob, known.etag] : [file.sha256, known.sha256]
-        if (wanted !== undefined && has !== undefined && wanted !== has) return false
+        if (wanted !== undefined && has !== undefined && wanted !== has) isSame = false
         continue
       }
       const { sizeBytes, validator } = await remoteState(file.url, { fetch, signal })
-      if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) return false
-      if (validator !== undefined && known.etag !== undefined && validator !== known.etag) return false
+      if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) isSame = false
+      if (validator === undefined) continue
+      validators.set(file.path, validator)
+      if (known.etag !== undefined && validator !== known.etag) isSame = false
     }
-    return true
+    return { isSame, validators }
   }
 
   /** Brings every file of the source here and makes them a model of the store. Throws ModelError, or the signal's reason. */
@@ -133,7 +143,7 @@ export class Remote implements AsyncDisposable {
       files.map(({ path }) => path),
       { primary, beside },
     )
-    const arrived: Content[] = []
+    const arrived: (Content & Pick<Arrived, 'from'>)[] = []
     try {
       log.info('downloading model', { ...fields, folder: destination.folder })
       const startedAt = now()
@@ -197,7 +207,7 @@ export class Remote implements AsyncDisposable {
     file: RemoteFile,
     { store, contents, signal, wanted }: FetchOptions,
     onProgress: (progress: Progress) => void,
-  ): Promise<Content> {
+  ): Promise<Content & Pick<Arrived, 'from'>> {
     const { sha256, sizeBytes } = file
     const here = sha256 === undefined ? undefined : await this.#alreadyHere(file, sha256, { store, signal })
     if (here !== undefined && sha256 !== undefined) {
@@ -206,6 +216,7 @@ export class Remote implements AsyncDisposable {
       return {
         sha256,
         sizeBytes: sizeBytes ?? found.size,
+        from: here,
         moveTo: (path) => sameBytes(here, path),
         release: () => Promise.resolve(),
       }

@@ -51,19 +51,33 @@ export async function makeFolder(path: string): Promise<void> {
 
 /** The same bytes under a second name, which replaces what stands there: a hard link, where the volume has none a clone or copy. */
 export async function sameBytes(from: string, to: string): Promise<void> {
-  const beside = `${to}.metalbar.new`
-  await rm(beside, { force: true })
+  // The same file, if perhaps by a name that only some volumes tell apart.
+  if (comparable(from) === comparable(to)) return rename(from, to)
+  let beside = `${to}.metalbar.new`
+  while (beingMade.has(comparable(beside))) beside = `${beside}er`
+  beingMade.add(comparable(beside))
   try {
-    await link(from, beside)
+    await rm(beside, { force: true })
+    await linkOrCopy(from, beside)
+    await rename(beside, to)
+  } finally {
+    // Two names of one inode: rename leaves both.
+    await rm(beside, { force: true }).finally(() => beingMade.delete(comparable(beside)))
+  }
+}
+
+/** So that two at once do not share a name, and the rest of a killed copy is found under its name by the next. */
+const beingMade = new Set<string>()
+
+async function linkOrCopy(from: string, to: string): Promise<void> {
+  try {
+    await link(from, to)
   } catch (error) {
     if (!linkless.has(errorCode(error) ?? '')) throw error
-    await copyFile(from, beside, constants.COPYFILE_FICLONE)
-    const copy = await open(beside)
+    await copyFile(from, to, constants.COPYFILE_FICLONE)
+    const copy = await open(to)
     await copy.sync().finally(() => copy.close())
   }
-  await rename(beside, to)
-  // Two names of one inode: rename leaves both.
-  await rm(beside, { force: true })
 }
 
 /** What a volume without hard links, or another volume, answers. */

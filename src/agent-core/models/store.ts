@@ -1,7 +1,8 @@
 import { readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises'
 import { basename, dirname, join, posix, relative } from 'node:path'
+import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
-import { syncFolder } from '../support/files.ts'
+import { parseJson, readIfThere, syncFolder } from '../support/files.ts'
 import { expectsGguf, isGguf } from './content.ts'
 import { storeError } from './disk.ts'
 import { localRepairMs, ModelError } from './errors.ts'
@@ -50,6 +51,8 @@ export interface Arrived {
   readonly sizeBytes: number
   readonly sha256: string
   readonly etag?: string | undefined
+  /** Where the content lies on this machine already and stays. */
+  readonly from?: string | undefined
   /** Puts the complete, synced content under this name, in place of what stands there. */
   readonly moveTo: (path: string) => Promise<void>
 }
@@ -213,7 +216,7 @@ export class Store {
 
   /**
    * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more and
-   * deleted only when somebody asks. Throws ModelError.
+   * deleted only when somebody asks, or when the same download is wrong again. Throws ModelError.
    */
   async quarantine(path: string, why: string, name = basename(path)): Promise<string> {
     return this.#guarded(async () => {
@@ -224,8 +227,20 @@ export class Store {
       await rename(path, to)
       await syncFolder(folder)
       this.#log.warn('model file quarantined', { path, to, why })
+      if (dirname(path) === join(this.directory, ownFolder, 'partials')) await this.#dropEarlier(path, to)
       return to
     })
+  }
+
+  /** What was quarantined from the same path before: a download that stays wrong would fill the disk with its copies. */
+  async #dropEarlier(path: string, last: string): Promise<void> {
+    for (const { path: earlier } of await this.quarantined()) {
+      if (earlier === last) continue
+      const note = quarantineNote.safeParse(parseJson((await readIfThere(`${earlier}.json`)) ?? '')).data
+      if (note?.path !== path) continue
+      await rm(earlier, { force: true })
+      await rm(`${earlier}.json`, { force: true })
+    }
   }
 
   /** Files that were quarantined. Throws ModelError. */
@@ -450,7 +465,10 @@ export class Store {
       ...(revision !== undefined && { revision }),
       ...(header !== undefined && { header }),
     }
-    for (const { path } of files) await rm(join(folder, path), { force: true })
+    for (const { path, from } of arrival.files) {
+      const to = join(folder, path)
+      if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
+    }
     await writeManifest(record, manifest)
     await syncFolder(folder)
     for (const { path, moveTo } of arrival.files) {
@@ -543,6 +561,12 @@ interface Recorded {
   readonly path: string
   readonly manifest: Manifest
 }
+
+/** Beside every quarantined file, among what a person wants to know. */
+const quarantineNote = z.object({
+  /** Where it was. */
+  path: z.string(),
+})
 
 const modelName = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/
 

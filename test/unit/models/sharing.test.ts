@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
 import type { ModelUser } from '../../../src/agent-core/models/inventory.ts'
 import { wantedDigest } from '../../../src/agent-core/models/wanted.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -41,6 +42,35 @@ test('the same content under two addresses is fetched once where its checksum is
   await world.models.ensure(request('hf://b/two', 'two'), staying())
   const downloads = hub.requests.filter(({ server }) => server === 'cdn').length
   expect([downloads, await inode('one/x.gguf')]).toEqual([1, await inode('two/y.gguf')])
+})
+
+test('one model asked for by two names of what is wanted is kept whole, whether one waits or both come at once', async () => {
+  const content = gguf('A', 50_000)
+  const wanted = request('hf://a/one', 'one')
+  const asked = [
+    wanted,
+    { ...wanted, format: 'gguf' },
+    { ...wanted, sha256: sha256(content) },
+    { ...wanted, format: 'gguf', sha256: sha256(content).toUpperCase() },
+  ]
+  await hub.addRepo('a/one', { 'x.gguf': content })
+  for (const atOnce of [1, 4]) {
+    hub.cdn.throttle = 200_000
+    const before = hub.requests.filter(({ server }) => server === 'cdn').length
+    const models = world.restarted({ settings: () => ({ ...defaultDownloadSettings, atOnce }) })
+    const all = Promise.all(asked.map((each) => models.ensure(each, staying())))
+    await eventually(() => models.state().fetches.length === 2)
+    const [first] = await all
+    const downloads = hub.requests.filter(({ server }) => server === 'cdn').length - before
+    expect([await all, downloads, (await readFile(first?.path ?? '')).equals(content)]).toEqual([
+      asked.map(() => first),
+      1,
+      true,
+    ])
+    // The one that waited finds it.
+    if (atOnce === 1) expect(world.logged.filter((message) => message === 'downloaded model')).toHaveLength(1)
+    await rm(world.store, { recursive: true })
+  }
 })
 
 test('all files of a split model and its projector arrive, and are found again without a request', async () => {
@@ -109,6 +139,51 @@ test('a file in the store that is not what spec.sha256 says is quarantined, kept
     (await readFile(bad?.path ?? '')).equals(gguf('W')),
     world.logged.includes('model file quarantined'),
   ]).toEqual([true, true, true])
+})
+
+test('a spec.sha256 with a typo leaves the model that arrived before in its place', async () => {
+  const { url, requests } = world.server.serve('/x.gguf', gguf('R'))
+  const good = await world.models.ensure(request(url), staying())
+  const failed = await failure(world.models.ensure({ ...request(url), sha256: sha256(gguf('W')) }, staying()))
+  const asked = requests.length
+  const again = await world.models.ensure({ ...request(url), sha256: sha256(gguf('R')) }, staying())
+  expect([failed.reason, again, requests.length, await filesBelow(world.store)]).toEqual([
+    'ChecksumMismatch',
+    good,
+    asked,
+    { 'tiny/x.gguf': 'RRRRRRRR' },
+  ])
+})
+
+test('a new spec.sha256 replaces what arrived before once its content has arrived, and keeps what is the same', async () => {
+  const [one, two] = ['m-Q8_0-00001-of-00002.gguf', 'm-Q8_0-00002-of-00002.gguf']
+  const repo = await hub.addRepo('org/split', { [one]: gguf('A'), [two]: gguf('B') })
+  const wanted = request('hf://org/split')
+  await world.models.ensure(wanted, staying())
+  await repo.commit({ [one]: gguf('C'), [two]: gguf('B') })
+  const kept = await inode(`tiny/${two}`)
+  await world.models.ensure({ ...wanted, sha256: sha256(gguf('C')) }, staying())
+  const { models } = await world.models.view()
+  expect([await filesBelow(world.store), await inode(`tiny/${two}`), models.map(({ state }) => state)]).toEqual([
+    { [`tiny/${one}`]: 'CCCCCCCC', [`tiny/${two}`]: 'BBBBBBBB' },
+    kept,
+    ['complete'],
+  ])
+})
+
+test('of a download that is wrong again and again only the last is kept in quarantine', async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('W'))
+  const quarantined = async () => readdir(join(world.store, '.metalbar/quarantine'))
+  const isWrong = async (label: string) => {
+    const failed = await failure(world.models.ensure({ ...request(url), sha256: sha256(gguf(label)) }, staying()))
+    expect(failed.reason).toBe('ChecksumMismatch')
+    return quarantined()
+  }
+  const first = await isWrong('R')
+  const last = await isWrong('R')
+  const both = await isWrong('S')
+  expect([first.length, last.length, last.some((name) => first.includes(name))]).toEqual([2, 2, false])
+  expect(both).toEqual(expect.arrayContaining(last))
 })
 
 test('a download that is not what spec.sha256 says is never served, and kept in quarantine', async () => {
@@ -209,6 +284,22 @@ test('of a plain server a changed ETag or length is a changed content', async ()
   const same = await world.models.refresh(wanted, old, staying())
   world.server.serve('/x.gguf', gguf('B', 8192))
   expect([same, await world.models.refresh(wanted, old, staying())]).toMatchObject([undefined, { sizeBytes: 8192 }])
+})
+
+test('a server that calls a file differently in answers without and with its content is believed after one download', async () => {
+  const named = (of: string) => ({ etag: (method: string) => `"${of} ${method}"` })
+  const file = world.server.serve('/x.gguf', gguf('A'), named('1'))
+  const wanted = request(file.url)
+  const old = await world.models.ensure(wanted, staying())
+  const news = [
+    await world.models.refresh(wanted, old, staying()),
+    await world.models.refresh(wanted, old, staying()),
+    await world.models.refresh(wanted, old, staying()),
+  ]
+  const downloads = file.requests.filter(({ method }) => method === 'GET').length
+  world.server.serve('/x.gguf', gguf('B'), named('2'))
+  const fresh = await world.models.refresh(wanted, old, staying())
+  expect([news, downloads, fresh?.sizeBytes]).toEqual([[undefined, undefined, undefined], 2, 4096])
 })
 
 test('what is here under one name is not asked for again under another', async () => {

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
 import { modelFileName, sourceDigest } from '../../../src/agent-core/models/source.ts'
 import { Store, type Destination } from '../../../src/agent-core/models/store.ts'
+import { sameBytes } from '../../../src/agent-core/models/store-paths.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -65,6 +66,32 @@ test('a record of the first versions is understood, and written as of today', as
       lastUsedAt: expect.stringMatching(/^20/) as string,
     },
   ])
+})
+
+test('a file that is put in its own place again, beside another that is new, stays', async () => {
+  const wanted = { model: 'tiny', source: 'hf://a/b', digest: sourceDigest('hf://a/b') }
+  const store = new Store({ directory: world.store, log: silentLog })
+  const arrive = async (labels: readonly string[]) => {
+    const paths = ['1.gguf', '2.gguf']
+    const destination = await store.reserve(wanted, paths, { primary: '1.gguf' })
+    const files = paths.map((path, at) => {
+      const from = labels[at] === 'same' ? join(world.store, 'tiny', path) : join(world.folder, `${labels[at]}.gguf`)
+      return { path, from, sizeBytes: 4096, sha256: 'ab'.repeat(32), moveTo: (to: string) => sameBytes(from, to) }
+    })
+    await destination.commit({ files, primary: '1.gguf' })
+    destination.release()
+  }
+  for (const label of ['A', 'B', 'C']) await writeFile(join(world.folder, `${label}.gguf`), gguf(label))
+  await arrive(['A', 'B'])
+  await arrive(['C', 'same'])
+  expect(await filesBelow(world.store)).toEqual({ 'tiny/1.gguf': 'CCCCCCCC', 'tiny/2.gguf': 'BBBBBBBB' })
+})
+
+test('many can put the same bytes in one place at the same time, and leave nothing beside them', async () => {
+  await put('from.gguf', gguf('A'))
+  const [from, to] = [join(world.store, 'from.gguf'), join(world.store, 'to.gguf')]
+  await Promise.all(Array.from({ length: 20 }, () => sameBytes(from, to)))
+  expect(await filesBelow(world.store)).toEqual({ 'from.gguf': 'AAAAAAAA', 'to.gguf': 'AAAAAAAA' })
 })
 
 describe('different sources never share a file', () => {

@@ -200,8 +200,10 @@ export class PartialFile implements AsyncDisposable {
     } finally {
       signal.removeEventListener('abort', abort)
     }
-    this.#ranges = clipped(state.ranges, size)
     const { sizeBytes } = state.remote
+    // Without a checksum only the server can tell whether it is still the same file: so there is something to ask it for.
+    const unasked = this.#identity.wanted.sha256 === undefined && sizeBytes !== undefined ? sizeBytes - 1 : size
+    this.#ranges = clipped(state.ranges, Math.min(size, unasked))
     const sameAddress = state.urlSha256 === this.#identity.urlSha256
     this.#remote = sameAddress ? state.remote : sizeBytes === undefined ? {} : { sizeBytes }
     this.#hash.advance(prefixLength(this.#ranges))

@@ -210,6 +210,24 @@ describe('a partial file is continued by the next call', () => {
     ])
   })
 
+  test('also where all of it is there, after the server was asked whether it is still the same', async () => {
+    const { url, path, sha256 } = await served(plain)
+    await room.fetch({ url })
+    const again = await room.fetch({ url })
+    const { content } = await server.serve(path, { ...plain, seed: 'b', etag: '"b"' })
+    const changed = await room.fetch({ url })
+    const last = plain.sizeBytes - 1
+    expect([again.sha256, changed.sha256, await room.sha256(), (await requestsFor(path)).slice(1, 3)]).toEqual([
+      sha256,
+      content.sha256(),
+      content.sha256(),
+      [
+        { range: `bytes=${last}-${last}`, ifRange: '"a"', status: 206 },
+        { range: `bytes=${last}-${last}`, ifRange: '"a"', status: 200 },
+      ],
+    ])
+  })
+
   async function breakRecords(text: string): Promise<void> {
     for (const name of await room.files()) {
       if (name.endsWith('.json')) await writeFile(`${room.dir}/${name}`, text)
