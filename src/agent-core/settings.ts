@@ -74,6 +74,7 @@ export const defaultDownloads = {
   refreshEveryMs: 10 * 60_000,
 } as const
 
+const refreshMessage = 'must be from 10s to 168h'
 const fractionMessage = 'must be a fraction of all memory from 0 (automatic) to 1'
 const budgetMessage = 'must be at least 1Mi'
 const shareMessage = 'must be a fraction of all memory from 0 to 1'
@@ -138,7 +139,11 @@ const allSettings = z.object({
   /** Of the model store's volume; 0 = the smaller of 2 GiB and 1 % of it. */
   diskReserveBytes: z.int().min(0, 'must not be negative').default(0),
   partialKeepMs: z.number().min(0, 'must not be negative').default(defaultDownloads.partialKeepMs),
-  refreshEveryMs: z.number().min(10_000, 'must be at least 10s').default(defaultDownloads.refreshEveryMs),
+  refreshEveryMs: z
+    .number()
+    .min(10_000, refreshMessage)
+    .max(604_800_000, refreshMessage)
+    .default(defaultDownloads.refreshEveryMs),
   /** Of all memory, for models; 0 = the guide's table. */
   memoryFraction: z.number({ error: fractionMessage }).min(0, fractionMessage).max(1, fractionMessage).default(0),
   /** Instead of a fraction. */

@@ -13,27 +13,35 @@ export class DownloadTurns {
     this.#queue = new PQueue({ concurrency: atOnce() })
   }
 
-  /** `onPlace`: how many downloads go first, each time that changes; not called where none does. Throws the signal's reason. */
+  /**
+   * `onPlace`: how many downloads go first, each time that changes; not called where none does. Throws the signal's reason at
+   * once while it waits; work that has begun ends itself, and keeps its turn until then.
+   */
   async take<T>(signal: AbortSignal, onPlace: (ahead: number) => void, work: () => Promise<T>): Promise<T> {
+    signal.throwIfAborted()
     const turn = { hasCome: false }
+    const tell = (ahead: number): void => onPlace(ahead)
+    // The queue would let go of running work at an abort.
+    const waiting = new AbortController()
     this.#queue.concurrency = this.#atOnce()
     const leave = (): void => {
-      if (!this.#waiting.delete(onPlace)) return
+      if (!this.#waiting.delete(tell)) return
+      waiting.abort(signal.reason)
       this.#tellPlaces()
     }
-    this.#waiting.add(onPlace)
+    this.#waiting.add(tell)
     signal.addEventListener('abort', leave, { once: true })
     try {
       const done = this.#queue.add(
         async () => {
           turn.hasCome = true
-          this.#waiting.delete(onPlace)
+          this.#waiting.delete(tell)
           signal.throwIfAborted()
           return await work()
         },
-        { signal },
+        { signal: waiting.signal },
       )
-      if (!turn.hasCome) onPlace(this.#ahead(onPlace))
+      if (!turn.hasCome) tell(this.#ahead(tell))
       return await done
     } finally {
       signal.removeEventListener('abort', leave)
@@ -43,10 +51,10 @@ export class DownloadTurns {
   }
 
   #tellPlaces(): void {
-    for (const onPlace of this.#waiting) onPlace(this.#ahead(onPlace))
+    for (const tell of this.#waiting) tell(this.#ahead(tell))
   }
 
-  #ahead(onPlace: (ahead: number) => void): number {
-    return this.#queue.pending + [...this.#waiting].indexOf(onPlace)
+  #ahead(tell: (ahead: number) => void): number {
+    return this.#queue.pending + [...this.#waiting].indexOf(tell)
   }
 }

@@ -54,10 +54,10 @@ export class Inventory {
   /** Throws ModelError. */
   async prune({ dryRun }: { readonly dryRun: boolean }): Promise<Pruned> {
     const entries = (await this.#entries()).filter(({ view }) => view.prunable !== undefined)
-    if (!dryRun) for (const { remove } of entries) await remove()
+    const gone = dryRun ? entries : await deleted(entries)
     return {
-      what: entries.map(({ view }) => `${view.name || view.path}: ${view.prunable ?? ''}`),
-      bytes: sum(entries),
+      what: gone.map(({ view }) => `${view.name || view.path}: ${view.prunable ?? ''}`),
+      bytes: sum(gone),
       isSure: this.#options.users() !== undefined,
     }
   }
@@ -65,8 +65,8 @@ export class Inventory {
   /** Rests of downloads that nobody went on with in time. Throws ModelError. */
   async sweep(): Promise<Omit<Pruned, 'isSure'>> {
     const entries = (await this.#partials()).filter(({ view }) => view.prunable !== undefined)
-    for (const { remove } of entries) await remove()
-    return { what: entries.map(({ view }) => view.name), bytes: sum(entries) }
+    const gone = await deleted(entries)
+    return { what: gone.map(({ view }) => view.name), bytes: sum(gone) }
   }
 
   /** Everything of the Model of this name; a sentence where that must not be. Throws ModelError. */
@@ -93,8 +93,12 @@ export class Inventory {
     if (this.#options.fetching().has(model)) {
       return { removed: false, message: `The model ${model} is being downloaded: cancel that first.` }
     }
-    for (const { remove } of entries) await remove()
-    return { removed: true, bytes: sum(entries) }
+    const gone = await deleted(entries)
+    if (gone.length > 0) return { removed: true, bytes: sum(gone) }
+    return {
+      removed: false,
+      message: `What the store has of the model ${model} is being downloaded for another model: cancel that first.`,
+    }
   }
 
   async #entries(): Promise<Entry[]> {
@@ -110,7 +114,10 @@ export class Inventory {
       const isFree = known !== undefined && usedBy.length === 0
       return {
         view: { ...viewOf(stored), usedBy, ...(isFree && { prunable: 'no service uses it' }) },
-        remove: () => store.remove(stored),
+        remove: async () => {
+          await store.remove(stored)
+          return true
+        },
       }
     })
   }
@@ -136,7 +143,13 @@ export class Inventory {
           usedBy: [],
           ...(isOld && { prunable: `the rest of a download that nobody went on with for ${days(ageMs)}` }),
         }
-        return { view, remove: () => removeDownload(path) }
+        const remove = async (): Promise<boolean> => {
+          // Somebody may have gone on with it since it was listed.
+          if (contents.active.has(baseOf(path))) return false
+          await removeDownload(path)
+          return true
+        }
+        return { view, remove }
       }),
     )
   }
@@ -157,6 +170,7 @@ export class Inventory {
       remove: async () => {
         await rm(path, { force: true })
         await rm(`${path}.json`, { force: true })
+        return true
       },
     }))
   }
@@ -164,7 +178,15 @@ export class Inventory {
 
 interface Entry {
   readonly view: StoredModelView
-  readonly remove: () => Promise<void>
+  /** False where it is in use by now, and stays. */
+  readonly remove: () => Promise<boolean>
+}
+
+/** Those of them that could be deleted, and are. */
+async function deleted(entries: readonly Entry[]): Promise<Entry[]> {
+  const gone: Entry[] = []
+  for (const entry of entries) if (await entry.remove()) gone.push(entry)
+  return gone
 }
 
 const isUsedBy = ({ model, manifest }: StoredModel, user: ModelUser): boolean =>

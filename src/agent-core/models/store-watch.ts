@@ -24,6 +24,7 @@ export class StoreWatch {
   readonly #onChange: () => void
   #problem: ModelError | undefined
   #timer: NodeJS.Timeout | undefined
+  #looking: Promise<ModelError | undefined> | undefined
 
   constructor({ directory, homeFile, log, onChange }: StoreWatchOptions) {
     this.#directory = directory
@@ -52,9 +53,12 @@ export class StoreWatch {
     if (problem) throw problem
   }
 
-  /** Never rejects. */
+  /** One at a time: on a dead volume every further look would hang too. Never rejects. */
   look(): Promise<ModelError | undefined> {
-    return this.#look({ isMade: false })
+    this.#looking ??= this.#look({ isMade: false }).finally(() => {
+      this.#looking = undefined
+    })
+    return this.#looking
   }
 
   async #look({ isMade }: { isMade: boolean }): Promise<ModelError | undefined> {

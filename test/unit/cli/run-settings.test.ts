@@ -219,6 +219,8 @@ test.each([
     args: ['--memory-pressure-warning', '0.1', '--memory-pressure-critical', '0.2'],
     says: '--memory-pressure-warning must be above --memory-pressure-critical (0.2), not 0.1.',
   },
+  { args: ['--refresh-interval', '9s'], says: '--refresh-interval must be from 10s to 168h, not 9000.' },
+  { args: ['--refresh-interval', '600h'], says: '--refresh-interval must be from 10s to 168h, not 2160000000.' },
   { args: ['--come-back-after', '0s'], says: '--come-back-after must be from 1s to 24h, not 0.' },
 ])('$args is refused with a sentence', ({ args, says }) => {
   expect(complaint(...args)).toBe(says)

@@ -1,4 +1,6 @@
+import { createHash } from 'node:crypto'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import type { ModelRequest } from '../../../src/agent-core/models/models.ts'
 import { eventually } from '../../support/eventually.ts'
 import type { ServedFile } from '../../support/file-server.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
@@ -12,16 +14,22 @@ beforeEach(async () => {
 afterEach(async () => world[Symbol.asyncDispose]())
 
 /** A caller of `ensure` that can leave, and what it was told. */
-function caller(namespace = 'default'): { leave: () => void; done: Promise<unknown>; seen: () => number | undefined } {
+function caller(
+  namespace = 'default',
+  wanted: Partial<ModelRequest> = {},
+): { leave: () => void; done: Promise<unknown>; seen: () => number | undefined } {
   const leaving = new AbortController()
   let bytes: number | undefined
   const done = world.models
-    .ensure(request(file.url, 'tiny', namespace), {
-      signal: leaving.signal,
-      onProgress: ({ doneBytes }) => {
-        bytes = doneBytes
+    .ensure(
+      { ...request(file.url, 'tiny', namespace), ...wanted },
+      {
+        signal: leaving.signal,
+        onProgress: ({ doneBytes }) => {
+          bytes = doneBytes
+        },
       },
-    })
+    )
     .catch((error: unknown) => error)
   return { leave: () => leaving.abort(new Error(`${namespace} left`)), done, seen: () => bytes }
 }
@@ -63,14 +71,16 @@ test('a caller that leaves is let go at once while the others go on', async () =
 })
 
 test('when the last caller leaves the download ends, and what has arrived is kept for the next', async () => {
-  const callers = [caller('one'), caller('two')]
+  // The server gives no validator: only by its checksum is it known to be the same file the next time.
+  const wanted = { sha256: createHash('sha256').update(gguf('A', 200_000)).digest('hex') }
+  const callers = [caller('one', wanted), caller('two', wanted)]
   file.allow(100_000)
   await eventually(() => callers[0]?.seen() === 100_000)
   for (const { leave } of callers) leave()
   const left = await Promise.all(callers.map(({ done }) => done))
   await eventually(() => file.openResponses === 0 && world.models.state().fetches.length === 0)
   const kept = (await world.models.view()).models
-  const again = caller()
+  const again = caller('default', wanted)
   file.allow(200_000)
   expect([left, kept, await again.done]).toMatchObject([
     [new Error('one left'), new Error('two left')],

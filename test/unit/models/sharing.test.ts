@@ -340,6 +340,38 @@ test('while nobody knows which services there are, a complete model is not remov
   ])
 })
 
+test('what another model is downloading is not removed by the name of the model that began it', async () => {
+  await hub.addRepo('org/slow', { 'x.gguf': gguf('A', 5_000_000) })
+  hub.cdn.throttle = 100_000
+  const begin = (name: string) => {
+    const leaving = new AbortController()
+    const left = world.models.ensure(request('hf://org/slow', name), { signal: leaving.signal }).catch(() => undefined)
+    return async () => {
+      leaving.abort()
+      await left
+      await eventually(() => world.models.state().fetches.every(({ model }) => model !== name))
+    }
+  }
+  const both = () => world.models.state().fetches.filter(({ progress }) => (progress?.doneBytes ?? 0) >= 20_000)
+  const endOne = begin('one')
+  await eventually(() => both().length === 1)
+  const endTwo = begin('two')
+  await eventually(() => both().length === 2)
+  await endOne()
+  const partials = async () => (await world.models.view()).models.map(({ name, state }) => [name, state])
+  const kept = [await world.models.remove('one'), await partials()]
+  await endTwo()
+  expect([...kept, await world.models.remove('one'), await partials()]).toEqual([
+    {
+      removed: false,
+      message: 'What the store has of the model one is being downloaded for another model: cancel that first.',
+    },
+    [['one', 'partial']],
+    { removed: true, bytes: expect.any(Number) as number },
+    [],
+  ])
+})
+
 test('what no service uses is pruned, what one may use again is not, and nothing while nobody knows', async () => {
   const [a, b] = ['a', 'b'].map((name) => world.server.serve(`/${name}.gguf`, gguf(name)).url)
   await world.models.ensure(request(a ?? '', 'one'), staying())
