@@ -17,6 +17,8 @@ import { World } from './world.ts'
 
 const groups = [start, life, together, supervision, idle, carriers, models, thousand, resources]
 
+const groupNames = groups.map(({ name }) => name).join(', ')
+
 const usual: Extent = {
   startRuns: 5,
   lifeRuns: 7,
@@ -57,12 +59,19 @@ const { values: options } = parseArgs({
     long: { type: 'boolean', default: false },
     json: { type: 'string' },
     only: { type: 'string', multiple: true },
+    help: { type: 'boolean', short: 'h', default: false },
   },
 })
 const say = (text: string): void => void process.stdout.write(`${text}\n`)
 
+if (options.help) {
+  say(`node bench/main.ts [--long] [--json FILE] [--only GROUP]…
+
+Groups: ${groupNames}`)
+  process.exit(0)
+}
 const wanted = groups.filter(({ name }) => options.only?.includes(name) ?? true)
-if (wanted.length === 0) throw new Error(`--only takes ${groups.map(({ name }) => name).join(', ')}.`)
+if (wanted.length === 0) throw new Error(`--only takes ${groupNames}.`)
 const beganAt = performance.now()
 const rows: Row[] = []
 const failures: string[] = []

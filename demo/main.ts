@@ -16,7 +16,7 @@ import { KubeSim } from '../test/support/kube-sim/kube-sim.ts'
 import { findLlamaServer } from '../test/support/llama-server.ts'
 import { sampleObjects } from './objects.ts'
 import { askLikeAPod } from './pod.ts'
-import { tellSteps } from './steps.ts'
+import { tellSteps, tellWhyItWaits } from './steps.ts'
 
 const runsOnce = process.env['ONCE'] === '1'
 const sampleServer = join(import.meta.dirname, '../test/support/sample-servers/sample-server.mjs')
@@ -24,6 +24,11 @@ const sampleServer = join(import.meta.dirname, '../test/support/sample-servers/s
 const slowBytesPerSecond = 3_000_000
 /** Where the Hub's connection is broken off, so that the rest has to be fetched by another. */
 const brokenOffAfterBytes = 5_000_000
+/** Of a 7B model as Llama 2 was: its cache takes half a megabyte for each token. */
+const greedyShape = { blocks: 32, embedding: 4096, heads: 32, kvHeads: 32, feedForward: 11_008, context: 4096 }
+const greedyKvBytesPerToken = 2 * 2 * greedyShape.blocks * greedyShape.embedding
+/** The most that the CRD allows. */
+const longestContext = 2_097_152
 const question = 'What is a Mac good for?'
 
 const say = (text: string): void => void process.stdout.write(`${text}\n`)
@@ -90,6 +95,13 @@ async function run(): Promise<void> {
   say(`  completion: ${JSON.stringify(answer.content)}`)
   if ('path' in real) say('  (a random-weight model of 0.5 MB has no better words; the path is the real one)')
 
+  const greedy = join(folder, 'greedy.gguf')
+  await writeLlamaGguf(greedy, { ...greedyShape, weightType: 'Q4_0', weights: 'hole' })
+  const contextSize = contextBeyond(door.get().memory?.budgetBytes)
+  say(`\n$ kubectl apply -f greedy.yaml   (a 7B model with a context of ${contextSize} tokens)`)
+  for (const object of sampleObjects('greedy', greedy, { contextSize })) cluster.create(object)
+  await tellWhyItWaits(door, 'greedy', say)
+
   say(
     `\n$ metal-agent status\n${renderStatus(door.get(), { columns: process.stdout.columns, colour: process.stdout.isTTY, unicode: true })}`,
   )
@@ -97,6 +109,12 @@ async function run(): Promise<void> {
   say(
     `The window, in a browser of this machine (the address works once, for two minutes):\n  ${await hosted.openWindow()}`,
   )
+}
+
+/** Whose cache alone takes twice of what models may have here. */
+function contextBeyond(budgetBytes = Infinity): number {
+  const steps = Math.ceil((2 * budgetBytes) / greedyKvBytesPerToken / 1024)
+  return Math.min(longestContext, 1024 * steps)
 }
 
 /** As the Hub saw it. */

@@ -1,5 +1,5 @@
 /** A Model and the InferenceService that serves it, as somebody would apply them. */
-export function sampleObjects(name: string, source: string, extra: { extraArgs?: readonly string[] } = {}) {
+export function sampleObjects(name: string, source: string, { contextSize = 512 }: { contextSize?: number } = {}) {
   const metadata = { name, namespace: 'default' }
   const apiVersion = 'inference.llmkube.dev/v1alpha1'
   return [
@@ -13,7 +13,7 @@ export function sampleObjects(name: string, source: string, extra: { extraArgs?:
       apiVersion,
       kind: 'InferenceService',
       metadata,
-      spec: { modelRef: name, contextSize: 512, extraArgs: extra.extraArgs ?? [] },
+      spec: { modelRef: name, contextSize },
     },
   ]
 }

@@ -17,6 +17,7 @@ const hopeless = new Set<ServiceView['reason']>([
   'CrashLooping',
   'FetchFailed',
 ])
+const memoryReasons = new Set<ServiceView['reason']>(['InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'])
 const progressEveryShare = 0.2
 
 /** Tells every step of the named services as it is reached; resolves when all of them are done, fails when one cannot be. */
@@ -53,6 +54,27 @@ export async function tellSteps(
     const isDone =
       services.length === names.length && services.every(({ steps }) => steps.clusterAgrees.status === 'done')
     if (isDone) resolve(undefined)
+  }
+  const unsubscribe = agent.subscribe(() => queueMicrotask(look))
+  look()
+  await promise.finally(unsubscribe)
+}
+
+/** Tells why there is no memory for the named service, in the agent's own words. */
+export async function tellWhyItWaits(
+  agent: Pick<AgentDoor, 'get' | 'subscribe'>,
+  name: string,
+  say: (text: string) => void,
+): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<undefined>()
+  const look = (): void => {
+    const service = agent.get().services.find((one) => one.name === name)
+    if (!service) return
+    if (hopeless.has(service.reason)) reject(new Error(`${name}: ${service.message}`))
+    if (service.steps.started.status === 'done') reject(new Error(`${name} was started, though it cannot fit.`))
+    if (!memoryReasons.has(service.reason)) return
+    say(`  ${name} waits. ${service.message}`)
+    resolve(undefined)
   }
   const unsubscribe = agent.subscribe(() => queueMicrotask(look))
   look()

@@ -1,4 +1,4 @@
-import { formatBytes } from '../contract/format.ts'
+import { formatBytes, formatSpan } from '../contract/format.ts'
 import type { DownloadView } from '../contract/models.ts'
 import type { Progress } from '../contract/service.ts'
 import type { CliIo } from './io.ts'
@@ -50,17 +50,11 @@ function barOf({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {
   const part = Math.min(1, doneBytes / totalBytes)
   const filled = Math.round(part * barWidth)
   const bar = `${'#'.repeat(filled)}${'-'.repeat(barWidth - filled)}`
-  const left = bytesPerSecond > 0 ? `  ${spelled((totalBytes - doneBytes) / bytesPerSecond)} left` : ''
+  const left = bytesPerSecond > 0 ? `  ${formatSpan((1_000 * (totalBytes - doneBytes)) / bytesPerSecond)} left` : ''
   return `[${bar}] ${Math.floor(100 * part)} %  ${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}  ${rate}${left}`
 }
 
 function tenthOf({ doneBytes, totalBytes }: Progress): string {
   if (totalBytes === undefined || totalBytes === 0) return 'Downloading.'
   return `${10 * Math.floor((10 * doneBytes) / totalBytes)} % of ${formatBytes(totalBytes)}`
-}
-
-const spelled = (seconds: number): string => {
-  const whole = Math.ceil(seconds)
-  if (whole < 120) return `${whole} s`
-  return whole < 7_200 ? `${Math.round(whole / 60)} min` : `${(whole / 3_600).toFixed(1)} h`
 }

@@ -17,7 +17,7 @@ export function actionsFor({ namespace, name, state, hold, memory }: ServiceView
   const start: Action = { label: 'Start', pending: 'Starting…', command: { name: 'start', service } }
   const bringBack: Action = { label: 'Bring back', pending: 'Bringing back…', command: { name: 'bringBack', service } }
   const restart: Action = { label: 'Restart', pending: 'Restarting…', command: { name: 'restart', service } }
-  const evict: Action = { label: 'Evict', pending: 'Evicting…', command: { name: 'evict', service } }
+  const evict: Action = { label: 'Evict from memory', pending: 'Evicting…', command: { name: 'evict', service } }
   const isProtected = memory?.isProtected === true
   const protect: Action = isProtected
     ? { label: 'Unprotect', pending: 'Taking protection off…', command: { name: 'protect', service, protect: false } }

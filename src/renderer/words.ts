@@ -1,5 +1,5 @@
 import type { ServiceView, StepName } from '../contract/service.ts'
-import { formatBytes } from '../contract/format.ts'
+import { formatBytes, formatSpan } from '../contract/format.ts'
 import type { Progress } from '../contract/service.ts'
 
 export const stepWords: Readonly<Record<StepName, string>> = {
@@ -8,17 +8,6 @@ export const stepWords: Readonly<Record<StepName, string>> = {
   healthy: 'Healthy',
   published: 'Published',
   clusterAgrees: 'Cluster agrees',
-}
-
-/** `5 s`, `12 min`, `3 h 20 min`, `2 days`; never less than nothing. */
-export function duration(ms: number): string {
-  const seconds = Math.max(0, Math.floor(ms / 1_000))
-  if (seconds < 60) return `${seconds} s`
-  const minutes = Math.floor(seconds / 60)
-  if (minutes < 60) return `${minutes} min`
-  const hours = Math.floor(minutes / 60)
-  if (hours < 48) return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`
-  return `${Math.floor(hours / 24)} days`
 }
 
 export interface ProgressWords {
@@ -34,7 +23,7 @@ export function progressWords({ doneBytes, totalBytes, bytesPerSecond }: Progres
     return { text: [formatBytes(doneBytes), rate, 'size not reported'].join(' · ') }
   }
   const missing = totalBytes - doneBytes
-  const left = bytesPerSecond > 0 && missing > 0 ? [`${duration((1_000 * missing) / bytesPerSecond)} left`] : []
+  const left = bytesPerSecond > 0 && missing > 0 ? [`${formatSpan((1_000 * missing) / bytesPerSecond)} left`] : []
   return {
     percent: Math.min(100, Math.floor((100 * doneBytes) / totalBytes)),
     text: [`${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}`, rate, ...left].join(' · '),

@@ -57,7 +57,7 @@ const sentences = {
   exitsAtStart:
     'sample-server.mjs exited with code 1 while starting: error: unknown model architecture: "banana". This llama-server does not know this kind of model: upgrade llama.cpp, or choose another model.',
   diskFull:
-    'The model needs 200.0 kB and 655 bytes stay in reserve, but the volume of <folder>/models/.metalbar/partials has <size> free: make room there or choose another --model-store.',
+    'The model needs 200 kB and 655 B stay in reserve, but the volume of <folder>/models has <size> free: make room there or choose another --model-store.',
 } as const
 
 const gguf = Buffer.concat([Buffer.from('GGUF'), Buffer.alloc(1_000)])

@@ -1,8 +1,12 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { chmod, rename, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
-import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
+import { describe, expect, test, vi } from 'vitest'
+import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
+import { AgentWorld, fakeGguf, roomForOne, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -119,9 +123,9 @@ describe.each(apiWorlds)('a crash loop, on $name', ({ use }) => {
 describe.each(apiWorlds)('a person asks for a restart, on $name', ({ use }) => {
   const api = use()
 
-  test('of a server that serves: it is withdrawn, and one new process takes its place, however often it is asked', async () => {
+  test('of a server that serves, without room for two: it is withdrawn, and one new process takes its place, however often it is asked', async () => {
     await using world = await AgentWorld.open(api().connection)
-    const agent = await world.startAgent()
+    const agent = await world.startAgent({ settings: roomForOne })
     await world.apply('tiny', { script: { loadMs: 500 } })
     const { pid } = await agent.untilReady('tiny')
     const known = [1, 2].map(() => agent.agent.restart(world.namespace, 'tiny'))
@@ -136,7 +140,9 @@ describe.each(apiWorlds)('a person asks for a restart, on $name', ({ use }) => {
     expect({ known, starts: agent.starts, stopped, now: (await agent.untilReady('tiny')).pid }).toEqual({
       known: [true, true, true, false],
       starts: 2,
-      stopped: ['The server is restarted, as somebody asked for it.'],
+      stopped: [
+        'The server is restarted, as somebody asked for it; the new one needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first.',
+      ],
       now: again.pid,
     })
   })
@@ -166,4 +172,24 @@ test('an attempt of a crash loop costs one write of the status', async () => {
   const before = writes()
   await failedSoOften(4)
   expect(writes() - before).toBe(2)
+})
+
+test('a download after a failed start is waited for without looking all the time', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  using looks = vi.spyOn(WorkQueue.prototype, 'add')
+  const looksAt = (name: string) => looks.mock.calls.filter(([key]) => key === `${world.namespace}/${name}`).length
+  await using silent = createServer(() => undefined).listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  const agent = await world.startAgent({ random: patientAfterTwo() })
+  await world.apply('tiny', { script: { crashAtStart } })
+  await agent.until('tiny', 'crash-looping')
+  const { port } = silent.address() as AddressInfo
+  await world.patchModel('tiny', { source: `http://127.0.0.1:${port}/silent.gguf` })
+  await agent.until('tiny', 'fetching')
+  const before = looksAt('tiny')
+  await world.applyService('marker')
+  await agent.until('marker', ({ reason }) => reason === 'ModelMissing')
+  silent.closeAllConnections()
+  expect(looksAt('tiny') - before).toBeLessThan(50)
 })

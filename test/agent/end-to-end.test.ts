@@ -85,7 +85,7 @@ async function tellTheStory(place: Place): Promise<void> {
 
   await world.patchSpec('tiny', { contextSize: 512 })
   const changed = await agent.until('tiny', (view) => view.state === 'ready' && view.pid !== pid)
-  expect(await commandLineOf(pid)).toBeUndefined()
+  await untilGone(pid)
   expect(await commandLineOf(changed.pid)).toContain('--ctx-size 512')
   expect(await tokensFrom(world, place)).toBe(8)
 

@@ -161,10 +161,10 @@ describe.concurrent('how it starts', () => {
         ...['-memory-fraction', '0.5', '--apple-power-enabled', '--max-watch-failures=5'],
       ],
     })
-    const { notices } = await agent.snapshotWhenUp()
+    const { notices, memory } = await agent.snapshotWhenUp()
+    const { totalBytes = 0, budgetBytes = 0 } = memory ?? {}
+    expect(budgetBytes / totalBytes).toBeCloseTo(0.5, 3)
     const expected = [
-      'Memory is not checked yet: a model is started without asking whether it fits.',
-      '--memory-fraction is not in effect: memory is not checked yet.',
       '--apple-power-enabled is not in effect: power is not measured yet.',
       '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
       ...(process.platform === 'linux' ? ['There is no Metal on Linux, so models are served by the CPU here.'] : []),
@@ -238,7 +238,7 @@ describe.concurrent('what operators rely on', () => {
     expect(lines.map((line) => line.replace(/^\S+Z /, '<time> '))).toEqual(
       expect.arrayContaining([
         expect.stringMatching(/^<time> INFO {2}starting metal-agent version=dev stateDir=/),
-        expect.stringMatching(/^<time> WARN {2}notice text="Memory is not checked yet: /),
+        expect.stringMatching(/^<time> ERROR no cluster reason="There is no kubeconfig at /),
         '<time> INFO  stopped metal-agent',
       ]),
     )
@@ -335,7 +335,7 @@ describe.concurrent('what operators rely on', () => {
       after: { code: after.code, stdout: after.stdout, stderr: after.stderr.slice(0, 59) },
     }).toEqual({
       table: [
-        expect.stringMatching(/^NAME +NAMESPACE +STATE +MODEL +ADDRESS +AGE +MESSAGE$/) as unknown,
+        expect.stringMatching(/^NAME +NAMESPACE +STATE +MODEL +ADDRESS +AGE +MEMORY +MESSAGE$/) as unknown,
         expect.stringMatching(
           new RegExp(`^tiny +default +\\* ready +tiny +192\\.0\\.2\\.10:${port} +\\d+s +`),
         ) as unknown,

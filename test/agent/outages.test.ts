@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
-import { afterAll, describe, expect, inject, test } from 'vitest'
+import { afterAll, describe, expect, inject, test, vi } from 'vitest'
+import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
 import { AgentWorld, commandLineOf, hostIp } from '../support/agent-world.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { ApiServer, useControlPlane } from '../support/control-plane/control-plane.ts'
@@ -168,6 +169,27 @@ test('what waits for the cluster waits no longer than until it is back', async (
   await sim.start()
   const { port } = await agent.untilReadyAgain('tiny', pid)
   expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
+})
+
+test('a write that nobody wants any more when its time comes costs no more looks', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  using looks = vi.spyOn(WorkQueue.prototype, 'add')
+  const looksAt = (name: string) => looks.mock.calls.filter(([key]) => key === `${world.namespace}/${name}`).length
+  const agent = await world.startAgent()
+  const busy = { kind: 'status', code: 503, retryAfterSeconds: 1 } as const
+  const refused = sim.faults.add({ on: { verb: 'create', resource: 'endpointslices' }, fault: busy, times: Infinity })
+  await world.apply('tiny')
+  await eventually(() => refused.hits > 0)
+  await world.patchSpec('tiny', { replicas: 0 })
+  await agent.until('tiny', 'stopped')
+  const before = looksAt('tiny')
+  // Its time passes while another one is given the time to get its Model, twice.
+  for (const name of ['first', 'second']) {
+    await world.applyService(name)
+    await agent.until(name, ({ reason }) => reason === 'ModelMissing')
+  }
+  expect(looksAt('tiny') - before).toBeLessThan(50)
 })
 
 describe('a cluster that swallows every request', () => {

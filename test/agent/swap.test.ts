@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { AgentWorld, commandLineOf, hostIp, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
@@ -145,7 +145,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
 
   test('that does not fit says why the old server goes first', async () => {
     await using world = await open()
-    const agent = await world.startAgent({ settings: { memoryBudgetBytes: 800 * 1024 ** 2 } })
+    const agent = await world.startAgent({ settings: roomForOne })
     await world.apply('tiny', { script: { tokenMs: 200 } })
     const before = await agent.untilReady('tiny')
     const stream = completion(before.port, 10)
@@ -153,7 +153,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
     await world.patchSpec('tiny', { contextSize: 4096 })
     const { message } = await agent.until('tiny', 'stopping')
     expect(message).toMatch(
-      /^The specification changed: the server is restarted with it; needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first\./,
+      /^The specification changed: the server is restarted with it; the new one needs 537 MB, 302 MB left in the budget of 839 MB: the old one is stopped first\./,
     )
     expect(await stream.end).toBe('whole')
     const after = await agent.untilReadyAgain('tiny', before.pid)

@@ -21,6 +21,9 @@ import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-
 /** Of the documentation network: the API server accepts it and nobody connects to it. */
 export const hostIp = '192.0.2.7'
 
+/** Settings: a sample server is taken to need 537 MB, so that a second one of a service does not fit beside the first. */
+export const roomForOne = { memoryBudgetBytes: 800 * 1024 ** 2 }
+
 /** Enough for a model as long as a sample server serves it. */
 export const fakeGguf = Buffer.from('GGUF and nothing more')
 

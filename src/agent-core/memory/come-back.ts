@@ -1,5 +1,6 @@
+import { formatSpan } from '../../contract/format.ts'
 import { backOffCeilingMs } from '../support/back-off.ts'
-import { comparePriorities, duration } from './eviction.ts'
+import { comparePriorities } from './eviction.ts'
 import type { Priority } from './priority.ts'
 import type { PressureLevel } from './pressure.ts'
 
@@ -63,14 +64,14 @@ export function chooseComeBack(question: ComeBackQuestion): ComeBack | undefined
   const [next] = evicted.toSorted((a, b) => stillToWaitMs(a) - stillToWaitMs(b) || byImportance(a, b))
   if (!next) return undefined
   if (level !== 'normal') {
-    return { wait: `${next.key} comes back after memory pressure was normal for ${duration(waitOf(next))}.` }
+    return { wait: `${next.key} comes back after memory pressure was normal for ${formatSpan(waitOf(next))}.` }
   }
   if (comingBack !== undefined) return { wait: `${next.key} comes back after ${comingBack}, one at a time.` }
   const inMs = Math.max(comeBackTimes.betweenMs - sinceComeBackMs, stillToWaitMs(next))
-  if (inMs > 0) return { wait: `${next.key} comes back in ${duration(inMs)} if memory pressure stays normal.`, inMs }
+  if (inMs > 0) return { wait: `${next.key} comes back in ${formatSpan(inMs)} if memory pressure stays normal.`, inMs }
   return {
     bringBack: next.key,
-    sentence: `Memory pressure was normal for ${duration(levelForMs)}, so ${next.key} comes back.`,
+    sentence: `Memory pressure was normal for ${formatSpan(levelForMs)}, so ${next.key} comes back.`,
   }
 }
 

@@ -1,4 +1,4 @@
-import { formatBytes } from '../../contract/format.ts'
+import { formatBytes, formatSpan } from '../../contract/format.ts'
 import type { PressureLevel } from './pressure.ts'
 import { type Priority, priorityWeights } from './priority.ts'
 
@@ -110,7 +110,7 @@ function untimely(question: EvictionQuestion): Skip | undefined {
   }
   if (sinceEvictionMs === undefined) return undefined
   if (sinceEvictionMs >= evictionTimes.coolDownMs && sampleAgeMs < sinceEvictionMs) return undefined
-  return skip('cooling_down', `A model left memory ${duration(sinceEvictionMs)} ago; memory is measured again first.`)
+  return skip('cooling_down', `A model left memory ${formatSpan(sinceEvictionMs)} ago; memory is measured again first.`)
 }
 
 function notOurs({ models, totalBytes, share = defaultEvictionShare }: EvictionQuestion): Skip | undefined {
@@ -172,14 +172,8 @@ function activityOf({ isReady, isBusy = false, idleForMs }: LoadedModel): string
   if (isBusy) return ['is busy']
   if (idleForMs === undefined) return []
   return [
-    idleForMs >= evictionTimes.idleAfterMs ? `has been idle for ${duration(idleForMs)}` : 'answers no request now',
+    idleForMs >= evictionTimes.idleAfterMs ? `has been idle for ${formatSpan(idleForMs)}` : 'answers no request now',
   ]
 }
 
 const percent = (fraction: number): string => `${Math.round(fraction * 100)} %`
-
-/** Whole seconds, minutes or hours. */
-export function duration(ms: number): string {
-  if (ms < 60_000) return `${Math.round(ms / 1_000)} s`
-  return ms < 3_600_000 ? `${Math.floor(ms / 60_000)} min` : `${Math.floor(ms / 3_600_000)} h`
-}

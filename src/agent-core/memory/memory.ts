@@ -191,8 +191,8 @@ export class Memory implements AsyncDisposable {
     if ('message' in complete) return { allowed: false, why: complete.message }
     const verdict = reserve ? this.#book.admitBeside(complete) : this.#book.canRunBeside(complete)
     if (verdict.allowed) return verdict
-    const why = verdict.why
-    return { allowed: false, why: `${why.charAt(0).toLowerCase()}${why.slice(1)}` }
+    const why = `${verdict.why.charAt(0).toLowerCase()}${verdict.why.slice(1)}`
+    return { allowed: false, why: why.replace(/^needs /, 'the new one needs ') }
   }
 
   /** Why the key's new server would not fit even in place of the one that runs; undefined where it would. */
@@ -307,8 +307,12 @@ export class Memory implements AsyncDisposable {
       ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),
       platform: platform.name,
     })
+    const before = this.#problem ?? this.#budget?.how
     this.#budget = result.ok ? result.budget : undefined
     this.#problem = result.ok ? undefined : `${result.message}.`
+    if (before === (this.#problem ?? this.#budget?.how)) return
+    if (result.ok) this.#options.log.info('memory budget', { bytes: result.budget.bytes, text: result.budget.how })
+    else this.#options.log.warn('no memory budget', { text: this.#problem })
   }
 
   #complete(request: SizedRequest): StartRequest | { readonly message: string } {

@@ -5,6 +5,7 @@ import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Progress } from '../../contract/service.ts'
 import { parseJson, readIfThere } from '../support/files.ts'
+import { untilAborted } from '../support/until-aborted.ts'
 import { forgetPartial } from './download/partial-file.ts'
 import type { DownloadedFile, FileRequest } from './download/download.ts'
 import { shownSource } from './source.ts'
@@ -67,7 +68,7 @@ export class ContentFetches {
     const key = keyOf(request)
     let job = this.#jobs.get(key)
     while (job && (job.ending.signal.aborted || job.isTaken)) {
-      await job.settled
+      await untilAborted(job.settled, signal)
       job = this.#jobs.get(key)
     }
     signal.throwIfAborted()
@@ -84,6 +85,7 @@ export class ContentFetches {
       listeners: new Set(),
       progress: undefined,
       isTaken: false,
+      isPlaced: false,
       path: '',
       done: Promise.resolve({ sizeBytes: 0, sha256: '' }),
       settled: Promise.resolve(),
@@ -91,7 +93,7 @@ export class ContentFetches {
     job.done = this.#run(job, request, model)
     const isOver = Promise.withResolvers<undefined>()
     job.over = () => {
-      this.#jobs.delete(key)
+      if (this.#jobs.get(key) === job) this.#jobs.delete(key)
       isOver.resolve(undefined)
     }
     job.settled = isOver.promise
@@ -138,9 +140,7 @@ export class ContentFetches {
     if (job.progress) onProgress(job.progress)
     const release = async (): Promise<void> => {
       job.holders.delete(holder)
-      if (job.holders.size > 0) return
-      if (job.isTaken) await removeDownload(job.path)
-      job.over?.()
+      if (job.holders.size === 0) await endJob(job)
     }
     const left = Promise.withResolvers<never>()
     const leave = (): void => {
@@ -151,11 +151,15 @@ export class ContentFetches {
     signal.addEventListener('abort', leave, { once: true })
     try {
       const done = await Promise.race([job.done, left.promise])
+      signal.throwIfAborted()
       return { ...done, release, moveTo: (path) => this.#move(job, path) }
     } catch (error) {
       job.holders.delete(holder)
       // Who ended it says so when nothing is written any more.
-      if (job.ending.signal.aborted) await job.done.catch(() => undefined)
+      if (job.ending.signal.aborted) {
+        await job.done.catch(() => undefined)
+        if (job.holders.size === 0) await endJob(job)
+      }
       throw error
     } finally {
       signal.removeEventListener('abort', leave)
@@ -164,7 +168,11 @@ export class ContentFetches {
   }
 
   async #move(job: Job, path: string): Promise<void> {
-    if (job.holders.size > 1) return sameBytes(job.path, path)
+    if (job.holders.size > 1) {
+      await sameBytes(job.path, path)
+      job.isPlaced = true
+      return
+    }
     job.isTaken = true
     await rename(job.path, path)
   }
@@ -179,11 +187,23 @@ interface Job {
   progress: Progress | undefined
   /** The bytes have been moved away. */
   isTaken: boolean
+  /** They are somewhere else too. */
+  isPlaced: boolean
   path: string
   done: Promise<DownloadedFile>
   /** When the next job of this key may begin; never rejects. */
   settled: Promise<unknown>
   over?: () => void
+}
+
+/** When its last holder is gone: what was moved away leaves nothing, the rest waits for the next who wants it. */
+async function endJob(job: Job): Promise<void> {
+  job.isTaken ||= job.isPlaced
+  try {
+    if (job.isTaken) await removeDownload(job.path)
+  } finally {
+    job.over?.()
+  }
 }
 
 /** The bytes and all records beside them. */

@@ -81,3 +81,10 @@ export function errorCode(error: unknown): string | undefined {
   }
   return undefined
 }
+
+/** The sentence of a failure, for somebody who asked once and for whom nobody tries again. */
+export const asAskedOnce = (message: string): string =>
+  message.replace(
+    /[:;,](?: so)? the agent (?:waits and )?tries again(?: when that may be over)?\.$/,
+    '; pull it again later.',
+  )

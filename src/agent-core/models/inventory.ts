@@ -71,13 +71,18 @@ export class Inventory {
 
   /** Everything of the Model of this name; a sentence where that must not be. Throws ModelError. */
   async remove(model: string): Promise<{ removed: true; bytes: number } | { removed: false; message: string }> {
+    const known = this.#options.users()
     const entries = (await this.#entries()).filter(({ view }) => view.name === model)
     if (entries.length === 0) {
       return { removed: false, message: `There is no model ${model} in the store ${this.#options.store.directory}.` }
     }
-    const active = new Set(
-      (this.#options.users() ?? []).filter(({ isActive }) => isActive).map(({ service }) => service),
-    )
+    if (known === undefined && entries.some(({ view }) => view.state === 'complete')) {
+      return {
+        removed: false,
+        message: `Which services use the model ${model} is not known until the cluster has answered: try again then.`,
+      }
+    }
+    const active = new Set((known ?? []).filter(({ isActive }) => isActive).map(({ service }) => service))
     const users = new Set(entries.flatMap(({ view }) => view.usedBy).filter((service) => active.has(service)))
     if (users.size > 0) {
       return {

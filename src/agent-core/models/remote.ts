@@ -156,7 +156,10 @@ export class Remote implements AsyncDisposable {
       return stored
     } finally {
       destination.release()
-      for (const content of arrived) await content.release()
+      for (const released of await Promise.allSettled(arrived.map((content) => content.release()))) {
+        if (released.status === 'rejected')
+          log.warn('rest of a download not removed', { model: wanted.model, error: released.reason })
+      }
     }
   }
 
@@ -179,7 +182,6 @@ export class Remote implements AsyncDisposable {
       bandwidth: this.#bandwidth,
       deletableBytes,
       ...(reserveBytes > 0 && { reserveBytes }),
-      onNotice: (sentence) => log.info('download', { text: sentence }),
     })
   }
 

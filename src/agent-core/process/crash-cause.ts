@@ -1,3 +1,4 @@
+import { formatBytes } from '../../contract/format.ts'
 import type { MemoryAtEnd } from './memory-watch.ts'
 import type { Evidence, Exit } from './server-state.ts'
 
@@ -104,11 +105,8 @@ function footprint({ memory, totalBytes }: CrashClues): string {
   if (!memory) return ''
   const age = Math.round(memory.ageMs / 1_000)
   const when = age === 0 ? 'right before' : `${age} s before`
-  return ` (it had ${gigabytes(memory.residentBytes)} of ${gigabytes(totalBytes)} ${when})`
+  return ` (it had ${formatBytes(memory.residentBytes)} of ${formatBytes(totalBytes)} ${when})`
 }
-
-/** As machines are sold: 1 GB = 2^30 bytes. */
-const gigabytes = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GB`
 
 const upgrade = { darwin: 'upgrade it ("brew upgrade llama.cpp")', linux: 'upgrade llama.cpp' }
 

@@ -1,4 +1,5 @@
 import { stripVTControlCharacters } from 'node:util'
+import { formatBytes } from '../../contract/format.ts'
 
 /** As much of a line as anybody reads; of the rest only the length is kept. */
 const shownBytes = 8 * 1024
@@ -58,7 +59,7 @@ export class LineSplitter {
   }
 
   #end(endBytes: number): OutputLine {
-    const cut = this.#length > shownBytes ? `… (${formatSize(this.#length)} line cut)` : ''
+    const cut = this.#length > shownBytes ? `… (${formatBytes(this.#length)} line cut)` : ''
     const line = { text: readable(this.#head) + cut, offset: this.#offset }
     this.#offset += this.#length + endBytes
     this.#head = Buffer.alloc(0)
@@ -73,9 +74,3 @@ const readable = (bytes: Buffer): string =>
     .replaceAll(/[^\P{Cc}\t]+/gu, ' ')
     .replaceAll(/\uFFFD+/gu, '\uFFFD')
     .trimEnd()
-
-/** Decimal units, as file managers show them. */
-export function formatSize(bytes: number): string {
-  if (bytes < 1_000) return `${bytes} bytes`
-  return bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`
-}

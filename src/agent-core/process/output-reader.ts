@@ -1,4 +1,5 @@
-import { formatSize, LineSplitter, type OutputLine } from './output-lines.ts'
+import { formatBytes } from '../../contract/format.ts'
+import { LineSplitter, type OutputLine } from './output-lines.ts'
 import type { OutputBytes, OutputCursor, ReadableOutput } from './output-log.ts'
 import { pause } from './pause.ts'
 
@@ -188,6 +189,6 @@ function countLineEnds(bytes: Buffer): number {
 
 const gapAt = (cursor: OutputCursor, gap: string): OutputChunk => ({ lines: [], start: cursor, end: cursor, gap })
 
-const skippedBytes = (bytes: number) => `Skipped ${formatSize(bytes)} that are no longer kept.`
+const skippedBytes = (bytes: number) => `Skipped ${formatBytes(bytes)} that are no longer kept.`
 const runIsGone = 'Skipped the rest of an earlier run, which is no longer kept.'
 const fileWasCut = 'The file was cut by somebody else: what it held before may be missing.'

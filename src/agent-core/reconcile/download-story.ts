@@ -1,4 +1,4 @@
-import { formatBytes } from '../../contract/format.ts'
+import { formatBytes, formatSpan } from '../../contract/format.ts'
 import type { Progress } from '../../contract/service.ts'
 
 /** Shorter downloads are over before anybody has read of a quarter. */
@@ -45,10 +45,9 @@ export class DownloadStory {
   /** Undefined where nothing was downloaded. */
   done(sizeBytes: number): DownloadNote | undefined {
     if (!this.#begun) return undefined
-    const seconds = Math.round((this.#now() - this.#begun.at) / 1_000)
     return {
       reason: 'Fetched',
-      message: `The model is here: ${formatBytes(sizeBytes)}, downloaded in ${spelled(seconds)}.`,
+      message: `The model is here: ${formatBytes(sizeBytes)}, downloaded in ${formatSpan(this.#now() - this.#begun.at)}.`,
     }
   }
 
@@ -62,10 +61,3 @@ export class DownloadStory {
 
 const percentOf = (done: number, total: number | undefined): number =>
   total === undefined || total === 0 ? 0 : (100 * done) / total
-
-const spelled = (seconds: number): string =>
-  seconds < 120
-    ? `${seconds} s`
-    : seconds < 7_200
-      ? `${Math.round(seconds / 60)} min`
-      : `${(seconds / 3_600).toFixed(1)} h`

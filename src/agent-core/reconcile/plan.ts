@@ -456,7 +456,9 @@ function serverStep(observed: Observation, desired: Serve): Plan {
     case 'stopping':
       return rest('stopping', 'Stopping', `${stopReason} ${server.message}`.trim())
     case 'failed':
-      if (leaving !== undefined) return rest(...withoutAnswer(server), server.nextStartAt)
+      if (leaving !== undefined) {
+        return rest(...withoutAnswer(server), server.nextStartAt > now ? server.nextStartAt : undefined)
+      }
       return server.digest !== desired.digest || server.nextStartAt <= now
         ? (withoutMemory(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.'))
         : rest(...withoutAnswer(server), server.nextStartAt)
@@ -468,7 +470,8 @@ function serverStep(observed: Observation, desired: Serve): Plan {
   const isReplaced = server.digest !== desired.digest || observed.restartAsked || successor.kind !== 'none'
   if (!isReplaced) return answerStep(observed, server)
   if (isUnsettled(observed)) return unsettled(observed, server, desired.settlesAt)
-  if (observed.beside === undefined && successor.kind === 'none' && observed.retiring === undefined) {
+  const isAlone = (successor.kind === 'none' || successor.kind === 'failed') && observed.retiring === undefined
+  if (observed.beside === undefined && isAlone) {
     return act({ do: 'sizeUp' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
   const meanwhile = whileReplaced(observed, server)

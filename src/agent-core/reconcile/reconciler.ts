@@ -528,6 +528,8 @@ export class Reconciler {
       this.#options.servers.forget(record.key)
       return undefined
     }
+    // Its time came, and nothing is left to be written.
+    if (record.clusterRetry && record.clusterRetry.at <= observed.now) record.clusterRetry = undefined
     this.#watchIdle(record, next, observed)
     this.#leaveQueue(record, next)
     const reportAt = await this.#report(record, next, observed)
@@ -575,7 +577,8 @@ export class Reconciler {
     const { servers, findBinary } = this.#options
     if ((server.kind !== 'failed' && successor.kind !== 'failed') || wish.kind !== 'serve') return undefined
     const inputs = await this.#startInputs(record, await findBinary())
-    if (inputs === record.startInputs) return this.#now() + lookForChangesEveryMs
+    const waitsForBackOff = servers.backOff(record.key) !== undefined
+    if (inputs === record.startInputs || !waitsForBackOff) return this.#now() + lookForChangesEveryMs
     servers.clearBackOff(record.key)
     return this.#now()
   }

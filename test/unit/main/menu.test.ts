@@ -55,8 +55,16 @@ describe('the icon', () => {
 
 describe('the menu', () => {
   test.for<[string, Partial<ServiceView>, string[]]>([
-    ['ready', { state: 'ready' }, ['● qwen   Ready', '  (Serves requests.)', '  -', '  Stop', '  Restart']],
-    ['starting', { state: 'starting' }, ['◐ qwen   Starting', '  (Serves requests.)', '  -', '  Stop', '  Restart']],
+    [
+      'ready',
+      { state: 'ready' },
+      ['● qwen   Ready', '  (Serves requests.)', '  -', '  Stop', '  Restart', '  Evict from memory', '  Protect'],
+    ],
+    [
+      'starting',
+      { state: 'starting' },
+      ['◐ qwen   Starting', '  (Serves requests.)', '  -', '  Stop', '  Restart', '  Evict from memory', '  Protect'],
+    ],
     [
       'fetching',
       { state: 'fetching' },
@@ -82,6 +90,8 @@ describe('the menu', () => {
       false,
       { kind: 'command', command: { name: 'stop', service } },
       { kind: 'command', command: { name: 'restart', service } },
+      { kind: 'command', command: { name: 'evict', service } },
+      { kind: 'command', command: { name: 'protect', service, protect: true } },
     ])
   })
 
@@ -132,6 +142,8 @@ describe('the menu', () => {
         '  -',
         '  Stop',
         '  Restart',
+        '  Evict from memory',
+        '  Protect',
         '-',
         'Open Metalbar',
         'Quit: drain and stop',

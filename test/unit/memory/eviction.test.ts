@@ -3,7 +3,6 @@ import { describe, expect, test } from 'vitest'
 import {
   chooseEviction,
   comparePriorities,
-  duration,
   evictionTimes,
   nextToGo,
   type EvictionQuestion,
@@ -238,7 +237,3 @@ test('whatever runs: never a protected one, never the last, never while our mode
 
 const isLastReady = (one: LoadedModel, models: readonly LoadedModel[]) =>
   one.isReady && models.filter(({ isReady }) => isReady).length === 1
-
-test('durations have one unit', () => {
-  expect([0, 59_400, 60_000, 3_599_000, 7_200_000].map(duration)).toEqual(['0 s', '59 s', '1 min', '59 min', '2 h'])
-})

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { truncated } from '../../../src/agent-core/models/http-answer.ts'
+import { asAskedOnce } from '../../../src/agent-core/models/errors.ts'
+import { connectionError, refusal, truncated } from '../../../src/agent-core/models/http-answer.ts'
 
 test.each<[what: string, done: number, total: number | undefined, extent: string]>([
   ['a large file', 5_000_000, 16_334_880, '5.0 MB of 16.3 MB'],
@@ -10,4 +11,25 @@ test.each<[what: string, done: number, total: number | undefined, extent: string
   expect(truncated('x.gguf', done, total).message).toBe(
     `The download of x.gguf ended after ${extent}: the agent tries again.`,
   )
+})
+
+const noHeaders = new Headers()
+
+test.each<[error: Error | undefined, sentence: string]>([
+  [truncated('x.gguf', 3_000, 5_000), 'The download of x.gguf ended after 3000 of 5000 bytes; pull it again later.'],
+  [
+    connectionError(Object.assign(new Error('no'), { code: 'ECONNREFUSED' }), 'x.gguf'),
+    'x.gguf cannot be reached (connection refused): check the address and the network; pull it again later.',
+  ],
+  [
+    refusal(429, noHeaders, 'x.gguf', 0),
+    'x.gguf answered 429 Too Many Requests: the server limits how often it may be asked; pull it again later.',
+  ],
+  [
+    refusal(503, noHeaders, 'x.gguf', 0),
+    'x.gguf answered 503 Service Unavailable: the server is in trouble; pull it again later.',
+  ],
+  [refusal(404, noHeaders, 'x.gguf', 0), 'x.gguf answered 404 Not Found: correct spec.source or put the file there.'],
+])('somebody who pulls once is not promised that it is tried again', (error, sentence) => {
+  expect(asAskedOnce(error?.message ?? '')).toBe(sentence)
 })

@@ -232,6 +232,23 @@ test('a dry run deletes nothing, and what a service uses is not removed', async 
   ])
 })
 
+test('while nobody knows which services there are, a complete model is not removed', async () => {
+  await world.models.ensure(request(world.server.serve('/x.gguf', gguf('A')).url, 'a'), staying())
+  users = undefined
+  const unknown = await world.models.remove('a')
+  const kept = await filesBelow(world.store)
+  users = []
+  expect([unknown, kept, await world.models.remove('a'), await filesBelow(world.store)]).toEqual([
+    {
+      removed: false,
+      message: 'Which services use the model a is not known until the cluster has answered: try again then.',
+    },
+    { 'a/x.gguf': 'AAAAAAAA' },
+    { removed: true, bytes: 4096 },
+    {},
+  ])
+})
+
 test('what no service uses is pruned, what one may use again is not, and nothing while nobody knows', async () => {
   const [a, b] = ['a', 'b'].map((name) => world.server.serve(`/${name}.gguf`, gguf(name)).url)
   await world.models.ensure(request(a ?? '', 'one'), staying())

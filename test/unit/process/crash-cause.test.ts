@@ -138,7 +138,7 @@ test.each<[what: string, changes: Partial<CrashClues>, advice: string | undefine
   [
     'a kill, with what it had in memory',
     { ...killed, memory },
-    'It was killed from outside, perhaps by the kernel for want of memory (it had 12.5 GB of 24.0 GB 4 s before): if it happens again, choose a smaller model or end what else needs memory.',
+    'It was killed from outside, perhaps by the kernel for want of memory (it had 13.4 GB of 25.8 GB 4 s before): if it happens again, choose a smaller model or end what else needs memory.',
   ],
   [
     'a kill of which nothing is known',

@@ -250,7 +250,7 @@ describe('a follower', () => {
     await using follower = following(room, { fileId, offset: 1 })
     await eventually(() => follower.said().length > 16)
     expect(follower.said()).toEqual([
-      'Skipped 264 bytes that are no longer kept.',
+      'Skipped 264 B that are no longer kept.',
       ...Array.from({ length: 16 }, () => '0123456789'),
     ])
   })

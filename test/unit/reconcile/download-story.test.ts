@@ -19,7 +19,7 @@ function told({ seconds, fromBytes = 0 }: { seconds: number; fromBytes?: number 
 
 test('of a short download the start and the end are told, of a long one the quarters too', () => {
   expect([told({ seconds: 100 }), told({ seconds: 301 }), told({ seconds: 600, fromBytes: 3_000_000_000 })]).toEqual([
-    ['The download of the model begins: 8.0 GB.', 'The model is here: 8.0 GB, downloaded in 100 s.'],
+    ['The download of the model begins: 8.0 GB.', 'The model is here: 8.0 GB, downloaded in 1 min.'],
     [
       'The download of the model begins: 8.0 GB.',
       '25 % of the model are here: 2.0 GB of 8.0 GB.',

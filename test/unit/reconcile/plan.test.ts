@@ -78,6 +78,9 @@ const idle: Observation = {
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
 
 const fits: Observation['beside'] = { allowed: true }
+const noMemory = { reason: 'InsufficientMemory', message: 'Needs 24.0 GB, 18.7 GB left.' } as const
+const displaced = 'Evicted so that ns/b can start.'
+const instead = 'The new server does not fit.'
 const changed: Partial<Observation> = {
   desired: { ...serve, digest: 'd2' },
   publication: shownReady,
@@ -718,6 +721,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'ready',
     ],
     [
+      'and when nobody knows any more whether both fit, that is asked before the old one is touched',
+      { ...changed, beside: undefined, successor: { ...nextFailed, nextStartAt: now } },
+      'sizeUp',
+      'ready',
+    ],
+    [
       'one of another specification is dropped',
       { ...changed, successor: { ...next, digest: 'd3' } },
       'dropSuccessor',
@@ -812,6 +821,103 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'stopping',
     ],
   ],
+  'there is no memory for it': [
+    ['it is claimed all the same', { noMemory }, 'claim', 'waiting'],
+    ['and its model fetched', { noMemory, publication: claimed }, 'fetch', 'fetching'],
+    ['it is not started', { noMemory, publication: claimed, fetch: fetched }, 'rest', 'waiting'],
+    [
+      'nor started again after a crash',
+      { noMemory, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
+      'rest',
+      'waiting',
+    ],
+    [
+      'nor with another specification after a crash',
+      { noMemory, publication: withdrawn, fetch: fetched, server: { ...crashed, digest: 'd0' } },
+      'rest',
+      'waiting',
+    ],
+    [
+      'one that serves is not touched',
+      { noMemory, publication: shownReady, fetch: fetched, server: ready },
+      'rest',
+      'ready',
+    ],
+    [
+      'what it left published when its server ended is withdrawn first',
+      { noMemory, publication: shownReady, fetch: fetched },
+      'withdraw',
+      'starting',
+    ],
+  ],
+  'it gives way to a service of higher priority': [
+    [
+      'it is withdrawn first',
+      { displaced, publication: shownReady, fetch: fetched, server: ready },
+      'withdraw',
+      'stopping',
+    ],
+    ['then it is stopped', { displaced, publication: withdrawn, fetch: fetched, server: ready }, 'stop', 'stopping'],
+    [
+      'while it still loads as well',
+      { displaced, publication: claimed, fetch: fetched, server: starting },
+      'stop',
+      'stopping',
+    ],
+    [
+      'with the server that was to take its place',
+      { displaced, publication: withdrawn, fetch: fetched, server: stopping, successor: next },
+      'stop',
+      'stopping',
+    ],
+    [
+      'its requests finish',
+      { displaced, publication: withdrawn, fetch: fetched, server: stopping },
+      'rest',
+      'stopping',
+    ],
+    [
+      'without the cluster too, as the memory is needed',
+      { displaced, publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
+      'stop',
+      'stopping',
+    ],
+    [
+      'once it is down it waits for memory, and keeps its claim',
+      { displaced, noMemory, publication: withdrawn, fetch: fetched },
+      'rest',
+      'waiting',
+    ],
+  ],
+  'a change is weighed before anything is stopped for it': [
+    ['how much the new server needs is found out', { ...changed, beside: undefined }, 'sizeUp', 'ready'],
+    [
+      'of a Restart as well',
+      { publication: shownReady, fetch: fetched, server: ready, restartAsked: true, beside: undefined },
+      'sizeUp',
+      'ready',
+    ],
+    [
+      'not before the change is settled',
+      { ...changed, beside: undefined, desired: { ...unsettledWish, digest: 'd2' } },
+      'rest',
+      'ready',
+    ],
+    [
+      'nor while the server before still finishes',
+      { ...changed, beside: undefined, retiring: 'Finishing.' },
+      'rest',
+      'ready',
+    ],
+    ['what would not fit even in place of the old one lets it serve', { ...changed, instead }, 'rest', 'ready'],
+    ['and be published, should it not be', { ...changed, instead, publication: withdrawn }, 'publish', 'starting'],
+    [
+      'one that does not answer is not stopped for it either',
+      { ...changed, instead, publication: withdrawn, server: unready },
+      'rest',
+      'unready',
+    ],
+  ],
   'before the first list': [
     [
       'nothing is concluded',
@@ -859,8 +965,34 @@ test.each<[what: string, facts: Partial<Observation>, message: string]>([
     { server: ready, publication: shownReady, desired: { ...serve, notice } },
     'Serving at 192.0.2.7:5001. It runs without TOKEN.',
   ],
+  ['what waits for memory says how much is missing', { noMemory }, noMemory.message],
+  ['until the back-off has passed the failure is what is told', { noMemory, server: crashed }, 'Killed by SIGKILL.'],
+  [
+    'a change that does not fit is told beside what serves',
+    { ...changed, instead },
+    'Serving at 192.0.2.7:5001. The new server does not fit.',
+  ],
+  [
+    'what gives way says to whom, and what it waits for',
+    { displaced, server: stopping },
+    'Evicted so that ns/b can start. Waiting for it to end.',
+  ],
 ])('%s', (_what, facts, message) => {
   expect(plan({ ...idle, publication: withdrawn, fetch: fetched, ...facts }).message).toBe(message)
+})
+
+test.each(['InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] as const)(
+  'what waits for memory with %s has this reason, and no time: freed memory wakes it',
+  (reason) => {
+    const waiting = { ...idle, publication: claimed, fetch: fetched, noMemory: { reason, message: 'Wait.' } }
+    expect(plan(waiting)).toMatchObject({ reason, message: 'Wait.', retryAt: undefined })
+  },
+)
+
+test('what waits for another server to be gone names no time that has passed', () => {
+  const leaving = { publication: withdrawn, fetch: fetched, retiring: 'Finishing.' }
+  const retryAt = (nextStartAt: number) => plan({ ...idle, ...leaving, server: { ...crashed, nextStartAt } }).retryAt
+  expect([retryAt(now - 1), retryAt(now + 500)]).toEqual([undefined, now + 500])
 })
 
 test('a name that is taken is looked at again when it may be free', () => {

@@ -45,8 +45,6 @@ export interface DownloadOptions {
   readonly signal: AbortSignal
   readonly log: Logger
   readonly onProgress?: ((progress: Progress) => void) | undefined
-  /** One sentence for people, each time a download is interrupted, continued or starts over. */
-  readonly onNotice?: ((sentence: string) => void) | undefined
   readonly transport: Transport
   /** Shared by all downloads. */
   readonly bandwidth: Bandwidth
@@ -172,17 +170,16 @@ class Download {
         best = Math.max(best, partial.writtenBytes)
         const waitMs = retryWaitMs(failure, failures, attempts, random)
         if (waitMs === undefined) throw failure
+        const text = `${failure.message} Next attempt in ${Math.ceil(waitMs / 1000)} s.`
         log.warn('download interrupted, trying again', {
+          text,
           source: this.#shown,
           reason: failure.reason,
-          error: failure.message,
           doneBytes: partial.writtenBytes,
           failures,
           waitMs,
         })
-        const sentence = `${failure.message} Next attempt in ${Math.ceil(waitMs / 1000)} s.`
-        this.#options.onNotice?.(sentence)
-        progress.waiting(sentence)
+        progress.waiting(text)
         await delay(waitMs, undefined, { signal })
         progress.say(undefined)
       }
@@ -241,7 +238,7 @@ class Download {
   }
 
   async #startOver(partial: PartialFile, why: StartOver['why'], progress: ProgressReport): Promise<void> {
-    const { log, onNotice } = this.#options
+    const { log } = this.#options
     if (why === 'no-ranges') {
       this.#ranges = false
       log.info('the server sends whole files only', { source: this.#shown })
@@ -255,13 +252,13 @@ class Download {
           { retryAfterMs: remoteRepairMs },
         )
       }
-      const sentence = `${this.#shown} changed on the server: the download starts over.`
+      const text = `${this.#shown} changed on the server: the download starts over.`
       log.warn('the file changed on the server, download starts over', {
+        text,
         source: this.#shown,
         discardedBytes: partial.writtenBytes,
       })
-      onNotice?.(sentence)
-      progress.say(sentence)
+      progress.say(text)
     }
     this.#answers = 0
     await partial.startOver()
@@ -273,7 +270,7 @@ class Download {
     sizeBytes: number,
     progress: ProgressReport,
   ): Promise<DownloadedFile | undefined> {
-    const { signal, log, onNotice } = this.#options
+    const { signal, log } = this.#options
     const { sizeBytes: wantedBytes, sha256: wanted } = this.#request
     if (sizeBytes === 0) throw emptyAnswer(this.#shown)
     if (wantedBytes !== undefined && sizeBytes !== wantedBytes) {
@@ -290,14 +287,14 @@ class Download {
         this.#answers = 0
         this.#connections = 1
         this.#ranges = false
-        const sentence = `The parts of ${this.#shown} do not make the file that was announced: the download starts over.`
+        const text = `The parts of ${this.#shown} do not make the file that was announced: the download starts over.`
         log.warn('the checksum of a download in parts is wrong, it starts over', {
+          text,
           source: this.#shown,
           sha256,
           wanted,
         })
-        onNotice?.(sentence)
-        progress.say(sentence)
+        progress.say(text)
         await partial.startOver()
         return undefined
       }

@@ -54,9 +54,7 @@ test('room that others take during the download stops it before the volume is fu
   const ranges = (await server.requests()).map(({ range }) => range)
   expect({ ...failed, isFull: bavail * bsize < 4 * MiB, sha256: file.sha256, ranges }).toMatchObject({
     reason: 'DiskFull',
-    message: expect.stringMatching(
-      /^The model needs \S+ MB and 0 B stay in reserve, but the volume of /,
-    ) as unknown,
+    message: expect.stringMatching(/^The model needs \S+ MB and 0 B stay in reserve, but the volume of /) as unknown,
     isFull: false,
     sha256: content.sha256(),
     ranges: ['bytes=0-', expect.stringMatching(/^bytes=3\d{7}-83886079$/) as unknown],

@@ -34,7 +34,15 @@ export async function downloadRoom(): Promise<DownloadRoom> {
   const transport = await createTransport({ env: {} })
   const [logged, notices, reports]: [string[], string[], Progress[]] = [[], [], []]
   const keep = (message: string, fields: unknown = {}): void => void logged.push(`${message} ${JSON.stringify(fields)}`)
-  const log: Logger = { debug: keep, info: keep, warn: keep, error: keep }
+  const log: Logger = {
+    debug: keep,
+    info: keep,
+    warn: (message, fields = {}) => {
+      keep(message, fields)
+      if (typeof fields['text'] === 'string') notices.push(fields['text'])
+    },
+    error: keep,
+  }
   const partialPath = join(folder.dir, 'x.gguf.partial')
   return {
     dir: folder.dir,
@@ -52,7 +60,6 @@ export async function downloadRoom(): Promise<DownloadRoom> {
           transport,
           bandwidth: new Bandwidth(),
           random: () => 0,
-          onNotice: (sentence) => notices.push(sentence),
           onProgress: (progress) => reports.push(progress),
           ...options,
         },
