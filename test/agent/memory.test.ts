@@ -127,6 +127,18 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
     await agent.untilReady('tiny')
   })
 
+  test('is looked at when a start asks, where it never is by the clock', async () => {
+    await using world = await open()
+    const memory = new StatedMemory()
+    memory.totalBytes = 1.5 * gib
+    memory.availableBytes = 1.4 * gib
+    const agent = await world.startAgent({ memory, settings: { memoryFraction: 1, memoryWatchdogIntervalMs: 0 } })
+    memory.availableBytes = 0.4 * gib
+    await world.apply('tiny')
+    const { message } = await agent.until('tiny', ({ reason }) => reason === 'InsufficientMemory')
+    expect(message).toContain('429 MB really available')
+  })
+
   test('keeps a changed server that would fit nowhere from replacing the one that serves', async () => {
     await using world = await open()
     const agent = await world.startAgent({ settings: forOne })

@@ -17,8 +17,10 @@ export interface LoadedModel {
   readonly isStopping: boolean
   /** Whether its runtime gives memory back when its process ends; not so for a daemon that several models share. */
   readonly canBeEvicted: boolean
-  /** Milliseconds since its latest request ended, or since it became ready; absent while it answers one. */
+  /** Milliseconds since its latest request ended, or since the first look that saw none; absent while it answers one, or nobody knows. */
   readonly idleForMs?: number
+  /** Answers a request now; absent where nobody knows. */
+  readonly isBusy?: boolean
   /** As measured; absent before the first measurement. */
   readonly footprintBytes?: number
 }
@@ -143,6 +145,7 @@ function evictionOrder(models: readonly LoadedModel[]): { models: [LoadedModel, 
       (a, b) =>
         comparePriorities(a.priority, b.priority) ||
         Number(isIdle(b)) - Number(isIdle(a)) ||
+        Number(isAnswering(a)) - Number(isAnswering(b)) ||
         (b.footprintBytes ?? 0) - (a.footprintBytes ?? 0) ||
         (a.key < b.key ? -1 : 1),
     )
@@ -153,16 +156,24 @@ function evictionOrder(models: readonly LoadedModel[]): { models: [LoadedModel, 
 const isIdle = ({ isReady, idleForMs }: LoadedModel): boolean =>
   !isReady || (idleForMs !== undefined && idleForMs >= evictionTimes.idleAfterMs)
 
+/** Its requests would have to finish, or be cut off. */
+const isAnswering = ({ isReady, isBusy = false }: LoadedModel): boolean => isReady && isBusy
+
 /** What tells the first from the others, in the order in which it was decided. */
 function whyFirst(first: LoadedModel, all: readonly LoadedModel[]): string {
-  const activity = !first.isReady
-    ? 'does not serve yet'
-    : isIdle(first)
-      ? `has been idle for ${formatSpan(first.idleForMs ?? 0)}`
-      : 'is busy'
   const size = first.footprintBytes === undefined ? [] : [`has ${formatBytes(first.footprintBytes)}`]
-  const parts = [`has ${first.priority} priority`, activity, ...size]
+  const parts = [`has ${first.priority} priority`, ...activityOf(first), ...size]
   return all.length === 1 ? `is the only one that may leave, ${parts.join(', ')}` : parts.join(', ')
+}
+
+/** Nothing where nobody knows. */
+function activityOf({ isReady, isBusy = false, idleForMs }: LoadedModel): string[] {
+  if (!isReady) return ['does not serve yet']
+  if (isBusy) return ['is busy']
+  if (idleForMs === undefined) return []
+  return [
+    idleForMs >= evictionTimes.idleAfterMs ? `has been idle for ${formatSpan(idleForMs)}` : 'answers no request now',
+  ]
 }
 
 const percent = (fraction: number): string => `${Math.round(fraction * 100)} %`

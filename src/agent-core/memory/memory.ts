@@ -161,6 +161,11 @@ export class Memory implements AsyncDisposable {
     return this.#watchdog.sampleNow()
   }
 
+  /** For who decides now: a look, where there is none by the clock. */
+  async fresh(): Promise<void> {
+    if (this.#options.intervalMs === 0) await this.look()
+  }
+
   /** The settings are other ones, which counts at once. Resolves when what the GPU may hold was asked again as well; never rejects. */
   async settingsChanged(): Promise<void> {
     this.#resolveBudget()

@@ -41,7 +41,9 @@ const activityLimitMs = 2_000
 interface Use {
   readonly pid: number
   work: number | undefined
-  /** On the monotonic clock; undefined while it answers a request. */
+  /** Undefined while nobody knows. */
+  isBusy: boolean | undefined
+  /** On the monotonic clock; undefined while it answers a request, or nobody knows. */
   idleSince: number | undefined
 }
 
@@ -234,6 +236,7 @@ export class Evictions implements Disposable {
           isReady: server?.kind === 'ready' && server.healthy,
           isStopping: server?.kind === 'stopping' || server?.kind === 'exited' || isLeaving,
           canBeEvicted: true,
+          ...(use?.isBusy !== undefined && { isBusy: use.isBusy }),
           ...(use?.idleSince !== undefined && { idleForMs: this.#options.memory.now() - use.idleSince }),
           ...(footprintBytes !== undefined && { footprintBytes }),
         },
@@ -249,15 +252,16 @@ export class Evictions implements Disposable {
       if (server?.kind !== 'ready') return
       alive.add(key)
       const known = this.#uses.get(key)
-      const use: Use = known?.pid === server.pid ? known : { pid: server.pid, work: undefined, idleSince: undefined }
+      const unknown: Use = { pid: server.pid, work: undefined, isBusy: undefined, idleSince: undefined }
+      const use = known?.pid === server.pid ? known : unknown
       this.#uses.set(key, use)
       // To one that sleeps when idle a look at its counters is use.
       const sleeps = service?.spec.ok === true && sleepsWhenIdle(service.spec.value)
       const activity: Activity = sleeps ? { kind: 'untold' } : await askActivity(server.port, activityLimitMs)
       const hasWorked = activity.kind === 'counted' && use.work !== undefined && use.work !== activity.work
-      const isBusy = activity.kind === 'silent' || (activity.kind === 'counted' && activity.requests > 0)
       if (activity.kind === 'counted') use.work = activity.work
-      if (isBusy) use.idleSince = undefined
+      use.isBusy = activity.kind === 'untold' ? undefined : activity.kind === 'silent' || activity.requests > 0
+      if (use.isBusy !== false) use.idleSince = undefined
       else if (hasWorked || use.idleSince === undefined) use.idleSince = this.#options.memory.now()
     })
     await Promise.all(looks)

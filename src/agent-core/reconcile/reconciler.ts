@@ -775,6 +775,7 @@ export class Reconciler {
     const dialect = await this.#dialects.of(binary.path, env)
     const need = await this.#sizeUp(record, { wanted, model: outcome.model, env, dialect })
     await memory.refreshApplications()
+    await memory.fresh()
     if (this.#stopped || !this.#isAdmitted(record, role, wanted, need)) return
     if (record.restart === 'asked') record.restart = 'underWay'
     log.info('starting inference service', { namespace: record.namespace, name: record.name })
@@ -888,6 +889,7 @@ export class Reconciler {
     const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, env) : undefined
     const need = await this.#sizeUp(record, { wanted, model: outcome.model, env, dialect })
     await memory.refreshApplications()
+    await memory.fresh()
     const request = this.#request(record, wanted, need)
     record.waitingSince = undefined
     record.swap = {

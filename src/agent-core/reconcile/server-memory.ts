@@ -53,4 +53,4 @@ export function followServers(servers: KnownServers & Pick<Servers, 'onChange'>,
 }
 
 const isLiving = (state: ServerState | undefined): state is Living =>
-  state !== undefined && !isOver(state) && 'pid' in state && state.pid !== undefined
+  state !== undefined && !isOver(state) && 'pid' in state

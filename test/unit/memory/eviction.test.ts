@@ -25,6 +25,14 @@ const model = (key: string, more: Partial<LoadedModel> = {}): LoadedModel => ({
   ...more,
 })
 
+/** Of which nobody asked whether it has a request. */
+const unknown = (key: string, more: Partial<LoadedModel> = {}): LoadedModel => {
+  const { idleForMs: _, ...rest } = model(key, more)
+  return rest
+}
+
+const busy = (key: string, more: Partial<LoadedModel> = {}): LoadedModel => ({ ...unknown(key, more), isBusy: true })
+
 const question = (models: readonly LoadedModel[], more: Partial<EvictionQuestion> = {}): EvictionQuestion => ({
   models,
   level: 'critical',
@@ -110,13 +118,18 @@ describe('who goes first', () => {
     expect(
       first(model('busy', { idleForMs: minute - 1 }), model('idle', { idleForMs: minute, footprintBytes: gb })),
     ).toBe('idle')
-    const { idleForMs: _, ...answering } = model('answering')
-    expect(first(answering, model('idle', { footprintBytes: gb }))).toBe('idle')
+    expect(first(busy('answering'), model('idle', { footprintBytes: gb }))).toBe('idle')
+  })
+
+  test('of those that are not idle one that answers a request last, even where it is the largest', () => {
+    const small = { footprintBytes: gb }
+    expect(first(busy('answering'), model('just now', { ...small, idleForMs: 0 }))).toBe('just now')
+    expect(first(busy('answering'), unknown('untold', small))).toBe('untold')
+    expect(first(busy('answering'), busy('low', { ...small, priority: 'low' }))).toBe('low')
   })
 
   test('what does not serve yet counts as idle', () => {
-    const { idleForMs: _, ...starting } = model('starting', { isReady: false })
-    expect(first(model('busy', { idleForMs: 0 }), starting)).toBe('starting')
+    expect(first(model('busy', { idleForMs: 0 }), unknown('starting', { isReady: false }))).toBe('starting')
   })
 
   test('of equals the largest, by measured footprint, then by name', () => {
@@ -153,9 +166,17 @@ describe('who goes first', () => {
 
 describe('who would go next', () => {
   test('is told at any level, and why', () => {
-    expect(nextToGo([a, model('team/z', { priority: 'low', idleForMs: 0, footprintBytes: 5.6 * gb })])).toEqual({
+    const low = { priority: 'low', footprintBytes: 5.6 * gb } as const
+    const why = (one: LoadedModel) => nextToGo([a, one])
+    expect(why(busy('team/z', low))).toEqual({
       key: 'team/z',
       sentence: 'team/z would go next, because it has low priority, is busy, has 5.6 GB.',
+    })
+    expect(why(model('team/z', { ...low, idleForMs: 59_000 }))).toMatchObject({
+      sentence: 'team/z would go next, because it has low priority, answers no request now, has 5.6 GB.',
+    })
+    expect(why(unknown('team/z', low))).toMatchObject({
+      sentence: 'team/z would go next, because it has low priority, has 5.6 GB.',
     })
     expect(nextToGo([a, { ...b, isProtected: true }])).toEqual({
       key: 'team/a',
@@ -177,6 +198,7 @@ const anyModels = fc.uniqueArray(
       isStopping: fc.boolean(),
       canBeEvicted: fc.boolean(),
       idleForMs: fc.nat(10 * minute),
+      isBusy: fc.boolean(),
       footprintBytes: fc.nat(40 * gb),
     },
     { requiredKeys: ['key', 'priority', 'isProtected', 'isReady', 'isStopping', 'canBeEvicted'] },

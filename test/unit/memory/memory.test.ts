@@ -112,3 +112,18 @@ describe('what the GPU may hold', () => {
     expect(room.budget?.bytes).toBe(100 * gib)
   })
 })
+
+test('is looked at when a start asks where the clock never does, and only there', async () => {
+  machine.totalBytes = 32 * gib
+  machine.availableBytes = 30 * gib
+  const room = await begin()
+  machine.availableBytes = 9 * gib
+  await room.fresh()
+  expect(room.admit(request('ns/a'), {})).toMatchObject({ admitted: false, reason: 'InsufficientMemory' })
+
+  await room[Symbol.asyncDispose]()
+  const watched = await begin({ intervalMs: 60_000 })
+  const { view } = watched
+  await watched.fresh()
+  expect(watched.view).toBe(view)
+})

@@ -1,7 +1,10 @@
+import { createServer, type Server } from 'node:http'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { defaultThresholds } from '../../../src/agent-core/memory/pressure.ts'
-import { Memory } from '../../../src/agent-core/memory/memory.ts'
+import { Memory, type MeasuredServer } from '../../../src/agent-core/memory/memory.ts'
 import { Evictions } from '../../../src/agent-core/reconcile/evictions.ts'
 import { Holds } from '../../../src/agent-core/reconcile/holds.ts'
 import { MemoryState } from '../../../src/agent-core/reconcile/memory-state.ts'
@@ -18,14 +21,18 @@ let machine: StatedMemory
 let memory: Memory
 let holds: Holds
 let evictions: Evictions
+let servers: MeasuredServer[]
 let reports: Map<string, ServiceReport>
 let now: number
+let listening: Server[]
 let told: string[]
 
 beforeEach(async () => {
   folder = await temporaryFolder()
   machine = new StatedMemory()
+  servers = []
   reports = new Map()
+  listening = []
   told = []
   now = 0
   memory = new Memory({
@@ -33,7 +40,7 @@ beforeEach(async () => {
     settings: () => ({ fraction: 0, budgetBytes: undefined, enforcement: 'enforce', mayEvict: false }),
     thresholds: defaultThresholds,
     intervalMs: 0,
-    servers: () => [],
+    servers: () => servers,
     log: silentLog,
     now: () => now,
   })
@@ -62,6 +69,7 @@ beforeEach(async () => {
 afterEach(async () => {
   evictions[Symbol.dispose]()
   await memory[Symbol.asyncDispose]()
+  for (const server of listening) server.close()
   await folder[Symbol.asyncDispose]()
 })
 
@@ -102,3 +110,30 @@ test('one that came back and waits does not keep others from coming back', async
   serviceIs('first', { plan: { state: 'waiting' } })
   await untilTold('broughtBack second')
 })
+
+test('one that answers a request goes after one that answers none, also when memory is short all of a sudden', async () => {
+  const { pid: self } = process
+  const groupId = (await machine.platform.processes()).find(({ pid }) => pid === self)?.groupId ?? 0
+  for (const [name, requests] of Object.entries({ busy: 1, free: 0 })) {
+    const server = { kind: 'ready', pid: groupId, port: await metricsOf(requests), healthy: true }
+    serviceIs(name, { server })
+    servers.push({ key: `ns/${name}`, role: 'current', groupId })
+  }
+  machine.kernelLevel = 'critical'
+  await memory.start()
+  now += 6_000
+  await untilTold('evicted')
+  expect(told).toEqual(['evicted free'])
+  expect(holds.get('uid of free')?.message).toContain('ns/free leaves memory first')
+  expect(holds.get('uid of free')?.message).toContain('answers no request now')
+})
+
+async function metricsOf(requests: number): Promise<number> {
+  const server = createServer((_, response) => {
+    response.end(`llamacpp:requests_processing ${requests}\nllamacpp:requests_deferred 0\n`)
+  })
+  listening.push(server)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
