@@ -385,7 +385,7 @@ export class Reconciler {
     const isAsked = runs && wish.kind === 'serve' && (server.digest !== wish.digest || record.restart === 'asked')
     if (!isAsked && record.successor === undefined) return silentlyNot
     const { swap } = record
-    if (!swap || swap.of !== this.#admissionKey(record)) return undefined
+    if (!swap || swap.of !== this.#admissionKeyNow(record)) return undefined
     const why = noPortBeside(settings.port, servers.running)
     return why === undefined ? swap.beside : { allowed: false, why }
   }
@@ -393,7 +393,7 @@ export class Reconciler {
   /** What was answered to this very start; what was answered to another says nothing. */
   #memoryOf(record: ServiceRecord): Pick<Observation, 'instead' | 'noMemory' | 'displaced'> {
     const { refusal, swap, displaced } = record
-    const of = refusal || swap ? this.#admissionKey(record) : undefined
+    const of = refusal || swap ? this.#admissionKeyNow(record) : undefined
     const isAsked = refusal !== undefined && refusal.of === of
     return {
       instead: swap?.instead && swap.of === of ? insteadSentence(swap.instead) : undefined,
@@ -402,12 +402,10 @@ export class Reconciler {
     }
   }
 
-  /** Whatever the answer to a start depends on that a person can change. */
-  #admissionKey(record: ServiceRecord): string | undefined {
+  /** Of what is wanted now: an answer that was worked out for an earlier wish does not have it. */
+  #admissionKeyNow(record: ServiceRecord): string | undefined {
     const wanted = this.#wanted(record)
-    if (!wanted) return undefined
-    const { memoryBudget, memoryFraction } = wanted.model.hardware ?? {}
-    return JSON.stringify([wanted.digest, memoryBudget, memoryFraction, wanted.spec.priority])
+    return wanted && admissionKey(wanted)
   }
 
   #desired(record: ServiceRecord, service: InferenceService | undefined): Desired {
@@ -801,7 +799,7 @@ export class Reconciler {
   /** In this turn: between the answer and the start nobody else is answered. */
   #isAdmitted(record: ServiceRecord, role: 'current' | 'successor', wanted: WantedServer, need: Need): boolean {
     const { memory, log } = this.#options
-    const of = this.#admissionKey(record) ?? ''
+    const of = admissionKey(wanted)
     const request = this.#request(record, wanted, need)
     if (role === 'successor') {
       const verdict = memory.beside(request, { reserve: true })
@@ -880,7 +878,7 @@ export class Reconciler {
     const request = this.#request(record, wanted, need)
     record.waitingSince = undefined
     record.swap = {
-      of: this.#admissionKey(record) ?? '',
+      of: admissionKey(wanted),
       beside: memory.beside(request),
       instead: memory.instead(request, need.changeable),
     }
@@ -1213,6 +1211,12 @@ interface Sizing {
   readonly model: LocalModel
   readonly env: Readonly<Record<string, string>>
   readonly dialect: LlamaServerDialect | undefined
+}
+
+/** Whatever the answer to a start depends on that a person can change. */
+function admissionKey({ digest, model, spec }: WantedServer): string {
+  const { memoryBudget, memoryFraction } = model.hardware ?? {}
+  return JSON.stringify([digest, memoryBudget, memoryFraction, spec.priority])
 }
 
 /** As a person would have to write it. */
