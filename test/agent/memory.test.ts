@@ -91,8 +91,8 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
     await world.apply('high', { spec: { priority: 'high' } })
     await agent.untilReady('high')
     await untilGone(low.pid)
-    const after = await agent.until('low', ({ reason }) => reason === 'InsufficientMemory')
-    expect(after.memory?.place).toBe(1)
+    const after = await agent.until('low', ({ memory }) => memory?.place === 1)
+    expect(after.reason).toBe('InsufficientMemory')
     await soon('the Event', async () => (await world.eventReasons('low')).includes('Evicted'))
   })
 

@@ -398,7 +398,7 @@ export class Reconciler {
     return {
       instead: swap?.instead && swap.of === of ? insteadSentence(swap.instead) : undefined,
       noMemory: isAsked ? { reason: refusal.reason, message: refusalSentence(refusal) } : undefined,
-      displaced,
+      displaced: displaced?.why,
     }
   }
 
@@ -511,6 +511,7 @@ export class Reconciler {
     if (next.forget && observed.desired.kind === 'gone') {
       if (record.isQueued) this.#options.memory.release(record.key)
       this.#records.delete(record.key)
+      this.#endDisplacements()
       this.#options.publisher.forget(record.key)
       this.#options.servers.forget(record.key)
       return undefined
@@ -923,6 +924,7 @@ export class Reconciler {
 
   /** Whose place is another one asks again, so that what is said of it is true. */
   #placesMoved(): void {
+    this.#endDisplacements()
     const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))
     for (const record of this.#records.values()) {
       if (!record.isQueued || record.refusal === undefined) continue
@@ -978,10 +980,32 @@ export class Reconciler {
   #displace(key: string, winner: string): void {
     const record = this.#records.get(key)
     if (!record || record.displaced !== undefined || !isOnItsWay(this.#options.servers.get(key))) return
-    record.displaced = `Evicted so that ${winner} can start, which has a higher priority.`
-    this.#tell(record, 'Warning', 'Evicted', record.displaced)
+    const why = `Evicted so that ${winner} can start, which has a higher priority.`
+    record.displaced = { why, winner, isFreed: false }
+    this.#tell(record, 'Warning', 'Evicted', why)
     this.#options.log.info('evicted', { key, for: winner })
     this.enqueue(key)
+  }
+
+  /** Nothing of it is left: whoever it gave way to is answered first, with what that made free. */
+  async #displacedEnded(record: ServiceRecord): Promise<void> {
+    const { servers, memory } = this.#options
+    const { key } = record
+    const left = [servers.get(key), servers.successor(key), servers.retiring(key)]
+    if (!record.displaced || left.some((state) => state !== undefined && !isOver(state))) return
+    await memory.look()
+    if (record.displaced) record.displaced = { ...record.displaced, isFreed: true }
+    this.#endDisplacements()
+  }
+
+  /** Who gave way asks for memory again when the other one has got it, or wants it no more. */
+  #endDisplacements(): void {
+    for (const record of this.#records.values()) {
+      const { displaced } = record
+      if (!displaced?.isFreed || this.#records.get(displaced.winner)?.isQueued === true) continue
+      record.displaced = undefined
+      this.enqueue(record.key)
+    }
   }
 
   #isEvicted(record: ServiceRecord): boolean {
@@ -1037,6 +1061,7 @@ export class Reconciler {
     if (state.kind === 'exited' && state.settled) this.#serverEnded(record, state, role)
     if (state.kind === 'failedToSpawn' && state.failures > 0)
       this.#tellFailure(record, 'StartFailed', state.message, role)
+    if (isOver(state)) void this.#displacedEnded(record)
     if (isOutcome(state) && record.restart === 'underWay') record.restart = 'none'
     if (state.kind === 'ready') this.#markUsed(record, state.pid)
     if (state.kind === 'starting' || state.kind === 'loading' || state.kind === 'ready')
@@ -1053,7 +1078,6 @@ export class Reconciler {
 
   #serverEnded(record: ServiceRecord, state: Extract<ServerState, { kind: 'exited' }>, role: ServerRole): void {
     if (state.left !== undefined) this.#tell(record, 'Warning', 'Stopped', state.left)
-    if (role !== 'successor') record.displaced = undefined
     for (const other of this.#records.values()) {
       if (other.swap?.instead === undefined) continue
       other.swap = undefined

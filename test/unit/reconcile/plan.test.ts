@@ -818,6 +818,38 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'stopping',
     ],
   ],
+  'one of higher priority needs the memory': [
+    [
+      'the endpoint goes first',
+      { displaced: 'Evicted.', publication: shownReady, fetch: fetched, server: ready },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'then the server',
+      { displaced: 'Evicted.', publication: withdrawn, fetch: fetched, server: ready },
+      'stop',
+      'stopping',
+    ],
+    [
+      'its end is waited for',
+      { displaced: 'Evicted.', publication: withdrawn, fetch: fetched, server: stopping },
+      'rest',
+      'stopping',
+    ],
+    [
+      'and nothing is started before the other one was answered',
+      { displaced: 'Evicted.', publication: withdrawn, fetch: fetched },
+      'rest',
+      'waiting',
+    ],
+    [
+      'nor tried again, should it have failed meanwhile',
+      { displaced: 'Evicted.', publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
+      'rest',
+      'waiting',
+    ],
+  ],
   'before the first list': [
     [
       'nothing is concluded',
