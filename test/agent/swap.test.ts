@@ -6,6 +6,7 @@ import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../sup
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { PublishedPort } from '../support/published-port.ts'
 import { patienceMs } from '../support/running-agent.ts'
@@ -299,3 +300,31 @@ function completion(port: number, tokens: number) {
   answer.end = read().catch(() => 'cut')
   return answer
 }
+
+test('requests that finish are told of once in the condition, however many are left', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection(), { controller: false })
+  const agent = await world.startAgent()
+  await world.apply('tiny', { script: { tokenMs: 500 } })
+  const { port } = await agent.untilReady('tiny')
+  const asking = [6, 10, 14].map(async (tokens) => {
+    const body = JSON.stringify({ messages: [], max_tokens: tokens })
+    return (await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, { method: 'POST', body })).text()
+  })
+  await eventually(async () =>
+    (await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()).includes('llamacpp:requests_processing 3'),
+  )
+  await world.patchSpec('tiny', { replicas: 0 })
+  await eventually(async () => /[23] requests finishing; .* s\.$/.test((await world.conditionMessage('tiny')) ?? ''), {
+    timeoutMs: patienceMs,
+    what: 'the sentence in the condition',
+  })
+  const writes = () => sim.requests.count({ verb: 'patch', resource: 'inferenceservices/status' })
+  const before = writes()
+  await agent.until('tiny', ({ message }) => message.includes('1 request finishing'))
+  await Promise.all(asking.slice(0, 2))
+  expect(writes() - before).toBe(0)
+  await Promise.all(asking)
+  await agent.until('tiny', 'stopped')
+  await eventually(async () => (await world.condition('tiny')) === 'False Stopped', { timeoutMs: patienceMs })
+})

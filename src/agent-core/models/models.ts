@@ -21,6 +21,7 @@ import { sameBytes } from './store-paths.ts'
 import { StoreWatch } from './store-watch.ts'
 import { wantedDigest, type Selection } from './wanted.ts'
 import type { HubToken } from './hub/token.ts'
+import { untilAborted } from '../support/until-aborted.ts'
 
 export interface ModelRequest extends Selection {
   readonly namespace: string
@@ -516,18 +517,6 @@ const summaryOf = ({ architecture, quantization, contextLength }: GgufHeader): H
   ...(quantization !== undefined && { quantization }),
   ...(contextLength !== undefined && { contextLength }),
 })
-
-/** Waits for `settled`, or throws the signal's reason. */
-async function untilAborted(settled: Promise<void>, signal: AbortSignal): Promise<void> {
-  const aborted = Promise.withResolvers<never>()
-  const onAbort = (): void => aborted.reject(signal.reason)
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
-    await Promise.race([settled, aborted.promise])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
-  }
-}
 
 function shuttingDown(): ModelError {
   return new ModelError(

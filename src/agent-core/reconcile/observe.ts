@@ -70,6 +70,14 @@ function stoppingMessage({ drain, since }: Stopping): string {
   return `${requests} request${requests === 1 ? '' : 's'} finishing; the server stops in at most ${seconds} s.`
 }
 
+const drainFigures =
+  /No request is in flight any more; the server stops in a moment\.|\d+ requests? finishing; the server stops in at most \d+ s\./
+
+/** The sentence without the figures of a server that finishes, which change all the time; undefined where it has none. */
+export function withoutDrainFigures(sentence: string): string | undefined {
+  return drainFigures.test(sentence) ? sentence.replace(drainFigures, '') : undefined
+}
+
 const noFailure: Failure = { failures: 0, retryAt: 0 }
 
 function endedView(

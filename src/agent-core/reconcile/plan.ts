@@ -279,7 +279,7 @@ function serve(observed: Observation, desired: Serve): Plan {
   if (publication.service !== 'ours' && isWritable(observed)) {
     return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
   }
-  if (observed.displaced !== undefined && isAnyAlive(observed)) return giveWay(observed, observed.displaced)
+  if (observed.displaced !== undefined) return giveWay(observed, observed.displaced)
   if (observed.idle !== undefined) return idleStep(observed, observed.idle)
   return (
     takeOverStep(observed, desired) ??
@@ -289,14 +289,16 @@ function serve(observed: Observation, desired: Serve): Plan {
   )
 }
 
-/** It waits for memory as soon as it is down. */
+/** Down, it waits until the other one had its turn: memory that was asked for by that one is not taken back. */
 function giveWay(observed: Observation, why: string): Plan {
   const { publication } = observed
   if (publication.shown?.ready === true && isWritable(observed)) {
     return act({ do: 'withdraw' }, 'stopping', 'Stopping', why)
   }
   if (hasRunning(observed)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
-  return rest('stopping', 'Stopping', `${why} ${stoppingMessage(observed) ?? ''}`.trim())
+  const stopping = stoppingMessage(observed)
+  if (stopping !== undefined) return rest('stopping', 'Stopping', `${why} ${stopping}`)
+  return rest('waiting', 'InsufficientMemory', why)
 }
 
 /** The claim stays: on another machine it would be as idle. */

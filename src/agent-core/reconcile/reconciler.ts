@@ -386,7 +386,7 @@ export class Reconciler {
     const isAsked = runs && wish.kind === 'serve' && (server.digest !== wish.digest || record.restart === 'asked')
     if (!isAsked && record.successor === undefined) return silentlyNot
     const { swap } = record
-    if (!swap || swap.of !== this.#admissionKey(record)) return undefined
+    if (!swap || swap.of !== this.#admissionKeyNow(record)) return undefined
     const why = noPortBeside(settings.port, servers.running)
     return why === undefined ? swap.beside : { allowed: false, why }
   }
@@ -394,21 +394,19 @@ export class Reconciler {
   /** What was answered to this very start; what was answered to another says nothing. */
   #memoryOf(record: ServiceRecord): Pick<Observation, 'instead' | 'noMemory' | 'displaced'> {
     const { refusal, swap, displaced } = record
-    const of = refusal || swap ? this.#admissionKey(record) : undefined
+    const of = refusal || swap ? this.#admissionKeyNow(record) : undefined
     const isAsked = refusal !== undefined && refusal.of === of
     return {
       instead: swap?.instead && swap.of === of ? insteadSentence(swap.instead) : undefined,
       noMemory: isAsked ? { reason: refusal.reason, message: refusalSentence(refusal) } : undefined,
-      displaced,
+      displaced: displaced?.why,
     }
   }
 
-  /** Whatever the answer to a start depends on that a person can change. */
-  #admissionKey(record: ServiceRecord): string | undefined {
+  /** Of what is wanted now: an answer that was worked out for an earlier wish does not have it. */
+  #admissionKeyNow(record: ServiceRecord): string | undefined {
     const wanted = this.#wanted(record)
-    if (!wanted) return undefined
-    const { memoryBudget, memoryFraction } = wanted.model.hardware ?? {}
-    return JSON.stringify([wanted.digest, memoryBudget, memoryFraction, wanted.spec.priority])
+    return wanted && admissionKey(wanted)
   }
 
   #desired(record: ServiceRecord, service: InferenceService | undefined): Desired {
@@ -524,6 +522,7 @@ export class Reconciler {
     if (next.forget && observed.desired.kind === 'gone') {
       if (record.isQueued) this.#options.memory.release(record.key)
       this.#records.delete(record.key)
+      this.#endDisplacements()
       this.#options.publisher.forget(record.key)
       this.#options.servers.forget(record.key)
       return undefined
@@ -813,7 +812,7 @@ export class Reconciler {
   /** In this turn: between the answer and the start nobody else is answered. */
   #isAdmitted(record: ServiceRecord, role: 'current' | 'successor', wanted: WantedServer, need: Need): boolean {
     const { memory, log } = this.#options
-    const of = this.#admissionKey(record) ?? ''
+    const of = admissionKey(wanted)
     const request = this.#request(record, wanted, need)
     if (role === 'successor') {
       const verdict = memory.beside(request, { reserve: true })
@@ -893,7 +892,7 @@ export class Reconciler {
     const request = this.#request(record, wanted, need)
     record.waitingSince = undefined
     record.swap = {
-      of: this.#admissionKey(record) ?? '',
+      of: admissionKey(wanted),
       beside: memory.beside(request),
       instead: memory.instead(request, need.changeable),
     }
@@ -938,6 +937,7 @@ export class Reconciler {
 
   /** Whose place is another one asks again, so that what is said of it is true. */
   #placesMoved(): void {
+    this.#endDisplacements()
     const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))
     for (const record of this.#records.values()) {
       if (!record.isQueued || record.refusal === undefined) continue
@@ -995,10 +995,32 @@ export class Reconciler {
     if (!record || record.displaced !== undefined || !isOnItsWay(this.#options.servers.get(key))) return
     // A person's word may have come since the book was told.
     if (this.#isProtected(this.#options.cluster.inferenceServices.get(record.namespace, record.name))) return
-    record.displaced = `Evicted so that ${winner} can start, which has a higher priority.`
-    this.#tell(record, 'Warning', 'Evicted', record.displaced)
+    const why = `Evicted so that ${winner} can start, which has a higher priority.`
+    record.displaced = { why, winner, isFreed: false }
+    this.#tell(record, 'Warning', 'Evicted', why)
     this.#options.log.info('evicted', { key, for: winner })
     this.enqueue(key)
+  }
+
+  /** Nothing of it is left: whoever it gave way to is answered first, with what that made free. */
+  async #displacedEnded(record: ServiceRecord): Promise<void> {
+    const { servers, memory } = this.#options
+    const { key } = record
+    const left = [servers.get(key), servers.successor(key), servers.retiring(key)]
+    if (!record.displaced || left.some((state) => state !== undefined && !isOver(state))) return
+    await memory.look()
+    if (record.displaced) record.displaced = { ...record.displaced, isFreed: true }
+    this.#endDisplacements()
+  }
+
+  /** Who gave way asks for memory again when the other one has got it, or wants it no more. */
+  #endDisplacements(): void {
+    for (const record of this.#records.values()) {
+      const { displaced } = record
+      if (!displaced?.isFreed || this.#records.get(displaced.winner)?.isQueued === true) continue
+      record.displaced = undefined
+      this.enqueue(record.key)
+    }
   }
 
   #isEvicted(record: ServiceRecord): boolean {
@@ -1054,6 +1076,7 @@ export class Reconciler {
     if (state.kind === 'exited' && state.settled) this.#serverEnded(record, state, role)
     if (state.kind === 'failedToSpawn' && state.failures > 0)
       this.#tellFailure(record, 'StartFailed', state.message, role)
+    if (isOver(state)) void this.#displacedEnded(record)
     if (isOutcome(state) && record.restart === 'underWay') record.restart = 'none'
     if (state.kind === 'ready') this.#markUsed(record, state.pid)
     if (state.kind === 'starting' || state.kind === 'loading' || state.kind === 'ready')
@@ -1070,7 +1093,6 @@ export class Reconciler {
 
   #serverEnded(record: ServiceRecord, state: Extract<ServerState, { kind: 'exited' }>, role: ServerRole): void {
     if (state.left !== undefined) this.#tell(record, 'Warning', 'Stopped', state.left)
-    if (role !== 'successor') record.displaced = undefined
     for (const other of this.#records.values()) {
       if (other.swap?.instead === undefined) continue
       other.swap = undefined
@@ -1228,6 +1250,12 @@ interface Sizing {
   readonly model: LocalModel
   readonly env: Readonly<Record<string, string>>
   readonly dialect: LlamaServerDialect | undefined
+}
+
+/** Whatever the answer to a start depends on that a person can change. */
+function admissionKey({ digest, model, spec }: WantedServer): string {
+  const { memoryBudget, memoryFraction } = model.hardware ?? {}
+  return JSON.stringify([digest, memoryBudget, memoryFraction, spec.priority])
 }
 
 /** As a person would have to write it. */

@@ -13,6 +13,7 @@ import {
   type StatusWriter,
 } from '../kube/status-writer.ts'
 import type { PressureLevel } from '../memory/pressure.ts'
+import { withoutDrainFigures } from './observe.ts'
 import { isCrashLoop, isUnsettled, type Observation, type Plan } from './plan.ts'
 import type { ServiceRecord } from './service-record.ts'
 
@@ -53,7 +54,7 @@ export async function report(inputs: ReportInputs): Promise<number | undefined> 
     type: metalAgentCondition,
     status: plan.reason === 'Serving' ? 'True' : 'False',
     reason: plan.reason,
-    message: plan.message,
+    message: messageFor(inputs),
   }
   const change = conditionsChange(service, [about, ...pressureCondition(inputs)], new Date(now))
   const current = change ? await status.writeConditions(service, change) : service
@@ -87,6 +88,14 @@ const isOnTheWay = ({ plan, observed: { desired, server } }: ReportInputs): bool
   desired.kind === 'serve' &&
   ((plan.state === 'starting' && server.kind === 'starting' && isCrashLoop(server)) ||
     (plan.state === 'stopping' && server.kind === 'stopping' && server.hasEnded === true))
+
+/** Of requests that finish, what was said first stays until something else is to be said. */
+function messageFor({ plan: { reason, message }, service: { metadata, status } }: ReportInputs): string {
+  const said = status.conditions.find(({ type }) => type === metalAgentCondition)
+  if (said?.reason !== reason || said.observedGeneration !== metadata.generation) return message
+  const lasting = withoutDrainFigures(message)
+  return lasting !== undefined && lasting === withoutDrainFigures(said.message) ? said.message : message
+}
 
 /** A service that another agent holds, or of which nothing is known yet, is none of our business. */
 function isOursToTell({ plan, observed }: ReportInputs): boolean {

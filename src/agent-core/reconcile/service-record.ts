@@ -5,6 +5,15 @@ import type { MemoryRefusal } from '../memory/memory.ts'
 import type { Beside, Observation, Plan } from './plan.ts'
 import type { Need } from './sizing.ts'
 
+interface Displaced {
+  /** As a sentence. */
+  readonly why: string
+  /** The key of the service it gives way to. */
+  readonly winner: string
+  /** Memory was looked at after all of it had ended, so that the other one can be answered truly. */
+  readonly isFreed: boolean
+}
+
 /** What the reconciler remembers of one key between passes; everything else is read anew each time. */
 export interface ServiceRecord {
   readonly key: string
@@ -60,8 +69,8 @@ export interface ServiceRecord {
   isQueued: boolean
   /** Whether the wanted server fits beside the present one, or in its place: gone when it may be asked again. */
   swap: { readonly of: string; readonly beside: Beside; readonly instead: MemoryRefusal | undefined } | undefined
-  /** It gives way to a service of higher priority: why, as a sentence. */
-  displaced: string | undefined
+  /** It gives way to a service of higher priority. */
+  displaced: Displaced | undefined
   /** Of the episode of waiting for memory that was told as an Event. */
   toldMemory: string | undefined
   /** What was written to schedulingStatus last. */

@@ -883,6 +883,18 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'stopping',
     ],
     [
+      'and nothing is started before the other one was answered',
+      { displaced, publication: withdrawn, fetch: fetched },
+      'rest',
+      'waiting',
+    ],
+    [
+      'nor tried again, should it have failed meanwhile',
+      { displaced, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
+      'rest',
+      'waiting',
+    ],
+    [
       'once it is down it waits for memory, and keeps its claim',
       { displaced, noMemory, publication: withdrawn, fetch: fetched },
       'rest',

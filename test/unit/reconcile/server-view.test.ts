@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
-import { serverView } from '../../../src/agent-core/reconcile/observe.ts'
+import { serverView, withoutDrainFigures } from '../../../src/agent-core/reconcile/observe.ts'
 import { newRecord } from '../../../src/agent-core/reconcile/service-record.ts'
 
 const ready = { kind: 'ready', since: 0, readySince: 0, pid: 7, port: 8080, healthy: false } as const
@@ -31,4 +31,14 @@ test.each<[ServerState, string]>([
   ],
 ])('$kind $trouble $drain', (state, message) => {
   expect(serverView(newRecord('a/b'), state)).toMatchObject({ message })
+})
+
+test.each([2, 1, 0])('what is told of %i requests that finish is the same without its figures', (requestsInFlight) => {
+  const view = serverView(newRecord('a/b'), { ...stopping, drain: { requestsInFlight, endsAt: 29_500 } })
+  const message = 'message' in view ? view.message : ''
+  expect(withoutDrainFigures(`Serving at 192.0.2.7:5001. ${message}`)).toBe('Serving at 192.0.2.7:5001. ')
+})
+
+test('what tells of no requests that finish has no such figures', () => {
+  expect(withoutDrainFigures('Serving at 192.0.2.7:5001.')).toBeUndefined()
 })

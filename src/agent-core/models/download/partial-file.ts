@@ -161,7 +161,7 @@ export class PartialFile implements AsyncDisposable {
       await this.#settled()
       if (!(await this.isInPlace())) await removePartialState(this.path)
       else if (!keep || this.writtenBytes === 0) await forgetPartial(this.path)
-      else if (this.#unrecorded > 0 || this.#hash.hashedBytes > this.#recordedPrefix) {
+      else if (this.#unrecorded > 0 || this.#recordedPrefix < prefixLength(this.#ranges)) {
         await within(hashCatchUpMs, this.#hash.digestAt(prefixLength(this.#ranges)))
         await this.#record('recent')
       }
