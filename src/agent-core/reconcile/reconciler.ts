@@ -1009,7 +1009,8 @@ export class Reconciler {
     const left = [servers.get(key), servers.successor(key), servers.retiring(key)]
     if (!record.displaced || left.some((state) => state !== undefined && !isOver(state))) return
     await memory.look()
-    if (record.displaced) record.displaced = { ...record.displaced, isFreed: true }
+    const now = this.#records.get(key)
+    if (now?.displaced) now.displaced = { ...now.displaced, isFreed: true }
     this.#endDisplacements()
   }
 
