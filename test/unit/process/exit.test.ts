@@ -41,7 +41,7 @@ test('a kill from outside is told with the memory that was measured before, and 
     recent: memory !== undefined && memory.ageMs < 60_000,
   }).toEqual({ plausible: true, recent: true })
   expect(message).toMatch(
-    /^sample-server.mjs was ended by SIGKILL while it was serving\. It was killed from outside, perhaps by the kernel for want of memory \(it had 0\.\d GB of [\d.]+ GB (right|\d+ s) before\): /,
+    /^sample-server.mjs was ended by SIGKILL while it was serving\. It was killed from outside, perhaps by the kernel for want of memory \(it had [\d.]+ MB of [\d.]+ GB (right|\d+ s) before\): /,
   )
 })
 
