@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { AgentWorld, commandLineOf, fakeGguf, hostIp, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, fakeGguf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 
@@ -116,9 +116,9 @@ describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) =
   })
 
   describe('changed', () => {
-    test('in what reaches the command line, it restarts once, not ready in between, behind the same ClusterIP', async () => {
+    test('in what reaches the command line, it restarts once, not ready in between where two do not fit, behind the same ClusterIP', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
+      const agent = await world.startAgent({ settings: roomForOne })
       await world.apply('tiny', { script: { loadMs: 500 } })
       const before = await agent.untilReady('tiny')
       const service = await world.service('tiny')
@@ -284,7 +284,7 @@ describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) =
 
     test('while it is being stopped for a change, it is not started again', async () => {
       await using world = await open()
-      const agent = await world.startAgent()
+      const agent = await world.startAgent({ settings: roomForOne })
       await world.apply('tiny', { script: { ignoreSigterm: true } })
       const { pid } = await agent.untilReady('tiny')
       await world.patchSpec('tiny', { contextSize: 1024 })
