@@ -155,6 +155,7 @@ const allSettings = z.object({
   memoryWatchdogIntervalMs: z
     .number()
     .min(0, 'must not be negative')
+    .max(86_400_000, 'must be at most 24h')
     .default(defaultMemorySettings.memoryWatchdogIntervalMs),
   memoryPressureWarning: z.number().default(defaultMemorySettings.memoryPressureWarning),
   memoryPressureCritical: z.number().default(defaultMemorySettings.memoryPressureCritical),

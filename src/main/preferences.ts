@@ -6,7 +6,8 @@ import { parseJson, readIfThere } from '../agent-core/support/files.ts'
 
 /** The flags of `metal-agent` that count for the app too; null for `namespace` means all. */
 const preferences = z.strictObject({
-  ...agentSettings
+  ...z
+    .object(agentSettings.shape)
     .pick({
       kubeconfig: true,
       context: true,
