@@ -81,7 +81,14 @@ test('a repository of the Hub is served, listed with its user, and not deleted u
   const agent = await start()
   apply('chat', { source: 'hf://org/tiny' })
   await agent.service('chat', 'ready')
-  const listed = JSON.parse((await agent.run('models', '--json')).stdout) as unknown
+  // When it was last used is written once its server is ready.
+  const listed = await eventually(
+    async () => {
+      const { stdout } = await agent.run('models', '--json')
+      return stdout.includes('lastUsedAt') ? (JSON.parse(stdout) as unknown) : undefined
+    },
+    { timeoutMs: 30_000 },
+  )
   const table = await agent.run('models')
   const removed = await agent.run('models', 'rm', 'chat')
   expect({ listed, table: table.stdout, removed }).toMatchObject({

@@ -34,12 +34,18 @@ describe('the icon and its menu', () => {
       menu: [
         '(Serving 1 model)',
         '(sim (default) · Live)',
-        '(Memory is not checked yet: a model is started without asking whether it fits.)',
         expect.stringContaining('Metal'),
         '-',
         {
           label: '● tiny   Ready',
-          entries: [expect.stringMatching(/^\(Serving at 192\.0\.2\.10:\d+\.\)$/), '-', 'Stop', 'Restart'],
+          entries: [
+            expect.stringMatching(/^\(Serving at 192\.0\.2\.10:\d+\.\)$/),
+            '-',
+            'Stop',
+            'Restart',
+            'Evict from memory',
+            'Protect',
+          ],
         },
         '-',
         'Open Metalbar',
