@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, describe, expect, inject, test, vi } from 'vitest'
 import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
-import { AgentWorld, commandLineOf, hostIp } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, hostIp, roomForOne } from '../support/agent-world.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { ApiServer, useControlPlane } from '../support/control-plane/control-plane.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -196,7 +196,7 @@ describe('a cluster that swallows every request', () => {
   test('holds up no shutdown: the servers are stopped within half a minute, and none is started any more', async () => {
     await using sim = await KubeSim.start({ users: [{ name: 'agent', token: 'agents-token', rules: everything }] })
     await using world = await AgentWorld.open(sim.connection())
-    const agent = await world.startAgent({ connection: sim.connection('agent') })
+    const agent = await world.startAgent({ connection: sim.connection('agent'), settings: roomForOne })
     await world.apply('tiny')
     const { pid } = await agent.untilReady('tiny')
     await eventually(async () => (await world.condition('tiny')) === 'True Serving')
