@@ -88,3 +88,12 @@ export const asAskedOnce = (message: string): string =>
     /[:;,](?: so)? the agent (?:waits and )?tries again(?: when that may be over)?\.$/,
     '; pull it again later.',
   )
+
+/** The last words along the chain of causes: what wraps them seldom says more than that something failed. */
+export function innermostMessage(error: unknown): string {
+  let message = String(error)
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if (current.message !== '') message = current.message
+  }
+  return message
+}

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http'
 import { formatBytes } from '../../contract/format.ts'
 import { expectsGguf, isGguf, looksLikeHtml } from './content.ts'
-import { errorCode, ModelError, remoteRepairMs } from './errors.ts'
+import { errorCode, innermostMessage, ModelError, remoteRepairMs } from './errors.ts'
 
 /** What an answer other than 200 means; undefined = go on. `shown` is the address as people may see it. */
 export function refusal(status: number, headers: Headers, shown: string, now: number): ModelError | undefined {
@@ -158,14 +158,6 @@ function innermostCode(error: unknown): string | undefined {
     if ('code' in current && typeof current.code === 'string') code = current.code
   }
   return code
-}
-
-function innermostMessage(error: unknown): string {
-  let message = String(error)
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if (current.message !== '') message = current.message
-  }
-  return message
 }
 
 function slow(

@@ -1,4 +1,5 @@
 import { STATUS_CODES } from 'node:http'
+import { innermostMessage } from '../errors.ts'
 import { maxHeaderBytes, type Wanted } from './cursor.ts'
 import { GgufError } from './gguf-error.ts'
 import { parseHeader, type GgufHeader } from './header.ts'
@@ -105,12 +106,4 @@ class Body {
 function shownUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url)
   return `${protocol}//${host}${pathname}`
-}
-
-function innermostMessage(error: unknown): string {
-  let message = String(error)
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if (current.message !== '') message = current.message
-  }
-  return message
 }
