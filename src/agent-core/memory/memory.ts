@@ -5,6 +5,7 @@ import { resolveBudget, type Budget } from './budget.ts'
 import type { PressureThresholds } from './pressure.ts'
 import { waysToFit, type Misfit, type WayToFit } from './ways-to-fit.ts'
 import type { Refusal } from './refusal.ts'
+import { fits } from './room.ts'
 import { Watchdog, type MemoryView, type PressureChange } from './watchdog.ts'
 
 /** As they are now. */
@@ -238,8 +239,22 @@ export class Memory implements AsyncDisposable {
     return this.#book.places().find((one) => one.key === key)?.place
   }
 
-  /** Where starts are likely to be refused for want of memory: so that a refusal can name what could be quit. */
-  async refreshApplications(): Promise<void> {
+  /**
+   * Before the request is answered, which must happen in one turn: a look, where there is none by the clock, and where it does not
+   * fit the applications that could be quit. Listing them costs more than all else before a start, so one that fits waits for none.
+   */
+  async prepare(request: SizedRequest): Promise<void> {
+    await this.fresh()
+    if (!this.#fitsNow(request)) await this.#refreshApplications()
+  }
+
+  #fitsNow(request: SizedRequest): boolean {
+    const complete = this.#complete(request)
+    if ('message' in complete || complete.needBytes === undefined) return true
+    return fits(complete.needBytes, this.#book.roomFor(complete))
+  }
+
+  async #refreshApplications(): Promise<void> {
     const now = performance.now()
     if (this.#applications && now - this.#applications.at < applicationsForMs) return
     try {

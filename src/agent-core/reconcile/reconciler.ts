@@ -773,8 +773,7 @@ export class Reconciler {
     const env = launchEnvironment(environmentOf(wanted.spec))
     const dialect = await this.#dialects.of(binary.path, env)
     const need = await this.#sizeUp(record, { wanted, model: outcome.model, env, dialect })
-    await memory.refreshApplications()
-    await memory.fresh()
+    await memory.prepare(this.#request(record, wanted, need))
     if (this.#stopped || !this.#isAdmitted(record, role, wanted, need)) return
     if (record.restart === 'asked') record.restart = 'underWay'
     log.info('starting inference service', { namespace: record.namespace, name: record.name })
@@ -887,9 +886,8 @@ export class Reconciler {
     // Without one the start says what is missing; the answer is about memory alone.
     const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, env) : undefined
     const need = await this.#sizeUp(record, { wanted, model: outcome.model, env, dialect })
-    await memory.refreshApplications()
-    await memory.fresh()
     const request = this.#request(record, wanted, need)
+    await memory.prepare(request)
     record.waitingSince = undefined
     record.swap = {
       of: admissionKey(wanted),

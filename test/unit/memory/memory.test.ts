@@ -127,3 +127,30 @@ test('is looked at when a start asks where the clock never does, and only there'
   await watched.fresh()
   expect(watched.view).toBe(view)
 })
+
+test('what could be quit is looked for where a start does not fit, and nowhere else', async () => {
+  machine.totalBytes = 32 * gib
+  machine.availableBytes = 30 * gib
+  let lists = 0
+  const platform = new Proxy(machine.platform, {
+    get: (target, name) => {
+      if (name !== 'biggestProcesses') return Reflect.get(target, name) as unknown
+      return () => {
+        lists += 1
+        return Promise.resolve([{ name: 'Browser', bytes: 8 * gib, pid: 1 }])
+      }
+    },
+  })
+  const room = await begin({ platform })
+  await room.prepare(request('ns/a'))
+  expect([room.admit(request('ns/a'), {}).admitted, lists]).toEqual([true, 0])
+
+  room.release('ns/a')
+  machine.availableBytes = 8 * gib
+  await room.prepare(request('ns/b'))
+  expect(room.admit(request('ns/b'), {})).toMatchObject({
+    admitted: false,
+    ways: [{ sentence: expect.stringContaining('Browser') as unknown }],
+  })
+  expect(lists).toBe(1)
+})
