@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { patienceMs, type RunningAgent } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
@@ -268,6 +269,29 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
     expect(await command(next, 'bringBack', service)).toMatchObject({ outcome: 'done' })
     await next.untilReady('tiny')
   })
+})
+
+test('is not taken from what a person protects, also where the cluster keeps the agent from noting it', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const agent = await world.startAgent({ settings: { ...forOne, evictionAtAdmission: true } })
+  const publication = { verb: 'patch', resource: 'endpointslices', name: 'low' }
+  const stalled = sim.faults.add({ on: publication, fault: { kind: 'stall' }, times: Infinity })
+  await world.apply('low', { spec: { priority: 'low' } })
+  await soon('the publication that stalls', () => stalled.hits > 0)
+  const { pid } = await agent.until('low', ({ steps }) => steps.healthy.status === 'done')
+  const protect = { name: 'protect', service: { namespace: world.namespace, name: 'low' }, protect: true } as const
+  await agent.agent.command({ requestId: crypto.randomUUID(), command: protect })
+  await world.apply('high', { spec: { priority: 'high' } })
+  await agent.until('high', ({ reason }) => reason === 'InsufficientMemory')
+  expect(agent.log.infos.map(({ message }) => message)).not.toContain('evicted')
+
+  await sim.stop()
+  stalled.remove()
+  await sim.start()
+  expect(await agent.untilReady('low')).toMatchObject({ pid, memory: { isProtected: true } })
+  await agent.until('high', ({ reason }) => reason === 'InsufficientMemory')
+  expect(agent.starts).toBe(1)
 })
 
 async function pressureReason(world: AgentWorld, name: string): Promise<string | undefined> {

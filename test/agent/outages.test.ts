@@ -171,6 +171,19 @@ test('what waits for the cluster waits no longer than until it is back', async (
   expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
 })
 
+test('a write that the cluster refuses is tried again when it said, and no sooner', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const busy = { kind: 'status', code: 503, retryAfterSeconds: 30 } as const
+  const refused = sim.faults.add({ on: { verb: 'create', resource: 'endpointslices' }, fault: busy, times: Infinity })
+  const from = Date.now()
+  const agent = await world.startAgent()
+  await world.apply('tiny')
+  const { retryAt = '' } = await agent.until('tiny', (view) => view.retryAt !== undefined)
+  expect(Date.parse(retryAt) - from).toBeGreaterThanOrEqual(30_000)
+  expect(refused.hits).toBe(1)
+})
+
 test('a write that nobody wants any more when its time comes costs no more looks', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())

@@ -1,10 +1,13 @@
-import { createServer, type Server } from 'node:http'
+import { createServer, type RequestListener, type Server } from 'node:http'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { defaultThresholds } from '../../../src/agent-core/memory/pressure.ts'
+import { comeBackTimes } from '../../../src/agent-core/memory/come-back.ts'
+import { evictionTimes } from '../../../src/agent-core/memory/eviction.ts'
+import { defaultThresholds, hysteresis } from '../../../src/agent-core/memory/pressure.ts'
 import { Memory, type MeasuredServer } from '../../../src/agent-core/memory/memory.ts'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { Evictions } from '../../../src/agent-core/reconcile/evictions.ts'
 import { Holds } from '../../../src/agent-core/reconcile/holds.ts'
 import { MemoryState } from '../../../src/agent-core/reconcile/memory-state.ts'
@@ -14,10 +17,13 @@ import { silentLog } from '../../support/silent-log.ts'
 import { StatedMemory } from '../../support/stated-memory.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
+const comeBackMs = 1_000
 const clusterUrl = 'https://cluster.test'
 
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
 let machine: StatedMemory
+/** What a server is measured by: this process. */
+let groupId: number
 let memory: Memory
 let holds: Holds
 let evictions: Evictions
@@ -26,14 +32,32 @@ let reports: Map<string, ServiceReport>
 let now: number
 let listening: Server[]
 let told: string[]
+/** Of the history, in order. */
+let sentences: string[]
+let events: string[]
+/** Decisions against an eviction. */
+let skips: number
 
 beforeEach(async () => {
   folder = await temporaryFolder()
-  machine = new StatedMemory()
+  const host = hostPlatform()
+  const self = await host.process(process.pid)
+  if (!self) throw new Error('This process is not found.')
+  groupId = self.groupId
+  // To look at every process takes long where many run, and these tests look often.
+  machine = new StatedMemory(
+    Object.assign(host, {
+      processes: () => Promise.resolve([self]),
+      biggestProcesses: () => Promise.resolve([]),
+    }),
+  )
   servers = []
   reports = new Map()
   listening = []
   told = []
+  sentences = []
+  events = []
+  skips = 0
   now = 0
   memory = new Memory({
     platform: machine.platform,
@@ -49,20 +73,25 @@ beforeEach(async () => {
     memory,
     memoryState: await MemoryState.open(join(folder.dir, 'memory.json')),
     holds,
-    history: { add: ({ kind, service }) => void told.push(`${kind} ${service?.name ?? ''}`) },
+    history: {
+      add: ({ kind, service, message }) => {
+        told.push(`${kind} ${service?.name ?? ''}`)
+        sentences.push(message)
+      },
+    },
     session: () => ({
       clusterUrl,
       reconciler: {
         report: (key) => known().find(({ record }) => record.key === key),
         reports: known,
-        tell: () => undefined,
+        tell: (key, { reason }) => void events.push(`${reason} ${key}`),
         enqueue: () => undefined,
       },
     }),
-    settings: () => ({ isEnabled: true, share: 0, comeBackMs: 1_000 }),
+    settings: () => ({ isEnabled: true, share: 0, comeBackMs }),
     log: silentLog,
     onEvicted: () => undefined,
-    onSkipped: () => undefined,
+    onSkipped: () => void (skips += 1),
     now: () => now,
   })
 })
@@ -89,8 +118,30 @@ const isHeld = (name: string) => holds.get(`uid of ${name}`) !== undefined
 
 function serviceIs(name: string, more: object): void {
   const record = { key: `ns/${name}`, namespace: 'ns', name, metadata: { uid: `uid of ${name}` } }
-  const report = { record, server: undefined, retiring: undefined, isProtected: false, ...more }
+  const plan = { state: 'stopped' }
+  const report = { record, plan, server: undefined, retiring: undefined, isProtected: false, ...more }
   reports.set(record.key, report as unknown as ServiceReport)
+}
+
+/** It has memory, and serves nobody yet unless told otherwise. */
+function isLoaded(name: string, server: object = { kind: 'starting' }): void {
+  serviceIs(name, { server: { pid: groupId, ...server }, plan: { state: 'ready' } })
+  servers.push({ key: `ns/${name}`, role: 'current', groupId })
+}
+
+/** Long enough for an eviction. */
+async function memoryIsCritical(): Promise<void> {
+  machine.kernelLevel = 'critical'
+  await memory.look()
+  now += evictionTimes.settleMs
+}
+
+/** Long enough for the level to go down. */
+async function memoryCalmsDownTo(level: 'normal' | 'warning'): Promise<void> {
+  machine.kernelLevel = level
+  await memory.look()
+  now += hysteresis.waitMs
+  await memory.look()
 }
 
 test('one that came back and waits does not keep others from coming back', async () => {
@@ -112,12 +163,8 @@ test('one that came back and waits does not keep others from coming back', async
 })
 
 test('one that answers a request goes after one that answers none, also when memory is short all of a sudden', async () => {
-  const { pid: self } = process
-  const groupId = (await machine.platform.processes()).find(({ pid }) => pid === self)?.groupId ?? 0
   for (const [name, requests] of Object.entries({ busy: 1, free: 0 })) {
-    const server = { kind: 'ready', pid: groupId, port: await metricsOf(requests), healthy: true }
-    serviceIs(name, { server })
-    servers.push({ key: `ns/${name}`, role: 'current', groupId })
+    isLoaded(name, { kind: 'ready', port: await metricsOf(requests), healthy: true })
   }
   machine.kernelLevel = 'critical'
   await memory.start()
@@ -128,10 +175,84 @@ test('one that answers a request goes after one that answers none, also when mem
   expect(holds.get('uid of free')?.message).toContain('answers no request now')
 })
 
-async function metricsOf(requests: number): Promise<number> {
-  const server = createServer((_, response) => {
+test('one that does not answer counts as busy, so that one without a request goes first', async () => {
+  for (const [name, port] of Object.entries({ hanging: await silentPort(), idle: await metricsOf(0) })) {
+    isLoaded(name, { kind: 'ready', port, healthy: true })
+  }
+  await memoryIsCritical()
+  await untilTold('evicted')
+  expect(told).toEqual(['evicted idle'])
+})
+
+test('one that is evicted again soon after it came back stays out for twice as long', async () => {
+  isLoaded('first')
+  isLoaded('second')
+  await memoryIsCritical()
+  await untilTold('evicted first')
+  serviceIs('first', {})
+  await memoryCalmsDownTo('normal')
+  now += comeBackMs
+  await untilTold('broughtBack first')
+  expect(sentences.at(-1)).toContain('normal for 1 s')
+
+  told.length = 0
+  isLoaded('first')
+  await memoryIsCritical()
+  now += comeBackTimes.betweenMs
+  await untilTold('evicted first')
+  serviceIs('first', {})
+  await memoryCalmsDownTo('normal')
+  now += comeBackMs
+  await memory.look()
+  now += comeBackMs
+  await untilTold('broughtBack first')
+  expect(sentences.at(-1)).toContain('normal for 2 s')
+})
+
+test('the next one goes only some time after the last server of the one before is gone', async () => {
+  for (const name of ['first', 'second', 'third']) isLoaded(name)
+  await memoryIsCritical()
+  await untilTold('evicted first')
+  await memoryCalmsDownTo('warning')
+  serviceIs('first', { retiring: { kind: 'stopping' } })
+  await memory.look()
+  now += evictionTimes.coolDownMs
+  serviceIs('first', {})
+  await memory.look()
+  const goneAt = now
+
+  await memoryIsCritical()
+  await memory.look()
+  now = goneAt + evictionTimes.coolDownMs
+  await untilTold('evicted second')
+  expect(Date.parse(holds.get('uid of second')?.since ?? '')).toBe(now)
+})
+
+test('why nothing is evicted is told once for each time that memory becomes critically short', async () => {
+  isLoaded('only')
+  for (const episode of [1, 2]) {
+    skips = 0
+    await memoryIsCritical()
+    await eventually(async () => {
+      await memory.look()
+      return skips > 2
+    })
+    expect(events).toEqual(Array(episode).fill('EvictionSkipped ns/only'))
+    await memoryCalmsDownTo('normal')
+  }
+})
+
+function metricsOf(requests: number): Promise<number> {
+  return listen((_, response) => {
     response.end(`llamacpp:requests_processing ${requests}\nllamacpp:requests_deferred 0\n`)
   })
+}
+
+/** Of a server that hangs up without a word. */
+const silentPort = () => listen(({ socket }) => socket.destroy())
+
+async function listen(answer: RequestListener): Promise<number> {
+  const server = createServer(answer)
   listening.push(server)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
