@@ -136,9 +136,12 @@ describe('a cluster with faults', () => {
   test('whose agent is gone: its address is withdrawn by one that cannot serve, and taken over by one that can', async () => {
     await using world = await AgentWorld.open(sim.connection())
     await world.applyModel('wanted')
+    const left = new Map<string, ReturnType<typeof sliceOfADeadAgent>>()
     for (const name of ['held', 'wanted']) {
       const { metadata } = await world.applyService(name)
-      await world.admin.create(sliceOfADeadAgent(name, metadata.uid ?? ''))
+      const slice = sliceOfADeadAgent(name, metadata.uid ?? '')
+      await world.admin.create(slice)
+      left.set(name, slice)
     }
     // The server's clock tells how long ago the last heartbeat was.
     sim.clockOffsetMs = 200_000
@@ -148,7 +151,13 @@ describe('a cluster with faults', () => {
       expect(await world.published('wanted')).toEqual({ address: '192.0.2.8', port, ready: true })
       await agent.until('held', ({ reason }) => reason === 'ModelMissing')
       await world.untilNotReady('held')
-      expect(await world.slice('held')).toBeDefined()
+      // Everything else stays as its agent left it, which may come back.
+      const { metadata, ports } = left.get('held') ?? {}
+      expect(await world.slice('held')).toMatchObject({
+        metadata,
+        endpoints: [{ addresses: [hostIp], conditions: { ready: false } }],
+        ports,
+      })
     } finally {
       sim.clockOffsetMs = 0
     }

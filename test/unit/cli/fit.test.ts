@@ -141,13 +141,21 @@ test('of a model on a server only the header is read', async () => {
 
 test('of a repository on the Hub the file is chosen as for a Model, and only its header is read', async () => {
   await using folder = await temporaryFolder()
-  const file = path.join(folder.dir, 'model.gguf')
-  await writeLlamaGguf(file)
+  const names = ['model-F16.gguf', 'model-Q4_K_M.gguf', 'model-Q8_0.gguf']
+  const files = names.map((name) => path.join(folder.dir, name))
+  for (const [index, file] of files.entries()) await writeLlamaGguf(file, { blocks: index + 1 })
   await using hub = await startFakeHub()
-  await hub.addRepo('owner/name', { 'model-Q4_K_M.gguf': { file }, 'README.md': Buffer.from('#') })
+  const content = Object.fromEntries(files.map((file) => [path.basename(file), { file }]))
+  await hub.addRepo('owner/name', { ...content, 'README.md': Buffer.from('#') })
   hubEnv['HF_ENDPOINT'] = hub.endpoint
-  const { stdout } = await fit(folder.dir, 'hf://owner/name', '--json')
-  expect(answer.parse(JSON.parse(stdout)).items.weights).toBeGreaterThan(400_000)
+  const itemsOf = async (given: string) =>
+    answer.parse(JSON.parse((await fit(folder.dir, given, '--json')).stdout)).items
+  const items = await itemsOf('hf://owner/name')
+  const read = hub.requests.filter(({ path: url }) => url.includes('/resolve/'))
+  expect(items).toEqual(await itemsOf('model-Q4_K_M.gguf'))
+  expect(read.map(({ path: url, headers }) => [path.basename(url), headers.range?.replace(/-\d+$/, '-')])).toEqual([
+    ['model-Q4_K_M.gguf', 'bytes=0-'],
+  ])
 })
 
 test.each([

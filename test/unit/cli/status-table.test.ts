@@ -53,6 +53,29 @@ test('a narrow terminal gives the sentence a line of its own and cuts it, never 
   ])
 })
 
+test('what models need is shown from 80 columns on', () => {
+  const needing = sampleSnapshot({
+    services: [sampleService({ memory: { needBytes: 4_200_000_000, priority: 'normal', isProtected: false } })],
+  })
+  const heading = (columns: number) => renderStatus(needing, { ...plain, columns }).split('\n')[4]
+  expect([heading(79), heading(80)]).toEqual([
+    'NAME  NAMESPACE  STATE    MODEL       ADDRESS  AGE',
+    'NAME  NAMESPACE  STATE    MODEL       ADDRESS  AGE  MEMORY',
+  ])
+})
+
+test.each([
+  [{ doneBytes: 996, totalBytes: 1_000, bytesPerSecond: 1 }, '99 % of 1.0 kB, 1 B/s: '],
+  [{ doneBytes: 1_000, totalBytes: 1_000, bytesPerSecond: 1 }, '100 % of 1.0 kB, 1 B/s: '],
+  [{ doneBytes: 0, totalBytes: 0, bytesPerSecond: 0 }, '0 B, 0 B/s: '],
+])('a download of which there is %o is shown as %s', (progress, shown) => {
+  const fetching = sampleSnapshot({
+    services: [sampleService({ uid: 'one', message: 'Downloads.' })],
+    figures: { one: { progress } },
+  })
+  expect(renderStatus(fetching, plain)).toContain(`  ${shown}Downloads.\n`)
+})
+
 test('a cluster that does not answer says so, and no host address says why', () => {
   const stale = sampleSnapshot({
     services: [],

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { AgentView } from '../../../src/main/agent-view.ts'
 import { iconOf } from '../../../src/main/icon.ts'
 import { menuOf, type MenuEntry } from '../../../src/main/menu.ts'
-import type { ServiceView } from '../../../src/contract/service.ts'
+import type { Progress, ServiceView } from '../../../src/contract/service.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 function view(services: readonly Partial<ServiceView>[], changes: Partial<AgentView> = {}): AgentView {
@@ -79,6 +79,20 @@ describe('the menu', () => {
     const figures = state === 'fetching' ? { 'uid-0': { progress } } : {}
     const entries = menuOf({ ...shown, snapshot: { ...sampleSnapshot(), ...shown.snapshot, figures } })
     expect(lines(entries).slice(3, -3)).toEqual(expected)
+  })
+
+  test.for<[string, Progress | undefined, string]>([
+    ['has not begun', undefined, ''],
+    ['is of unknown size', { doneBytes: 5, bytesPerSecond: 1 }, ''],
+    ['is of nothing', { doneBytes: 0, totalBytes: 0, bytesPerSecond: 0 }, ''],
+    ['is all but complete', { doneBytes: 996, totalBytes: 1_000, bytesPerSecond: 1 }, ' 99 %'],
+    ['is complete', { doneBytes: 1_000, totalBytes: 1_000, bytesPerSecond: 1 }, ' 100 %'],
+  ])('shows how far a download is that %s', ([, progress, shown]) => {
+    const { snapshot = sampleSnapshot(), ...rest } = view([{ state: 'fetching' }])
+    const figures = progress && { 'uid-0': { progress } }
+    expect(lines(menuOf({ ...rest, snapshot: { ...snapshot, ...(figures && { figures }) } }))).toContain(
+      `◐ qwen   Downloading${shown}`,
+    )
   })
 
   test('carries out exactly what its label says, on that service', () => {
@@ -164,7 +178,11 @@ describe('the menu', () => {
   })
 
   test('cuts a sentence that would make it as wide as the screen', () => {
-    const [first] = lines(menuOf(view([], { snapshot: undefined, problem: 'x'.repeat(500) })))
-    expect(first).toBe(`(${'x'.repeat(89)}…)`)
+    const shown = (length: number) => lines(menuOf(view([], { snapshot: undefined, problem: 'x'.repeat(length) })))[0]
+    expect([shown(90), shown(91), shown(500)]).toEqual([
+      `(${'x'.repeat(90)})`,
+      `(${'x'.repeat(89)}…)`,
+      `(${'x'.repeat(89)}…)`,
+    ])
   })
 })

@@ -122,6 +122,31 @@ describe('admission', () => {
   })
 })
 
+describe('a start in the place of what runs for it', () => {
+  /** One that was estimated at 20 GB runs, and 10 GB are available besides. */
+  function running(measuredGb?: number) {
+    const { book } = bookWith({ budget: 100, available: 30 })
+    book.admit(request('ns/a', 20))
+    book.ready('ns/a')
+    if (measuredGb !== undefined) book.measured('ns/a', measuredGb * gb)
+    book.observe({ availableBytes: 10 * gb })
+    return book
+  }
+  const shortBy = (book: MemoryBook, needGb: number) =>
+    book.refusalInstead(request('ns/a', needGb))?.shortage.available ?? 0
+
+  test.each([
+    ['less than was estimated', 12, 22],
+    ['more than was estimated', 25, 35],
+    ['as nobody measured it, what was estimated', undefined, 30],
+  ])('gets back what that really holds: %s', (_, measuredGb, roomGb) => {
+    const book = running(measuredGb)
+    const before = book.state()
+    expect([shortBy(book, roomGb), shortBy(book, roomGb + 1)]).toEqual([0, gb])
+    expect(book.state()).toEqual(before)
+  })
+})
+
 describe("a Model's own budget", () => {
   test('bounds what the Model itself needs', () => {
     const { book } = bookWith({ budget: 36 })

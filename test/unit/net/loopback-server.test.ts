@@ -62,9 +62,27 @@ test('an answer that takes too long ends with its connection', async () => {
   expect(await exchange(port, 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n')).toBe('')
 })
 
-test('a connection that is idle is closed', async () => {
+test('a connection is closed when it was idle for as long as the limit, and no sooner', async () => {
+  const patient = await listen({ limits: { idleMs: 60_000 } })
   const { port } = await listen({ limits: { idleMs: 20 } })
-  expect(await exchange(port, 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n')).toMatch(/^HTTP\/1\.1 200 OK/)
+  const request = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
+  const kept = connect(patient.port, '127.0.0.1')
+  kept.write(request)
+  const [answer] = (await once(kept, 'data')) as [Buffer]
+  const closed = await exchange(port, request)
+  // Without its limit a server keeps connections for some seconds, and would have closed the older one first.
+  expect([kept.readyState, answer.toString(), closed]).toEqual([
+    'open',
+    expect.stringMatching(/^HTTP\/1\.1 200 OK\r\n[^]*\r\nKeep-Alive: timeout=60\r\n/),
+    expect.stringMatching(/^HTTP\/1\.1 200 OK\r\n[^]*\r\nKeep-Alive: timeout=0\r\n/),
+  ])
+  kept.destroy()
+})
+
+test('without another wish a connection may be idle for a minute', async () => {
+  const { port } = await listen()
+  const { headers } = await fetch(`http://127.0.0.1:${port}/`)
+  expect(headers.get('keep-alive')).toBe('timeout=60')
 })
 
 test('no more connections than the limit are held', async () => {

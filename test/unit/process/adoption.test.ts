@@ -114,6 +114,12 @@ describe('which processes are taken over', () => {
     ],
     ['none of an earlier boot', [{ ...entry, bootId: 'boot-0' }], nowhere, nothing],
     [
+      'one in the place of what was only intended in an earlier boot, as unknown to the ledger',
+      [{ ...intent, bootId: 'boot-0' }],
+      {},
+      { adopt: [rebuilt], reap: [] },
+    ],
+    [
       'none where nobody knows which boot this is',
       [{ ...entry, bootId: '' }],
       { ...nowhere, host: { bootId: '', loginSession: undefined } },

@@ -1,6 +1,8 @@
 import { once } from 'node:events'
-import { connect } from 'node:net'
-import { expect, test } from 'vitest'
+import { createServer } from 'node:http'
+import { connect, type AddressInfo } from 'node:net'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { drain } from '../../../src/agent-core/process/drain.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ask, platform, ServerRoom, untilInFlight } from './server-room.ts'
 
@@ -113,7 +115,33 @@ test('… and one that stays open holds up the stop no longer than the limit', a
   expect(stoppings(room)).toEqual(['none', 1, 'none'])
 })
 
-test('a server that says nothing for a moment keeps its requests', async () => {
+test('a server that says nothing for a moment keeps its last count, whoever else is connected', async () => {
+  let looksAtConnections = 0
+  await using room = await ServerRoom.create({
+    platform: Object.assign(Object.create(platform) as typeof platform, {
+      establishedConnections: (port: number) => {
+        looksAtConnections += 1
+        return platform.establishedConnections(port)
+      },
+    }),
+  })
+  room.start({ tokenMs: 20 })
+  const { port, pid } = await room.reached('ready')
+  const idle = [connect(port, '127.0.0.1'), connect(port, '127.0.0.1')]
+  await Promise.all(idle.map((client) => once(client, 'connect')))
+  const answer = ask(port, { max_tokens: 60 })
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 1 })
+  process.kill(pid, 'SIGSTOP')
+  await eventually(() => looksAtConnections >= 2, { what: 'two looks at the silent server' })
+  process.kill(pid, 'SIGCONT')
+  expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
+  for (const client of idle) client.destroy()
+  expect(stoppings(room)).toEqual(['none', 1, 0, 'none'])
+})
+
+test('a server that is silent from the first look on has as many requests as connections', async () => {
   await using room = await ServerRoom.create()
   room.start({ tokenMs: 20 })
   const { port, pid } = await room.reached('ready')
@@ -124,6 +152,57 @@ test('a server that says nothing for a moment keeps its requests', async () => {
   await room.reached('stopping', { where: ({ drain }) => (drain?.requestsInFlight ?? 0) > 0 })
   process.kill(pid, 'SIGCONT')
   expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
+})
+
+describe('a server that counts', () => {
+  interface Counters {
+    readonly requests: number
+    readonly work: number
+  }
+
+  /** Waits for a server whose counters are these at each look; `afterMs` is how long that took from their last change on. */
+  async function drained(countersAt: (look: number) => Counters): Promise<{ looks: number; afterMs: number }> {
+    let looks = 0
+    let changedAt = performance.now()
+    let shown = ''
+    const server = createServer((_, response) => {
+      const { requests, work } = countersAt(looks++)
+      const text = `llamacpp:requests_processing ${requests}\nllamacpp:tokens_predicted_total ${work}\n`
+      if (text !== shown) changedAt = performance.now()
+      shown = text
+      response.end(text)
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    onTestFinished(() => void server.close())
+    const left = await drain({
+      port: (server.address() as AddressInfo).port, // a TCP server that listens has no other kind
+      platform,
+      until: () => Infinity,
+      signal: new AbortController().signal,
+      onRequests: () => undefined,
+      onTrouble: (_, error) => {
+        throw error
+      },
+    })
+    expect(left).toBe(0)
+    return { looks, afterMs: performance.now() - changedAt }
+  }
+
+  test('is given a second after its last request', async () => {
+    const { afterMs } = await drained((look) => ({ requests: look < 2 ? 1 : 0, work: 5 }))
+    expect(afterMs).toBeGreaterThanOrEqual(1_000)
+  })
+
+  test('is given a second after the last request that came and went between two looks', async () => {
+    const { afterMs } = await drained((look) => ({ requests: 0, work: Math.min(look, 3) }))
+    expect(afterMs).toBeGreaterThanOrEqual(1_000)
+  })
+
+  test('is looked at for a moment only where there was none', async () => {
+    const { looks } = await drained(() => ({ requests: 0, work: 5 }))
+    expect(looks).toBeLessThanOrEqual(3)
+  })
 })
 
 test('a server that crashes meanwhile is over, and was stopped', async () => {

@@ -116,6 +116,19 @@ test('changes of one moment are one write, and what a write that was cut short l
   ])
 })
 
+test('a note that could not be written is in no later one', async () => {
+  await using room = await ServerRoom.create()
+  const file = join(room.folder, 'ledger.json')
+  await mkdir(file)
+  const note = room.ledger.intend('a/b', room.launch(), { port: 5001, outputOffset: 0, role: 'current' })
+  await expect(note).rejects.toThrow('could not be noted')
+  await rm(file, { recursive: true })
+  room.ledger.keep({ ...entry, key: 'a/other' })
+  await room.ledger.close()
+  const { entries } = await open(room.folder).load()
+  expect(entries.map(({ key }) => key)).toEqual(['a/other'])
+})
+
 test('a server that cannot be noted is not started, and is tried again like any start that failed', async () => {
   await using room = await ServerRoom.create({ now: () => 10_000 })
   const file = join(room.folder, 'ledger.json')

@@ -19,6 +19,16 @@ test.each([
     words: { text: '1.0 GB · 2.0 MB/s · size not reported' },
   },
   {
+    what: 'one that is all but complete',
+    progress: { doneBytes: 996, totalBytes: 1_000, bytesPerSecond: 0 },
+    words: { percent: 99, text: '996 B of 1.0 kB · no data is coming in' },
+  },
+  {
+    what: 'one of nothing',
+    progress: { doneBytes: 0, totalBytes: 0, bytesPerSecond: 0 },
+    words: { text: '0 B · no data is coming in · size not reported' },
+  },
+  {
     what: 'more than was promised',
     progress: { doneBytes: 3e9, totalBytes: 2e9, bytesPerSecond: 1e6 },
     words: { percent: 100, text: '3.0 GB of 2.0 GB · 1.0 MB/s' },

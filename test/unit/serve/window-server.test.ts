@@ -2,9 +2,9 @@ import { once } from 'node:events'
 import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import path from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { LogChunk } from '../../../src/contract/log.ts'
-import { httpPaths, maxBodyBytes } from '../../../src/contract/http.ts'
+import { heartbeatMs, httpPaths, maxBodyBytes } from '../../../src/contract/http.ts'
 import { WindowServer, type WindowServerOptions } from '../../../src/serve/http/window-server.ts'
 import { RecordingDoor } from '../../support/carriers/recording-door.ts'
 import { writeWindow } from '../../support/carriers/window-folder.ts'
@@ -209,6 +209,34 @@ describe('a bearer', () => {
     const second = await snapshot()
     clock = 36 * hour
     expect([first, second, await snapshot()]).toEqual([200, 200, 401])
+  })
+
+  test('does not end while a page listens, and does twelve hours after it left', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const { port, authorization } = await session()
+    const log = JSON.stringify({ name: 'log', service: { namespace: 'default', name: 'qwen' } })
+    const streams = [
+      followHead(authorization),
+      `POST ${httpPaths.stream} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: ${authorization}\r\nContent-Length: ${log.length}\r\n\r\n${log}`,
+    ]
+    for (const head of streams) {
+      const { socket, received } = await rawRequest(port, head)
+      await eventually(() => received().includes('\r\n\r\n'))
+      for (let hours = 0; hours < 24; hours += 8) {
+        clock += 8 * hour
+        vi.advanceTimersByTime(heartbeatMs)
+      }
+      await eventually(() => received().includes('{"type":"heartbeat"}'))
+      socket.destroy()
+      await eventually(() => vi.getTimerCount() === 0, { what: 'the end of the heartbeats' })
+    }
+    clock += 12 * hour - 1
+    vi.advanceTimersByTime(heartbeatMs)
+    const status = async () => (await ask(port, httpPaths.snapshot, { headers: { authorization } })).status
+    const inTime = await status()
+    clock += 12 * hour
+    expect([inTime, await status()]).toEqual([200, 401])
   })
 
   test('ends with its agent', async () => {

@@ -74,9 +74,23 @@ const memory: NonNullable<Service['memory']> = {
   ],
 }
 
-test('thirty services fit into 64 KiB, all of them with what memory says of them', () => {
+/** With all that a crash says. */
+const crash: NonNullable<Service['crash']> = {
+  at: '2026-11-21T00:00:00.000Z',
+  failures: 3,
+  message: 'The server ended by itself with exit code 1 while it loaded.',
+  exitCode: 1,
+  firstError: 'ggml_metal_buffer_init: error: failed to allocate buffer, size = 42013.52 MiB',
+}
+
+test('thirty services fit into 64 KiB, all of them with what memory, a crash and a download say of them', () => {
   const many = Array.from({ length: 30 }, (_, index) =>
-    service(`a-service-with-a-rather-long-name-${index}`, { memory }),
+    service(`a-service-with-a-rather-long-name-${index + 10}`, { memory, crash }),
   )
-  expect(JSON.stringify(composeSnapshot(undefined, parts(many))).length).toBeLessThan(64 * 1024)
+  const progress = { doneBytes: 12_345_678_901, totalBytes: 44_123_456_789, bytesPerSecond: 61_234_567 }
+  const figures = Object.fromEntries(many.map(({ uid }) => [uid, { progress, footprintBytes: 41_234_567_890 }]))
+  const text = JSON.stringify(composeSnapshot(undefined, parts(many, figures)))
+  const read = agentSnapshot.parse(JSON.parse(text))
+  expect([read.services, read.figures]).toEqual([many.map((one) => ({ ...one, revision: 1 })), figures])
+  expect(Buffer.byteLength(text)).toBeLessThan(64 * 1024)
 })

@@ -43,6 +43,18 @@ test('windowed layers keep their window alone (RotatingKVCache)', () => {
   expect(kv({ sliding_window: 1024 }, 8192)).toBe(4 * layer(8192))
 })
 
+test('every nth layer attends to everything, which is the last of each group (mlx_lm/models/gemma3_text.py)', () => {
+  const five = { sliding_window: 1024, sliding_window_pattern: 3, num_hidden_layers: 5 }
+  expect(kv(five, 8192)).toBe(4 * layer(1024) + layer(8192))
+})
+
+test('a window that is no multiple of a step is kept to the token, one as long as the context whole', () => {
+  const types = ['sliding_attention', 'sliding_attention', 'sliding_attention', 'sliding_attention']
+  expect(kv({ sliding_window: 1000, layer_types: types }, 8192)).toBe(4 * layer(1000))
+  expect(kv({ sliding_window: 8192, layer_types: types }, 8192)).toBe(4 * layer(8192))
+  expect(kv({ sliding_window: 9000, layer_types: types }, 8192)).toBe(4 * layer(8192))
+})
+
 test('latent attention keeps the compressed row (mlx_lm/models/deepseek_v3.py)', () => {
   expect(kv({ kv_lora_rank: 512, qk_rope_head_dim: 64 }, 8192)).toBe(4 * (512 + 64) * 8192 * 2)
 })
