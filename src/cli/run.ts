@@ -1,4 +1,4 @@
-import type { ServersAtEnd } from '../agent-core/agent.ts'
+import type { ServersAtEnd } from '../agent-core/agent-options.ts'
 import { buildInfo } from '../agent-core/build-info.ts'
 import { createLog } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'

@@ -1,4 +1,5 @@
-import { Agent, type AgentOptions, type ServersAtEnd } from '../agent-core/agent.ts'
+import { Agent } from '../agent-core/agent.ts'
+import type { AgentOptions, ServersAtEnd } from '../agent-core/agent-options.ts'
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
@@ -11,7 +12,7 @@ import type { AgentDoor } from './agent-door.ts'
 import { WindowServer } from './http/window-server.ts'
 import { serveOnSocket } from './socket-server.ts'
 
-export type { ServersAtEnd } from '../agent-core/agent.ts'
+export type { ServersAtEnd } from '../agent-core/agent-options.ts'
 
 /** Withdrawing, stopping and saying goodbye take no longer beside the drain: launchd and systemd kill at some point after it. */
 const shutdownMarginMs = 35_000

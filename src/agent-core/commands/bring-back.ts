@@ -8,7 +8,7 @@ export async function bringBack(rooms: Rooms, { service }: Extract<Command, { na
   if (typeof known === 'string') return refused(known)
   const key = serviceKey(service)
   if (known.session.reconciler.wake(key)) return done(`${key} is started on this machine.`)
-  if (!rooms.holds.get(known.uid)) return done(`${key} is not held back on this machine.`)
+  if (!known.report.hold) return done(`${key} is not held back on this machine.`)
   await dropHold(rooms, known)
   rooms.history.add({ kind: 'broughtBack', service, message: 'Brought back on this machine, by a person.' })
   return done(`${key} may be served by this machine again.`)

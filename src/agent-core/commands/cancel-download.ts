@@ -7,8 +7,8 @@ export async function cancelDownload(rooms: Rooms, { service }: Extract<Command,
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = serviceKey(service)
-  const { record, observed } = known.report
-  if (!record.fetch || record.fetch.outcome) return refused(`Nothing is being downloaded for ${key}.`)
+  const { fetch, observed } = known.report
+  if (!fetch.isRunning) return refused(`Nothing is being downloaded for ${key}.`)
   if (observed.server.kind === 'ready' || observed.server.kind === 'unready') {
     return refused(
       `${key} serves its previous model while the new one is downloaded; only a stop of the service ends that.`,

@@ -7,7 +7,7 @@ export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = serviceKey(service)
-  const hold = rooms.holds.get(known.uid)
+  const { hold } = known.report
   if (hold) return done(`${key} is held back on this machine already. ${hold.message}`)
   await holdHere(
     rooms,

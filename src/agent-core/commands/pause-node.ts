@@ -3,8 +3,8 @@ import type { Rooms } from './rooms.ts'
 
 /** Endpoints are withdrawn, models stay in memory; kept over restarts of the agent. */
 export async function pauseNode(rooms: Rooms): Outcome {
-  if (rooms.holds.pausedSince !== undefined) return done('This machine is paused already.')
-  await rooms.holds.pause(new Date().toISOString())
+  if (rooms.absences.pausedSince !== undefined) return done('This machine is paused already.')
+  await rooms.absences.pause(new Date().toISOString())
   rooms.history.add({ kind: 'settingsChanged', message: 'This machine was paused by a person.' })
   rooms.session()?.reconciler.enqueueAll()
   rooms.agent.changed()

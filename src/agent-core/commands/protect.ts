@@ -8,10 +8,10 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = serviceKey(service)
-  const { memoryState, agent } = rooms
+  const { absences, agent } = rooms
   const { spec } = known.report.service ?? {}
   const isBySpec = spec?.ok === true && spec.value.evictionProtection
-  await memoryState.protect(known.uid, wanted)
+  await absences.protect(known.uid, wanted)
   known.session.reconciler.enqueue(key)
   agent.changed()
   if (wanted) return done(`${key} is protected on this machine: memory pressure does not evict it.`)

@@ -7,7 +7,7 @@ export async function release(rooms: Rooms, { service }: Extract<Command, { name
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = serviceKey(service)
-  const hold = rooms.holds.get(known.uid)
+  const { hold } = known.report
   if (hold) return done(`${key} is free for other machines already. ${hold.message}`)
   const { claim, message } = known.report.observed.publication
   if (claim !== 'ours' && claim !== 'uncertain') {

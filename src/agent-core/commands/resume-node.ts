@@ -2,8 +2,8 @@ import { done, type Outcome } from './results.ts'
 import type { Rooms } from './rooms.ts'
 
 export async function resumeNode(rooms: Rooms): Outcome {
-  if (rooms.holds.pausedSince === undefined) return done('This machine is not paused.')
-  await rooms.holds.pause(undefined)
+  if (rooms.absences.pausedSince === undefined) return done('This machine is not paused.')
+  await rooms.absences.pause(undefined)
   rooms.history.add({ kind: 'settingsChanged', message: 'This machine was resumed by a person.' })
   rooms.session()?.reconciler.enqueueAll()
   rooms.agent.changed()

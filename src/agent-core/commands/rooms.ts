@@ -11,19 +11,18 @@ import type { PersonSettings } from '../person-settings.ts'
 import type { LogLevel } from '../settings.ts'
 import type { Servers } from '../process/servers.ts'
 import type { HostCandidate } from '../publishing/host-address.ts'
-import type { Holds } from '../reconcile/holds.ts'
-import type { MemoryState } from '../reconcile/memory-state.ts'
-import type { Reconciler, ServiceReport } from '../reconcile/reconciler.ts'
+import type { Absences } from '../reconcile/absences.ts'
+import type { ServiceReport } from '../reconcile/managed-service.ts'
+import type { Reconciler } from '../reconcile/reconciler.ts'
 
 /** What commands act on. */
 export interface Rooms {
-  readonly holds: Holds
+  readonly absences: Absences
   readonly history: History
   readonly settings: PersonSettings
   readonly servers: Servers
   readonly models: Models
   readonly memory: Memory
-  readonly memoryState: MemoryState
   readonly log: Logger
   /** Undefined while there is no usable kubeconfig. */
   readonly session: () => Session | undefined
@@ -76,7 +75,7 @@ export function knownService({ session, agent }: Rooms, ref: ServiceRef): Known 
   const key = serviceKey(ref)
   if (!current) return `There is no cluster to ask about ${key}: ${agent.clusterMessage()}`
   const report = current.reconciler.report(key)
-  const uid = report?.record.metadata?.uid
+  const uid = report?.uid
   return report && uid !== undefined
     ? { session: current, report, uid }
     : `This machine knows no InferenceService ${key}; look at its name and namespace.`
@@ -84,16 +83,16 @@ export function knownService({ session, agent }: Rooms, ref: ServiceRef): Known 
 
 /** Writes the hold down and lets it take effect. Throws StateFileError. */
 export async function holdHere(rooms: Rooms, known: Known, cause: HoldCause, message: string): Promise<void> {
-  const { namespace, name, key } = known.report.record
+  const { namespace, name, key } = known.report
   const target = { uid: known.uid, namespace, name, cluster: known.session.cluster.api.context.server }
-  await rooms.holds.set(target, { cause, since: new Date().toISOString(), message, by: 'person' })
+  await rooms.absences.hold(target, { kind: 'held', cause, since: new Date().toISOString(), message })
   known.session.reconciler.enqueue(key)
   rooms.agent.changed()
 }
 
 /** As {@link holdHere}. */
 export async function dropHold(rooms: Rooms, { session, report, uid }: Known): Promise<void> {
-  await rooms.holds.drop(uid)
-  session.reconciler.enqueue(report.record.key)
+  await rooms.absences.bringBack(uid)
+  session.reconciler.enqueue(report.key)
   rooms.agent.changed()
 }

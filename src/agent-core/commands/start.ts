@@ -10,7 +10,7 @@ export async function start(rooms: Rooms, { service }: Extract<Command, { name: 
   if (typeof known === 'string') return refused(known)
   const key = serviceKey(service)
   const wasIdle = known.session.reconciler.wake(key)
-  const wasHeld = rooms.holds.get(known.uid) !== undefined
+  const wasHeld = known.report.hold !== undefined
   if (wasHeld) {
     await dropHold(rooms, known)
     rooms.history.add({ kind: 'broughtBack', service, message: 'Brought back on this machine, by a person.' })

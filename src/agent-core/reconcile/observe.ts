@@ -1,20 +1,7 @@
 import type { Failure } from '../process/server-process.ts'
 import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
-import type { FetchView, PublicationView, ServerView } from './plan.ts'
-import type { ServiceRecord } from './service-record.ts'
-
-export function fetchView({ fetch, fetchRetryAt }: ServiceRecord): FetchView {
-  if (!fetch) return { kind: 'none' }
-  const { source, outcome } = fetch
-  if (!outcome) {
-    const message = fetch.progress?.message
-    return { kind: 'running', source, ...(message !== undefined && { message }) }
-  }
-  return outcome.kind === 'done'
-    ? { kind: 'done', source }
-    : { kind: 'failed', source, message: outcome.message, retryAt: outcome.terminal ? undefined : fetchRetryAt }
-}
+import type { PublicationView, ServerView } from './plan.ts'
 
 /** `backOff`: of the key, as it is now; what a state says of it was so when the server ended. */
 export function serverView(
@@ -61,6 +48,12 @@ const troubles: Readonly<Record<Trouble, string>> = {
   failing: 'The server answers its health check with an error; if that lasts, it is restarted.',
 }
 
+/** What is said of requests that finish, which changes all the time; undefined where no server waits for any. */
+export function drainFigures(states: readonly (ServerState | undefined)[]): string | undefined {
+  const draining = states.find((state) => state?.kind === 'stopping' && state.drain !== undefined)
+  return draining?.kind === 'stopping' ? stoppingMessage(draining) : undefined
+}
+
 /** True as long as it is shown: the time is the most it takes from when the number was seen. */
 function stoppingMessage({ drain, since }: Stopping): string {
   if (!drain) return 'The server is finishing.'
@@ -70,13 +63,9 @@ function stoppingMessage({ drain, since }: Stopping): string {
   return `${requests} request${requests === 1 ? '' : 's'} finishing; the server stops in at most ${seconds} s.`
 }
 
-const drainFigures =
-  /No request is in flight any more; the server stops in a moment\.|\d+ requests? finishing; the server stops in at most \d+ s\./
-
-/** The sentence without the figures of a server that finishes, which change all the time; undefined where it has none. */
-export function withoutDrainFigures(sentence: string): string | undefined {
-  return drainFigures.test(sentence) ? sentence.replace(drainFigures, '') : undefined
-}
+/** It serves, or will. */
+export const isOnItsWay = (state: ServerState | undefined): boolean =>
+  state?.kind === 'starting' || state?.kind === 'loading' || state?.kind === 'ready'
 
 const noFailure: Failure = { failures: 0, retryAt: 0 }
 

@@ -1,5 +1,7 @@
 import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 import { unknownDigest } from '../process/adoption.ts'
+import type { Absence } from './absence.ts'
+import { disagreementAfterMs } from './cluster-agreement.ts'
 import type { Desired } from './desired.ts'
 
 /** The model file of the wanted source. */
@@ -103,19 +105,21 @@ export interface Observation {
   readonly instead: string | undefined
   /** Why the wanted server may not be started now. */
   readonly noMemory: { readonly reason: MemoryReason; readonly message: string } | undefined
-  /** It gives way to another service: why, as a sentence. */
-  readonly displaced: string | undefined
+  /** It is to leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
+  readonly absent: Extract<Absence, { kind: 'idle' | 'displaced' }> | undefined
   /** Why the server was asked to stop; empty where it was not. */
   readonly stopReason: string
   readonly publication: PublicationView
-  /** It left memory as nobody asked it for anything, until somebody wants it back: why, as a sentence. */
-  readonly idle: string | undefined
   /** A person asked for a new server process. */
   readonly restartAsked: boolean
   /** A person paused this machine. */
   readonly paused: boolean
   /** The cluster did not take our last write: until then only local steps are possible. */
   readonly clusterRetry: { readonly at: number; readonly message: string } | undefined
+  /** What the cluster says otherwise than it is here, as a sentence, and since when. */
+  readonly disagreement?: { readonly message: string; readonly since: number } | undefined
+  /** The part of a message that counts requests as they finish, and changes all the time. */
+  readonly drainFigures?: string
 }
 
 /** What to do next; a step that takes long only begins, and its end brings the key back into the queue. */
@@ -158,7 +162,7 @@ export interface Plan {
 
 /** From what is wanted and what is so to the one next step and the sentence that explains it. Pure: its table of tests is the contract. */
 export function plan(observed: Observation): Plan {
-  const next = withNotice(nextStep(observed), observed.desired)
+  const next = withDisagreement(withNotice(nextStep(observed), observed.desired), observed)
   const mayMend = next.step.do === 'rest' && isHole(observed)
   if (!mayMend) return next
   return { ...next, step: { do: 'withdrawDead' }, message: next.message || observed.publication.message, forget: false }
@@ -169,6 +173,15 @@ function withNotice(next: Plan, wish: Desired): Plan {
   if (wish.kind !== 'serve' || wish.notice === undefined || next.step.do !== 'rest') return next
   const isTold = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
   return isTold ? { ...next, message: `${next.message} ${wish.notice}` } : next
+}
+
+/** The controller gets a moment to take up what is published or withdrawn; after that people are told. */
+function withDisagreement(next: Plan, { disagreement, now }: Observation): Plan {
+  if (!disagreement || next.forget || next.step.do !== 'rest') return next
+  const toldAt = disagreement.since + disagreementAfterMs
+  if (now < toldAt) return { ...next, retryAt: Math.min(next.retryAt ?? Infinity, toldAt) }
+  const reason = next.reason === 'Serving' ? 'ClusterDisagrees' : next.reason
+  return { ...next, reason, message: `${next.message} ${disagreement.message}`.trim() }
 }
 
 /** Traffic flows to an agent that is gone, and nobody takes over. */
@@ -215,20 +228,35 @@ type Clearing = 'unpublish' | 'remove' | 'release'
 
 /** Brings everything of ours down, the endpoint first; undefined when nothing is left. */
 function clear(observed: Observation, how: Clearing, why: string): Plan | undefined {
-  const { publication, fetch } = observed
-  const writable = isWritable(observed)
-  if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'stopping', 'Stopping', why)
-  if (writable && isHeld(publication) && publication.shown?.ready === true) {
-    return act({ do: 'withdraw' }, 'stopping', 'Stopping', why)
-  }
-  if (writable && publication.claim === 'previous' && publication.shown?.ready === true) {
-    return act({ do: 'unpublish' }, 'stopping', 'Stopping', why)
-  }
-  if (hasRunning(observed)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
-  const stopping = stoppingMessage(observed)
-  if (stopping !== undefined) return rest('stopping', 'Stopping', `${why} ${stopping}`)
+  const leaving = leaveMemory(observed, why)
+  if (leaving) return leaving
   if (!hasLeftovers(observed, how)) return undefined
+  const writable = isWritable(observed)
   return writable ? act({ do: how }, 'stopping', 'Stopping', why) : unreachable(observed, 'stopping', 'Stopping')
+}
+
+/** Ends what is under way, withdraws the address, and stops the servers, in this order; undefined when nothing is left of them. */
+function leaveMemory(
+  observed: Observation,
+  why: string,
+  { keepsFetch = false, as = ['stopping', 'Stopping'] }: LeavingHow = {},
+): Plan | undefined {
+  const { publication, fetch } = observed
+  if (fetch.kind === 'running' && !keepsFetch) return act({ do: 'cancelFetch' }, ...as, why)
+  if (publication.shown?.ready === true && isWritable(observed)) {
+    if (isHeld(publication)) return act({ do: 'withdraw' }, ...as, why)
+    if (publication.claim === 'previous') return act({ do: 'unpublish' }, ...as, why)
+  }
+  if (hasRunning(observed)) return act({ do: 'stop' }, ...as, why)
+  const stopping = stoppingMessage(observed)
+  return stopping === undefined ? undefined : rest(...as, `${why} ${stopping}`)
+}
+
+interface LeavingHow {
+  /** It asks for memory again soon, and will want the model. */
+  readonly keepsFetch?: boolean
+  /** What people see meanwhile. */
+  readonly as?: readonly [ServiceState, ServiceReason]
 }
 
 /** What another agent holds is for that agent to remove, and for garbage collection where it is gone too. */
@@ -279,8 +307,7 @@ function serve(observed: Observation, desired: Serve): Plan {
   if (publication.service !== 'ours' && isWritable(observed)) {
     return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
   }
-  if (observed.displaced !== undefined) return giveWay(observed, observed.displaced)
-  if (observed.idle !== undefined) return idleStep(observed, observed.idle)
+  if (observed.absent) return staysAway(observed, observed.absent)
   return (
     takeOverStep(observed, desired) ??
     withdrawSilent(observed) ??
@@ -289,31 +316,16 @@ function serve(observed: Observation, desired: Serve): Plan {
   )
 }
 
-/** Down, it waits until the other one had its turn: memory that was asked for by that one is not taken back. */
-function giveWay(observed: Observation, why: string): Plan {
-  const { publication } = observed
-  if (publication.shown?.ready === true && isWritable(observed)) {
-    return act({ do: 'withdraw' }, 'stopping', 'Stopping', why)
+/** It leaves memory and keeps the claim: on another machine it would be as idle, and memory that was freed is the winner's. */
+function staysAway(observed: Observation, { kind, message: why }: NonNullable<Observation['absent']>): Plan {
+  if (kind === 'displaced') {
+    return leaveMemory(observed, why, { keepsFetch: true }) ?? rest('waiting', 'InsufficientMemory', why)
   }
-  if (hasRunning(observed)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
-  const stopping = stoppingMessage(observed)
-  if (stopping !== undefined) return rest('stopping', 'Stopping', `${why} ${stopping}`)
-  return rest('waiting', 'InsufficientMemory', why)
-}
-
-/** The claim stays: on another machine it would be as idle. */
-function idleStep(observed: Observation, why: string): Plan {
-  const { publication, fetch } = observed
-  if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'stopping', 'Stopping', why)
-  if (publication.shown?.ready === true) {
-    if (isWritable(observed)) return act({ do: 'withdraw' }, 'stopping', 'Stopping', why)
-    // Where it cannot be said that it is gone, it stays for now.
-    if (observed.server.kind === 'ready') return unreachable(observed, 'ready', 'Serving')
-  }
-  if (hasRunning(observed)) return act({ do: 'stop' }, 'stopping', 'Stopping', why)
-  const stopping = stoppingMessage(observed)
-  if (stopping !== undefined) return rest('stopping', 'Stopping', `${why} ${stopping}`)
-  return rest('stopped', 'Idle', `${why} It serves again as soon as it is started.`)
+  const { publication, server, fetch } = observed
+  const isShown = publication.shown?.ready === true && server.kind === 'ready'
+  // Nothing is short: where the cluster cannot be told that it is gone, it stays for now.
+  if (isShown && !isWritable(observed) && fetch.kind !== 'running') return unreachable(observed, 'ready', 'Serving')
+  return leaveMemory(observed, why) ?? rest('stopped', 'Idle', `${why} It serves again as soon as it is started.`)
 }
 
 /** A successor that answers gets the traffic, and then the place; one whose predecessor is gone gets the place at once. */
@@ -409,11 +421,10 @@ const clockTime = (at: number): string => `${new Date(at).toISOString().slice(11
 
 /** Another agent answers for this service: ours must not. */
 function yieldTo(observed: Observation): Plan {
-  const { publication, fetch } = observed
-  const reason = publication.claim === 'foreign' ? 'ClaimedElsewhere' : 'ClaimOverwritten'
-  if (fetch.kind === 'running') return act({ do: 'cancelFetch' }, 'foreign', reason, publication.message)
-  if (hasRunning(observed)) return act({ do: 'stop' }, 'foreign', reason, publication.message)
-  return rest('foreign', reason, publication.message, publication.retryAt)
+  const { claim, message, retryAt } = observed.publication
+  const as = ['foreign', claim === 'foreign' ? 'ClaimedElsewhere' : 'ClaimOverwritten'] as const
+  const leaving = leaveMemory(observed, message, { as })
+  return leaving && leaving.step.do !== 'rest' ? leaving : rest(...as, message, retryAt)
 }
 
 /** Undefined once the wanted model is here. The old server, if any, keeps serving meanwhile. */

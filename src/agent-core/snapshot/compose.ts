@@ -5,20 +5,43 @@ import type { DownloadView } from '../../contract/models.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
 
-export interface SnapshotParts {
+/** What every snapshot has, whatever rooms there are. */
+export interface SnapshotBase {
   readonly bootId: string
   readonly version: string
   readonly startedAt: number
   readonly now: number
   readonly host: HostView
   readonly cluster: ClusterView
+}
+
+/** What the rooms say of themselves. */
+export interface RoomParts {
   readonly services: readonly Omit<ServiceView, 'revision'>[]
   /** By uid. */
   readonly figures: Readonly<Record<string, ServiceFigures>>
   readonly memory: MemoryStateView | undefined
   readonly memoryFigures: MemoryFiguresView | undefined
   readonly downloads: readonly DownloadView[]
+  /** Sentences; those of all rooms are shown. */
   readonly notices: readonly string[]
+}
+
+export type SnapshotParts = SnapshotBase & RoomParts
+
+const nothingSaid: RoomParts = {
+  services: [],
+  figures: {},
+  memory: undefined,
+  memoryFigures: undefined,
+  downloads: [],
+  notices: [],
+}
+
+/** All parts as one: where two rooms say the same, the later one counts, but for notices. */
+export function joinParts(base: SnapshotBase, parts: readonly Partial<RoomParts>[]): SnapshotParts {
+  const joined = parts.reduce<RoomParts>((sum, part) => ({ ...sum, ...part }), nothingSaid)
+  return { ...base, ...joined, notices: parts.flatMap(({ notices = [] }) => notices) }
 }
 
 /** The one place where what the rooms say becomes a snapshot. What did not change keeps its object identity and revision. */

@@ -2,17 +2,17 @@ import type { CrashView, ServiceFigures, ServiceMemory, ServiceView, WayToFitVie
 import { idOf } from '../memory/memory.ts'
 import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
-import type { ServiceReport } from '../reconcile/reconciler.ts'
+import type { ServiceReport } from '../reconcile/managed-service.ts'
 import { stepsOf } from './steps.ts'
 
 /** What the reconciler knows of one service, as a person is shown it. */
 export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revision'> {
-  const { record, plan, observed, server, service, model } = report
+  const { plan, observed, server, service, model } = report
   const { shown, claim } = observed.publication
   const alive = server && 'pid' in server && server.kind !== 'stopping' ? server : undefined
   return {
-    namespace: record.namespace,
-    name: record.name,
+    namespace: report.namespace,
+    name: report.name,
     uid: uidOf(report),
     state: plan.state,
     reason: plan.reason,
@@ -25,8 +25,8 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
-    ...(record.digest !== undefined && { logFile: report.logFile }),
-    restarts: record.restarts,
+    ...(report.logFile !== undefined && { logFile: report.logFile }),
+    restarts: report.restarts,
     ...(report.hold && { hold: report.hold }),
     ...(report.lastFailure && { crash: crashOf(report.lastFailure, report.failures) }),
     ...(service?.spec.ok === true && { memory: memoryOf(report, service.spec.value.priority) }),
@@ -35,10 +35,10 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
 
 /** What it needs, and what stands in the way. */
 function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): ServiceMemory {
-  const { record, isProtected, place, needBytes } = report
-  const { estimate } = record.need ?? {}
+  const { admission, isProtected, needBytes } = report
+  const { place, ways } = admission
+  const { estimate } = admission.need ?? {}
   const need = estimate?.total ?? needBytes
-  const ways = record.refusal?.ways ?? record.swap?.instead?.ways ?? []
   return {
     ...(need !== undefined && { needBytes: need }),
     ...(estimate && { items: estimate.items }),
@@ -74,10 +74,10 @@ export function figuresOf(
   footprints: ReadonlyMap<string, number> = new Map(),
 ): Record<string, ServiceFigures> {
   const known = reports.flatMap((report) => {
-    const progress = report.record.fetch?.progress
+    const { key } = report
+    const { progress } = report.fetch
     const stopping = [report.server, report.retiring].find((state) => state?.kind === 'stopping')
     const drain = stopping?.kind === 'stopping' ? stopping.drain : undefined
-    const { key } = report.record
     const parts = [footprints.get(key), footprints.get(idOf(key, 'beside'))].filter((part) => part !== undefined)
     const footprintBytes = parts.length === 0 ? undefined : parts.reduce((sum, part) => sum + part, 0)
     if (progress === undefined && drain === undefined && footprintBytes === undefined) return []
@@ -91,4 +91,4 @@ export function figuresOf(
   return Object.fromEntries(known)
 }
 
-const uidOf = ({ record }: ServiceReport): string => record.metadata?.uid ?? record.key
+const uidOf = ({ uid, key }: ServiceReport): string => uid ?? key

@@ -1,5 +1,6 @@
 import type { ServiceView, Step } from '../../contract/service.ts'
 import type { InferenceService, Model } from '../kube/resources.ts'
+import { clusterAgreement } from '../reconcile/cluster-agreement.ts'
 import type { Observation } from '../reconcile/plan.ts'
 
 const done: Step = { status: 'done' }
@@ -51,23 +52,15 @@ function publishedStep({ clusterRetry, publication }: Pick<Observation, 'cluster
   return clusterRetry ? failed(clusterRetry.message) : active()
 }
 
-/** Why the cluster may not call a published service Ready; only LLMKube's controller writes the phase. */
 function clusterStep(service: InferenceService | undefined, model: Model | undefined): Step {
-  const phase = service?.status.phase ?? ''
-  if (phase === 'Ready') return done
-  if (phase === '') {
-    return active('No controller seen: nobody in the cluster has written the status of this service.')
+  const agreement = clusterAgreement(service, model)
+  switch (agreement.kind) {
+    case 'agrees':
+      return done
+    case 'disagrees':
+      return failed(agreement.message)
+    case 'pending':
+    case 'noController':
+      return active(agreement.message)
   }
-  const replicas = service?.spec.ok === true ? service.spec.value.replicas : 1
-  if (replicas > 1) {
-    return failed(
-      `One Mac serves one replica, and ${replicas} are asked for: the cluster stays at ${phase}. Set replicas to 1.`,
-    )
-  }
-  if (model !== undefined && model.status.phase !== 'Ready') {
-    return failed(
-      `The cluster's controller does not call Model ${model.metadata.name} ready (${model.status.phase || 'no phase'}) and ignores this address until it does; for a local path it needs --allowed-host-path-roots.`,
-    )
-  }
-  return active(`The cluster still says ${phase}.`)
 }

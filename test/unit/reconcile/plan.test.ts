@@ -67,10 +67,9 @@ const idle: Observation = {
   beside: { allowed: false, why: '' },
   instead: undefined,
   noMemory: undefined,
-  displaced: undefined,
+  absent: undefined,
   stopReason: '',
   publication: nothingPublished,
-  idle: undefined,
   restartAsked: false,
   paused: false,
   clusterRetry: undefined,
@@ -79,7 +78,15 @@ const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
 
 const fits: Observation['beside'] = { allowed: true }
 const noMemory = { reason: 'InsufficientMemory', message: 'Needs 24.0 GB, 18.7 GB left.' } as const
-const displaced = 'Evicted so that ns/b can start.'
+const since = new Date(now).toISOString()
+const unused: Observation['absent'] = { kind: 'idle', since, message: 'Idle.' }
+const absent: Observation['absent'] = {
+  kind: 'displaced',
+  since,
+  message: 'Evicted so that ns/b can start.',
+  winner: 'ns/b',
+  isFreed: false,
+}
 const instead = 'The new server does not fit.'
 const changed: Partial<Observation> = {
   desired: { ...serve, digest: 'd2' },
@@ -808,32 +815,32 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
   'nobody asks for it': [
     [
       'it is withdrawn first',
-      { idle: 'Idle.', publication: shownReady, fetch: fetched, server: ready },
+      { absent: unused, publication: shownReady, fetch: fetched, server: ready },
       'withdraw',
       'stopping',
     ],
     [
       'then it is stopped',
-      { idle: 'Idle.', publication: withdrawn, fetch: fetched, server: ready },
+      { absent: unused, publication: withdrawn, fetch: fetched, server: ready },
       'stop',
       'stopping',
     ],
     [
       'its requests finish',
-      { idle: 'Idle.', publication: withdrawn, fetch: fetched, server: stopping },
+      { absent: unused, publication: withdrawn, fetch: fetched, server: stopping },
       'rest',
       'stopping',
     ],
-    ['the claim stays', { idle: 'Idle.', publication: withdrawn, fetch: fetched }, 'rest', 'stopped'],
+    ['the claim stays', { absent: unused, publication: withdrawn, fetch: fetched }, 'rest', 'stopped'],
     [
       'what the cluster cannot be told is not done',
-      { idle: 'Idle.', publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
+      { absent: unused, publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
       'rest',
       'ready',
     ],
     [
       'somebody who suspends it gets it suspended',
-      { idle: 'Idle.', desired: stopped, publication: withdrawn },
+      { absent: unused, desired: stopped, publication: withdrawn },
       'unpublish',
       'stopping',
     ],
@@ -870,50 +877,45 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
   'it gives way to a service of higher priority': [
     [
       'it is withdrawn first',
-      { displaced, publication: shownReady, fetch: fetched, server: ready },
+      { absent, publication: shownReady, fetch: fetched, server: ready },
       'withdraw',
       'stopping',
     ],
-    ['then it is stopped', { displaced, publication: withdrawn, fetch: fetched, server: ready }, 'stop', 'stopping'],
+    ['then it is stopped', { absent, publication: withdrawn, fetch: fetched, server: ready }, 'stop', 'stopping'],
     [
       'while it still loads as well',
-      { displaced, publication: claimed, fetch: fetched, server: starting },
+      { absent, publication: claimed, fetch: fetched, server: starting },
       'stop',
       'stopping',
     ],
     [
       'with the server that was to take its place',
-      { displaced, publication: withdrawn, fetch: fetched, server: stopping, successor: next },
+      { absent, publication: withdrawn, fetch: fetched, server: stopping, successor: next },
       'stop',
       'stopping',
     ],
-    [
-      'its requests finish',
-      { displaced, publication: withdrawn, fetch: fetched, server: stopping },
-      'rest',
-      'stopping',
-    ],
+    ['its requests finish', { absent, publication: withdrawn, fetch: fetched, server: stopping }, 'rest', 'stopping'],
     [
       'without the cluster too, as the memory is needed',
-      { displaced, publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
+      { absent, publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
       'stop',
       'stopping',
     ],
     [
       'and nothing is started before the other one was answered',
-      { displaced, publication: withdrawn, fetch: fetched },
+      { absent, publication: withdrawn, fetch: fetched },
       'rest',
       'waiting',
     ],
     [
       'nor tried again, should it have failed meanwhile',
-      { displaced, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
+      { absent, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
       'rest',
       'waiting',
     ],
     [
       'once it is down it waits for memory, and keeps its claim',
-      { displaced, noMemory, publication: withdrawn, fetch: fetched },
+      { absent, noMemory, publication: withdrawn, fetch: fetched },
       'rest',
       'waiting',
     ],
@@ -1003,7 +1005,7 @@ test.each<[what: string, facts: Partial<Observation>, message: string]>([
   ],
   [
     'what gives way says to whom, and what it waits for',
-    { displaced, server: stopping },
+    { absent, server: stopping },
     'Evicted so that ns/b can start. Waiting for it to end.',
   ],
 ])('%s', (_what, facts, message) => {

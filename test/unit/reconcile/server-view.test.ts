@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
-import { serverView, withoutDrainFigures } from '../../../src/agent-core/reconcile/observe.ts'
-import { newRecord } from '../../../src/agent-core/reconcile/service-record.ts'
+import { drainFigures, serverView } from '../../../src/agent-core/reconcile/observe.ts'
 
 const ready = { kind: 'ready', since: 0, readySince: 0, pid: 7, port: 8080, healthy: false } as const
 const stopping = { kind: 'stopping', since: 5_000, cause: 'stopped' } as const
@@ -30,15 +29,15 @@ test.each<[ServerState, string]>([
     'No request is in flight any more; the server stops in a moment.',
   ],
 ])('$kind $trouble $drain', (state, message) => {
-  expect(serverView(newRecord('a/b'), state)).toMatchObject({ message })
+  expect(serverView({}, state)).toMatchObject({ message })
 })
 
-test.each([2, 1, 0])('what is told of %i requests that finish is the same without its figures', (requestsInFlight) => {
-  const view = serverView(newRecord('a/b'), { ...stopping, drain: { requestsInFlight, endsAt: 29_500 } })
-  const message = 'message' in view ? view.message : ''
-  expect(withoutDrainFigures(`Serving at 192.0.2.7:5001. ${message}`)).toBe('Serving at 192.0.2.7:5001. ')
+test.each([2, 1, 0])('of %i requests that finish the sentence is told apart from what lasts', (requestsInFlight) => {
+  const state: ServerState = { ...stopping, drain: { requestsInFlight, endsAt: 29_500 } }
+  const view = serverView({}, state)
+  expect(drainFigures([ready, undefined, state])).toBe('message' in view ? view.message : '')
 })
 
 test('what tells of no requests that finish has no such figures', () => {
-  expect(withoutDrainFigures('Serving at 192.0.2.7:5001.')).toBeUndefined()
+  expect(drainFigures([ready, stopping, undefined])).toBeUndefined()
 })

@@ -1,17 +1,17 @@
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { splitKey } from '../../../src/agent-core/kube/object-cache.ts'
 import { comeBackTimes } from '../../../src/agent-core/memory/come-back.ts'
 import { evictionTimes } from '../../../src/agent-core/memory/eviction.ts'
 import { defaultThresholds, hysteresis } from '../../../src/agent-core/memory/pressure.ts'
 import { Memory, type MeasuredServer } from '../../../src/agent-core/memory/memory.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
-import { Evictions } from '../../../src/agent-core/reconcile/evictions.ts'
-import { Holds } from '../../../src/agent-core/reconcile/holds.ts'
-import { MemoryState } from '../../../src/agent-core/reconcile/memory-state.ts'
-import type { ServiceReport } from '../../../src/agent-core/reconcile/reconciler.ts'
+import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
+import type { ServiceReport } from '../../../src/agent-core/reconcile/managed-service.ts'
+import { tellingOf, type Transition } from '../../../src/agent-core/reconcile/narration.ts'
+import { PressureEviction } from '../../../src/agent-core/reconcile/pressure-eviction.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { StatedMemory } from '../../support/stated-memory.ts'
@@ -25,8 +25,8 @@ let machine: StatedMemory
 /** What a server is measured by: this process. */
 let groupId: number
 let memory: Memory
-let holds: Holds
-let evictions: Evictions
+let absences: Absences
+let evictions: PressureEviction
 let servers: MeasuredServer[]
 let reports: Map<string, ServiceReport>
 let now: number
@@ -68,23 +68,16 @@ beforeEach(async () => {
     log: silentLog,
     now: () => now,
   })
-  holds = await Holds.open(join(folder.dir, 'holds.json'))
-  evictions = new Evictions({
+  absences = await Absences.open({ stateDir: folder.dir, log: silentLog })
+  evictions = new PressureEviction({
     memory,
-    memoryState: await MemoryState.open(join(folder.dir, 'memory.json')),
-    holds,
-    history: {
-      add: ({ kind, service, message }) => {
-        told.push(`${kind} ${service?.name ?? ''}`)
-        sentences.push(message)
-      },
-    },
+    absences,
+    narrator: { tell },
     session: () => ({
       clusterUrl,
       reconciler: {
-        report: (key) => known().find(({ record }) => record.key === key),
+        report: (key) => known().find((report) => report.key === key),
         reports: known,
-        tell: (key, { reason }) => void events.push(`${reason} ${key}`),
         enqueue: () => undefined,
       },
     }),
@@ -97,6 +90,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   evictions[Symbol.dispose]()
+  await absences.flush()
   await memory[Symbol.asyncDispose]()
   for (const server of listening) server.close()
   await folder[Symbol.asyncDispose]()
@@ -112,15 +106,25 @@ const untilTold = (what: string) =>
     { what },
   )
 
-const known = () => [...reports.values()].map((report) => ({ ...report, hold: holds.get(report.record.metadata?.uid) }))
+function tell(key: string, transition: Transition): void {
+  const { history, event } = tellingOf(transition)
+  if (history) {
+    told.push(`${history.kind} ${splitKey(key).name}`)
+    sentences.push(history.message)
+  }
+  if (event) events.push(`${event.reason} ${key}`)
+}
 
-const isHeld = (name: string) => holds.get(`uid of ${name}`) !== undefined
+const known = () => [...reports.values()].map((report) => ({ ...report, absence: absences.of(report.uid) }))
+
+const uidOf = (name: string): string => `uid of ${name}`
+const messageOf = (name: string): string => absences.of(uidOf(name))?.message ?? ''
+const isAway = (name: string) => absences.of(uidOf(name)) !== undefined
 
 function serviceIs(name: string, more: object): void {
-  const record = { key: `ns/${name}`, namespace: 'ns', name, metadata: { uid: `uid of ${name}` } }
-  const plan = { state: 'stopped' }
-  const report = { record, plan, server: undefined, retiring: undefined, isProtected: false, ...more }
-  reports.set(record.key, report as unknown as ServiceReport)
+  const facts = { key: `ns/${name}`, namespace: 'ns', name, uid: uidOf(name), plan: { state: 'stopped' } }
+  const report = { ...facts, server: undefined, retiring: undefined, isProtected: false, ...more }
+  reports.set(facts.key, report as unknown as ServiceReport)
 }
 
 /** It has memory, and serves nobody yet unless told otherwise. */
@@ -147,8 +151,8 @@ async function memoryCalmsDownTo(level: 'normal' | 'warning'): Promise<void> {
 test('one that came back and waits does not keep others from coming back', async () => {
   for (const [at, name] of ['first', 'second'].entries()) {
     const since = new Date(at).toISOString()
-    const target = { uid: `uid of ${name}`, namespace: 'ns', name, cluster: clusterUrl }
-    await holds.set(target, { cause: 'evicted', since, message: 'Evicted.', by: 'pressure' })
+    const target = { uid: uidOf(name), namespace: 'ns', name, cluster: clusterUrl }
+    absences.leave(target, { kind: 'evicted', since, message: 'Evicted.' })
   }
   await memory.start()
   now += 60_000
@@ -157,7 +161,7 @@ test('one that came back and waits does not keep others from coming back', async
   now += 60_000
   await memory.look()
   await memory.look()
-  expect(isHeld('second')).toBe(true)
+  expect(isAway('second')).toBe(true)
   serviceIs('first', { plan: { state: 'waiting' } })
   await untilTold('broughtBack second')
 })
@@ -171,8 +175,8 @@ test('one that answers a request goes after one that answers none, also when mem
   now += 6_000
   await untilTold('evicted')
   expect(told).toEqual(['evicted free'])
-  expect(holds.get('uid of free')?.message).toContain('ns/free leaves memory first')
-  expect(holds.get('uid of free')?.message).toContain('answers no request now')
+  expect(messageOf('free')).toContain('ns/free leaves memory first')
+  expect(messageOf('free')).toContain('answers no request now')
 })
 
 test('one that does not answer counts as busy, so that one without a request goes first', async () => {
@@ -213,9 +217,9 @@ test('the next one goes only some time after the last server of the one before i
   for (const name of ['first', 'second', 'third']) isLoaded(name)
   await memoryIsCritical()
   await untilTold('evicted first')
-  await memoryCalmsDownTo('warning')
   serviceIs('first', { retiring: { kind: 'stopping' } })
   await memory.look()
+  await memoryCalmsDownTo('warning')
   now += evictionTimes.coolDownMs
   serviceIs('first', {})
   await memory.look()
@@ -225,7 +229,7 @@ test('the next one goes only some time after the last server of the one before i
   await memory.look()
   now = goneAt + evictionTimes.coolDownMs
   await untilTold('evicted second')
-  expect(Date.parse(holds.get('uid of second')?.since ?? '')).toBe(now)
+  expect(Date.parse(absences.of(uidOf('second'))?.since ?? '')).toBe(now)
 })
 
 test('why nothing is evicted is told once for each time that memory becomes critically short', async () => {

@@ -1,4 +1,3 @@
-import type { Hold } from '../../contract/service.ts'
 import { chooseComeBack, evictedOnceMore, type EvictedService } from '../memory/come-back.ts'
 import { chooseEviction, nextToGo, type LoadedModel, type SkipReason } from '../memory/eviction.ts'
 import type { Memory } from '../memory/memory.ts'
@@ -6,13 +5,14 @@ import type { MemoryView } from '../memory/watchdog.ts'
 import type { Logger } from '../observability/logger.ts'
 import { askActivity, type Activity } from '../process/activity.ts'
 import type { ServerState } from '../process/server-state.ts'
-import type { History } from '../history/history.ts'
-import type { Holds } from './holds.ts'
-import type { MemoryState } from './memory-state.ts'
+import { keyOf } from '../kube/object-cache.ts'
+import type { Absences } from './absences.ts'
+import type { ServiceReport } from './managed-service.ts'
+import type { Narrator } from './narrator.ts'
+import type { Reconciler } from './reconciler.ts'
 import { sleepsWhenIdle } from './runtime-choice.ts'
-import type { Reconciler, ServiceReport } from './reconciler.ts'
 
-type KnownServices = Pick<Reconciler, 'report' | 'reports' | 'tell' | 'enqueue'>
+type KnownServices = Pick<Reconciler, 'report' | 'reports' | 'enqueue'>
 
 export interface EvictionSettings {
   readonly isEnabled: boolean
@@ -22,12 +22,11 @@ export interface EvictionSettings {
   readonly comeBackMs: number
 }
 
-export interface EvictionsOptions {
+export interface PressureEvictionOptions {
   readonly memory: Memory
-  readonly memoryState: MemoryState
-  readonly holds: Holds
-  readonly history: Pick<History, 'add'>
-  /** Undefined while there is no cluster: then nobody is evicted, and nobody comes back. */
+  readonly absences: Pick<Absences, 'of' | 'in' | 'leave' | 'end' | 'eviction' | 'remember'>
+  readonly narrator: Pick<Narrator, 'tell'>
+  /** Undefined while there is no cluster: then nothing is evicted, and nothing comes back. */
   readonly session: () => { readonly reconciler: KnownServices; readonly clusterUrl: string } | undefined
   readonly settings: () => EvictionSettings
   readonly log: Logger
@@ -48,8 +47,8 @@ interface Use {
 }
 
 /** Sheds the least important model while memory is critically short, and brings it back when it has not been short for a while. */
-export class Evictions implements Disposable {
-  readonly #options: EvictionsOptions
+export class PressureEviction implements Disposable {
+  readonly #options: PressureEvictionOptions
   readonly #uses = new Map<string, Use>()
   readonly #now: () => number
   readonly #unsubscribe: () => void
@@ -57,12 +56,12 @@ export class Evictions implements Disposable {
   #endedAt: number | undefined
   #leaving: string | undefined
   /** The latest that came back. */
-  #cameBack: { readonly key: string; readonly uid: string; readonly at: number } | undefined
+  #cameBack: { readonly key: string; readonly at: number } | undefined
   /** Of this episode of critical pressure. */
   #toldSkip: SkipReason | undefined
   #timer: NodeJS.Timeout | undefined
 
-  constructor(options: EvictionsOptions) {
+  constructor(options: PressureEvictionOptions) {
     this.#options = options
     this.#now = options.now ?? Date.now
     this.#unsubscribe = options.memory.listen({ onSample: (view) => this.#consider(view) })
@@ -93,12 +92,12 @@ export class Evictions implements Disposable {
     if (view.level !== 'critical') this.#toldSkip = undefined
     if (view.level === 'warning' || view.level === 'critical') await this.#lookAtUse()
     else this.#uses.clear()
-    if (view.level === 'critical') await this.#evict(view)
-    else if (view.level === 'normal') await this.#bringBack(view)
+    if (view.level === 'critical') this.#evict(view)
+    else if (view.level === 'normal') this.#bringBack(view)
   }
 
-  async #evict(view: MemoryView): Promise<void> {
-    const { memory, settings, log } = this.#options
+  #evict(view: MemoryView): void {
+    const { memory, settings, log, narrator } = this.#options
     const { isEnabled, share } = settings()
     const models = this.#models()
     const choice = chooseEviction({
@@ -112,8 +111,7 @@ export class Evictions implements Disposable {
       sampleAgeMs: this.#options.memory.now() - view.at,
     })
     if ('evict' in choice) {
-      log.warn('evicting', { key: choice.evict, text: choice.sentence })
-      await this.#carryOut(choice.evict, choice.sentence)
+      this.#carryOut(choice.evict, choice.sentence)
       return
     }
     // These pass by themselves.
@@ -122,35 +120,29 @@ export class Evictions implements Disposable {
     if (choice.skip === this.#toldSkip) return
     this.#toldSkip = choice.skip
     log.warn('nothing evicted', { reason: choice.skip, text: choice.sentence })
-    const { reconciler } = this.#options.session() ?? {}
-    for (const { key } of models) {
-      const message = `${choice.sentence} (skip-reason=${choice.skip})`
-      reconciler?.tell(key, { type: 'Normal', reason: 'EvictionSkipped', message })
-    }
+    const message = `${choice.sentence} (skip-reason=${choice.skip})`
+    for (const { key } of models) narrator.tell(key, { kind: 'evictionSkipped', message })
   }
 
-  async #carryOut(key: string, why: string): Promise<void> {
-    const { session, holds, memoryState, history, onEvicted } = this.#options
+  #carryOut(key: string, why: string): void {
+    const { session, absences, narrator, onEvicted } = this.#options
     const { reconciler, clusterUrl } = session() ?? {}
     const report = reconciler?.report(key)
-    const uid = report?.record.metadata?.uid
-    if (!reconciler || !report || uid === undefined || clusterUrl === undefined) return
-    const { namespace, name } = report.record
+    if (!reconciler || report?.uid === undefined || clusterUrl === undefined) return
+    const { uid, namespace, name } = report
     const now = this.#now()
     const message = `Evicted from memory, which was critically short: ${why} It comes back by itself when that has passed.`
-    const hold: Hold = { cause: 'evicted', since: new Date(now).toISOString(), message, by: 'pressure' }
     this.#leaving = key
-    await memoryState.remember(uid, evictedOnceMore(memoryState.eviction(uid), now))
-    await holds.set({ uid, namespace, name, cluster: clusterUrl }, hold)
-    const priority = priorityOf(report)
-    reconciler.tell(key, { type: 'Warning', reason: 'Evicted', message: `${message} (priority=${priority})` })
-    history.add({ kind: 'evicted', service: { namespace, name }, message: `Evicted for want of memory: ${why}` })
+    absences.remember(uid, evictedOnceMore(absences.eviction(uid), now))
+    const since = new Date(now).toISOString()
+    absences.leave({ uid, namespace, name, cluster: clusterUrl }, { kind: 'evicted', since, message })
+    narrator.tell(key, { kind: 'evicted', why, message, priority: priorityOf(report) })
     onEvicted()
     reconciler.enqueue(key)
   }
 
-  async #bringBack(view: MemoryView): Promise<void> {
-    const { memory, settings, session, holds, memoryState, history, log } = this.#options
+  #bringBack(view: MemoryView): void {
+    const { memory, settings, session, absences, narrator } = this.#options
     const { reconciler } = session() ?? {}
     const evicted = this.#evicted()
     if (!reconciler || evicted.length === 0) return
@@ -173,11 +165,10 @@ export class Evictions implements Disposable {
     if (!chosen) return
     const { key, uid, record } = chosen
     const now = this.#now()
-    await memoryState.remember(uid, { ...record, broughtBackAt: now })
-    await holds.drop(uid)
-    this.#cameBack = { key, uid, at: now }
-    log.info('brought back', { key, text: choice.sentence })
-    history.add({ kind: 'broughtBack', service: serviceOf(key), message: choice.sentence })
+    absences.remember(uid, { ...record, broughtBackAt: now })
+    absences.end(uid)
+    this.#cameBack = { key, at: now }
+    narrator.tell(key, { kind: 'broughtBack', why: choice.sentence })
     reconciler.enqueue(key)
   }
 
@@ -196,15 +187,14 @@ export class Evictions implements Disposable {
   }
 
   #evicted(): (EvictedService & { readonly uid: string })[] {
-    const { session, holds, memoryState } = this.#options
+    const { session, absences } = this.#options
     const { reconciler, clusterUrl } = session() ?? {}
     if (!reconciler || clusterUrl === undefined) return []
-    return holds.in(clusterUrl).flatMap(({ uid, namespace, name }) => {
-      const hold = holds.get(uid)
-      if (hold?.by !== 'pressure') return []
-      const key = `${namespace}/${name}`
+    return absences.in(clusterUrl).flatMap(({ uid, namespace, name, absence }) => {
+      if (absence.kind !== 'evicted') return []
+      const key = keyOf(namespace, name)
       const report = reconciler.report(key)
-      const record = memoryState.eviction(uid) ?? { evictions: 1, evictedAt: Date.parse(hold.since) }
+      const record = absences.eviction(uid) ?? { evictions: 1, evictedAt: Date.parse(absence.since) }
       return [{ key, uid, priority: report ? priorityOf(report) : 'normal', record }]
     })
   }
@@ -223,18 +213,18 @@ export class Evictions implements Disposable {
     const { session, memory } = this.#options
     const reports = session()?.reconciler.reports() ?? []
     return reports.flatMap((report): LoadedModel[] => {
-      const { record, server } = report
-      if (!isAlive(server)) return []
-      const use = this.#uses.get(record.key)
-      const footprintBytes = memory.view?.footprints.get(record.key)
-      const isLeaving = report.hold !== undefined || record.displaced !== undefined
+      const { key, server } = report
+      if (!isAlive(server) && !isAlive(report.retiring)) return []
+      const use = this.#uses.get(key)
+      const footprintBytes = memory.view?.footprints.get(key)
+      const isLeaving = report.absence !== undefined
       return [
         {
-          key: record.key,
+          key,
           priority: priorityOf(report),
           isProtected: report.isProtected,
           isReady: server?.kind === 'ready' && server.healthy,
-          isStopping: server?.kind === 'stopping' || server?.kind === 'exited' || isLeaving,
+          isStopping: !isAlive(server) || server?.kind === 'stopping' || server?.kind === 'exited' || isLeaving,
           canBeEvicted: true,
           ...(use?.isBusy !== undefined && { isBusy: use.isBusy }),
           ...(use?.idleSince !== undefined && { idleForMs: this.#options.memory.now() - use.idleSince }),
@@ -248,7 +238,7 @@ export class Evictions implements Disposable {
   async #lookAtUse(): Promise<void> {
     const reports = this.#options.session()?.reconciler.reports() ?? []
     const alive = new Set<string>()
-    const looks = reports.map(async ({ record: { key }, server, service }) => {
+    const looks = reports.map(async ({ key, server, service }) => {
       if (server?.kind !== 'ready') return
       alive.add(key)
       const known = this.#uses.get(key)
@@ -273,8 +263,3 @@ const priorityOf = ({ service }: ServiceReport) => (service?.spec.ok === true ? 
 
 const isAlive = (state: ServerState | undefined): boolean =>
   state !== undefined && state.kind !== 'failedToSpawn' && !(state.kind === 'exited' && state.settled)
-
-function serviceOf(key: string): { namespace: string; name: string } {
-  const slash = key.indexOf('/')
-  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) }
-}

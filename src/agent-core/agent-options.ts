@@ -1,0 +1,34 @@
+import type { ShutdownRequest } from './commands/rooms.ts'
+import type { Logger } from './observability/logger.ts'
+import type { Platform } from './platform/platform.ts'
+import type { LivenessTimings } from './process/liveness.ts'
+import type { AgentSettings, LogLevel } from './settings.ts'
+import type { NodeIdentity } from './state/node-id.ts'
+
+export interface AgentOptions {
+  readonly settings: AgentSettings
+  readonly platform: Platform
+  readonly identity: NodeIdentity
+  readonly version: string
+  readonly env: NodeJS.ProcessEnv
+  readonly log: Logger
+  /** True sentences about this agent that belong in every snapshot. */
+  readonly notices: readonly string[]
+  /** Somebody asked the agent to end; undefined = it is not for them to do. */
+  readonly onShutdown?: (request: ShutdownRequest) => void
+  /** A person set how much is logged. */
+  readonly onLogLevel?: (level: LogLevel) => void
+  /** For tests: how soon a server that hangs is noticed. */
+  readonly liveness?: LivenessTimings
+  /** For tests: the jitter of the back-off after crashes. */
+  readonly random?: () => number
+  /** For tests: the Hub's token may go over http to this machine. */
+  readonly allowInsecureLoopback?: boolean
+  /** For tests: the clock by which memory pressure comes and goes, in milliseconds. */
+  readonly memoryClock?: () => number
+  /** For tests: how long a minute without a request is. */
+  readonly idleMinuteMs?: number
+}
+
+/** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */
+export type ServersAtEnd = 'stop' | 'keep'

@@ -1,0 +1,209 @@
+import type { ClusterView } from '../contract/cluster.ts'
+import type { ClusterSession } from './cluster-session.ts'
+import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
+import type { Logger } from './observability/logger.ts'
+import type { Unfinished } from './publishing/publisher.ts'
+import { within } from './support/within.ts'
+
+/** A kubeconfig that is missing or broken is looked at again this often: a person is likely at work on it. */
+const kubeconfigRetryMs = 5_000
+/** A cluster that does not answer holds up each step of an end no longer; all of them stay below half a minute. */
+const stepLimitMs = 2_000
+const farewellLimitMs = 5_000
+
+export interface ClusterLinkOptions {
+  /** As chosen now. Absent = as kubectl looks for one. */
+  readonly kubeconfig: () => string | undefined
+  /** Absent = the kubeconfig's current context. */
+  readonly context: () => string | undefined
+  readonly env: NodeJS.ProcessEnv
+  readonly open: (context: PinnedContext, hooks: SessionHooks) => ClusterSession
+  /** What must be known before anything is decided in a session. */
+  readonly beforeStart: () => Promise<void>
+  /** A session ended for good, and with it what was said in it. */
+  readonly onLeft: () => void
+  /** How many watches failed in a row. */
+  readonly onWatchFailures: (failures: number) => void
+  readonly log: Logger
+  /** Something that a snapshot shows has changed. */
+  readonly onChange: () => void
+}
+
+/** Before anything is known. */
+export const notConnected = (context: string | undefined): ClusterView => ({
+  context: context ?? '',
+  server: '',
+  state: 'connecting',
+  message: 'Reading the kubeconfig.',
+  since: new Date().toISOString(),
+})
+
+/** What a session tells the link. */
+export interface SessionHooks {
+  readonly onClusterState: () => void
+  readonly onChange: () => void
+}
+
+/** Which cluster this agent serves: connects to it, moves from one to another, and ends in good order. One session at a time. */
+export class ClusterLink {
+  readonly #options: ClusterLinkOptions
+  #session: ClusterSession | undefined
+  /** Of moves to another context, one after the other. */
+  #moving: Promise<void> = Promise.resolve()
+  /** Of the latest move, until it is over. */
+  #target: PinnedContext | undefined
+  /** While there is no session. */
+  #waiting: ClusterView
+  #wasLive = false
+  #timer: NodeJS.Timeout | undefined
+  #isEnding = false
+  /** Called at every change of the session that is being left. */
+  #lookAtLeaving: (() => void) | undefined
+
+  constructor(options: ClusterLinkOptions) {
+    this.#options = options
+    this.#waiting = notConnected(options.context())
+  }
+
+  /** Undefined while there is no usable kubeconfig. */
+  get session(): ClusterSession | undefined {
+    return this.#session
+  }
+
+  view(): ClusterView {
+    return this.#session?.cluster.view() ?? this.#waiting
+  }
+
+  /** The context that is served, or is about to be. */
+  get servedContext(): PinnedContext | undefined {
+    return this.#target ?? this.#session?.cluster.api.context
+  }
+
+  /** A context of the kubeconfig as it is now. Throws KubeconfigError. */
+  loadContext(name = this.#options.context()): Promise<PinnedContext> {
+    const { kubeconfig, env } = this.#options
+    return PinnedContext.load({ file: kubeconfig(), context: name, env })
+  }
+
+  /** Resolves when it serves the cluster, or cannot: it looks at the kubeconfig again from time to time then. */
+  async connect(): Promise<void> {
+    const { log, onChange } = this.#options
+    clearTimeout(this.#timer)
+    try {
+      const context = await this.loadContext()
+      if (!this.#isEnding && !this.#session) await this.#serve(context)
+    } catch (error) {
+      if (!(error instanceof KubeconfigError)) throw error
+      if (this.#waiting.message !== error.message) log.error('no cluster', { reason: error.message })
+      this.#waiting = {
+        ...this.#waiting,
+        state: 'offline',
+        message: error.message,
+        retryAt: new Date(Date.now() + kubeconfigRetryMs).toISOString(),
+      }
+      onChange()
+      if (this.#isEnding || this.#session) return
+      this.#timer = setTimeout(() => this.#inBackground(this.connect()), kubeconfigRetryMs)
+    }
+  }
+
+  /** What runs for the present cluster comes down in good order, visibly; then the other is served. Returns at once. */
+  moveTo(context: PinnedContext): void {
+    this.#target = context
+    const moved = this.#moving.then(() => this.#move(context))
+    this.#moving = moved.finally(() => {
+      if (this.#target === context) this.#target = undefined
+    })
+    this.#inBackground(this.#moving)
+  }
+
+  /** No further decision: what runs and is published stays as it is until {@link withdraw} or {@link close}. */
+  async stopDeciding(): Promise<void> {
+    this.#isEnding = true
+    this.#lookAtLeaving?.()
+    clearTimeout(this.#timer)
+    await within(stepLimitMs, this.#session?.reconciler.stop())
+  }
+
+  /** No new traffic to this machine. */
+  async withdraw(): Promise<void> {
+    this.#complain('not withdrawn', (await this.#session?.publisher.withdrawAll()) ?? [])
+  }
+
+  /** The last word about every service that this machine had a claim on. */
+  async sayStopped(displayName: string): Promise<void> {
+    await within(farewellLimitMs, this.#session?.reconciler.sayStopped(displayName))
+  }
+
+  /** Other machines may take the services at once. */
+  async release(): Promise<void> {
+    this.#complain('not released', (await this.#session?.publisher.releaseAll()) ?? [])
+  }
+
+  async close(): Promise<void> {
+    const session = this.#session
+    await within(stepLimitMs, session?.events.flush())
+    await session?.publisher[Symbol.asyncDispose]()
+    await session?.cluster.stop()
+  }
+
+  async #move(context: PinnedContext): Promise<void> {
+    clearTimeout(this.#timer)
+    const session = this.#session
+    if (session) {
+      session.reconciler.leave(`Released: this machine moves to the cluster of context "${context.name}".`)
+      await this.#untilLeft(session)
+      if (this.#isEnding) return
+      await within(stepLimitMs, session.reconciler.stop())
+      await this.release()
+      await this.close()
+      this.#session = undefined
+      this.#options.onLeft()
+    }
+    if (!this.#isEnding) await this.#serve(context)
+  }
+
+  /** Or until the agent ends. */
+  async #untilLeft({ reconciler }: ClusterSession): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<undefined>()
+    this.#lookAtLeaving = () => {
+      if (reconciler.hasLeft || this.#isEnding) resolve(undefined)
+    }
+    this.#lookAtLeaving()
+    await promise
+    this.#lookAtLeaving = undefined
+  }
+
+  async #serve(context: PinnedContext): Promise<void> {
+    const { open, beforeStart } = this.#options
+    const onChange = (): void => {
+      this.#lookAtLeaving?.()
+      this.#options.onChange()
+    }
+    const session = open(context, { onClusterState: () => this.#clusterChanged(), onChange })
+    this.#session = session
+    await beforeStart()
+    session.reconciler.start()
+    session.cluster.start()
+  }
+
+  #clusterChanged(): void {
+    const { onWatchFailures, onChange } = this.#options
+    const { cluster, reconciler } = this.#session ?? {}
+    if (cluster) onWatchFailures(cluster.consecutiveFailures())
+    const wasLive = this.#wasLive
+    this.#wasLive = cluster?.view().state === 'live'
+    if (this.#wasLive && !wasLive) reconciler?.retryAll()
+    else if (cluster?.synced === true) reconciler?.enqueueAll()
+    onChange()
+  }
+
+  #complain(message: string, unfinished: readonly Unfinished[]): void {
+    for (const { key, message: reason } of unfinished) this.#options.log.warn(message, { key, reason })
+  }
+
+  /** For work that reports what it expects itself: whatever else goes wrong is a defect, and must not end the agent. */
+  #inBackground(work: Promise<void>): void {
+    work.catch((error: unknown) => this.#options.log.error('background work failed', { error }))
+  }
+}

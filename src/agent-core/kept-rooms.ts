@@ -1,0 +1,223 @@
+import { join } from 'node:path'
+import { ClusterLink, type SessionHooks } from './cluster-link.ts'
+import { clusterSession, type ClusterSession } from './cluster-session.ts'
+import { Commands } from './commands/commands.ts'
+import type { Rooms } from './commands/rooms.ts'
+import { History } from './history/history.ts'
+import type { PinnedContext } from './kube/pinned-context.ts'
+import { PersonSettings } from './person-settings.ts'
+import { PublishedAddress } from './published-address.ts'
+import { Absences } from './reconcile/absences.ts'
+import { Narrator } from './reconcile/narrator.ts'
+import { PressureEviction } from './reconcile/pressure-eviction.ts'
+import { ServerLaunches } from './reconcile/server-launches.ts'
+import type { LastingRooms } from './lasting-rooms.ts'
+import { llamaServer, type RoomContext } from './room-context.ts'
+import { evictionSettings, launchRules, portPolicy } from './room-settings.ts'
+import { memoryViewOf } from './snapshot/memory-view.ts'
+import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
+
+/** What outlives the agent in its state folder, and what stands on it. */
+export interface KeptRooms {
+  readonly settings: PersonSettings
+  readonly absences: Absences
+  readonly history: History
+  readonly narrator: Narrator
+  readonly address: PublishedAddress
+  readonly link: ClusterLink
+  readonly commands: Commands
+  /** What was found wrong with the files, as sentences. */
+  readonly notices: readonly string[]
+}
+
+/** What a session needs to know of this machine, read when it begins. */
+export interface Machine {
+  readonly performanceCores: number | undefined
+  readonly hasMetal: boolean
+}
+
+export interface KeptInputs {
+  readonly rooms: LastingRooms
+  readonly machine: () => Machine
+  /** The agent is ending. */
+  readonly isEnding: () => boolean
+}
+
+/** Throws what the disk of the state folder answers. */
+export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): Promise<KeptRooms> {
+  const { options, ends, snapshots, session } = context
+  const { settings: started, version, log } = options
+  const settings = await PersonSettings.open(started, join(started.stateDir, 'settings.json'))
+  const absences = await Absences.open({ stateDir: started.stateDir, log })
+  const history = await History.open({ file: join(started.stateDir, 'history.jsonl'), log })
+  history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
+  ends.defer(async () => {
+    history.add({ kind: 'agentStopped', message: 'The agent was stopped.' })
+    await Promise.all([history.flush(), absences.flush()])
+  })
+  snapshots.register(() => ({ notices: pauseNotices(absences.pausedSince) }))
+  const { servers } = inputs.rooms
+  const whyStopped = (key: string) =>
+    inputs.isEnding() ? 'The agent was stopped.' : session()?.reconciler.report(key)?.plan.message
+  const narrator = new Narrator({ log, history, servers, cluster: session, whyStopped })
+  servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
+  evictionRoom(context, inputs, { absences, narrator })
+  const address = addressRoom(context, { settings, history })
+  const link = linkRoom(context, inputs, { absences, narrator, address })
+  const kept = { settings, absences, history, narrator, address, link }
+  const notices = [settings.notice, history.notice, ...absences.notices].filter((notice) => notice !== undefined)
+  return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
+}
+
+function evictionRoom(
+  { metrics, ends, snapshots, settings, session, options: { log } }: RoomContext,
+  { rooms: { memory } }: KeptInputs,
+  { absences, narrator }: Pick<KeptRooms, 'absences' | 'narrator'>,
+): void {
+  const evictions = ends.use(
+    new PressureEviction({
+      memory,
+      absences,
+      narrator,
+      session: () => {
+        const { cluster, reconciler } = session() ?? {}
+        return cluster && reconciler && { reconciler, clusterUrl: cluster.api.context.server }
+      },
+      settings: () => evictionSettings(settings()),
+      log,
+      onEvicted: () => metrics.countEviction(),
+      onSkipped: (reason) => metrics.countEvictionSkipped(reason),
+    }),
+  )
+  snapshots.register(() => ({
+    memory: memoryViewOf(memory, { evictionEnabled: settings().evictionEnabled, next: evictions.next() }),
+  }))
+}
+
+function addressRoom(
+  { ends, snapshots, session, options: { platform, log } }: RoomContext,
+  { settings, history }: Pick<KeptRooms, 'settings' | 'history'>,
+): PublishedAddress {
+  return ends.use(
+    new PublishedAddress({
+      interfaces: () => platform.interfaces(),
+      wanted: () => settings.hostAddress,
+      server: () => session()?.cluster.api.context.server,
+      history,
+      log,
+      onChange: () => {
+        session()?.reconciler.enqueueAll()
+        snapshots.changed()
+      },
+    }),
+  )
+}
+
+type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address'>
+
+function linkRoom(context: RoomContext, inputs: KeptInputs, kept: LinkedRooms): ClusterLink {
+  const { metrics, ends, snapshots, settings, options } = context
+  const link = new ClusterLink({
+    kubeconfig: () => settings().kubeconfig,
+    context: () => settings().context,
+    env: options.env,
+    open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
+    beforeStart: () => kept.address.check(),
+    onLeft: () => kept.narrator.forgetAll(),
+    onWatchFailures: (failures) => metrics.setWatchFailures(failures),
+    log: options.log,
+    onChange: () => snapshots.changed(),
+  })
+  snapshots.register(() => {
+    const reports = link.session?.reconciler.reports() ?? []
+    return { services: reports.map(serviceViewOf), figures: figuresOf(reports, inputs.rooms.memory.view?.footprints) }
+  })
+  ends.defer(() => link.close())
+  return link
+}
+
+function openSession(
+  context: RoomContext,
+  { rooms, machine }: KeptInputs,
+  { absences, narrator, address }: LinkedRooms,
+  pinned: PinnedContext,
+  { onClusterState, onChange }: SessionHooks,
+): ClusterSession {
+  const { identity, version, platform, log, settings: started, idleMinuteMs = 60_000 } = context.options
+  const { models, servers, memory } = rooms
+  const { performanceCores, hasMetal } = machine()
+  const settings = context.settings()
+  const launches = new ServerLaunches({
+    settings: {
+      defaultRuntime: settings.runtime,
+      // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
+      llamaServer: started.llamaServer,
+      performanceCores,
+      port: portPolicy(settings),
+      rules: () => launchRules(context.settings()),
+      stateDir: settings.stateDir,
+    },
+    models,
+    findBinary: () => llamaServer(context),
+    metal: hasMetal,
+  })
+  return clusterSession({
+    context: pinned,
+    namespace: settings.namespace,
+    identity,
+    agentVersion: version,
+    onClusterState,
+    models,
+    servers,
+    memory,
+    absences,
+    narrator,
+    launches,
+    settings: {
+      allowlist: settings.inferenceServiceAllowlist,
+      port: portPolicy(settings),
+      stateDir: settings.stateDir,
+      refreshEveryMs: () => context.settings().refreshEveryMs,
+      idleMinuteMs,
+    },
+    platform,
+    hostAddress: () => address.facts,
+    log,
+    onChange,
+  })
+}
+
+function commandRooms(
+  { options, snapshots }: RoomContext,
+  { rooms: { servers, models, memory } }: KeptInputs,
+  { absences, history, settings, address, link }: Omit<KeptRooms, 'commands' | 'notices'>,
+): Rooms {
+  const { platform, log, onShutdown, onLogLevel } = options
+  return {
+    absences,
+    history,
+    settings,
+    servers,
+    models,
+    memory,
+    log,
+    session: () => link.session,
+    interfaces: () => platform.interfaces(),
+    agent: {
+      clusterMessage: () => link.view().message,
+      loadContext: (name) => link.loadContext(name),
+      servedContext: () => link.servedContext,
+      moveTo: (pinned) => link.moveTo(pinned),
+      connect: () => link.connect(),
+      checkAddress: () => address.check(),
+      setLogLevel: onLogLevel,
+      shutDown: onShutdown,
+      changed: () => snapshots.changed(),
+    },
+  }
+}
+
+const pauseNotices = (since: string | undefined): string[] =>
+  since === undefined
+    ? []
+    : [`This machine was paused at ${since}: its models stay in memory, and no requests are sent here.`]

@@ -1,0 +1,89 @@
+import { join } from 'node:path'
+import { splitKey } from './kube/object-cache.ts'
+import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
+import { Memory } from './memory/memory.ts'
+import { Models } from './models/models.ts'
+import { memoryMetricsFeed } from './observability/memory-metrics.ts'
+import { Ledger } from './process/ledger.ts'
+import { Servers } from './process/servers.ts'
+import { modelUsers } from './reconcile/model-users.ts'
+import { followServers, measuredServers } from './reconcile/server-memory.ts'
+import { llamaServer, type RoomContext } from './room-context.ts'
+import { downloadSettings, memorySettings, outputLimits } from './room-settings.ts'
+import { devicesAsTold } from './runtimes/devices.ts'
+import { memoryFiguresOf } from './snapshot/memory-view.ts'
+
+/** What every session with a cluster finds as the one before left it. */
+export interface LastingRooms {
+  readonly ledger: Ledger
+  readonly servers: Servers
+  readonly memory: Memory
+  readonly models: Models
+}
+
+export function lastingRooms(context: RoomContext): LastingRooms {
+  const { settings, platform, log } = context.options
+  const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
+  const servers = serverRoom(context, ledger)
+  return { ledger, servers, memory: memoryRoom(context, servers), models: modelRoom(context) }
+}
+
+function serverRoom({ options, metrics, settings }: RoomContext, ledger: Ledger): Servers {
+  const { platform, log, liveness, random } = options
+  return new Servers({
+    platform,
+    log,
+    ledger,
+    ...(liveness && { liveness }),
+    ...(random && { random }),
+    onProbe: (key, seconds) => metrics.observeHealthCheck(splitKey(key), seconds),
+    outputLimits: () => outputLimits(settings()),
+  })
+}
+
+function memoryRoom(context: RoomContext, servers: Servers): Memory {
+  const { options, metrics, snapshots, ends, settings } = context
+  const { settings: started, platform, log, memoryClock } = options
+  const memory = new Memory({
+    platform,
+    log,
+    settings: () => memorySettings(settings()),
+    thresholds: { warning: started.memoryPressureWarning, critical: started.memoryPressureCritical },
+    intervalMs: started.memoryWatchdogIntervalMs,
+    servers: () => measuredServers(servers),
+    recommendedGpuBytes: () => recommendedGpuBytes(context),
+    ...(memoryClock && { now: memoryClock }),
+  })
+  followServers(servers, memory)
+  memory.listen(memoryMetricsFeed(metrics, memory))
+  memory.listen({ onSample: () => snapshots.figuresChanged() })
+  snapshots.register(() => ({ memoryFigures: memoryFiguresOf(memory.view) }))
+  return ends.use(memory)
+}
+
+/** Where the system does not say what the GPU may hold, llama-server may know. */
+async function recommendedGpuBytes(context: RoomContext): Promise<number | undefined> {
+  if (context.options.platform.name !== 'darwin') return undefined
+  const binary = await llamaServer(context)
+  return binary.kind === 'missing' ? undefined : parseRecommendedWorkingSet(await devicesAsTold(binary.path))
+}
+
+function modelRoom({ options, snapshots, ends, settings, session }: RoomContext): Models {
+  const { settings: started, log, env, allowInsecureLoopback } = options
+  const models = new Models({
+    directory: started.modelStore,
+    homeFile: join(started.stateDir, 'model-store.json'),
+    log,
+    env,
+    settings: () => downloadSettings(settings()),
+    onChange: () => snapshots.changed(),
+    users: () => modelUsers(session()?.cluster),
+    ...(allowInsecureLoopback && { allowInsecureLoopback }),
+  })
+  snapshots.register(() => {
+    const { problem, downloads } = models.state()
+    return { downloads, notices: problem === undefined ? [] : [problem] }
+  })
+  ends.defer(() => models.stop())
+  return models
+}

@@ -1,0 +1,184 @@
+import { join } from 'node:path'
+import type { EvictionRecord } from '../memory/come-back.ts'
+import type { Logger } from '../observability/logger.ts'
+import { StateFile } from '../state/state-file.ts'
+import type { Absence, Displaced, KeptAbsence } from './absence.ts'
+import { absenceFile, earlierFiles, nothingAbsent, removeEarlierFiles, type AbsenceFile } from './absence-file.ts'
+
+/** One InferenceService of one cluster. */
+export interface AbsenceTarget {
+  readonly uid: string
+  readonly namespace: string
+  readonly name: string
+  /** URL of the API server. */
+  readonly cluster: string
+}
+
+/** Records of services that nothing evicted for so long say nothing any more. */
+const rememberedMs = 24 * 3_600_000
+
+/**
+ * Which services are out of memory on this machine and why, which are protected, and whether the machine is paused; kept over restarts
+ * of the agent in one file. What a person asks for is on disk before it counts, so that the answer is true; what memory or idleness ask
+ * for counts at once, also where the disk takes nothing.
+ */
+export class Absences {
+  readonly notices: readonly string[]
+  /** No agent wrote the file before: what the cluster was told of idle services is all there is. */
+  readonly isNew: boolean
+  readonly #file: StateFile<AbsenceFile>
+  readonly #log: Logger
+  #value: AbsenceFile
+  /** By uid. A new agent decides anew which services fit, so these end with the agent. */
+  readonly #displaced = new Map<string, Displaced>()
+  #isUnwritten = false
+
+  private constructor(file: StateFile<AbsenceFile>, notices: readonly string[], isNew: boolean, log: Logger) {
+    this.#file = file
+    this.#value = file.value
+    this.notices = notices
+    this.isNew = isNew
+    this.#log = log
+  }
+
+  /** Throws StateFileError. */
+  static async open({ stateDir, log }: { readonly stateDir: string; readonly log: Logger }): Promise<Absences> {
+    const file = await StateFile.open<AbsenceFile>({
+      file: join(stateDir, 'absences.json'),
+      schema: absenceFile,
+      initial: nothingAbsent,
+      keeps: 'what was stopped, evicted, protected or paused only on this machine',
+    })
+    const isNew = file.value === nothingAbsent
+    const earlier = isNew ? await earlierFiles(stateDir) : undefined
+    if (earlier) {
+      await file.update(() => earlier.found)
+      await removeEarlierFiles(stateDir)
+    }
+    const notices = [...(file.notice === undefined ? [] : [file.notice]), ...(earlier?.notices ?? [])]
+    return new Absences(file, notices, isNew, log)
+  }
+
+  of(uid: string | undefined): Absence | undefined {
+    if (uid === undefined) return undefined
+    return this.#displaced.get(uid) ?? this.#value.absences.find((one) => one.uid === uid)?.absence
+  }
+
+  /** Services of a cluster that are absent, those that are displaced left out. */
+  in(cluster: string): readonly (AbsenceTarget & { readonly absence: KeptAbsence })[] {
+    return this.#value.absences.filter((one) => one.cluster === cluster)
+  }
+
+  /** As a person asks. Throws StateFileError; then nothing has changed. */
+  async hold(target: AbsenceTarget, absence: Extract<KeptAbsence, { kind: 'held' }>): Promise<void> {
+    await this.#change(withAbsence(target, absence))
+    this.#displaced.delete(target.uid)
+  }
+
+  /** As {@link hold}. */
+  bringBack(uid: string): Promise<void> {
+    return this.#change(without(uid))
+  }
+
+  /** At once; on disk as soon as the disk takes it. */
+  leave(target: AbsenceTarget, absence: Exclude<Absence, { kind: 'held' }>): void {
+    if (absence.kind === 'displaced') this.#displaced.set(target.uid, absence)
+    else this.#note(withAbsence(target, absence))
+  }
+
+  /** As {@link leave}. */
+  end(uid: string): void {
+    this.#displaced.delete(uid)
+    this.#note(without(uid))
+  }
+
+  /** A deleted object takes its absence with it: one re-created under its name starts over. */
+  endOthers({
+    uid,
+    namespace,
+    name,
+    cluster,
+  }: Omit<AbsenceTarget, 'uid'> & { readonly uid: string | undefined }): void {
+    for (const other of this.in(cluster)) {
+      if (other.namespace === namespace && other.name === name && other.uid !== uid) this.end(other.uid)
+    }
+  }
+
+  get pausedSince(): string | undefined {
+    return this.#value.pausedSince ?? undefined
+  }
+
+  /** Undefined = resumed. Throws StateFileError. */
+  pause(since: string | undefined): Promise<void> {
+    return this.#change((value) => ({ ...value, pausedSince: since ?? null }))
+  }
+
+  isProtected(uid: string): boolean {
+    return this.#value.protected.includes(uid)
+  }
+
+  /** Throws StateFileError. */
+  protect(uid: string, isProtected: boolean): Promise<void> {
+    return this.#change((value) => ({
+      ...value,
+      protected: [...value.protected.filter((one) => one !== uid), ...(isProtected ? [uid] : [])],
+    }))
+  }
+
+  /** How often memory pressure evicted it lately. */
+  eviction(uid: string): EvictionRecord | undefined {
+    const record = this.#value.evictions[uid]
+    if (!record) return undefined
+    const { broughtBackAt, ...rest } = record
+    return { ...rest, ...(broughtBackAt !== undefined && { broughtBackAt }) }
+  }
+
+  /** At once, as {@link leave}. */
+  remember(uid: string, record: EvictionRecord): void {
+    this.#note((value) => {
+      const forgottenBefore = record.evictedAt - rememberedMs
+      const recent = Object.entries(value.evictions).filter(([, { evictedAt }]) => evictedAt > forgottenBefore)
+      return { ...value, evictions: { ...Object.fromEntries(recent), [uid]: record } }
+    })
+  }
+
+  /** Resolves when all of it is on disk, or cannot be. */
+  flush(): Promise<void> {
+    return this.#file.update((value) => value)
+  }
+
+  async #change(change: (value: AbsenceFile) => AbsenceFile): Promise<void> {
+    await this.#file.update(() => change(this.#value))
+    this.#value = change(this.#value)
+  }
+
+  #note(change: (value: AbsenceFile) => AbsenceFile): void {
+    const next = change(this.#value)
+    if (next === this.#value) return
+    this.#value = next
+    this.#file
+      .update(() => this.#value)
+      .then(
+        () => (this.#isUnwritten = false),
+        (error: unknown) => {
+          if (!this.#isUnwritten) this.#log.warn('absences not written', { error })
+          this.#isUnwritten = true
+        },
+      )
+  }
+}
+
+const withAbsence =
+  (target: AbsenceTarget, absence: KeptAbsence) =>
+  (value: AbsenceFile): AbsenceFile => {
+    const { uid, namespace, name, cluster } = target
+    const others = value.absences.filter((one) => one.uid !== uid)
+    return { ...value, absences: [...others, { uid, namespace, name, cluster, absence }] }
+  }
+
+const without =
+  (uid: string) =>
+  (value: AbsenceFile): AbsenceFile =>
+    value.absences.some((one) => one.uid === uid)
+      ? { ...value, absences: value.absences.filter((one) => one.uid !== uid) }
+      : value

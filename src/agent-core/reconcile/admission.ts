@@ -1,0 +1,348 @@
+import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Servers } from '../process/servers.ts'
+import { isOver, type ServerState } from '../process/server-state.ts'
+import { isOnItsWay } from './observe.ts'
+import type { Absences, AbsenceTarget } from './absences.ts'
+import type { Narrator } from './narrator.ts'
+import type { Beside, MemoryReason } from './plan.ts'
+import type { WantedServer } from './reading.ts'
+import type { Need } from './sizing.ts'
+
+export interface AdmissionOptions {
+  readonly memory: Memory
+  readonly servers: Pick<Servers, 'get' | 'successor' | 'retiring'>
+  readonly absences: Pick<Absences, 'of' | 'leave' | 'end'>
+  readonly narrator: Pick<Narrator, 'noMemory' | 'memoryGranted' | 'tell'>
+  readonly log: Logger
+  /** Of the object as it is now. */
+  readonly targetOf: (key: string) => (AbsenceTarget & { readonly isProtected: boolean }) | undefined
+  /** The answer to this key may be another one now. */
+  readonly enqueue: (key: string) => void
+  /** Something that a snapshot shows has changed. */
+  readonly onChange: () => void
+  readonly now: () => number
+}
+
+/** What a pass needs to know of memory. */
+export interface AdmissionView {
+  /** Undefined = nobody asked yet. */
+  readonly beside: Beside | undefined
+  /** Why the wanted server would not fit even in place of the present one, as a sentence. */
+  readonly instead: string | undefined
+  /** Why the wanted server may not be started now. */
+  readonly noMemory: { readonly reason: MemoryReason; readonly message: string } | undefined
+}
+
+/** What people are shown. */
+export interface AdmissionReport {
+  readonly need: Need | undefined
+  readonly place: number | undefined
+  /** What would make it fit. */
+  readonly ways: MemoryRefusal['ways']
+}
+
+/** Whether the wanted server fits beside the present one, or in its place. */
+interface Comparison {
+  /** See `wishKey`. */
+  readonly of: string
+  readonly request: SizedRequest
+  readonly beside: Beside
+  readonly instead: MemoryRefusal | undefined
+}
+
+interface Entry {
+  /** What the wanted server will hold, as worked out last. */
+  need: Need | undefined
+  /** The answer to the start that was asked for last; gone when it may be asked again. */
+  refusal: (MemoryRefusal & { readonly of: string }) | undefined
+  /** As `refusal`. */
+  comparison: Comparison | undefined
+  /** Since when it asks for memory in vain. */
+  waitingSince: number | undefined
+  /** It has a place among those that wait for memory, or may have. */
+  isQueued: boolean
+}
+
+/**
+ * Decides with the memory book which servers may start, and remembers each answer for as long as it holds. A start of higher priority
+ * may displace running services, where a person allowed that; they ask for memory again once the winner was answered.
+ */
+export class Admission implements Disposable {
+  readonly #options: AdmissionOptions
+  readonly #entries = new Map<string, Entry>()
+  readonly #displaced = new Map<string, AbsenceTarget>()
+  readonly #unsubscribe: () => void
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options
+    this.#unsubscribe = options.memory.listen({
+      onFreed: (keys) => this.#askAgain(keys),
+      onSample: () => this.#memorySeen(),
+    })
+  }
+
+  /** Services that gave way may be asked for in another cluster: what they gave way to is not. */
+  [Symbol.dispose](): void {
+    this.#unsubscribe()
+    for (const { uid } of this.#displaced.values()) this.#options.absences.end(uid)
+  }
+
+  /** What was answered to this very wish: an answer to another one says nothing. */
+  view(key: string, wanted: WantedServer | undefined): AdmissionView {
+    const { refusal, comparison } = this.#entry(key)
+    const of = wanted && (refusal || comparison) ? wishKey(wanted) : undefined
+    const compared = comparison?.of === of ? comparison : undefined
+    return {
+      beside: compared?.beside,
+      instead: compared?.instead && insteadSentence(compared.instead),
+      noMemory:
+        refusal && refusal.of === of ? { reason: refusal.reason, message: refusalSentence(refusal) } : undefined,
+    }
+  }
+
+  report(key: string): AdmissionReport {
+    const { need, refusal, comparison } = this.#entry(key)
+    return {
+      need,
+      place: this.#options.memory.placeOf(key),
+      ways: refusal?.ways ?? comparison?.instead?.ways ?? [],
+    }
+  }
+
+  /** Which services may be evicted for which is decided by what is so now: those that wait ask again when it changes. */
+  know(key: string, rank: { readonly priority: SizedRequest['priority']; readonly isProtected: boolean }): void {
+    const { memory } = this.#options
+    if (memory.know(key, rank)) this.#askAgain(memory.book.places().map((waiting) => waiting.key))
+  }
+
+  /** What the server will hold; worked out once for each server. */
+  async need(key: string, of: string, sizeUp: () => Promise<Need>): Promise<Need> {
+    const entry = this.#entry(key)
+    if (entry.need?.of === of) return entry.need
+    entry.need = await sizeUp()
+    this.#options.onChange()
+    return entry.need
+  }
+
+  /** Before a start is answered by {@link admit} or {@link admitBeside}, which happens in one turn. */
+  async prepare(key: string, wanted: WantedServer, need: Need): Promise<void> {
+    await this.#options.memory.prepare(this.#request(key, wanted, need))
+  }
+
+  /** Whether the wanted server fits beside the one that runs, or in its place. */
+  async compare(key: string, wanted: WantedServer, need: Need): Promise<void> {
+    const { memory } = this.#options
+    const request = this.#request(key, wanted, need)
+    await memory.prepare(request)
+    const beside = memory.beside(request)
+    this.#entry(key).comparison = this.#compared(wanted, request, need, beside)
+  }
+
+  /** In this turn: between the answer and the start nothing else is answered. */
+  admit(key: string, wanted: WantedServer, need: Need): boolean {
+    const { memory, log, narrator } = this.#options
+    const entry = this.#entry(key)
+    const request = this.#request(key, wanted, need)
+    const admission = memory.admit(request, need.changeable)
+    if (entry.isQueued === admission.admitted) queueMicrotask(() => this.#placesMoved())
+    entry.isQueued = !admission.admitted
+    if (admission.admitted) {
+      entry.refusal = undefined
+      entry.waitingSince = undefined
+      narrator.memoryGranted(key)
+      if (admission.warning !== undefined) log.warn('memory not checked', { key, text: admission.warning })
+      return true
+    }
+    entry.refusal = { ...admission, of: wishKey(wanted) }
+    entry.waitingSince = request.since
+    narrator.noMemory(key, admission.reason, this.#eventSentence(admission))
+    for (const loser of admission.evictFirst) this.#displace(loser, key)
+    return false
+  }
+
+  /** As {@link admit}, for a server that is to take over from the present one. */
+  admitBeside(key: string, wanted: WantedServer, need: Need): boolean {
+    const request = this.#request(key, wanted, need)
+    const verdict = this.#options.memory.beside(request, { reserve: true })
+    if (!verdict.allowed) this.#entry(key).comparison = this.#compared(wanted, request, need, verdict)
+    return verdict.allowed
+  }
+
+  /** The server that was admitted beside the other is not started after all. */
+  notStarted(key: string): void {
+    this.#options.memory.gone(key, 'all')
+  }
+
+  /** It does not wait for memory: no other waits behind it, and the next answer is a new one. */
+  leaveQueue(key: string): void {
+    const entry = this.#entries.get(key)
+    if (!entry) return
+    entry.refusal = undefined
+    entry.waitingSince = undefined
+    if (!entry.isQueued) return
+    entry.isQueued = false
+    this.#options.memory.release(key)
+    this.#placesMoved()
+  }
+
+  forget(key: string): void {
+    if (this.#entries.get(key)?.isQueued === true) this.#options.memory.release(key)
+    this.#entries.delete(key)
+    const displaced = this.#displaced.get(key)
+    if (displaced) this.#options.absences.end(displaced.uid)
+    this.#endDisplacements()
+  }
+
+  /** A server has ended, so that there may be room for changes that did not fit. */
+  serverEnded(): void {
+    for (const [key, entry] of this.#entries) {
+      if (entry.comparison?.instead === undefined) continue
+      entry.comparison = undefined
+      this.#options.enqueue(key)
+    }
+  }
+
+  /** Once nothing is left of a displaced service, the winner is answered first, with what that made free. */
+  async serverOver(key: string): Promise<void> {
+    const { servers, memory, absences } = this.#options
+    const left = [servers.get(key), servers.successor(key), servers.retiring(key)]
+    if (!this.#displaced.has(key) || left.some((state) => state !== undefined && !isOver(state))) return
+    await memory.look()
+    const target = this.#displaced.get(key)
+    const absence = absences.of(target?.uid)
+    if (target && absence?.kind === 'displaced') absences.leave(target, { ...absence, isFreed: true })
+    this.#endDisplacements()
+  }
+
+  /** Settings that decide about memory have changed: everything is asked again. */
+  rulesChanged(): void {
+    for (const [key, entry] of this.#entries) {
+      if (entry.refusal === undefined && entry.comparison === undefined) continue
+      entry.refusal = undefined
+      entry.comparison = undefined
+      this.#options.enqueue(key)
+    }
+  }
+
+  /** What was answered about changes holds no longer. */
+  pressureChanged(): void {
+    for (const entry of this.#entries.values()) entry.comparison = undefined
+  }
+
+  #compared(wanted: WantedServer, request: SizedRequest, need: Need, beside: Beside): Comparison {
+    const instead = this.#options.memory.instead(request, need.changeable)
+    return { of: wishKey(wanted), request, beside, instead }
+  }
+
+  #request(key: string, { service, spec, model }: WantedServer, need: Need): SizedRequest {
+    const { memoryBudget: modelBudget, memoryFraction: modelFraction } = model.hardware ?? {}
+    return {
+      key,
+      uid: service.metadata.uid,
+      needBytes: need.estimate?.total,
+      ...(need.whyUnknown !== undefined && { whyUnknown: need.whyUnknown }),
+      priority: spec.priority,
+      isProtected: this.#options.targetOf(key)?.isProtected ?? false,
+      since: this.#entry(key).waitingSince ?? this.#options.now(),
+      modelBudget,
+      modelFraction,
+    }
+  }
+
+  #eventSentence(refusal: MemoryRefusal): string {
+    if (refusal.reason !== 'MemoryPressure') return refusalSentence(refusal)
+    return `${refusal.message}. Memory pressure is ${this.#options.memory.view?.level ?? 'unknown'}.`
+  }
+
+  #displace(key: string, winner: string): void {
+    const { servers, absences, narrator, enqueue, now } = this.#options
+    // Protection may have come since the book was told.
+    const target = this.#options.targetOf(key)
+    if (!target || target.isProtected || absences.of(target.uid) || !isOnItsWay(servers.get(key))) return
+    const message = `Evicted so that ${winner} can start, which has a higher priority.`
+    const since = new Date(now()).toISOString()
+    this.#displaced.set(key, target)
+    absences.leave(target, { kind: 'displaced', since, message, winner, isFreed: false })
+    narrator.tell(key, { kind: 'displaced', winner, message })
+    enqueue(key)
+  }
+
+  /** A displaced service asks for memory again when the winner has got it, or wants it no more. */
+  #endDisplacements(): void {
+    const { absences, enqueue } = this.#options
+    for (const [key, { uid }] of this.#displaced) {
+      const absence = absences.of(uid)
+      const isOngoing = absence?.kind === 'displaced'
+      if (isOngoing && (!absence.isFreed || this.#entries.get(absence.winner)?.isQueued === true)) continue
+      this.#displaced.delete(key)
+      if (!isOngoing) continue
+      absences.end(uid)
+      enqueue(key)
+    }
+  }
+
+  /** In the turn of the change: only noted here. */
+  #askAgain(keys: readonly string[]): void {
+    for (const key of keys) {
+      const entry = this.#entries.get(key)
+      if (entry) entry.refusal = undefined
+      this.#options.enqueue(key)
+    }
+  }
+
+  /** What was answered about a change holds no longer where memory is another; nor does a place that is another. */
+  #memorySeen(): void {
+    const { memory, enqueue, onChange } = this.#options
+    for (const [key, entry] of this.#entries) {
+      const { comparison } = entry
+      if (!comparison?.instead || memory.instead(comparison.request, {}) !== undefined) continue
+      entry.comparison = undefined
+      enqueue(key)
+    }
+    this.#placesMoved()
+    onChange()
+  }
+
+  /** Requeues services whose queue position changed, so that what is said of it is true. */
+  #placesMoved(): void {
+    this.#endDisplacements()
+    const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))
+    for (const [key, entry] of this.#entries) {
+      if (!entry.isQueued || entry.refusal === undefined || places.get(key) === entry.refusal.place) continue
+      entry.refusal = undefined
+      this.#options.enqueue(key)
+    }
+  }
+
+  #entry(key: string): Entry {
+    const known = this.#entries.get(key)
+    if (known) return known
+    const entry: Entry = {
+      need: undefined,
+      refusal: undefined,
+      comparison: undefined,
+      waitingSince: undefined,
+      isQueued: false,
+    }
+    this.#entries.set(key, entry)
+    return entry
+  }
+}
+
+/** Whatever the answer to a start depends on that a person can change. */
+function wishKey({ digest, model, spec }: WantedServer): string {
+  const { memoryBudget, memoryFraction } = model.hardware ?? {}
+  return JSON.stringify([digest, memoryBudget, memoryFraction, spec.priority])
+}
+
+/** A sentence is read to its end where it names few. */
+const waysNamed = 2
+
+function refusalSentence({ message, ways }: MemoryRefusal): string {
+  const named = ways.slice(0, waysNamed).map(({ sentence }) => sentence.charAt(0).toLowerCase() + sentence.slice(1))
+  return named.length === 0 ? `${message}.` : `${message}. What would make it fit: ${named.join('; or ')}.`
+}
+
+const insteadSentence = (refusal: MemoryRefusal): string =>
+  `The specification changed, but the new server would not fit, so the previous one keeps serving: ${refusalSentence(refusal)}`

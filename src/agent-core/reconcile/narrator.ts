@@ -1,0 +1,339 @@
+import type { ServiceReason, ServiceState } from '../../contract/service.ts'
+import type { History } from '../history/history.ts'
+import { isApiError } from '../kube/api-error.ts'
+import type { Cluster } from '../kube/cluster.ts'
+import type { EventRecorder, EventSeries } from '../kube/event-recorder.ts'
+import { splitKey } from '../kube/object-cache.ts'
+import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { ServerRole } from '../process/lanes.ts'
+import type { Servers } from '../process/servers.ts'
+import type { Exited, ServerState } from '../process/server-state.ts'
+import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
+import { tellingOf, type Transition } from './narration.ts'
+import { crashLoopMessage, isCrashLoop, successorFailedMessage, type MemoryReason, type Plan } from './plan.ts'
+import { reportDue, sayFinally, writeReport, type ReportInputs, type ReportMemory } from './status-report.ts'
+
+/** Where Events and statuses go. */
+export interface NarratedCluster {
+  readonly cluster: Pick<Cluster, 'inferenceServices'>
+  readonly events: EventRecorder
+  readonly status: StatusWriter
+}
+
+export interface NarratorOptions {
+  readonly log: Logger
+  readonly history: Pick<History, 'add'>
+  readonly servers: Pick<Servers, 'backOff' | 'get' | 'successor'>
+  /** Undefined while there is no cluster to tell. */
+  readonly cluster: () => NarratedCluster | undefined
+  /** Why the service is being stopped, as a sentence. */
+  readonly whyStopped: (key: string) => string | undefined
+  readonly now?: () => number
+  readonly random?: () => number
+}
+
+/** A crash and the start after it are known by their pids; a service has two servers at most. */
+const pidsKept = 2
+
+interface Told extends ReportMemory {
+  /** Of the object that was told of. */
+  uid: string | undefined
+  state: ServiceState | undefined
+  reason: ServiceReason | undefined
+  started: readonly number[]
+  answered: readonly number[]
+  /** The server of the latest Ready Event. */
+  publishedPid: number | undefined
+  readonly stopReasons: Partial<Record<ServerRole, string | undefined>>
+  /** Of the failures in a row that are being told of. */
+  crashes: EventSeries | undefined
+  /** Message of the refusal that was told. */
+  refusal: string | undefined
+  /** Of the wait for memory that was told. */
+  memoryReason: MemoryReason | undefined
+  reportRetry: ClusterRetry | undefined
+}
+
+/**
+ * Tells people what happens to the services of this machine: each transition once as a log line, once as an Event, once in the history
+ * and once as a condition, however often it is looked at. It remembers what was told, and nothing else does.
+ */
+export class Narrator {
+  readonly #options: NarratorOptions
+  readonly #told = new Map<string, Told>()
+  readonly #now: () => number
+  readonly #random: () => number
+  #isLeaving = false
+
+  constructor(options: NarratorOptions) {
+    this.#options = options
+    this.#now = options.now ?? Date.now
+    this.#random = options.random ?? Math.random
+  }
+
+  tell(key: string, transition: Transition): void {
+    const { log, history } = this.#options
+    const { namespace, name } = splitKey(key)
+    const telling = tellingOf(transition)
+    if (telling.log) {
+      const { level, message, fields } = telling.log
+      log[level](message, { namespace, name, ...fields })
+    }
+    if (telling.event && !this.#isLeaving) {
+      const { cluster, events } = this.#options.cluster() ?? {}
+      const service = cluster?.inferenceServices.get(namespace, name)
+      if (service) events?.record(service.metadata, telling.event)
+    }
+    if (telling.history) history.add({ ...telling.history, service: { namespace, name } })
+  }
+
+  /** To be told of every change of a server, whoever asked for it. */
+  serverChanged(key: string, state: ServerState, role: ServerRole): void {
+    const told = this.#toldOf(key)
+    switch (state.kind) {
+      case 'starting':
+      case 'loading':
+        this.#started(key, told, state)
+        return
+      case 'ready':
+        this.#started(key, told, state)
+        this.#answered(key, told, state)
+        return
+      case 'stopping':
+        if (state.cause === 'stopped') told.stopReasons[role] = this.#options.whyStopped(key)
+        return
+      case 'exited':
+        if (state.settled) this.#ended(key, told, state, role)
+        return
+      case 'failedToSpawn':
+        this.#failed(key, role, { outOf: 'start', why: state.message, hadProcess: true }, state.failures > 0)
+    }
+  }
+
+  /** A start failed before there was a process, such as for want of a binary. */
+  startFailed(key: string, role: ServerRole, why: string): void {
+    this.#failed(key, role, { outOf: 'start', why, hadProcess: false }, true)
+  }
+
+  published(key: string, { address, port }: { readonly address: string; readonly port: number }): void {
+    const { servers } = this.#options
+    const told = this.#toldOf(key)
+    const answers = (state: ServerState | undefined) => state?.kind === 'ready' && state.port === port
+    const state = [servers.get(key), servers.successor(key)].find(answers)
+    const pid = state?.kind === 'ready' ? state.pid : undefined
+    if (pid === undefined || told.publishedPid === pid) return
+    told.publishedPid = pid
+    this.tell(key, { kind: 'published', address, port })
+  }
+
+  /** Once for as long as it waits for this reason, over restarts of the agent as well. */
+  noMemory(key: string, reason: MemoryReason, message: string): void {
+    const told = this.#toldOf(key)
+    if (told.memoryReason === reason) return
+    told.memoryReason = reason
+    if (this.#condition(key)?.reason === reason) return
+    this.tell(key, { kind: 'noMemory', reason: reason === 'MemoryPressure' ? 'RespawnBlocked' : reason, message })
+  }
+
+  /** It does not wait for memory any more: the next wait is told again. */
+  memoryGranted(key: string): void {
+    this.#toldOf(key).memoryReason = undefined
+  }
+
+  /** The line that says in which state a service is, when that has changed. */
+  planned(key: string, { state, reason, message, forget }: Plan): void {
+    const told = this.#toldOf(key)
+    if (told.state === state && told.reason === reason) return
+    Object.assign(told, { state, reason })
+    if (state !== 'stopped') told.stoppedAt = undefined
+    if (forget) return
+    const level = troubles.has(reason) ? 'warn' : passing.has(state) ? 'debug' : 'info'
+    this.#options.log[level]('state', { key, state, reason, message })
+  }
+
+  /**
+   * Brings the status of the object to what is so. A status tells and decides nothing: one that cannot be written waits by itself and
+   * holds up nothing. Returns the time of the next look, where one is owed.
+   */
+  async report(key: string, inputs: ReportInputs): Promise<number | undefined> {
+    const { status } = this.#options.cluster() ?? {}
+    const told = this.#toldOf(key, inputs.service.metadata.uid)
+    const now = this.#now()
+    if (!status) return undefined
+    if (told.reportRetry && told.reportRetry.at > now) return told.reportRetry.at
+    const due = reportDue(inputs)
+    if (due === 'nothing') return undefined
+    if (due === 'report') this.#refused(key, told, inputs)
+    try {
+      if (due === 'removal') await status.removeConditions(inputs.service)
+      const again = due === 'report' ? await writeReport(inputs, told, status) : undefined
+      told.reportRetry = undefined
+      return again
+    } catch (error) {
+      if (!isApiError(error)) throw error
+      // A newer version of the object, or its end, is on its way to us and brings the key back.
+      if (isApiError(error, 404, 409)) return undefined
+      told.reportRetry = nextClusterRetry(error, told.reportRetry, { now, random: this.#random })
+      const { failures, at } = told.reportRetry
+      if (failures === 1) this.#options.log.warn('status not written', { key, error, retryAt: at })
+      return at
+    }
+  }
+
+  /** The cluster answers again: what could not be written is tried at once. */
+  retryReports(): void {
+    for (const told of this.#told.values()) told.reportRetry = undefined
+  }
+
+  /** The last word about a service: an agent that is gone corrects nothing that it said. */
+  async sayStopped(key: string, displayName: string): Promise<void> {
+    const { cluster, status } = this.#options.cluster() ?? {}
+    const { namespace, name } = splitKey(key)
+    const service = cluster?.inferenceServices.get(namespace, name)
+    if (!service || !status) return
+    const message = `The agent on ${displayName} was stopped; the next agent that may serve this service takes it.`
+    await sayFinally(status, service, {
+      type: metalAgentCondition,
+      status: 'False',
+      reason: 'Stopped',
+      message,
+    }).catch((error: unknown) => this.#options.log.warn('status not written', { key, error }))
+  }
+
+  /** The agent ends: the cluster is told by the last condition of each service, not by an Event for each server that is stopped. */
+  leave(): void {
+    this.#isLeaving = true
+  }
+
+  forget(key: string): void {
+    this.#told.delete(key)
+  }
+
+  forgetAll(): void {
+    this.#told.clear()
+  }
+
+  #started(
+    key: string,
+    told: Told,
+    { pid, port, unasked }: { readonly pid?: number; readonly port?: number; readonly unasked?: boolean },
+  ): void {
+    if (pid === undefined || port === undefined || told.started.includes(pid)) return
+    told.started = [...told.started, pid].slice(-pidsKept)
+    if (unasked === true) told.publishedPid = pid
+    this.tell(key, { kind: 'started', pid, port, isFound: unasked === true })
+  }
+
+  #answered(key: string, told: Told, { pid, port }: { readonly pid: number; readonly port: number }): void {
+    if (told.answered.includes(pid)) return
+    told.answered = [...told.answered, pid].slice(-pidsKept)
+    this.tell(key, { kind: 'answered', port })
+  }
+
+  #ended(key: string, told: Told, { cause, message, left, outOf }: Exited, role: ServerRole): void {
+    const why = told.stopReasons[role]
+    told.stopReasons[role] = undefined
+    if (left !== undefined) this.tell(key, { kind: 'leftBehind', message: left })
+    if (cause === 'stopped') this.tell(key, { kind: 'stopped', why: why ?? message })
+    else this.#failed(key, role, { outOf, why: message, hadProcess: true }, true)
+  }
+
+  /** The first failure is an Event of its own; those that follow in a row are one, which counts them. */
+  #failed(
+    key: string,
+    role: ServerRole,
+    failure: { readonly outOf: 'start' | 'serving'; readonly why: string; readonly hadProcess: boolean },
+    isFinal: boolean,
+  ): void {
+    const told = this.#toldOf(key)
+    const { failures, retryAt } = this.#options.servers.backOff(key) ?? { failures: 1, retryAt: this.#now() }
+    const { why } = failure
+    const message = role === 'successor' ? successorFailedMessage({ message: why, nextStartAt: retryAt }) : why
+    const isCounted = isCrashLoop({ failures })
+    this.tell(key, { kind: 'failed', ...failure, message, isCounted: isCounted || !isFinal })
+    if (!isCounted) told.crashes = undefined
+    else if (isFinal) this.#countCrash(key, told, { failures, nextStartAt: retryAt, message })
+  }
+
+  #countCrash(key: string, told: Told, failure: Parameters<typeof crashLoopMessage>[0]): void {
+    const { cluster, events } = this.#options.cluster() ?? {}
+    const { namespace, name } = splitKey(key)
+    const service = cluster?.inferenceServices.get(namespace, name)
+    if (!service || !events) return
+    told.crashes ??= events.series(service.metadata, { type: 'Warning', reason: 'CrashLooping' })
+    told.crashes.tell(crashLoopMessage(failure), failure.failures)
+  }
+
+  /** Once per refusal, also over restarts of the agent: the condition on the object remembers it. */
+  #refused(key: string, told: Told, { plan: { state, reason, message } }: ReportInputs): void {
+    if (state !== 'refused' && reason !== 'ModelMissing') {
+      told.refusal = undefined
+      return
+    }
+    if (told.refusal === message) return
+    told.refusal = message
+    const known = this.#condition(key)
+    if (known?.message === message && known.reason === reason) return
+    // A model that cannot be fetched was told when the fetch failed.
+    if (state === 'refused') this.tell(key, { kind: 'refused', message, isToldBefore: reason === 'FetchFailed' })
+    else this.tell(key, { kind: 'modelMissing', message })
+  }
+
+  #condition(key: string) {
+    const { namespace, name } = splitKey(key)
+    const service = this.#options.cluster()?.cluster.inferenceServices.get(namespace, name)
+    return service?.status.conditions.find(({ type }) => type === metalAgentCondition)
+  }
+
+  /** A re-created object is told of anew; what runs for its predecessor was started only once. */
+  #toldOf(key: string, uid = this.#uidOf(key)): Told {
+    const known = this.#told.get(key)
+    if (known && (uid === undefined || known.uid === undefined || known.uid === uid)) {
+      known.uid ??= uid
+      return known
+    }
+    const { state, reason, started = [], answered = [], stopReasons = {} } = known ?? {}
+    const told = { ...nothingTold(uid), state, reason, started, answered, stopReasons }
+    this.#told.set(key, told)
+    return told
+  }
+
+  #uidOf(key: string): string | undefined {
+    const { namespace, name } = splitKey(key)
+    return this.#options.cluster()?.cluster.inferenceServices.get(namespace, name)?.metadata.uid
+  }
+}
+
+const nothingTold = (uid: string | undefined): Told => ({
+  uid,
+  state: undefined,
+  reason: undefined,
+  started: [],
+  answered: [],
+  publishedPid: undefined,
+  stopReasons: {},
+  crashes: undefined,
+  refusal: undefined,
+  memoryReason: undefined,
+  reportRetry: undefined,
+  lasting: undefined,
+  scheduling: undefined,
+  stoppedAt: undefined,
+})
+
+/** What a person should look at. */
+const troubles = new Set<ServiceReason>([
+  'FetchFailed',
+  'StartFailed',
+  'CrashLooping',
+  'Refused',
+  'ModelMissing',
+  'ServiceNameTaken',
+  'NoHostAddress',
+  'ClaimOverwritten',
+  'ClusterDisagrees',
+])
+
+/** On the way to somewhere, and told by the lines of the step that is taken. */
+const passing = new Set<ServiceState>(['fetching', 'starting', 'stopping'])

@@ -1,0 +1,159 @@
+import type { Cluster } from '../kube/cluster.ts'
+import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
+import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
+import { desired, type Desired, type DesiredInputs } from './desired.ts'
+import { digestWith } from './model-request.ts'
+
+/** What is to be served. */
+export interface WantedServer {
+  readonly service: InferenceService
+  readonly spec: InferenceServiceSpec
+  readonly model: ModelSpec
+  readonly modelStatus: Model['status']
+  readonly digest: string
+}
+
+/** Since when the wish is as it is. */
+export interface Durations {
+  /** The digest last asked for. */
+  readonly digest: { readonly value: string; readonly since: number } | undefined
+  /** Its Model is not there, or not asked for. */
+  readonly modelMissingSince: number | undefined
+}
+
+export const noDurations: Durations = { digest: undefined, modelMissingSince: undefined }
+
+/** What the cluster says of one service, read once for each step of a pass: every decision of that step is about the same objects. */
+export interface Reading {
+  readonly now: number
+  readonly service: InferenceService | undefined
+  readonly model: Model | undefined
+  readonly desired: Desired
+  /** Only where `desired` is to serve. */
+  readonly wanted: WantedServer | undefined
+  readonly target: PublishTarget
+  /** The Service under this name was made for this very object. */
+  readonly ownsService: boolean
+  readonly durations: Durations
+}
+
+type Caches = Pick<Cluster, 'synced' | 'inferenceServices' | 'models' | 'services' | 'slices'>
+
+export interface ReadingInputs extends Pick<DesiredInputs, 'key' | 'allowlist' | 'hold' | 'chooseRuntime'> {
+  readonly now: number
+  readonly namespace: string
+  readonly name: string
+  readonly cluster: Caches
+  /** Of the object as last seen: what a deleted one left behind is removed under its uid. */
+  readonly lastSeen: ObjectMeta | undefined
+  readonly fetched: FetchedContent | undefined
+  /** Of the server that runs, or was started last. */
+  readonly servedDigest: string | undefined
+  readonly before: Durations
+}
+
+/** What is known of the content of a model. */
+export interface FetchedContent {
+  /** See `contentKey`. */
+  readonly source: string
+  /** Absent while it is not here. */
+  readonly revision: string | undefined
+  /** It came while the server ran. */
+  readonly isNewer: boolean
+  readonly notice: string | undefined
+}
+
+/** Edits of one person or tool that come within this of each other cost one restart; a load costs minutes. */
+const settleMs = 500
+
+/** A person who applies a Model and its service together must not read that one is missing. */
+const modelGraceMs = 2_000
+
+/** Has no effect: the same inputs are the same reading. */
+export function read(inputs: ReadingInputs): Reading {
+  const { cluster, namespace, name, now, before } = inputs
+  const service = cluster.inferenceServices.get(namespace, name)
+  const model = service && modelOf(cluster, service)
+  const wish = withContent(desired({ ...inputs, ...cachedInputs(cluster, service), service, model }), inputs)
+  const durations = durationsOf(before, wish, now)
+  const target = targetOf(inputs, service)
+  const published = cluster.services.get(namespace, serviceNameOf(name))
+  return {
+    now,
+    service,
+    model,
+    desired: withPatience(wish, durations),
+    wanted: wantedOf(wish, service, model),
+    target,
+    ownsService: published !== undefined && isOwnedBy(published, target),
+    durations,
+  }
+}
+
+export const modelOf = (
+  { models }: Pick<Cluster, 'models'>,
+  { metadata, spec }: InferenceService,
+): Model | undefined => (spec.ok ? models.get(metadata.namespace, spec.value.modelRef) : undefined)
+
+const cachedInputs = ({ synced, inferenceServices }: Caches, service: InferenceService | undefined) => ({
+  synced,
+  nameTakenBy:
+    service &&
+    collidesWith(
+      service.metadata,
+      Iterator.from(inferenceServices.values()).map(({ metadata }) => metadata),
+    ),
+})
+
+/** The content of the model belongs to what is served, as far as it is known. */
+function withContent(wish: Desired, { fetched, servedDigest: server }: ReadingInputs): Desired {
+  if (wish.kind !== 'serve') return wish
+  const revision = fetched?.source === wish.source ? fetched.revision : undefined
+  const notice = [wish.notice, fetched?.notice].filter((sentence) => sentence !== undefined).join(' ')
+  return {
+    ...wish,
+    digest: digestWith(wish.digest, { server, revision, isNewer: fetched?.isNewer }),
+    ...(notice !== '' && { notice }),
+  }
+}
+
+function durationsOf(before: Durations, wish: Desired, now: number): Durations {
+  const asksForNoModel = wish.kind === 'modelMissing' || wish.kind === 'stopped' || wish.kind === 'held'
+  const isNewDigest = wish.kind === 'serve' && before.digest?.value !== wish.digest
+  return {
+    digest: isNewDigest ? { value: wish.digest, since: now } : before.digest,
+    modelMissingSince: asksForNoModel ? (before.modelMissingSince ?? now) : undefined,
+  }
+}
+
+/** A wish that has only just come up may be half of what is meant. */
+function withPatience(wish: Desired, { digest, modelMissingSince }: Durations): Desired {
+  if (wish.kind === 'modelMissing') return { ...wish, graceEndsAt: (modelMissingSince ?? 0) + modelGraceMs }
+  return wish.kind === 'serve' ? { ...wish, settlesAt: (digest?.since ?? 0) + settleMs } : wish
+}
+
+function wantedOf(
+  wish: Desired,
+  service: InferenceService | undefined,
+  model: Model | undefined,
+): WantedServer | undefined {
+  if (wish.kind !== 'serve' || service?.spec.ok !== true || model?.spec.ok !== true) return undefined
+  const { digest } = wish
+  return { service, spec: service.spec.value, model: model.spec.value, modelStatus: model.status, digest }
+}
+
+function targetOf({ cluster, namespace, name, lastSeen }: ReadingInputs, service: InferenceService | undefined) {
+  const uid = service?.metadata.uid ?? lastSeen?.uid ?? uidOfLeftovers(cluster, namespace, name)
+  const endpointPort = service?.spec.ok === true ? service.spec.value.endpoint?.port : undefined
+  return { namespace, name, uid, endpointPort }
+}
+
+/** What an earlier life of this agent published for an object that is gone still names that object's uid. */
+function uidOfLeftovers({ slices, services }: Caches, namespace: string, name: string): string {
+  for (const { metadata } of [...slices.values(), ...services.values()]) {
+    if (metadata.namespace !== namespace || metadata.labels[labels.inferenceService] !== name) continue
+    const owner = metadata.ownerReferences.find(({ kind }) => kind === 'InferenceService')
+    if (owner) return owner.uid
+  }
+  return ''
+}

@@ -1,0 +1,121 @@
+import type { ServerChange } from '../memory/ways-to-fit.ts'
+import type { LocalModel, Models } from '../models/models.ts'
+import type { InferenceServiceSpec } from '../kube/resources.ts'
+import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
+import { serverFiles } from '../process/server-files.ts'
+import type { Binary } from '../runtimes/binary.ts'
+import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
+import { environmentOf } from './environment.ts'
+import type { WantedServer } from './reading.ts'
+import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
+import { sizeUp, type Need } from './sizing.ts'
+
+export interface LaunchSettings extends RuntimeSettings {
+  readonly port: PortPolicy
+  /** For every server, as they are at its start. */
+  readonly rules: () => GeneralRules
+  /** Working directories and logs of the servers live under it. */
+  readonly stateDir: string
+}
+
+export interface ServerLaunchesOptions {
+  readonly settings: LaunchSettings
+  readonly models: Pick<Models, 'header'>
+  readonly findBinary: () => Promise<Binary>
+  /** The GPU shares the memory of this machine. */
+  readonly metal: boolean
+}
+
+/** What a start of the wanted server would be made of. */
+export interface PreparedServer {
+  readonly wanted: WantedServer
+  readonly model: LocalModel
+  readonly binary: Binary
+  readonly env: Readonly<Record<string, string>>
+  /** Absent where there is no binary to ask. */
+  readonly dialect: LlamaServerDialect | undefined
+}
+
+/** Turns a wanted server into a command line and into the memory that it will hold, from the same arguments. */
+export class ServerLaunches {
+  readonly chooseRuntime: ReturnType<typeof chooseRuntime>
+  readonly #options: ServerLaunchesOptions
+  readonly #dialects = new LlamaServerDialects()
+
+  constructor(options: ServerLaunchesOptions) {
+    this.#options = options
+    this.chooseRuntime = chooseRuntime(options.settings)
+  }
+
+  /** Asks the binary in advance, so that the first start does not wait for its answer. */
+  async learnDialect(): Promise<void> {
+    const binary = await this.findBinary()
+    if (binary.kind === 'found') await this.#dialects.of(binary.path, launchEnvironment())
+  }
+
+  findBinary(): Promise<Binary> {
+    return this.#options.findBinary()
+  }
+
+  async prepare(wanted: WantedServer, model: LocalModel, binary: Binary): Promise<PreparedServer> {
+    const env = launchEnvironment(environmentOf(wanted.spec))
+    const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, env) : undefined
+    return { wanted, model, binary, env, dialect }
+  }
+
+  /** Tells one need from another: what is worked out for one server holds as long as this is the same. */
+  needKey({ wanted: { digest }, model }: PreparedServer): string {
+    return `${digest} ${model.path} ${model.revision}`
+  }
+
+  /** What the server will hold. Never rejects. */
+  sizeUp(prepared: PreparedServer): Promise<Need> {
+    const { wanted, model, env, dialect } = prepared
+    const { models, settings, metal } = this.#options
+    const where = { modelPath: model.path, mmproj: model.mmproj, ...(dialect && { dialect }) }
+    return sizeUp({
+      of: this.needKey(prepared),
+      models,
+      model,
+      status: wanted.modelStatus,
+      argv: (change) => commandLine(changed(wanted.spec, change), wanted.model, settings, where)(0),
+      env,
+      metal,
+    })
+  }
+
+  launch(key: string, { wanted, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {
+    const { settings } = this.#options
+    const { estimate } = need
+    return {
+      uid: wanted.service.metadata.uid,
+      digest: wanted.digest,
+      executable,
+      argv: commandLine(wanted.spec, wanted.model, settings, {
+        modelPath: model.path,
+        mmproj: model.mmproj,
+        ...(dialect && { dialect }),
+        ...(dialect?.boundsPromptCache === true && { cacheRamMiB: estimate?.cacheRamThatHolds }),
+      }),
+      env,
+      ...serverFiles(settings.stateDir, key),
+      port: settings.port,
+      ...settings.rules(),
+      sleepsWhenIdle: sleepsWhenIdle(wanted.spec),
+      ...(estimate && { needBytes: estimate.total }),
+    }
+  }
+}
+
+/** As a person would have to write it. */
+const changed = (spec: InferenceServiceSpec, { contextTokens, kvType, slots }: ServerChange): InferenceServiceSpec => ({
+  ...spec,
+  ...(contextTokens !== undefined && { contextSize: contextTokens }),
+  ...(slots !== undefined && { parallelSlots: slots }),
+  ...(kvType !== undefined && {
+    cacheTypeK: kvType,
+    cacheTypeV: kvType,
+    cacheTypeCustomK: undefined,
+    cacheTypeCustomV: undefined,
+  }),
+})

@@ -1,0 +1,213 @@
+import { access } from 'node:fs/promises'
+import type { Logger } from '../observability/logger.ts'
+import { unknownDigest } from '../process/adoption.ts'
+import type { StopOptions } from '../process/server-process.ts'
+import type { Servers } from '../process/servers.ts'
+import { isOver, type ServerState } from '../process/server-state.ts'
+import type { LocalModel } from '../models/models.ts'
+import type { Model } from '../kube/resources.ts'
+import type { Admission } from './admission.ts'
+import type { Narrator } from './narrator.ts'
+import { isOnItsWay, serverView } from './observe.ts'
+import type { ServerView } from './plan.ts'
+import type { Reading, WantedServer } from './reading.ts'
+import type { PreparedServer, ServerLaunches } from './server-launches.ts'
+import { startInputs } from './start-inputs.ts'
+
+/** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
+const lookForChangesEveryMs = 5_000
+
+export interface ServerStartsOptions {
+  readonly key: string
+  readonly servers: Servers
+  readonly launches: ServerLaunches
+  readonly admission: Admission
+  readonly narrator: Narrator
+  readonly log: Logger
+  readonly enqueue: () => void
+  /** The agent decides nothing any more. */
+  readonly isStopped: () => boolean
+  readonly now: () => number
+}
+
+/** Of one role: what its server was started with, and why there is none. */
+interface Start {
+  readonly digest: string
+  /** A start that failed before there was a process, such as for want of a binary. */
+  readonly startFailure?: string
+}
+
+/** Starts the servers of one service, and knows what each was started with. */
+export class ServerStarts {
+  readonly #options: ServerStartsOptions
+  #current: Start | undefined
+  /** Kept with the server's end, until it is dropped or takes over. */
+  #successor: Start | undefined
+  /** What the last start was made of beside the digest: see startInputs. */
+  #inputs: string | undefined
+  /** A person's wish; under way from the start of the new server until that is ready or has failed. */
+  #restart: 'none' | 'asked' | 'underWay' = 'none'
+
+  /** Takes up what an earlier agent left running. */
+  constructor(options: ServerStartsOptions) {
+    const { key, servers } = options
+    this.#options = options
+    if (pidOf(servers.get(key)) !== undefined) this.#current = startOf(servers.digestOf(key))
+    if (pidOf(servers.successor(key)) === undefined) return
+    this.#successor = startOf(servers.digestOf(key, 'successor') ?? unknownDigest)
+  }
+
+  /** Of the server that runs, or was started last. */
+  get digest(): string | undefined {
+    return this.#current?.digest ?? this.#options.servers.digestOf(this.#options.key)
+  }
+
+  get hasStarted(): boolean {
+    return this.#current !== undefined
+  }
+
+  get hasSuccessor(): boolean {
+    return this.#successor !== undefined
+  }
+
+  get isRestartAsked(): boolean {
+    return this.#restart === 'asked'
+  }
+
+  views(): { readonly server: ServerView; readonly successor: ServerView; readonly retiring: string | undefined } {
+    const { key, servers } = this.#options
+    const backOff = servers.backOff(key)
+    const retiring = serverView({}, servers.retiring(key))
+    return {
+      server: serverView(this.#current ?? {}, servers.get(key), backOff),
+      successor: serverView(this.#successor ?? {}, servers.successor(key), backOff),
+      retiring: retiring.kind === 'stopping' ? retiring.message : undefined,
+    }
+  }
+
+  /** Also in place of a server that serves; asked again before the new one is there, it is one restart. */
+  askRestart(): void {
+    const { key, servers } = this.#options
+    if (this.#restart === 'none' && !isOnItsWay(servers.successor(key))) this.#restart = 'asked'
+    servers.clearBackOff(key)
+  }
+
+  /** To be told of each change of a server of the service. */
+  changed(state: ServerState): void {
+    if (isOutcome(state) && this.#restart === 'underWay') this.#restart = 'none'
+  }
+
+  /** False where the file of the model is gone, so that it must be fetched anew. */
+  async start(role: 'current' | 'successor', { model }: Reading, wanted: WantedServer, file: LocalModel) {
+    const { key, servers, launches, admission, narrator } = this.#options
+    if (!(await isThere(file.path))) return false
+    const binary = await launches.findBinary()
+    const inputs = await startInputs(model, [binary.kind === 'found' ? binary.path : undefined, file.path])
+    const before = role === 'current' ? this.#current : this.#successor
+    if (before?.digest !== wanted.digest || this.#inputs !== inputs) servers.clearBackOff(key)
+    this.#inputs = inputs
+    if (role === 'current') this.#current = { ...this.#current, digest: wanted.digest }
+    this.#successor = role === 'current' ? undefined : startOf(wanted.digest)
+    if (binary.kind === 'missing') {
+      this.#failed(role, wanted.digest, binary.message)
+      return true
+    }
+    const prepared = await launches.prepare(wanted, file, binary)
+    const need = await this.#needOf(prepared)
+    await admission.prepare(key, wanted, need)
+    if (this.#options.isStopped()) return true
+    if (role === 'current' ? !admission.admit(key, wanted, need) : !admission.admitBeside(key, wanted, need)) {
+      this.#successor = undefined
+      return true
+    }
+    if (this.#restart === 'asked') this.#restart = 'underWay'
+    narrator.tell(key, { kind: 'starting' })
+    const launch = launches.launch(key, prepared, binary.path, need)
+    if (role === 'current') {
+      this.#current = startOf(wanted.digest)
+      servers.start(key, launch)
+    } else if (isOnItsWay(servers.get(key))) {
+      servers.startBeside(key, launch)
+    } else {
+      // Its predecessor ended while the binary was looked at.
+      this.#successor = undefined
+      admission.notStarted(key)
+    }
+    return true
+  }
+
+  /** Whether the wanted server fits beside the one that runs, or in its place, is asked of admission. */
+  async compare(wanted: WantedServer, file: LocalModel): Promise<void> {
+    const { key, launches, admission } = this.#options
+    // Without a binary the start says what is missing; the answer here is about memory alone.
+    const prepared = await launches.prepare(wanted, file, await launches.findBinary())
+    await admission.compare(key, wanted, await this.#needOf(prepared))
+  }
+
+  promote(): void {
+    this.#current = this.#successor && startOf(this.#successor.digest)
+    this.#successor = undefined
+    this.#restart = 'none'
+    this.#options.servers.promote(this.#options.key)
+  }
+
+  dropSuccessor(): void {
+    const { key, servers } = this.#options
+    this.#successor = undefined
+    servers.clearBackOff(key)
+    this.#whenStopped(servers.dropSuccessor(key))
+  }
+
+  stop(options: StopOptions): void {
+    this.#whenStopped(this.#options.servers.stop(this.#options.key, options))
+  }
+
+  /** A start that waits for its back-off waits no longer when what it is made of has changed. Returns the time of the next look. */
+  async soonerStart(model: Model | undefined, file: LocalModel | undefined): Promise<number> {
+    const { key, servers, launches, now } = this.#options
+    const binary = await launches.findBinary()
+    const inputs = await startInputs(model, [binary.kind === 'found' ? binary.path : undefined, file?.path])
+    const waitsForBackOff = servers.backOff(key) !== undefined
+    if (inputs === this.#inputs || !waitsForBackOff) return now() + lookForChangesEveryMs
+    servers.clearBackOff(key)
+    return now()
+  }
+
+  #needOf(prepared: PreparedServer) {
+    const { key, launches, admission } = this.#options
+    return admission.need(key, launches.needKey(prepared), () => launches.sizeUp(prepared))
+  }
+
+  #failed(role: 'current' | 'successor', digest: string, startFailure: string): void {
+    const { key, servers, narrator } = this.#options
+    if (role === 'current') this.#current = { digest, startFailure }
+    else this.#successor = { digest, startFailure }
+    this.#restart = 'none'
+    servers.countFailure(key)
+    narrator.startFailed(key, role, startFailure)
+  }
+
+  #whenStopped(stopped: Promise<unknown>): void {
+    const { key, log, enqueue } = this.#options
+    stopped.catch((error: unknown) => {
+      log.error('server not stopped', { key, error })
+      enqueue()
+    })
+  }
+}
+
+const startOf = (digest: string | undefined): Start | undefined => (digest === undefined ? undefined : { digest })
+
+/** The store may have been cleared since the model was fetched; why it cannot be read is for the next fetch to say. */
+const isThere = (file: string): Promise<boolean> =>
+  access(file).then(
+    () => true,
+    () => false,
+  )
+
+export const pidOf = (state: ServerState | undefined): number | undefined =>
+  state && !isOver(state) && 'pid' in state ? state.pid : undefined
+
+/** Whether a start came to something. */
+const isOutcome = (state: ServerState): boolean =>
+  state.kind === 'ready' || state.kind === 'failedToSpawn' || (state.kind === 'exited' && state.cause !== 'stopped')

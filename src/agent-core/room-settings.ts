@@ -1,0 +1,47 @@
+import type { MemorySettings } from './memory/memory.ts'
+import type { DownloadSettings } from './models/remote.ts'
+import type { GeneralRules, PortPolicy } from './process/launch.ts'
+import type { OutputLimits } from './process/output-rotation.ts'
+import type { EvictionSettings } from './reconcile/pressure-eviction.ts'
+import type { AgentSettings } from './settings.ts'
+
+/** What each room takes from the settings of the agent. */
+
+export const launchRules = ({ llamaServerStartupTimeoutMs, drainTimeoutMs }: AgentSettings): GeneralRules => ({
+  startupStallMs: llamaServerStartupTimeoutMs,
+  drainLimitMs: drainTimeoutMs,
+  settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
+})
+
+export const memorySettings = (settings: AgentSettings): MemorySettings => ({
+  fraction: settings.memoryFraction,
+  budgetBytes: settings.memoryBudgetBytes,
+  enforcement: settings.memoryCheckMode,
+  mayEvict: settings.evictionAtAdmission,
+})
+
+export const evictionSettings = (settings: AgentSettings): EvictionSettings => ({
+  isEnabled: settings.evictionEnabled,
+  share: settings.evictionShare,
+  comeBackMs: settings.comeBackMs,
+})
+
+export const downloadSettings = (settings: AgentSettings): DownloadSettings => ({
+  bytesPerSecond: settings.downloadBytesPerSecond,
+  atOnce: settings.downloadsAtOnce,
+  reserveBytes: settings.diskReserveBytes,
+  partialKeepMs: settings.partialKeepMs,
+  hubEndpoint: settings.hubEndpoint,
+  hubTokenFile: settings.hubTokenFile,
+  caFile: settings.caFile,
+})
+
+export const outputLimits = ({ serverLogBytes, serverLogCount }: AgentSettings): OutputLimits => ({
+  bytes: serverLogBytes,
+  count: serverLogCount,
+})
+
+export function portPolicy({ llamaServerPort, portRange }: AgentSettings): PortPolicy {
+  if (portRange) return { kind: 'range', ...portRange }
+  return llamaServerPort > 0 ? { kind: 'fixed', port: llamaServerPort } : { kind: 'ephemeral' }
+}

@@ -1,0 +1,289 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { parseInferenceService, type InferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
+import { Memory } from '../../../src/agent-core/memory/memory.ts'
+import { defaultThresholds } from '../../../src/agent-core/memory/pressure.ts'
+import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
+import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
+import { Admission } from '../../../src/agent-core/reconcile/admission.ts'
+import type { WantedServer } from '../../../src/agent-core/reconcile/reading.ts'
+import type { Need } from '../../../src/agent-core/reconcile/sizing.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { StatedMemory } from '../../support/stated-memory.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const gigabyte = 1e9
+
+let folder: Awaited<ReturnType<typeof temporaryFolder>>
+let machine: StatedMemory
+let memory: Memory
+let absences: Absences
+let admission: Admission
+let mayEvict: boolean
+let running: Map<string, ServerState>
+let isProtected: Set<string>
+let enqueued: Set<string>
+/** Of noMemory and of transitions, with the key. */
+let told: string[]
+
+beforeEach(async () => {
+  folder = await temporaryFolder()
+  machine = new StatedMemory()
+  mayEvict = false
+  running = new Map()
+  isProtected = new Set()
+  enqueued = new Set()
+  told = []
+  memory = new Memory({
+    platform: machine.platform,
+    settings: () => ({ fraction: 0, budgetBytes: 30 * gigabyte, enforcement: 'enforce', mayEvict }),
+    thresholds: defaultThresholds,
+    intervalMs: 0,
+    servers: () => [],
+    log: silentLog,
+  })
+  await memory.start()
+  absences = await Absences.open({ stateDir: folder.dir, log: silentLog })
+  admission = new Admission({
+    memory,
+    servers: { get: (key) => running.get(key), successor: () => undefined, retiring: () => undefined },
+    absences,
+    narrator: {
+      noMemory: (key, reason) => void told.push(`${reason} ${key}`),
+      memoryGranted: () => undefined,
+      tell: (key, { kind }) => void told.push(`${kind} ${key}`),
+    },
+    log: silentLog,
+    targetOf: (key) => ({ uid: uidOf(key), ...splitName(key), cluster: 'c', isProtected: isProtected.has(key) }),
+    enqueue: (key) => void enqueued.add(key),
+    onChange: () => undefined,
+    now: () => 0,
+  })
+})
+afterEach(async () => {
+  admission[Symbol.dispose]()
+  await memory[Symbol.asyncDispose]()
+  await absences.flush()
+  await folder[Symbol.asyncDispose]()
+})
+
+const uidOf = (key: string): string => `uid of ${key}`
+const splitName = (key: string) => ({ namespace: 'ns', name: key.slice(3) })
+
+function wanted(key: string, spec: Partial<InferenceServiceSpec> = {}, digest = 'd1'): WantedServer {
+  const service = parseInferenceService({
+    metadata: { name: key.slice(3), namespace: 'ns', uid: uidOf(key), resourceVersion: '1' },
+    spec: { modelRef: 'm', ...spec },
+  })
+  if (!service.spec.ok) throw new Error(service.spec.message)
+  const model = { source: 's', format: 'gguf', files: [], refreshPolicy: 'IfNotPresent' } as const
+  return { service, spec: service.spec.value, model: { ...model, files: [] }, modelStatus: { phase: '' }, digest }
+}
+
+const needing = (gigabytes: number): Need => ({
+  of: 'd1',
+  estimate: {
+    total: gigabytes * gigabyte,
+    items: { weights: 0, kv: 0, compute: 0, promptCache: 0, mmproj: 0, overhead: 0 },
+    notes: [],
+  },
+  whyUnknown: undefined,
+  changeable: {},
+})
+
+function starts(key: string, gigabytes: number, spec: Partial<InferenceServiceSpec> = {}): boolean {
+  const isAdmitted = admission.admit(key, wanted(key, spec), needing(gigabytes))
+  if (isAdmitted) running.set(key, { kind: 'starting', since: 0 })
+  return isAdmitted
+}
+
+async function ends(key: string): Promise<void> {
+  running.delete(key)
+  memory.gone(key, 'all')
+  admission.serverEnded()
+  await admission.serverOver(key)
+}
+
+const view = (key: string, spec: Partial<InferenceServiceSpec> = {}, digest = 'd1') =>
+  admission.view(key, wanted(key, spec, digest))
+
+describe('a start', () => {
+  test('is admitted while the sum of all fits, and refused with a reason and a place after that', () => {
+    expect([starts('ns/a', 20), starts('ns/b', 20)]).toEqual([true, false])
+    expect(view('ns/b').noMemory?.reason).toBe('InsufficientMemory')
+    expect(view('ns/b').noMemory?.message).toMatch(
+      /^Needs 20\.0 GB, 10\.0 GB left in the budget of 30\.0 GB \(1st waiting\)/,
+    )
+    expect(admission.report('ns/b').place).toBe(1)
+    expect(told).toEqual(['InsufficientMemory ns/b'])
+  })
+
+  test('that was refused says nothing about another wish', () => {
+    starts('ns/a', 20)
+    starts('ns/b', 20)
+    expect(view('ns/b', {}, 'd2').noMemory).toBeUndefined()
+    expect(view('ns/b', { priority: 'high' }).noMemory).toBeUndefined()
+    expect(admission.view('ns/b', undefined).noMemory).toBeUndefined()
+  })
+
+  test('is asked for again when memory is freed', async () => {
+    starts('ns/a', 20)
+    starts('ns/b', 20)
+    enqueued.clear()
+    await ends('ns/a')
+    expect([...enqueued]).toContain('ns/b')
+    expect(view('ns/b').noMemory).toBeUndefined()
+    expect(starts('ns/b', 20)).toBe(true)
+  })
+
+  test('whose queue position changed is looked at again', async () => {
+    starts('ns/a', 20)
+    for (const key of ['ns/b', 'ns/c']) starts(key, 25)
+    expect(admission.report('ns/c').place).toBe(2)
+    enqueued.clear()
+    admission.leaveQueue('ns/b')
+    expect([...enqueued]).toEqual(['ns/c'])
+    starts('ns/c', 25)
+    expect(admission.report('ns/c').place).toBe(1)
+  })
+
+  test('is refused while pressure is critical, and the settings are asked again when they change', async () => {
+    machine.kernelLevel = 'critical'
+    await memory.look()
+    expect(starts('ns/a', 1)).toBe(false)
+    expect(view('ns/a').noMemory?.reason).toBe('MemoryPressure')
+    enqueued.clear()
+    admission.rulesChanged()
+    expect([...enqueued]).toEqual(['ns/a'])
+    expect(view('ns/a').noMemory).toBeUndefined()
+  })
+
+  test('of a service that is forgotten leaves the queue', () => {
+    starts('ns/a', 20)
+    for (const key of ['ns/b', 'ns/c']) starts(key, 25)
+    admission.forget('ns/b')
+    expect(memory.book.places().map(({ key }) => key)).toEqual(['ns/c'])
+  })
+})
+
+describe('a change', () => {
+  const compare = (key: string, gigabytes: number) => admission.compare(key, wanted(key), needing(gigabytes))
+
+  test.each<[what: string, gigabytes: number, beside: boolean, instead: boolean]>([
+    ['fits beside what serves', 10, true, true],
+    ['fits only in its place', 20, false, true],
+    ['fits nowhere, and says why', 40, false, false],
+  ])('%s', async (_what, gigabytes, beside, instead) => {
+    starts('ns/a', 20)
+    await compare('ns/a', gigabytes)
+    const answer = view('ns/a')
+    expect([answer.beside?.allowed, answer.instead === undefined]).toEqual([beside, instead])
+    if (!instead)
+      expect(answer.instead).toMatch(/so the previous one keeps serving: Needs 40\.0 GB, more than the whole budget/)
+  })
+
+  test('that nobody compared has no answer, nor has one that was compared for another wish', async () => {
+    starts('ns/a', 20)
+    expect(view('ns/a').beside).toBeUndefined()
+    await compare('ns/a', 10)
+    expect(view('ns/a', {}, 'd2').beside).toBeUndefined()
+  })
+
+  test('that fits nowhere is compared again when a server has ended, and after a change of pressure', async () => {
+    starts('ns/a', 20)
+    await compare('ns/a', 40)
+    enqueued.clear()
+    admission.serverEnded()
+    expect([view('ns/a').beside, [...enqueued]]).toEqual([undefined, ['ns/a']])
+    await compare('ns/a', 40)
+    admission.pressureChanged()
+    expect(view('ns/a').beside).toBeUndefined()
+  })
+
+  test('that fitted before and does not when it is started says so, and reserves nothing', () => {
+    starts('ns/a', 20)
+    expect(admission.admitBeside('ns/a', wanted('ns/a'), needing(20))).toBe(false)
+    expect(view('ns/a').beside?.allowed).toBe(false)
+    expect(memory.book.held()).toHaveLength(1)
+    expect(admission.admitBeside('ns/a', wanted('ns/a'), needing(10))).toBe(true)
+    expect(memory.book.held()).toHaveLength(2)
+  })
+})
+
+describe('a start of higher priority', () => {
+  beforeEach(() => {
+    mayEvict = true
+  })
+
+  const displaced = (key: string) => absences.of(uidOf(key))?.kind === 'displaced'
+
+  test('displaces what runs with a lower one, which comes back once the winner was answered', async () => {
+    starts('ns/low', 20, { priority: 'low' })
+    expect(starts('ns/high', 20, { priority: 'high' })).toBe(false)
+    expect([displaced('ns/low'), told]).toEqual([true, ['InsufficientMemory ns/high', 'displaced ns/low']])
+    enqueued.clear()
+    await ends('ns/low')
+    expect([displaced('ns/low'), [...enqueued]]).toEqual([true, ['ns/high']])
+    expect(starts('ns/high', 20, { priority: 'high' })).toBe(true)
+    await expect.poll(() => displaced('ns/low')).toBe(false)
+    expect([...enqueued]).toContain('ns/low')
+  })
+
+  test('lets it come back when the winner is not wanted any more', async () => {
+    starts('ns/low', 20, { priority: 'low' })
+    starts('ns/high', 20, { priority: 'high' })
+    await ends('ns/low')
+    admission.forget('ns/high')
+    expect(displaced('ns/low')).toBe(false)
+  })
+
+  test('is told once, however often it asks', () => {
+    starts('ns/low', 20, { priority: 'low' })
+    for (const _again of [1, 2]) starts('ns/high', 20, { priority: 'high' })
+    expect(told.filter((one) => one === 'displaced ns/low')).toHaveLength(1)
+  })
+
+  test.each<[what: string, before: () => void]>([
+    ['what a person protected since', () => isProtected.add('ns/low')],
+    [
+      'what is on its way out of memory already',
+      () => running.set('ns/low', { kind: 'stopping', since: 0, cause: 'stopped' }),
+    ],
+    [
+      'what left for another reason',
+      () =>
+        absences.leave(
+          { uid: uidOf('ns/low'), namespace: 'ns', name: 'low', cluster: 'c' },
+          { kind: 'idle', since: new Date(0).toISOString(), message: 'Idle.' },
+        ),
+    ],
+  ])('does not displace %s', (_what, before) => {
+    starts('ns/low', 20, { priority: 'low' })
+    before()
+    starts('ns/high', 20, { priority: 'high' })
+    expect(displaced('ns/low')).toBe(false)
+  })
+
+  test('displaces nothing where no person allowed that', () => {
+    mayEvict = false
+    starts('ns/low', 20, { priority: 'low' })
+    starts('ns/high', 20, { priority: 'high' })
+    expect(displaced('ns/low')).toBe(false)
+  })
+
+  test('leaves nothing displaced behind when the cluster is left', () => {
+    starts('ns/low', 20, { priority: 'low' })
+    starts('ns/high', 20, { priority: 'high' })
+    admission[Symbol.dispose]()
+    expect(displaced('ns/low')).toBe(false)
+  })
+})
+
+test('what a server needs is worked out once for each server', async () => {
+  let sizings = 0
+  const sizeUp = (of: string) => () => {
+    sizings += 1
+    return Promise.resolve({ ...needing(1), of })
+  }
+  for (const of of ['one', 'one', 'other']) await admission.need('ns/a', of, sizeUp(of))
+  expect([sizings, admission.report('ns/a').need?.of]).toEqual([2, 'other'])
+})

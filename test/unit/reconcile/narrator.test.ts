@@ -1,0 +1,400 @@
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { EventRecorder } from '../../../src/agent-core/kube/event-recorder.ts'
+import { KubeApi } from '../../../src/agent-core/kube/kube-api.ts'
+import { ObjectCache } from '../../../src/agent-core/kube/object-cache.ts'
+import { PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
+import { parseInferenceService, resources, type InferenceService } from '../../../src/agent-core/kube/resources.ts'
+import { StatusWriter } from '../../../src/agent-core/kube/status-writer.ts'
+import type { Failure } from '../../../src/agent-core/process/server-process.ts'
+import type { ServerRole } from '../../../src/agent-core/process/lanes.ts'
+import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
+import type { Transition } from '../../../src/agent-core/reconcile/narration.ts'
+import { Narrator } from '../../../src/agent-core/reconcile/narrator.ts'
+import type { Observation, Plan } from '../../../src/agent-core/reconcile/plan.ts'
+import type { HistoryEntry } from '../../../src/contract/history.ts'
+import { writeKubeconfig } from '../../support/control-plane/kubeconfig.ts'
+import { KubeSim } from '../../support/kube-sim/kube-sim.ts'
+import { Recorder } from '../../support/running-agent.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const key = 'default/tiny'
+const inferenceService = {
+  apiVersion: 'inference.llmkube.dev/v1alpha1',
+  kind: 'InferenceService',
+  metadata: { name: 'tiny', namespace: 'default' },
+  spec: { modelRef: 'tiny' },
+}
+
+let sim: KubeSim
+let folder: Awaited<ReturnType<typeof temporaryFolder>>
+let api: KubeApi
+let cache: ObjectCache<InferenceService>
+let events: EventRecorder
+let log: Recorder
+let history: Omit<HistoryEntry, 'id' | 'at'>[]
+let failure: Failure | undefined
+let servers: Partial<Record<ServerRole, ServerState>>
+let narrator: Narrator
+
+beforeEach(async () => {
+  sim = await KubeSim.start()
+  folder = await temporaryFolder()
+  const file = await writeKubeconfig(join(folder.dir, 'kubeconfig'), sim.connection())
+  api = new KubeApi(await PinnedContext.load({ file, env: {} }))
+  cache = new ObjectCache()
+  cache.upsert(parseInferenceService(await api.create(resources.inferenceServices, 'default', inferenceService)))
+  failure = undefined
+  servers = {}
+  narrator = begin()
+})
+afterEach(async () => {
+  await events.flush()
+  await sim[Symbol.asyncDispose]()
+  await folder[Symbol.asyncDispose]()
+})
+
+/** As after a start of the agent: nothing is remembered but what the cluster says. */
+function begin(): Narrator {
+  log = new Recorder()
+  history = []
+  events = new EventRecorder({ api, log, host: 'mac' })
+  return new Narrator({
+    log,
+    history: { add: (entry) => void history.push(entry) },
+    servers: { backOff: () => failure, get: () => servers.current, successor: () => servers.successor },
+    cluster: () => ({ cluster: { inferenceServices: cache }, events, status: new StatusWriter(api, cache) }),
+    whyStopped: () => 'Suspended by spec.suspend.',
+    random: () => 0.5,
+  })
+}
+
+interface Told {
+  readonly log: string[]
+  readonly events: string[]
+  readonly history: string[]
+}
+
+async function told(): Promise<Told> {
+  await events.flush()
+  return {
+    log: [...log.infos, ...log.warnings].map(({ message }) => message),
+    events: sim.list('events').map(({ reason, message }) => `${String(reason)}: ${String(message)}`),
+    history: history.map(({ kind, message }) => `${kind}: ${message}`),
+  }
+}
+
+const nothing: Told = { log: [], events: [], history: [] }
+
+test.each<[what: string, transition: Transition, told: Partial<Told>]>([
+  ['a claim', { kind: 'claimed', isTakenOver: false }, { events: ['Claimed: Claimed by this machine.'] }],
+  [
+    'a claim taken over',
+    { kind: 'claimed', isTakenOver: true },
+    { events: ['Claimed: Taken over from an agent that is gone.'] },
+  ],
+  ['a start', { kind: 'starting' }, { log: ['starting inference service'] }],
+  [
+    'a server that was started',
+    { kind: 'started', pid: 7, port: 5001, isFound: false },
+    {
+      log: ['started inference service'],
+      events: ['Started: llama-server started with process id 7 on port 5001.'],
+      history: ['started: The server was started as process 7.'],
+    },
+  ],
+  [
+    'a server that an earlier agent started and told of',
+    { kind: 'started', pid: 7, port: 5001, isFound: true },
+    { history: ['started: The server was found running as process 7.'] },
+  ],
+  ['an answer', { kind: 'answered', port: 5001 }, { history: ['ready: The server answers on port 5001.'] }],
+  [
+    'a published address',
+    { kind: 'published', address: '192.0.2.7', port: 5001 },
+    { events: ['Ready: Serving at 192.0.2.7:5001.'] },
+  ],
+  [
+    'a stop',
+    { kind: 'stopped', why: 'Suspended.' },
+    { events: ['Stopped: Suspended.'], history: ['stopped: Suspended.'] },
+  ],
+  [
+    'a server that failed to start',
+    { kind: 'failed', outOf: 'start', why: 'No.', message: 'No.', hadProcess: true, isCounted: false },
+    { events: ['StartFailed: No.'], history: ['crashed: No.'] },
+  ],
+  [
+    'a server that ended while it served',
+    { kind: 'failed', outOf: 'serving', why: 'No.', message: 'No.', hadProcess: true, isCounted: false },
+    { events: ['Stopped: No.'], history: ['crashed: No.'] },
+  ],
+  [
+    'a failure that the Event of the crash loop counts',
+    { kind: 'failed', outOf: 'start', why: 'No.', message: 'No.', hadProcess: true, isCounted: true },
+    { history: ['crashed: No.'] },
+  ],
+  [
+    'a start without a process',
+    { kind: 'failed', outOf: 'start', why: 'No.', message: 'No.', hadProcess: false, isCounted: false },
+    { events: ['StartFailed: No.'] },
+  ],
+  ['what could not be ended', { kind: 'leftBehind', message: 'It lives.' }, { events: ['Stopped: It lives.'] }],
+  [
+    'a download',
+    { kind: 'download', note: { reason: 'Fetched', message: 'It is here.' } },
+    { events: ['Fetched: It is here.'] },
+  ],
+  ['a failed download', { kind: 'fetchFailed', message: 'HTTP 404.' }, { events: ['StartFailed: HTTP 404.'] }],
+  [
+    'a refusal',
+    { kind: 'refused', message: 'No.', isToldBefore: false },
+    { events: ['Refused: No.'], history: ['refused: No.'] },
+  ],
+  [
+    'a refusal that a failed download told',
+    { kind: 'refused', message: 'No.', isToldBefore: true },
+    { history: ['refused: No.'] },
+  ],
+  ['a Model that is missing', { kind: 'modelMissing', message: 'No Model.' }, { events: ['Refused: No Model.'] }],
+  [
+    'a wait for memory',
+    { kind: 'noMemory', reason: 'InsufficientMemory', message: 'Needs 24 GB.' },
+    { events: ['InsufficientMemory: Needs 24 GB.'] },
+  ],
+  [
+    'a service that gives way',
+    { kind: 'displaced', winner: 'default/big', message: 'For big.' },
+    { log: ['evicted'], events: ['Evicted: For big.'], history: ['evicted: For big.'] },
+  ],
+  [
+    'an eviction',
+    { kind: 'evicted', why: 'It is idle.', message: 'Evicted: it is idle.', priority: 'low' },
+    {
+      log: ['evicting'],
+      events: ['Evicted: Evicted: it is idle. (priority=low)'],
+      history: ['evicted: Evicted for want of memory: It is idle.'],
+    },
+  ],
+  ['a return', { kind: 'broughtBack', why: 'Calm.' }, { log: ['brought back'], history: ['broughtBack: Calm.'] }],
+  ['an eviction that is not', { kind: 'evictionSkipped', message: 'Alone.' }, { events: ['EvictionSkipped: Alone.'] }],
+  [
+    'a change of memory pressure',
+    { kind: 'pressureChanged', isNormal: false, message: 'Short.' },
+    { events: ['MemoryPressureLevelChanged: Short.'] },
+  ],
+  ['idleness', { kind: 'idle', idleMinutes: 5 }, { log: ['idle inference service leaves memory'] }],
+])('%s is told once by each way', async (_what, transition, expected) => {
+  narrator.tell(key, transition)
+  expect(await told()).toEqual({ ...nothing, ...expected })
+})
+
+const run = { since: 0, pid: 7, port: 5001 }
+const exit = { kind: 'exited', since: 0, code: 1, signal: null, tail: [], outOf: 'serving', failures: 1 } as const
+
+describe('a server', () => {
+  test('is told of once for what it does, however often its state is looked at', async () => {
+    const states: readonly ServerState[] = [
+      { kind: 'starting', since: 0 },
+      { kind: 'starting', ...run },
+      { kind: 'loading', ...run },
+      { kind: 'ready', ...run, readySince: 0, healthy: true },
+      { kind: 'ready', ...run, readySince: 0, healthy: false },
+      { kind: 'ready', ...run, readySince: 0, healthy: true },
+      { ...exit, cause: 'itself', message: 'It crashed.', settled: false },
+      { ...exit, cause: 'itself', message: 'It crashed.', settled: true },
+      { kind: 'starting', ...run, pid: 8 },
+      { kind: 'stopping', ...run, pid: 8, cause: 'stopped' },
+      { ...exit, cause: 'stopped', message: 'It was stopped.', settled: true },
+      { kind: 'failedToSpawn', since: 0, message: 'No binary.', failures: 1 },
+    ]
+    for (const state of states) narrator.serverChanged(key, state, 'current')
+    const { events: written, history: kept } = await told()
+    expect(written.toSorted()).toEqual([
+      'StartFailed: No binary.',
+      'Started: llama-server started with process id 7 on port 5001.',
+      'Started: llama-server started with process id 8 on port 5001.',
+      'Stopped: It crashed.',
+      'Stopped: Suspended by spec.suspend.',
+    ])
+    expect(kept).toEqual([
+      'started: The server was started as process 7.',
+      'ready: The server answers on port 5001.',
+      'crashed: It crashed.',
+      'started: The server was started as process 8.',
+      'stopped: Suspended by spec.suspend.',
+      'crashed: No binary.',
+    ])
+  })
+
+  test('is published in one Event for each process, and an earlier agent told of one that was found', async () => {
+    const ready: ServerState = { kind: 'ready', ...run, readySince: 0, healthy: true }
+    servers = { current: ready }
+    for (const _twice of [1, 2]) narrator.published(key, { address: '192.0.2.7', port: 5001 })
+    expect((await told()).events).toEqual(['Ready: Serving at 192.0.2.7:5001.'])
+
+    servers = { current: { ...ready, pid: 9 } }
+    narrator.serverChanged(key, { kind: 'starting', ...run, pid: 9, unasked: true }, 'current')
+    narrator.published(key, { address: '192.0.2.7', port: 5001 })
+    expect((await told()).events).toHaveLength(1)
+  })
+
+  test('that fails again and again is one Event, which counts', async () => {
+    const crashed: ServerState = { ...exit, cause: 'itself', message: 'It crashed.', settled: true }
+    for (const failures of [1, 2, 3, 4]) {
+      failure = { failures, retryAt: Date.UTC(2026, 0, 1) }
+      narrator.serverChanged(key, crashed, 'current')
+      await events.flush()
+    }
+    expect(sim.list('events').map(({ reason, count }) => [reason, count])).toEqual([
+      ['Stopped', 1],
+      ['CrashLooping', 4],
+    ])
+    expect((await told()).history).toHaveLength(4)
+  })
+
+  test('that is stopped as the agent ends is in the history, and no Event', async () => {
+    narrator.leave()
+    narrator.serverChanged(key, { kind: 'stopping', ...run, cause: 'stopped' }, 'current')
+    narrator.serverChanged(key, { ...exit, cause: 'stopped', message: 'Gone.', settled: true }, 'current')
+    expect(await told()).toEqual({ ...nothing, history: ['stopped: Suspended by spec.suspend.'] })
+  })
+})
+
+const observed: Observation = {
+  now: 0,
+  desired: { kind: 'serve', source: 's', digest: 'd' },
+  address: { ip: '192.0.2.7', message: '' },
+  fetch: { kind: 'none' },
+  server: { kind: 'none' },
+  successor: { kind: 'none' },
+  retiring: undefined,
+  beside: undefined,
+  instead: undefined,
+  noMemory: undefined,
+  absent: undefined,
+  stopReason: '',
+  publication: {
+    claim: 'ours',
+    message: '',
+    retryAt: undefined,
+    service: 'ours',
+    serviceMessage: '',
+    shown: undefined,
+    complete: true,
+    present: true,
+  },
+  restartAsked: false,
+  paused: false,
+  clusterRetry: undefined,
+}
+const rests = (state: Plan['state'], reason: Plan['reason'], message: string): Plan => ({
+  step: { do: 'rest' },
+  state,
+  reason,
+  message,
+  retryAt: undefined,
+  forget: false,
+})
+
+/** As a pass that rests does; the answer is in the cache. */
+async function report(plan: Plan, more: Partial<Observation> = {}): Promise<void> {
+  const service = cache.get('default', 'tiny')
+  if (!service) throw new Error('The service is gone.')
+  narrator.planned(key, plan)
+  const inputs = { plan, observed: { ...observed, ...more }, service, absence: undefined, pressure: undefined, now: 0 }
+  await narrator.report(key, inputs)
+}
+
+const condition = () =>
+  cache
+    .get('default', 'tiny')
+    ?.status.conditions.filter(({ type }) => type === 'MetalAgent')
+    .map(({ status, reason, message }) => `${status} ${reason}: ${message}`)
+
+const statusWrites = () => sim.requests.count({ resource: 'inferenceservices/status' })
+
+const writesOf = ({ reason }: Plan): number => (reason === 'InsufficientMemory' ? 2 : 1)
+
+describe('a state', () => {
+  test.each<[Plan, Partial<Told>, string]>([
+    [rests('ready', 'Serving', 'Serving at A.'), { log: ['state'] }, 'True Serving: Serving at A.'],
+    [rests('ready', 'ClusterDisagrees', 'B.'), { log: ['state'] }, 'True ClusterDisagrees: B.'],
+    [
+      rests('refused', 'Refused', 'Wrong format.'),
+      { log: ['state'], events: ['Refused: Wrong format.'], history: ['refused: Wrong format.'] },
+      'False Refused: Wrong format.',
+    ],
+    [
+      rests('waiting', 'ModelMissing', 'No Model.'),
+      { log: ['state'], events: ['Refused: No Model.'] },
+      'False ModelMissing: No Model.',
+    ],
+    [rests('waiting', 'InsufficientMemory', 'Full.'), { log: ['state'] }, 'False InsufficientMemory: Full.'],
+    [rests('starting', 'Starting', 'Loading.'), {}, 'False Starting: Loading.'],
+  ])('$reason is one line, one condition, and what a person is called by', async (plan, expected, said) => {
+    for (const _look of [1, 2, 3]) await report(plan)
+    expect(await told()).toEqual({ ...nothing, ...expected })
+    expect(condition()).toEqual([said])
+    // One for the condition, and one where LLMKube has a field for the reason as well.
+    const writes = statusWrites()
+    await report(plan)
+    expect([writes, statusWrites()]).toEqual([writesOf(plan), writesOf(plan)])
+  })
+
+  test('of a refusal is not told again after a restart of the agent', async () => {
+    await report(rests('refused', 'Refused', 'Wrong format.'))
+    await events.flush()
+    narrator = begin()
+    await report(rests('refused', 'Refused', 'Wrong format.'))
+    expect(history).toEqual([])
+    expect((await told()).events).toHaveLength(1)
+  })
+
+  test('of requests that finish is written once, however many are left', async () => {
+    for (const left of ['2 requests finishing.', '1 request finishing.']) {
+      await report(rests('stopping', 'Stopping', `Suspended. ${left}`), { drainFigures: left })
+    }
+    expect(condition()).toEqual(['False Stopping: Suspended. 2 requests finishing.'])
+    await report(rests('stopping', 'Stopping', 'Deleted. 1 request finishing.'), {
+      drainFigures: '1 request finishing.',
+    })
+    expect(condition()).toEqual(['False Stopping: Deleted. 1 request finishing.'])
+  })
+
+  test('that cannot be written is tried again later, and told once', async () => {
+    const fault = { kind: 'status', code: 503, reason: 'ServiceUnavailable', message: 'no' } as const
+    sim.faults.add({ on: { resource: 'inferenceservices/status' }, times: Infinity, fault })
+    for (const _look of [1, 2]) await report(rests('ready', 'Serving', 'Serving.'))
+    expect((await told()).log).toEqual(['state', 'status not written'])
+    expect(condition()).toEqual([])
+  })
+})
+
+test('a wait for memory is told once for its reason, and again after it was granted', async () => {
+  for (const _look of [1, 2]) narrator.noMemory(key, 'InsufficientMemory', 'Needs 24 GB.')
+  narrator.noMemory(key, 'MemoryPressure', 'Critical.')
+  narrator.memoryGranted(key)
+  narrator.noMemory(key, 'MemoryPressure', 'Critical again.')
+  expect((await told()).events.toSorted()).toEqual([
+    'InsufficientMemory: Needs 24 GB.',
+    'RespawnBlocked: Critical again.',
+    'RespawnBlocked: Critical.',
+  ])
+})
+
+test('an object that is made again is told of anew, what runs for it is not', async () => {
+  narrator.serverChanged(key, { kind: 'starting', ...run }, 'current')
+  narrator.noMemory(key, 'InsufficientMemory', 'Needs 24 GB.')
+  await events.flush()
+  cache.remove('default', 'tiny')
+  sim.delete({ resource: 'inferenceservices', name: 'tiny' })
+  cache.upsert(parseInferenceService(await api.create(resources.inferenceServices, 'default', inferenceService)))
+  narrator.serverChanged(key, { kind: 'loading', ...run }, 'current')
+  narrator.noMemory(key, 'InsufficientMemory', 'Needs 24 GB.')
+  expect((await told()).events.map((text) => text.split(':')[0]).toSorted()).toEqual([
+    'InsufficientMemory',
+    'InsufficientMemory',
+    'Started',
+  ])
+})
