@@ -49,8 +49,8 @@ import { Reconciler } from './reconcile/reconciler.ts'
 import { countServers, followServers, measuredServers } from './reconcile/server-memory.ts'
 import { findLlamaServer } from './runtimes/binary.ts'
 import { devicesAsTold } from './runtimes/devices.ts'
-import { PersonSettings } from './person-settings.ts'
-import type { AgentSettings, LogLevel } from './settings.ts'
+import { PersonSettings } from './settings/person-settings.ts'
+import type { AgentSettings, LogLevel } from './settings/settings.ts'
 import { memoryFiguresOf, memoryViewOf } from './snapshot/memory-view.ts'
 import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
 import { SnapshotStore } from './snapshot/snapshot-store.ts'
@@ -250,7 +250,7 @@ export class Agent {
 
   /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
   get longestDrainMs(): number {
-    return Math.max(this.#options.settings.drainTimeoutMs, this.#settings.drainTimeoutMs)
+    return Math.max(this.#options.settings.drainLimitMs, this.#settings.drainLimitMs)
   }
 
   /** Adds a true sentence that every reader of a snapshot should know. */
@@ -663,9 +663,9 @@ const hostFacts = (address: HostAddress): { ip: string | undefined; message: str
     ? { ip: address.address, message: `Pods are sent to ${address.address}: ${address.why}.` }
     : { ip: undefined, message: address.message }
 
-const launchRules = ({ llamaServerStartupTimeoutMs, drainTimeoutMs }: AgentSettings): GeneralRules => ({
-  startupStallMs: llamaServerStartupTimeoutMs,
-  drainLimitMs: drainTimeoutMs,
+const launchRules = ({ startupStallMs, drainLimitMs }: AgentSettings): GeneralRules => ({
+  startupStallMs,
+  drainLimitMs,
   settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
 })
 
@@ -692,9 +692,9 @@ const downloadSettings = (settings: AgentSettings): DownloadSettings => ({
   caFile: settings.caFile,
 })
 
-const outputLimits = ({ serverLogBytes, serverLogCount }: AgentSettings): OutputLimits => ({
+const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({
   bytes: serverLogBytes,
-  count: serverLogCount,
+  count: serverLogFiles,
 })
 
 function portPolicy({ llamaServerPort, portRange }: AgentSettings): PortPolicy {

@@ -2,7 +2,7 @@ import { Agent, type AgentOptions, type ServersAtEnd } from '../agent-core/agent
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
-import { startNotices, type AgentSettings } from '../agent-core/settings.ts'
+import { startNotices, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { acquireLock } from '../agent-core/state/lock.ts'
 import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
