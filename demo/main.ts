@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLog } from '../src/agent-core/observability/log.ts'
 import { hostPlatform } from '../src/agent-core/platform/host.ts'
-import { agentSettings } from '../src/agent-core/settings.ts'
+import { agentSettings } from '../src/agent-core/settings/settings.ts'
 import { renderStatus } from '../src/cli/status-table.ts'
 import { formatBytes } from '../src/contract/format.ts'
 import { hostAgent, type HostedAgent } from '../src/serve/host-agent.ts'
@@ -135,21 +135,12 @@ async function startAgent(
   const settings = agentSettings.parse({
     kubeconfig,
     namespace: 'default',
-    inferenceServiceAllowlist: [],
     modelStore: join(folder, 'models'),
     stateDir,
-    runtime: 'llama-server',
     llamaServer,
     hubEndpoint,
-    llamaServerPort: 0,
-    llamaServerStartupTimeoutMs: 120_000,
-    drainTimeoutMs: 30_000,
     port: 0,
     logLevel: process.env['LOG_LEVEL'] ?? 'error',
-    serverLogBytes: 20 * 1024 * 1024,
-    serverLogCount: 3,
-    logFormat: 'auto',
-    flagsNotInEffect: [],
   })
   const result = await hostAgent({
     settings,

@@ -4,6 +4,7 @@ import { defaultStateDir } from '../src/agent-core/state/state-folder.ts'
 import { flagGroups, flagTable, type FlagDefaults } from '../src/cli/flags.ts'
 import { defaultText, exitCodeTexts, flagUsage } from '../src/cli/help.ts'
 import { verbProgram } from '../src/cli/verbs.ts'
+import { table } from './markdown-table.ts'
 
 const home = '~'
 const defaults: FlagDefaults = {
@@ -27,7 +28,7 @@ export function cliMarkdown(): string {
     '# The command `metal-agent`',
     '',
     '`metal-agent [flags]` runs the agent; `metal-agent <verb>` talks to the one that runs on the same state folder, headless or in the',
-    'app. This page is made by `node tasks/cli-docs.ts` from what `metal-agent --help` prints.',
+    'app. This page is made by `node tasks/docs.ts` from what `metal-agent --help` prints.',
     '',
     '## Exit codes',
     '',
@@ -69,8 +70,3 @@ function flagSection(group: (typeof flagGroups)[number]): string[] {
 }
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
-
-function table(headings: readonly string[], rows: readonly (readonly string[])[]): string[] {
-  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
-  return [line(headings), line(headings.map(() => '---')), ...rows.map(line), '']
-}

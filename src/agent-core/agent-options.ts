@@ -2,7 +2,7 @@ import type { ShutdownRequest } from './commands/rooms.ts'
 import type { Logger } from './observability/logger.ts'
 import type { Platform } from './platform/platform.ts'
 import type { LivenessTimings } from './process/liveness.ts'
-import type { AgentSettings, LogLevel } from './settings.ts'
+import type { AgentSettings, LogLevel } from './settings/settings.ts'
 import type { NodeIdentity } from './state/node-id.ts'
 
 export interface AgentOptions {

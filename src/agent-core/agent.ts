@@ -23,7 +23,7 @@ import { followLog } from './queries/server-log.ts'
 import { countServers } from './reconcile/server-memory.ts'
 import type { RoomContext } from './room-context.ts'
 import { launchRules } from './room-settings.ts'
-import type { AgentSettings } from './settings.ts'
+import type { AgentSettings } from './settings/settings.ts'
 import type { SnapshotBase } from './snapshot/compose.ts'
 import { SnapshotStore } from './snapshot/snapshot-store.ts'
 
@@ -120,7 +120,7 @@ export class Agent {
 
   /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
   get longestDrainMs(): number {
-    return Math.max(this.#options.settings.drainTimeoutMs, this.#settings.drainTimeoutMs)
+    return Math.max(this.#options.settings.drainLimitMs, this.#settings.drainLimitMs)
   }
 
   /** Adds a true sentence that every reader of a snapshot should know. */

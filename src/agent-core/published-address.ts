@@ -3,7 +3,7 @@ import type { History } from './history/history.ts'
 import type { Logger } from './observability/logger.ts'
 import { chosenHostAddress } from './publishing/chosen-address.ts'
 import { hostAddress, type HostAddress, type HostCandidate } from './publishing/host-address.ts'
-import type { PersonSettings } from './person-settings.ts'
+import type { PersonSettings } from './settings/person-settings.ts'
 
 /** Addresses come and go with networks; reading the interfaces costs microseconds. */
 const lookEveryMs = 5_000

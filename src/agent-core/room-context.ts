@@ -2,7 +2,7 @@ import type { AgentOptions } from './agent-options.ts'
 import type { ClusterSession } from './cluster-session.ts'
 import type { AgentMetrics } from './observability/metrics.ts'
 import { findLlamaServer, type Binary } from './runtimes/binary.ts'
-import type { AgentSettings } from './settings.ts'
+import type { AgentSettings } from './settings/settings.ts'
 import type { SnapshotStore } from './snapshot/snapshot-store.ts'
 
 /** What every room is built with. A room registers its part of the snapshot with `snapshots` and its end with `ends`. */

@@ -3,13 +3,13 @@ import type { DownloadSettings } from './models/remote.ts'
 import type { GeneralRules, PortPolicy } from './process/launch.ts'
 import type { OutputLimits } from './process/output-rotation.ts'
 import type { EvictionSettings } from './reconcile/pressure-eviction.ts'
-import type { AgentSettings } from './settings.ts'
+import type { AgentSettings } from './settings/settings.ts'
 
 /** What each room takes from the settings of the agent. */
 
-export const launchRules = ({ llamaServerStartupTimeoutMs, drainTimeoutMs }: AgentSettings): GeneralRules => ({
-  startupStallMs: llamaServerStartupTimeoutMs,
-  drainLimitMs: drainTimeoutMs,
+export const launchRules = ({ startupStallMs, drainLimitMs }: AgentSettings): GeneralRules => ({
+  startupStallMs,
+  drainLimitMs,
   settingNames: { startupStall: '--llama-server-startup-timeout', port: '--llama-server-port or --port-range' },
 })
 
@@ -36,9 +36,9 @@ export const downloadSettings = (settings: AgentSettings): DownloadSettings => (
   caFile: settings.caFile,
 })
 
-export const outputLimits = ({ serverLogBytes, serverLogCount }: AgentSettings): OutputLimits => ({
+export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({
   bytes: serverLogBytes,
-  count: serverLogCount,
+  count: serverLogFiles,
 })
 
 export function portPolicy({ llamaServerPort, portRange }: AgentSettings): PortPolicy {

@@ -1,7 +1,7 @@
 /** Go's `flag` syntax, so that a command line written for the Go agent means the same here. */
-type FlagKind = 'string' | 'bool' | 'int' | 'float' | 'duration' | 'bytes'
+export type FlagKind = 'string' | 'bool' | 'int' | 'float' | 'duration' | 'bytes'
 /** A duration is a number of milliseconds, a size one of bytes. */
-type FlagValue = string | boolean | number
+export type FlagValue = string | boolean | number
 
 export interface FlagSpec {
   readonly kind: FlagKind
@@ -9,7 +9,7 @@ export interface FlagSpec {
   /** Another spelling of this flag; the last one given wins. */
   readonly aliasOf?: string
   /** What the flag means alone; a value then stands only after "=", as with a switch. */
-  readonly bare?: string
+  readonly bare?: string | undefined
 }
 
 export interface ParsedFlags {
@@ -106,6 +106,16 @@ export function nearest(word: string, candidates: readonly string[]): string | u
     if (distance <= limit && distance < (best?.distance ?? Infinity)) best = { name, distance }
   }
   return best?.name
+}
+
+/** What a flag without a default has. */
+export const emptyValues: Readonly<Record<FlagKind, FlagValue>> = {
+  string: '',
+  bool: false,
+  int: 0,
+  float: 0,
+  duration: 0,
+  bytes: 0,
 }
 
 const wanted: Record<FlagKind, string> = {

@@ -1,81 +1,64 @@
-import type { SettingName, SettingsPatch, SettingView } from '../contract/settings.ts'
+import {
+  editableRow,
+  settingNames,
+  type SettingName,
+  type SettingsPatch,
+  type SettingView,
+} from '../contract/settings.ts'
+import type { SettingKind } from '../contract/settings-table.ts'
 import { VerbError } from './agent-session.ts'
 import { formatBytes, formatDuration, nearest, parseBytes, parseDuration } from './go-flags.ts'
 
-type Kind = 'text' | 'duration' | 'bytes' | 'count' | 'fraction' | 'switch'
+/** How people spell a setting: mostly as its flag. */
+export function spellingOf(name: SettingName): string {
+  const { spelled, flag } = editableRow(name)
+  return spelled ?? flag
+}
 
-/** How people spell the settings; as the flags of the same meaning. */
-const spellings: readonly { readonly spelled: string; readonly name: SettingName; readonly kind: Kind }[] = [
-  { spelled: 'llama-server', name: 'llamaServer', kind: 'text' },
-  { spelled: 'namespace', name: 'namespace', kind: 'text' },
-  { spelled: 'drain-timeout', name: 'drainLimitMs', kind: 'duration' },
-  { spelled: 'startup-timeout', name: 'startupStallMs', kind: 'duration' },
-  { spelled: 'server-log-size', name: 'serverLogBytes', kind: 'bytes' },
-  { spelled: 'server-log-count', name: 'serverLogFiles', kind: 'count' },
-  { spelled: 'download-limit', name: 'downloadBytesPerSecond', kind: 'bytes' },
-  { spelled: 'downloads-at-once', name: 'downloadsAtOnce', kind: 'count' },
-  { spelled: 'hub-endpoint', name: 'hubEndpoint', kind: 'text' },
-  { spelled: 'hub-token-file', name: 'hubTokenFile', kind: 'text' },
-  { spelled: 'ca-file', name: 'caFile', kind: 'text' },
-  { spelled: 'disk-reserve', name: 'diskReserveBytes', kind: 'bytes' },
-  { spelled: 'partial-keep', name: 'partialKeepMs', kind: 'duration' },
-  { spelled: 'refresh-interval', name: 'refreshEveryMs', kind: 'duration' },
-  { spelled: 'memory-fraction', name: 'memoryFraction', kind: 'fraction' },
-  { spelled: 'memory-budget', name: 'memoryBudgetBytes', kind: 'bytes' },
-  { spelled: 'memory-check-mode', name: 'memoryCheckMode', kind: 'text' },
-  { spelled: 'eviction', name: 'evictionEnabled', kind: 'switch' },
-  { spelled: 'eviction-share', name: 'evictionShare', kind: 'fraction' },
-  { spelled: 'eviction-at-admission', name: 'evictionAtAdmission', kind: 'switch' },
-  { spelled: 'come-back-after', name: 'comeBackMs', kind: 'duration' },
-  { spelled: 'log-level', name: 'logLevel', kind: 'text' },
-]
-
-export const settingSpellings: readonly string[] = spellings.map(({ spelled }) => spelled)
+export const settingSpellings: readonly string[] = settingNames.map(spellingOf)
 
 /** `default` gives the setting back. Throws VerbError; whether the value makes sense is for the agent to say. */
 export function patchOf(spelled: string, text: string): Readonly<Record<string, unknown>> & SettingsPatch {
-  const known = spellings.find((one) => one.spelled === spelled)
-  if (known === undefined) {
+  const name = settingNames.find((one) => spellingOf(one) === spelled)
+  if (name === undefined) {
     const near = nearest(spelled, settingSpellings)
     const advice = near === undefined ? `the settings are ${settingSpellings.join(', ')}` : `did you mean ${near}?`
     throw new VerbError(`There is no setting ${spelled}: ${advice}`)
   }
-  return { [known.name]: text === 'default' ? null : parsed(known, text) }
+  return { [name]: text === 'default' ? null : parsed(spelled, editableRow(name).kind, text) }
 }
 
-export function spelledSetting({ name, value }: SettingView): { readonly spelled: string; readonly text: string } {
-  const known = spellings.find((one) => one.name === name)
-  return { spelled: known?.spelled ?? name, text: value === null ? '-' : formatted(known?.kind ?? 'text', value) }
-}
+export const spelledSetting = ({ name, value }: SettingView): { readonly spelled: string; readonly text: string } => ({
+  spelled: spellingOf(name),
+  text: value === null ? '-' : formatSetting(editableRow(name).kind, value),
+})
 
-function parsed({ spelled, kind }: (typeof spellings)[number], text: string): string | number | boolean {
-  if (kind === 'text') return text
-  const value = parsers[kind](text)
-  if (value === undefined) throw new VerbError(`${spelled} wants ${wanted[kind]}, not ${JSON.stringify(text)}.`)
-  return value
-}
-
-function formatted(kind: Kind, value: string | number | boolean): string {
+/** As people write it. */
+export function formatSetting(kind: SettingKind, value: string | number | boolean): string {
   if (typeof value === 'string') return value
   if (typeof value === 'boolean') return value ? 'on' : 'off'
   if (kind === 'duration') return formatDuration(value)
   return kind === 'bytes' ? formatBytes(value) : String(value)
 }
 
-const wanted = {
-  duration: 'a duration such as 30s or 2m',
-  bytes: 'a number of bytes such as 20Mi',
-  count: 'a whole number',
-  fraction: 'a fraction such as 0.75',
-  switch: 'on or off',
-} as const
+function parsed(spelled: string, kind: SettingKind, text: string): string | number | boolean {
+  const reader = readers[kind]
+  if (!reader) return text
+  const value = reader.read(text)
+  if (value === undefined) throw new VerbError(`${spelled} wants ${reader.wants}, not ${JSON.stringify(text)}.`)
+  return value
+}
 
-const wholeNumber = (text: string): number | undefined => (/^\d+$/.test(text) ? Number(text) : undefined)
+interface Reader {
+  readonly wants: string
+  readonly read: (text: string) => number | boolean | undefined
+}
 
-const parsers = {
-  duration: parseDuration,
-  bytes: parseBytes,
-  count: wholeNumber,
-  fraction: (text: string): number | undefined => (/^\d*\.?\d+$/.test(text) ? Number(text) : undefined),
-  switch: (text: string): boolean | undefined => (text === 'on' ? true : text === 'off' ? false : undefined),
-} as const
+/** What is not here is text. */
+const readers: Readonly<Partial<Record<SettingKind, Reader>>> = {
+  duration: { wants: 'a duration such as 30s or 2m', read: parseDuration },
+  bytes: { wants: 'a number of bytes such as 20Mi', read: parseBytes },
+  count: { wants: 'a whole number', read: (text) => (/^\d+$/.test(text) ? Number(text) : undefined) },
+  fraction: { wants: 'a fraction such as 0.75', read: (text) => (/^\d*\.?\d+$/.test(text) ? Number(text) : undefined) },
+  switch: { wants: 'on or off', read: (text) => (text === 'on' ? true : text === 'off' ? false : undefined) },
+}

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { settingsPatch } from './settings.ts'
+import { editableRow, settingNames, settingsPatch } from './settings.ts'
+import type { EditableRow } from './settings-table.ts'
 
 /** Which InferenceService. */
 export const serviceRef = z.object({
@@ -100,14 +101,11 @@ export const commandResult = z.discriminatedUnion('outcome', [
 ])
 export type CommandResult = z.infer<typeof commandResult>
 
-/**
- * `shell`: chooses an executable or what else amounts to running commands or reading files as this user, which a browser page is not
- * trusted with.
- */
-export function trustOf(command: Command): 'window' | 'shell' {
-  if (command.name !== 'updateSettings') return 'window'
-  return shellSettings.some((name) => command.settings[name] !== undefined) ? 'shell' : 'window'
+/** Who may ask for it, as with settings. */
+export function trustOf(command: Command): EditableRow['trust'] {
+  if (command.name !== 'updateSettings') return 'page'
+  const { settings } = command
+  return settingNames.some((name) => settings[name] !== undefined && editableRow(name).trust === 'shell')
+    ? 'shell'
+    : 'page'
 }
-
-/** The token file goes to the Hub's endpoint, and whom downloads trust decides what is run. */
-const shellSettings = ['llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile'] as const

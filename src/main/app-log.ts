@@ -2,7 +2,7 @@ import path from 'node:path'
 // Its variant for Electron would let every page write to the log, past our check of who asks.
 import electronLog from 'electron-log/node'
 import { createLog } from '../agent-core/observability/log.ts'
-import type { LogLevel } from '../agent-core/settings.ts'
+import type { LogLevel } from '../agent-core/settings/settings.ts'
 
 /** Then the file is renamed to `metalbar.old.log` and begun anew. */
 const maxBytes = 5 * 1_024 * 1_024

@@ -1,27 +1,26 @@
 import path from 'node:path'
 import { z } from 'zod'
 import { defaultModelStore } from '../agent-core/models/default-store.ts'
-import { agentSettings, type AgentSettings } from '../agent-core/settings.ts'
+import { agentSettings, allRows, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { parseJson, readIfThere } from '../agent-core/support/files.ts'
 
+const { shape } = agentSettings
+
 /** The flags of `metal-agent` that count for the app too; null for `namespace` means all. */
-const preferences = z.strictObject({
-  ...z
-    .object(agentSettings.shape)
-    .pick({
-      kubeconfig: true,
-      context: true,
-      inferenceServiceAllowlist: true,
-      modelStore: true,
-      llamaServer: true,
-      llamaServerStartupTimeoutMs: true,
-      hostIp: true,
-      port: true,
-      logLevel: true,
-    })
-    .partial().shape,
-  namespace: z.string().min(1).nullable().optional(),
-})
+const preferences = z
+  .strictObject({
+    kubeconfig: shape.kubeconfig,
+    context: shape.context,
+    namespace: shape.namespace.nullable().default(allRows.namespace.startsAs),
+    inferenceServiceAllowlist: shape.inferenceServiceAllowlist,
+    modelStore: shape.modelStore,
+    llamaServer: shape.llamaServer,
+    llamaServerStartupTimeoutMs: shape.startupStallMs,
+    hostIp: shape.hostIp,
+    port: shape.port,
+    logLevel: shape.logLevel,
+  })
+  .partial({ modelStore: true })
 
 export interface PreferencesFolder {
   readonly stateDir: string
@@ -49,24 +48,14 @@ export async function readPreferences({ stateDir, platform, env, homeDir }: Pref
       message: `The preferences ${file} cannot be used: ${what}; repair or remove the file, then start again.`,
     }
   }
-  const { namespace = 'default', ...given } = parsed.data
+  const { namespace, llamaServerStartupTimeoutMs: startupStallMs, ...given } = parsed.data
   const settings = agentSettings.parse({
-    inferenceServiceAllowlist: [],
     modelStore: defaultModelStore(platform, env, homeDir),
-    runtime: 'llama-server',
-    llamaServerPort: 0,
-    llamaServerStartupTimeoutMs: 120_000,
-    drainTimeoutMs: 30_000,
-    serverLogBytes: 20 * 1024 ** 2,
-    serverLogCount: 3,
-    port: 9090,
-    logLevel: 'info',
     ...given,
-    ...(namespace !== null && { namespace }),
+    namespace: namespace ?? undefined,
+    startupStallMs,
     stateDir,
     logFormat: 'json',
-    givenByFlags: [],
-    flagsNotInEffect: [],
   })
   return { ok: true, settings }
 }

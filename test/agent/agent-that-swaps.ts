@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { Agent } from '../../src/agent-core/agent.ts'
-import { agentSettings } from '../../src/agent-core/settings.ts'
+import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 
 // An agent as a process of its own that may run two servers of one service beside each other. Says what it does, a line each.

@@ -7,7 +7,7 @@ import { Agent } from '../../src/agent-core/agent.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
 import type { ShutdownRequest } from '../../src/agent-core/commands/rooms.ts'
-import { agentSettings, type AgentSettings } from '../../src/agent-core/settings.ts'
+import { agentSettings, type AgentSettings } from '../../src/agent-core/settings/settings.ts'
 import { loadNodeId } from '../../src/agent-core/state/node-id.ts'
 import { AdminClient, type ClusterConnection, type KubeObject } from './control-plane/admin-client.ts'
 import { writeKubeconfig } from './control-plane/kubeconfig.ts'
@@ -124,18 +124,13 @@ export class AgentWorld implements AsyncDisposable {
       inferenceServiceAllowlist: options.allowlist ?? [],
       modelStore: join(stateDir, 'models'),
       stateDir,
-      runtime: 'llama-server',
       llamaServer: options.llamaServer ?? sampleServerPath,
-      llamaServerPort: 0,
-      llamaServerStartupTimeoutMs: 60_000,
-      drainTimeoutMs: options.drainTimeoutMs ?? 30_000,
+      startupStallMs: 60_000,
+      drainLimitMs: options.drainTimeoutMs ?? 30_000,
       hostIp: options.hostIp ?? hostIp,
       port: 0,
       logLevel: 'info',
-      serverLogBytes: 20 * 1024 * 1024,
-      serverLogCount: 3,
       logFormat: 'json',
-      flagsNotInEffect: [],
       ...options.settings,
     })
     const identity = await loadNodeId({ file: join(this.folder, `${name}.node`), displayName: name })

@@ -5,7 +5,7 @@ import axe, { type AxeResults } from 'axe-core'
 import type { Browser, Page } from 'playwright-core'
 import { afterEach, beforeEach, expect, inject, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { agentSettings } from '../../src/agent-core/settings.ts'
+import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { hostAgent, type HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
@@ -122,19 +122,12 @@ async function startAgent(): Promise<HostedAgent> {
     settings: agentSettings.parse({
       kubeconfig,
       namespace: 'default',
-      inferenceServiceAllowlist: [],
       modelStore: join(dir, 'models'),
       stateDir,
-      runtime: 'llama-server',
-      llamaServerPort: 0,
-      llamaServerStartupTimeoutMs: 60_000,
-      drainTimeoutMs: 30_000,
+      startupStallMs: 60_000,
       port: 0,
-      serverLogBytes: 20 * 1024 ** 2,
-      serverLogCount: 3,
       logLevel: 'info',
       logFormat: 'json',
-      flagsNotInEffect: [],
       ...world.preferences,
     }),
     platform: hostPlatform(),

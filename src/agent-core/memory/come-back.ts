@@ -1,4 +1,5 @@
 import { formatSpan } from '../../contract/format.ts'
+import { editableRows } from '../../contract/settings-table.ts'
 import { backOffCeilingMs } from '../support/back-off.ts'
 import { comparePriorities } from './eviction.ts'
 import type { Priority } from './priority.ts'
@@ -15,7 +16,7 @@ export interface EvictionRecord {
 
 /** How long pressure must have been normal before an evicted service comes back: longer after each eviction in a row. */
 export const comeBackTimes = {
-  backOff: { firstMs: 2 * 60_000, maxMs: 60 * 60_000 },
+  backOff: { firstMs: editableRows.comeBackMs.default, maxMs: 60 * 60_000 },
   /** A service that stayed for so long starts over with the first wait. */
   stableMs: 60 * 60_000,
   /** Between two that come back, so that the memory of the first shows before the second. */

@@ -1,4 +1,5 @@
 import { formatBytes, formatSpan } from '../../contract/format.ts'
+import { editableRows } from '../../contract/settings-table.ts'
 import type { PressureLevel } from './pressure.ts'
 import { type Priority, priorityWeights } from './priority.ts'
 
@@ -24,9 +25,6 @@ export interface LoadedModel {
   /** As measured; absent before the first measurement. */
   readonly footprintBytes?: number
 }
-
-/** The Go agent's friendly-fire guard: less of all memory than this in our models, and something else is the cause. */
-export const defaultEvictionShare = 0.5
 
 export interface EvictionQuestion {
   readonly models: readonly LoadedModel[]
@@ -113,7 +111,11 @@ function untimely(question: EvictionQuestion): Skip | undefined {
   return skip('cooling_down', `A model left memory ${formatSpan(sinceEvictionMs)} ago; memory is measured again first.`)
 }
 
-function notOurs({ models, totalBytes, share = defaultEvictionShare }: EvictionQuestion): Skip | undefined {
+function notOurs({
+  models,
+  totalBytes,
+  share = editableRows.evictionShare.default,
+}: EvictionQuestion): Skip | undefined {
   if (models.length === 0) return skip('empty', 'There is no model in memory that could leave.')
   const bytes = models.reduce((sum, { footprintBytes = 0 }) => sum + footprintBytes, 0)
   if (bytes > share * totalBytes) return undefined

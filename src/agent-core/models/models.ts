@@ -3,6 +3,7 @@ import { basename, join } from 'node:path'
 import { stat, statfs } from 'node:fs/promises'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
+import { editableRows } from '../../contract/settings-table.ts'
 import type { Logger } from '../observability/logger.ts'
 import { ContentFetches } from './content-fetches.ts'
 import { DownloadTurns } from './download-turns.ts'
@@ -90,10 +91,10 @@ export interface ModelsOptions {
 }
 
 export const defaultDownloadSettings: DownloadSettings = {
-  bytesPerSecond: 0,
-  atOnce: 2,
-  reserveBytes: 0,
-  partialKeepMs: 7 * 24 * 3_600_000,
+  bytesPerSecond: editableRows.downloadBytesPerSecond.default,
+  atOnce: editableRows.downloadsAtOnce.default,
+  reserveBytes: editableRows.diskReserveBytes.default,
+  partialKeepMs: editableRows.partialKeepMs.default,
 }
 
 /** Brings models to this machine: one fetch per Model name and what is wanted, and one download per content, however many callers want it. */

@@ -1,6 +1,6 @@
 import { styleText } from 'node:util'
 import electronLog from 'electron-log/node'
-import type { LogFormat, LogLevel } from '../settings.ts'
+import type { LogFormat, LogLevel } from '../settings/settings.ts'
 import { isSecretName, redactText, toLogValue, type LogValue } from './log-value.ts'
 import type { LogFields, Logger } from './logger.ts'
 

@@ -1,4 +1,5 @@
 import { open, rename, rm, writeFile, type FileHandle } from 'node:fs/promises'
+import { editableRows } from '../../contract/settings-table.ts'
 import { endOf, findRun, olderPieces, pieceName, previousOf, type Piece } from './output-pieces.ts'
 
 export interface OutputLimits {
@@ -8,7 +9,10 @@ export interface OutputLimits {
   readonly count: number
 }
 
-export const defaultOutputLimits: OutputLimits = { bytes: 20 * 1024 * 1024, count: 3 }
+export const defaultOutputLimits: OutputLimits = {
+  bytes: editableRows.serverLogBytes.default,
+  count: editableRows.serverLogFiles.default,
+}
 
 /** Cut from this size on, a file seldom grows beyond its limit before it is looked at again. */
 export const cutSize = ({ bytes }: OutputLimits): number => bytes * 0.75

@@ -10,6 +10,7 @@ const origins = { default: 'default', flag: 'command line', person: 'set here' }
 
 export function settingsVerb(context: VerbContext): Command {
   const get = agentVerb('get', 'what may be changed while the agent runs', context)
+    .alias('list')
     .argument('[setting]', 'one of them')
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
@@ -33,7 +34,9 @@ export function settingsVerb(context: VerbContext): Command {
       run(context, options, async (agent, { json }) => {
         const patch = settingsPatch.safeParse(patchOf(name, value))
         if (!patch.success)
-          throw new VerbError(`${name} cannot be ${value}: ${patch.error.issues[0]?.message ?? 'it makes no sense'}.`)
+          throw new VerbError(
+            `${name} ${patch.error.issues[0]?.message ?? 'cannot be that'}, not ${JSON.stringify(value)}.`,
+          )
         return await send(agent, { name: 'updateSettings', settings: patch.data }, { io: context.io, json })
       }),
     )

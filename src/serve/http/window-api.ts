@@ -104,7 +104,7 @@ export class WindowApi {
   }
 
   #command(asked: CommandRequest): Promise<CommandResult> {
-    if (trustOf(asked.command) === 'window') return this.#door.command(asked)
+    if (trustOf(asked.command) === 'page') return this.#door.command(asked)
     const message =
       'A page in a browser may not choose what is run on this machine: use the app, or metal-agent settings.'
     return Promise.resolve({ outcome: 'refused', by: 'agent', message })

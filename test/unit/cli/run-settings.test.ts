@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { helpText } from '../../../src/cli/help.ts'
 import { flagTable } from '../../../src/cli/flags.ts'
 import { FlagError } from '../../../src/cli/go-flags.ts'
-import { startNotices } from '../../../src/agent-core/settings.ts'
+import { startNotices } from '../../../src/agent-core/settings/settings.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 
 const defaults = { modelStore: '/home/me/models', stateDir: '/home/me/state' }
@@ -32,11 +32,11 @@ const fromDefaults = {
   stateDir: '/home/me/state',
   runtime: 'llama-server',
   llamaServerPort: 0,
-  llamaServerStartupTimeoutMs: 120_000,
-  drainTimeoutMs: 30_000,
+  startupStallMs: 120_000,
+  drainLimitMs: 30_000,
   port: 9090,
   serverLogBytes: 20 * 1024 * 1024,
-  serverLogCount: 3,
+  serverLogFiles: 3,
   downloadBytesPerSecond: 0,
   downloadsAtOnce: 2,
   diskReserveBytes: 0,
@@ -92,17 +92,17 @@ test.each([
   { args: ['--llama-server-port', '-5', '--port', '0'], means: { llamaServerPort: 0, port: 0 } },
   {
     args: ['--llama-server-startup-timeout', '-1s'],
-    means: { llamaServerStartupTimeoutMs: 120_000, givenByFlags: ['startupStallMs'] },
+    means: { startupStallMs: 120_000, givenByFlags: ['startupStallMs'] },
   },
   {
     args: ['--llama-server-startup-timeout=3m'],
-    means: { llamaServerStartupTimeoutMs: 180_000, givenByFlags: ['startupStallMs'] },
+    means: { startupStallMs: 180_000, givenByFlags: ['startupStallMs'] },
   },
-  { args: ['--drain-timeout=1m30s'], means: { drainTimeoutMs: 90_000, givenByFlags: ['drainLimitMs'] } },
+  { args: ['--drain-timeout=1m30s'], means: { drainLimitMs: 90_000, givenByFlags: ['drainLimitMs'] } },
   { args: ['--port-range', '30000-30099'], means: { portRange: { from: 30_000, to: 30_099 } } },
   {
     args: ['--server-log-size=1.5Gi', '--server-log-count', '0'],
-    means: { givenByFlags: ['serverLogBytes', 'serverLogFiles'], serverLogBytes: 1.5 * 1024 ** 3, serverLogCount: 0 },
+    means: { givenByFlags: ['serverLogBytes', 'serverLogFiles'], serverLogBytes: 1.5 * 1024 ** 3, serverLogFiles: 0 },
   },
   {
     args: ['--download-limit', '20Mi', '--downloads-at-once=4', '--disk-reserve', '10Gi', '--partial-keep', '24h'],

@@ -3,9 +3,16 @@ import path from 'node:path'
 import prettier from 'prettier'
 import { expect, test } from 'vitest'
 import { cliMarkdown } from '../../../tasks/cli-markdown.ts'
+import { settingsMarkdown } from '../../../tasks/settings-markdown.ts'
 
-test('docs/cli.md says what --help says; node tasks/cli-docs.ts brings it up to date', async () => {
-  const file = path.resolve(import.meta.dirname, '../../../docs/cli.md')
+test('docs/cli.md says what --help says; node tasks/docs.ts brings it up to date', () =>
+  expectUpToDate('cli.md', cliMarkdown()))
+
+test('docs/settings.md says what the table of settings says; node tasks/docs.ts brings it up to date', () =>
+  expectUpToDate('settings.md', settingsMarkdown()))
+
+async function expectUpToDate(name: string, text: string): Promise<void> {
+  const file = path.resolve(import.meta.dirname, '../../../docs', name)
   const options = await prettier.resolveConfig(file)
-  expect(await readFile(file, 'utf8')).toBe(await prettier.format(cliMarkdown(), { ...options, filepath: file }))
-})
+  expect(await readFile(file, 'utf8')).toBe(await prettier.format(text, { ...options, filepath: file }))
+}

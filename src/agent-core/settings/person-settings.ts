@@ -1,0 +1,136 @@
+import { z } from 'zod'
+import {
+  editableRow,
+  settingHelp,
+  settingNames,
+  settingsPatch,
+  type SettingName,
+  type SettingsPatch,
+  type SettingView,
+} from '../../contract/settings.ts'
+import { countsTexts } from '../../contract/settings-table.ts'
+import type { DownloadSettings } from '../models/remote.ts'
+import { StateFile } from '../state/state-file.ts'
+import type { AgentSettings } from './settings.ts'
+
+const personFile = z.object({
+  schema: z.literal(1),
+  settings: settingsPatch,
+  /** Of the kubeconfig. */
+  context: z.string().optional(),
+  hostAddress: z.ipv4().optional(),
+})
+type PersonFile = z.infer<typeof personFile>
+
+/** What the agent was started with, and what a person set since; a flag wins, since the service manager states it at every start. */
+export class PersonSettings {
+  readonly #started: AgentSettings
+  readonly #file: StateFile<PersonFile>
+
+  private constructor(started: AgentSettings, file: StateFile<PersonFile>) {
+    this.#started = started
+    this.#file = file
+  }
+
+  /** Throws StateFileError. */
+  static async open(started: AgentSettings, file: string): Promise<PersonSettings> {
+    return new PersonSettings(
+      started,
+      await StateFile.open({
+        file,
+        schema: personFile,
+        initial: { schema: 1, settings: {} },
+        keeps: 'what was set while the agent ran, its context and host address included,',
+      }),
+    )
+  }
+
+  get notice(): string | undefined {
+    return this.#file.notice
+  }
+
+  /** What counts now, whichever of it is in effect already. */
+  get current(): AgentSettings {
+    const { settings: set, context } = this.#file.value
+    const persons = settingNames.filter((name) => this.#isPersons(name)).map((name) => [name, set[name] ?? undefined])
+    return {
+      ...this.#started,
+      ...(Object.fromEntries(persons) as Partial<AgentSettings>),
+      context: this.#started.context ?? context,
+    }
+  }
+
+  /** Stated by `--context`, so that no other may be chosen. */
+  get hasContextFlag(): boolean {
+    return this.#started.context !== undefined
+  }
+
+  /** What shall be published, whoever said so; automatic = chosen among this host's addresses. */
+  get hostAddress(): { readonly by: 'flag' | 'person'; readonly address: string } | { readonly by: 'automatic' } {
+    const { hostAddress } = this.#file.value
+    if (this.#started.hostIp !== undefined) return { by: 'flag', address: this.#started.hostIp }
+    return hostAddress === undefined ? { by: 'automatic' } : { by: 'person', address: hostAddress }
+  }
+
+  views(): SettingView[] {
+    const current = this.current
+    return settingNames.map((name) => {
+      const from = this.#isGiven(name) ? 'flag' : this.#isPersons(name) ? 'person' : 'default'
+      return { name, value: current[name] ?? null, from, help: settingHelp(name) }
+    })
+  }
+
+  /** The first of the patch that a flag states, so that nobody else may. */
+  statedByFlag(patch: SettingsPatch): SettingName | undefined {
+    return namesIn(patch).find((name) => this.#isGiven(name))
+  }
+
+  /** One sentence per setting. Throws StateFileError. */
+  async update(patch: SettingsPatch): Promise<string> {
+    await this.#file.update((value) => ({ ...value, settings: withoutDefaults({ ...value.settings, ...patch }) }))
+    return namesIn(patch)
+      .map((name) => `${name} is set and ${countsTexts[editableRow(name).counts]}.`)
+      .join(' ')
+  }
+
+  async chooseContext(context: string): Promise<void> {
+    await this.#file.update((value) => ({ ...value, context }))
+  }
+
+  async chooseHostAddress(hostAddress: string | undefined): Promise<void> {
+    await this.#file.update((value) => ({ ...value, hostAddress }))
+  }
+
+  #isGiven(name: SettingName): boolean {
+    return this.#started.givenByFlags.includes(name)
+  }
+
+  #isPersons(name: SettingName): boolean {
+    return !this.#isGiven(name) && isSet(name, this.#file.value.settings[name])
+  }
+}
+
+/** What a person set of downloads, for who works on the store while no agent runs. Throws StateFileError. */
+export async function personsDownloads(file: string): Promise<Partial<DownloadSettings>> {
+  const kept = await StateFile.open({
+    file,
+    schema: personFile,
+    initial: { schema: 1, settings: {} },
+    keeps: 'what was set while the agent ran',
+  })
+  const { downloadBytesPerSecond: bytesPerSecond, diskReserveBytes: reserveBytes, ...set } = kept.value.settings
+  const { partialKeepMs, hubEndpoint, hubTokenFile, caFile } = set
+  const stated = { bytesPerSecond, reserveBytes, partialKeepMs, hubEndpoint, hubTokenFile, caFile }
+  return Object.fromEntries(Object.entries(stated).filter(([, value]) => value != null))
+}
+
+/** Null is the default, but for what starts as something else: there it is a choice, such as all namespaces. */
+const isSet = (name: SettingName, value: SettingsPatch[SettingName]): boolean =>
+  value != null || (value === null && editableRow(name).startsAs !== undefined)
+
+const withoutDefaults = (set: SettingsPatch): SettingsPatch =>
+  settingsPatch.parse(
+    Object.fromEntries(namesIn(set).flatMap((name) => (isSet(name, set[name]) ? [[name, set[name]]] : []))),
+  )
+
+const namesIn = (patch: SettingsPatch): SettingName[] => settingNames.filter((name) => patch[name] !== undefined)

@@ -1,0 +1,55 @@
+import { z } from 'zod'
+import { settingsPatch } from '../../contract/settings.ts'
+import { editableRows, mapRows, type SettingRow } from '../../contract/settings-table.ts'
+import { thresholdProblem } from '../memory/pressure.ts'
+import { startRows } from './start-rows.ts'
+
+/** Every setting of the agent. */
+export const allRows = { ...editableRows, ...startRows }
+export type AgentSettingName = keyof typeof allRows
+
+/** What a flag takes is accepted, since an agent is started with it. */
+type Accepted<Row extends Pick<SettingRow, 'schema'>> = Row extends { flagTakes: { schema: infer Schema } }
+  ? Schema
+  : Row['schema']
+type Field<Row extends SettingRow> = Row extends { default: unknown }
+  ? z.ZodDefault<z.ZodType<z.output<Accepted<Row>>>>
+  : Row extends { required: true }
+    ? z.ZodType<z.output<Accepted<Row>>>
+    : z.ZodOptional<z.ZodType<z.output<Accepted<Row>>>>
+type Shape = { readonly [Name in AgentSettingName]: Field<(typeof allRows)[Name]> }
+
+function fieldOf({ schema, default: fallback, flagTakes, required }: SettingRow): z.ZodType {
+  const accepted = flagTakes?.schema ?? schema
+  if (fallback !== undefined) return accepted.default(fallback)
+  return required ? accepted : accepted.optional()
+}
+
+/** What an agent is told when it starts. Messages complete the sentence "<name of the setting> …". */
+export const agentSettings = z
+  .object({
+    ...(mapRows(allRows, fieldOf) as Shape),
+    /** Settings that flags state: what a person sets while the agent runs counts only for the others. */
+    givenByFlags: z.array(settingsPatch.keyof()).default([]),
+    /** Flags that were given and understood but change nothing, each with the reason. */
+    flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })).default([]),
+  })
+  .superRefine((settings, context) => {
+    const { memoryPressureWarning: warning, memoryPressureCritical: critical } = settings
+    const message = thresholdProblem({ warning, critical })
+    if (message === undefined) return
+    const isCritical = !(critical >= 0 && critical < 1)
+    context.addIssue({
+      code: 'custom',
+      path: [isCritical ? 'memoryPressureCritical' : 'memoryPressureWarning'],
+      message,
+    })
+  })
+export type AgentSettings = z.infer<typeof agentSettings>
+export type LogLevel = AgentSettings['logLevel']
+export type LogFormat = AgentSettings['logFormat']
+
+/** True sentences a person should read when the agent starts, here and in its snapshot. */
+export function startNotices(settings: AgentSettings): string[] {
+  return settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`)
+}

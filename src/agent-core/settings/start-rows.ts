@@ -1,0 +1,181 @@
+import ipaddr from 'ipaddr.js'
+import { z } from 'zod'
+import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/settings-table.ts'
+import { defaultThresholds } from '../memory/pressure.ts'
+import { defaultWatchdogIntervalMs } from '../memory/watchdog.ts'
+
+/** Keys of `spec.runtime`, of which the agent can be told a default; `llamacpp` and `llama-server` are the same. */
+const runtimeNames = ['llama-server', 'llamacpp', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
+const logFormats = ['auto', 'text', 'json'] as const
+
+const portMessage = 'must be a port number from 0 to 65535'
+const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535, portMessage)
+
+const rangeMessage = 'must be two ports from 1 to 65535, the lower first, such as 30000-30099'
+const portRange = z
+  .object(
+    {
+      from: z.int({ error: rangeMessage }).min(1, rangeMessage),
+      to: z.int({ error: rangeMessage }).max(65_535, rangeMessage),
+    },
+    { error: rangeMessage },
+  )
+  .refine(({ from, to }) => from <= to, rangeMessage)
+
+/** The addresses an EndpointSlice refuses, and those no other machine can answer to. */
+const unusableAddresses: Readonly<Record<string, string>> = {
+  unspecified: 'the unspecified address',
+  loopback: 'a loopback address',
+  linkLocal: 'a link-local address',
+  multicast: 'a multicast address',
+  broadcast: 'the broadcast address',
+}
+
+const hostIpMessage = 'must be an IPv4 address of this host, such as 192.168.1.20'
+const hostIp = z.string({ error: hostIpMessage }).check((context) => {
+  const refuse = (message: string) => void context.issues.push({ code: 'custom', message, input: context.value })
+  if (!ipaddr.IPv4.isValidFourPartDecimal(context.value)) {
+    refuse(hostIpMessage)
+    return
+  }
+  const kind = unusableAddresses[ipaddr.IPv4.parse(context.value).range()]
+  if (kind !== undefined) refuse(`must be an address that the cluster can reach, and this is ${kind}`)
+})
+
+const intervalMessage = 'must be from 0 to 24h'
+const thresholdMessage = 'must be a fraction of all memory from 0 to below 1, such as 0.2'
+
+/** Every setting that counts only as the agent is started with it. Those that a person may change later are in the contract. */
+export const startRows = {
+  kubeconfig: {
+    kind: 'path',
+    schema: nonEmpty,
+    defaultMeans: '$KUBECONFIG, then the service account if in a Pod, then ~/.kube/config',
+    group: 'Cluster',
+    flag: 'kubeconfig',
+    help: 'kubeconfig file',
+  },
+  context: {
+    kind: 'text',
+    schema: nonEmpty,
+    defaultMeans: 'its current context at start',
+    group: 'Cluster',
+    flag: 'context',
+    help: 'context of the kubeconfig, pinned for as long as the agent runs',
+  },
+  inferenceServiceAllowlist: {
+    kind: 'list',
+    schema: z.array(nonEmpty, { error: 'must be names separated by commas' }),
+    default: [],
+    defaultMeans: 'all',
+    group: 'Cluster',
+    flag: 'inference-service-allowlist',
+    help: 'comma-separated names of the InferenceServices this agent may claim',
+  },
+  modelStore: {
+    kind: 'path',
+    schema: nonEmpty,
+    required: true,
+    group: 'Models',
+    flag: 'model-store',
+    help: 'folder of downloaded models (the Go agent keeps them in /tmp/llmkube-models, which a reboot empties)',
+  },
+  runtime: {
+    kind: 'choice',
+    schema: z.enum(runtimeNames, { error: `must be one of ${runtimeNames.join(', ')}` }),
+    default: 'llama-server',
+    group: 'Models',
+    flag: 'runtime',
+    flagTakes: {
+      what: 'an empty one means the default',
+      why: 'so does the Go agent',
+      read: (name: string) => name || undefined,
+    },
+    help: 'runtime of a service that names none: llama-server, omlx, ollama, vllm-swift or mlx-server',
+  },
+  llamaServerPort: {
+    kind: 'port',
+    schema: portOrZero,
+    default: 0,
+    defaultMeans: 'a free port for each service',
+    group: 'llama-server',
+    flag: 'llama-server-port',
+    flagTakes: negativeMeansZero,
+    help: 'fixed port of llama-server, which leaves room for one service',
+  },
+  portRange: {
+    kind: 'portRange',
+    schema: portRange,
+    defaultMeans: 'any free port',
+    group: 'llama-server',
+    flag: 'port-range',
+    help: 'ports of model servers as FROM-TO, so that a firewall rule can name them',
+  },
+  memoryWatchdogIntervalMs: {
+    kind: 'duration',
+    schema: z.number({ error: intervalMessage }).min(0, intervalMessage).max(86_400_000, intervalMessage),
+    default: defaultWatchdogIntervalMs,
+    group: 'Memory',
+    flag: 'memory-watchdog-interval',
+    flagTakes: negativeMeansZero,
+    help: 'how often memory is looked at; 0 for only when a server starts or ends, or somebody asks',
+  },
+  memoryPressureWarning: {
+    kind: 'fraction',
+    schema: z.number({ error: thresholdMessage }),
+    default: defaultThresholds.warning,
+    group: 'Memory',
+    flag: 'memory-pressure-warning',
+    help: 'available fraction below which memory is short',
+  },
+  memoryPressureCritical: {
+    kind: 'fraction',
+    schema: z.number({ error: thresholdMessage }),
+    default: defaultThresholds.critical,
+    group: 'Memory',
+    flag: 'memory-pressure-critical',
+    help: 'available fraction below which memory is critically short, and nothing is started',
+  },
+  hostIp: {
+    kind: 'text',
+    schema: hostIp,
+    defaultMeans: 'chosen among its network interfaces',
+    group: 'Publishing',
+    flag: 'host-ip',
+    help: 'IPv4 address of this host as the cluster reaches it',
+  },
+  port: {
+    kind: 'port',
+    schema: portOrZero,
+    default: 9090,
+    group: 'Agent',
+    flag: 'port',
+    flagTakes: negativeMeansZero,
+    help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 for none',
+  },
+  uiPort: {
+    kind: 'port',
+    schema: portOrZero,
+    bare: '0',
+    defaultMeans: 'when asked, by metal-agent ui',
+    group: 'Agent',
+    flag: 'ui',
+    help: 'serve the window for a browser on 127.0.0.1, at this port or any free one, and print its address',
+  },
+  stateDir: {
+    kind: 'path',
+    schema: nonEmpty,
+    required: true,
+    group: 'Agent',
+    flag: 'state-dir',
+    help: 'folder of the lock, socket, logs and node id; one agent at a time uses it',
+  },
+  logFormat: {
+    kind: 'choice',
+    schema: z.enum(logFormats, { error: `must be one of ${logFormats.join(', ')}` }),
+    default: 'auto',
+    group: 'Agent',
+    flag: 'log-format',
+    help: 'auto (text on a terminal, JSON otherwise), text or json',
+  },
+} as const satisfies Readonly<Record<string, SettingRow>>

@@ -1,0 +1,15 @@
+import { writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import prettier from 'prettier'
+import { cliMarkdown } from './cli-markdown.ts'
+import { settingsMarkdown } from './settings-markdown.ts'
+
+/** Writes the pages that are made of the source. */
+for (const [name, text] of [
+  ['cli.md', cliMarkdown()],
+  ['settings.md', settingsMarkdown()],
+] as const) {
+  const file = path.join(import.meta.dirname, '../docs', name)
+  const options = await prettier.resolveConfig(file)
+  await writeFile(file, await prettier.format(text, { ...options, filepath: file }))
+}

@@ -1,0 +1,77 @@
+import { writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { PersonSettings } from '../../../src/agent-core/settings/person-settings.ts'
+import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
+import { settingNames, type SettingName } from '../../../src/contract/settings.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+/** As kept by an agent of schema 1, every setting in it and none at its default. */
+const kept = {
+  schema: 1,
+  settings: {
+    llamaServer: '/opt/llama-server',
+    namespace: null,
+    drainLimitMs: 1,
+    startupStallMs: 5_000,
+    serverLogBytes: 65_536,
+    serverLogFiles: 0,
+    downloadBytesPerSecond: 20_971_520,
+    downloadsAtOnce: 16,
+    hubEndpoint: 'http://mirror.lan/hub',
+    hubTokenFile: '/home/me/token',
+    caFile: '/home/me/ca.pem',
+    diskReserveBytes: 10_737_418_240,
+    partialKeepMs: 31_536_000_000,
+    refreshEveryMs: 10_000,
+    memoryFraction: 0.5,
+    memoryBudgetBytes: 1_048_576,
+    memoryCheckMode: 'warn',
+    evictionEnabled: true,
+    evictionShare: 0.25,
+    evictionAtAdmission: true,
+    comeBackMs: 1_000,
+    logLevel: 'debug',
+  },
+  context: 'lab',
+}
+
+const started = (givenByFlags: readonly SettingName[] = []) =>
+  agentSettings.parse({ modelStore: '/models', stateDir: '/state', namespace: 'default', givenByFlags })
+
+async function opened(givenByFlags: readonly SettingName[] = []) {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'settings.json')
+  await writeFile(file, JSON.stringify(kept))
+  return await PersonSettings.open(started(givenByFlags), file)
+}
+
+test('the file of an earlier agent is read as it is, and its context too', async () => {
+  const settings = await opened()
+  expect(settings.notice).toBeUndefined()
+  expect(settings.current).toEqual({ ...started(), ...kept.settings, namespace: undefined, context: 'lab' })
+  expect(Object.keys(kept.settings).toSorted()).toEqual(settingNames.toSorted())
+})
+
+test.each(settingNames)(
+  '%s: a flag wins over a person, a person over the default, and the origin is told',
+  async (name) => {
+    const byPerson = await opened()
+    const byFlag = await opened([name])
+    const view = (settings: PersonSettings) => settings.views().find((one) => one.name === name)
+    expect(view(byPerson)).toMatchObject({ value: kept.settings[name], from: 'person' })
+    expect(view(byFlag)).toMatchObject({ value: started()[name] ?? null, from: 'flag' })
+    expect(byFlag.statedByFlag({ [name]: null })).toBe(name)
+  },
+)
+
+test('null goes back to the default, but for the namespace, where it means all of them', async () => {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'settings.json')
+  await writeFile(file, JSON.stringify(kept))
+  const settings = await PersonSettings.open(started(), file)
+  await settings.update(Object.fromEntries(settingNames.map((name) => [name, null])))
+  const origins = Object.fromEntries(settings.views().map(({ name, value, from }) => [name, [value, from]]))
+  const expected = settingNames.map((name) => [name, [started()[name] ?? null, 'default']])
+  expect(origins).toEqual({ ...Object.fromEntries(expected), namespace: [null, 'person'] })
+})
