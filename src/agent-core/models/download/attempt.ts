@@ -53,6 +53,8 @@ export interface AttemptOptions {
   readonly now: () => number
   readonly log: Logger
   readonly signal: AbortSignal
+  /** May abort the signal. */
+  readonly onStart: ((start: Uint8Array) => void) | undefined
   readonly onAnswer: (totalBytes: number | undefined) => void
   /** The server wants fewer connections. */
   readonly onOneConnection: () => void
@@ -198,7 +200,12 @@ export class Attempt {
     if (wanted !== undefined && total !== undefined && total !== wanted) throw wrongLength(this.#shown, wanted, total)
     this.#partial.remote = { ...this.#partial.remote, ...remote }
     const [start, end] = meaning.kind === 'part' ? [meaning.start, meaning.end] : [0, total ?? Infinity]
-    if (start === 0) this.#checkStart(await body.start(total), type)
+    if (start === 0) {
+      const first = await body.start(total)
+      this.#options.onStart?.(first)
+      this.#checkStart(first, type)
+      this.#signal.throwIfAborted()
+    }
     await this.#checkSpace(true)
     this.#options.onAnswer(total ?? wanted)
     const sure = this.#options.verified || validator(remote) !== undefined

@@ -3,7 +3,7 @@ import { KeptWorkers, startWorker } from '../../support/worker.ts'
 import { errorCode } from '../errors.ts'
 import { GgufError } from './gguf-error.ts'
 import type { HeaderAnswer } from './header-worker.ts'
-import type { GgufHeader } from './header.ts'
+import type { GgufHeader } from './types.ts'
 
 /** Far more than any header leaves behind; a header that needs more ends the thread and not the agent. */
 const heapMiB = 256
