@@ -1,7 +1,6 @@
 import { lstat } from 'node:fs/promises'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { readIfThere } from '../support/files.ts'
 import { expectsGguf } from './content.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
 import { Bandwidth } from './download/bandwidth.ts'
@@ -11,7 +10,7 @@ import { localRepairMs, ModelError } from './errors.ts'
 import { formatMismatch, requireFormat } from './format-check.ts'
 import { hubEndpoint, isHubOffline } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
-import { hubToken, type HubToken } from './hub/token.ts'
+import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
 import type { Manifest } from './manifest.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
@@ -103,7 +102,7 @@ export class Remote implements AsyncDisposable {
     manifest: Manifest,
     signal: AbortSignal,
   ): Promise<{ isSame: boolean; validators: ReadonlyMap<string, string> }> {
-    const { fetch } = await this.#transport()
+    const transport = await this.#transport()
     const validators = new Map<string, string>()
     let isSame = files.length === manifest.files.length
     for (const file of files) {
@@ -115,7 +114,7 @@ export class Remote implements AsyncDisposable {
         if (wanted !== undefined && has !== undefined && wanted !== has) isSame = false
         continue
       }
-      const { sizeBytes, validator } = await remoteState(file.url, { fetch, signal })
+      const { sizeBytes, validator } = await remoteState(file, { transport, signal })
       if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) isSame = false
       if (validator === undefined) continue
       validators.set(file.path, validator)
@@ -246,7 +245,7 @@ export class Remote implements AsyncDisposable {
   async #token({ secret }: RemoteRequest): Promise<HubToken | undefined> {
     const { env, homeDir, settings } = this.#options
     const { hubTokenFile } = settings()
-    const setting = secret === undefined && hubTokenFile !== undefined ? await tokenIn(hubTokenFile) : undefined
+    const setting = secret === undefined && hubTokenFile !== undefined ? await tokenInFile(hubTokenFile) : undefined
     return hubToken({ secret, setting, env, home: homeDir })
   }
 
@@ -305,20 +304,3 @@ const formatToCheck = ({ fileName }: RemoteFile, format = 'gguf'): string | unde
 function validatorOf(file: RemoteFile | undefined, { etag, lastModified }: DownloadedFile): string | undefined {
   return file?.blob ?? etag ?? lastModified
 }
-
-async function tokenIn(file: string): Promise<string> {
-  const text = await readIfThere(file).catch((error: unknown) => {
-    throw unusableToken(file, error instanceof Error ? error.message : String(error), error)
-  })
-  if (text === undefined || text.trim() === '')
-    throw unusableToken(file, text === undefined ? 'it does not exist' : 'it is empty')
-  return text.trim()
-}
-
-const unusableToken = (file: string, why: string, cause?: unknown): ModelError =>
-  new ModelError(
-    'transient',
-    'FileUnreadable',
-    `The file ${file} of the setting hub-token-file cannot be read (${why}): put the Hub's token there, or remove the setting.`,
-    { cause, retryAfterMs: localRepairMs },
-  )

@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { Logger } from '../../observability/logger.ts'
 import { magicLength } from '../content.ts'
+import type { Credentials } from '../credentials.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { contentProblem, truncated } from '../http-answer.ts'
 import { shownSource } from '../source.ts'
@@ -11,7 +12,7 @@ import { firstGap, withRange, type ByteRange } from './byte-ranges.ts'
 import { requireFreeSpace, type Room } from './free-space.ts'
 import { PaceGuard } from './pace-guard.ts'
 import { isWhole, type PartialFile } from './partial-file.ts'
-import { discard, get, type Answer, type Credentials } from './request.ts'
+import { discard, send, type Answer } from './request.ts'
 import { isRetryable } from './retry.ts'
 import type { Transport } from './transport.ts'
 
@@ -170,7 +171,7 @@ export class Attempt {
     using guard = new PaceGuard(stallMs, this.#shown)
     const begun = this.#partial.writtenBytes > 0 || this.#claimed.length > 1 || known.sizeBytes !== undefined
     const asked = { url, credentials, range: ranges ? range : undefined, ifRange: begun ? validator(known) : undefined }
-    const answer = await get(asked, { transport, signal: this.#signal, guard })
+    const answer = await send(asked, { transport, signal: this.#signal, guard })
     try {
       const meaning = meaningOf(answer, { range: asked.range, known, begun, shown: this.#shown, now: now() })
       await this.#receive(answer, meaning, range, guard)
