@@ -1,7 +1,7 @@
-import type { ServiceRef } from '../../contract/commands.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { ServerRole } from '../process/lanes.ts'
 import type { ServerState } from '../process/server-state.ts'
+import { splitKey } from '../support/object-key.ts'
 import type { History } from './history.ts'
 
 /** Turns what servers do into entries: each once, however often it is told. `why` says why a server is being stopped. */
@@ -10,7 +10,7 @@ export function serverFeed(history: Pick<History, 'add'>, why: (key: string) => 
   return (key: string, state: ServerState, role: ServerRole = 'current'): void => {
     const known = told.get(key) ?? { started: [], ready: [], stopReasons: {} }
     told.set(key, known)
-    const service = refOf(key)
+    const service = splitKey(key)
     switch (state.kind) {
       case 'starting':
       case 'loading':
@@ -73,9 +73,4 @@ export function snapshotFeed(history: Pick<History, 'add'>) {
     // The first one is no change.
     if (known || host.address !== undefined) known = { address: host.address }
   }
-}
-
-function refOf(key: string): ServiceRef {
-  const slash = key.indexOf('/')
-  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) }
 }

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { Logger } from '../../observability/logger.ts'
+import { asError } from '../../support/message-of.ts'
 import { magicLength } from '../content.ts'
 import type { Credentials } from '../credentials.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
@@ -150,7 +151,7 @@ export class Attempt {
       })
       return
     }
-    this.#failure ??= error instanceof Error ? error : new Error(String(error))
+    this.#failure ??= asError(error)
     this.#ending.abort(error)
   }
 

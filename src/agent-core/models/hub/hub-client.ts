@@ -1,5 +1,6 @@
 import { listFiles, modelInfo, pathsInfo } from '@huggingface/hub'
 import { z } from 'zod'
+import { messageOf } from '../../support/message-of.ts'
 import { hubCredentials, Login } from '../credentials.ts'
 import { errorCode, ModelError, remoteRepairMs } from '../errors.ts'
 import { connectionError } from '../http-answer.ts'
@@ -112,7 +113,7 @@ export class HubClient {
     } catch (error) {
       signal.throwIfAborted()
       if (error instanceof ModelError) throw error
-      throw badAnswer(question.repo, error instanceof Error ? error.message : String(error), error)
+      throw badAnswer(question.repo, messageOf(error), error)
     }
   }
 

@@ -1,5 +1,6 @@
 import { isAbsolute, join } from 'node:path'
 import { readIfThere } from '../../support/files.ts'
+import { messageOf } from '../../support/message-of.ts'
 import { localRepairMs, ModelError, remoteRepairMs } from '../errors.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -34,7 +35,7 @@ export async function hubToken({ secret, setting, env, home }: TokenSources): Pr
     throw new ModelError(
       'transient',
       'FileUnreadable',
-      `The Hub's token file ${path} cannot be read (${error instanceof Error ? error.message : String(error)}): change its permissions, or remove it.`,
+      `The Hub's token file ${path} cannot be read (${messageOf(error)}): change its permissions, or remove it.`,
       { cause: error, retryAfterMs: localRepairMs },
     )
   })
@@ -80,7 +81,7 @@ export function secretUnreadable(namespace: string, name: string, why: string, c
 /** Of the file that the setting names. Throws ModelError where there is none. */
 export async function tokenInFile(file: string): Promise<string> {
   const text = await readIfThere(file).catch((error: unknown) => {
-    throw unusableToken(file, error instanceof Error ? error.message : String(error), error)
+    throw unusableToken(file, messageOf(error), error)
   })
   if (text === undefined || text.trim() === '')
     throw unusableToken(file, text === undefined ? 'it does not exist' : 'it is empty')
