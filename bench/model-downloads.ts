@@ -11,6 +11,8 @@ const MiB = 1024 ** 2
 const sizeBytes = 1024 * MiB
 /** Shows whether memory depends on the size. */
 const largeBytes = 3 * sizeBytes
+/** Of a server that gives no more to one connection, as hubs and their caches do. */
+const limitedBytesPerSecond = 40_000_000
 const killAfterBytes = 30 * MiB + 12_345
 
 const cost = z.object({ seconds: z.number(), grownMiB: z.number(), delayMs: z.number(), sha256: z.string() })
@@ -35,6 +37,14 @@ export async function modelDownloads({ downloadRuns, downloadKills }: Extent): P
     grown.push(ours.grownMiB, onDisk.grownMiB)
     delays.push(ours.delayMs, onDisk.delayMs)
   }
+  const limited = await server.serve('/limited.gguf', {
+    sizeBytes: sizeBytes / 2,
+    seed: 'limited',
+    etag: '"limited"',
+    bytesPerSecond: limitedBytesPerSecond,
+  })
+  const limitedShares = await sharesOfOne(launcher, limited, memory, downloadRuns)
+  const freeShares = await sharesOfOne(launcher, model, memory, downloadRuns)
   const large = await server.serve('/large.gguf', { sizeBytes: largeBytes, seed: 'large', etag: '"large"' })
   const { grownMiB } = await timeDownload(launcher, large, disk, large.content.sha256())
   return [
@@ -46,6 +56,14 @@ export async function modelDownloads({ downloadRuns, downloadKills }: Extent): P
       note: '143 % of the time are 70 % of the speed; written to memory, as curl writes nothing',
     },
     { what: 'the same, written to this disk and synced', unit: '%', values: diskShares },
+    {
+      what: 'download over several connections beside one, from a server that gives 40 MB/s to each',
+      unit: '%',
+      values: limitedShares,
+      goal: 80,
+      note: 'several connections are worth their code while they win a fifth there',
+    },
+    { what: 'the same, from a server that limits none', unit: '%', values: freeShares },
     { what: 'memory that a download of 1 GiB adds', unit: 'MiB', values: grown, goal: 40 },
     { what: 'memory that a download of 3 GiB adds', unit: 'MiB', values: [grownMiB], goal: 40 },
     { what: 'event loop delay during a download (p99)', unit: 'ms', values: delays, goal: 50 },
@@ -82,13 +100,26 @@ async function timeDownload(
   { url }: ServedModel,
   folder: string,
   sha256: string,
+  connections: readonly string[] = [],
 ): Promise<z.infer<typeof cost>> {
   const partialPath = join(folder, 'model.partial')
-  const { stdout } = await execa(launcher, [url, partialPath])
+  const { stdout } = await execa(launcher, [url, partialPath, ...connections])
   await rm(partialPath)
   const spent = cost.parse(JSON.parse(stdout))
   if (spent.sha256 !== sha256) throw new Error(`The download got something else: ${spent.sha256}`)
   return spent
+}
+
+/** The time with as many connections as the agent has, in percent of that with one, of each run. */
+async function sharesOfOne(launcher: string, model: ServedModel, folder: string, runs: number): Promise<number[]> {
+  const sha256 = model.content.sha256()
+  const shares: number[] = []
+  for (let run = 0; run < runs; run += 1) {
+    const one = await timeDownload(launcher, model, folder, sha256, ['1'])
+    const several = await timeDownload(launcher, model, folder, sha256)
+    shares.push((100 * several.seconds) / one.seconds)
+  }
+  return shares
 }
 
 async function lostByKills({ url }: ServedModel, folder: string, kills: number): Promise<number[]> {

@@ -5,8 +5,8 @@ import { createTransport } from '../src/agent-core/models/download/transport.ts'
 import { silentLog } from '../test/support/silent-log.ts'
 import { memoryOf, peakMemoryOf } from './proc.ts'
 
-/** One download in a process of its own. Arguments: address, partial file. Prints what it cost. */
-const [url = '', partialPath = ''] = process.argv.slice(2)
+/** One download in a process of its own. Arguments: address, partial file, connections (else as the agent has it). Prints what it cost. */
+const [url = '', partialPath = '', connections] = process.argv.slice(2)
 
 await using transport = await createTransport({ env: {} })
 const { residentMiB } = memoryOf(process.pid)
@@ -22,6 +22,7 @@ const { sha256 } = await download(
     transport,
     bandwidth: new Bandwidth(),
     reserveBytes: 0,
+    connections: connections === undefined ? undefined : Number(connections),
   },
 )
 const seconds = (performance.now() - startedAt) / 1000

@@ -1,4 +1,5 @@
 import { createStore, type StoreApi } from 'zustand/vanilla'
+import { messageOf } from '../agent-core/support/message-of.ts'
 import type { AgentLink, Unsubscribe } from '../contract/client.ts'
 import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
@@ -57,7 +58,7 @@ export async function command(link: AgentLink, view: AgentViewStore, input: Comm
     const result = await link.command(input)
     if (result.outcome !== 'done' && result.outcome !== 'accepted') view.setState({ answer: result })
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
+    const message = messageOf(error)
     view.setState({ answer: { outcome: 'failed', message } })
   }
 }

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { app, dialog, Menu } from 'electron'
+import { messageOf } from '../agent-core/support/message-of.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { command, createAgentView, keepShowing } from './agent-view.ts'
@@ -87,6 +88,6 @@ async function run(): Promise<void> {
 }
 
 function cannotStart(error: unknown): void {
-  dialog.showErrorBox('Metalbar cannot start', error instanceof Error ? error.message : String(error))
+  dialog.showErrorBox('Metalbar cannot start', messageOf(error))
   app.exit(1)
 }

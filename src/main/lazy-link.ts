@@ -1,3 +1,4 @@
+import { messageOf } from '../agent-core/support/message-of.ts'
 import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../contract/client.ts'
 
 /** A link that is opened when somebody asks, and opened anew after the agent was gone. */
@@ -44,6 +45,6 @@ export function lazyLink(open: () => Promise<AgentLink>): AgentLink {
 
 function asLinkError(error: unknown): LinkError {
   if (error instanceof LinkError) return error
-  const message = error instanceof Error ? error.message : String(error)
+  const message = messageOf(error)
   return new LinkError('gone', message, { cause: error })
 }

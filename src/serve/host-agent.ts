@@ -8,6 +8,7 @@ import { acquireLock } from '../agent-core/state/lock.ts'
 import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
+import { messageOf } from '../agent-core/support/message-of.ts'
 import type { AgentDoor } from './agent-door.ts'
 import { WindowServer } from './http/window-server.ts'
 import { serveOnSocket } from './socket-server.ts'
@@ -148,7 +149,7 @@ async function identityIn(file: string): Promise<NodeIdentity | string> {
   try {
     return await loadNodeId({ file })
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
+    const why = messageOf(error)
     return `The node id ${file} cannot be used: ${why}; repair the file or choose another --state-dir.`
   }
 }

@@ -2,6 +2,7 @@ import { chmod, lstat, rm } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
 import { hasCode } from '../agent-core/support/files.ts'
 import { ensureSocketFolder } from '../agent-core/state/socket-path.ts'
+import { messageOf } from '../agent-core/support/message-of.ts'
 import { probeSocket } from './client/probe-socket.ts'
 import { Session, type SessionOptions } from './session.ts'
 
@@ -49,7 +50,7 @@ export async function serveOnSocket(options: SocketServerOptions): Promise<Socke
     await chmod(socketPath, 0o600)
   } catch (error) {
     server.close()
-    const why = error instanceof Error ? error.message : String(error)
+    const why = messageOf(error)
     return { ok: false, reason: 'unusable', message: `The socket ${socketPath} cannot be used: ${why}.` }
   }
   server.on('error', session.onError)

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Command, CommandRequest, CommandResult } from '../../contract/commands.ts'
+import { messageOf } from '../support/message-of.ts'
 import { bringBack } from './bring-back.ts'
 import { cancelDownload } from './cancel-download.ts'
 import { cancelPull } from './cancel-pull.ts'
@@ -89,7 +90,7 @@ export class Commands {
       return result
     } catch (error) {
       log.error('command failed', { command: command.name, error })
-      return failed(`It did not work: ${error instanceof Error ? error.message : String(error)}`)
+      return failed(`It did not work: ${messageOf(error)}`)
     }
   }
 

@@ -2,7 +2,6 @@ import type { ServiceRef } from '../../contract/commands.ts'
 import type { HoldCause } from '../../contract/service.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import { keyOf } from '../kube/object-cache.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { Models } from '../models/models.ts'
@@ -14,6 +13,7 @@ import type { HostCandidate } from '../publishing/host-address.ts'
 import type { Absences } from '../reconcile/absences.ts'
 import type { ServiceReport } from '../reconcile/managed-service.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
+import { keyOf } from '../support/object-key.ts'
 
 /** What commands act on. */
 export interface Rooms {

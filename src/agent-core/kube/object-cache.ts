@@ -1,12 +1,7 @@
+import { keyOf } from '../support/object-key.ts'
 import type { KubeObject } from './resources.ts'
 
-export const keyOf = (namespace: string, name: string): string => `${namespace}/${name}`
-
-/** Namespaces have no slash. */
-export function splitKey(key: string): { namespace: string; name: string } {
-  const slash = key.indexOf('/')
-  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) }
-}
+export { keyOf, splitKey } from '../support/object-key.ts'
 
 export interface CacheChange<T> {
   readonly key: string

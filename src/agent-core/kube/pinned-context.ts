@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { KubeConfig, type RequestContext } from '@kubernetes/client-node'
+import { messageOf } from '../support/message-of.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
 export class KubeconfigError extends Error {
@@ -159,7 +160,7 @@ async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
     const text = await readFile(file, 'utf8').catch((error: unknown) => {
       // kubectl also skips files of a KUBECONFIG list that do not exist.
       if (isMissing(error)) return undefined
-      throw new KubeconfigError(`The kubeconfig ${file} cannot be read: ${errorText(error)}.`, { cause: error })
+      throw new KubeconfigError(`The kubeconfig ${file} cannot be read: ${messageOf(error)}.`, { cause: error })
     })
     if (text === undefined) continue
     found += 1
@@ -171,7 +172,7 @@ async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
     } catch (error) {
       // Without the parser's error as cause: it quotes the lines around the mistake, tokens included.
       throw new KubeconfigError(
-        `The kubeconfig ${file} is not valid: ${errorText(error).split('\n')[0] ?? ''}. Correct it or choose another with --kubeconfig.`,
+        `The kubeconfig ${file} is not valid: ${messageOf(error).split('\n')[0] ?? ''}. Correct it or choose another with --kubeconfig.`,
       )
     }
   }
@@ -223,4 +224,3 @@ type DispatcherOptions = ReturnType<KubeConfig['createDispatcherOptions']>
 const http1Only = { allowH2: false }
 
 const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT'
-const errorText = (error: unknown): string => (error instanceof Error ? error.message : String(error))

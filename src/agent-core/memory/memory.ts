@@ -1,5 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
+import { splitKey } from '../support/object-key.ts'
 import { MemoryBook, type BesideVerdict, type ServerRole, type StartRequest } from './book.ts'
 import { resolveBudget, type Budget } from './budget.ts'
 import type { PressureThresholds } from './pressure.ts'
@@ -375,7 +376,7 @@ export class Memory implements AsyncDisposable {
       servers: this.#book
         .held()
         .filter(({ key }) => key !== request.key)
-        .map((held) => ({ ...held, name: held.key.slice(held.key.indexOf('/') + 1) })),
+        .map((held) => ({ ...held, name: splitKey(held.key).name })),
       apps: this.#applications?.found ?? [],
       totalBytes: this.view?.figures?.totalBytes ?? 0,
       ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),

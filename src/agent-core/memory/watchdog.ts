@@ -1,5 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, MemoryFigures, Platform } from '../platform/platform.ts'
+import { messageOf } from '../support/message-of.ts'
 import { nextPressure, type Pressure, type PressureLevel, type PressureThresholds } from './pressure.ts'
 
 /** The process group of a model server, under the key of its service. */
@@ -223,7 +224,7 @@ export class Watchdog {
     } catch (error) {
       if (!this.#troubles.has(what)) log.warn('Memory cannot be read', { what, error })
       this.#troubles.add(what)
-      return { problem: error instanceof Error ? error.message : String(error) }
+      return { problem: messageOf(error) }
     }
   }
 }

@@ -5,9 +5,10 @@ import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Progress } from '../../contract/service.ts'
 import { parseJson, readIfThere } from '../support/files.ts'
-import { untilAborted } from '../support/until-aborted.ts'
 import { forgetPartial } from './download/partial-file.ts'
 import type { DownloadedFile, FileRequest } from './download/download.ts'
+import { firstBytes } from './local-file.ts'
+import { SharedWork, type Share, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
 import { sameBytes } from './store-paths.ts'
 
@@ -25,7 +26,12 @@ export interface ContentFetchesOptions {
   /** Leaves the complete, synced and verified file at `partialPath`. Throws ModelError or the signal's reason. */
   readonly download: (
     request: FileRequest,
-    options: { partialPath: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
+    options: {
+      partialPath: string
+      signal: AbortSignal
+      onStart: (start: Uint8Array) => void
+      onProgress: (progress: Progress) => void
+    },
   ) => Promise<DownloadedFile>
   /** Takes over a file that was found to be wrong. Throws ModelError. */
   readonly quarantine: (path: string, why: { readonly name: string; readonly error: unknown }) => Promise<unknown>
@@ -49,7 +55,12 @@ export const noteSuffix = '.metalbar.note.json'
 /** Downloads of single files: one for each content, however many models want it. */
 export class ContentFetches {
   readonly #options: ContentFetchesOptions
-  readonly #jobs = new Map<string, Job>()
+  readonly #downloads = new SharedWork<Landed, News, undefined>({
+    // What nobody moved away waits for the next who wants it.
+    onLetGo: async ({ path, isElsewhere }) => {
+      if (isElsewhere) await removeDownload(path)
+    },
+  })
 
   constructor(options: ContentFetchesOptions) {
     this.#options = options
@@ -57,153 +68,85 @@ export class ContentFetches {
 
   /** Keys of what is being fetched or held. */
   get active(): ReadonlySet<string> {
-    return new Set(this.#jobs.keys())
+    return this.#downloads.keys
   }
 
   /** Throws ModelError, or the signal's reason; the download goes on for others, and ends with the last. */
-  async get(
-    request: FileRequest,
-    { model, signal, onProgress }: { model: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
-  ): Promise<Content> {
-    const key = keyOf(request)
-    let job = this.#jobs.get(key)
-    while (job && (job.ending.signal.aborted || job.isTaken)) {
-      await untilAborted(job.settled, signal)
-      job = this.#jobs.get(key)
-    }
-    signal.throwIfAborted()
-    job ??= this.#begin(key, request, model)
-    return this.#join(job, signal, onProgress)
+  async get(request: FileRequest, { model, signal, onProgress, refusal }: GetOptions): Promise<Content> {
+    const refused = new AbortController()
+    const share = await this.#downloads.join(keyOf(request), {
+      about: undefined,
+      work: (waiters) => this.#download(request, model, waiters),
+      signal: AbortSignal.any([signal, refused.signal]),
+      onNews: ({ start, progress }) => {
+        const problem = start && refusal?.(start)
+        if (problem) refused.abort(problem)
+        else if (progress) onProgress(progress)
+      },
+    })
+    return { ...share.result.file, release: share.release, moveTo: (path) => move(share, path) }
   }
 
-  #begin(key: string, request: FileRequest, model: string): Job {
-    const ending = new AbortController()
-    const job: Job = {
-      key,
-      ending,
-      holders: new Set(),
-      listeners: new Set(),
-      progress: undefined,
-      isTaken: false,
-      isPlaced: false,
-      path: '',
-      done: Promise.resolve({ sizeBytes: 0, sha256: '' }),
-      settled: Promise.resolve(),
-    }
-    job.done = this.#run(job, request, model)
-    const isOver = Promise.withResolvers<undefined>()
-    job.over = () => {
-      if (this.#jobs.get(key) === job) this.#jobs.delete(key)
-      isOver.resolve(undefined)
-    }
-    job.settled = isOver.promise
-    job.done.catch(() => job.over?.())
-    this.#jobs.set(key, job)
-    return job
-  }
-
-  async #run(job: Job, request: FileRequest, model: string): Promise<DownloadedFile> {
-    const { signal } = job.ending
-    const folder = await this.#options.folder()
-    job.path = join(folder, job.key)
-    const noted = await readNote(job.path)
+  async #download(request: FileRequest, model: string, { signal, tell }: Waiters<News>): Promise<Landed> {
+    const path = join(await this.#options.folder(), keyOf(request))
+    let news: News = {}
+    const onStart = (start: Uint8Array): void => tell((news = { ...news, start }))
+    const onProgress = (progress: Progress): void => tell((news = { ...news, progress }))
+    const noted = await readNote(path)
     const before = noted?.complete
-    if (before && isStill(before, request) && (await sizeOf(job.path)) === before.sizeBytes) {
+    if (before && isStill(before, request) && (await sizeOf(path)) === before.sizeBytes) {
       const { etag, ...file } = before
-      return { ...file, ...(etag !== undefined && { etag }) }
+      onStart(await firstBytes(path))
+      return { path, isElsewhere: false, file: { ...file, ...(etag !== undefined && { etag }) } }
     }
     const { sizeBytes } = request
     const note: PartialNote = { source: shownSource(request.url), model, ...(sizeBytes !== undefined && { sizeBytes }) }
-    await writeNote(job.path, note)
-    const onProgress = (progress: Progress): void => {
-      job.progress = progress
-      for (const listener of job.listeners) listener(progress)
-    }
-    const done = await this.#options
-      .download(request, { partialPath: job.path, signal, onProgress })
+    await writeNote(path, note)
+    const file = await this.#options
+      .download(request, { partialPath: path, signal, onStart, onProgress })
       .catch(async (error: unknown) => {
-        const wrong = `${job.path}.quarantined`
+        const wrong = `${path}.quarantined`
         if ((await sizeOf(wrong)) > 0) await this.#options.quarantine(wrong, { name: request.fileName, error })
-        if ((await sizeOf(job.path)) === 0) await rm(`${job.path}${noteSuffix}`, { force: true })
+        if ((await sizeOf(path)) === 0) await rm(`${path}${noteSuffix}`, { force: true })
         throw error
       })
-    const { sha256, etag } = done
-    const complete = { sizeBytes: done.sizeBytes, sha256, ...(etag !== undefined && { etag }) }
-    await writeNote(job.path, { ...note, complete })
-    return done
-  }
-
-  async #join(job: Job, signal: AbortSignal, onProgress: (progress: Progress) => void): Promise<Content> {
-    const holder = {}
-    job.holders.add(holder)
-    job.listeners.add(onProgress)
-    if (job.progress) onProgress(job.progress)
-    const release = async (): Promise<void> => {
-      job.holders.delete(holder)
-      if (job.holders.size === 0) await endJob(job)
-    }
-    const left = Promise.withResolvers<never>()
-    const leave = (): void => {
-      job.holders.delete(holder)
-      if (job.holders.size === 0) job.ending.abort(signal.reason)
-      left.reject(signal.reason)
-    }
-    signal.addEventListener('abort', leave, { once: true })
-    try {
-      const done = await Promise.race([job.done, left.promise])
-      signal.throwIfAborted()
-      return { ...done, release, moveTo: (path) => this.#move(job, path) }
-    } catch (error) {
-      job.holders.delete(holder)
-      // Who ended it says so when nothing is written any more.
-      if (job.ending.signal.aborted) {
-        await job.done.catch(() => undefined)
-        if (job.holders.size === 0) await endJob(job)
-      }
-      throw error
-    } finally {
-      signal.removeEventListener('abort', leave)
-      job.listeners.delete(onProgress)
-    }
-  }
-
-  async #move(job: Job, path: string): Promise<void> {
-    if (job.holders.size > 1) {
-      await sameBytes(job.path, path)
-      job.isPlaced = true
-      return
-    }
-    job.isTaken = true
-    await rename(job.path, path)
+    if (!news.start) onStart(await firstBytes(path))
+    const { sha256, etag } = file
+    const complete = { sizeBytes: file.sizeBytes, sha256, ...(etag !== undefined && { etag }) }
+    await writeNote(path, { ...note, complete })
+    return { path, isElsewhere: false, file }
   }
 }
 
-interface Job {
-  readonly key: string
-  /** Aborted when nobody wants it any more. */
-  readonly ending: AbortController
-  readonly holders: Set<object>
-  readonly listeners: Set<(progress: Progress) => void>
-  progress: Progress | undefined
-  /** The bytes have been moved away. */
-  isTaken: boolean
-  /** They are somewhere else too. */
-  isPlaced: boolean
-  path: string
-  done: Promise<DownloadedFile>
-  /** When the next job of this key may begin; never rejects. */
-  settled: Promise<unknown>
-  over?: () => void
+interface GetOptions {
+  /** Who wants it, for the note. */
+  readonly model: string
+  readonly signal: AbortSignal
+  readonly onProgress: (progress: Progress) => void
+  /** Why a file that begins like this is not what is wanted: thrown as soon as that is known. */
+  readonly refusal?: ((start: Uint8Array) => Error | undefined) | undefined
 }
 
-/** When its last holder is gone: what was moved away leaves nothing, the rest waits for the next who wants it. */
-async function endJob(job: Job): Promise<void> {
-  job.isTaken ||= job.isPlaced
-  try {
-    if (job.isTaken) await removeDownload(job.path)
-  } finally {
-    job.over?.()
-  }
+interface News {
+  /** The file's first bytes. */
+  readonly start?: Uint8Array
+  readonly progress?: Progress
+}
+
+interface Landed {
+  readonly file: DownloadedFile
+  readonly path: string
+  /** The bytes have been moved, or are somewhere else too. */
+  isElsewhere: boolean
+}
+
+/** The last holder takes the bytes away; others leave them where they are. */
+async function move({ result, isAlone, close }: Share<Landed>, path: string): Promise<void> {
+  if (isAlone()) {
+    close()
+    await rename(result.path, path)
+  } else await sameBytes(result.path, path)
+  result.isElsewhere = true
 }
 
 /** The bytes and all records beside them. */

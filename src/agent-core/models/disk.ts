@@ -1,5 +1,6 @@
 import { statfs } from 'node:fs/promises'
 import { formatBytes } from '../../contract/format.ts'
+import { messageOf } from '../support/message-of.ts'
 import { errorCode, localRepairMs, ModelError } from './errors.ts'
 
 /** Names what went wrong while writing below the store; a ModelError passes unchanged. */
@@ -25,7 +26,7 @@ export async function storeError(error: unknown, folder: string, neededBytes?: n
     default:
       return repairable(
         'StoreUnusable',
-        `The model store ${folder} cannot be used (${error instanceof Error ? error.message : String(error)}): repair it or choose another --model-store.`,
+        `The model store ${folder} cannot be used (${messageOf(error)}): repair it or choose another --model-store.`,
         error,
       )
   }

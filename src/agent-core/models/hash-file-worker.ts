@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { z } from 'zod'
+import { messageOf } from '../support/message-of.ts'
 
 /** Answers the SHA-256 of a file, or what the disk said. */
 const file = z.string().parse(workerData)
@@ -12,5 +13,5 @@ try {
   parentPort?.postMessage({ sha256: hash.digest('hex') })
 } catch (error) {
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  parentPort?.postMessage({ failed: error instanceof Error ? error.message : String(error), code })
+  parentPort?.postMessage({ failed: messageOf(error), code })
 }

@@ -21,8 +21,10 @@ export class FileHashes {
   }
 }
 
-async function hashFile(path: string): Promise<string> {
-  const found = answer.parse(await answerOfWorker(new URL('./hash-file-worker.ts', import.meta.url), { input: path }))
+/** SHA-256 (hex) of a file, computed in a thread of its own. Throws what the disk answers, with its `code`, or the signal's reason. */
+export async function hashFile(path: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<string> {
+  const worker = new URL('./hash-file-worker.ts', import.meta.url)
+  const found = answer.parse(await answerOfWorker(worker, { input: path, signal }))
   if ('sha256' in found) return found.sha256
   throw Object.assign(new Error(found.failed), { code: found.code })
 }

@@ -1,8 +1,9 @@
 import { rm } from 'node:fs/promises'
 import { formatBytes } from '../../contract/format.ts'
 import type { StoredModelView } from '../../contract/models.ts'
+import type { Logger } from '../observability/logger.ts'
 import { partialKey, readNote, removeDownload, type ContentFetches } from './content-fetches.ts'
-import type { Store, StoredModel } from './store.ts'
+import type { Store, StoredModel, Wanted } from './store.ts'
 
 /** A service whose Model's files are, or will be, in the store. */
 export interface ModelUser {
@@ -23,6 +24,7 @@ export interface InventoryOptions {
   /** Models that are being fetched. */
   readonly fetching: () => ReadonlySet<string>
   readonly partialKeepMs: () => number
+  readonly log: Logger
   readonly now: () => number
 }
 
@@ -67,6 +69,24 @@ export class Inventory {
     const entries = (await this.#partials()).filter(({ view }) => view.prunable !== undefined)
     const gone = await deleted(entries)
     return { what: gone.map(({ view }) => view.name), bytes: sum(gone) }
+  }
+
+  /** Puts down that a server was started with the model at `path`, and deletes older contents of its source. */
+  async markUsed({ model, digest }: Wanted, path: string): Promise<void> {
+    const { store, log } = this.#options
+    try {
+      const stored = (await store.list()).filter((one) => one.model === model && one.manifest.sourceSha256 === digest)
+      const used = stored.find((one) => one.path === path)
+      if (!used) return
+      await store.markUsed(used)
+      for (const old of stored) {
+        if (old === used || old.manifest.completedAt >= used.manifest.completedAt) continue
+        await store.remove(old)
+        log.info('older content of a model removed', { model: old.model, path: old.path })
+      }
+    } catch (error) {
+      log.warn('use of a model not recorded', { model, error })
+    }
   }
 
   /** Everything of the Model of this name; a sentence where that must not be. Throws ModelError. */

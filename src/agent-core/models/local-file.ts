@@ -1,4 +1,5 @@
 import { open, stat } from 'node:fs/promises'
+import { messageOf } from '../support/message-of.ts'
 import { errorCode, localRepairMs, ModelError, type ModelErrorReason } from './errors.ts'
 import { expectsGguf, isGguf, magicLength } from './content.ts'
 
@@ -48,7 +49,7 @@ function unreadable(path: string, error: unknown): ModelError {
     default:
       return repairable(
         'FileUnreadable',
-        `${path} cannot be read (${error instanceof Error ? error.message : String(error)}): check the volume it is on.`,
+        `${path} cannot be read (${messageOf(error)}): check the volume it is on.`,
         error,
       )
   }

@@ -1,11 +1,10 @@
 import { createHash } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { localRepairMs, ModelError } from './errors.ts'
-import { contentKindOf, formatContradiction } from './gguf/content-kind.ts'
+import { requireFormat } from './format-check.ts'
 import type { FileHashes } from './hash-file.ts'
-import { firstBytes } from './local-file.ts'
 import { resolveLocal } from './local-source.ts'
-import type { LocalModel, ModelRequest } from './models.ts'
+import type { LocalModel, ModelRequest } from './model-request.ts'
 
 /** A model used in place: checked, never copied, changed or deleted. Throws ModelError. */
 export async function localModel(path: string, request: ModelRequest, hashes: FileHashes): Promise<LocalModel> {
@@ -29,12 +28,6 @@ export async function localModel(path: string, request: ModelRequest, hashes: Fi
     revision: await stampOf(found.files),
     ...(mmproj !== undefined && { mmproj }),
   }
-}
-
-/** Throws `FormatMismatch` where the file is of another format than the Model says. */
-export async function requireFormat(path: string, format: string | undefined): Promise<void> {
-  const problem = formatContradiction(format ?? 'gguf', contentKindOf(await firstBytes(path)))
-  if (problem !== undefined) throw new ModelError('terminal', 'FormatMismatch', problem)
 }
 
 /** Another content of a file in place has another length or time. */

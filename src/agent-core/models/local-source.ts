@@ -1,5 +1,6 @@
 import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
+import { messageOf } from '../support/message-of.ts'
 import { checkLocalFile } from './local-file.ts'
 import { errorCode, localRepairMs, ModelError } from './errors.ts'
 import { isFolderFormat, selectFiles, type Candidate, type Choice } from './selection.ts'
@@ -66,7 +67,7 @@ async function listFolder(folder: string, asked: readonly string[]): Promise<Can
     throw new ModelError(
       'transient',
       'FileUnreadable',
-      `${folder} cannot be read (${error instanceof Error ? error.message : String(error)}): change its permissions or check the volume it is on.`,
+      `${folder} cannot be read (${messageOf(error)}): change its permissions or check the volume it is on.`,
       { cause: error, retryAfterMs: localRepairMs },
     )
   })

@@ -1,5 +1,6 @@
 import type { DownloadView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
+import { messageOf } from '../support/message-of.ts'
 import { asAskedOnce, ModelError } from './errors.ts'
 import { shownSource } from './source.ts'
 
@@ -81,7 +82,7 @@ export class Pulls {
       ({ path }) => end('done', `${model} is at ${path}.`),
       (error: unknown) => {
         if (ending.signal.aborted) end('cancelled', 'It was cancelled; what has arrived is kept for a while.')
-        else end('failed', asAskedOnce(error instanceof Error ? error.message : String(error)))
+        else end('failed', asAskedOnce(messageOf(error)))
       },
     )
     this.#options.onChange()

@@ -1,5 +1,5 @@
+import type { Credentials } from './credentials.ts'
 import { ModelError } from './errors.ts'
-import type { HubCredentials } from './hub/token.ts'
 import { isSafePath } from './source.ts'
 
 /** A file to bring here. */
@@ -13,7 +13,7 @@ export interface RemoteFile {
   readonly sizeBytes?: number
   /** In hex: of the Model's spec, else the Hub's. */
   readonly sha256?: string
-  readonly credentials?: HubCredentials
+  readonly credentials?: Credentials
   /** What the Hub calls the content, where it is on the Hub: the sha256 or git's hash. Another one is another content. */
   readonly blob?: string
   /** Where it is on the Hub. */

@@ -1,4 +1,7 @@
-import { connectionError, refusal } from './http-answer.ts'
+import { PaceGuard } from './download/pace-guard.ts'
+import { discard, send, type Asked } from './download/request.ts'
+import type { Transport } from './download/transport.ts'
+import { refusal } from './http-answer.ts'
 import { shownSource } from './source.ts'
 
 export interface RemoteState {
@@ -12,40 +15,18 @@ const answerMs = 30_000
 
 /** What a server says of a file without sending it. Throws ModelError, or the signal's reason. */
 export async function remoteState(
-  url: string,
-  { fetch, signal }: { fetch: typeof globalThis.fetch; signal: AbortSignal },
+  { url, credentials }: Pick<Asked, 'url' | 'credentials'>,
+  { transport, signal }: { transport: Transport; signal: AbortSignal },
 ): Promise<RemoteState> {
   const shown = shownSource(url)
-  const { address, headers } = withoutLogin(url)
-  const answer = await fetch(address, {
-    method: 'HEAD',
-    headers,
-    signal: AbortSignal.any([signal, AbortSignal.timeout(answerMs)]),
-  }).catch((error: unknown) => {
-    signal.throwIfAborted()
-    throw connectionError(error, shown)
-  })
-  const problem = refusal(answer.status, answer.headers, shown, Date.now())
+  using guard = new PaceGuard(answerMs, shown)
+  const { status, headers, body } = await send({ method: 'HEAD', url, credentials }, { transport, signal, guard })
+  discard(body)
+  const problem = refusal(status, headers, shown, Date.now())
   if (problem !== undefined) throw problem
-  const length = Number(answer.headers.get('content-length') ?? Number.NaN)
+  const length = Number(headers.get('content-length') ?? Number.NaN)
   return {
     sizeBytes: Number.isSafeInteger(length) && length > 0 ? length : undefined,
-    validator: answer.headers.get('etag') ?? answer.headers.get('last-modified') ?? undefined,
+    validator: headers.get('etag') ?? headers.get('last-modified') ?? undefined,
   }
-}
-
-/** fetch takes no login in an address; it leaves the header behind at a redirect to another origin. */
-function withoutLogin(url: string): { address: string; headers: Record<string, string> } {
-  const address = new URL(url)
-  const { username, password } = address
-  address.username = ''
-  address.password = ''
-  const login = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
-  const headers = { 'accept-encoding': 'identity', 'user-agent': 'metalbar' }
-  return username === '' && password === ''
-    ? { address: address.href, headers }
-    : {
-        address: address.href,
-        headers: { ...headers, authorization: `Basic ${Buffer.from(login).toString('base64')}` },
-      }
 }

@@ -1,19 +1,16 @@
 import { lstat } from 'node:fs/promises'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { readIfThere } from '../support/files.ts'
 import { expectsGguf } from './content.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
 import { Bandwidth } from './download/bandwidth.ts'
-import { download, type DownloadedFile, type FileRequest } from './download/download.ts'
-import { PaceGuard } from './download/pace-guard.ts'
-import { discard, get, type Asked } from './download/request.ts'
+import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
 import { createTransport, type Transport } from './download/transport.ts'
 import { localRepairMs, ModelError } from './errors.ts'
-import { contentKindOf, formatContradiction, kindLength } from './gguf/content-kind.ts'
+import { formatMismatch, requireFormat } from './format-check.ts'
 import { hubEndpoint, isHubOffline } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
-import { hubToken, type HubToken } from './hub/token.ts'
+import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
 import type { Manifest } from './manifest.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
@@ -105,7 +102,7 @@ export class Remote implements AsyncDisposable {
     manifest: Manifest,
     signal: AbortSignal,
   ): Promise<{ isSame: boolean; validators: ReadonlyMap<string, string> }> {
-    const { fetch } = await this.#transport()
+    const transport = await this.#transport()
     const validators = new Map<string, string>()
     let isSame = files.length === manifest.files.length
     for (const file of files) {
@@ -117,7 +114,7 @@ export class Remote implements AsyncDisposable {
         if (wanted !== undefined && has !== undefined && wanted !== has) isSame = false
         continue
       }
-      const { sizeBytes, validator } = await remoteState(file.url, { fetch, signal })
+      const { sizeBytes, validator } = await remoteState(file, { transport, signal })
       if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) isSame = false
       if (validator === undefined) continue
       validators.set(file.path, validator)
@@ -135,8 +132,6 @@ export class Remote implements AsyncDisposable {
     const { wanted, store, signal, beside } = options
     const resolved = await this.resolve(request, signal)
     const { files, primary, mmproj, revision } = resolved
-    const first = files[0]
-    if (first) await this.#requireFormat(first, request.format, signal)
     const fields = { model: wanted.model, source: shownSource(wanted.source), files: files.length }
     const destination = await store.reserve(
       wanted,
@@ -148,8 +143,9 @@ export class Remote implements AsyncDisposable {
       log.info('downloading model', { ...fields, folder: destination.folder })
       const startedAt = now()
       const progress = new TotalProgress(files, options.onProgress)
-      for (const file of files) {
-        arrived.push(await this.#content(file, options, (news) => progress.report(file, news)))
+      for (const [at, file] of files.entries()) {
+        const format = at === 0 ? formatToCheck(file, request.format) : undefined
+        arrived.push(await this.#content(file, { ...options, format }, (news) => progress.report(file, news)))
         progress.end(file, arrived.at(-1)?.sizeBytes ?? 0)
       }
       const stored = await destination.commit({
@@ -176,7 +172,7 @@ export class Remote implements AsyncDisposable {
   /** One file. Throws ModelError, or the signal's reason. */
   async download(
     request: FileRequest,
-    how: { partialPath: string; signal: AbortSignal; onProgress: (progress: Progress) => void },
+    how: Pick<DownloadOptions, 'partialPath' | 'signal' | 'onStart' | 'onProgress'>,
   ): Promise<DownloadedFile> {
     const { log, now, settings, stallMs, attempts, deletableBytes, storeFolder } = this.#options
     const { reserveBytes } = settings()
@@ -205,13 +201,14 @@ export class Remote implements AsyncDisposable {
   /** From the store, the caches of other tools, or the network. */
   async #content(
     file: RemoteFile,
-    { store, contents, signal, wanted }: FetchOptions,
+    { store, contents, signal, wanted, format }: FetchOptions & { readonly format: string | undefined },
     onProgress: (progress: Progress) => void,
   ): Promise<Content & Pick<Arrived, 'from'>> {
     const { sha256, sizeBytes } = file
     const here = sha256 === undefined ? undefined : await this.#alreadyHere(file, sha256, { store, signal })
     if (here !== undefined && sha256 !== undefined) {
       const found = await lstat(here)
+      if (format !== undefined) await requireFormat(here, format)
       this.#options.log.info('using content that is on this machine already', { path: here, model: wanted.model })
       return {
         sha256,
@@ -230,8 +227,8 @@ export class Remote implements AsyncDisposable {
       ...(credentials && { credentials }),
       ...(blob !== undefined && { etag: blob }),
     }
-    const content = await contents.get(request, { model: wanted.model, signal, onProgress })
-    return content
+    const refusal = format === undefined ? undefined : (start: Uint8Array) => formatMismatch(start, format)
+    return contents.get(request, { model: wanted.model, signal, onProgress, refusal })
   }
 
   async #alreadyHere(
@@ -245,19 +242,10 @@ export class Remote implements AsyncDisposable {
     return findInHubCache({ ...hub, sha256, sizeBytes, env, home: homeDir, platform: process.platform, signal })
   }
 
-  /** Before a long download, where the first bytes may be another format than the one that is looked for in them anyway. Throws `FormatMismatch`. */
-  async #requireFormat({ url, fileName, credentials }: RemoteFile, format: string | undefined, signal: AbortSignal) {
-    if (expectsGguf(fileName) && (format ?? 'gguf') === 'gguf') return
-    const transport = await this.#transport()
-    const start = await startOf({ url, credentials }, { transport, signal })
-    const problem = start && formatContradiction(format ?? 'gguf', contentKindOf(start))
-    if (problem !== undefined) throw new ModelError('terminal', 'FormatMismatch', problem)
-  }
-
   async #token({ secret }: RemoteRequest): Promise<HubToken | undefined> {
     const { env, homeDir, settings } = this.#options
     const { hubTokenFile } = settings()
-    const setting = secret === undefined && hubTokenFile !== undefined ? await tokenIn(hubTokenFile) : undefined
+    const setting = secret === undefined && hubTokenFile !== undefined ? await tokenInFile(hubTokenFile) : undefined
     return hubToken({ secret, setting, env, home: homeDir })
   }
 
@@ -308,54 +296,11 @@ class TotalProgress {
   }
 }
 
+/** Undefined where the download looks for that very format by the file's name, and says what it found instead. */
+const formatToCheck = ({ fileName }: RemoteFile, format = 'gguf'): string | undefined =>
+  expectsGguf(fileName) && format === 'gguf' ? undefined : format
+
 /** What tells this content from a later one of the same address. */
 function validatorOf(file: RemoteFile | undefined, { etag, lastModified }: DownloadedFile): string | undefined {
   return file?.blob ?? etag ?? lastModified
 }
-
-/** The first bytes; undefined where they cannot be had, which the download will say better. Throws the signal's reason. */
-async function startOf(
-  { url, credentials }: Pick<Asked, 'url' | 'credentials'>,
-  { transport, signal }: { transport: Transport; signal: AbortSignal },
-): Promise<Buffer | undefined> {
-  using guard = new PaceGuard(startMs, shownSource(url))
-  try {
-    const asked = { url, credentials, range: [0, kindLength] as const }
-    const { status, body } = await get(asked, { transport, signal, guard })
-    const parts: Uint8Array[] = []
-    let length = 0
-    try {
-      for await (const chunk of body as AsyncIterable<unknown>) {
-        if (length >= kindLength || status >= 300 || !(chunk instanceof Uint8Array)) break
-        parts.push(chunk)
-        length += chunk.length
-      }
-    } finally {
-      discard(body)
-    }
-    return length === 0 ? undefined : Buffer.concat(parts)
-  } catch {
-    signal.throwIfAborted()
-    return undefined
-  }
-}
-
-/** A server that is quieter is left to the download, which has more patience. */
-const startMs = 15_000
-
-async function tokenIn(file: string): Promise<string> {
-  const text = await readIfThere(file).catch((error: unknown) => {
-    throw unusableToken(file, error instanceof Error ? error.message : String(error), error)
-  })
-  if (text === undefined || text.trim() === '')
-    throw unusableToken(file, text === undefined ? 'it does not exist' : 'it is empty')
-  return text.trim()
-}
-
-const unusableToken = (file: string, why: string, cause?: unknown): ModelError =>
-  new ModelError(
-    'transient',
-    'FileUnreadable',
-    `The file ${file} of the setting hub-token-file cannot be read (${why}): put the Hub's token there, or remove the setting.`,
-    { cause, retryAfterMs: localRepairMs },
-  )

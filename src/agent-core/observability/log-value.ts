@@ -1,3 +1,5 @@
+import { messageOf } from '../support/message-of.ts'
+
 /** A value as it may stand in a log: plain, bounded, free of cycles and of what looks like a secret. */
 export type LogValue = string | number | boolean | null | LogValue[] | { [key: string]: LogValue }
 
@@ -113,7 +115,7 @@ function read(value: object, name: string): unknown {
   try {
     return value instanceof Map ? value.get(name) : Reflect.get(value, name)
   } catch (error) {
-    return `[unreadable: ${error instanceof Error ? error.message : String(error)}]`
+    return `[unreadable: ${messageOf(error)}]`
   }
 }
 

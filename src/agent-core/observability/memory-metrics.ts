@@ -1,3 +1,4 @@
+import { splitKey } from '../support/object-key.ts'
 import type { AgentMetrics } from './metrics.ts'
 
 interface Sampled {
@@ -23,15 +24,10 @@ export function memoryMetricsFeed(
         const key = id.split(' ')[0] ?? id
         bytes.set(key, (bytes.get(key) ?? 0) + size)
       }
-      for (const key of measured) if (!bytes.has(key)) metrics.setProcessMemory(serviceOf(key), undefined)
-      for (const [key, size] of bytes) metrics.setProcessMemory(serviceOf(key), size)
+      for (const key of measured) if (!bytes.has(key)) metrics.setProcessMemory(splitKey(key), undefined)
+      for (const [key, size] of bytes) metrics.setProcessMemory(splitKey(key), size)
       measured = new Set(bytes.keys())
     },
     onPressure: ({ to }) => metrics.countPressureChange(to),
   }
-}
-
-function serviceOf(key: string): { namespace: string; name: string } {
-  const slash = key.indexOf('/')
-  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) }
 }

@@ -1,4 +1,5 @@
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import { keyOf } from '../support/object-key.ts'
 import type { AgentMetrics } from './metrics.ts'
 
 /** Keeps the per-service figures in step with what snapshots say; call it with each new one. */
@@ -6,10 +7,11 @@ export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnaps
   let before: AgentSnapshot['services'] = []
   return ({ services }) => {
     if (services === before) return
-    const known = new Map(before.map((service) => [keyOf(service), service]))
+    const known = new Map(before.map((service) => [keyOf(service.namespace, service.name), service]))
     for (const service of services) {
-      const earlier = known.get(keyOf(service))
-      known.delete(keyOf(service))
+      const key = keyOf(service.namespace, service.name)
+      const earlier = known.get(key)
+      known.delete(key)
       if (earlier === service) continue
       metrics.setHealthy(service, service.state === 'ready')
       const need = service.memory?.needBytes
@@ -22,6 +24,3 @@ export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnaps
     before = services
   }
 }
-
-const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
-  `${namespace}/${name}`

@@ -3,6 +3,7 @@ import type { Answer, Query } from '../../contract/queries.ts'
 import type { StreamItem, StreamRequest } from '../../contract/streams.ts'
 import type { ReadableOutput } from '../process/output-log.ts'
 import { follow, tail } from '../process/output-reader.ts'
+import { messageOf } from '../support/message-of.ts'
 
 /** The newest lines of a run, or those before a place. Throws LinkError where the files cannot be read. */
 export async function logPage(
@@ -33,6 +34,6 @@ export function followLog(log: ReadableOutput, { from }: StreamRequest, listener
 }
 
 function unreadable({ file }: ReadableOutput, error: unknown): LinkError {
-  const why = error instanceof Error ? error.message : String(error)
+  const why = messageOf(error)
   return new LinkError('refused', `The output in ${file} cannot be read: ${why}.`, { cause: error })
 }

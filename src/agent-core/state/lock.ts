@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { hasCode, parseJson, readIfThere } from '../support/files.ts'
+import { messageOf } from '../support/message-of.ts'
 
 const lockContent = z.object({
   pid: z.int().positive(),
@@ -47,7 +48,7 @@ export async function acquireLock(options: LockOptions): Promise<LockResult> {
     await writeFile(mine, `${JSON.stringify(content)}\n`, { mode: 0o600, flag: 'wx' })
     return await take(file, mine, token, processStartTime)
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
+    const why = messageOf(error)
     return { ok: false, holder: undefined, message: `The lock ${file} cannot be taken: ${why}.` }
   } finally {
     await rm(mine, { force: true })

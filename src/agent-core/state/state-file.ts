@@ -3,6 +3,7 @@ import { basename } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import type { z } from 'zod'
 import { parseJson, readIfThere } from '../support/files.ts'
+import { messageOf } from '../support/message-of.ts'
 
 /** One sentence: which file of the state folder cannot be read or written, and why. */
 export class StateFileError extends Error {
@@ -73,7 +74,6 @@ export class StateFile<T> {
 }
 
 const notPossible = (what: 'read' | 'written', file: string, error: unknown) =>
-  new StateFileError(
-    `${file} cannot be ${what}: ${error instanceof Error ? error.message : String(error)}; see to the disk and the folder's permissions.`,
-    { cause: error },
-  )
+  new StateFileError(`${file} cannot be ${what}: ${messageOf(error)}; see to the disk and the folder's permissions.`, {
+    cause: error,
+  })

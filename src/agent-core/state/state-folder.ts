@@ -1,5 +1,6 @@
 import { chmod, mkdir, stat } from 'node:fs/promises'
 import path from 'node:path'
+import { messageOf } from '../support/message-of.ts'
 
 interface StateFolder {
   readonly dir: string
@@ -24,7 +25,7 @@ export async function openStateFolder(dir: string): Promise<StateFolderResult> {
   try {
     await ensurePrivateFolder(dir)
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
+    const why = messageOf(error)
     return { ok: false, message: `The state folder ${dir} cannot be used: ${why}; choose another with --state-dir.` }
   }
   return { ok: true, folder: { dir, lockFile: path.join(dir, 'agent.lock'), nodeFile: path.join(dir, 'node.json') } }

@@ -1,11 +1,11 @@
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
+import { Login, withoutLogin } from '../../agent-core/models/credentials.ts'
 import { defaultDownloadSettings } from '../../agent-core/models/models.ts'
 import { createTransport } from '../../agent-core/models/download/transport.ts'
 import { readGgufHeader } from '../../agent-core/models/gguf/file-header.ts'
-import type { GgufHeader } from '../../agent-core/models/gguf/header.ts'
+import type { GgufHeader } from '../../agent-core/models/gguf/types.ts'
 import { readGgufHeaderOverHttp } from '../../agent-core/models/gguf/http-header.ts'
-import { maySend } from '../../agent-core/models/hub/token.ts'
 import { resolveLocal } from '../../agent-core/models/local-source.ts'
 import type { RemoteFile } from '../../agent-core/models/remote-file.ts'
 import { Remote } from '../../agent-core/models/remote.ts'
@@ -108,16 +108,13 @@ async function onServer(source: string, options: FindOptions): Promise<FoundMode
     deletableBytes: () => Promise.resolve(0),
   })
   const { files, primary } = await remote.resolve({ source }, signal)
-  const request = (file: RemoteFile) => {
-    const { credentials } = file
-    const isTrusted = credentials !== undefined && maySend(credentials, new URL(file.url))
-    return {
-      fetch: transport.fetch,
-      signal,
-      ...(isTrusted && { headers: { authorization: `Bearer ${credentials.token}` } }),
-    }
-  }
-  const headerOf = (file: RemoteFile) => readGgufHeaderOverHttp(file.url, request(file))
+  // Redirects are followed by fetch, which leaves the login behind where they lead to another origin.
+  const request = (file: RemoteFile) => ({
+    fetch: transport.fetch,
+    signal,
+    headers: new Login(file).headersFor(withoutLogin(file.url)),
+  })
+  const headerOf = (file: RemoteFile) => readGgufHeaderOverHttp(withoutLogin(file.url).href, request(file))
   const weights = files.filter(({ role }) => role === 'weights')
   const first = weights.find((file) => file.path === primary)
   if (first === undefined) {
@@ -145,7 +142,7 @@ const bytesOf = ({ dataOffset, tensors }: GgufHeader): number =>
 
 /** Undefined where it is no JSON: the estimate then says that it is a guess. */
 async function jsonOf({ url }: RemoteFile, init: { fetch: typeof fetch; headers?: object; signal: AbortSignal }) {
-  const response = await init.fetch(url, { signal: init.signal, headers: { ...init.headers } })
+  const response = await init.fetch(withoutLogin(url).href, { signal: init.signal, headers: { ...init.headers } })
   if (!response.ok) throw new VerbError(`${url.replace(/[?#].*$/s, '')} answered ${response.status}.`)
   const answer: unknown = await response.json().catch(() => undefined)
   return answer

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { hasCode, parseJson } from '../../agent-core/support/files.ts'
+import { messageOf } from '../../agent-core/support/message-of.ts'
 import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { asLinkError } from '../../contract/link-failure.ts'
@@ -50,7 +51,7 @@ export async function connectToAgent(options: ConnectOptions): Promise<AgentClie
         { cause: error },
       )
     }
-    const why = error instanceof Error ? error.message : String(error)
+    const why = messageOf(error)
     const code = hasCode(error, 'EACCES') || hasCode(error, 'EPERM') ? 'refused' : 'gone'
     throw new LinkError(code, `The agent's socket ${socketPath} cannot be reached: ${why}.`, { cause: error })
   }
@@ -264,7 +265,7 @@ const noAnswer = (cause?: unknown) =>
 
 const toLinkError = (error: unknown): LinkError => {
   if (error instanceof LinkError) return error
-  const why = error instanceof Error ? error.message : String(error)
+  const why = messageOf(error)
   return new LinkError('gone', `The connection to the agent broke: ${why}.`, { cause: error })
 }
 

@@ -22,6 +22,8 @@ export interface Behaviour {
   readonly drop?: { readonly afterBytes: number; readonly times: number }
   /** Sends so many bytes of a body and then a byte now and then. */
   readonly drip?: { readonly afterBytes: number; readonly everyMs: number; readonly times: number }
+  /** Of each answer. */
+  readonly bytesPerSecond?: number
   /** The length that is said, whatever is sent. */
   readonly declaredBytes?: number
   readonly redirect?: string

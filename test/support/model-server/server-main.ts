@@ -136,7 +136,8 @@ async function send(
   response: ServerResponse,
   entry: Seen,
 ): Promise<void> {
-  const { drop, drip, declaredBytes } = route.behaviour
+  const { drop, drip, declaredBytes, bytesPerSecond = Infinity } = route.behaviour
+  const startedAt = performance.now()
   const drops = drop !== undefined && route.drops < drop.times
   const drips = drip !== undefined && route.drips < drip.times
   if (drops) route.drops += 1
@@ -146,6 +147,8 @@ async function send(
     if (response.destroyed) return
     entry.sentBytes += piece.length
     if (!response.write(piece)) await drained(response)
+    const aheadMs = startedAt + (entry.sentBytes * 1000) / bytesPerSecond - performance.now()
+    if (aheadMs > 1) await delay(aheadMs)
   }
   if (drips) {
     for (let at = cut; at < end && !response.destroyed; at += 1) {

@@ -209,10 +209,22 @@ test('a Model whose format contradicts its file is refused for good, with both n
   ])
 })
 
-test('a format that contradicts the first bytes is refused before the rest is asked for, whatever the name and the token', async () => {
-  const weights = Buffer.alloc(3_000_000)
+/** Weights of the format that is no GGUF. */
+function safetensors(sizeBytes: number): Buffer {
+  const weights = Buffer.alloc(sizeBytes)
   weights.writeBigUInt64LE(22n)
   weights.write('{"a":{"dtype":"F32"}}', 8)
+  return weights
+}
+
+const isMismatch = expect.objectContaining({
+  kind: 'terminal',
+  reason: 'FormatMismatch',
+  message: expect.stringMatching(/^spec\.format says gguf, but the file is a safetensors file: /) as string,
+}) as unknown
+
+test('a format that contradicts the first bytes of the download ends it there, whatever the name and the token', async () => {
+  const weights = safetensors(3_000_000)
   await hub.addRepo('org/m', { 'model.safetensors': weights }, { private: true, grantedTo: ['hf_good'] })
   const gated = { secret: () => Promise.resolve({ value: 'hf_good', from: 'the test' }) }
   const plain = world.server.serve('/x.gguf', gguf('A', 3_000_000))
@@ -230,14 +242,48 @@ test('a format that contradicts the first bytes is refused before the rest is as
         /a model of spec\.format pytorch has several files: name them in spec\.files/,
       ) as string,
     },
-    {
-      kind: 'terminal',
-      reason: 'FormatMismatch',
-      message: expect.stringMatching(/^spec\.format says gguf, but the file is a safetensors file: /) as string,
-    },
+    isMismatch,
   ])
   const asked = hub.requests.filter(({ server }) => server === 'cdn').map(({ headers }) => headers.range)
-  expect([asked, plain.requests, await filesBelow(world.store)]).toEqual([['bytes=0-511'], [], {}])
+  expect([asked, plain.requests, await filesBelow(world.store)]).toEqual([['bytes=0-67108863'], [], {}])
+  expect(await readdir(join(world.store, '.metalbar/partials'))).toEqual([])
+})
+
+test('who wants another format leaves a shared download at its first bytes, and the others get it', async () => {
+  const file = world.server.serve('/x.bin', safetensors(200_000), { paced: true })
+  const custom = world.models.ensure({ ...request(file.url, 'one'), format: 'custom' }, staying())
+  await eventually(() => file.openResponses === 1)
+  const early = failure(world.models.ensure(request(file.url, 'two'), staying()))
+  file.allow(100_000)
+  const failures = [await early, await failure(world.models.ensure(request(file.url, 'three'), staying()))]
+  file.allow(200_000)
+  expect([failures, await custom, file.requests.length]).toMatchObject([
+    [isMismatch, isMismatch],
+    { sizeBytes: 200_000 },
+    1,
+  ])
+})
+
+test('the format of what has arrived earlier is checked before more of it is asked for, and of what is complete here', async () => {
+  const weights = safetensors(200_000)
+  const file = world.server.serve('/x.bin', weights, { paced: true })
+  const wanted = { ...request(file.url), sha256: sha256(weights) }
+  const leaving = new AbortController()
+  let seen = 0
+  const onProgress = ({ doneBytes }: { doneBytes: number }): void => void (seen = doneBytes)
+  const options = { signal: leaving.signal, onProgress }
+  const left = world.models.ensure({ ...wanted, format: 'custom' }, options).catch((error: unknown) => error)
+  file.allow(100_000)
+  await eventually(() => seen === 100_000)
+  leaving.abort(new Error('left'))
+  await left
+  await eventually(() => world.models.state().fetches.length === 0)
+  expect([await failure(world.models.ensure(wanted, staying())), file.requests.length]).toEqual([isMismatch, 1])
+  await hub.addRepo('org/m', { 'x.bin': weights })
+  const hubbed = request('hf://org/m/x.bin', 'complete')
+  await world.models.ensure({ ...hubbed, format: 'custom' }, staying())
+  expect([await failure(world.models.ensure({ ...hubbed, name: 'other' }, staying()))]).toEqual([isMismatch])
+  expect(Object.keys(await filesBelow(world.store))).toEqual(['complete/x.bin'])
 })
 
 test('another quantization of a repository is another content, also by the address of its page', async () => {

@@ -1,6 +1,7 @@
 import { open, readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
+import { messageOf } from '../../support/message-of.ts'
 import type { MlxInputs } from './mlx.ts'
 
 /** safetensors allows 100 MB; the largest models stay below 4. */
@@ -19,7 +20,7 @@ export class MlxFolderError extends Error {
 /** Reads what an estimate needs of a folder with config.json and safetensors files. Throws MlxFolderError. */
 export async function readMlxFolder(folder: string): Promise<Pick<MlxInputs, 'config' | 'tensorBytes'>> {
   const names = await readdir(folder).catch((cause: unknown) => {
-    throw new MlxFolderError(`${folder} cannot be read: ${cause instanceof Error ? cause.message : String(cause)}.`, {
+    throw new MlxFolderError(`${folder} cannot be read: ${messageOf(cause)}.`, {
       cause,
     })
   })

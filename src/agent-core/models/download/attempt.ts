@@ -1,7 +1,9 @@
 import type { Readable } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { Logger } from '../../observability/logger.ts'
+import { asError } from '../../support/message-of.ts'
 import { magicLength } from '../content.ts'
+import type { Credentials } from '../credentials.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { contentProblem, truncated } from '../http-answer.ts'
 import { shownSource } from '../source.ts'
@@ -11,7 +13,7 @@ import { firstGap, withRange, type ByteRange } from './byte-ranges.ts'
 import { requireFreeSpace, type Room } from './free-space.ts'
 import { PaceGuard } from './pace-guard.ts'
 import { isWhole, type PartialFile } from './partial-file.ts'
-import { discard, get, type Answer, type Credentials } from './request.ts'
+import { discard, send, type Answer } from './request.ts'
 import { isRetryable } from './retry.ts'
 import type { Transport } from './transport.ts'
 
@@ -53,6 +55,8 @@ export interface AttemptOptions {
   readonly now: () => number
   readonly log: Logger
   readonly signal: AbortSignal
+  /** May abort the signal. */
+  readonly onStart: ((start: Uint8Array) => void) | undefined
   readonly onAnswer: (totalBytes: number | undefined) => void
   /** The server wants fewer connections. */
   readonly onOneConnection: () => void
@@ -147,7 +151,7 @@ export class Attempt {
       })
       return
     }
-    this.#failure ??= error instanceof Error ? error : new Error(String(error))
+    this.#failure ??= asError(error)
     this.#ending.abort(error)
   }
 
@@ -168,7 +172,7 @@ export class Attempt {
     using guard = new PaceGuard(stallMs, this.#shown)
     const begun = this.#partial.writtenBytes > 0 || this.#claimed.length > 1 || known.sizeBytes !== undefined
     const asked = { url, credentials, range: ranges ? range : undefined, ifRange: begun ? validator(known) : undefined }
-    const answer = await get(asked, { transport, signal: this.#signal, guard })
+    const answer = await send(asked, { transport, signal: this.#signal, guard })
     try {
       const meaning = meaningOf(answer, { range: asked.range, known, begun, shown: this.#shown, now: now() })
       await this.#receive(answer, meaning, range, guard)
@@ -198,7 +202,12 @@ export class Attempt {
     if (wanted !== undefined && total !== undefined && total !== wanted) throw wrongLength(this.#shown, wanted, total)
     this.#partial.remote = { ...this.#partial.remote, ...remote }
     const [start, end] = meaning.kind === 'part' ? [meaning.start, meaning.end] : [0, total ?? Infinity]
-    if (start === 0) this.#checkStart(await body.start(total), type)
+    if (start === 0) {
+      const first = await body.start(total)
+      this.#options.onStart?.(first)
+      this.#checkStart(first, type)
+      this.#signal.throwIfAborted()
+    }
     await this.#checkSpace(true)
     this.#options.onAnswer(total ?? wanted)
     const sure = this.#options.verified || validator(remote) !== undefined

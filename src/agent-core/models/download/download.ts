@@ -3,17 +3,20 @@ import { dirname } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Progress } from '../../../contract/service.ts'
 import type { Logger } from '../../observability/logger.ts'
+import { magicLength } from '../content.ts'
+import type { Credentials } from '../credentials.ts'
 import { storeError } from '../disk.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { emptyAnswer } from '../http-answer.ts'
+import { firstBytes } from '../local-file.ts'
 import { shownSource } from '../source.ts'
 import { validator } from './answer-meaning.ts'
 import { Attempt, StartOver, wrongLength } from './attempt.ts'
 import type { Bandwidth } from './bandwidth.ts'
+import { prefixLength } from './byte-ranges.ts'
 import { downloadStallMs } from './pace-guard.ts'
 import { isWhole, PartialFile, type Identity } from './partial-file.ts'
 import { ProgressReport } from './progress-report.ts'
-import type { Credentials } from './request.ts'
 import { retryWaitMs } from './retry.ts'
 import type { Transport } from './transport.ts'
 
@@ -44,6 +47,8 @@ export interface DownloadOptions {
   readonly storeFolder?: string | undefined
   readonly signal: AbortSignal
   readonly log: Logger
+  /** The file's first bytes (`magicLength`, or as many as it has), as soon as they are there and before more is stored. */
+  readonly onStart?: ((start: Uint8Array) => void) | undefined
   readonly onProgress?: ((progress: Progress) => void) | undefined
   readonly transport: Transport
   /** Shared by all downloads. */
@@ -109,7 +114,7 @@ class Download {
   }
 
   async run(): Promise<DownloadedFile> {
-    const { partialPath, log, signal, onProgress } = this.#options
+    const { partialPath, log, signal, onStart, onProgress } = this.#options
     using progress = new ProgressReport(() => this.#attempt?.doneBytes ?? 0, this.#now, onProgress)
     const partial = await PartialFile.open(partialPath, this.#identity(), {
       log,
@@ -121,6 +126,8 @@ class Download {
       if (partial.writtenBytes > 0) {
         this.#answers = 1
         log.info('continuing a partial download', { source: this.#shown, doneBytes: partial.writtenBytes })
+        if (prefixLength(partial.ranges) >= magicLength) onStart?.(await firstBytes(partialPath))
+        signal.throwIfAborted()
       }
       for (;;) {
         const sizeBytes = await this.#fetch(partial, progress)
@@ -189,7 +196,7 @@ class Download {
   async #try(partial: PartialFile, progress: ProgressReport): Promise<number> {
     const { partialPath, storeFolder, reserveBytes, deletableBytes, stallMs = downloadStallMs } = this.#options
     const { url, fileName, credentials, sizeBytes, sha256 } = this.#request
-    const { transport, bandwidth, log, signal } = this.#options
+    const { transport, bandwidth, log, signal, onStart } = this.#options
     this.#attempt = new Attempt(partial, {
       url,
       fileName,
@@ -205,6 +212,7 @@ class Download {
       now: this.#now,
       log,
       signal,
+      onStart,
       onAnswer: (totalBytes) => {
         this.#answers += 1
         progress.downloading(totalBytes)

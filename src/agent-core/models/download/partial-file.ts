@@ -1,6 +1,7 @@
 import { constants } from 'node:fs'
 import { open, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import type { Logger } from '../../observability/logger.ts'
+import { asError } from '../../support/message-of.ts'
 import { within } from '../../support/within.ts'
 import { clipped, coveredBytes, firstGap, prefixLength, withRange, type ByteRange } from './byte-ranges.ts'
 import {
@@ -227,7 +228,7 @@ export class PartialFile implements AsyncDisposable {
   #recordSoon(): Promise<void> {
     this.#recording ??= this.#record('recent')
       .catch((error: unknown) => {
-        this.#failure ??= error instanceof Error ? error : new Error(String(error))
+        this.#failure ??= asError(error)
       })
       .finally(() => {
         this.#recording = undefined
@@ -238,7 +239,7 @@ export class PartialFile implements AsyncDisposable {
   #syncSoon(): void {
     this.#syncing ??= this.#sync()
       .catch((error: unknown) => {
-        this.#failure ??= error instanceof Error ? error : new Error(String(error))
+        this.#failure ??= asError(error)
       })
       .finally(() => {
         this.#syncing = undefined

@@ -1,4 +1,5 @@
 import type { Worker } from 'node:worker_threads'
+import { asError } from '../../support/message-of.ts'
 import { startWorker } from '../../support/worker.ts'
 
 export type HashRequest =
@@ -72,7 +73,7 @@ export class PrefixHash implements AsyncDisposable {
   }
 
   #fail(error: unknown): void {
-    this.#failure ??= error instanceof Error ? error : new Error(String(error))
+    this.#failure ??= asError(error)
     for (const waiting of this.#waiting.values()) waiting.reject(this.#failure)
     this.#waiting.clear()
   }

@@ -1,4 +1,5 @@
-import { request as undiciRequest, type Dispatcher } from 'undici'
+import { request, type Dispatcher } from 'undici'
+import { Login, withoutLogin, type Credentials } from '../credentials.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { connectionError } from '../http-answer.ts'
 import { shownSource } from '../source.ts'
@@ -6,16 +7,9 @@ import type { ByteRange } from './byte-ranges.ts'
 import type { PaceGuard } from './pace-guard.ts'
 import type { Transport } from './transport.ts'
 
-export interface Credentials {
-  /** Sent as `Authorization: Bearer`. */
-  readonly token: string
-  /** `host` or `host:port` as URLs write them, without a default port. No other host is given the token. */
-  readonly hosts: readonly string[]
-  /** For tests: plain http to a loopback host gets the token too. */
-  readonly allowInsecureLoopback?: boolean
-}
-
 export interface Asked {
+  /** Absent = GET. */
+  readonly method?: 'HEAD'
   /** May hold a login. */
   readonly url: string
   readonly credentials?: Credentials | undefined
@@ -33,11 +27,8 @@ export interface Answer {
 
 const maxRedirects = 10
 
-/**
- * One GET, with redirects followed. A login goes to the hosts it is meant for, and stays behind at the first redirect to
- * any other. Throws ModelError, or the signal's reason.
- */
-export async function get(
+/** One request, with redirects followed; see `Login` for who is given what. Throws ModelError, or the signal's reason. */
+export async function send(
   asked: Asked,
   { transport, signal, guard }: { transport: Transport; signal: AbortSignal; guard: PaceGuard },
 ): Promise<Answer> {
@@ -46,7 +37,8 @@ export async function get(
   for (let redirects = 0; ; redirects += 1) {
     const shown = shownSource(url.href)
     guard.waiting()
-    const answer = await undiciRequest(url, {
+    const answer = await request(url, {
+      method: asked.method ?? 'GET',
       dispatcher: transport.dispatcher,
       signal: AbortSignal.any([signal, guard.signal]),
       headers: { ...requestHeaders(asked), ...login.headersFor(url) },
@@ -82,43 +74,6 @@ export function discard(body: Answer['body']): void {
 
 const redirectStatuses: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
 
-/** Which login goes where, along one chain of redirects. */
-class Login {
-  readonly #origin: string
-  readonly #basic: string | undefined
-  readonly #credentials: Credentials | undefined
-  #leftOrigin = false
-  #leftHosts = false
-
-  constructor({ url, credentials }: Asked) {
-    const { origin, username, password } = new URL(url)
-    this.#origin = origin
-    this.#credentials = credentials
-    if (username !== '' || password !== '') {
-      const login = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
-      this.#basic = `Basic ${Buffer.from(login).toString('base64')}`
-    }
-  }
-
-  get isGiven(): boolean {
-    return this.#basic !== undefined || this.#credentials !== undefined
-  }
-
-  headersFor(url: URL): { authorization?: string } {
-    this.#leftOrigin ||= url.origin !== this.#origin
-    this.#leftHosts ||= this.#credentials?.hosts.includes(url.host) !== true
-    if (this.#basic !== undefined && !this.#leftOrigin) return { authorization: this.#basic }
-    if (this.#credentials === undefined || this.#leftHosts) return {}
-    const { token, allowInsecureLoopback = false } = this.#credentials
-    const secure = url.protocol === 'https:' || (allowInsecureLoopback && isLoopback(url.hostname))
-    return secure ? { authorization: `Bearer ${token}` } : {}
-  }
-}
-
-function isLoopback(hostname: string): boolean {
-  return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname)
-}
-
 function requestHeaders({ range, ifRange }: Asked): Record<string, string> {
   return {
     'user-agent': 'metalbar',
@@ -134,14 +89,6 @@ function headersOf(raw: Dispatcher.ResponseData['headers']): Headers {
     for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) headers.append(name, one)
   }
   return headers
-}
-
-function withoutLogin(address: string): URL {
-  const url = new URL(address)
-  url.username = ''
-  url.password = ''
-  url.hash = ''
-  return url
 }
 
 /** The proxy, where the error is about it and not about the server behind. */

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls'
 import { EnvHttpProxyAgent, fetch as undiciFetch, type Dispatcher } from 'undici'
+import { messageOf } from '../../support/message-of.ts'
 import { localRepairMs, ModelError } from '../errors.ts'
 
 /** How requests for models leave this machine: through which proxy, and whom they trust. */
@@ -55,7 +56,7 @@ async function trusting(caFile: string): Promise<SecureContext> {
     throw new ModelError(
       'transient',
       'BadAuthorityFile',
-      `The certificate authorities in ${caFile} cannot be used (${error instanceof Error ? error.message : String(error)}): give a file of PEM certificates that this user may read.`,
+      `The certificate authorities in ${caFile} cannot be used (${messageOf(error)}): give a file of PEM certificates that this user may read.`,
       { cause: error, retryAfterMs: localRepairMs },
     )
   }

@@ -1,29 +1,5 @@
-import type { GgufTensor, GgufValue } from './header.ts'
 import { quantizationOf } from './quantization.ts'
-
-/** What a header says that people and the memory estimate ask for; undefined where it does not say. */
-export interface GgufFields {
-  /** Empty in the further shards of a split file, which leave it to the first. */
-  readonly architecture: string
-  readonly name?: string
-  readonly quantization?: string
-  readonly contextLength?: number
-  readonly embeddingLength?: number
-  readonly blockCount?: number
-  /** One per layer where they differ. */
-  readonly headCount?: number | readonly number[]
-  readonly headCountKv?: number | readonly number[]
-  readonly keyLength?: number
-  readonly valueLength?: number
-  readonly slidingWindow?: number
-  readonly expertCount?: number
-  readonly expertUsedCount?: number
-  readonly vocabularySize?: number
-  readonly hasChatTemplate: boolean
-  readonly splitCount?: number
-  /** The first shard's is 0. */
-  readonly splitIndex?: number
-}
+import type { GgufFields, GgufTensor, GgufValue } from './types.ts'
 
 export function fieldsOf(
   metadata: ReadonlyMap<string, GgufValue>,

@@ -1,9 +1,10 @@
 import { stat } from 'node:fs/promises'
+import { messageOf } from '../../support/message-of.ts'
 import { KeptWorkers, startWorker } from '../../support/worker.ts'
 import { errorCode } from '../errors.ts'
 import { GgufError } from './gguf-error.ts'
 import type { HeaderAnswer } from './header-worker.ts'
-import type { GgufHeader } from './header.ts'
+import type { GgufHeader } from './types.ts'
 
 /** Far more than any header leaves behind; a header that needs more ends the thread and not the agent. */
 const heapMiB = 256
@@ -51,6 +52,6 @@ function unreadable(path: string, code: string | undefined, cause: unknown): Ggu
       ? 'does not exist on this machine: put the model file there or give another path'
       : code === 'EACCES' || code === 'EPERM'
         ? 'may not be read by this user: change its permissions'
-        : `cannot be read (${cause instanceof Error ? cause.message : String(cause)}): check the volume it is on`
+        : `cannot be read (${messageOf(cause)}): check the volume it is on`
   return new GgufError('Unreadable', `${path} ${sentence}.`, { cause })
 }

@@ -1,7 +1,8 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import { parentPort } from 'node:worker_threads'
-import { parseHeader, type GgufHeader } from './header.ts'
 import { GgufError, type GgufErrorReason } from './gguf-error.ts'
+import { parseHeader } from './header.ts'
+import type { GgufHeader } from './types.ts'
 
 export type HeaderAnswer =
   | { readonly header: GgufHeader }

@@ -1,37 +1,10 @@
 import { contentKindOf, kindLength, notGgufSentence } from './content-kind.ts'
 import { Cursor, type Reading } from './cursor.ts'
-import { fieldsOf, type GgufFields } from './fields.ts'
+import { fieldsOf } from './fields.ts'
 import { GgufError } from './gguf-error.ts'
 import { readMetadata } from './metadata.ts'
 import { readTensors } from './tensors.ts'
-
-/** Integers beyond ±2^53 are their decimal digits. */
-export type GgufScalar = number | string | boolean
-export type GgufValue = GgufScalar | readonly GgufScalar[]
-
-export interface GgufTensor {
-  readonly name: string
-  /** Innermost first; as many as the file gives, at most 4. */
-  readonly dimensions: readonly number[]
-  /** As ggml names it: `F16`, `Q4_K`. */
-  readonly type: string
-  /** Without padding. */
-  readonly bytes: number
-}
-
-export interface GgufHeader extends GgufFields {
-  /** 2 or 3. */
-  readonly version: number
-  /** Everything but the tokenizer's arrays, arrays of more than 4,096 items and texts of more than 1 MiB. */
-  readonly metadata: ReadonlyMap<string, GgufValue>
-  /** How many items (bytes of a text) those have that `metadata` leaves out. */
-  readonly arrayLengths: ReadonlyMap<string, number>
-  readonly tensors: readonly GgufTensor[]
-  /** Where the tensors' data begins. */
-  readonly dataOffset: number
-  /** From the file or the network for this. */
-  readonly bytesRead: number
-}
+import type { GgufHeader } from './types.ts'
 
 /** Sources count what they hand out. */
 export type ParsedHeader = Omit<GgufHeader, 'bytesRead'>

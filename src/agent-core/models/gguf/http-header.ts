@@ -2,7 +2,8 @@ import { STATUS_CODES } from 'node:http'
 import { innermostMessage } from '../errors.ts'
 import { maxHeaderBytes, type Wanted } from './cursor.ts'
 import { GgufError } from './gguf-error.ts'
-import { parseHeader, type GgufHeader } from './header.ts'
+import { parseHeader } from './header.ts'
+import type { GgufHeader } from './types.ts'
 
 export interface HttpHeaderOptions {
   /** Default: the one of this process. */

@@ -1,5 +1,5 @@
 import type { Cursor, Reading } from './cursor.ts'
-import type { GgufScalar, GgufValue } from './header.ts'
+import type { GgufScalar, GgufValue } from './types.ts'
 
 const maxKeys = 65_536
 /** The format's own limit. */

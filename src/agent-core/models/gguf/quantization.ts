@@ -1,4 +1,4 @@
-import type { GgufTensor, GgufValue } from './header.ts'
+import type { GgufTensor, GgufValue } from './types.ts'
 
 /** `enum llama_ftype` of llama.cpp's llama.h, spelled as in file names. */
 const fileTypes: Readonly<Record<number, string>> = {

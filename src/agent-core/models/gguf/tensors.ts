@@ -1,7 +1,7 @@
 import type { Cursor, Reading } from './cursor.ts'
-import type { GgufTensor, GgufValue } from './header.ts'
 import { readName, shown } from './metadata.ts'
 import { tensorBytes, tensorTypeName } from './tensor-types.ts'
+import type { GgufTensor, GgufValue } from './types.ts'
 
 /** A mixture of experts that was never merged has some 50,000. */
 const maxTensors = 131_072

@@ -1,8 +1,7 @@
-import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { readdir, realpath, stat } from 'node:fs/promises'
 import { basename, isAbsolute, join } from 'node:path'
 import { errorCode } from '../errors.ts'
+import { hashFile } from '../hash-file.ts'
 import { isSafeFileName } from '../source.ts'
 import { hubHome } from './token.ts'
 
@@ -87,16 +86,11 @@ async function sizeOf(path: string): Promise<number | undefined> {
 }
 
 async function sha256Of(path: string, signal: AbortSignal): Promise<string | undefined> {
-  const hash = createHash('sha256')
   try {
-    // Pieces this large take the hash about a millisecond, so that other work goes on between them.
-    const pieces: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: 1024 * 1024, signal })
-    for await (const piece of pieces) hash.update(piece)
-    return hash.digest('hex')
+    return await hashFile(path, { signal })
   } catch (error) {
     signal.throwIfAborted()
-    ifUnusable(error)
-    return undefined
+    return ifUnusable(error)
   }
 }
 

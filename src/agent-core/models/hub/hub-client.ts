@@ -1,10 +1,12 @@
 import { listFiles, modelInfo, pathsInfo } from '@huggingface/hub'
 import { z } from 'zod'
+import { messageOf } from '../../support/message-of.ts'
+import { hubCredentials, Login } from '../credentials.ts'
 import { errorCode, ModelError, remoteRepairMs } from '../errors.ts'
 import { connectionError } from '../http-answer.ts'
 import { fileUrl } from './endpoint.ts'
 import { hubRefusal, type HubQuestion } from './refusal.ts'
-import { hubCredentials, maySend, type HubToken } from './token.ts'
+import type { HubToken } from './token.ts'
 
 export type Fetch = typeof globalThis.fetch
 
@@ -111,7 +113,7 @@ export class HubClient {
     } catch (error) {
       signal.throwIfAborted()
       if (error instanceof ModelError) throw error
-      throw badAnswer(question.repo, error instanceof Error ? error.message : String(error), error)
+      throw badAnswer(question.repo, messageOf(error), error)
     }
   }
 
@@ -119,9 +121,10 @@ export class HubClient {
     const { endpoint, fetch, token, signal, allowInsecureLoopback = false, timeoutMs = answerMs } = this.#options
     if (url.host !== new URL(endpoint).host) throw badAnswer(asked.repo, `it leads to another host, ${url.host}`)
     const credentials = hubCredentials(endpoint, token, allowInsecureLoopback)
-    const isSent = credentials !== undefined && maySend(credentials, url)
+    const { authorization } = new Login({ url: url.href, credentials }).headersFor(url)
+    const isSent = authorization !== undefined
     const headers = new Headers(init?.headers)
-    if (isSent) headers.set('authorization', `Bearer ${credentials.token}`)
+    if (isSent) headers.set('authorization', authorization)
     const timeout = AbortSignal.timeout(timeoutMs)
     const shown = `${endpoint}/${asked.repo}`
     try {

@@ -1,3 +1,4 @@
+import { hubCredentials } from '../credentials.ts'
 import { ModelError } from '../errors.ts'
 import { placesOf, type RemoteFile, type RemoteSource } from '../remote-file.ts'
 import { isFolderFormat, selectFiles, type Choice, type Place } from '../selection.ts'
@@ -5,7 +6,7 @@ import { parseShard, shardPaths } from '../shards.ts'
 import type { HubAddress } from '../source.ts'
 import { fileUrl } from './endpoint.ts'
 import type { HubClient, HubFile } from './hub-client.ts'
-import { hubCredentials, type HubToken } from './token.ts'
+import type { HubToken } from './token.ts'
 
 export interface HubContext {
   readonly client: HubClient

@@ -1,7 +1,7 @@
 import { isAbsolute, join } from 'node:path'
 import { readIfThere } from '../../support/files.ts'
+import { messageOf } from '../../support/message-of.ts'
 import { localRepairMs, ModelError, remoteRepairMs } from '../errors.ts'
-import { hubHosts } from './endpoint.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -35,7 +35,7 @@ export async function hubToken({ secret, setting, env, home }: TokenSources): Pr
     throw new ModelError(
       'transient',
       'FileUnreadable',
-      `The Hub's token file ${path} cannot be read (${error instanceof Error ? error.message : String(error)}): change its permissions, or remove it.`,
+      `The Hub's token file ${path} cannot be read (${messageOf(error)}): change its permissions, or remove it.`,
       { cause: error, retryAfterMs: localRepairMs },
     )
   })
@@ -78,33 +78,23 @@ export function secretUnreadable(namespace: string, name: string, why: string, c
   )
 }
 
-/** A token and the only hosts (`host` or `host:port`) that may see it, over https alone. */
-export interface HubCredentials {
-  readonly token: string
-  readonly hosts: readonly string[]
-  /** For tests: plain http to this machine gets the token too. */
-  readonly allowInsecureLoopback?: boolean
+/** Of the file that the setting names. Throws ModelError where there is none. */
+export async function tokenInFile(file: string): Promise<string> {
+  const text = await readIfThere(file).catch((error: unknown) => {
+    throw unusableToken(file, messageOf(error), error)
+  })
+  if (text === undefined || text.trim() === '')
+    throw unusableToken(file, text === undefined ? 'it does not exist' : 'it is empty')
+  return text.trim()
 }
 
-export function hubCredentials(
-  endpoint: string,
-  token: HubToken | undefined,
-  allowInsecureLoopback = false,
-): HubCredentials | undefined {
-  if (token === undefined) return undefined
-  return {
-    token: token.value,
-    hosts: hubHosts(endpoint),
-    ...(allowInsecureLoopback ? { allowInsecureLoopback } : {}),
-  }
-}
-
-export function maySend({ hosts, allowInsecureLoopback = false }: HubCredentials, url: URL): boolean {
-  const isSecure = url.protocol === 'https:' || (allowInsecureLoopback && loopback.has(url.hostname))
-  return isSecure && hosts.includes(url.host)
-}
-
-const loopback = new Set(['127.0.0.1', '[::1]', 'localhost'])
+const unusableToken = (file: string, why: string, cause?: unknown): ModelError =>
+  new ModelError(
+    'transient',
+    'FileUnreadable',
+    `The file ${file} of the setting hub-token-file cannot be read (${why}): put the Hub's token there, or remove the setting.`,
+    { cause, retryAfterMs: localRepairMs },
+  )
 
 const tokenVariables = ['HF_TOKEN', 'HUGGING_FACE_HUB_TOKEN'] as const
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdir, realpath, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, realpath, symlink, truncate, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { findInHubCache } from '../../../../src/agent-core/models/hub/hub-cache.ts'
@@ -76,6 +76,20 @@ describe('a file that is in another cache already', () => {
 
   test('is not there where no cache is', async () => {
     expect(await searched({})).toBe(undefined)
+  })
+
+  test('is hashed while this thread does other things', async () => {
+    await using folder = await temporaryFolder()
+    const path = join(folder.dir, model, 'blobs', sha256)
+    await mkdir(dirname(path), { recursive: true })
+    await writeFile(path, '')
+    const sizeBytes = 64 * 1024 ** 2
+    await truncate(path, sizeBytes)
+    const before = performance.eventLoopUtilization()
+    const { signal } = new AbortController()
+    const query = { repo: 'org/repo', path: 'M.gguf', sha256, sizeBytes, env: {}, home: folder.dir, signal }
+    expect(await findInHubCache({ ...query, platform: 'linux' })).toBe(undefined)
+    expect(performance.eventLoopUtilization(before).utilization).toBeLessThan(0.5)
   })
 
   test('is no longer looked for after an abort', async () => {

@@ -2,11 +2,10 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { hubCredentials, maySend } from '../../../../src/agent-core/models/credentials.ts'
 import { hubAddressOf, hubEndpoint, isHubOffline } from '../../../../src/agent-core/models/hub/endpoint.ts'
 import {
-  hubCredentials,
   hubToken,
-  maySend,
   secretMissing,
   secretUnreadable,
   tokenOfSecret,

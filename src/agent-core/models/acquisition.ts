@@ -1,0 +1,174 @@
+import { join } from 'node:path'
+import type { Progress } from '../../contract/service.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { ContentFetches } from './content-fetches.ts'
+import type { DownloadTurns } from './download-turns.ts'
+import { ModelError } from './errors.ts'
+import { requireFormat } from './format-check.ts'
+import type { GgufHeaders } from './gguf/headers.ts'
+import type { GgufHeader } from './gguf/types.ts'
+import { FileHashes } from './hash-file.ts'
+import { localModel } from './local-models.ts'
+import { contentRevision, type HeaderSummary } from './manifest.ts'
+import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
+import { waitingSentence } from './pulls.ts'
+import type { Remote } from './remote.ts'
+import type { Waiters } from './shared-work.ts'
+import { parseModelSource } from './source.ts'
+import type { Store, StoredModel, Wanted } from './store.ts'
+import { sameBytes } from './store-paths.ts'
+
+export interface AcquisitionOptions {
+  readonly store: Store
+  readonly contents: ContentFetches
+  readonly remote: Remote
+  readonly turns: DownloadTurns
+  readonly headers: GgufHeaders
+  readonly log: Logger
+  /** Throws ModelError where the store cannot be written to. */
+  readonly requireStore: () => Promise<void>
+  /** Takes work that nobody waits for. */
+  readonly beside: (work: Promise<void>) => void
+}
+
+/** How one model comes to this machine, and is kept as its source has it. */
+export class Acquisition {
+  readonly #options: AcquisitionOptions
+  readonly #hashes = new FileHashes()
+
+  constructor(options: AcquisitionOptions) {
+    this.#options = options
+  }
+
+  /** From this machine's disks, the store, another model's bytes, or the network. Throws ModelError, or the signal's reason. */
+  async ensure(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
+    const parsed = parseModelSource(request.source)
+    if (parsed.kind === 'local') return localModel(parsed.path, request, this.#hashes)
+    const wanted = wantedOf(request)
+    const found = await this.#verified(request, await this.#options.store.find(wanted))
+    if (found) return this.#arrived(request, found)
+    if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
+    waiters.signal.throwIfAborted()
+    await this.#options.requireStore()
+    const elsewhere = await this.#verified(request, await this.#options.store.findElsewhere(wanted))
+    if (elsewhere) return this.#arrived(request, await this.#share(wanted, elsewhere))
+    return this.#arrived(request, await this.#fetch(request, waiters, { beside: false }))
+  }
+
+  /** What the source holds now: the model as it is stored, or another content fetched beside it. Throws like {@link ensure}. */
+  async refresh(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
+    const { signal } = waiters
+    const parsed = parseModelSource(request.source)
+    if (parsed.kind === 'local') return localModel(parsed.path, request, this.#hashes)
+    const remote = await this.#options.remote.resolve(request, signal)
+    const stored = await this.#options.store.find(wantedOf(request))
+    const told = stored && (await this.#options.remote.isSame(remote, stored.manifest, signal))
+    if (stored && told?.isSame === true) return localOf(stored)
+    await this.#options.requireStore()
+    const fresh = await this.#fetch(request, waiters, { beside: true })
+    if (!stored || contentRevision(fresh.manifest.files) !== contentRevision(stored.manifest.files)) {
+      return this.#arrived(request, fresh)
+    }
+    // The server calls the same bytes something else now, perhaps only where it does not send them.
+    await this.#options.store.remove(fresh)
+    const files = fresh.manifest.files.map((file) => {
+      const etag = told?.validators.get(file.path) ?? file.etag
+      return { ...file, ...(etag !== undefined && { etag }) }
+    })
+    return localOf(await this.#options.store.amend(stored, { files }))
+  }
+
+  async #fetch(
+    request: ModelRequest,
+    { signal, tell }: Waiters<Progress>,
+    { beside }: { beside: boolean },
+  ): Promise<StoredModel> {
+    const onPlace = (ahead: number): void =>
+      tell({ doneBytes: 0, bytesPerSecond: 0, phase: 'waiting', message: waitingSentence(ahead) })
+    const wanted = wantedOf(request)
+    return this.#options.turns.take(signal, onPlace, async () => {
+      // Another request may have brought it while this one waited.
+      const found = beside ? undefined : await this.#verified(request, await this.#options.store.find(wanted))
+      if (found) return found
+      return this.#options.remote.fetch(request, {
+        wanted,
+        store: this.#options.store,
+        contents: this.#options.contents,
+        signal,
+        beside,
+        onProgress: tell,
+      })
+    })
+  }
+
+  /** The same bytes under another Model's name. */
+  async #share(wanted: Wanted, { folder, manifest }: StoredModel): Promise<StoredModel> {
+    const { primary, mmproj, revision, header } = manifest
+    const paths = manifest.files.map(({ path }) => path)
+    const destination = await this.#options.store.reserve(wanted, paths, { primary })
+    try {
+      const files = await Promise.all(
+        manifest.files.map(async ({ path, sizeBytes, sha256, etag }) => {
+          const from = join(folder, path)
+          const hash = sha256 ?? (await this.#hashes.of(from))
+          return { path, from, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
+        }),
+      )
+      return await destination.commit({ files, primary, mmproj, revision, header })
+    } finally {
+      destination.release()
+    }
+  }
+
+  /** Undefined where the first file is not what the Model says: one that was found here is quarantined then, and served no more. */
+  async #verified(request: ModelRequest, stored: StoredModel | undefined): Promise<StoredModel | undefined> {
+    const wanted = request.sha256?.toLowerCase()
+    const [first] = stored?.manifest.files ?? []
+    if (!stored || wanted === undefined || !first) return stored
+    const path = join(stored.folder, first.path)
+    const found = first.sha256 ?? (await this.#hashes.of(path))
+    if (first.sha256 === undefined) {
+      const files = stored.manifest.files.map((file) => (file === first ? { ...file, sha256: found } : file))
+      await this.#options.store.amend(stored, { files }).catch((error: unknown) => {
+        this.#options.log.debug('checksum of a model cannot be recorded', { path, error })
+      })
+    }
+    if (found === wanted) return stored
+    // What was downloaded is another content than is asked for, not a wrong one: it stays until that one replaces it.
+    if (stored.model !== request.name || stored.manifest.origin === 'downloaded') return undefined
+    await this.#options.store.quarantine(
+      path,
+      `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
+    )
+    return undefined
+  }
+
+  async #arrived(request: ModelRequest, stored: StoredModel): Promise<LocalModel> {
+    if (stored.manifest.primary !== '') await requireFormat(stored.path, request.format)
+    if (!stored.manifest.header) this.#options.beside(this.#describe(stored))
+    return localOf(stored)
+  }
+
+  /** What a list shows of a file; read after the model is handed out, so that nobody waits for it. */
+  async #describe(stored: StoredModel): Promise<void> {
+    if (!/\.gguf$/i.test(stored.path)) return
+    try {
+      await this.#options.store.amend(stored, { header: summaryOf(await this.#options.headers.of(stored.path)) })
+    } catch (error) {
+      this.#options.log.debug('header of a model not read', { path: stored.path, error })
+    }
+  }
+}
+
+const localOf = ({ path, mmproj, sizeBytes, manifest }: StoredModel): LocalModel => ({
+  path,
+  sizeBytes,
+  revision: contentRevision(manifest.files),
+  ...(mmproj !== undefined && { mmproj }),
+})
+
+const summaryOf = ({ architecture, quantization, contextLength }: GgufHeader): HeaderSummary => ({
+  architecture,
+  ...(quantization !== undefined && { quantization }),
+  ...(contextLength !== undefined && { contextLength }),
+})

@@ -1,0 +1,39 @@
+import type { Progress } from '../../contract/service.ts'
+import type { HubToken } from './hub/token.ts'
+import type { Wanted } from './store.ts'
+import { wantedDigest, type Selection } from './wanted.ts'
+
+export interface ModelRequest extends Selection {
+  readonly namespace: string
+  /** The Model's name. */
+  readonly name: string
+  /** What its (first) file must have, in hex. */
+  readonly sha256?: string | undefined
+  /** Of the Model's Secret, for this request alone. Throws ModelError. */
+  readonly secret?: (() => Promise<HubToken>) | undefined
+}
+
+export interface LocalModel {
+  /** What a runtime is given: a file, or a folder. */
+  readonly path: string
+  readonly mmproj?: string
+  /** Of all files. */
+  readonly sizeBytes: number
+  /** Tells contents of one source apart. */
+  readonly revision: string
+}
+
+export interface EnsureOptions {
+  signal: AbortSignal
+  onProgress?: (progress: Progress) => void
+}
+
+export const wantedOf = (request: ModelRequest): Wanted => ({
+  model: request.name,
+  source: request.source,
+  digest: wantedDigest(request),
+})
+
+/** Requests of the same key can share one fetch: what they check is the same too. */
+export const requestKey = (request: ModelRequest): string =>
+  [request.name, wantedDigest(request), request.format ?? 'gguf', request.sha256?.toLowerCase() ?? ''].join('\n')
