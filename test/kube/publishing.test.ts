@@ -341,6 +341,18 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     })
   })
 
+  test('renewals leave the Endpoints with the ports of the last publication', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a', { renewEveryMs: 20 })
+    const target = await cluster.inferenceService('ported')
+    await serve(agent, target)
+    await done(agent.publisher.publish({ ...target, endpointPort: 9_000 }, server))
+    agent.api.takeRequests()
+    const renewals: string[] = []
+    await eventually(() => renewals.push(...agent.api.takeRequests()) >= 5)
+    expect(new Set(renewals)).toEqual(new Set(['PATCH endpointslices']))
+  })
+
   test('a CR re-created under another uid gets a new slice and new Endpoints, and keeps the Service', async () => {
     const cluster = clusterOf(world())
     await using agent = await startPublishing(world(), 'node-a')

@@ -176,6 +176,8 @@ export function sliceIsCurrent(slice: EndpointSlice, publication: Publication): 
   )
 }
 
+export const heartbeatOf = ({ metadata }: EndpointSlice): string => metadata.annotations[annotations.heartbeat] ?? ''
+
 /** What the slice tells pods; undefined where it names no address. An absent `ready` counts as ready, as for every reader. */
 export function publishedOf(slice: EndpointSlice): Published | undefined {
   const [endpoint] = slice.endpoints
