@@ -341,6 +341,20 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     })
   })
 
+  test('what the watch brings back of our own writes is not read again', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('echoed')
+    const before = agent.slicesRead()
+    await serve(agent, target)
+    for (const port of [1, 2, 3]) await done(agent.publisher.publish(target, { ...server, port }))
+    const writes = agent.api.takeRequests().filter((request) => request.endsWith(' endpointslices'))
+    // A watch keeps the order: with this all that was written before has come.
+    await cluster.goAgentCreates('later')
+    await eventually(() => agent.slices.get(target.namespace, 'later'))
+    expect(agent.slicesRead() - before).toBe(writes.length + 1)
+  })
+
   test('renewals leave the Endpoints with the ports of the last publication', async () => {
     const cluster = clusterOf(world())
     await using agent = await startPublishing(world(), 'node-a', { renewEveryMs: 20 })

@@ -213,7 +213,7 @@ export const endpointsLabels = (publication: Publication): Readonly<Record<strin
 })
 
 /** Legacy readers know nothing of expiry, so a withdrawn address moves to where they do not look. */
-export const endpointsSubsets = ({ published, servicePorts }: Publication): object[] =>
+const endpointsSubsets = ({ published, servicePorts }: Publication): object[] =>
   published === undefined
     ? []
     : [
