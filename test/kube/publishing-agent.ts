@@ -28,6 +28,8 @@ export interface PublishingAgent extends AsyncDisposable {
   /** Warnings it logged. */
   readonly warnings: { message: string; fields: LogFields }[]
   readonly slices: ObjectCache<EndpointSlice>
+  /** How many slices were read so far, whether a watch or an answer brought them. */
+  readonly slicesRead: () => number
   readonly services: ObjectCache<Service>
 }
 
@@ -78,11 +80,16 @@ export async function startPublishing(
   const changed: string[] = []
   const warnings: { message: string; fields: LogFields }[] = []
   const slices = new ObjectCache<EndpointSlice>()
+  let slicesRead = 0
+  const parseSlice = (raw: unknown): EndpointSlice => {
+    slicesRead += 1
+    return parseEndpointSlice(raw)
+  }
   const services = new ObjectCache<Service>()
   const publisher = new Publisher({
     api,
     services: { resource: resources.services, parse: parseService, cache: services },
-    slices: { resource: resources.endpointSlices, parse: parseEndpointSlice, cache: slices },
+    slices: { resource: resources.endpointSlices, parse: parseSlice, cache: slices },
     endpoints: resources.endpoints,
     node: { id: node, displayName: `${node}.local` },
     agentVersion: 'v0.0.1-test',
@@ -98,7 +105,7 @@ export async function startPublishing(
     new ListWatch({
       ...watchOf,
       resource: resources.endpointSlices,
-      parse: parseEndpointSlice,
+      parse: parseSlice,
       cache: slices,
       onState,
     }),
@@ -112,6 +119,7 @@ export async function startPublishing(
     changed,
     warnings,
     slices,
+    slicesRead: () => slicesRead,
     services,
     async [Symbol.asyncDispose]() {
       await publisher[Symbol.asyncDispose]()

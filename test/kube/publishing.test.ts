@@ -341,6 +341,32 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     })
   })
 
+  test('what the watch brings back of our own writes is not read again', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const target = await cluster.inferenceService('echoed')
+    const before = agent.slicesRead()
+    await serve(agent, target)
+    for (const port of [1, 2, 3]) await done(agent.publisher.publish(target, { ...server, port }))
+    const writes = agent.api.takeRequests().filter((request) => request.endsWith(' endpointslices'))
+    // A watch keeps the order: with this all that was written before has come.
+    await cluster.goAgentCreates('later')
+    await eventually(() => agent.slices.get(target.namespace, 'later'))
+    expect(agent.slicesRead() - before).toBe(writes.length + 1)
+  })
+
+  test('renewals leave the Endpoints with the ports of the last publication', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a', { renewEveryMs: 20 })
+    const target = await cluster.inferenceService('ported')
+    await serve(agent, target)
+    await done(agent.publisher.publish({ ...target, endpointPort: 9_000 }, server))
+    agent.api.takeRequests()
+    const renewals: string[] = []
+    await eventually(() => renewals.push(...agent.api.takeRequests()) >= 5)
+    expect(new Set(renewals)).toEqual(new Set(['PATCH endpointslices']))
+  })
+
   test('a CR re-created under another uid gets a new slice and new Endpoints, and keeps the Service', async () => {
     const cluster = clusterOf(world())
     await using agent = await startPublishing(world(), 'node-a')

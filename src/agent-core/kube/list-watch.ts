@@ -219,7 +219,7 @@ export class ListWatch<T extends KubeObject> {
 
   #parse(raw: unknown): T | undefined {
     try {
-      return this.#options.parse(raw)
+      return this.#options.cache.known(raw) ?? this.#options.parse(raw)
     } catch (error) {
       this.#options.log.warn('object ignored: its metadata is not readable', {
         resource: this.#options.resource.plural,

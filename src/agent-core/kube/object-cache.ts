@@ -38,6 +38,17 @@ export class ObjectCache<T extends KubeObject> {
     return this.#objects.get(keyOf(namespace, name))
   }
 
+  /** What was read before, where `raw` is that very version of it: a watch brings back all that we write ourselves. */
+  known(raw: unknown): T | undefined {
+    if (!hasMetadata(raw)) return undefined
+    const { namespace = '', name, uid, resourceVersion } = raw.metadata
+    if (typeof namespace !== 'string' || typeof name !== 'string') return undefined
+    const object = this.get(namespace, name)
+    return object && object.metadata.uid === uid && object.metadata.resourceVersion === resourceVersion
+      ? object
+      : undefined
+  }
+
   values(): IterableIterator<T> {
     return this.#objects.values()
   }
@@ -123,3 +134,10 @@ function isOlder(candidate: KubeObject, known: KubeObject): boolean {
   if (!/^\d+$/.test(candidate.metadata.resourceVersion) || !/^\d+$/.test(known.metadata.resourceVersion)) return false
   return BigInt(candidate.metadata.resourceVersion) < BigInt(known.metadata.resourceVersion)
 }
+
+const hasMetadata = (raw: unknown): raw is { readonly metadata: Readonly<Record<string, unknown>> } =>
+  typeof raw === 'object' &&
+  raw !== null &&
+  'metadata' in raw &&
+  typeof raw.metadata === 'object' &&
+  raw.metadata !== null

@@ -12,6 +12,8 @@ const claim = z.object({
 })
 export type Claim = z.infer<typeof claim>
 
+const released = z.strictObject({})
+
 /** The value of the annotation `metalbar.dev/claim`. */
 export const claimText = (held: Claim | undefined): string => JSON.stringify(held ?? {})
 
@@ -19,8 +21,7 @@ export const claimText = (held: Claim | undefined): string => JSON.stringify(hel
 export function parseClaim(text: string | undefined): Claim | 'released' | undefined {
   if (text === undefined) return undefined
   const json = jsonOrUndefined(text)
-  if (z.strictObject({}).safeParse(json).success) return 'released'
-  return claim.safeParse(json).data
+  return claim.safeParse(json).data ?? (released.safeParse(json).success ? 'released' : undefined)
 }
 
 function jsonOrUndefined(text: string): unknown {

@@ -33,6 +33,13 @@ export interface ForeignClaim {
   readonly message: string
 }
 
+export const isHeld = (claim: ClaimJudgement): claim is Extract<ClaimJudgement, { kind: 'ours' | 'uncertain' }> =>
+  claim.kind === 'ours' || claim.kind === 'uncertain'
+
+/** A released slice belongs to whoever comes first, also to delete it. */
+export const isDeletable = (claim: ClaimJudgement): boolean =>
+  isHeld(claim) || claim.kind === 'previous' || claim.kind === 'released'
+
 /** Address and port of a slice that we wrote, or tried to; undefined = a claim without them. */
 export type Written = { readonly address: string; readonly port: number } | undefined
 

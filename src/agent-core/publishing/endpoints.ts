@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpointsLabels, endpointsSubsets, holds, isOwnedBy, labels, managedBy, type Publication } from './objects.ts'
+import { endpointsLabels, holds, isOwnedBy, labels, managedBy, type Publication } from './objects.ts'
 
 const ownerReference = z.object({
   apiVersion: z.string(),
@@ -48,15 +48,27 @@ export const parseEndpoints = (raw: unknown): Endpoints => endpoints.parse(raw)
 /** An agent made it: ours, or a Go agent's that lacks the skip-mirror label. */
 export const isAgents = ({ metadata }: Endpoints): boolean => metadata.labels[labels.managedBy] === managedBy
 
-export function endpointsAreCurrent(current: Endpoints, publication: Publication): boolean {
-  const wanted = subsets.parse(endpointsSubsets(publication))
+export const endpointsAreCurrent = (current: Endpoints, publication: Publication): boolean =>
+  holds(current.metadata.labels, endpointsLabels(publication)) &&
+  isOwnedBy(current, publication) &&
+  subsetsAreCurrent(current.subsets, publication)
+
+/** The server sorts the ports of a subset by a rule of its own. */
+function subsetsAreCurrent(
+  [subset, ...others]: Endpoints['subsets'],
+  { published, servicePorts }: Publication,
+): boolean {
+  if (!published || !subset) return !published && !subset
+  const { addresses, notReadyAddresses, ports } = subset
+  const [shown, empty] = published.ready ? [addresses, notReadyAddresses] : [notReadyAddresses, addresses]
   return (
-    holds(current.metadata.labels, endpointsLabels(publication)) &&
-    isOwnedBy(current, publication) &&
-    // The server sorts the ports of a subset by a rule of its own.
-    JSON.stringify(sorted(current.subsets)) === JSON.stringify(sorted(wanted))
+    others.length === 0 &&
+    empty.length === 0 &&
+    shown.length === 1 &&
+    shown[0]?.ip === published.address &&
+    ports.length === servicePorts.length &&
+    servicePorts.every(({ name }) =>
+      ports.some((is) => is.name === name && is.port === published.port && is.protocol === 'TCP'),
+    )
   )
 }
-
-const sorted = (list: Endpoints['subsets']) =>
-  list.map((subset) => ({ ...subset, ports: subset.ports.toSorted((a, b) => (a.name < b.name ? -1 : 1)) }))

@@ -15,6 +15,10 @@ export class HeartbeatWatch {
     this.#seen.set(key, { value, since: this.#now() - (known ? 0 : Math.max(0, alreadySilentMs)) })
   }
 
+  hasSeen(key: string): boolean {
+    return this.#seen.has(key)
+  }
+
   /** 0 for what was never observed, and while the watch is down: silence there is our own deafness. */
   silentMs(key: string): number {
     const known = this.#seen.get(key)

@@ -176,6 +176,8 @@ export function sliceIsCurrent(slice: EndpointSlice, publication: Publication): 
   )
 }
 
+export const heartbeatOf = ({ metadata }: EndpointSlice): string => metadata.annotations[annotations.heartbeat] ?? ''
+
 /** What the slice tells pods; undefined where it names no address. An absent `ready` counts as ready, as for every reader. */
 export function publishedOf(slice: EndpointSlice): Published | undefined {
   const [endpoint] = slice.endpoints
@@ -211,7 +213,7 @@ export const endpointsLabels = (publication: Publication): Readonly<Record<strin
 })
 
 /** Legacy readers know nothing of expiry, so a withdrawn address moves to where they do not look. */
-export const endpointsSubsets = ({ published, servicePorts }: Publication): object[] =>
+const endpointsSubsets = ({ published, servicePorts }: Publication): object[] =>
   published === undefined
     ? []
     : [

@@ -2,7 +2,9 @@ import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { within } from '../support/within.ts'
-import type { ClaimJudgement } from './claim.ts'
+import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
+import type { ClaimedSlice } from './claimed-slice.ts'
+import { ClaimedSlices } from './claimed-slices.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
 import {
   heartbeatAt,
@@ -12,17 +14,13 @@ import {
   publishedOf,
   serviceNameOf,
   servicePortsOf,
-  sliceIsCurrent,
-  slicePatch,
-  withdrawPatch,
   type Publication,
   type Published,
   type PublishTarget,
 } from './objects.ts'
 import { ServiceWriter, type ServiceView } from './service-writer.ts'
-import { firstEpoch, heldEpoch, isHeld, lostTo, SliceWriter, type Entry } from './slice-writer.ts'
 import type { WatchedKind } from './watched-kind.ts'
-import { done, type WriteResult } from './write-result.ts'
+import { done, lostTo, type WriteResult } from './write-result.ts'
 
 export type { WriteResult }
 
@@ -77,7 +75,7 @@ export interface Unfinished {
  */
 export class Publisher {
   readonly #options: PublisherOptions
-  readonly #slices: SliceWriter
+  readonly #slices: ClaimedSlices
   readonly #service: ServiceWriter
   readonly #endpoints: EndpointsWriter
   readonly #stopped = new AbortController()
@@ -89,7 +87,7 @@ export class Publisher {
     this.#options = options
     this.#service = new ServiceWriter({ api, services, monotonicNow, signal })
     this.#endpoints = new EndpointsWriter({ api, resource, log, signal })
-    this.#slices = new SliceWriter({
+    this.#slices = new ClaimedSlices({
       api,
       slices,
       node: node.id,
@@ -99,7 +97,7 @@ export class Publisher {
       random,
       renewEveryMs: options.renewEveryMs,
       publication: (target, published, epoch) => this.#publication(target, published, epoch),
-      onRenewed: (target, slice) => this.#endpoints.write(this.#publication(target, publishedOf(slice), undefined)),
+      onRenewed: (target, slice) => this.#writeEndpoints(target, publishedOf(slice)),
       onChange: options.onChange,
     })
   }
@@ -108,10 +106,9 @@ export class Publisher {
   observe(target: PublishTarget): PublicationView {
     const { services, slices } = this.#options
     if (!slices.cache.synced || !services.cache.synced) return unknownView
-    const slice = this.#slices.cached(target)
+    const { slice, claim, recheckInMs } = this.#slices.view(target)
     const published = slice && publishedOf(slice)
-    const publication = this.#publication(target, published, undefined)
-    const { claim, recheckInMs } = this.#slices.view(target)
+    const publication = this.#publication(target, published)
     const { service, recheckInMs: serviceRecheckInMs } = this.#service.view(target)
     return {
       claim,
@@ -126,88 +123,56 @@ export class Publisher {
 
   /** Takes a slice that nobody has or that was released, where the Service's name is free and valid. */
   claim(target: PublishTarget): Promise<WriteResult> {
-    return this.#slices.inLane(target, async (entry) => {
-      const judged = this.#slices.judge(entry, target, this.#slices.cached(target))
-      if (judged.kind === 'ours' && !entry.mustRead) return done
+    return this.#inTurn(target, async (slice) => {
+      const judged = slice.judge(target)
+      if (judged.kind === 'ours' && !slice.isDoubtful) return done
       if (isElsewhere(judged)) return lostTo(judged, target)
-      if (!isHeld(judged)) {
-        const obstacle = await this.#service.findObstacle(target, this.#publication(target, undefined, undefined))
-        if (obstacle) return obstacle
-      }
+      const obstacle = isHeld(judged) ? undefined : await this.#findObstacle(target)
+      if (obstacle) return obstacle
       if (judged.kind === 'previous') {
-        const removed = await this.#deleteSliceAndEndpoints(entry, target)
+        const removed = await this.#deleteSliceAndEndpoints(slice, target)
         if (removed.kind !== 'done') return removed
       }
-      return this.#slices.write(entry, target, this.#slices.cached(target), (claim, slice) => {
-        if (!slice) return { do: 'create', epoch: heldEpoch(entry, target) ?? firstEpoch, published: undefined }
-        if (claim.kind === 'released') return { do: 'write', epoch: firstEpoch, published: undefined }
-        return isHeld(claim) ? { do: 'renew', epoch: claim.epoch } : { do: 'stop', result: lostTo(claim, target) }
-      })
+      return slice.claim(target)
     })
   }
 
   /** Takes a slice whose holder is dead; `lost` where it lives after all or another was quicker. */
   takeOver(target: PublishTarget): Promise<WriteResult> {
-    return this.#slices.inLane(target, async (entry) => {
-      const publication = this.#publication(target, undefined, undefined)
-      const obstacle = await this.#service.findObstacle(target, publication)
+    return this.#inTurn(target, async (slice) => {
+      const obstacle = await this.#findObstacle(target)
       if (obstacle) return obstacle
-      const result = await this.#slices.write(entry, target, 'unread', (claim) => {
-        if (isHeld(claim)) return { do: 'renew', epoch: claim.epoch }
-        if (claim.kind === 'released') return { do: 'write', epoch: firstEpoch, published: undefined }
-        return claim.kind === 'dead'
-          ? { do: 'write', epoch: claim.epoch + 1, published: undefined }
-          : { do: 'stop', result: lostTo(claim, target) }
-      })
-      if (result.kind === 'done') await this.#endpoints.write(publication, { leftovers: true })
+      const result = await slice.takeOver(target)
+      if (result.kind === 'done') await this.#writeEndpoints(target, undefined, { leftovers: true })
       return result
     })
   }
 
   /** For those who see a dead claim and cannot serve: traffic must not flow into a hole. */
   withdrawDead(target: PublishTarget): Promise<WriteResult> {
-    return this.#slices.inLane(target, (entry) =>
-      this.#slices.settle(entry, target, 'unread', (claim, slice) =>
-        slice && claim.kind === 'dead' && claim.ready
-          ? { do: 'patch', object: slice, body: withdrawPatch(slice) }
-          : { do: 'stop', result: done },
-      ),
-    )
+    return this.#inTurn(target, (slice) => slice.withdrawDead(target))
   }
 
   /** Creates or adopts the Service; only the holder of the claim does. */
   ensureService(target: PublishTarget): Promise<WriteResult> {
-    return this.#slices.inLane(target, async (entry) => {
-      const claim = this.#slices.judge(entry, target, this.#slices.cached(target))
-      if (!isHeld(claim)) return lostTo(claim, target)
-      if (this.#slices.mustRead(entry)) {
-        const renewed = await this.#slices.renew(entry, target)
-        if (renewed.kind !== 'done') return renewed
-      }
-      const slice = this.#slices.cached(target)
-      return this.#writeService(target, slice && publishedOf(slice))
+    return this.#inTurn(target, async (slice) => {
+      const confirmed = await slice.confirm(target)
+      if (confirmed.kind !== 'done') return confirmed
+      const cached = slice.cached(target)
+      return this.#writeService(target, cached && publishedOf(cached))
     })
   }
 
   /** Says where the server listens, and whether it answers. */
   publish(target: PublishTarget, published: Published): Promise<WriteResult> {
-    return this.#slices.inLane(target, async (entry) => {
-      const outcome = { changed: false }
-      const result = await this.#slices.write(entry, target, this.#slices.cached(target), (claim, slice) => {
-        const epoch = slice ? undefined : heldEpoch(entry, target)
-        if (epoch !== undefined) return { do: 'create', epoch, published }
-        if (!slice || !isHeld(claim)) return { do: 'stop', result: lostTo(claim, target) }
-        const isSo = sliceIsCurrent(slice, this.#publication(target, published, claim.epoch))
-        if (isSo && !this.#slices.mustRead(entry)) return { do: 'stop', result: done }
-        outcome.changed = true
-        return { do: 'write', epoch: claim.epoch, published }
-      })
+    return this.#inTurn(target, async (slice) => {
+      const { result, changed } = await slice.publish(target, published)
       if (result.kind !== 'done') return result
       const [service] = await Promise.all([
         this.#writeService(target, published),
-        this.#endpoints.write(this.#publication(target, published, undefined)),
+        this.#writeEndpoints(target, published),
       ])
-      if (outcome.changed) {
+      if (changed) {
         const { address: hostIP, port, ready } = published
         this.#options.log.info('registered endpoint', { ...nameOf(target), hostIP, port, ready })
       }
@@ -217,53 +182,39 @@ export class Publisher {
 
   /** No new traffic; claim, slice and Service stay. */
   withdraw(target: PublishTarget): Promise<WriteResult> {
-    return this.#slices.inLane(target, async (entry) => {
-      const outcome = { changed: false }
-      const result = await this.#slices.write(entry, target, this.#slices.cached(target), (claim, slice) => {
-        if (!slice) return { do: 'stop', result: done }
-        if (!isHeld(claim)) return { do: 'stop', result: lostTo(claim, target) }
-        const shown = publishedOf(slice)
-        if (shown?.ready !== true) return { do: 'stop', result: done }
-        outcome.changed = true
-        return { do: 'write', epoch: claim.epoch, published: { ...shown, ready: false } }
-      })
-      const slice = this.#slices.cached(target)
-      if (result.kind !== 'done' || !slice) return result
-      if (outcome.changed) this.#options.log.info('withdrew endpoint', nameOf(target))
-      await this.#endpoints.write(this.#publication(target, publishedOf(slice), undefined))
+    return this.#inTurn(target, async (slice) => {
+      const { result, changed } = await slice.withdraw(target)
+      const cached = slice.cached(target)
+      if (result.kind !== 'done' || !cached) return result
+      if (changed) this.#options.log.info('withdrew endpoint', nameOf(target))
+      await this.#writeEndpoints(target, publishedOf(cached))
       return result
     })
   }
 
   /** The InferenceService is stopped: slice and Endpoints go, the Service keeps its ClusterIP. */
   unpublish(target: PublishTarget): Promise<WriteResult> {
-    return this.#slices.inLane(target, (entry) => this.#deleteSliceAndEndpoints(entry, target))
+    return this.#inTurn(target, (slice) => this.#deleteSliceAndEndpoints(slice, target))
   }
 
   /** The InferenceService is gone: all three go, unless they are another's by now. */
   remove(target: PublishTarget): Promise<WriteResult> {
-    return this.#slices.inLane(target, async (entry) => {
-      const slice = this.#slices.cached(target)
-      const isAnothers = slice && ownerOf(slice) !== undefined && !isOwnedBy(slice, target)
-      const removed = isAnothers ? done : await this.#deleteSliceAndEndpoints(entry, target)
+    return this.#inTurn(target, async (slice) => {
+      const cached = slice.cached(target)
+      const isAnothers = cached && ownerOf(cached) !== undefined && !isOwnedBy(cached, target)
+      const removed = isAnothers ? done : await this.#deleteSliceAndEndpoints(slice, target)
       return removed.kind === 'done' ? this.#service.remove(target) : removed
     })
   }
 
   /** Ready no more, and free for any other agent at once. */
   release(target: PublishTarget): Promise<WriteResult> {
-    return this.#slices.inLane(target, async (entry) => {
-      const result = await this.#slices.settle(entry, target, this.#slices.cached(target), (claim, slice) => {
-        if (!slice || !isHeld(claim)) return { do: 'stop', result: done }
-        const shown = publishedOf(slice)
-        const released = this.#publication(target, shown && { ...shown, ready: false }, undefined)
-        return { do: 'patch', object: slice, body: slicePatch(released, slice) }
-      })
-      this.#slices.letGo(entry)
-      entry.wrote = []
-      const shown = this.#endpoints.has(entry.key) ? this.#slices.cached(target) : undefined
-      if (shown) await this.#endpoints.write(this.#publication(target, publishedOf(shown), undefined))
-      this.#endpoints.forget(entry.key)
+    return this.#inTurn(target, async (slice) => {
+      const result = await slice.release(target)
+      const key = keyOf(target)
+      const cached = this.#endpoints.has(key) ? slice.cached(target) : undefined
+      if (cached) await this.#writeEndpoints(target, publishedOf(cached))
+      this.#endpoints.forget(key)
       return result
     })
   }
@@ -304,34 +255,44 @@ export class Publisher {
     await this.#slices[Symbol.asyncDispose]()
   }
 
-  async #writeService(target: PublishTarget, published: Published | undefined): Promise<WriteResult> {
-    const publication = this.#publication(target, published, undefined)
+  /** Slice, Service and Endpoints of one InferenceService are written in one turn. */
+  #inTurn(target: PublishTarget, write: (slice: ClaimedSlice) => Promise<WriteResult>): Promise<WriteResult> {
+    const slice = this.#slices.of(target)
+    return slice.inTurn(() => write(slice))
+  }
+
+  #findObstacle(target: PublishTarget): Promise<WriteResult | undefined> {
+    return this.#service.findObstacle(target, this.#publication(target, undefined))
+  }
+
+  #writeService(target: PublishTarget, published: Published | undefined): Promise<WriteResult> {
+    const publication = this.#publication(target, published)
     return this.#service.write(target, publication, () => this.#endpoints.forget(keyOf(target)))
   }
 
-  /** The slice goes last: as long as it is there, something is left to do. */
-  async #deleteSliceAndEndpoints(entry: Entry, target: PublishTarget): Promise<WriteResult> {
-    const slice = this.#slices.cached(target)
-    const claim = this.#slices.judge(entry, target, slice)
-    if (slice && !isDeletable(claim)) {
-      this.#endpoints.forget(entry.key)
-      return lostTo(claim, target)
-    }
-    if (slice || this.#endpoints.has(entry.key)) {
-      await this.#endpoints.remove(this.#publication(target, undefined, undefined))
-    }
-    const result = await this.#slices.settle(entry, target, slice, (judged, current) => {
-      if (!current) return { do: 'stop', result: done }
-      return isDeletable(judged) ? { do: 'delete', object: current } : { do: 'stop', result: lostTo(judged, target) }
-    })
-    if (result.kind === 'done') {
-      this.#slices.letGo(entry)
-      entry.wrote = []
-    }
-    return result
+  #writeEndpoints(
+    target: PublishTarget,
+    published: Published | undefined,
+    options?: { readonly leftovers: boolean },
+  ): Promise<void> {
+    return this.#endpoints.write(this.#publication(target, published), options)
   }
 
-  #publication(target: PublishTarget, published: Published | undefined, epoch: number | undefined): Publication {
+  /** The slice goes last: as long as it is there, something is left to do. */
+  async #deleteSliceAndEndpoints(slice: ClaimedSlice, target: PublishTarget): Promise<WriteResult> {
+    const key = keyOf(target)
+    const claim = slice.judge(target)
+    const cached = slice.cached(target)
+    if (cached && !isDeletable(claim)) {
+      this.#endpoints.forget(key)
+      return lostTo(claim, target)
+    }
+    if (cached || this.#endpoints.has(key)) await this.#endpoints.remove(this.#publication(target, undefined))
+    return slice.delete(target)
+  }
+
+  /** Without an epoch it carries no claim. */
+  #publication(target: PublishTarget, published: Published | undefined, epoch?: number): Publication {
     const { node, agentVersion, api } = this.#options
     const heartbeat = heartbeatAt(api.serverNow())
     return {
@@ -381,9 +342,5 @@ const unknownView: PublicationView = {
 
 const isElsewhere = ({ kind }: ClaimJudgement): boolean =>
   kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead'
-
-/** A released slice belongs to whoever comes first, also to delete it. */
-const isDeletable = (claim: ClaimJudgement): boolean =>
-  isHeld(claim) || claim.kind === 'previous' || claim.kind === 'released'
 
 const nameOf = ({ namespace, name }: PublishTarget) => ({ namespace, name })

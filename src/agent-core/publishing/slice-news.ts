@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { EndpointSlice } from '../kube/resources.ts'
-import { annotations } from './objects.ts'
+import { annotations, heartbeatOf } from './objects.ts'
 
 /** The claim was renewed and nothing else happened: no reason to look at the service again. */
 export function isOnlyHeartbeat(before: EndpointSlice | undefined, after: EndpointSlice | undefined): boolean {
@@ -8,7 +8,7 @@ export function isOnlyHeartbeat(before: EndpointSlice | undefined, after: Endpoi
 }
 
 function essence(slice: EndpointSlice): object {
-  const heartbeat = slice.metadata.annotations[annotations.heartbeat] ?? ''
+  const heartbeat = heartbeatOf(slice)
   const claim = slice.metadata.annotations[annotations.claim]?.replace(heartbeat, '')
   const told = { ...slice.metadata.annotations, [annotations.heartbeat]: '', [annotations.claim]: claim }
   return { ...slice, metadata: { ...slice.metadata, annotations: told, resourceVersion: '', managedFields: [] } }

@@ -13,7 +13,7 @@ export interface WatchedKind<T extends KubeObject> {
 /** Only what the watch would deliver may enter its cache: it would never hear of anything else again. */
 export const watchedStore = <T extends KubeObject>({ resource, parse, cache }: WatchedKind<T>): ObjectStore<T> => ({
   resource,
-  parse,
+  parse: (raw) => cache.known(raw) ?? parse(raw),
   learn: (namespace, name, object) => {
     if (object?.metadata.labels[labels.managedBy] === managedBy) cache.assume(object)
     else cache.remove(namespace, name)

@@ -1,3 +1,6 @@
+import type { ClaimJudgement } from './claim.ts'
+import { keyOf, type PublishTarget } from './objects.ts'
+
 /** How a write ended. What the cluster does not answer or does not permit is thrown as ApiError instead. */
 export type WriteResult =
   /** It is so now, whether or not it needed a request. */
@@ -18,4 +21,12 @@ export const dropped: WriteResult = {
   message: 'The write was dropped because what it was based on is out of date.',
 }
 
-export const lost = (message: string): WriteResult => ({ kind: 'lost', message })
+/** Why a write was not ours to make. */
+export function lostTo(claim: ClaimJudgement, target: PublishTarget): WriteResult {
+  if (claim.kind === 'taken') return claim
+  if ('message' in claim) return { kind: 'lost', message: claim.message }
+  return {
+    kind: 'lost',
+    message: `InferenceService ${keyOf(target)} is not claimed by this machine any more; it is looked at again at once.`,
+  }
+}

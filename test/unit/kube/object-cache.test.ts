@@ -31,6 +31,23 @@ test('a list tells what came, changed and went, and nothing about what stayed', 
   expect(history.toSorted()).toEqual(['ns/changed 2→5', 'ns/gone 3→-', 'ns/new -→4'])
 })
 
+test('only the very version of a known object is known already', () => {
+  const { cache } = cacheWithHistory()
+  const kept = object('a', '9')
+  cache.upsert(kept)
+  const metadata = { namespace: 'ns', name: 'a', uid: 'a', resourceVersion: '9' }
+  expect(cache.known({ metadata })).toBe(kept)
+  const others = [
+    { metadata: { ...metadata, resourceVersion: '10' } },
+    { metadata: { ...metadata, uid: 'b' } },
+    { metadata: { ...metadata, name: 'b' } },
+    { metadata: { ...metadata, namespace: undefined } },
+    { metadata: null },
+    null,
+  ]
+  expect(others.map((raw) => cache.known(raw))).toEqual(others.map(() => undefined))
+})
+
 test('news older than our own write is ignored, and its echo changes nothing', () => {
   const { cache, history } = cacheWithHistory()
   cache.upsert(object('a', '9'))

@@ -1,0 +1,330 @@
+import type { KubeApi } from '../kube/kube-api.ts'
+import type { EndpointSlice } from '../kube/resources.ts'
+import type { Logger } from '../observability/logger.ts'
+import { ClaimMemory } from './claim-memory.ts'
+import { isDeletable, isHeld, type ClaimJudgement, type Written } from './claim.ts'
+import { HeldClaim, uncertainAfterMs } from './held-claim.ts'
+import {
+  claimStep,
+  publishStep,
+  renewStep,
+  takeOverStep,
+  withdrawStep,
+  type HoldStep,
+  type SliceFacts,
+} from './hold-step.ts'
+import {
+  heartbeatPatch,
+  keyOf,
+  publishedOf,
+  serviceNameOf,
+  sliceBody,
+  sliceIsCurrent,
+  slicePatch,
+  withdrawPatch,
+  type Publication,
+  type Published,
+  type PublishTarget,
+} from './objects.ts'
+import { recheckMs, type Obstacle } from './service-writer.ts'
+import { settledWrite, type WriteStep } from './settled-write.ts'
+import { Turns } from './turns.ts'
+import { watchedStore, type WatchedKind } from './watched-kind.ts'
+import { done, lostTo, type WriteResult } from './write-result.ts'
+
+export interface ClaimedSliceOptions {
+  readonly api: KubeApi
+  readonly slices: WatchedKind<EndpointSlice>
+  /** Our node id. */
+  readonly node: string
+  readonly log: Logger
+  readonly signal: AbortSignal
+  readonly monotonicNow: () => number
+  readonly random: () => number
+  readonly renewEveryMs: number | undefined
+  /** What to write; without an epoch it carries no claim. */
+  readonly publication: (
+    target: PublishTarget,
+    published: Published | undefined,
+    epoch: number | undefined,
+  ) => Publication
+  /** Called within the same turn. */
+  readonly onRenewed: (target: PublishTarget, slice: EndpointSlice) => Promise<void>
+  readonly onChange: (key: string) => void
+}
+
+/** What the cache says of one slice. */
+export interface SliceView {
+  readonly slice: EndpointSlice | undefined
+  readonly claim: ClaimJudgement
+  /** Milliseconds until time alone may change this view. */
+  readonly recheckInMs: number | undefined
+}
+
+/** How a write ended, and whether it was to say something else than before. */
+export interface SliceChange {
+  readonly result: WriteResult
+  readonly changed: boolean
+}
+
+/**
+ * The EndpointSlice of one InferenceService, which is its claim: judged, written, and renewed while it is ours.
+ * Everything that writes must run in its turn ({@link ClaimedSlice.inTurn}).
+ */
+export class ClaimedSlice {
+  readonly #key: string
+  readonly #options: ClaimedSliceOptions
+  readonly #silentMs: (slice: EndpointSlice) => number
+  readonly #turns: Turns
+  readonly #memory: ClaimMemory
+  #held: HeldClaim | undefined
+  /** Events may have been missed since our last write. */
+  #hadGap = false
+  #obstacle: Obstacle | undefined
+  #forgotten = false
+
+  /** `silentMs` takes notice of a slice and says for how long its holder has been silent. */
+  constructor(key: string, options: ClaimedSliceOptions, silentMs: (slice: EndpointSlice) => number) {
+    this.#key = key
+    this.#options = options
+    this.#silentMs = silentMs
+    this.#turns = new Turns(options.signal)
+    this.#memory = new ClaimMemory({ self: options.node, monotonicNow: options.monotonicNow })
+  }
+
+  /** Whom we hold the claim for. */
+  get heldFor(): PublishTarget | undefined {
+    return this.#held?.target
+  }
+
+  /** What the cache says must be confirmed before it is acted on. */
+  get isDoubtful(): boolean {
+    return this.#hadGap || this.#held?.isOverdue === true
+  }
+
+  cached({ namespace, name }: PublishTarget): EndpointSlice | undefined {
+    return this.#options.slices.cache.get(namespace, serviceNameOf(name))
+  }
+
+  /** From the cache alone. */
+  view(target: PublishTarget): SliceView {
+    const slice = this.cached(target)
+    const obstacle = slice ? undefined : this.#obstacle
+    const obstacleInMs = obstacle ? recheckMs - (this.#options.monotonicNow() - obstacle.at) : 0
+    if (obstacle && obstacleInMs > 0) {
+      return { slice, claim: { kind: 'taken', message: obstacle.message }, recheckInMs: obstacleInMs }
+    }
+    const claim = this.#judge(target, slice)
+    return { slice, claim, recheckInMs: 'deadInMs' in claim ? claim.deadInMs : undefined }
+  }
+
+  /** Whose it is by the cache; adopts what is ours and lets go of what is not. */
+  judge(target: PublishTarget): ClaimJudgement {
+    return this.#judge(target, this.cached(target))
+  }
+
+  /** After all earlier turns; not at all where a gap in the watch has made it obsolete. */
+  inTurn(work: () => Promise<WriteResult>): Promise<WriteResult> {
+    return this.#turns.take(work)
+  }
+
+  /** Takes what nobody has or what was released; makes sure of what is ours. */
+  async claim(target: PublishTarget): Promise<WriteResult> {
+    return (await this.#write(target, this.cached(target), claimStep)).result
+  }
+
+  /** Takes it from a dead holder, by what the server says now. */
+  async takeOver(target: PublishTarget): Promise<WriteResult> {
+    return (await this.#write(target, 'unread', takeOverStep)).result
+  }
+
+  /** Says where the server listens, and whether it answers. */
+  publish(target: PublishTarget, published: Published): Promise<SliceChange> {
+    const isCurrent = (slice: EndpointSlice, epoch: number): boolean =>
+      !this.isDoubtful && sliceIsCurrent(slice, this.#options.publication(target, published, epoch))
+    return this.#write(target, this.cached(target), (facts) => publishStep(facts, published, isCurrent))
+  }
+
+  /** Not ready any more; the claim stays. */
+  withdraw(target: PublishTarget): Promise<SliceChange> {
+    return this.#write(target, this.cached(target), withdrawStep)
+  }
+
+  /** Takes a dead holder's address out of service; the claim stays. */
+  withdrawDead(target: PublishTarget): Promise<WriteResult> {
+    return this.#settle(target, 'unread', ({ claim, slice }) =>
+      slice && claim.kind === 'dead' && claim.ready
+        ? { do: 'patch', object: slice, body: withdrawPatch(slice) }
+        : { do: 'stop', result: done },
+    )
+  }
+
+  /** Done where the claim is ours; asks the server where that is doubtful. */
+  async confirm(target: PublishTarget): Promise<WriteResult> {
+    const claim = this.judge(target)
+    if (!isHeld(claim)) return lostTo(claim, target)
+    return this.isDoubtful ? this.#renew(target) : done
+  }
+
+  /** Not ready any more, and free for any agent. */
+  async release(target: PublishTarget): Promise<WriteResult> {
+    const result = await this.#settle(target, this.cached(target), ({ claim, slice }) => {
+      if (!slice || !isHeld(claim)) return { do: 'stop', result: done }
+      const shown = publishedOf(slice)
+      const released = this.#options.publication(target, shown && { ...shown, ready: false }, undefined)
+      return { do: 'patch', object: slice, body: slicePatch(released, slice) }
+    })
+    this.#end()
+    return result
+  }
+
+  /** Only what is ours, or nobody's. */
+  async delete(target: PublishTarget): Promise<WriteResult> {
+    const result = await this.#settle(target, this.cached(target), ({ claim, slice }) => {
+      if (!slice) return { do: 'stop', result: done }
+      return isDeletable(claim) ? { do: 'delete', object: slice } : { do: 'stop', result: lostTo(claim, target) }
+    })
+    if (result.kind === 'done') this.#end()
+    return result
+  }
+
+  dropWaiting(): void {
+    this.#turns.dropWaiting()
+  }
+
+  /** Events may have been missed: what is ours is read again before it is relied on. */
+  watchGap(): void {
+    this.#turns.dropWaiting()
+    this.#hadGap = true
+    this.#held?.renewSoon()
+  }
+
+  /** Nothing is renewed from now on, whatever a write that is under way brings. */
+  forget(): void {
+    this.#forgotten = true
+    this.#letGo()
+  }
+
+  /** The signal must have been aborted before. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#letGo()
+    await this.#turns.settled()
+  }
+
+  #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
+    if (!slice) return this.#memory.judgeAbsence(target)
+    const claim = this.#memory.judge(slice, target, this.#silentMs(slice))
+    if (claim.kind === 'ours') {
+      if (!this.#held) this.#adopt(target, claim.epoch, publishedOf(slice))
+      return this.#held?.isOverdue ? uncertain(target, claim.epoch) : claim
+    }
+    if (claim.kind !== 'previous') this.#letGo()
+    return claim
+  }
+
+  /** Says that we live; posts the slice again where it is gone. */
+  async #renew(target: PublishTarget): Promise<WriteResult> {
+    const { result } = await this.#write(target, this.cached(target), renewStep)
+    const slice = this.cached(target)
+    if (result.kind === 'done' && slice) await this.#options.onRenewed(target, slice)
+    return result
+  }
+
+  /** A write that makes or keeps the claim ours. */
+  async #write(
+    target: PublishTarget,
+    known: EndpointSlice | undefined | 'unread',
+    decide: (facts: SliceFacts) => HoldStep,
+  ): Promise<SliceChange> {
+    let written: { readonly epoch: number; readonly address: Written } | undefined
+    let changed = false
+    const read = known !== undefined && this.isDoubtful ? 'unread' : known
+    const result = await this.#settle(target, read, (facts) => {
+      written = undefined
+      const step = decide(facts)
+      if (step.do === 'stop') return step
+      changed ||= step.do === 'write'
+      const { slice } = facts
+      const address = step.do === 'renew' ? slice && publishedOf(slice) : step.published
+      const publication = this.#options.publication(target, address, step.epoch)
+      this.#memory.writing(address)
+      written = { epoch: step.epoch, address }
+      if (step.do === 'create' || !slice) return { do: 'create', body: sliceBody(publication) }
+      const body = step.do === 'renew' ? heartbeatPatch(publication, slice) : slicePatch(publication, slice)
+      return { do: 'patch', object: slice, body }
+    })
+    if (result.kind === 'done' && written) this.#hold(target, written.epoch, written.address)
+    return { result, changed }
+  }
+
+  /** Any write, with the preconditions that make it safe. */
+  async #settle(
+    target: PublishTarget,
+    known: EndpointSlice | undefined | 'unread',
+    decide: (facts: SliceFacts) => WriteStep<EndpointSlice, WriteResult>,
+  ): Promise<WriteResult> {
+    const { api, slices, signal, monotonicNow } = this.#options
+    const settled = await settledWrite<EndpointSlice, WriteResult>({
+      api,
+      store: watchedStore(slices),
+      namespace: target.namespace,
+      name: serviceNameOf(target.name),
+      signal,
+      known,
+      decide: (slice) => {
+        const claim = this.#judge(target, slice)
+        if (claim.kind === 'taken') this.#obstacle = { ...claim, at: monotonicNow() }
+        const heldEpoch = this.#held?.target.uid === target.uid ? this.#held.epoch : undefined
+        return decide({ claim, slice, target, heldEpoch })
+      },
+    })
+    return settled.kind === 'stopped' ? settled.result : settled.kind === 'refused' ? settled : done
+  }
+
+  /** After a restart, or when the answer to our own write was lost. */
+  #adopt(target: PublishTarget, epoch: number, written: Written): void {
+    this.#hold(target, epoch, written)
+    this.#held?.renewSoon()
+  }
+
+  #hold(target: PublishTarget, epoch: number, written: Written): void {
+    if (this.#forgotten || this.#options.signal.aborted) return
+    const held = this.#held?.target.uid === target.uid ? this.#held : this.#newHeld(target, epoch)
+    if (held !== this.#held) this.#letGo()
+    this.#held = held
+    held.renewed(target, epoch)
+    this.#memory.wrote(written)
+    this.#hadGap = false
+    this.#obstacle = undefined
+  }
+
+  #newHeld(target: PublishTarget, epoch: number): HeldClaim {
+    const isCurrent = (): boolean => this.#held === held
+    const held: HeldClaim = new HeldClaim(target, epoch, {
+      ...this.#options,
+      key: this.#key,
+      renew: () => this.#turns.take(async () => (isCurrent() ? this.#renew(held.target) : undefined)),
+      isDoubtful: () => this.isDoubtful,
+      onLost: () => {
+        if (isCurrent()) this.#letGo()
+      },
+    })
+    return held
+  }
+
+  #letGo(): void {
+    this.#held?.[Symbol.dispose]()
+    this.#held = undefined
+  }
+
+  #end(): void {
+    this.#letGo()
+    this.#memory.forgetWrites()
+  }
+}
+
+const uncertain = (target: PublishTarget, epoch: number): ClaimJudgement => ({
+  kind: 'uncertain',
+  epoch,
+  message: `The claim on InferenceService ${keyOf(target)} was not renewed for ${uncertainAfterMs / 1000} s, so another agent may take it; it is renewed as soon as the cluster answers.`,
+})
