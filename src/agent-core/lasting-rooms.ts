@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { splitKey } from './kube/object-cache.ts'
+import { splitKey } from './support/object-key.ts'
 import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
 import { Memory } from './memory/memory.ts'
 import { Models } from './models/models.ts'

@@ -1,12 +1,13 @@
+import { refKey } from '../support/object-key.ts'
 import type { Command } from '../../contract/commands.ts'
 import { done, refused, type Outcome } from './results.ts'
-import { dropHold, knownService, serviceKey, type Rooms } from './rooms.ts'
+import { dropHold, knownService, type Rooms } from './rooms.ts'
 
 /** Ends whatever holds a service back on this machine; what the cluster was told stays. */
 export async function bringBack(rooms: Rooms, { service }: Extract<Command, { name: 'bringBack' }>): Outcome {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
-  const key = serviceKey(service)
+  const key = refKey(service)
   if (known.session.reconciler.wake(key)) return done(`${key} is started on this machine.`)
   if (!known.report.hold) return done(`${key} is not held back on this machine.`)
   await dropHold(rooms, known)

@@ -1,12 +1,13 @@
+import { refKey } from '../support/object-key.ts'
 import type { Command } from '../../contract/commands.ts'
 import { done, refused, type Outcome } from './results.ts'
-import { holdHere, knownService, serviceKey, type Rooms } from './rooms.ts'
+import { holdHere, knownService, type Rooms } from './rooms.ts'
 
 /** Ends a download and does not begin it again until a person starts the service. */
 export async function cancelDownload(rooms: Rooms, { service }: Extract<Command, { name: 'cancelDownload' }>): Outcome {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
-  const key = serviceKey(service)
+  const key = refKey(service)
   const { fetch, observed } = known.report
   if (!fetch.isRunning) return refused(`Nothing is being downloaded for ${key}.`)
   if (observed.server.kind === 'ready' || observed.server.kind === 'unready') {

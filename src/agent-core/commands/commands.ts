@@ -1,3 +1,4 @@
+import { refKey } from '../support/object-key.ts'
 import { isDeepStrictEqual } from 'node:util'
 import type { Command, CommandRequest, CommandResult } from '../../contract/commands.ts'
 import { messageOf } from '../support/message-of.ts'
@@ -16,7 +17,7 @@ import { restart } from './restart.ts'
 import { failed, refused } from './results.ts'
 import { resumeNode } from './resume-node.ts'
 import { resync } from './resync.ts'
-import { serviceKey, type Rooms } from './rooms.ts'
+import type { Rooms } from './rooms.ts'
 import { selectContext } from './select-context.ts'
 import { setHostAddress } from './set-host-address.ts'
 import { shutdown } from './shutdown.ts'
@@ -119,7 +120,7 @@ function laneOf(command: Command): string | undefined {
   if (command.name === 'shutdown' || command.name === 'resync' || command.name === 'skipDrain') return undefined
   if (command.name === 'cancelPull' || command.name === 'pullModel') return undefined
   if (command.name === 'removeModel' || command.name === 'pruneModels') return 'models'
-  return 'service' in command ? `service ${serviceKey(command.service)}` : 'agent'
+  return 'service' in command ? `service ${refKey(command.service)}` : 'agent'
 }
 
 function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {

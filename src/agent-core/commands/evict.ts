@@ -1,12 +1,13 @@
+import { refKey } from '../support/object-key.ts'
 import type { Command } from '../../contract/commands.ts'
 import { done, refused, type Outcome } from './results.ts'
-import { holdHere, knownService, serviceKey, type Rooms } from './rooms.ts'
+import { holdHere, knownService, type Rooms } from './rooms.ts'
 
 /** Leaves memory now, on this machine, until brought back. */
 export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 'evict' }>): Outcome {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
-  const key = serviceKey(service)
+  const key = refKey(service)
   const { hold } = known.report
   if (hold) return done(`${key} is held back on this machine already. ${hold.message}`)
   await holdHere(

@@ -1,13 +1,14 @@
+import { refKey } from '../support/object-key.ts'
 import type { Command } from '../../contract/commands.ts'
 import { done, refused, type Outcome } from './results.ts'
-import { knownService, serviceKey, type Rooms } from './rooms.ts'
+import { knownService, type Rooms } from './rooms.ts'
 
 /** Keeps a service from eviction on this machine, or no longer; what its specification says stays. */
 export async function protect(rooms: Rooms, command: Extract<Command, { name: 'protect' }>): Outcome {
   const { service, protect: wanted } = command
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
-  const key = serviceKey(service)
+  const key = refKey(service)
   const { absences, agent } = rooms
   const { spec } = known.report.service ?? {}
   const isBySpec = spec?.ok === true && spec.value.evictionProtection

@@ -1,12 +1,13 @@
+import { refKey } from '../support/object-key.ts'
 import type { Command } from '../../contract/commands.ts'
 import { done, refused, type Outcome } from './results.ts'
-import { holdHere, knownService, serviceKey, type Rooms } from './rooms.ts'
+import { holdHere, knownService, type Rooms } from './rooms.ts'
 
 /** Lets another machine take the service. */
 export async function release(rooms: Rooms, { service }: Extract<Command, { name: 'release' }>): Outcome {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
-  const key = serviceKey(service)
+  const key = refKey(service)
   const { hold } = known.report
   if (hold) return done(`${key} is free for other machines already. ${hold.message}`)
   const { claim, message } = known.report.observed.publication

@@ -1,16 +1,17 @@
+import { refKey } from '../support/object-key.ts'
 import type { Command } from '../../contract/commands.ts'
 import { accepted, refused, type Outcome } from './results.ts'
-import { knownService, serviceKey, type Rooms } from './rooms.ts'
+import { knownService, type Rooms } from './rooms.ts'
 
 /** A new server process, also in place of one that serves; waiting after crashes ends. */
 export function restart(rooms: Rooms, { service }: Extract<Command, { name: 'restart' }>): Outcome {
   return Promise.resolve(restarted(rooms, service))
 }
 
-function restarted(rooms: Rooms, service: Parameters<typeof serviceKey>[0]) {
+function restarted(rooms: Rooms, service: Parameters<typeof refKey>[0]) {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
-  const key = serviceKey(service)
+  const key = refKey(service)
   const { reconciler } = known.session
   const { plan, observed } = known.report
   if (observed.paused) return refused(`${key} is not restarted: this machine is paused; resume it first.`)

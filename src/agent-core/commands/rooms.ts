@@ -13,7 +13,7 @@ import type { HostCandidate } from '../publishing/host-address.ts'
 import type { Absences } from '../reconcile/absences.ts'
 import type { ServiceReport } from '../reconcile/managed-service.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
-import { keyOf } from '../support/object-key.ts'
+import { refKey } from '../support/object-key.ts'
 
 /** What commands act on. */
 export interface Rooms {
@@ -61,8 +61,6 @@ export interface ShutdownRequest {
   readonly keepServing: boolean
 }
 
-export const serviceKey = ({ namespace, name }: ServiceRef): string => keyOf(namespace, name)
-
 export interface Known {
   readonly session: Session
   readonly report: ServiceReport
@@ -72,7 +70,7 @@ export interface Known {
 /** A service that is shown here, or the sentence that says why there is none. */
 export function knownService({ session, agent }: Rooms, ref: ServiceRef): Known | string {
   const current = session()
-  const key = serviceKey(ref)
+  const key = refKey(ref)
   if (!current) return `There is no cluster to ask about ${key}: ${agent.clusterMessage()}`
   const report = current.reconciler.report(key)
   const uid = report?.uid

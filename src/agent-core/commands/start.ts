@@ -1,14 +1,15 @@
+import { refKey } from '../support/object-key.ts'
 import type { Command } from '../../contract/commands.ts'
 import { isApiError } from '../kube/api-error.ts'
 import { isKueues, kueueQueue, startInCluster } from './cluster-stop.ts'
 import { done, refused, refusedByCluster, type Outcome } from './results.ts'
-import { dropHold, knownService, serviceKey, type Known, type Rooms } from './rooms.ts'
+import { dropHold, knownService, type Known, type Rooms } from './rooms.ts'
 
 /** Undoes every stop: the hold on this machine, and what the cluster was told. */
 export async function start(rooms: Rooms, { service }: Extract<Command, { name: 'start' }>): Outcome {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
-  const key = serviceKey(service)
+  const key = refKey(service)
   const wasIdle = known.session.reconciler.wake(key)
   const wasHeld = known.report.hold !== undefined
   if (wasHeld) {

@@ -1,14 +1,15 @@
+import { refKey } from '../support/object-key.ts'
 import type { Command } from '../../contract/commands.ts'
 import { isApiError } from '../kube/api-error.ts'
 import { isKueues, stopInCluster } from './cluster-stop.ts'
 import { done, refused, refusedByCluster, type Outcome } from './results.ts'
-import { holdHere, knownService, serviceKey, type Rooms } from './rooms.ts'
+import { holdHere, knownService, type Rooms } from './rooms.ts'
 
 /** In the cluster, so that every agent and every tool sees it; or only here, where the cluster does not take it. */
 export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { name: 'stop' }>): Outcome {
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
-  const key = serviceKey(service)
+  const key = refKey(service)
   if (scope === 'here') {
     if (known.report.hold) return done(`${key} is held back on this machine already. ${known.report.hold.message}`)
     const message = 'Stopped only on this machine, by a person; Start brings it back.'

@@ -1,8 +1,6 @@
 import { keyOf } from '../support/object-key.ts'
 import type { KubeObject } from './resources.ts'
 
-export { keyOf, splitKey } from '../support/object-key.ts'
-
 export interface CacheChange<T> {
   readonly key: string
   readonly before: T | undefined

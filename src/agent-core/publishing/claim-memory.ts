@@ -1,6 +1,7 @@
+import { refKey } from '../support/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { judgeClaim, type ClaimJudgement, type ForeignClaim, type Written } from './claim.ts'
-import { heartbeatOf, keyOf, type PublishTarget } from './objects.ts'
+import { heartbeatOf, type PublishTarget } from './objects.ts'
 
 /** Whoever loses a slice by accident posts it again at once; others leave it that long. */
 export const holderGraceMs = 10_000
@@ -38,7 +39,7 @@ export class ClaimMemory {
     this.#rival = { ...rival, goneAt }
     const silentMs = this.#now() - goneAt
     if (silentMs >= holderGraceMs) return { kind: 'absent' }
-    const message = `The EndpointSlice of InferenceService ${keyOf(target)} is gone; ${rival.holder}, which held it, has the first try for ${holderGraceMs / 1000} s.`
+    const message = `The EndpointSlice of InferenceService ${refKey(target)} is gone; ${rival.holder}, which held it, has the first try for ${holderGraceMs / 1000} s.`
     return { kind: 'foreign', holder: rival.holder, silentMs, deadInMs: holderGraceMs - silentMs, message }
   }
 

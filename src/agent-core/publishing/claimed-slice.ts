@@ -1,3 +1,4 @@
+import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -15,7 +16,6 @@ import {
 } from './hold-step.ts'
 import {
   heartbeatPatch,
-  keyOf,
   publishedOf,
   serviceNameOf,
   sliceBody,
@@ -326,5 +326,5 @@ export class ClaimedSlice {
 const uncertain = (target: PublishTarget, epoch: number): ClaimJudgement => ({
   kind: 'uncertain',
   epoch,
-  message: `The claim on InferenceService ${keyOf(target)} was not renewed for ${uncertainAfterMs / 1000} s, so another agent may take it; it is renewed as soon as the cluster answers.`,
+  message: `The claim on InferenceService ${refKey(target)} was not renewed for ${uncertainAfterMs / 1000} s, so another agent may take it; it is renewed as soon as the cluster answers.`,
 })

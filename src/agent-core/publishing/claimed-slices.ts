@@ -1,7 +1,8 @@
+import { refKey } from '../support/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { ClaimedSlice, type ClaimedSliceOptions, type SliceView } from './claimed-slice.ts'
 import { HeartbeatWatch } from './heartbeat-watch.ts'
-import { annotations, heartbeatOf, keyOf, serviceNameOf, type PublishTarget } from './objects.ts'
+import { annotations, heartbeatOf, serviceNameOf, type PublishTarget } from './objects.ts'
 
 /** Stamps and the `Date` header have whole seconds each. */
 const stampErrorMs = 2_000
@@ -23,7 +24,7 @@ export class ClaimedSlices {
   }
 
   of(target: PublishTarget): ClaimedSlice {
-    const key = keyOf(target)
+    const key = refKey(target)
     const known = this.#slices.get(key)
     if (known) return known
     const slice = new ClaimedSlice(key, this.#options, (cached) => this.#silentMs(cached))
@@ -35,7 +36,7 @@ export class ClaimedSlices {
   view(target: PublishTarget): SliceView {
     const { cache } = this.#options.slices
     const isThere = cache.get(target.namespace, serviceNameOf(target.name)) !== undefined
-    const slice = isThere ? this.of(target) : this.#slices.get(keyOf(target))
+    const slice = isThere ? this.of(target) : this.#slices.get(refKey(target))
     return slice?.view(target) ?? { slice: undefined, claim: { kind: 'absent' }, recheckInMs: undefined }
   }
 

@@ -1,8 +1,9 @@
+import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Resource } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { endpointsAreCurrent, isAgents, parseEndpoints, type Endpoints } from './endpoints.ts'
-import { endpointsBody, endpointsPatch, keyOf, type Publication } from './objects.ts'
+import { endpointsBody, endpointsPatch, type Publication } from './objects.ts'
 import { isAnswered, settledWrite, type ObjectStore } from './settled-write.ts'
 
 interface Known {
@@ -42,7 +43,7 @@ export class EndpointsWriter {
   }
 
   isCurrent(publication: Publication): boolean {
-    const known = this.#known.get(keyOf(publication))
+    const known = this.#known.get(refKey(publication))
     if (!this.#resource || known?.denied) return true
     if (known?.endpoints) return endpointsAreCurrent(known.endpoints, publication)
     return publication.published === undefined
@@ -50,7 +51,7 @@ export class EndpointsWriter {
 
   /** With `leftovers`, Endpoints of an earlier holder are looked for even where none are needed. */
   async write(publication: Publication, { leftovers = false } = {}): Promise<void> {
-    const key = keyOf(publication)
+    const key = refKey(publication)
     const { published } = publication
     if (!this.#resource || (this.isCurrent(publication) && !leftovers)) return
     try {
@@ -80,7 +81,7 @@ export class EndpointsWriter {
   }
 
   async remove(place: Place): Promise<void> {
-    const key = keyOf(place)
+    const key = refKey(place)
     const known = this.#known.get(key)
     this.#known.delete(key)
     if (!this.#resource || known?.denied) return

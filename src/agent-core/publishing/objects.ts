@@ -71,10 +71,6 @@ const owner = {
 }
 const defaultServicePort = 8080
 
-/** `namespace/name`, as the caches and the work queue key it. */
-export const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
-  `${namespace}/${name}`
-
 /** Service, EndpointSlice and Endpoints all carry this name; LLMKube looks for it there. */
 export const serviceNameOf = (inferenceService: string): string => inferenceService.replaceAll('.', '-')
 

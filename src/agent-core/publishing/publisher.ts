@@ -1,3 +1,4 @@
+import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -9,7 +10,6 @@ import { EndpointsWriter } from './endpoints-writer.ts'
 import {
   heartbeatAt,
   isOwnedBy,
-  keyOf,
   ownerOf,
   publishedOf,
   serviceNameOf,
@@ -116,7 +116,7 @@ export class Publisher {
       serviceUpToDate: this.#service.isCurrent(target, publication),
       endpointsUpToDate: !isHeld(claim) || this.#endpoints.isCurrent(publication),
       published,
-      present: isDeletable(claim) || this.#endpoints.has(keyOf(target)),
+      present: isDeletable(claim) || this.#endpoints.has(refKey(target)),
       recheckInMs: serviceRecheckInMs ?? recheckInMs,
     }
   }
@@ -211,7 +211,7 @@ export class Publisher {
   release(target: PublishTarget): Promise<WriteResult> {
     return this.#inTurn(target, async (slice) => {
       const result = await slice.release(target)
-      const key = keyOf(target)
+      const key = refKey(target)
       const cached = this.#endpoints.has(key) ? slice.cached(target) : undefined
       if (cached) await this.#writeEndpoints(target, publishedOf(cached))
       this.#endpoints.forget(key)
@@ -267,7 +267,7 @@ export class Publisher {
 
   #writeService(target: PublishTarget, published: Published | undefined): Promise<WriteResult> {
     const publication = this.#publication(target, published)
-    return this.#service.write(target, publication, () => this.#endpoints.forget(keyOf(target)))
+    return this.#service.write(target, publication, () => this.#endpoints.forget(refKey(target)))
   }
 
   #writeEndpoints(
@@ -280,7 +280,7 @@ export class Publisher {
 
   /** The slice goes last: as long as it is there, something is left to do. */
   async #deleteSliceAndEndpoints(slice: ClaimedSlice, target: PublishTarget): Promise<WriteResult> {
-    const key = keyOf(target)
+    const key = refKey(target)
     const claim = slice.judge(target)
     const cached = slice.cached(target)
     if (cached && !isDeletable(claim)) {
@@ -315,7 +315,7 @@ export class Publisher {
     this.#slices.dropWaiting()
     const unfinished = new Map<string, string>()
     const writes = this.#slices.held().map((target) => {
-      const key = keyOf(target)
+      const key = refKey(target)
       unfinished.set(key, `The cluster did not answer within ${limitMs / 1000} s.`)
       return write(target).then(
         (result) => {

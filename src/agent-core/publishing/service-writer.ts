@@ -1,8 +1,8 @@
+import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Service } from '../kube/resources.ts'
 import {
   isOwnedBy,
-  keyOf,
   serviceBody,
   serviceIsCurrent,
   serviceNameOf,
@@ -53,7 +53,7 @@ export class ServiceWriter {
   /** From the cache, and from what was found in the way less than {@link recheckMs} ago. */
   view(target: PublishTarget): { readonly service: ServiceView; readonly recheckInMs: number | undefined } {
     const service = this.#cached(target)
-    const obstacle = service ? undefined : this.#obstacles.get(keyOf(target))
+    const obstacle = service ? undefined : this.#obstacles.get(refKey(target))
     const recheckInMs = obstacle ? recheckMs - (this.#now() - obstacle.at) : 0
     return obstacle && recheckInMs > 0
       ? { service: { kind: obstacle.kind, message: obstacle.message }, recheckInMs }
@@ -68,7 +68,7 @@ export class ServiceWriter {
 
   /** A dry run tells whether the name is free and acceptable before anything is claimed; undefined = it is. */
   async findObstacle(target: PublishTarget, publication: Publication): Promise<WriteResult | undefined> {
-    this.#obstacles.delete(keyOf(target))
+    this.#obstacles.delete(refKey(target))
     let service = this.#cached(target)
     if (!service) {
       try {
@@ -125,7 +125,7 @@ export class ServiceWriter {
   }
 
   #remember(target: PublishTarget, { kind, message }: Omit<Obstacle, 'at'>): WriteResult {
-    this.#obstacles.set(keyOf(target), { kind, message, at: this.#now() })
+    this.#obstacles.set(refKey(target), { kind, message, at: this.#now() })
     return { kind, message }
   }
 

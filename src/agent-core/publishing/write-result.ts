@@ -1,5 +1,6 @@
+import { refKey } from '../support/object-key.ts'
 import type { ClaimJudgement } from './claim.ts'
-import { keyOf, type PublishTarget } from './objects.ts'
+import { type PublishTarget } from './objects.ts'
 
 /** How a write ended. What the cluster does not answer or does not permit is thrown as ApiError instead. */
 export type WriteResult =
@@ -27,6 +28,6 @@ export function lostTo(claim: ClaimJudgement, target: PublishTarget): WriteResul
   if ('message' in claim) return { kind: 'lost', message: claim.message }
   return {
     kind: 'lost',
-    message: `InferenceService ${keyOf(target)} is not claimed by this machine any more; it is looked at again at once.`,
+    message: `InferenceService ${refKey(target)} is not claimed by this machine any more; it is looked at again at once.`,
   }
 }

@@ -1,7 +1,7 @@
 import type { Hold } from '../../contract/service.ts'
 import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import { splitKey } from '../kube/object-cache.ts'
+import { splitKey } from '../support/object-key.ts'
 import type { InferenceService, Model, ObjectMeta } from '../kube/resources.ts'
 import { metalAgentCondition } from '../kube/status-writer.ts'
 import type { Memory } from '../memory/memory.ts'

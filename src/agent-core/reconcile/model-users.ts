@@ -1,4 +1,4 @@
-import { keyOf } from '../kube/object-cache.ts'
+import { keyOf } from '../support/object-key.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { ModelUser } from '../models/inventory.ts'
 import { wantedDigest } from '../models/wanted.ts'

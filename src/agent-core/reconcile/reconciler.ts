@@ -1,6 +1,6 @@
 import { formatBytes } from '../../contract/format.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import { keyOf } from '../kube/object-cache.ts'
+import { keyOf } from '../support/object-key.ts'
 import type { InferenceService } from '../kube/resources.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { PressureChange } from '../memory/watchdog.ts'
