@@ -34,7 +34,6 @@ import type { LivenessTimings } from './process/liveness.ts'
 import { isOver } from './process/server-state.ts'
 import type { ReadableOutput } from './process/output-log.ts'
 import type { OutputLimits } from './process/output-rotation.ts'
-import { serverFiles, serverFolders } from './process/server-files.ts'
 import { Servers } from './process/servers.ts'
 import { chosenHostAddress } from './publishing/chosen-address.ts'
 import { hostAddress, type HostAddress } from './publishing/host-address.ts'
@@ -161,6 +160,7 @@ export class Agent {
       platform,
       log,
       ledger: this.#ledger,
+      stateDir: settings.stateDir,
       ...(liveness && { liveness }),
       ...(random && { random }),
       onProbe: (key, seconds) => this.metrics.observeHealthCheck(splitKey(key), seconds),
@@ -244,8 +244,7 @@ export class Agent {
   }
 
   #output({ namespace, name }: ServiceRef): ReadableOutput {
-    const key = keyOf(namespace, name)
-    return this.#servers.outputOf(key, serverFiles(this.#options.settings.stateDir, key).logFile)
+    return this.#servers.outputOf(keyOf(namespace, name))
   }
 
   /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
@@ -352,7 +351,7 @@ export class Agent {
       servers: this.#servers,
       platform,
       log: this.#log,
-      folders: serverFolders(settings.stateDir),
+      stateDir: settings.stateDir,
       rules: launchRules(this.#settings),
     })
     for (const notice of notices) {
@@ -545,7 +544,6 @@ export class Agent {
         performanceCores: this.#performanceCores,
         port: portPolicy(settings),
         rules: () => launchRules(this.#settings),
-        stateDir: settings.stateDir,
         refreshEveryMs: () => this.#settings.refreshEveryMs,
       },
       findBinary: () => this.#findBinary(),

@@ -1,6 +1,6 @@
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import type { ServerRole } from '../process/lanes.ts'
+import type { ServerRole } from '../process/server-state.ts'
 import type { ServerState } from '../process/server-state.ts'
 import type { History } from './history.ts'
 

@@ -16,10 +16,8 @@ import { unknownDigest } from '../process/adoption.ts'
 import { IdleWatch } from '../process/idle-watch.ts'
 import type { Platform } from '../platform/platform.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
-import { serverFiles } from '../process/server-files.ts'
-import type { ServerRole } from '../process/lanes.ts'
 import type { Servers } from '../process/servers.ts'
-import { isOver, type Exited, type ServerState } from '../process/server-state.ts'
+import { isOver, type Exited, type ServerRole, type ServerState } from '../process/server-state.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
 import type { Publisher } from '../publishing/publisher.ts'
 import { isOnlyHeartbeat } from '../publishing/slice-news.ts'
@@ -74,8 +72,6 @@ export interface ReconcilerSettings extends RuntimeSettings {
   readonly port: PortPolicy
   /** For every server, as they are at its start. */
   readonly rules: () => GeneralRules
-  /** Working directories and logs of the servers live under it. */
-  readonly stateDir: string
   /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
   readonly refreshEveryMs: () => number
 }
@@ -132,7 +128,7 @@ export interface ServiceReport {
   readonly failures: number
   readonly service: InferenceService | undefined
   readonly model: Model | undefined
-  readonly logFile: string
+  readonly logFile: string | undefined
   readonly hold: Hold | undefined
   /** Of the server that runs, as expected at its start. */
   readonly needBytes: number | undefined
@@ -286,7 +282,7 @@ export class Reconciler {
       failures: servers.backOff(record.key)?.failures ?? 0,
       service,
       model: service && this.#modelOf(service),
-      logFile: serverFiles(this.#options.settings.stateDir, record.key).logFile,
+      logFile: servers.logFileOf(record.key),
       hold: this.#holdOf(record),
       needBytes: servers.needOf(record.key),
       place: memory.placeOf(record.key),
@@ -788,7 +784,6 @@ export class Reconciler {
         ...(dialect.boundsPromptCache && { cacheRamMiB: need.estimate?.cacheRamThatHolds }),
       }),
       env,
-      ...serverFiles(settings.stateDir, record.key),
       port: settings.port,
       ...settings.rules(),
       sleepsWhenIdle: sleepsWhenIdle(wanted.spec),

@@ -25,7 +25,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
-    ...(record.digest !== undefined && { logFile: report.logFile }),
+    ...(record.digest !== undefined && report.logFile !== undefined && { logFile: report.logFile }),
     restarts: record.restarts,
     ...(report.hold && { hold: report.hold }),
     ...(report.lastFailure && { crash: crashOf(report.lastFailure, report.failures) }),
