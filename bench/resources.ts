@@ -23,12 +23,14 @@ export const resources: Group = {
     opened.defer(() => rm(folder, { recursive: true, force: true }))
     const platform = hostPlatform()
     const ledger = new Ledger({ file: join(folder, 'ledger.json'), platform, log: silentLog })
-    const servers = opened.use(new Servers({ platform, ledger, log: silentLog, outputLimits: () => outputLimits }))
-    const logs = join(folder, 'logs')
-    await lives({ servers, folder }, warmUpLives)
-    const before = await held(logs)
-    await lives({ servers, folder }, extent.lives)
-    const after = await held(logs)
+    const servers = opened.use(
+      new Servers({ platform, ledger, stateDir: folder, log: silentLog, outputLimits: () => outputLimits }),
+    )
+    const runs = join(folder, 'runs')
+    await lives({ servers }, warmUpLives)
+    const before = await held(runs)
+    await lives({ servers }, extent.lives)
+    const after = await held(runs)
     const row = (what: string, unit: Unit, of: (one: Held) => number, goal?: number): Row => ({
       what: `${what} after ${extent.lives.toLocaleString('en')} lives`,
       unit,

@@ -5,7 +5,6 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { hostPlatform } from '../src/agent-core/platform/host.ts'
 import { launchEnvironment } from '../src/agent-core/process/launch.ts'
 import { Ledger } from '../src/agent-core/process/ledger.ts'
-import { serverFiles } from '../src/agent-core/process/server-files.ts'
 import { Servers } from '../src/agent-core/process/servers.ts'
 import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
 import { silentLog } from '../test/support/silent-log.ts'
@@ -132,11 +131,10 @@ async function superviseAlone(seconds: number): Promise<number[]> {
   opened.defer(() => rm(folder, { recursive: true, force: true }))
   const platform = hostPlatform()
   const ledger = new Ledger({ file: join(folder, 'ledger.json'), platform, log: silentLog })
-  const servers = opened.use(new Servers({ platform, ledger, log: silentLog }))
+  const servers = opened.use(new Servers({ platform, ledger, stateDir: folder, log: silentLog }))
   for (const name of many) {
     const key = `bench/${name}`
     servers.start(key, {
-      ...serverFiles(folder, key),
       ...{ uid: name, digest: name, executable: sampleServerPath, env: launchEnvironment() },
       ...{ argv: (port) => ['--port', String(port)], port: { kind: 'ephemeral' } },
     })

@@ -16,7 +16,6 @@ import { serviceMetricsFeed } from './observability/service-metrics.ts'
 import { adoptServers } from './process/adopt-servers.ts'
 import { isOver } from './process/server-state.ts'
 import type { ReadableOutput } from './process/output-log.ts'
-import { serverFiles, serverFolders } from './process/server-files.ts'
 import { noAddress } from './published-address.ts'
 import { answer } from './queries/queries.ts'
 import { followLog } from './queries/server-log.ts'
@@ -114,8 +113,7 @@ export class Agent {
   }
 
   #output({ namespace, name }: ServiceRef): ReadableOutput {
-    const key = keyOf(namespace, name)
-    return this.#rooms.servers.outputOf(key, serverFiles(this.#options.settings.stateDir, key).logFile)
+    return this.#rooms.servers.outputOf(keyOf(namespace, name))
   }
 
   /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */
@@ -212,8 +210,8 @@ export class Agent {
   async #adopt(): Promise<void> {
     const { platform, log, settings } = this.#options
     const { ledger, servers } = this.#rooms
-    const folders = serverFolders(settings.stateDir)
-    this.#warn(await adoptServers({ ledger, servers, platform, log, folders, rules: launchRules(this.#settings) }))
+    const { stateDir } = settings
+    this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules: launchRules(this.#settings) }))
   }
 
   #warn(notices: readonly string[]): void {

@@ -155,7 +155,6 @@ function openSession(
       performanceCores,
       port: portPolicy(settings),
       rules: () => launchRules(context.settings()),
-      stateDir: settings.stateDir,
     },
     models,
     findBinary: () => llamaServer(context),
@@ -176,7 +175,6 @@ function openSession(
     settings: {
       allowlist: settings.inferenceServiceAllowlist,
       port: portPolicy(settings),
-      stateDir: settings.stateDir,
       refreshEveryMs: () => context.settings().refreshEveryMs,
       idleMinuteMs,
     },

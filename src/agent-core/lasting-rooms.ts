@@ -34,6 +34,7 @@ function serverRoom({ options, metrics, settings }: RoomContext, ledger: Ledger)
     platform,
     log,
     ledger,
+    stateDir: options.settings.stateDir,
     ...(liveness && { liveness }),
     ...(random && { random }),
     onProbe: (key, seconds) => metrics.observeHealthCheck(splitKey(key), seconds),

@@ -1,10 +1,9 @@
 import { readFile } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { installAgent } from '../../bench/installed-agent.ts'
-import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
@@ -12,6 +11,7 @@ import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { serversIn } from '../support/servers-in.ts'
 import { SliceWatch } from '../support/slice-watch.ts'
 
 const kills = 100
@@ -73,7 +73,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
       const wanted = ['steady', ...(await script.wanted())].sort()
       await eventually(
         async () => {
-          const servers = await serversIn(join(folder, 'state', 'work'))
+          const servers = await serversIn(join(folder, 'state'))
           expect(servers.map(({ name }) => name).sort()).toEqual(wanted)
           const views = (await last.snapshot()).services
           for (const { name, pid } of servers) {
@@ -95,7 +95,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
       }
       const count = (what: string) => agents.flatMap(({ log }) => log).filter(({ msg }) => msg === what).length
       await last.stop()
-      expect({ steady, left: await serversIn(join(folder, 'state', 'work')) }).toEqual({
+      expect({ steady, left: await serversIn(join(folder, 'state')) }).toEqual({
         steady: { pid: steadyPid, shown: ['ready'], failed: [] },
         left: [],
       })
@@ -164,12 +164,4 @@ function isServed(spec: unknown): boolean {
   if (typeof spec !== 'object' || spec === null) return false
   const isSuspended = 'suspend' in spec && spec.suspend === true
   return !isSuspended && !('replicas' in spec && spec.replicas === 0)
-}
-
-/** By the folder each works in. */
-async function serversIn(work: string) {
-  const places = await hostPlatform().workplaces()
-  return places
-    .filter(({ workingDirectory }) => dirname(workingDirectory) === work)
-    .map(({ pid, workingDirectory }) => ({ pid, name: basename(workingDirectory).replace(/^[^.]*\./, '') }))
 }

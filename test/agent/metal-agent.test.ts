@@ -254,7 +254,8 @@ describe.concurrent('what operators rely on', () => {
     const refused = `${files.origin.replace('//', '//reader:passw0rd@')}/none.gguf?token=s1gned`
     sim.patch({ resource: 'models', name: 'tiny' }, { spec: { source: refused } })
     await agent.shows(({ services }) => services[0]?.message.includes('404'), 'the refusal of the new source')
-    const snapshot = JSON.stringify(await agent.snapshot())
+    const shown = await agent.snapshot()
+    const snapshot = JSON.stringify(shown)
     await agent.stop()
     const secrets = ['passw0rd', 's1gned', Buffer.from('reader:passw0rd').toString('base64'), sim.administrator.token]
     const outputs = {
@@ -262,7 +263,7 @@ describe.concurrent('what operators rely on', () => {
       snapshot,
       events: JSON.stringify(sim.list('events')),
       conditions: JSON.stringify(sim.get({ resource: 'inferenceservices', name: 'tiny' })),
-      serverLog: await readFile(path.join(agent.stateDir, 'logs/default.tiny.log'), 'utf8'),
+      serverLog: await readFile(shown.services[0]?.logFile ?? '', 'utf8'),
     }
     const leaks = Object.entries(outputs).flatMap(([where, output]) =>
       secrets.filter((secret) => output.includes(secret)).map((secret) => `${secret} in ${where}`),

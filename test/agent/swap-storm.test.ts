@@ -1,16 +1,15 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { basename, dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
 import { PublishedPort } from '../support/published-port.ts'
+import { serversIn } from '../support/servers-in.ts'
 
 const kills = 15
 const seed = Number(process.env['SWAP_STORM_SEED'] ?? Date.now() % 2 ** 31)
@@ -52,10 +51,9 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
       await changing
 
       const last = await world.startAgent()
-      const work = join(stateDir, 'work')
       await eventually(
         async () => {
-          const servers = await serversIn(work)
+          const servers = await serversIn(stateDir)
           expect(servers.map(({ name }) => name).sort()).toEqual(['other', 'steady'])
           for (const { name, pid } of servers) {
             const view = last.view(name)
@@ -102,17 +100,4 @@ async function changeAgainAndAgain(world: AgentWorld, signal: AbortSignal): Prom
     await world.patchSpec(name, { contextSize, extraArgs: ['--sample-script', JSON.stringify({ loadMs })] })
     await delay(pauseMs)
   }
-}
-
-/** By the folder each works in. */
-async function serversIn(work: string) {
-  const places = await hostPlatform().workplaces()
-  return places
-    .filter(({ workingDirectory }) => dirname(workingDirectory) === work)
-    .map(({ pid, workingDirectory }) => ({
-      pid,
-      name: basename(workingDirectory)
-        .replace(/^[^.]*\./, '')
-        .replace(/~2$/, ''),
-    }))
 }

@@ -20,13 +20,13 @@ export interface Held {
   readonly residentBytes: number
 }
 
-export async function held(logFolder: string): Promise<Held> {
+export async function held(runsFolder: string): Promise<Held> {
   collectGarbage()
   const [openFiles, threads, states, sizes] = await Promise.all([
     readdir('/proc/self/fd'),
     readdir('/proc/self/task'),
     childStates(),
-    sizesIn(logFolder),
+    sizesIn(runsFolder),
   ])
   const { heapUsed, rss } = process.memoryUsage()
   return {
@@ -50,10 +50,7 @@ const shellScripts = [
 const sampleEvery = 20
 
 /** Starts a server `count` times and waits for its end each time, over four keys at the same time. */
-export async function lives(
-  room: { readonly servers: Servers; readonly folder: string },
-  count: number,
-): Promise<void> {
+export async function lives(room: { readonly servers: Servers }, count: number): Promise<void> {
   let next = 0
   const worker = async (key: string) => {
     while (next < count) await live(room, key, next++)
@@ -61,17 +58,10 @@ export async function lives(
   await Promise.all(['a/a', 'a/b', 'a/c', 'a/d'].map(worker))
 }
 
-async function live(
-  { servers, folder }: { readonly servers: Servers; readonly folder: string },
-  key: string,
-  index: number,
-): Promise<void> {
-  const name = key.replace('/', '.')
-  const place = { workingDirectory: join(folder, 'work', name), logFile: join(folder, 'logs', `${name}.log`) }
+async function live({ servers }: { readonly servers: Servers }, key: string, index: number): Promise<void> {
   const what = { uid: 'uid-1', digest: 'digest-1' }
   const common = {
     ...what,
-    ...place,
     env: launchEnvironment(),
     port: { kind: 'ephemeral' } as const,
     stopGraceMs: 2_000,
@@ -105,8 +95,9 @@ async function childStates(): Promise<string[]> {
 const readIfThere = (file: string): Promise<string> => readFile(file, 'utf8').catch(() => '')
 
 async function sizesIn(folder: string): Promise<number[]> {
-  const names = await readdir(folder)
-  return Promise.all(names.map(async (name) => (await stat(join(folder, name))).size))
+  const found = await readdir(folder, { recursive: true, withFileTypes: true })
+  const files = found.filter((one) => one.isFile())
+  return Promise.all(files.map(async ({ parentPath, name }) => (await stat(join(parentPath, name))).size))
 }
 
 function collectGarbage(): void {

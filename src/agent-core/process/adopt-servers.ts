@@ -1,11 +1,12 @@
 import { realpath } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import { judge, type Leftover, type ServerFolders, type Sight } from './adoption.ts'
+import { messageOf } from '../support/message-of.ts'
+import { judge, type Leftover, type Sight } from './adoption.ts'
 import { digestVariable, type GeneralRules } from './launch.ts'
-import { slotOfEntry, type Ledger, type LedgerContent } from './ledger.ts'
+import { runOfEntry, type Ledger, type LedgerContent } from './ledger.ts'
 import { ProcessGroup } from './process-group.ts'
+import { runOfPlace, serverFolders } from './run-folder.ts'
 import type { Servers } from './servers.ts'
 
 export interface AdoptionOptions {
@@ -13,7 +14,7 @@ export interface AdoptionOptions {
   readonly servers: Servers
   readonly platform: Pick<Platform, 'processes' | 'workplaces' | 'variableOf' | 'processGroup'>
   readonly log: Logger
-  readonly folders: ServerFolders
+  readonly stateDir: string
   readonly rules: GeneralRules
 }
 
@@ -33,12 +34,12 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
     sight = await look(options)
   } catch (error) {
     log.warn('processes not seen', { error })
-    const why = error instanceof Error ? error.message : String(error)
+    const why = messageOf(error)
     return [...notices, `Servers that an earlier agent left running were not taken over and go on unattended: ${why}`]
   }
   const { adopt, reap } = judge(entries, sight)
-  const adopted = new Set(adopt.map(slotOfEntry))
-  for (const slot of entries.map(slotOfEntry)) if (!adopted.has(slot)) ledger.forget(slot)
+  const adopted = new Set(adopt.map(runOfEntry))
+  for (const run of entries.map(runOfEntry)) if (!adopted.has(run)) ledger.forget(run)
   for (const entry of adopt) {
     ledger.keep(entry)
     servers.adopt(entry, rules)
@@ -52,27 +53,29 @@ async function loaded({ ledger, log }: AdoptionOptions): Promise<LedgerContent> 
     return await ledger.load()
   } catch (error) {
     log.warn('ledger not read', { error })
-    const why = error instanceof Error ? error.message : String(error)
-    return { entries: [], notice: `The ledger of running servers could not be read: ${why}.` }
+    return { entries: [], notice: `The ledger of running servers could not be read: ${messageOf(error)}.` }
   }
 }
 
-async function look({ platform, ledger, log, folders }: AdoptionOptions): Promise<Sight> {
-  const [host, processes, workplaces, work, logs] = await Promise.all([
+async function look({ platform, ledger, log, stateDir }: AdoptionOptions): Promise<Sight> {
+  const named = serverFolders(stateDir)
+  const [host, processes, workplaces, runs, work, logs] = await Promise.all([
     ledger.host(),
     platform.processes(),
     platform.workplaces().catch((error: unknown) => {
       log.warn('workplaces of processes not seen', { error })
       return []
     }),
-    realPath(folders.work),
-    realPath(folders.logs),
+    realPath(named.runs),
+    realPath(named.work),
+    realPath(named.logs),
   ])
-  const inside = workplaces.filter(({ workingDirectory }) => workingDirectory.startsWith(join(work, '/')))
+  const folders = { runs, work, logs }
+  const inside = workplaces.filter((place) => runOfPlace(place, folders) !== undefined)
   const digests = await Promise.all(
     inside.map(async ({ pid }) => [pid, (await platform.variableOf(pid, digestVariable)) ?? ''] as const),
   )
-  return { host, processes, workplaces: inside, folders: { work, logs }, digests: new Map(digests) }
+  return { host, processes, workplaces: inside, folders, digests: new Map(digests) }
 }
 
 /** A folder that is not there yet has nobody in it. */

@@ -1,7 +1,6 @@
-import { basename, join, sep } from 'node:path'
 import type { ProcessFacts, Workplace } from '../platform/platform.ts'
-import { inLane } from './lanes.ts'
-import { digestOf, slotOfEntry, withRole, type HostSession, type LedgerEntry } from './ledger.ts'
+import { digestOf, runOfEntry, withRole, type HostSession, type LedgerEntry } from './ledger.ts'
+import { keyOfRun, runOfPlace, type ServerFolders } from './run-folder.ts'
 import type { AdoptableServer } from './servers.ts'
 
 /** What a server is called that serves we do not know what, or was started for another login: it is replaced in good order. */
@@ -14,16 +13,10 @@ export interface Sight {
   readonly processes: readonly ProcessFacts[]
   /** Where they work, as far as that can be seen. */
   readonly workplaces: readonly Workplace[]
+  /** Real paths: nobody but our servers works in one and writes its output there. */
   readonly folders: ServerFolders
   /** By pid: what servers say of themselves in their environment. */
   readonly digests: ReadonlyMap<number, string>
-}
-
-/** Real paths: nobody but our servers works in the one and writes its output into the other. */
-export interface ServerFolders {
-  /** Parent of the servers' working directories, each named after its key. */
-  readonly work: string
-  readonly logs: string
 }
 
 export interface Adoption {
@@ -46,16 +39,21 @@ export interface Leftover {
  */
 export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
   const adopt = new Map<string, AdoptableServer>()
-  const placed = new Map(sight.workplaces.flatMap((place) => keyOfPlace(place, sight.folders)))
+  const placed = new Map(
+    sight.workplaces.flatMap((place) => {
+      const run = runOfPlace(place, sight.folders)
+      return run === undefined ? [] : [[place.pid, run] as const]
+    }),
+  )
   for (const entry of entries) {
     const leader = entry.process ? noted(entry, entry.process, sight, placed) : intended(entry, sight, placed)
-    if (leader) adopt.set(slotOfEntry(entry), adoptable(entry, leader, sight.host))
+    if (leader) adopt.set(runOfEntry(entry), adoptable(entry, leader, sight.host))
   }
   const ours = sight.processes.filter(({ pid }) => placed.has(pid))
   for (const leader of ours.filter(isLeader)) {
-    const slot = placed.get(leader.pid) ?? ''
-    const entry = adopt.has(slot) ? undefined : rebuilt(slot, leader, sight)
-    if (entry) adopt.set(slot, entry)
+    const run = placed.get(leader.pid) ?? ''
+    const entry = adopt.has(run) ? undefined : rebuilt(run, leader, sight)
+    if (entry) adopt.set(run, entry)
   }
   const isLeft = (process: ProcessFacts) => {
     const server = adopt.get(placed.get(process.pid) ?? '')
@@ -63,7 +61,7 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
   }
   const left = Map.groupBy(ours.filter(isLeft), ({ groupId }) => groupId)
   const reap = [...left].map(([groupId, members]) => ({
-    key: inLane(placed.get(members[0]?.pid ?? 0) ?? '').name,
+    key: keyOfRun(placed.get(members[0]?.pid ?? 0) ?? ''),
     groupId,
     leaderStartTime: sight.processes.find(({ pid }) => pid === groupId)?.startTime,
   }))
@@ -90,17 +88,16 @@ function noted(entry: LedgerEntry, wanted: Noted, sight: Sight, placed: Readonly
   if (!isThisBoot(entry.bootId, sight)) return undefined
   const found = sight.processes.find(({ pid }) => pid === wanted.pid)
   if (found?.startTime !== wanted.startTime || !isLeader(found)) return undefined
-  const isSame =
-    digestOf(found.commandLine) === wanted.commandLineDigest || placed.get(found.pid) === slotOfEntry(entry)
+  const isSame = digestOf(found.commandLine) === wanted.commandLineDigest || placed.get(found.pid) === runOfEntry(entry)
   return isSame ? found : undefined
 }
 
 /** The agent ended between its note and the spawn's, so the process, if there is one, is the one that was to get the port. */
 function intended(entry: LedgerEntry, sight: Sight, placed: ReadonlyMap<number, string>) {
   if (!isThisBoot(entry.bootId, sight)) return undefined
-  const slot = slotOfEntry(entry)
+  const run = runOfEntry(entry)
   return sight.processes.find(
-    (process) => isLeader(process) && placed.get(process.pid) === slot && portOf(process) === entry.port,
+    (process) => isLeader(process) && placed.get(process.pid) === run && portOf(process) === entry.port,
   )
 }
 
@@ -109,14 +106,12 @@ function adoptable(entry: LedgerEntry, leader: ProcessFacts, { loginSession }: H
   return { ...entry, digest, process: processOf(leader) }
 }
 
-function rebuilt(slot: string, leader: ProcessFacts, sight: Sight): AdoptableServer | undefined {
+function rebuilt(run: string, leader: ProcessFacts, sight: Sight): AdoptableServer | undefined {
   const { workingDirectory, output: logFile } = sight.workplaces.find(({ pid }) => pid === leader.pid) ?? {}
   const port = portOf(leader)
   if (workingDirectory === undefined || logFile === undefined || port === undefined) return undefined
-  const { name: key, lane } = inLane(slot)
   return {
-    key,
-    ...(lane === 2 && { lane }),
+    key: keyOfRun(run),
     uid: '',
     digest: sight.digests.get(leader.pid) ?? unknownDigest,
     executable: leader.commandLine.split(' ', 1)[0] ?? '',
@@ -148,12 +143,4 @@ const isLeader = ({ pid, groupId }: ProcessFacts): boolean => pid === groupId
 const portOf = ({ commandLine }: ProcessFacts): number | undefined => {
   const port = / --port (\d+)( |$)/.exec(commandLine)?.[1]
   return port === undefined ? undefined : Number(port)
-}
-
-/** Which slot a process works in. A shell that somebody opened in the folder does not write into our logs. */
-function keyOfPlace({ pid, workingDirectory, output }: Workplace, { work, logs }: ServerFolders): [number, string][] {
-  const folder = basename(workingDirectory)
-  const dot = folder.indexOf('.')
-  const isOurs = workingDirectory === join(work, folder) && output?.startsWith(logs + sep) === true && dot > 0
-  return isOurs ? [[pid, `${folder.slice(0, dot)}/${folder.slice(dot + 1)}`]] : []
 }

@@ -12,8 +12,6 @@ export interface PortRange {
 export interface LaunchRules {
   /** Absolute path. */
   readonly executable: string
-  /** Takes stdout and stderr; what the previous run wrote is kept beside it as `.previous`. */
-  readonly logFile: string
   /** The longest time a start may go without progress: no growth of memory, no output. */
   readonly startupStallMs?: number
   /** How long requests in flight may take to finish before a stop. */
@@ -41,8 +39,6 @@ export interface ServerLaunch extends LaunchRules {
   readonly argv: (port: number) => readonly string[]
   /** The whole environment of the child: see launchEnvironment. */
   readonly env: Readonly<Record<string, string>>
-  /** Of this server alone, and named after its key; created with mode 0700 where it does not exist. */
-  readonly workingDirectory: string
   readonly port: PortPolicy
   /** What it is expected to hold, in bytes; a later agent counts it by that. */
   readonly needBytes?: number

@@ -6,13 +6,13 @@ import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
 import { parseJson, readIfThere, syncFolder } from '../support/files.ts'
-import { inLane, slotOf, type ServerRole } from './lanes.ts'
+import { messageOf } from '../support/message-of.ts'
 import type { ServerLaunch } from './launch.ts'
+import { runOf, type RunFolder } from './run-folder.ts'
+import type { ServerRole } from './server-state.ts'
 
 const ledgerEntry = z.object({
   key: z.string(),
-  /** Absent = the first. */
-  lane: z.literal(2).optional(),
   /** Absent = the one that answers for its service. */
   role: z.enum(['successor', 'retiring']).optional(),
   /** Of the InferenceService. */
@@ -45,7 +45,8 @@ const ledgerEntry = z.object({
 })
 export type LedgerEntry = z.infer<typeof ledgerEntry>
 
-export const slotOfEntry = ({ key, lane }: Pick<LedgerEntry, 'key' | 'lane'>): string => slotOf(key, lane ?? 1)
+export const runOfEntry = ({ workingDirectory }: Pick<LedgerEntry, 'workingDirectory'>): string =>
+  runOf(workingDirectory)
 
 const ledgerFile = z.object({ schema: z.literal(1), servers: z.array(ledgerEntry) })
 
@@ -80,7 +81,7 @@ export interface HostSession {
  */
 export class Ledger {
   readonly #options: LedgerOptions
-  /** By slot. */
+  /** By the name of the run. */
   readonly #entries = new Map<string, LedgerEntry>()
   #host: Promise<HostSession> | undefined
   #writing: Promise<void> = Promise.resolve()
@@ -101,7 +102,7 @@ export class Ledger {
     if (text === undefined) return { entries: [], notice: undefined }
     const content = parse(text)
     if (content) {
-      for (const entry of content.servers) this.#entries.set(slotOfEntry(entry), entry)
+      for (const entry of content.servers) this.#entries.set(runOfEntry(entry), entry)
       return { entries: content.servers, notice: undefined }
     }
     const aside = `${file}.broken-${now()}`
@@ -118,46 +119,44 @@ export class Ledger {
 
   /** Resolves when it is on disk, for a spawn to follow. Throws LedgerError. */
   async intend(
-    slot: string,
+    { name, workingDirectory, logFile }: RunFolder,
     launch: ServerLaunch,
-    { role, ...where }: { port: number; outputOffset: number; role: ServerRole },
+    { key, role, ...where }: { key: string; role: ServerRole; port: number; outputOffset: number },
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
-    const { uid, digest, executable, workingDirectory, logFile, sleepsWhenIdle = false, needBytes } = launch
-    const { name: key, lane } = inLane(slot)
-    const place = { key, ...(lane === 2 && { lane }), ...(role !== 'current' && { role }) }
+    const { uid, digest, executable, sleepsWhenIdle = false, needBytes } = launch
+    const place = { key, ...(role !== 'current' && { role }) }
     const files = { executable, workingDirectory, logFile }
     const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...(needBytes !== undefined && { needBytes }) }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
-    this.#entries.set(slot, entry)
+    this.#entries.set(name, entry)
     try {
       await this.#save()
     } catch (error) {
-      if (this.#entries.get(slot) === entry) this.#entries.delete(slot)
-      const why = error instanceof Error ? error.message : String(error)
+      if (this.#entries.get(name) === entry) this.#entries.delete(name)
       throw new LedgerError(
-        `The server was not started, because it could not be noted in ${file} (${why}): without the note nobody would look after it if the agent crashed. Make room on that disk, or choose another --state-dir.`,
+        `The server was not started, because it could not be noted in ${file} (${messageOf(error)}): without the note nobody would look after it if the agent crashed. Make room on that disk, or choose another --state-dir.`,
         { cause: error },
       )
     }
   }
 
   /** The spawn worked, or the command line is the final one: wrappers replace themselves by the server. */
-  async identify(slot: string, pid: number): Promise<void> {
-    const intended = this.#entries.get(slot)
+  async identify(run: string, pid: number): Promise<void> {
+    const intended = this.#entries.get(run)
     try {
       const facts = await this.#options.platform.process(pid)
-      if (!facts || intended === undefined || this.#entries.get(slot) !== intended) return
+      if (!facts || intended === undefined || this.#entries.get(run) !== intended) return
       const { startTime, commandLine } = facts
       this.#note({ ...intended, process: { pid, startTime, commandLineDigest: digestOf(commandLine) } })
     } catch (error) {
-      this.#options.log.warn('server not identified', { service: slot, pid, error })
+      this.#options.log.warn('server not identified', { service: intended?.key, pid, error })
     }
   }
 
-  async ready(slot: string, pid: number, since: number): Promise<void> {
-    await this.identify(slot, pid)
-    const entry = this.#entries.get(slot)
+  async ready(run: string, pid: number, since: number): Promise<void> {
+    await this.identify(run, pid)
+    const entry = this.#entries.get(run)
     if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: new Date(since).toISOString() })
   }
 
@@ -166,15 +165,15 @@ export class Ledger {
     this.#note(entry)
   }
 
-  forget(slot: string): void {
-    if (this.#entries.delete(slot)) this.#inBackground(this.#save())
+  forget(run: string): void {
+    if (this.#entries.delete(run)) this.#inBackground(this.#save())
   }
 
-  /** What servers are to their service from now on. */
+  /** What the servers of these runs are to their service from now on. */
   cast(roles: Readonly<Record<string, ServerRole>>): void {
-    for (const [slot, role] of Object.entries(roles)) {
-      const entry = this.#entries.get(slot)
-      if (entry) this.#entries.set(slot, withRole(entry, role))
+    for (const [run, role] of Object.entries(roles)) {
+      const entry = this.#entries.get(run)
+      if (entry) this.#entries.set(run, withRole(entry, role))
     }
     this.#inBackground(this.#save())
   }
@@ -186,7 +185,7 @@ export class Ledger {
   }
 
   #note(entry: LedgerEntry): void {
-    this.#entries.set(slotOfEntry(entry), entry)
+    this.#entries.set(runOfEntry(entry), entry)
     this.#inBackground(this.#save())
   }
 

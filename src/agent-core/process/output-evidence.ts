@@ -1,5 +1,5 @@
 import { findFirstError, lastLines } from './first-error.ts'
-import type { OutputLog } from './output-log.ts'
+import type { ReadableOutput } from './output-log.ts'
 import { readLines } from './output-reader.ts'
 import type { Evidence } from './server-state.ts'
 
@@ -14,7 +14,7 @@ const tailLines = 200
  * first of the last lines.
  */
 export async function readEvidence(
-  log: OutputLog,
+  log: ReadableOutput,
   { offset, outOf }: { offset: number; outOf: 'start' | 'serving' },
 ): Promise<Evidence> {
   const extent = await log.extent()
@@ -34,13 +34,13 @@ interface Range {
   readonly to: number
 }
 
-async function textBetween(log: OutputLog, range: Range): Promise<string> {
+async function textBetween(log: ReadableOutput, range: Range): Promise<string> {
   const lines: string[] = []
   for await (const read of readLines(log, range)) lines.push(...read.lines.map(({ text }) => text))
   return lines.join('\n')
 }
 
-async function firstErrorBetween(log: OutputLog, range: Range): Promise<string | undefined> {
+async function firstErrorBetween(log: ReadableOutput, range: Range): Promise<string | undefined> {
   for await (const { lines } of readLines(log, range)) {
     const found = findFirstError(lines.map(({ text }) => text))
     if (found !== undefined) return found

@@ -1,18 +1,9 @@
-import { mkdir, open, rename, stat, type FileHandle } from 'node:fs/promises'
-import { dirname } from 'node:path'
-import PQueue from 'p-queue'
+import { open, stat, type FileHandle } from 'node:fs/promises'
+import type PQueue from 'p-queue'
 import type { Logger } from '../observability/logger.ts'
-import { laneOfLog, logFileOf, otherLane } from './lanes.ts'
-import { endOf, findRun, isAbsent, olderPieces, pieceName, previousOf, type OutputRun } from './output-pieces.ts'
-import {
-  clearUnfinishedCut,
-  cutSize,
-  cutOutput,
-  dropOldest,
-  nextLookMs,
-  removeAll,
-  type OutputLimits,
-} from './output-rotation.ts'
+import { messageOf } from '../support/message-of.ts'
+import { endOf, findRun, isAbsent, type OutputRun } from './output-pieces.ts'
+import { clearUnfinishedCut, cutOutput, cutSize, dropOldest, nextLookMs, type OutputLimits } from './output-rotation.ts'
 
 /** One sentence why the output has nowhere to go. */
 export class OutputError extends Error {
@@ -46,59 +37,35 @@ export interface OutputBytes {
 
 const firstLookMs = 500
 
-/** What readers need: `OutputLog` for one server, `ServiceOutput` for a service. */
-export type ReadableOutput = Pick<OutputLog, 'file' | 'extent' | 'read'>
+/** What readers need. */
+export interface ReadableOutput {
+  readonly file: string
+  /** Undefined where there is no such run. */
+  extent(run?: 'current' | 'previous'): Promise<OutputExtent | undefined>
+  /** From the cursor on, or from where something is kept again; undefined where nothing of that run is. */
+  read(cursor: OutputCursor, maxBytes: number): Promise<OutputBytes | undefined>
+}
 
-/**
- * The output of one server: what its runs write to `file`, bounded while a run goes on. Whoever started the server does not matter. One
- * object per file and agent, as cutting and reading take turns in it.
- */
+export interface OutputLogOptions {
+  readonly file: string
+  readonly limits: OutputLimits
+  readonly log: Logger
+  /** Of its service: cutting and reading take turns. */
+  readonly turns: PQueue
+  /** Of all runs of its service, oldest first. */
+  readonly files: () => Promise<readonly string[]>
+}
+
+/** What one run of a server writes to `file`, bounded while the run goes on. Whoever started the server does not matter. */
 export class OutputLog {
   readonly file: string
-  readonly #limits: OutputLimits
-  readonly #log: Logger
-  readonly #turns = new PQueue({ concurrency: 1 })
+  readonly #options: OutputLogOptions
   #isClear = false
   #hasComplained = false
 
-  constructor({ file, limits, log }: { file: string; limits: OutputLimits; log: Logger }) {
-    this.file = file
-    this.#limits = limits
-    this.#log = log
-  }
-
-  /**
-   * Begins a run: what the one before wrote is kept as `.previous`, its last words are what explains a crash. Of two lanes the newer run
-   * is the one before, and nothing else is kept. `beside` a server in the other lane, that one's output is. Throws OutputError.
-   */
-  begin(beside = false): Promise<void> {
-    const { file } = this
-    return this.#turns.add(async () => {
-      try {
-        await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-        await this.#bound()
-        if (beside) await this.#clear(file)
-        else await this.#keepPrevious()
-      } catch (error) {
-        if (!isAbsent(error)) throw notWritable(file, error)
-      }
-    })
-  }
-
-  async #keepPrevious(): Promise<void> {
-    const { file } = this
-    const [previous, other] = [previousOf(file), otherLaneOf(file)]
-    const last = (await changedAt(other)) > (await changedAt(file)) ? other : file
-    await removeAll(await olderPieces(previous))
-    for (const { path, from } of await olderPieces(last)) await rename(path, pieceName(previous, from))
-    if ((await changedAt(last)) > 0) await rename(last, previous)
-    if (last === other) await removeAll(await piecesOf(file))
-    await this.#clear(other)
-    await dropOldest(file, this.#limits)
-  }
-
-  async #clear(file: string): Promise<void> {
-    await removeAll([...(await piecesOf(file)), ...(await piecesOf(previousOf(file)))])
+  constructor(options: OutputLogOptions) {
+    this.file = options.file
+    this.#options = options
   }
 
   /** For appending, readable only for this user. Throws OutputError. */
@@ -116,11 +83,11 @@ export class OutputLog {
     let lookedAt = performance.now()
     let timer: NodeJS.Timeout | undefined
     const look = async () => {
-      const found = await this.#turns.add(() => this.#bound())
+      const found = await this.#options.turns.add(() => this.bound())
       const now = performance.now()
       const bytesPerMs = (found.before - size) / (now - lookedAt)
       ;[size, lookedAt] = [found.after, now]
-      return nextLookMs({ room: cutSize(this.#limits) - size, bytesPerMs })
+      return nextLookMs({ room: cutSize(this.#options.limits) - size, bytesPerMs })
     }
     const lookIn = (ms: number) => {
       timer = setTimeout(() => void look().then((next) => timer && lookIn(next)), ms).unref()
@@ -135,37 +102,30 @@ export class OutputLog {
     }
   }
 
-  /** When the current run wrote last, in milliseconds since 1970; 0 where there is none. */
-  changedAt(): Promise<number> {
-    return changedAt(this.file)
+  /** Undefined where there is no file yet. */
+  extent(): Promise<OutputExtent | undefined> {
+    return this.#options.turns.add(async () => extentOf(await findRun(this.file)))
   }
 
-  /** Undefined where there is no such run. */
-  extent(run: 'current' | 'previous' = 'current'): Promise<OutputExtent | undefined> {
-    return this.#turns.add(async () => {
-      const found = await findRun(run === 'current' ? this.file : previousOf(this.file))
-      return found && { fileId: found.fileId, from: found.pieces[0]?.from ?? 0, to: endOf(found.pieces.at(-1)) }
-    })
-  }
-
-  /** From the cursor on, or from where something is kept again; undefined where nothing of that run is. */
+  /** Undefined where the cursor is of another run. */
   read({ fileId, offset }: OutputCursor, maxBytes: number): Promise<OutputBytes | undefined> {
-    return this.#turns.add(async () => {
-      const runs = await Promise.all([this.file, previousOf(this.file)].map(findRun))
-      const run = runs.find((one) => one?.fileId === fileId)
-      return run && readRun(run, { offset, maxBytes, over: run !== runs[0] })
+    return this.#options.turns.add(async () => {
+      const run = await findRun(this.file)
+      return run?.fileId === fileId ? readRun(run, { offset, maxBytes, over: false }) : undefined
     })
   }
 
-  /** Sizes before and after. Never rejects. */
-  async #bound(): Promise<{ before: number; after: number }> {
+  /** Cuts the file where it is too long; answers its sizes before and after. To be called in its turn; never rejects. */
+  async bound(): Promise<{ before: number; after: number }> {
     const { file } = this
+    const { limits, files } = this.#options
     try {
       if (!this.#isClear) await clearUnfinishedCut(file)
       this.#isClear = true
       const before = await sizeOf(file)
-      if (before < cutSize(this.#limits)) return { before, after: before }
-      const lost = await cutOutput(file, this.#limits)
+      if (before < cutSize(limits)) return { before, after: before }
+      const lost = await cutOutput(file, limits)
+      await dropOldest(await files(), limits)
       if (lost) this.#complain('older output of a server is lost: it could not be copied', lost.cause, lost.bytes)
       else this.#hasComplained = false
       return { before, after: await sizeOf(file) }
@@ -177,12 +137,15 @@ export class OutputLog {
 
   /** Once until it went well again. */
   #complain(message: string, error: unknown, bytes?: number): void {
-    if (!this.#hasComplained) this.#log.warn(message, { file: this.file, bytes, error })
+    if (!this.#hasComplained) this.#options.log.warn(message, { file: this.file, bytes, error })
     this.#hasComplained = true
   }
 }
 
-async function readRun(
+export const extentOf = (run: OutputRun | undefined): OutputExtent | undefined =>
+  run && { fileId: run.fileId, from: run.pieces[0]?.from ?? 0, to: endOf(run.pieces.at(-1)) }
+
+export async function readRun(
   { pieces }: OutputRun,
   asked: { offset: number; maxBytes: number; over: boolean },
 ): Promise<OutputBytes> {
@@ -200,20 +163,6 @@ async function readRun(
   return { bytes, offset, remaining: end - offset - bytesRead, over }
 }
 
-const piecesOf = async (file: string) => (await findRun(file))?.pieces ?? (await olderPieces(file))
-
-const otherLaneOf = (file: string) => logFileOf(file, otherLane(laneOfLog(file)))
-
-/** When it was written to last; 0 where it is not there. */
-async function changedAt(file: string): Promise<number> {
-  try {
-    return (await stat(file)).mtimeMs
-  } catch (error) {
-    if (isAbsent(error)) return 0
-    throw error
-  }
-}
-
 async function sizeOf(file: string): Promise<number> {
   try {
     return (await stat(file)).size
@@ -223,8 +172,5 @@ async function sizeOf(file: string): Promise<number> {
   }
 }
 
-const notWritable = (file: string, error: unknown) =>
-  new OutputError(
-    `The output of the server cannot be written to ${file}: ${error instanceof Error ? error.message : String(error)}.`,
-    { cause: error },
-  )
+export const notWritable = (file: string, error: unknown): OutputError =>
+  new OutputError(`The output of the server cannot be written to ${file}: ${messageOf(error)}.`, { cause: error })

@@ -12,12 +12,10 @@ export interface Piece {
 
 /** What is kept of one run's output: pieces in their order, the last of which is the file that the server writes to. */
 export interface OutputRun {
-  /** Other than that of any other run, also after the file was renamed or cut. */
+  /** Other than that of any other run, also after the file was cut. */
   readonly fileId: string
   readonly pieces: readonly Piece[]
 }
-
-export const previousOf = (file: string): string => `${file}.previous`
 
 /** Digits enough for a petabyte, and a folder listed by name is in order. */
 const offsetDigits = 15
@@ -55,7 +53,8 @@ export async function olderPieces(file: string): Promise<Piece[]> {
   return pieces.flat().toSorted((a, b) => a.from - b.from)
 }
 
-async function namesIn(folder: string): Promise<string[]> {
+/** Empty where there is no such folder. */
+export async function namesIn(folder: string): Promise<string[]> {
   try {
     return await readdir(folder)
   } catch (error) {
@@ -63,6 +62,9 @@ async function namesIn(folder: string): Promise<string[]> {
     throw error
   }
 }
+
+/** When it was written to last, in milliseconds since 1970; 0 where it is not there. */
+export const changedAt = async (file: string): Promise<number> => Number((await statIfThere(file))?.mtimeMs ?? 0)
 
 async function statIfThere(file: string) {
   try {

@@ -1,6 +1,6 @@
 import { open, rename, rm, writeFile, type FileHandle } from 'node:fs/promises'
 import { editableRows } from '../../contract/settings-table.ts'
-import { endOf, findRun, olderPieces, pieceName, previousOf, type Piece } from './output-pieces.ts'
+import { endOf, findRun, olderPieces, pieceName, type Piece } from './output-pieces.ts'
 
 export interface OutputLimits {
   /** Of each file; that which a server writes to may grow beyond it between two looks. */
@@ -45,12 +45,10 @@ const lastWordsShare = 0.05
 export async function cutOutput(file: string, limits: OutputLimits): Promise<LostOutput | undefined> {
   await using source = await open(file, 'r+')
   const from = endOf((await olderPieces(file)).at(-1))
-  const lost = await keepCopy(source, { file, from, limits }).then(
+  return await keepCopy(source, { file, from, limits }).then(
     () => undefined,
     (cause: unknown) => keepLastWords(source, { file, from, limits, cause }),
   )
-  await dropOldest(file, limits)
-  return lost
 }
 
 async function keepCopy(
@@ -109,14 +107,20 @@ async function keepLastWords(
   }
 }
 
-/** Keeps `count` pieces, the newest; one of the current run always, since it tells where the rest begins. */
-export async function dropOldest(file: string, { count }: OutputLimits): Promise<void> {
-  const pieces = [...(await olderPieces(previousOf(file))), ...(await olderPieces(file))]
-  await removeAll(pieces.slice(0, -Math.max(1, count)))
-}
-
-export async function removeAll(pieces: readonly Piece[]): Promise<void> {
-  await Promise.all(pieces.map(({ path }) => rm(path, { force: true })))
+/**
+ * Keeps `count` pieces of all runs of a service together, the newest; `files` are those of the runs, oldest first. The last piece of a run
+ * leaves an empty one in its place, which tells where the rest begins.
+ */
+export async function dropOldest(files: readonly string[], { count }: OutputLimits): Promise<void> {
+  const runs = await Promise.all(files.map(async (file) => ({ file, pieces: await olderPieces(file) })))
+  const all = runs.flatMap(({ file, pieces }) =>
+    pieces.map((piece) => ({ file, piece, isLast: piece === pieces.at(-1) })),
+  )
+  for (const { file, piece, isLast } of all.slice(0, -Math.max(1, count))) {
+    if (isLast && piece.size === 0) continue
+    if (isLast) await writeFile(pieceName(file, endOf(piece)), '', { mode: 0o600 })
+    await rm(piece.path, { force: true })
+  }
 }
 
 const compareBytes = 4_096

@@ -1,20 +1,20 @@
+import { messageOf } from '../support/message-of.ts'
 import { stoppedMessage } from './exit-message.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
-import type { ServerRole } from './lanes.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
 import { OutputError } from './output-log.ts'
 import { NoPortError } from './ports.ts'
 import { killLimitMs, ServerRun, type EndOptions, type RunContext, type RunEnd } from './server-run.ts'
-import { isOver, type Exited, type ServerState } from './server-state.ts'
+import type { RunFolder } from './run-folder.ts'
+import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
+import type { ServiceRuns } from './service-runs.ts'
 import { spawnServer, SpawnError, type RunningProcess } from './spawn.ts'
 
-export interface ServerProcessOptions extends RunContext {
-  /** Its name in the ledger. */
-  readonly slot: string
+export interface ServerProcessOptions extends Omit<RunContext, 'output'> {
+  readonly key: string
   /** As it is when the ledger is told. */
   readonly role: () => ServerRole
-  /** Another server of its service is there, so that what the output of that one is must be kept. */
-  readonly beside: boolean
+  readonly runs: ServiceRuns
   readonly origin: ServerOrigin
   readonly ledger: Ledger
   /** Asked once when the server failed for good; `servedMs` is 0 where it never got ready. */
@@ -22,7 +22,13 @@ export interface ServerProcessOptions extends RunContext {
 }
 
 export type ServerOrigin =
-  { readonly kind: 'launch'; readonly launch: ServerLaunch } | { readonly kind: 'found'; readonly server: FoundServer }
+  | {
+      readonly kind: 'launch'
+      readonly launch: ServerLaunch
+      /** Of the server that is there meanwhile. */
+      readonly beside: RunFolder | undefined
+    }
+  | { readonly kind: 'found'; readonly server: FoundServer; readonly folder: RunFolder }
 
 /** A server that an earlier agent started, which is provably the same. */
 export interface FoundServer {
@@ -52,6 +58,7 @@ export class ServerProcess {
   readonly #onState: (state: ServerState) => void
   readonly #over = Promise.withResolvers<undefined>()
   #state: ServerState
+  #folder: RunFolder | undefined
   #run: ServerRun | undefined
   /** The shortest grace anybody asked for. */
   #stopWithin: number | undefined
@@ -60,6 +67,12 @@ export class ServerProcess {
     this.#options = { ...options, onState: (state) => this.#set(state) }
     this.#onState = options.onState
     this.#state = { kind: 'starting', since: options.now(), ...foundIn(options.origin) }
+    this.#folder = options.origin.kind === 'found' ? options.origin.folder : undefined
+  }
+
+  /** Undefined where it was not made yet. */
+  get folder(): RunFolder | undefined {
+    return this.#folder
   }
 
   get state(): ServerState {
@@ -110,7 +123,7 @@ export class ServerProcess {
   async #live(): Promise<void> {
     const { now, onFailure, origin } = this.#options
     try {
-      const end = await (origin.kind === 'found' ? this.#follow(origin.server) : this.#tryPorts(origin.launch))
+      const end = await (origin.kind === 'found' ? this.#follow(origin) : this.#tryPorts(origin))
       if (end) this.#set(end)
     } catch (error) {
       const known =
@@ -121,7 +134,7 @@ export class ServerProcess {
       this.#set({
         kind: 'failedToSpawn',
         since: now(),
-        message: known ? error.message : `The server could not be started: ${String(error)}`,
+        message: known ? error.message : `The server could not be started: ${messageOf(error)}`,
         ...(this.#stopAsked() ? { failures: 0 } : onFailure(0)),
       })
     } finally {
@@ -129,20 +142,22 @@ export class ServerProcess {
     }
   }
 
-  async #follow({ port, ...found }: FoundServer): Promise<Exited | undefined> {
-    using _ = this.#options.ports.keep(port)
-    this.#run = new ServerRun({ ...this.#options, ...found, port })
+  async #follow({ server, folder }: Extract<ServerOrigin, { kind: 'found' }>): Promise<Exited | undefined> {
+    const { ports, runs } = this.#options
+    using _ = ports.keep(server.port)
+    this.#run = new ServerRun({ ...this.#options, ...server, output: runs.output(folder) })
     const end = await this.#run.untilOver()
     return end && this.#final(end)
   }
 
   /** Undefined where the server was let go. */
-  async #tryPorts(launch: ServerLaunch): Promise<Exited | undefined> {
-    const { output, log, now, beside } = this.#options
+  async #tryPorts({ launch, beside }: Extract<ServerOrigin, { kind: 'launch' }>): Promise<Exited | undefined> {
+    const { runs, log, now } = this.#options
     const avoid = new Set<number>()
-    await output.begin(beside)
+    const folder = await runs.begin(beside)
+    this.#folder = folder
     for (let attempt = 1; ; attempt++) {
-      const end = await this.#tryPort(launch, avoid)
+      const end = await this.#tryPort({ launch, folder, avoid })
       if (end === 'neverStarted') return this.#neverStarted()
       if (end === undefined) return undefined
       const triesAgain = launch.port.kind !== 'fixed' && attempt < maxPortTries && !this.#stopAsked()
@@ -154,24 +169,25 @@ export class ServerProcess {
   }
 
   /** Adds its port to `avoid`. `neverStarted`: it was stopped before there was a process. */
-  async #tryPort(launch: ServerLaunch, avoid: Set<number>): Promise<RunEnd | 'neverStarted' | undefined> {
+  async #tryPort({ launch, folder, avoid }: Attempt): Promise<RunEnd | 'neverStarted' | undefined> {
     const { ports } = this.#options
     using reservation = await ports.reserve(launch.port, { avoid, setting: launch.settingNames?.port })
     avoid.add(reservation.port)
-    const run = await this.#spawn(launch, reservation.port)
+    const run = await this.#spawn(launch, folder, reservation.port)
     return run ? await run.untilOver() : 'neverStarted'
   }
 
-  async #spawn(launch: ServerLaunch, port: number): Promise<ServerRun | undefined> {
-    const { now, ledger, slot, role, output } = this.#options
+  async #spawn(launch: ServerLaunch, folder: RunFolder, port: number): Promise<ServerRun | undefined> {
+    const { now, ledger, key, role, runs } = this.#options
+    const output = runs.output(folder)
     const outputOffset = (await output.extent())?.to ?? 0
     await using file = await output.open()
     if (this.#stopAsked()) return undefined
-    await ledger.intend(slot, launch, { port, outputOffset, role: role() })
+    await ledger.intend(folder, launch, { key, port, outputOffset, role: role() })
     if (this.#stopAsked()) return undefined
-    const process = await spawnServer(launch, { port, output: file.fd })
-    this.#run = new ServerRun({ ...this.#options, process, port, outputOffset })
-    void ledger.identify(slot, process.pid)
+    const process = await spawnServer(launch, { port, output: file.fd, workingDirectory: folder.workingDirectory })
+    this.#run = new ServerRun({ ...this.#options, output, process, port, outputOffset })
+    void ledger.identify(folder.name, process.pid)
     if (this.#stopAsked()) this.#run.end('stopped', { graceMs: this.#stopWithin })
     else this.#set({ kind: 'starting', since: now(), pid: process.pid, port })
     return this.#run
@@ -197,6 +213,13 @@ export class ServerProcess {
     this.#state = state
     this.#onState(state)
   }
+}
+
+interface Attempt {
+  readonly launch: ServerLaunch
+  readonly folder: RunFolder
+  /** Ports that were tried. */
+  readonly avoid: Set<number>
 }
 
 const foundIn = (origin: ServerOrigin) =>

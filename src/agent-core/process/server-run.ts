@@ -2,6 +2,7 @@ import { totalmem } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform, PortHolder } from '../platform/platform.ts'
+import { messageOf } from '../support/message-of.ts'
 import { saysAddressInUse } from './crash-cause.ts'
 import { drain } from './drain.ts'
 import { exitMessage } from './exit-message.ts'
@@ -357,7 +358,7 @@ export class ServerRun {
     try {
       return await look()
     } catch (error) {
-      return `Whether anything of the server is left could not be told: ${error instanceof Error ? error.message : String(error)}`
+      return `Whether anything of the server is left could not be told: ${messageOf(error)}`
     }
   }
 

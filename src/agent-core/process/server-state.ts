@@ -1,5 +1,8 @@
 import type { MemoryAtEnd } from './memory-watch.ts'
 
+/** What a server is to its service: the one that answers for it, the next, or the last one while it finishes its requests. */
+export type ServerRole = 'current' | 'successor' | 'retiring'
+
 /** How a process came to its end. */
 export interface Exit {
   readonly code: number | null

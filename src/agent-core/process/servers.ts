@@ -4,15 +4,15 @@ import { afterCrash, noCrashes, retryDelayMs } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import { ExitWatch } from './exit-watch.ts'
 import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
-import { filesInLane, logFileOf, otherLane, slotOf, type Lane, type ServerRole } from './lanes.ts'
 import type { Ledger, LedgerEntry } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
-import { OutputLog } from './output-log.ts'
+import type { ReadableOutput } from './output-log.ts'
 import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
 import { Ports } from './ports.ts'
+import { runFolder, runOf, serverFolders, type RunFolder } from './run-folder.ts'
 import { ServerProcess, type Failure, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
-import { isOver, type Exited, type ServerState } from './server-state.ts'
-import { ServiceOutput } from './service-output.ts'
+import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
+import { ServiceRuns } from './service-runs.ts'
 
 export interface ServersOptions {
   readonly platform: Pick<
@@ -20,6 +20,8 @@ export interface ServersOptions {
     'name' | 'process' | 'processGroup' | 'portListeners' | 'establishedConnections' | 'isRunning'
   >
   readonly ledger: Ledger
+  /** Each run of a server has its folder under it. */
+  readonly stateDir: string
   readonly log: Logger
   readonly now?: () => number
   /** [0, 1) */
@@ -54,7 +56,7 @@ export class Servers implements AsyncDisposable {
   readonly #services = new Map<string, Service>()
   /** Of keys whose latest starts failed. */
   readonly #backOffs = new Map<string, Failure>()
-  readonly #outputs = new Map<string, OutputLog>()
+  readonly #runs = new Map<string, ServiceRuns>()
   readonly #listeners = new Set<ServerListener>()
   readonly #exits: ExitWatch
 
@@ -73,14 +75,13 @@ export class Servers implements AsyncDisposable {
   }
 
   /**
-   * Everything from here on is told by `get` and `onChange`. The files of the launch are those of the first lane. Throws while something
-   * of an earlier process is left.
+   * Everything from here on is told by `get` and `onChange`. Throws while something of an earlier process is left.
    */
   start(key: string, launch: ServerLaunch): void {
     this.#refuseWhileAlive(key)
     const service = this.#service(key)
     service.successor = undefined
-    this.#launch(service, 'current', service.current?.lane ?? 1, launch)
+    this.#launch(service, 'current', launch, undefined)
   }
 
   /**
@@ -89,12 +90,13 @@ export class Servers implements AsyncDisposable {
    */
   startBeside(key: string, launch: ServerLaunch): void {
     const service = this.#services.get(key)
-    if (!service?.current || isOver(service.current.process.state))
+    const beside = service?.current?.process.folder
+    if (!service?.current || !beside || isOver(service.current.process.state))
       throw new Error(`${key} has no server to start another beside.`)
     for (const other of [service.successor, service.retiring]) {
       if (other && !isOver(other.process.state)) throw new Error(`${key} has two servers already.`)
     }
-    this.#launch(service, 'successor', otherLane(service.current.lane), launch)
+    this.#launch(service, 'successor', launch, beside)
   }
 
   /** The successor answers for its service from now on; the one before finishes its requests and stops. Throws where there is none. */
@@ -104,10 +106,8 @@ export class Servers implements AsyncDisposable {
     if (!service || !successor || isOver(successor.process.state)) throw new Error(`${key} has no successor.`)
     service.current = successor
     service.successor = undefined
-    this.#options.ledger.cast({
-      [slotOf(key, successor.lane)]: 'current',
-      ...(current && { [slotOf(key, current.lane)]: 'retiring' }),
-    })
+    const [next, last] = [successor.process.folder, current?.process.folder]
+    this.#options.ledger.cast({ ...(next && { [next.name]: 'current' }), ...(last && { [last.name]: 'retiring' }) })
     this.#options.log.info('successor takes over', { service: key })
     if (current && !isOver(current.process.state)) this.#retire(service, current)
   }
@@ -126,14 +126,13 @@ export class Servers implements AsyncDisposable {
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
     const {
       key,
-      lane = 1,
       role = 'current',
       digest,
       port,
       outputOffset,
       readySince,
       executable,
-      logFile,
+      workingDirectory,
       sleepsWhenIdle,
     } = entry
     const { pid, startTime } = entry.process
@@ -141,12 +140,12 @@ export class Servers implements AsyncDisposable {
     const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }
     this.#options.log.info('adopted server', { service: key, pid, port, role })
     const service = this.#service(key)
+    const folder = runFolder(serverFolders(this.#options.stateDir), runOf(workingDirectory))
     const slot = this.#begin(service, {
       role,
-      lane,
       digest,
-      rules: { ...rules, executable, logFile, sleepsWhenIdle },
-      origin: { kind: 'found', server: { process, port, outputOffset, ...ready } },
+      rules: { ...rules, executable, sleepsWhenIdle },
+      origin: { kind: 'found', server: { process, port, outputOffset, ...ready }, folder },
       needBytes: entry.needBytes,
     })
     if (role === 'retiring') this.#retire(service, slot)
@@ -209,16 +208,14 @@ export class Servers implements AsyncDisposable {
     return this.#slots().filter(({ process }) => !isOver(process.state)).length
   }
 
-  /** What the servers of the key write and wrote, whether one runs or not; the log file is that of the first lane. */
-  outputOf(key: string, logFile: string): ServiceOutput {
-    const newest = () => {
-      const { current, successor } = this.#services.get(key) ?? {}
-      return (successor ?? current)?.lane
-    }
-    return new ServiceOutput({
-      lanes: { 1: this.#output(logFileOf(logFile, 1)), 2: this.#output(logFileOf(logFile, 2)) },
-      newest,
-    })
+  /** What the servers of the key write and wrote, whether one runs or not. */
+  outputOf(key: string): ReadableOutput {
+    return this.#runsOf(key)
+  }
+
+  /** Where the present server of the key writes, or the last one wrote; undefined where none was started yet. */
+  logFileOf(key: string): string | undefined {
+    return this.#services.get(key)?.current?.process.folder?.logFile
   }
 
   /** How often it was started again since it is known. */
@@ -294,30 +291,33 @@ export class Servers implements AsyncDisposable {
       throw new Error(`${key} still has a server (${left.process.state.kind}): stop it and wait until it is over.`)
   }
 
-  #output(file: string): OutputLog {
-    const { outputLimits, log } = this.#options
-    const known = this.#outputs.get(file) ?? new OutputLog({ file, limits: outputLimits(), log })
-    this.#outputs.set(file, known)
-    return known
+  #runsOf(key: string): ServiceRuns {
+    const { stateDir, outputLimits, log, now } = this.#options
+    const newest = () => {
+      const { current, successor } = this.#services.get(key) ?? {}
+      return successor?.process.folder ?? current?.process.folder
+    }
+    const options = { key, folders: serverFolders(stateDir), limits: outputLimits(), log, now, newest }
+    const runs = this.#runs.get(key) ?? new ServiceRuns(options)
+    this.#runs.set(key, runs)
+    return runs
   }
 
-  #launch(service: Service, role: ServerRole, lane: Lane, wanted: ServerLaunch): void {
-    const launch = filesInLane(wanted, lane)
+  #launch(service: Service, role: ServerRole, launch: ServerLaunch, beside: RunFolder | undefined): void {
     const { digest, needBytes } = launch
-    this.#begin(service, { role, lane, digest, rules: launch, origin: { kind: 'launch', launch }, needBytes })
+    this.#begin(service, { role, digest, rules: launch, origin: { kind: 'launch', launch, beside }, needBytes })
   }
 
-  #begin(service: Service, { role, lane, digest, rules, origin, needBytes }: Beginning): Slot {
+  #begin(service: Service, { role, digest, rules, origin, needBytes }: Beginning): Slot {
     const { key } = service
     const { platform, probe, liveness, log, now, ledger, onProbe } = this.#options
     const process = new ServerProcess({
-      slot: slotOf(key, lane),
+      key,
       role: () => roleOf(service, slot),
-      beside: role === 'successor',
+      runs: this.#runsOf(key),
       origin,
       ledger,
       launch: rules,
-      output: this.#output(rules.logFile),
       ports: this.#ports,
       platform,
       probe,
@@ -328,7 +328,7 @@ export class Servers implements AsyncDisposable {
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
       onState: (state) => this.#changed(service, slot, state),
     })
-    const slot: Slot = { process, digest, lane, needBytes }
+    const slot: Slot = { process, digest, needBytes }
     service[role] = slot
     service.starts += 1
     process.start()
@@ -345,7 +345,7 @@ export class Servers implements AsyncDisposable {
     const { key } = service
     const role = roleOf(service, slot)
     this.#logChange(key, state)
-    this.#note(slotOf(key, slot.lane), state)
+    this.#note(slot.process.folder, state)
     if (state.kind === 'exited' && state.settled && state.cause !== 'stopped') service.lastFailure = state
     if (role === 'retiring' && isOver(state)) service.retiring = undefined
     if (role === 'successor' && wasStopped(state)) service.successor = undefined
@@ -358,10 +358,11 @@ export class Servers implements AsyncDisposable {
     }
   }
 
-  #note(slot: string, state: ServerState): void {
+  #note(folder: RunFolder | undefined, state: ServerState): void {
+    if (!folder) return
     const { ledger } = this.#options
-    if (isOver(state)) ledger.forget(slot)
-    if (state.kind === 'ready' && state.healthy) void ledger.ready(slot, state.pid, state.readySince)
+    if (isOver(state)) ledger.forget(folder.name)
+    if (state.kind === 'ready' && state.healthy) void ledger.ready(folder.name, state.pid, state.readySince)
   }
 
   #logChange(key: string, state: ServerState): void {
@@ -405,7 +406,6 @@ const noGroup = -1
 
 interface Beginning {
   readonly role: ServerRole
-  readonly lane: Lane
   readonly digest: string
   readonly rules: LaunchRules
   readonly origin: ServerOrigin
@@ -415,7 +415,6 @@ interface Beginning {
 interface Slot {
   readonly process: ServerProcess
   readonly digest: string
-  readonly lane: Lane
   readonly needBytes: number | undefined
 }
 

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
 import { mkdir } from 'node:fs/promises'
+import { messageOf } from '../support/message-of.ts'
 import { digestVariable, type ServerLaunch } from './launch.ts'
 import type { Exit } from './server-state.ts'
 
@@ -23,13 +24,15 @@ export class SpawnError extends Error {
  * is to be left undone here, and its types do not take a file that is open already.)
  */
 export async function spawnServer(
-  { executable, argv, env, workingDirectory, digest }: ServerLaunch,
-  { port, output }: { port: number; output: number },
+  { executable, argv, env, digest }: ServerLaunch,
+  { port, output, workingDirectory }: { port: number; output: number; workingDirectory: string },
 ): Promise<RunningProcess> {
   try {
     await mkdir(workingDirectory, { recursive: true, mode: 0o700 })
   } catch (error) {
-    throw new SpawnError(`The working directory ${workingDirectory} cannot be made: ${String(error)}`, { cause: error })
+    throw new SpawnError(`The working directory ${workingDirectory} cannot be made: ${messageOf(error)}.`, {
+      cause: error,
+    })
   }
   const child = spawnOrThrow(executable, argv(port), {
     stdio: ['ignore', output, output],
@@ -76,6 +79,6 @@ function spawnFailure(executable: string, error: unknown): string {
     case 'ENFILE':
       return `${executable} cannot be started: the system is out of processes, memory or open files (${code}).`
     default:
-      return `${executable} cannot be started: ${error instanceof Error ? error.message : String(error)}.`
+      return `${executable} cannot be started: ${messageOf(error)}.`
   }
 }

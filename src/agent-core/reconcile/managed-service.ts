@@ -9,8 +9,7 @@ import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { IdleWatch } from '../process/idle-watch.ts'
 import type { PortPolicy } from '../process/launch.ts'
-import { serverFiles } from '../process/server-files.ts'
-import type { ServerRole } from '../process/lanes.ts'
+import type { ServerRole } from '../process/server-state.ts'
 import type { Servers } from '../process/servers.ts'
 import { isOver, type Exited, type ServerState } from '../process/server-state.ts'
 import type { Publisher } from '../publishing/publisher.ts'
@@ -50,7 +49,6 @@ export interface ServiceSettings {
   /** Names of the InferenceServices this agent may claim; empty = all. */
   readonly allowlist: readonly string[]
   readonly port: PortPolicy
-  readonly stateDir: string
   /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
   readonly refreshEveryMs: () => number
   /** How long a minute of `metalbar.dev/idle-minutes` is. */
@@ -207,7 +205,7 @@ export class ManagedService {
       restarts: this.#restarts,
       service,
       model: service && modelOf(cluster, service),
-      logFile: this.#starts.hasStarted ? serverFiles(settings.stateDir, this.key).logFile : undefined,
+      logFile: servers.logFileOf(this.key),
       absence,
       hold: holdOf(absence),
       fetch: this.#fetch,

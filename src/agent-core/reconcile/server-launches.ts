@@ -2,7 +2,6 @@ import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
-import { serverFiles } from '../process/server-files.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { environmentOf } from './environment.ts'
@@ -14,8 +13,6 @@ export interface LaunchSettings extends RuntimeSettings {
   readonly port: PortPolicy
   /** For every server, as they are at its start. */
   readonly rules: () => GeneralRules
-  /** Working directories and logs of the servers live under it. */
-  readonly stateDir: string
 }
 
 export interface ServerLaunchesOptions {
@@ -84,7 +81,7 @@ export class ServerLaunches {
     })
   }
 
-  launch(key: string, { wanted, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {
+  launch({ wanted, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {
     const { settings } = this.#options
     const { estimate } = need
     return {
@@ -98,7 +95,6 @@ export class ServerLaunches {
         ...(dialect?.boundsPromptCache === true && { cacheRamMiB: estimate?.cacheRamThatHolds }),
       }),
       env,
-      ...serverFiles(settings.stateDir, key),
       port: settings.port,
       ...settings.rules(),
       sleepsWhenIdle: sleepsWhenIdle(wanted.spec),

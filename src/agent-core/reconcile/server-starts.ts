@@ -62,10 +62,6 @@ export class ServerStarts {
     return this.#current?.digest ?? this.#options.servers.digestOf(this.#options.key)
   }
 
-  get hasStarted(): boolean {
-    return this.#current !== undefined
-  }
-
   get hasSuccessor(): boolean {
     return this.#successor !== undefined
   }
@@ -122,7 +118,7 @@ export class ServerStarts {
     }
     if (this.#restart === 'asked') this.#restart = 'underWay'
     narrator.tell(key, { kind: 'starting' })
-    const launch = launches.launch(key, prepared, binary.path, need)
+    const launch = launches.launch(prepared, binary.path, need)
     if (role === 'current') {
       this.#current = startOf(wanted.digest)
       servers.start(key, launch)

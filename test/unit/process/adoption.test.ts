@@ -9,6 +9,7 @@ import { adoptServers } from '../../../src/agent-core/process/adopt-servers.ts'
 import { judge, unknownDigest, type Sight } from '../../../src/agent-core/process/adoption.ts'
 import { digestOf, Ledger, type LedgerEntry } from '../../../src/agent-core/process/ledger.ts'
 import { livenessTimings } from '../../../src/agent-core/process/liveness.ts'
+import { serverFolders } from '../../../src/agent-core/process/run-folder.ts'
 import { ProcessGroup } from '../../../src/agent-core/process/process-group.ts'
 import type { ProcessFacts } from '../../../src/agent-core/platform/platform.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -48,7 +49,7 @@ describe('which processes are taken over', () => {
     host: { bootId: 'boot-1', loginSession: 'login-1' },
     processes: [server],
     workplaces: [workplace],
-    folders: { work: '/state/work', logs: '/state/logs' },
+    folders: serverFolders('/state'),
     digests: new Map([[70, 'digest-1']]),
   }
   const nowhere: Partial<Sight> = { workplaces: [] }
@@ -292,6 +293,6 @@ const adoptIn = (room: ServerRoom, changes: Partial<Parameters<typeof adoptServe
       ...changes,
     },
     log: silentLog,
-    folders: { work: join(room.folder, 'work'), logs: join(room.folder, 'logs') },
+    stateDir: room.folder,
     rules: {},
   })

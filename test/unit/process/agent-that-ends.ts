@@ -14,13 +14,13 @@ const log = { debug: ignore, info: ignore, warn: ignore, error: ignore }
 const servers = new Servers({
   platform,
   log,
+  stateDir: folder,
   ledger: new Ledger({ file: join(folder, 'ledger.json'), platform, log }),
 })
-const logFile = join(folder, 'logs/a.b.log')
 const keepAlive = setInterval(ignore, 60_000)
 servers.onChange((_, state) => {
   if (state.kind !== 'ready') return
-  process.stdout.write(JSON.stringify({ pid: state.pid, logFile }))
+  process.stdout.write(JSON.stringify({ pid: state.pid, logFile: servers.logFileOf('a/b') }))
   clearInterval(keepAlive)
 })
 servers.start('a/b', {
@@ -29,7 +29,5 @@ servers.start('a/b', {
   executable: sampleServerPath,
   argv: (port) => ['--port', String(port), ...sampleScriptArgs(script)],
   env: launchEnvironment(),
-  workingDirectory: join(folder, 'work/a.b'),
-  logFile,
   port: { kind: 'ephemeral' },
 })

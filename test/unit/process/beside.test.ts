@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { judge, type Sight } from '../../../src/agent-core/process/adoption.ts'
 import type { LedgerEntry } from '../../../src/agent-core/process/ledger.ts'
+import { runNumber, runOf, serverFolders } from '../../../src/agent-core/process/run-folder.ts'
 import { tail } from '../../../src/agent-core/process/output-reader.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ask, livingPids, ServerRoom } from './server-room.ts'
@@ -11,7 +12,12 @@ const noise = (word: string) => ({ noise: { lines: 1, lineBytes: word.length }, 
 
 async function rolesIn(room: ServerRoom): Promise<unknown[]> {
   const { servers } = JSON.parse(await readFile(join(room.folder, 'ledger.json'), 'utf8')) as { servers: LedgerEntry[] }
-  return servers.map(({ key, lane, role, digest }) => [key, lane, role, digest])
+  return servers.map(({ key, workingDirectory, role, digest }) => [
+    key,
+    runNumber(runOf(workingDirectory)),
+    role,
+    digest,
+  ])
 }
 
 test('a server is started beside another, takes its place, and the other ends when nobody asks it any more', async () => {
@@ -30,7 +36,7 @@ test('a server is started beside another, takes its place, and the other ends wh
     2,
   ])
   expect(await rolesIn(room)).toEqual([
-    ['a/b', undefined, undefined, 'digest-1'],
+    ['a/b', 1, undefined, 'digest-1'],
     ['a/b', 2, 'successor', 'digest-2'],
   ])
 
@@ -53,7 +59,7 @@ test('a server is started beside another, takes its place, and the other ends wh
 test('of two servers readers follow the newer one, and keep their places in both', async () => {
   await using room = await ServerRoom.create()
   const { servers } = room
-  const output = servers.outputOf('a/b', room.launch().logFile)
+  const output = servers.outputOf('a/b')
   room.start()
   const old = await room.reached('ready')
   const before = await tail(output, { lines: 100 })
@@ -93,7 +99,6 @@ const entry: LedgerEntry & { process: typeof process } = {
 }
 const second: typeof entry = {
   ...entry,
-  lane: 2,
   digest: 'digest-2',
   workingDirectory: '/state/work/team.a~2',
   logFile: '/state/logs/team.a~2.log',
@@ -117,7 +122,7 @@ const sightOf = (...found: (typeof entry)[]): Sight => ({
     workingDirectory,
     output: logFile,
   })),
-  folders: { work: '/state/work', logs: '/state/logs' },
+  folders: serverFolders('/state'),
   digests: new Map(),
 })
 

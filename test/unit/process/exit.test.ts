@@ -112,7 +112,7 @@ test('noise does no harm: 200 readable lines are kept, and the rest stays in the
     firstError: 'error: enough',
   })
   expect(tail.join('')).toBe(stripVTControlCharacters(tail.join('').replaceAll('\0', '')))
-  expect((await readFile(room.launch().logFile)).length).toBeGreaterThan(2_000_000)
+  expect((await readFile(room.files().logFile)).length).toBeGreaterThan(2_000_000)
 })
 
 test('lines of a megabyte are cut', async () => {

@@ -43,6 +43,7 @@ test('a server is noted before it is spawned, identified after it, and forgotten
     },
   )
   const { pid, port } = await room.reached('ready')
+  const files = room.files()
   await eventually(() => readFileSync(file, 'utf8').includes('readySince'))
   see()
   await room.servers.stop('a/b')
@@ -53,8 +54,7 @@ test('a server is noted before it is spawned, identified after it, and forgotten
     uid: 'uid-1',
     digest: 'digest-1',
     executable: text,
-    workingDirectory: join(room.folder, 'work/a.b'),
-    logFile: join(room.folder, 'logs/a.b.log'),
+    ...files,
     outputOffset: 0,
     port,
     sleepsWhenIdle: false,
@@ -104,9 +104,10 @@ test('changes of one moment are one write, and what a write that was cut short l
   await writeFile(join(folder.dir, 'ledger.json.3141592'), 'cut sho')
   const ledger = open(folder.dir)
   await ledger.load()
+  const nameOf = (key: string) => key.replace('/', '.')
   const keys = Array.from({ length: 50 }, (_, number) => `a/s${number}`)
-  for (const key of keys) ledger.keep({ ...entry, key })
-  ledger.forget('a/s7')
+  for (const key of keys) ledger.keep({ ...entry, key, workingDirectory: `/state/work/${nameOf(key)}` })
+  ledger.forget(nameOf('a/s7'))
   await ledger.close()
   ledger.keep(entry)
   const { entries } = await open(folder.dir).load()
@@ -120,7 +121,9 @@ test('a note that could not be written is in no later one', async () => {
   await using room = await ServerRoom.create()
   const file = join(room.folder, 'ledger.json')
   await mkdir(file)
-  const note = room.ledger.intend('a/b', room.launch(), { port: 5001, outputOffset: 0, role: 'current' })
+  const run = { name: 'a.b', workingDirectory: join(room.folder, 'run'), logFile: join(room.folder, 'run.log') }
+  const where = { key: 'a/b', port: 5001, outputOffset: 0, role: 'current' } as const
+  const note = room.ledger.intend(run, room.launch(), where)
   await expect(note).rejects.toThrow('could not be noted')
   await rm(file, { recursive: true })
   room.ledger.keep({ ...entry, key: 'a/other' })

@@ -1,12 +1,12 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFile, mkdir, open, readFile, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { nextLookMs } from '../../../src/agent-core/process/output-rotation.ts'
 import { eventually } from '../../support/eventually.ts'
-import { OutputRoom } from './output-room.ts'
+import { OutputRoom, sizesIn } from './output-room.ts'
 import { ServerRoom } from './server-room.ts'
 
 const run = promisify(execFile)
@@ -46,12 +46,12 @@ test('the previous run is kept with its pieces, which go first when there are to
     await room.write(text)
     await room.look()
   }
-  await room.log.begin()
+  await room.begin()
   await room.write('another run')
   sizes.push(await room.sizes())
   await room.look()
   sizes.push(await room.sizes())
-  await room.log.begin()
+  await room.begin()
   sizes.push(await room.sizes())
   expect(sizes).toEqual([
     { '': 11, '.previous': 3, '.previous.000000000000005': 10, '.previous.000000000000017': 10 },
@@ -63,7 +63,7 @@ test('the previous run is kept with its pieces, which go first when there are to
 test('what grew without bounds while no agent was there is cut before it becomes the previous run', async () => {
   await using room = await OutputRoom.create({ bytes: 1_000, count: 1 })
   await room.write('x'.repeat(50_000))
-  await room.log.begin()
+  await room.begin()
   expect(await room.sizes()).toEqual({ '.previous': 0, '.previous.000000000049000': 1_000 })
 })
 
@@ -89,12 +89,11 @@ test('a noisy server is bounded while it runs, and after its end the disk holds 
   await using servers = await ServerRoom.create({ outputLimits: () => limits })
   servers.start({ noise: { lines: 50, lineBytes: 1_000, everyMs: 10 } })
   await servers.reached('ready')
-  await using room = await OutputRoom.create(limits, join(servers.folder, 'logs'))
-  const output = servers.servers.outputOf('a/b', servers.launch().logFile)
-  const secondCutKept = async () => Object.keys(await room.sizes()).length === 3 && (await output.extent())
+  const sizes = () => sizesIn(dirname(servers.files().logFile))
+  const secondCutKept = async () => Object.keys(await sizes()).length === 3
   await eventually(secondCutKept, { timeoutMs: 15_000 })
   await servers.servers.stop('a/b')
-  const [current = 0, ...pieces] = Object.values(await room.sizes())
+  const [current = 0, ...pieces] = Object.values(await sizes())
   expect({ current: current <= limits.bytes, pieces: pieces.length }).toEqual({ current: true, pieces: 2 })
 })
 
@@ -135,21 +134,21 @@ test('a full disk stops neither the server nor the agent: the file is cut, and i
   const ignore = () => undefined
   const log = { debug: ignore, info: ignore, error: ignore, warn: (...one: unknown[]) => void warnings.push(one) }
   await using servers = await ServerRoom.create({ outputLimits: () => limits, log })
-  const logs = join(servers.folder, 'logs')
-  await mkdir(logs)
-  const isMounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', logs]).then(
+  const runs = join(servers.folder, 'runs')
+  await mkdir(runs)
+  const isMounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', runs]).then(
     () => true,
     () => false,
   )
   if (!isMounted) skip('needs the right to mount a tmpfs')
   await using _mount = {
     [Symbol.asyncDispose]: async () => {
-      await run('umount', ['-l', logs])
+      await run('umount', ['-l', runs])
     },
   }
   servers.start({ noise: { lines: 100, lineBytes: 1_000, everyMs: 20 } })
   const { pid, port } = await servers.reached('ready')
-  const output = servers.servers.outputOf('a/b', servers.launch().logFile)
+  const output = servers.servers.outputOf('a/b')
   await eventually(async () => ((await output.extent())?.to ?? 0) > 2 * 64 * 1_024, { timeoutMs: 15_000 })
   const answer = await fetch(`http://127.0.0.1:${port}/health`)
   expect({ status: answer.status, state: servers.servers.get('a/b') }).toMatchObject({
@@ -159,7 +158,7 @@ test('a full disk stops neither the server nor the agent: the file is cut, and i
   expect(warnings[0]).toEqual([
     'older output of a server is lost: it could not be copied',
     {
-      file: servers.launch().logFile,
+      file: servers.files().logFile,
       bytes: expect.any(Number) as number,
       error: expect.objectContaining({ code: 'ENOSPC' }) as Error,
     },

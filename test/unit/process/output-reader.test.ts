@@ -104,7 +104,7 @@ test('whatever is written, cut and begun anew, a reader gets each byte where it 
           runs[runs.length - 1] = Buffer.concat([runs.at(-1) ?? Buffer.alloc(0), Buffer.from(text)])
         } else if (one.do === 'look') await room.look()
         else if (one.do === 'begin') {
-          await room.log.begin()
+          await room.begin()
           await room.write('')
           runs.push(Buffer.alloc(0))
         } else if (one.do === 'read') await read(one.max)
@@ -166,11 +166,11 @@ describe('the tail', () => {
     const nothing = await tail(room.log, { lines: 5 })
     await room.write('one\ntwo')
     const { start } = await tail(room.log, { lines: 1 })
-    await room.log.begin()
+    await room.begin()
     await room.write('three\n')
     const previous = await tail(room.log, { run: 'previous', lines: 5 })
     const beforeTwo = await tail(room.log, { lines: 5, before: start })
-    await room.log.begin()
+    await room.begin()
     const gone = await tail(room.log, { lines: 5, before: start })
     expect([nothing, previous.lines, beforeTwo.lines, gone]).toMatchObject([
       { lines: [] },
@@ -217,7 +217,7 @@ describe('a follower', () => {
       if (n % 5 === 0) await eventually(() => follower.said().length === expected.length)
       await room.look()
     }
-    await room.log.begin()
+    await room.begin()
     await room.write('run two\n')
     expected.push('run two')
     await eventually(() => follower.said().at(-1) === 'run two')

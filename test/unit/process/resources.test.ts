@@ -11,13 +11,13 @@ describe('over many lives of servers', () => {
 
   test('open files, zombies, threads, log disk and the heap stay flat', async () => {
     await using room = await ServerRoom.create({ outputLimits: () => outputLimits })
-    const logs = join(room.folder, 'logs')
+    const runs = join(room.folder, 'runs')
     await lives(room, 40)
     room.changes.length = 0
-    const before = await held(logs)
+    const before = await held(runs)
     await lives(room, 100)
     room.changes.length = 0
-    const after = await held(logs)
+    const after = await held(runs)
     const keys = 4
     const grown = {
       openFiles: after.openFiles > before.openFiles + 1,

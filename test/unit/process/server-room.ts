@@ -1,6 +1,6 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Logger } from '../../../src/agent-core/observability/logger.ts'
 import { askActivity } from '../../../src/agent-core/process/activity.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
@@ -27,7 +27,8 @@ export class ServerRoom implements AsyncDisposable {
   private constructor(folder: string, options: Partial<ServersOptions>) {
     this.folder = folder
     this.ledger = new Ledger({ file: join(folder, 'ledger.json'), platform, log: silent })
-    this.servers = new Servers({ platform, ledger: this.ledger, log: silent, random: () => 0.5, ...options })
+    const fixed = { platform, ledger: this.ledger, stateDir: folder, log: silent }
+    this.servers = new Servers({ ...fixed, random: () => 0.5, ...options })
     this.servers.onChange((key, state) => this.changes.push({ key, state }))
   }
 
@@ -35,8 +36,7 @@ export class ServerRoom implements AsyncDisposable {
     return new ServerRoom(await mkdtemp(join(tmpdir(), 'servers-')), options)
   }
 
-  launch(script: SampleScript = {}, changes: Partial<ServerLaunch> = {}, key = 'a/b'): ServerLaunch {
-    const name = key.replace('/', '.')
+  launch(script: SampleScript = {}, changes: Partial<ServerLaunch> = {}): ServerLaunch {
     return {
       uid: 'uid-1',
       digest: 'digest-1',
@@ -51,8 +51,6 @@ export class ServerRoom implements AsyncDisposable {
         ...sampleScriptArgs(script),
       ],
       env: launchEnvironment(),
-      workingDirectory: join(this.folder, 'work', name),
-      logFile: join(this.folder, 'logs', `${name}.log`),
       port: { kind: 'ephemeral' },
       stopGraceMs: 5_000,
       ...changes,
@@ -60,7 +58,14 @@ export class ServerRoom implements AsyncDisposable {
   }
 
   start(script?: SampleScript, changes?: Partial<ServerLaunch>, key = 'a/b'): void {
-    this.servers.start(key, this.launch(script, changes, key))
+    this.servers.start(key, this.launch(script, changes))
+  }
+
+  /** The working directory and the output file of the run that goes on, or was the last. */
+  files(key = 'a/b'): { workingDirectory: string; logFile: string } {
+    const logFile = this.servers.logFileOf(key)
+    if (logFile === undefined) throw new Error(`${key} has no run.`)
+    return { workingDirectory: join(dirname(logFile), 'work'), logFile }
   }
 
   /** Waits until the server is in this state, however shortly it was; looks at changes from `from` on. */

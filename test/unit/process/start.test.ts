@@ -1,7 +1,8 @@
-import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { launchEnvironment } from '../../../src/agent-core/process/launch.ts'
+import { spawnServer } from '../../../src/agent-core/process/spawn.ts'
 import { livingPids, ServerRoom } from './server-room.ts'
 
 test('a server starts, loads and is ready, and answers on the port it was given', async () => {
@@ -16,12 +17,13 @@ test('a server starts, loads and is ready, and answers on the port it was given'
 
 test('output goes to the file itself, only for this user, and the previous run is kept', async () => {
   await using room = await ServerRoom.create()
-  const { logFile, workingDirectory } = room.launch()
   room.start({ crashAtStart: { message: 'error: the first run' } })
   await room.settled()
+  const previous = room.files()
   room.start({})
   await room.reached('ready')
-  expect(await readFile(`${logFile}.previous`, 'utf8')).toContain('error: the first run')
+  const { logFile, workingDirectory } = room.files()
+  expect(await readFile(previous.logFile, 'utf8')).toContain('error: the first run')
   expect(await readFile(logFile, 'utf8')).toMatch(/^sample server: .*\n.*server is listening/)
   const modes = await Promise.all([logFile, workingDirectory].map(async (path) => (await stat(path)).mode & 0o777))
   expect(modes).toEqual([0o600, 0o700])
@@ -108,17 +110,20 @@ describe('a start that fails', () => {
 
   test('output that has nowhere to go', async () => {
     await using room = await ServerRoom.create()
-    await writeFile(join(room.folder, 'file'), '')
-    room.start({}, { logFile: join(room.folder, 'file', 'a.log') })
+    await writeFile(join(room.folder, 'runs'), '')
+    room.start()
     expect((await room.reached('failedToSpawn')).message).toMatch(/^The output of the server cannot be written to /)
   })
 
   test('a working directory that cannot be made', async () => {
     await using room = await ServerRoom.create()
-    await mkdir(join(room.folder, 'work'))
-    await writeFile(join(room.folder, 'work', 'taken'), '')
-    room.start({}, { workingDirectory: join(room.folder, 'work', 'taken', 'x') })
-    expect((await room.reached('failedToSpawn')).message).toMatch(/^The working directory .* cannot be made/)
+    await writeFile(join(room.folder, 'taken'), '')
+    const spawned = spawnServer(room.launch(), {
+      port: 1,
+      output: 1,
+      workingDirectory: join(room.folder, 'taken', 'x'),
+    })
+    await expect(spawned).rejects.toThrow(/^The working directory .* cannot be made/)
   })
 
   test('failures in a row wait longer and longer, and a clean slate starts over', async () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Memory } from '../../../src/agent-core/memory/memory.ts'
-import type { ServerRole } from '../../../src/agent-core/process/lanes.ts'
+import type { ServerRole } from '../../../src/agent-core/process/server-state.ts'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
 import { countServers, measuredServers } from '../../../src/agent-core/reconcile/server-memory.ts'
 
