@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
-import { commandLineOf } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf } from '../support/agent-world.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
@@ -192,19 +192,22 @@ test('a model is pulled without a service, shared with the Model that wants it l
 })
 
 test('a Model that follows its source is served with the new content when that is here', async () => {
-  const { hub, start, apply, folder } = await world()
-  const repo = await hub.addRepo('org/moving', { 'm.gguf': await weights(folder, 3) })
-  const agent = await start('--refresh-interval', '10s')
-  apply('moving', { source: 'hf://org/moving', refreshPolicy: 'OnChange' })
-  const before = await agent.service('moving', 'ready')
-  const newer = await weights(folder, 4)
+  const sim = own(await KubeSim.start())
+  const cluster = own(await AgentWorld.open(sim.connection()))
+  const hub = own(await startFakeHub())
+  const repo = await hub.addRepo('org/moving', { 'm.gguf': await weights(cluster.folder, 3) })
+  // In this process, as no flag takes an interval this short.
+  const agent = await cluster.startAgent({ settings: { hubEndpoint: hub.endpoint }, refreshEveryMs: 500 })
+  const spec = { format: 'gguf', hardware: { accelerator: 'metal' } }
+  const moving = { ...spec, source: 'hf://org/moving', refreshPolicy: 'OnChange' }
+  await cluster.admin.apply({ apiVersion, kind: 'Model', metadata: { name: 'moving' }, spec: moving })
+  await cluster.applyService('moving')
+  const before = await agent.untilReady('moving')
+  const newer = await weights(cluster.folder, 4)
   await repo.commit({ 'm.gguf': newer })
-  const after = await agent.shows(
-    ({ services: [service] }) => service?.state === 'ready' && service.pid !== before.pid && service,
-    'a new server',
-  )
-  const [model] = (JSON.parse((await agent.run('models', '--json')).stdout) as { models: { path: string }[] }).models
-  expect([after.restarts, (await readFile(model?.path ?? '')).equals(newer)]).toEqual([before.restarts, true])
+  const after = await agent.untilReadyAgain('moving', before.pid)
+  const { models } = (await agent.agent.query({ name: 'models' })) as { models: readonly { path: string }[] }
+  expect([after.restarts, (await readFile(models[0]?.path ?? '')).equals(newer)]).toEqual([before.restarts, true])
 })
 
 test('a server that an earlier version started is taken over as it is, and replaced when its source has another content', async () => {
@@ -220,14 +223,14 @@ test('a server that an earlier version started is taken over as it is, and repla
   const kept = await readFile(ledger, 'utf8')
   const earlier = kept.replace(/\+[0-9a-f]{16}"/g, '"')
   await writeFile(ledger, earlier)
-  const next = await start('--refresh-interval', '10s')
-  const adopted = await next.service('moving', 'ready')
   await repo.commit({ 'm.gguf': await weights(folder, 8) })
+  const next = await start()
+  const adopted = await next.logged('adopted server')
   const after = await next.shows(
     ({ services: [service] }) => service?.state === 'ready' && service.pid !== before.pid && service,
     'a new server',
   )
-  expect([earlier === kept, adopted.pid === before.pid, after.pid === before.pid]).toEqual([false, true, false])
+  expect([earlier === kept, adopted['pid'] === before.pid, after.pid === before.pid]).toEqual([false, true, false])
 })
 
 test('without an agent the store is listed, and nothing that a service may use is deleted', async () => {

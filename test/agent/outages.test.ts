@@ -27,7 +27,8 @@ const switchable: readonly { name: string; start: () => Promise<Switchable>; mis
   },
 ]
 
-describe.each(switchable)('an outage of $name', ({ start, missing }) => {
+// Each has a cluster and agents of its own and waits most of its time, so all run at once.
+describe.concurrent.each(switchable)('an outage of $name', ({ start, missing }) => {
   skipWhen(missing)
   test('stops no server, a crash meanwhile restarts here, and the slice is true again afterwards', async () => {
     await using cluster = await start()
@@ -65,7 +66,7 @@ describe.each(switchable)('an outage of $name', ({ start, missing }) => {
   })
 })
 
-describe('credentials', () => {
+describe.concurrent('credentials', () => {
   const parts = new AsyncDisposableStack()
   afterAll(() => parts.disposeAsync())
 
@@ -127,7 +128,7 @@ describe('credentials', () => {
   })
 })
 
-describe('rights on the real API server', () => {
+describe.concurrent('rights on the real API server', () => {
   const cluster = useControlPlane()
 
   test('that are missing are named, and taken up when they are granted', async () => {
@@ -154,7 +155,7 @@ describe('rights on the real API server', () => {
   })
 })
 
-test('what waits for the cluster waits no longer than until it is back', async () => {
+test.concurrent('what waits for the cluster waits no longer than until it is back', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
   const agent = await world.startAgent()
@@ -171,7 +172,7 @@ test('what waits for the cluster waits no longer than until it is back', async (
   expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
 })
 
-test('a write that the cluster refuses is tried again when it said, and no sooner', async () => {
+test.concurrent('a write that the cluster refuses is tried again when it said, and no sooner', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
   const busy = { kind: 'status', code: 503, retryAfterSeconds: 30 } as const
@@ -184,7 +185,7 @@ test('a write that the cluster refuses is tried again when it said, and no soone
   expect(refused.hits).toBe(1)
 })
 
-test('a write that nobody wants any more when its time comes costs no more looks', async () => {
+test.concurrent('a write that nobody wants any more when its time comes costs no more looks', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
   using looks = vi.spyOn(WorkQueue.prototype, 'add')
@@ -205,7 +206,7 @@ test('a write that nobody wants any more when its time comes costs no more looks
   expect(looksAt('tiny') - before).toBeLessThan(50)
 })
 
-describe('a cluster that swallows every request', () => {
+describe.concurrent('a cluster that swallows every request', () => {
   test('holds up no shutdown: the servers are stopped within half a minute, and none is started any more', async () => {
     await using sim = await KubeSim.start({ users: [{ name: 'agent', token: 'agents-token', rules: everything }] })
     await using world = await AgentWorld.open(sim.connection())
@@ -224,7 +225,7 @@ describe('a cluster that swallows every request', () => {
   })
 })
 
-describe('a cluster without LLMKube', () => {
+describe.concurrent('a cluster without LLMKube', () => {
   test('is told, and served as soon as LLMKube is installed', async () => {
     await using sim = await KubeSim.start({ crds: false })
     await using world = await AgentWorld.open(sim.connection(), { controller: false })
@@ -240,7 +241,7 @@ describe('a cluster without LLMKube', () => {
   })
 })
 
-describe('a kubeconfig', () => {
+describe.concurrent('a kubeconfig', () => {
   test('that comes after the agent is found', async () => {
     await using sim = await KubeSim.start()
     await using world = await AgentWorld.open(sim.connection())

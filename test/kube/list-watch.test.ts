@@ -182,6 +182,24 @@ test('an object that was deleted and made again while nobody looked is a deletio
   expect(changes.slice(count)).toEqual(['default/twin gone', 'default/twin here'])
 })
 
+test('the end of an earlier object, which arrives after the answer to its re-creation, takes nothing away', async () => {
+  createModel('twin')
+  const { cache, changes } = watchModels()
+  await eventually(() => cache.size === 1 && sim.watchCount({ resource: 'models' }) === 1)
+  const count = changes.length
+  sim.delete({ resource: 'models', name: 'twin' })
+  createModel('twin')
+  const again = parseModel(sim.get({ resource: 'models', name: 'twin' }))
+  // As a writer does with the answer to its request: the watch still has to tell of both.
+  cache.assume(again)
+  createModel('later')
+  await eventually(() => cache.get('default', 'later'))
+  expect([changes.slice(count), cache.get('default', 'twin')?.metadata.uid]).toEqual([
+    ['default/twin gone', 'default/twin here', 'default/later here'],
+    again.metadata.uid,
+  ])
+})
+
 test('an object whose metadata cannot be read is left out and the rest is kept', async () => {
   createModel('good')
   const { cache } = watchModels({

@@ -49,6 +49,8 @@ export interface AgentOptions {
   /** Jitter of the back-off after crashes. */
   readonly random?: () => number
   readonly idleMinuteMs?: number
+  /** Shorter than a person may set it. */
+  readonly refreshEveryMs?: number
   /** Absent = far more memory than anybody needs. */
   readonly memory?: StatedMemory
   readonly memoryClock?: () => number
@@ -118,7 +120,7 @@ export class AgentWorld implements AsyncDisposable {
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
     const kubeconfig =
       options.kubeconfig ?? (await writeKubeconfig(join(this.folder, `${name}.kubeconfig`), connection))
-    const settings = agentSettings.parse({
+    const allowed = agentSettings.parse({
       kubeconfig,
       ...(options.everyNamespace === true ? {} : { namespace: this.namespace }),
       inferenceServiceAllowlist: options.allowlist ?? [],
@@ -133,6 +135,7 @@ export class AgentWorld implements AsyncDisposable {
       logFormat: 'json',
       ...options.settings,
     })
+    const settings = { ...allowed, refreshEveryMs: options.refreshEveryMs ?? allowed.refreshEveryMs }
     const identity = await loadNodeId({ file: join(this.folder, `${name}.node`), displayName: name })
     return { settings, identity, stateDir, kubeconfig }
   }

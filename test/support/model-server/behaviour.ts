@@ -6,6 +6,8 @@ export interface Behaviour {
   readonly later?: { readonly afterRequests: number; readonly seed: string; readonly etag: string }
   readonly etag?: string
   readonly lastModified?: string
+  /** When the answer says it was made; default: now. */
+  readonly date?: string
   /** False: answers 200 with everything, whatever is asked for. */
   readonly ranges?: boolean
   /** This status in place of 206 or 200. */

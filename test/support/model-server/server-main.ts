@@ -105,6 +105,7 @@ async function answer(route: Route, request: IncomingMessage, response: ServerRe
     'content-type': 'application/octet-stream',
     ...(etag === undefined ? {} : { etag }),
     ...(behaviour.lastModified === undefined ? {} : { 'last-modified': behaviour.lastModified }),
+    ...(behaviour.date === undefined ? {} : { date: behaviour.date }),
   }
   if (behaviour.encoding !== undefined) {
     const all = Buffer.concat([...content.pieces(0, content.sizeBytes)])

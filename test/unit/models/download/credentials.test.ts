@@ -80,6 +80,14 @@ test('a login in the address goes to its host and stays behind at a redirect to 
   expect([await given(server), await given(elsewhere)]).toEqual([[`Basic ${btoa('me:p@ss')}`], [undefined]])
 })
 
+test('a login in the address is not sent again after a redirect back to its host', async () => {
+  const back = await server.serve('/back.gguf', plain)
+  const away = await elsewhere.serve('/away.gguf', { ...plain, redirect: back.url })
+  const { url } = await server.serve('/x.gguf', { ...plain, redirect: away.url })
+  await room.fetch({ url: url.replace('://', '://me:pass@') })
+  expect([await given(server), await given(elsewhere)]).toEqual([[`Basic ${btoa('me:pass')}`, undefined], [undefined]])
+})
+
 test('neither token nor login nor query is in any log, notice, progress or error', async () => {
   const { url } = await server.serve('/x.gguf', {
     ...plain,

@@ -80,6 +80,11 @@ test.each([
     { etag: 'W/"a"', lastModified: 'Wed, 01 Jan 2025 00:00:00 GMT' },
     'Wed, 01 Jan 2025 00:00:00 GMT',
   ],
+  [
+    'a date that is one second older than the answer',
+    { lastModified: 'Wed, 01 Jan 2025 00:00:00 GMT', date: 'Wed, 01 Jan 2025 00:00:01 GMT' },
+    'Wed, 01 Jan 2025 00:00:00 GMT',
+  ],
 ])('the content is the same by %s', async (_, validators, ifRange) => {
   const { url, path, sha256 } = await served({
     sizeBytes: plain.sizeBytes,
@@ -98,7 +103,11 @@ test.each([
 test.each([
   ['nothing', {}],
   ['a weak ETag only', { etag: 'W/"a"' }],
-  ['a date that is not older than the answer', { lastModified: 'Fri, 01 Jan 2100 00:00:00 GMT' }],
+  ['a date that is later than the answer', { lastModified: 'Fri, 01 Jan 2100 00:00:00 GMT' }],
+  [
+    'a date of the same second as the answer',
+    { lastModified: 'Wed, 01 Jan 2025 00:00:00 GMT', date: 'Wed, 01 Jan 2025 00:00:00 GMT' },
+  ],
 ])(
   'a partial file of a server that tells by %s whether it is the same starts over, unless the checksum is known',
   async (_, validators) => {
@@ -121,6 +130,17 @@ test('a long file is fetched in parts of 64 MiB', async () => {
   await room.fetch({ url })
   const ranges = (await requestsFor(path)).map(({ range }) => range)
   expect(ranges.toSorted()).toEqual(['bytes=0-67108863', 'bytes=134217728-167772164', 'bytes=67108864-134217727'])
+})
+
+test('one connection of several that breaks ends none of the others, and only what it did not bring is asked for again', async () => {
+  const { url, path, sha256 } = await served({ ...long, drop: { afterBytes: 5 * MiB, times: 1 } })
+  const file = await room.fetch({ url })
+  const ranges = (await requestsFor(path)).map(({ range }) => range)
+  expect({ sha256: file.sha256, ranges: ranges.toSorted(), waits: room.reports.map(({ phase }) => phase) }).toEqual({
+    sha256,
+    ranges: ['bytes=0-67108863', 'bytes=134217728-167772164', `bytes=${5 * MiB}-67108863`, 'bytes=67108864-134217727'],
+    waits: expect.not.arrayContaining(['waiting']) as unknown,
+  })
 })
 
 test('a file that changes on the server in between starts over, and that is said', async () => {

@@ -108,6 +108,29 @@ test('what no number can hold, and what is too long to keep, is neither lost nor
   ])
 })
 
+test('of texts no more than 8 MiB are kept together, wherever they stand, and of the others their lengths', async () => {
+  const text = 'x'.repeat(1024 ** 2)
+  const names = Array.from({ length: 6 }, (_, index) => `text${index}`)
+  await writeGguf(at('texts.gguf'), {
+    metadata: {
+      ...Object.fromEntries(names.map((name) => [name, text])),
+      two: [text, text],
+      beyond: 'x',
+      alsoBeyond: ['x', ''],
+      empty: '',
+    },
+    tensors: [],
+  })
+  const { metadata, arrayLengths } = await readGgufHeader(at('texts.gguf'))
+  expect([new Map(metadata), new Map(arrayLengths)]).toEqual([
+    new Map<string, unknown>([...names.map((name) => [name, text] as const), ['two', [text, text]], ['empty', '']]),
+    new Map([
+      ['beyond', 1],
+      ['alsoBeyond', 2],
+    ]),
+  ])
+})
+
 const safetensors = Buffer.concat([
   Buffer.from([40, 0, 0, 0, 0, 0, 0, 0]),
   Buffer.from('{"__metadata__":{"format":"pt"}}'),

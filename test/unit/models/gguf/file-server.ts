@@ -3,12 +3,13 @@ import { readFile, stat } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
 
-/** A process that serves the file it is given in several ways, and says its port and, at `/sent`, the bytes it has sent. */
+/** A process that serves the file it is given in several ways, and says its port and, at `/sending`, what it has sent. */
 const file = process.argv[2] ?? ''
 let sentBytes = 0
+/** Answers that are under way. */
+let open = 0
 
 const ways: Record<string, (request: IncomingMessage, response: ServerResponse) => void | Promise<void>> = {
-  '/sent': (_, response) => void response.end(String(sentBytes)),
   '/ranges': async (request, response) => {
     const { size } = await stat(file)
     const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? '') ?? []
@@ -39,6 +40,14 @@ const ways: Record<string, (request: IncomingMessage, response: ServerResponse) 
 }
 
 const server = createServer((request, response) => {
+  if (request.url === '/sending') {
+    response.end(JSON.stringify({ sentBytes, open }))
+    return
+  }
+  open += 1
+  response.on('close', () => {
+    open -= 1
+  })
   const write = response.write.bind(response)
   response.write = (chunk: Buffer, ...rest: never[]) => {
     sentBytes += chunk.length
