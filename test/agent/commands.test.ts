@@ -179,7 +179,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     await agent.untilNotShown('tiny')
     await world.applyService('tiny')
     await agent.untilReady('tiny')
-    await eventually(async () => !(await readFile(join(agent.stateDir, 'holds.json'), 'utf8')).includes('tiny'))
+    await eventually(async () => !(await readFile(join(agent.stateDir, 'absences.json'), 'utf8')).includes('tiny'))
   })
 
   test('release frees the claim for another agent; without a claim it is refused', async () => {

@@ -1035,3 +1035,38 @@ test('a name that is taken is looked at again when it may be free', () => {
   } as const
   expect(plan({ ...idle, publication }).retryAt).toBe(now + 60)
 })
+
+describe('a cluster that says something else', () => {
+  const message = 'The cluster still says Progressing.'
+  const serving = { publication: shownReady, fetch: fetched, server: ready }
+
+  test('gets a minute to take it up, after which people are told', () => {
+    const early = plan({ ...idle, ...serving, disagreement: { message, since: now - 59_000 } })
+    expect(early).toMatchObject({ reason: 'Serving', message: 'Serving at 192.0.2.7:5001.', retryAt: now + 1_000 })
+    const late = plan({ ...idle, ...serving, disagreement: { message, since: now - 60_000 } })
+    expect(late).toMatchObject({
+      step: { do: 'rest' },
+      state: 'ready',
+      reason: 'ClusterDisagrees',
+      message: `Serving at 192.0.2.7:5001. ${message}`,
+    })
+  })
+
+  test('is told beside another reason, which keeps its name', () => {
+    const since = now - 60_000
+    const says = 'The cluster still says Ready, although nothing is published here.'
+    const waits = plan({
+      ...idle,
+      publication: withdrawn,
+      fetch: fetched,
+      noMemory,
+      disagreement: { message: says, since },
+    })
+    expect(waits).toMatchObject({ reason: 'InsufficientMemory', message: `${noMemory.message} ${says}` })
+  })
+
+  test('keeps nothing from being done', () => {
+    const since = now - 60_000
+    expect(plan({ ...idle, ...changed, disagreement: { message, since } }).step.do).toBe('withdraw')
+  })
+})

@@ -1,0 +1,127 @@
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { holdOf, type Displaced, type KeptAbsence } from '../../../src/agent-core/reconcile/absence.ts'
+import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
+import { StateFileError } from '../../../src/agent-core/state/state-file.ts'
+import { Recorder } from '../../support/running-agent.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const since = '2026-11-22T00:00:00.000Z'
+const target = (name: string) => ({ uid: `uid of ${name}`, namespace: 'ns', name, cluster: 'https://c' })
+const held: KeptAbsence & { kind: 'held' } = { kind: 'held', cause: 'stopped', since, message: 'Stopped here.' }
+const evicted: KeptAbsence = { kind: 'evicted', since, message: 'Evicted.' }
+const idle: KeptAbsence = { kind: 'idle', since, message: 'Idle.' }
+const displaced: Displaced = { kind: 'displaced', since, message: 'For big.', winner: 'ns/big', isFreed: false }
+
+let folder: Awaited<ReturnType<typeof temporaryFolder>>
+let log: Recorder
+
+const open = () => Absences.open({ stateDir: folder.dir, log })
+const file = () => join(folder.dir, 'absences.json')
+
+beforeEach(async () => {
+  folder = await temporaryFolder()
+  log = new Recorder()
+})
+afterEach(() => folder[Symbol.asyncDispose]())
+
+test('each absence is there again after a restart of the agent, but for what gave way: that is decided anew', async () => {
+  const before = await open()
+  await before.hold(target('held'), held)
+  before.leave(target('evicted'), evicted)
+  before.leave(target('idle'), idle)
+  before.leave(target('displaced'), displaced)
+  before.remember('uid of evicted', { evictions: 2, evictedAt: 7 })
+  await before.protect('uid of idle', true)
+  await before.pause(since)
+  await before.flush()
+
+  const after = await open()
+  const names = ['held', 'evicted', 'idle', 'displaced']
+  expect(names.map((name) => after.of(target(name).uid)?.kind)).toEqual(['held', 'evicted', 'idle', undefined])
+  expect(before.of('uid of displaced')).toEqual(displaced)
+  expect(after.in('https://c').map(({ name }) => name)).toEqual(['held', 'evicted', 'idle'])
+  expect(after.in('https://other')).toEqual([])
+  expect([after.eviction('uid of evicted')?.evictions, after.isProtected('uid of idle'), after.pausedSince]).toEqual([
+    2,
+    true,
+    since,
+  ])
+})
+
+test('what the agent before this file kept is read once, and its files are gone', async () => {
+  const kept = (name: string, hold: object) => ({ ...target(name), hold: { since, message: 'Why.', ...hold } })
+  const holds = [kept('a', { cause: 'stopped', by: 'person' }), kept('b', { cause: 'evicted', by: 'pressure' })]
+  await writeFile(join(folder.dir, 'holds.json'), JSON.stringify({ schema: 1, pausedSince: since, holds }))
+  const evictions = { 'uid of b': { evictions: 3, evictedAt: 5 } }
+  await writeFile(join(folder.dir, 'memory.json'), JSON.stringify({ schema: 1, protected: ['uid of a'], evictions }))
+
+  for (const _start of ['first', 'second']) {
+    const absences = await open()
+    expect(absences.of('uid of a')).toEqual({ kind: 'held', cause: 'stopped', since, message: 'Why.' })
+    expect(absences.of('uid of b')).toEqual({ kind: 'evicted', since, message: 'Why.' })
+    expect([absences.eviction('uid of b')?.evictions, absences.isProtected('uid of a')]).toEqual([3, true])
+    expect(absences.pausedSince).toBe(since)
+    expect(await readdir(folder.dir)).toEqual(['absences.json'])
+  }
+})
+
+test('a broken file is set aside and told, and nothing is held back', async () => {
+  await writeFile(file(), 'no JSON')
+  const absences = await open()
+  expect(absences.notices).toEqual([expect.stringContaining('was set aside')])
+  expect(absences.in('https://c')).toEqual([])
+})
+
+test('what memory needs counts at once where the disk takes nothing, and is written when it does', async () => {
+  const absences = await open()
+  await mkdir(file())
+  absences.leave(target('evicted'), evicted)
+  absences.remember('uid of evicted', { evictions: 1, evictedAt: 7 })
+  await absences.flush()
+  expect([absences.of('uid of evicted'), absences.eviction('uid of evicted')?.evictions]).toEqual([evicted, 1])
+  expect(log.warnings.map(({ message }) => message)).toEqual(['absences not written'])
+
+  await rm(file(), { recursive: true })
+  absences.leave(target('idle'), idle)
+  await absences.flush()
+  expect((await open()).in('https://c').map(({ name }) => name)).toEqual(['evicted', 'idle'])
+})
+
+test('what a person asks for where the disk takes nothing is refused, and nothing has changed', async () => {
+  const absences = await open()
+  await mkdir(file())
+  await expect(absences.hold(target('held'), held)).rejects.toThrow(StateFileError)
+  await expect(absences.pause(since)).rejects.toThrow(StateFileError)
+  expect([absences.of('uid of held'), absences.pausedSince]).toEqual([undefined, undefined])
+})
+
+test('an absence ends with its object: one made again under its name starts over', async () => {
+  const absences = await open()
+  await absences.hold(target('tiny'), held)
+  absences.endOthers({ ...target('tiny'), uid: 'uid of tiny' })
+  expect(absences.of('uid of tiny')).toEqual(held)
+  absences.endOthers({ ...target('tiny'), uid: 'another' })
+  await absences.flush()
+  expect(absences.of('uid of tiny')).toBeUndefined()
+  expect(await readFile(file(), 'utf8')).not.toContain('tiny')
+})
+
+test('evictions of more than a day ago are forgotten', async () => {
+  const absences = await open()
+  absences.remember('old', { evictions: 4, evictedAt: 0 })
+  absences.remember('new', { evictions: 1, evictedAt: 25 * 3_600_000 })
+  await absences.flush()
+  expect([absences.eviction('old'), absences.eviction('new')?.evictions]).toEqual([undefined, 1])
+})
+
+test('people are told of what another machine may take meanwhile, and of nothing else', () => {
+  expect([held, evicted, idle, displaced, undefined].map((absence) => holdOf(absence)?.by)).toEqual([
+    'person',
+    'pressure',
+    undefined,
+    undefined,
+    undefined,
+  ])
+})
