@@ -178,7 +178,7 @@ export class Agent {
     })
     followServers(this.#servers, this.#memory)
     this.#memory.listen(memoryMetricsFeed(this.metrics, this.#memory))
-    this.#memory.listen({ onSample: () => this.#snapshots.changed() })
+    this.#memory.listen({ onSample: () => this.#snapshots.figuresChanged() })
     this.#address = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
     this.#waiting = {
       context: settings.context ?? '',
@@ -189,8 +189,7 @@ export class Agent {
     }
     this.#snapshots = new SnapshotStore(() => this.#parts())
     this.#opened.promise.catch(() => undefined)
-    const feed = serviceMetricsFeed(this.metrics)
-    this.#snapshots.subscribe(() => feed(this.#snapshots.get()))
+    this.#snapshots.follow(serviceMetricsFeed(this.metrics))
   }
 
   /** As of now. */
@@ -392,8 +391,7 @@ export class Agent {
     }
     this.#options.onLogLevel?.(settings.current.logLevel)
     this.#servers.onChange(serverFeed(history, (key) => this.#whyStopped(key)))
-    const feed = snapshotFeed(history)
-    this.#snapshots.subscribe(() => feed(this.#snapshots.get()))
+    this.#snapshots.follow(snapshotFeed(history))
     history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
     const evictions = new Evictions({
       memory: this.#memory,

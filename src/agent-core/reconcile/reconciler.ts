@@ -50,6 +50,7 @@ import { report, sayFinally } from './report.ts'
 import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
 import type { MemoryState } from './memory-state.ts'
 import { sizeUp, type Need } from './sizing.ts'
+import { isOnlyStatusNoise } from './service-news.ts'
 import { newRecord, type ServiceRecord } from './service-record.ts'
 import { startInputs } from './start-inputs.ts'
 import { WorkQueue } from './work-queue.ts'
@@ -59,6 +60,9 @@ const maxStepsPerPass = 30
 /** First and longest wait before the next attempt at what the cluster, or a model's source, did not do. */
 const clusterBackOff = { firstMs: 500, maxMs: 30_000 }
 const fetchBackOff = { firstMs: 1_000, maxMs: 300_000 }
+
+/** Until a status that was written on an old version of the object is written again: the new one is here by then. */
+const conflictRetryMs = 500
 
 /** Edits of one person or tool that come within this of each other cost one restart; a load costs minutes. */
 const settleMs = 500
@@ -175,7 +179,9 @@ export class Reconciler {
   start(): void {
     const { cluster, servers, memory } = this.#options
     this.#unsubscribe = [
-      cluster.inferenceServices.onChange(({ key }) => this.enqueue(key)),
+      cluster.inferenceServices.onChange(({ key, before, after }) => {
+        if (!isOnlyStatusNoise(before, after)) this.enqueue(key)
+      }),
       cluster.models.onChange(({ key }) => this.#enqueueUsersOf(key)),
       cluster.services.onChange(({ before, after }) => this.#enqueueOwner(after ?? before)),
       cluster.slices.onChange(({ before, after }) => {
@@ -598,8 +604,9 @@ export class Reconciler {
       return again
     } catch (error) {
       if (!isApiError(error)) throw error
-      // A newer version of the object, or its end, is on its way to us and brings the key back.
-      if (isApiError(error, 404, 409)) return undefined
+      // Its end is on its way to us and brings the key back; a newer version may be none that does.
+      if (isApiError(error, 404)) return undefined
+      if (isApiError(error, 409)) return now + conflictRetryMs
       const retry = this.#retryAfter(error, record.reportRetry)
       record.reportRetry = retry
       if (retry.failures === 1) log.warn('status not written', { key: record.key, error, retryAt: retry.at })
@@ -930,7 +937,6 @@ export class Reconciler {
       this.enqueue(key)
     }
     this.#placesMoved()
-    this.#options.onChange()
   }
 
   /** Whose place is another one asks again, so that what is said of it is true. */

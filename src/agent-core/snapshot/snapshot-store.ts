@@ -1,45 +1,71 @@
-import { createStore } from 'zustand/vanilla'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { composeSnapshot, type SnapshotParts } from './compose.ts'
 
 /** Readers are told at most this often; what changes in between is one change. */
 const coalesceMs = 50
 
-/** The agent's state as one immutable value. */
+/** The agent's state as one immutable value, composed only when there is somebody to read it. */
 export class SnapshotStore {
   readonly #read: () => SnapshotParts
-  readonly #store
-  /** Set while there is a change that the store has not taken in. */
+  readonly #readers = new Set<() => void>()
+  readonly #followers = new Set<(snapshot: AgentSnapshot) => void>()
+  #snapshot: AgentSnapshot
+  /** There is a change that the snapshot has not taken in. */
+  #isStale = false
+  /** Set while readers or followers are to be told of a change. */
   #timer: NodeJS.Timeout | undefined
+  #isDisposed = false
 
   constructor(read: () => SnapshotParts) {
     this.#read = read
-    this.#store = createStore<AgentSnapshot>(() => composeSnapshot(undefined, read()))
+    this.#snapshot = composeSnapshot(undefined, read())
   }
 
   /** As of now: also what changed a moment ago, and with the agent's present time. */
   get(): AgentSnapshot {
-    if (this.#timer) this.#compose()
-    return { ...this.#store.getState(), now: new Date().toISOString() }
+    if (this.#isStale) this.#compose()
+    return { ...this.#snapshot, now: new Date().toISOString() }
   }
 
+  /** Called after every change, of figures as well. */
   subscribe(listener: () => void): () => void {
-    return this.#store.subscribe(listener)
+    this.#readers.add(listener)
+    return () => void this.#readers.delete(listener)
+  }
+
+  /** For those who need no figures: called with the snapshot after every other change. */
+  follow(listener: (snapshot: AgentSnapshot) => void): void {
+    this.#followers.add(listener)
   }
 
   /** Something that is shown has changed. */
   changed(): void {
-    this.#timer ??= setTimeout(() => this.#compose(), coalesceMs)
+    this.#isStale = true
+    if (this.#readers.size > 0 || this.#followers.size > 0) this.#tellSoon()
+  }
+
+  /** Only figures have changed, as they do all the time. */
+  figuresChanged(): void {
+    this.#isStale = true
+    if (this.#readers.size > 0) this.#tellSoon()
   }
 
   [Symbol.dispose](): void {
+    this.#isDisposed = true
     clearTimeout(this.#timer)
     this.#timer = undefined
+  }
+
+  #tellSoon(): void {
+    if (!this.#isDisposed) this.#timer ??= setTimeout(() => this.#compose(), coalesceMs)
   }
 
   #compose(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    this.#store.setState((previous) => composeSnapshot(previous, this.#read()), true)
+    this.#isStale = false
+    this.#snapshot = composeSnapshot(this.#snapshot, this.#read())
+    for (const listener of this.#followers) listener(this.#snapshot)
+    for (const listener of this.#readers) listener()
   }
 }
