@@ -4,7 +4,7 @@ import type { Hold, ServiceReason, ServiceState } from '../../contract/service.t
 import { isApiError, rootMessage, type ApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
-import { keyOf } from '../kube/object-cache.ts'
+import { keyOf, splitKey } from '../kube/object-cache.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
 import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
 import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
@@ -50,6 +50,7 @@ import { report, sayFinally } from './report.ts'
 import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
 import type { MemoryState } from './memory-state.ts'
 import { sizeUp, type Need } from './sizing.ts'
+import { ServiceNames } from './service-names.ts'
 import { isOnlyStatusNoise } from './service-news.ts'
 import { newRecord, type ServiceRecord } from './service-record.ts'
 import { startInputs } from './start-inputs.ts'
@@ -156,6 +157,7 @@ export class Reconciler {
   readonly #random: () => number
   readonly #idle: IdleWatch
   readonly #dialects = new LlamaServerDialects()
+  readonly #names = new ServiceNames()
   readonly #chooseRuntime: ReturnType<typeof chooseRuntime>
   #unsubscribe: readonly (() => void)[] = []
   #stopped = false
@@ -179,8 +181,9 @@ export class Reconciler {
   start(): void {
     const { cluster, servers, memory } = this.#options
     this.#unsubscribe = [
-      cluster.inferenceServices.onChange(({ key, before, after }) => {
-        if (!isOnlyStatusNoise(before, after)) this.enqueue(key)
+      cluster.inferenceServices.onChange((change) => {
+        this.#names.follow(change)
+        if (!isOnlyStatusNoise(change.before, change.after)) this.enqueue(change.key)
       }),
       cluster.models.onChange(({ key }) => this.#enqueueUsersOf(key)),
       cluster.services.onChange(({ before, after }) => this.#enqueueOwner(after ?? before)),
@@ -423,7 +426,7 @@ export class Reconciler {
       service,
       model: service && this.#modelOf(service),
       allowlist: settings.allowlist,
-      nameTakenBy: service && collidesWith(service.metadata, metadataOf(cluster.inferenceServices.values())),
+      nameTakenBy: service && collidesWith(service.metadata, this.#names.sharing(service.metadata)),
       hold: this.#holdOf(record),
       chooseRuntime: this.#chooseRuntime,
     })
@@ -1187,8 +1190,9 @@ export class Reconciler {
   }
 
   #enqueueUsersOf(modelKey: string): void {
+    const { namespace, name } = splitKey(modelKey)
     for (const { metadata, spec } of this.#options.cluster.inferenceServices.values()) {
-      if (spec.ok && keyOf(metadata.namespace, spec.value.modelRef) === modelKey) {
+      if (spec.ok && spec.value.modelRef === name && metadata.namespace === namespace) {
         this.enqueue(keyOf(metadata.namespace, metadata.name))
       }
     }
@@ -1231,8 +1235,6 @@ export type EventReason =
   | 'RespawnBlocked'
   | 'MemoryPressureLevelChanged'
   | Extract<ServiceReason, 'Refused' | 'InsufficientMemory' | 'MemoryCheckFailed'>
-
-const metadataOf = (services: Iterable<InferenceService>) => Iterator.from(services).map(({ metadata }) => metadata)
 
 /** Somebody may have cleared the store since the model was fetched; why it cannot be read is for the next fetch to say. */
 const isThere = (file: string): Promise<boolean> =>
