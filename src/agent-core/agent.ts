@@ -190,6 +190,7 @@ export class Agent {
     this.#snapshots = new SnapshotStore(() => this.#parts())
     this.#opened.promise.catch(() => undefined)
     this.#snapshots.follow(serviceMetricsFeed(this.metrics))
+    this.metrics.beforeRender(() => void this.#snapshots.get())
   }
 
   /** As of now. */

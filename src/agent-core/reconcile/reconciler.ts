@@ -4,7 +4,7 @@ import type { Hold, ServiceReason, ServiceState } from '../../contract/service.t
 import { isApiError, rootMessage, type ApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { EventNote, EventRecorder } from '../kube/event-recorder.ts'
-import { keyOf, splitKey } from '../kube/object-cache.ts'
+import { keyOf } from '../kube/object-cache.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
 import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
 import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
@@ -158,6 +158,7 @@ export class Reconciler {
   readonly #idle: IdleWatch
   readonly #dialects = new LlamaServerDialects()
   readonly #names = new ServiceNames()
+  readonly #changedModels = new Set<string>()
   readonly #chooseRuntime: ReturnType<typeof chooseRuntime>
   #unsubscribe: readonly (() => void)[] = []
   #stopped = false
@@ -283,7 +284,7 @@ export class Reconciler {
   }
 
   #reportOf(record: ServiceRecord): ServiceReport | undefined {
-    const { cluster, servers, memory } = this.#options
+    const { cluster, servers, memory, settings } = this.#options
     if (!record.last || record.last.plan.forget) return undefined
     const service = cluster.inferenceServices.get(record.namespace, record.name)
     return {
@@ -295,7 +296,10 @@ export class Reconciler {
       failures: servers.backOff(record.key)?.failures ?? 0,
       service,
       model: service && this.#modelOf(service),
-      logFile: serverFiles(this.#options.settings.stateDir, record.key).logFile,
+      // Asked of few.
+      get logFile() {
+        return serverFiles(settings.stateDir, record.key).logFile
+      },
       hold: this.#holdOf(record),
       needBytes: servers.needOf(record.key),
       place: memory.placeOf(record.key),
@@ -1189,13 +1193,18 @@ export class Reconciler {
     return ''
   }
 
+  /** Models that change in one turn, as in a list, cost one look at the services. */
   #enqueueUsersOf(modelKey: string): void {
-    const { namespace, name } = splitKey(modelKey)
+    if (this.#changedModels.size === 0) queueMicrotask(() => this.#enqueueUsersOfChanged())
+    this.#changedModels.add(modelKey)
+  }
+
+  #enqueueUsersOfChanged(): void {
     for (const { metadata, spec } of this.#options.cluster.inferenceServices.values()) {
-      if (spec.ok && spec.value.modelRef === name && metadata.namespace === namespace) {
-        this.enqueue(keyOf(metadata.namespace, metadata.name))
-      }
+      if (!spec.ok || !this.#changedModels.has(keyOf(metadata.namespace, spec.value.modelRef))) continue
+      this.enqueue(keyOf(metadata.namespace, metadata.name))
     }
+    this.#changedModels.clear()
   }
 
   #enqueueOwner(object: { readonly metadata: InferenceService['metadata'] } | undefined): void {

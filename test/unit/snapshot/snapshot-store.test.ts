@@ -59,6 +59,19 @@ test('changes that come together are told once, with the latest', () => {
   expect([told, state.composed]).toEqual([['third'], 1])
 })
 
+test('a reader is told much sooner than those who only keep records', () => {
+  const { state, store } = room()
+  store.follow(() => {})
+  store.changed()
+  vi.advanceTimersByTime(100)
+  const composedForFollowers = state.composed
+  vi.advanceTimersByTime(soonMs)
+  store.subscribe(() => {})
+  store.changed()
+  vi.advanceTimersByTime(100)
+  expect([composedForFollowers, state.composed]).toEqual([0, 2])
+})
+
 test('after its end nobody is told any more', () => {
   const { store } = room()
   let told = 0
