@@ -1,5 +1,6 @@
 import { defineConfig } from 'vite'
 import { buildDefines } from './tasks/build-info.ts'
+import { requiredBuiltins } from './tasks/required-builtins.ts'
 import { workerFiles } from './tasks/worker-files.ts'
 
 const root = import.meta.dirname
@@ -7,7 +8,7 @@ const root = import.meta.dirname
 /** The command `metal-agent` as one file that starts fast, beside chunks that are loaded when they are needed. */
 export default defineConfig({
   root,
-  plugins: [workerFiles()],
+  plugins: [requiredBuiltins(), workerFiles()],
   define: {
     // Libraries in CommonJS that are bundled into a module still ask for it.
     __filename: 'import.meta.filename',

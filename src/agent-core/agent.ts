@@ -59,6 +59,7 @@ export class Agent {
     this.#context.ends.use(this.#snapshots)
     this.#snapshots.register(() => ({ notices: this.#notices }))
     this.#snapshots.follow(serviceMetricsFeed(this.metrics))
+    this.metrics.beforeRender(() => void this.#snapshots.get())
     this.#rooms = lastingRooms(this.#context)
   }
 

@@ -1,10 +1,9 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Watch } from '@kubernetes/client-node'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
-import { ListWatch, patientWatch, watchSilenceMs, type ListWatchState } from '../../src/agent-core/kube/list-watch.ts'
+import { ListWatch, type ListWatchState } from '../../src/agent-core/kube/list-watch.ts'
 import { ObjectCache } from '../../src/agent-core/kube/object-cache.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { parseModel, resources, type Model } from '../../src/agent-core/kube/resources.ts'
@@ -234,14 +233,6 @@ test('a server that asks for time is given it', async () => {
   const { listWatch } = watchModels()
   const { retryAt } = await eventually(() => listWatch.state().retryAt !== undefined && listWatch.state())
   expect((retryAt ?? 0) - Date.now()).toBeGreaterThan(6_000)
-})
-
-test("client-node's watch still has the 30-second limit that ours raises", () => {
-  const limit = (watch: Watch): unknown => Reflect.get(watch, 'requestTimeoutMs')
-  expect([limit(new Watch(context.config)), limit(patientWatch(new KubeApi(context)))]).toEqual([
-    30_000,
-    watchSilenceMs,
-  ])
 })
 
 function watchModels(options: { as?: PinnedContext; silenceMs?: number; parse?: (raw: unknown) => Model } = {}): {

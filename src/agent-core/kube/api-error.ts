@@ -28,7 +28,12 @@ export class ApiError extends Error {
   }
 
   /** Kubernetes' words where the body is a Status, else the HTTP status. */
-  static fromResponse(what: string, code: number, body: string, headers: Readonly<Record<string, string>>): ApiError {
+  static fromResponse(
+    what: string,
+    code: number,
+    body: string,
+    headers: Readonly<Record<string, string | string[] | undefined>>,
+  ): ApiError {
     const parsed = status.safeParse(jsonOrUndefined(body)).data
     const retryAfter = Math.min(maxRetryAfterSeconds, Number(headers['retry-after']))
     return new ApiError(`${what}: ${parsed?.message ?? `HTTP ${code}`}`, {

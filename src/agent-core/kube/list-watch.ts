@@ -1,10 +1,9 @@
-import { Watch } from '@kubernetes/client-node'
 import { z } from 'zod'
 import type { ConnectionState } from '../../contract/cluster.ts'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import { ApiError, isApiError, rootMessage } from './api-error.ts'
-import { pathOf, type KubeApi } from './kube-api.ts'
+import type { KubeApi } from './kube-api.ts'
 import type { ObjectCache } from './object-cache.ts'
 import { explainAbsence } from './preflight.ts'
 import type { KubeObject, Resource } from './resources.ts'
@@ -15,7 +14,7 @@ const pageSize = 500
  * time, so that only silence beyond it tells a dead connection: the longer, the later one is noticed.
  */
 const watchTimeoutSeconds = { from: 120, to: 150 }
-export const watchSilenceMs = 180_000
+const watchSilenceMs = 180_000
 /** A watch that lived this long proves that the server is well: only then does the back-off start over. */
 const provenWatchMs = 10_000
 const backOff = { firstMs: 500, maxMs: 30_000 }
@@ -152,46 +151,16 @@ export class ListWatch<T extends KubeObject> {
 
   /** Throws when the stream failed or may have lost something; what it brought until then is known. */
   async #watch(from: string, signal: AbortSignal): Promise<void> {
-    const { api, resource, namespace, labelSelector } = this.#options
-    const watch = patientWatch(api, this.#options.silenceMs)
-    let isOver = false
-    const { promise: ended, resolve: end, reject: fail } = Promise.withResolvers<undefined>()
-    ended.catch(() => undefined)
-    signal.addEventListener('abort', () => end(undefined), { once: true })
-    const onEvent = (type: string, raw: unknown): void => {
-      // client-node swallows what this callback throws: carry it to the loop instead.
-      try {
-        if (!signal.aborted) this.#version = this.#event(type, raw) ?? this.#version
-      } catch (error) {
-        fail(error)
-      }
-    }
-    const opening = watch.watch(
-      pathOf(resource, namespace),
-      {
-        resourceVersion: from,
-        allowWatchBookmarks: true,
-        timeoutSeconds: Math.round(lerp(watchTimeoutSeconds.from, watchTimeoutSeconds.to, this.#random())),
-        labelSelector,
-      },
-      onEvent,
-      (error: unknown) => {
-        isOver = true
-        if (error === null || error === undefined) end(undefined)
-        else fail(watchError(error))
-      },
+    const { api, resource, namespace, labelSelector, silenceMs = watchSilenceMs } = this.#options
+    const timeoutSeconds = Math.round(lerp(watchTimeoutSeconds.from, watchTimeoutSeconds.to, this.#random()))
+    const events = api.watch(
+      resource,
+      { namespace, labelSelector, resourceVersion: from, timeoutSeconds },
+      { silenceMs, signal, onOpen: () => this.#alive(false) },
     )
-    // client-node resolves also where the request failed, right after it said so.
-    const connected = opening.then(() => {
-      if (!isOver && !signal.aborted) this.#alive(false)
-    })
-    try {
-      await Promise.race([ended, connected.then(() => ended)])
-    } finally {
-      opening.then(
-        (controller) => controller.abort(),
-        (error: unknown) => this.#options.log.debug('watch did not open', { resource: resource.plural, error }),
-      )
+    for await (const { type, object } of events) {
+      if (signal.aborted) return
+      this.#version = this.#event(type, object) ?? this.#version
     }
   }
 
@@ -299,28 +268,14 @@ export class ListWatch<T extends KubeObject> {
   }
 }
 
-/**
- * client-node's watch gives up after 30 s without a byte whatever the server was asked for; the field is private and
- * has no setting in 2.0.1.
- */
-export function patientWatch(api: KubeApi, silenceMs = watchSilenceMs): Watch {
-  return Object.assign(new Watch(api.context.config), { requestTimeoutMs: silenceMs })
-}
-
 const bookmark = z.object({ metadata: z.object({ resourceVersion: z.string() }) })
 const errorStatus = z.object({
   code: z.number().default(0),
   reason: z.string().default(''),
   message: z.string().default('the watch ended with an error'),
 })
-const httpFailure = z.object({ statusCode: z.number() })
 
 const lerp = (from: number, to: number, share: number): number => from + (to - from) * share
-
-function watchError(error: unknown): ApiError {
-  const code = httpFailure.safeParse(error).data?.statusCode
-  return new ApiError(`watch: ${rootMessage(error)}`, { code, cause: error })
-}
 
 function classify(error: unknown, known: boolean): ConnectionState {
   if (isApiError(error, 401, 403)) return 'denied'

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { KubeConfig, type RequestContext } from '@kubernetes/client-node'
+import { Agent } from 'undici'
 import { messageOf } from '../support/message-of.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
@@ -190,6 +191,8 @@ async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
  * of a session has ended.
  */
 class ReusingKubeConfig extends KubeConfig {
+  /** Where no proxy is between. */
+  #connect: Extract<DispatcherOptions, { type: 'agent' }>['connect'] | undefined
   #dispatcher: ReturnType<RequestContext['getDispatcher']>
 
   constructor() {
@@ -199,7 +202,7 @@ class ReusingKubeConfig extends KubeConfig {
 
   override async applySecurityAuthentication(context: RequestContext): Promise<void> {
     await super.applySecurityAuthentication(context)
-    this.#dispatcher ??= context.getDispatcher()
+    this.#dispatcher ??= this.#connect ? keepingAgent(this.#connect) : context.getDispatcher()
     if (this.#dispatcher) context.setDispatcher(this.#dispatcher)
   }
 
@@ -207,9 +210,9 @@ class ReusingKubeConfig extends KubeConfig {
     const options = super.createDispatcherOptions(...given)
     switch (options.type) {
       case 'none':
-        return { type: 'agent', connect: { keepAlive: true, ...http1Only } }
       case 'agent':
-        return { ...options, connect: { ...options.connect, ...http1Only } }
+        this.#connect = { keepAlive: true, ...(options.type === 'agent' && options.connect), ...http1Only }
+        return { type: 'agent', connect: this.#connect }
       case 'proxy':
       case 'socks':
         return { ...options, requestTls: { ...options.requestTls, ...http1Only } }
@@ -219,6 +222,13 @@ class ReusingKubeConfig extends KubeConfig {
 
 type DispatcherArguments = Parameters<KubeConfig['createDispatcherOptions']>
 type DispatcherOptions = ReturnType<KubeConfig['createDispatcherOptions']>
+
+/** Heartbeats come every 45 s or oftener and need no new handshake; API servers close what is idle for 90 s, some balancers after 60 s. */
+const keepIdleMs = 50_000
+
+/** The types disagree about options that are there and undefined, which undici reads as absent. */
+const keepingAgent = (connect: object): Agent =>
+  new Agent({ connect: connect as NonNullable<Agent.Options['connect']>, keepAliveTimeout: keepIdleMs })
 
 /** An option of undici's connector that client-node's types do not know. */
 const http1Only = { allowH2: false }

@@ -28,7 +28,7 @@ export function conditionsChange(
   now: Date,
 ): Required<Condition>[] | undefined {
   const changes = wanted.map((one) => conditionFor(service, one, now))
-  const isToGo = (type: string) => ourTypes.includes(type) && !wanted.some((one) => one.type === type)
+  const isToGo = (type: string) => isOurCondition(type) && !wanted.some((one) => one.type === type)
   const hasLeftovers = service.status.conditions.some(({ type }) => isToGo(type))
   if (!hasLeftovers && changes.every(({ isNew }) => !isNew)) return undefined
   return changes.map(({ condition }) => condition)
@@ -48,6 +48,8 @@ function conditionFor({ metadata, status }: InferenceService, wanted: ConditionW
 }
 
 const ourTypes: readonly string[] = [metalAgentCondition, memoryPressureCondition]
+
+export const isOurCondition = (type: string): boolean => ourTypes.includes(type)
 
 export const hasCondition = ({ status }: InferenceService): boolean =>
   status.conditions.some(({ type }) => type === metalAgentCondition)

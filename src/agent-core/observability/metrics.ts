@@ -24,6 +24,7 @@ export const evictionSkipReasons = [
 /** What the agent counts, under the names and labels of the Go agent, so that its dashboards and alerts keep working. */
 export class AgentMetrics {
   readonly #registry = new Registry()
+  #refresh: (() => void) | undefined
   readonly #eventLoop = monitorEventLoopDelay({ resolution: eventLoopSampleMs })
   readonly #processes = new Gauge({
     ...this.#named('managed_processes', 'Model server processes that the agent manages'),
@@ -165,7 +166,13 @@ export class AgentMetrics {
     for (const metric of series) metric.remove(labelsOf(service))
   }
 
+  /** For what is only brought up to date when it is read. */
+  beforeRender(refresh: () => void): void {
+    this.#refresh = refresh
+  }
+
   async render(): Promise<{ contentType: string; body: string }> {
+    this.#refresh?.()
     return { contentType: this.#registry.contentType, body: await this.#registry.metrics() }
   }
 

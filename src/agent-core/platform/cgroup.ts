@@ -1,5 +1,5 @@
 /** One level of the cgroup tree that we are in, with the files that say how much memory it may have and has. */
-interface CgroupFolder {
+export interface CgroupFolder {
   readonly folder: string
   readonly files: CgroupFiles
 }

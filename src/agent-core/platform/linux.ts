@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs'
-import { readdir, readFile, readlink, stat } from 'node:fs/promises'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { readdir, readFile, readlink } from 'node:fs/promises'
 import { hasCode } from '../support/files.ts'
 import { biggestApplications, type ProcessMemory } from './applications.ts'
-import { cgroupFolders, cgroupMemory, cgroupPressureFile } from './cgroup.ts'
+import { cgroupFolders, cgroupMemory, cgroupPressureFile, type CgroupFolder } from './cgroup.ts'
 import {
   hostInterfaces,
   PlatformError,
@@ -36,26 +36,41 @@ import {
 /** Everything from /proc: no command is run. */
 export class LinuxPlatform implements Platform {
   readonly name = 'linux'
+  #cgroup: OwnCgroup | undefined
 
   /** As much as the machine has, or as our cgroup and those above it leave us. */
-  async memory(): Promise<MemoryFigures> {
-    const [meminfo, bounds] = await Promise.all([readProc('/proc/meminfo'), cgroupBounds()])
-    const machine = parseMeminfo(meminfo ?? '')
-    if (!machine) throw new PlatformError('/proc/meminfo does not say how much memory there is.')
-    return {
-      ...machine,
-      totalBytes: Math.min(machine.totalBytes, ...bounds.map(({ limitBytes }) => limitBytes)),
-      availableBytes: Math.min(machine.availableBytes, ...bounds.map(({ availableBytes }) => availableBytes)),
-    }
+  memory(): Promise<MemoryFigures> {
+    return Promise.try(() => {
+      const machine = parseMeminfo(readNow('/proc/meminfo') ?? '')
+      if (!machine) throw new PlatformError('/proc/meminfo does not say how much memory there is.')
+      const bounds = this.#ownCgroup().folders.flatMap((level) => boundOf(level) ?? [])
+      return {
+        ...machine,
+        totalBytes: Math.min(machine.totalBytes, ...bounds.map(({ limitBytes }) => limitBytes)),
+        availableBytes: Math.min(machine.availableBytes, ...bounds.map(({ availableBytes }) => availableBytes)),
+      }
+    })
   }
 
   /** From the pressure stall information of the machine and of our cgroup: the worse counts. */
-  async memoryPressureLevel(): Promise<KernelPressure | undefined> {
-    const [membership, mounts] = await ownCgroup()
-    const own = cgroupPressureFile(membership, mounts)
-    const texts = await Promise.all(['/proc/pressure/memory', ...(own === undefined ? [] : [own])].map(readIfOffered))
-    const levels = texts.flatMap((text) => (text === undefined ? [] : (parsePressure(text) ?? [])))
-    return (['critical', 'warning', 'normal'] as const).find((level) => levels.includes(level))
+  memoryPressureLevel(): Promise<KernelPressure | undefined> {
+    return Promise.try(() => {
+      const { pressureFile: own } = this.#ownCgroup()
+      const texts = ['/proc/pressure/memory', ...(own === undefined ? [] : [own])].map(readIfOffered)
+      const levels = texts.flatMap((text) => (text === undefined ? [] : (parsePressure(text) ?? [])))
+      return (['critical', 'warning', 'normal'] as const).find((level) => levels.includes(level))
+    })
+  }
+
+  /** Mounts are many, and say something else for us only where we are moved to another cgroup. */
+  #ownCgroup(): OwnCgroup {
+    const membership = readNow('/proc/self/cgroup') ?? ''
+    if (this.#cgroup?.membership !== membership) {
+      const mounts = readNow('/proc/self/mountinfo') ?? ''
+      const [folders, pressureFile] = [cgroupFolders(membership, mounts), cgroupPressureFile(membership, mounts)]
+      this.#cgroup = { membership, folders, pressureFile }
+    }
+    return this.#cgroup
   }
 
   kernelFreeFraction(): Promise<number | undefined> {
@@ -73,8 +88,8 @@ export class LinuxPlatform implements Platform {
 
   /** Looked at closely are only the applications that are big by resident size, which counts shared pages many times. */
   async biggestProcesses(limit: number, except: ReadonlySet<number> = new Set()): Promise<readonly BigApplication[]> {
-    const pids = (await allPids()).filter((pid) => !except.has(pid))
-    const resident = (await Promise.all(pids.map(residentMemory))).filter((process) => process !== undefined)
+    const pids = allPids().filter((pid) => !except.has(pid))
+    const resident = pids.map(residentMemory).filter((process) => process !== undefined)
     const promising = new Set(biggestApplications(resident, 2 * limit).map(({ name }) => name))
     const members = resident.filter(({ name }) => promising.has(name))
     const exact = await this.footprints(members.map(({ pid }) => pid))
@@ -85,22 +100,22 @@ export class LinuxPlatform implements Platform {
   }
 
   async process(pid: number): Promise<ProcessFacts | undefined> {
-    const stat = await livingStat(pid)
-    return stat && factsOf(pid, stat)
+    const stat = livingStat(pid)
+    return stat && (await factsOf(pid, stat))
   }
 
   async processGroup(groupId: number): Promise<readonly ProcessFacts[]> {
-    const facts = await Promise.all((await groupPids(groupId)).map((pid) => this.process(pid)))
+    const facts = await Promise.all(groupPids(groupId).map((pid) => this.process(pid)))
     return facts.filter((fact) => fact !== undefined)
   }
 
   async processes(): Promise<readonly ProcessFacts[]> {
-    const facts = await Promise.all((await ownPids()).map((pid) => this.process(pid)))
+    const facts = await Promise.all(ownPids().map((pid) => this.process(pid)))
     return facts.filter((fact) => fact !== undefined)
   }
 
   async workplaces(): Promise<readonly Workplace[]> {
-    const places = await Promise.all((await ownPids()).map(workplaceOf))
+    const places = await Promise.all(ownPids().map(workplaceOf))
     return places.filter((place) => place !== undefined)
   }
 
@@ -108,20 +123,16 @@ export class LinuxPlatform implements Platform {
     return parseVariable((await readProc(`/proc/${pid}/environ`)) ?? '', name)
   }
 
-  /** Read at once: no disk is behind it, and four round trips through the thread pool cost many times as much. */
   isRunning({ pid, startTime }: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean> {
-    try {
-      const stat = parseStat(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-      return Promise.resolve(!isGone(stat) && stat.startTicks === startTime)
-    } catch (error) {
-      return isNotThere(error) ? Promise.resolve(false) : Promise.reject(unreadable(error))
-    }
+    return Promise.try(() => livingStat(pid)?.startTicks === startTime)
   }
 
-  async bootId(): Promise<string> {
-    const id = (await readProc('/proc/sys/kernel/random/boot_id'))?.trim()
-    if (!id) throw new PlatformError('/proc/sys/kernel/random/boot_id does not say which boot this is.')
-    return id
+  bootId(): Promise<string> {
+    return Promise.try(() => {
+      const id = readNow('/proc/sys/kernel/random/boot_id')?.trim()
+      if (!id) throw new PlatformError('/proc/sys/kernel/random/boot_id does not say which boot this is.')
+      return id
+    })
   }
 
   loginSession(): Promise<string | undefined> {
@@ -132,9 +143,9 @@ export class LinuxPlatform implements Platform {
   async portListeners(port: number, groupId: number): Promise<PortListeners> {
     const inodes = await listeningInodes(port)
     if (inodes.size === 0) return { ours: [], others: [] }
-    const isLeader = (await livingStat(groupId))?.groupId === groupId
+    const isLeader = livingStat(groupId)?.groupId === groupId
     const leader = await heldBy(isLeader ? [groupId] : [], inodes)
-    const ours = leader.found.size === inodes.size ? leader : await heldBy(await groupPids(groupId), inodes)
+    const ours = leader.found.size === inodes.size ? leader : await heldBy(groupPids(groupId), inodes)
     const foreign = new Set([...inodes].filter((inode) => !ours.found.has(inode)))
     return { ours: ours.pids, others: foreign.size === 0 ? [] : await holdersOf(foreign) }
   }
@@ -159,21 +170,18 @@ export class LinuxPlatform implements Platform {
   }
 }
 
-const ownCgroup = async (): Promise<[membership: string, mounts: string]> => {
-  const [membership, mounts] = await Promise.all([readProc('/proc/self/cgroup'), readProc('/proc/self/mountinfo')])
-  return [membership ?? '', mounts ?? '']
+interface OwnCgroup {
+  /** What /proc/self/cgroup says. */
+  readonly membership: string
+  readonly folders: readonly CgroupFolder[]
+  readonly pressureFile: string | undefined
 }
 
-async function cgroupBounds() {
-  const bounds = await Promise.all(
-    cgroupFolders(...(await ownCgroup())).map(async (level) => {
-      const [limit, usage, stat] = await Promise.all(
-        [level.files.limit, level.files.usage, 'memory.stat'].map((file) => readIfOffered(`${level.folder}/${file}`)),
-      )
-      return cgroupMemory(level, { limit, usage, stat })
-    }),
+function boundOf(level: CgroupFolder) {
+  const [limit, usage, stat] = [level.files.limit, level.files.usage, 'memory.stat'].map((file) =>
+    readIfOffered(`${level.folder}/${file}`),
   )
-  return bounds.filter((bound) => bound !== undefined)
+  return cgroupMemory(level, { limit, usage, stat })
 }
 
 /** Pss counts a page that several processes share in parts, so that the sum over them is what they cost together. */
@@ -182,22 +190,20 @@ async function footprintOf(pid: number): Promise<number | undefined> {
   return proportional ?? parseResidentBytes((await readProc(`/proc/${pid}/status`)) ?? '')
 }
 
-async function residentMemory(pid: number): Promise<ProcessMemory | undefined> {
-  const status = await readProc(`/proc/${pid}/status`)
+function residentMemory(pid: number): ProcessMemory | undefined {
+  const status = readNow(`/proc/${pid}/status`)
   const name = /^Name:\t(.*)$/m.exec(status ?? '')?.[1]
   return status === undefined || name === undefined ? undefined : { pid, name, bytes: parseResidentBytes(status) }
 }
 
-async function allPids(): Promise<number[]> {
-  const entries = await readdir('/proc')
-  return entries.map(Number).filter((pid) => Number.isInteger(pid) && pid > 0)
-}
+const allPids = (): number[] =>
+  readdirSync('/proc')
+    .map(Number)
+    .filter((pid) => Number.isInteger(pid) && pid > 0)
 
-async function ownPids(): Promise<number[]> {
+function ownPids(): number[] {
   const user = process.getuid?.()
-  const pids = await allPids()
-  const owners = await Promise.all(pids.map(async (pid) => (await unlessGone(stat(`/proc/${pid}`)))?.uid))
-  return pids.filter((_, index) => owners[index] === user)
+  return allPids().filter((pid) => unlessGoneNow(() => statSync(`/proc/${pid}`))?.uid === user)
 }
 
 async function workplaceOf(pid: number): Promise<Workplace | undefined> {
@@ -208,21 +214,16 @@ async function workplaceOf(pid: number): Promise<Workplace | undefined> {
   return { pid, workingDirectory, ...(output?.startsWith('/') === true && { output }) }
 }
 
-async function groupPids(groupId: number): Promise<number[]> {
-  const pids = await allPids()
-  const stats = await Promise.all(pids.map(livingStat))
-  return pids.filter((_, index) => stats[index]?.groupId === groupId)
-}
+const groupPids = (groupId: number): number[] => allPids().filter((pid) => livingStat(pid)?.groupId === groupId)
 
-async function livingStat(pid: number): Promise<ProcStat | undefined> {
-  const text = await readProc(`/proc/${pid}/stat`)
-  if (text === undefined) return undefined
-  const stat = parseStat(text)
-  return isGone(stat) ? undefined : stat
+function livingStat(pid: number): ProcStat | undefined {
+  const text = readNow(`/proc/${pid}/stat`)
+  const stat = text === undefined ? undefined : parseStat(text)
+  return stat && !isGone(stat) ? stat : undefined
 }
 
 async function factsOf(pid: number, stat: ProcStat): Promise<ProcessFacts | undefined> {
-  const [commandLine, status] = await Promise.all([readProc(`/proc/${pid}/cmdline`), readProc(`/proc/${pid}/status`)])
+  const [status, commandLine] = [readNow(`/proc/${pid}/status`), await readProc(`/proc/${pid}/cmdline`)]
   if (commandLine === undefined || status === undefined) return undefined
   return {
     pid,
@@ -268,9 +269,9 @@ async function socketInodes(pid: number, wanted: ReadonlySet<string>): Promise<s
 /** Looks through every process: only asked when something is in the way. */
 async function holdersOf(inodes: ReadonlySet<string>): Promise<PortHolder[]> {
   const holders = await Promise.all(
-    (await allPids()).map(async (pid): Promise<PortHolder | undefined> => {
+    allPids().map(async (pid): Promise<PortHolder | undefined> => {
       if ((await socketInodes(pid, inodes)).length === 0) return undefined
-      const command = await readProc(`/proc/${pid}/comm`)
+      const command = readNow(`/proc/${pid}/comm`)
       return command === undefined ? { pid } : { pid, command: command.trim() }
     }),
   )
@@ -278,12 +279,16 @@ async function holdersOf(inodes: ReadonlySet<string>): Promise<PortHolder[]> {
   return known.length > 0 ? known : [{}]
 }
 
+/** For what may take the kernel long: a process that is busy with its own memory holds up whoever reads about that. */
 const readProc = (path: string): Promise<string | undefined> => unlessGone(readFile(path, 'utf8'))
 
+/** For everything else: no disk is behind it, and the round trips through the thread pool cost many times as much. */
+const readNow = (path: string): string | undefined => unlessGoneNow(() => readFileSync(path, 'utf8'))
+
 /** Kernels are built without pressure stall information, or refuse it when it is switched off at boot. */
-async function readIfOffered(path: string): Promise<string | undefined> {
+function readIfOffered(path: string): string | undefined {
   try {
-    return await readProc(path)
+    return readNow(path)
   } catch (error) {
     if (error instanceof PlatformError && hasCode(error.cause, 'EOPNOTSUPP')) return undefined
     throw error
@@ -296,6 +301,16 @@ const goneCodes = new Set<unknown>(['ENOENT', 'ESRCH', 'EACCES', 'EPERM'])
 async function unlessGone<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading
+  } catch (error) {
+    if (isNotThere(error)) return undefined
+    throw unreadable(error)
+  }
+}
+
+/** As {@link unlessGone}. */
+function unlessGoneNow<T>(read: () => T): T | undefined {
+  try {
+    return read()
   } catch (error) {
     if (isNotThere(error)) return undefined
     throw unreadable(error)

@@ -1,5 +1,3 @@
-import { z } from 'zod'
-
 /** From /proc/PID/stat. */
 export interface ProcStat {
   readonly state: string
@@ -10,23 +8,18 @@ export interface ProcStat {
   readonly startTicks: string
 }
 
-const statFields = z.object({
-  state: z.string().length(1),
-  groupId: z.coerce.number().int(),
-  threads: z.coerce.number().int(),
-  cpuTicks: z.number().int(),
-  startTicks: z.string().regex(/^\d+$/),
-})
-
-/** The command name stands in parentheses and may hold parentheses and spaces itself, so fields count from the last one. */
+/**
+ * The command name stands in parentheses and may hold parentheses and spaces itself, so fields count from the last one. Throws where it
+ * does not read like that.
+ */
 export function parseStat(text: string): ProcStat {
-  const fields = text
-    .slice(text.lastIndexOf(')') + 1)
-    .trim()
-    .split(/\s+/)
-  const [state, , groupId] = fields
-  const cpuTicks = Number(fields[11]) + Number(fields[12])
-  return statFields.parse({ state, groupId, threads: fields[17], cpuTicks, startTicks: fields[19] })
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  const [state = '', , groupId] = fields
+  const [cpuTicks, threads, startTicks = ''] = [Number(fields[11]) + Number(fields[12]), fields[17], fields[19]]
+  const stat = { state, groupId: Number(groupId), threads: Number(threads), cpuTicks, startTicks }
+  const areNumbers = [stat.groupId, stat.threads, cpuTicks].every(Number.isSafeInteger) && /^\d+$/.test(startTicks)
+  if (state.length !== 1 || !areNumbers) throw new Error(`not what /proc/PID/stat holds: ${text}`)
+  return stat
 }
 
 /**

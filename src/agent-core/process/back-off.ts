@@ -17,5 +17,6 @@ export const afterCrash = ({ failures }: CrashHistory, servedMs: number): CrashH
   failures: servedMs >= stableAfterMs ? 1 : failures + 1,
 })
 
-export const retryDelayMs = ({ failures }: CrashHistory, random: () => number): number =>
-  jitteredMs(crashBackOff, failures, random)
+/** The first crash of a server that served is restarted at once: what ends in the same way again waits. */
+export const retryDelayMs = ({ failures }: CrashHistory, servedMs: number, random: () => number): number =>
+  failures === 1 && servedMs > 0 ? 0 : jitteredMs(crashBackOff, failures, random)

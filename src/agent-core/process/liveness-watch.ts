@@ -13,7 +13,7 @@ import {
   type LivenessTimings,
   type Look,
 } from './liveness.ts'
-import { pause } from './pause.ts'
+import { pause, pauseUntilBeat } from './pause.ts'
 import type { Hang, Trouble } from './server-state.ts'
 
 export interface LivenessWatch {
@@ -37,7 +37,9 @@ export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefi
   const vitals = new Vitals(watch)
   let pulse = steadyPulse
   let told: Trouble | undefined
-  while (await pause(pulse === steadyPulse ? timings.everyMs : timings.followUpMs, signal)) {
+  const next = () =>
+    pulse === steadyPulse ? pauseUntilBeat(timings.everyMs, signal) : pause(timings.followUpMs, signal)
+  while (await next()) {
     const look = await vitals.look(pulse !== steadyPulse)
     if (signal.aborted) return undefined
     pulse = afterLook(pulse, look, timings)

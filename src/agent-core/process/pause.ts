@@ -10,3 +10,10 @@ export async function pause(ms: number, signal: AbortSignal): Promise<boolean> {
     throw error
   }
 }
+
+/** Until the next multiple of `everyMs`: all who wait for the same beat are woken at once, which costs less than one by one. */
+export const pauseUntilBeat = (everyMs: number, signal: AbortSignal): Promise<boolean> =>
+  pause(untilBeatMs(everyMs), signal)
+
+/** On the monotonic clock; never 0. */
+export const untilBeatMs = (everyMs: number, now = performance.now()): number => Math.ceil(everyMs - (now % everyMs))

@@ -244,7 +244,7 @@ export class Servers implements AsyncDisposable {
   countFailure(key: string, servedMs = 0): Failure {
     const { now, random } = this.#options
     const crashes = afterCrash(this.#backOffs.get(key) ?? noCrashes, servedMs)
-    const failure = { ...crashes, retryAt: now() + retryDelayMs(crashes, random) }
+    const failure = { ...crashes, retryAt: now() + retryDelayMs(crashes, servedMs, random) }
     this.#backOffs.set(key, failure)
     return failure
   }

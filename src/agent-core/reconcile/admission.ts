@@ -293,7 +293,7 @@ export class Admission implements Disposable {
 
   /** What was answered about a change holds no longer where memory is another; nor does a place that is another. */
   #memorySeen(): void {
-    const { memory, enqueue, onChange } = this.#options
+    const { memory, enqueue } = this.#options
     for (const [key, entry] of this.#entries) {
       const { comparison } = entry
       if (!comparison?.instead || memory.instead(comparison.request, {}) !== undefined) continue
@@ -301,7 +301,6 @@ export class Admission implements Disposable {
       enqueue(key)
     }
     this.#placesMoved()
-    onChange()
   }
 
   /** Requeues services whose queue position changed, so that what is said of it is true. */

@@ -38,6 +38,7 @@ import { modelOf, noDurations, read, type Durations, type Reading } from './read
 import { sleepsWhenIdle } from './runtime-choice.ts'
 import type { ServerLaunches } from './server-launches.ts'
 import { pidOf, ServerStarts } from './server-starts.ts'
+import type { ServiceNames } from './service-names.ts'
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
@@ -67,6 +68,7 @@ export interface ServiceRooms {
   readonly narrator: Narrator
   readonly launches: ServerLaunches
   readonly idle: IdleWatch
+  readonly names: Pick<ServiceNames, 'sharing'>
   readonly settings: ServiceSettings
   readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
   readonly log: Logger
@@ -298,13 +300,14 @@ export class ManagedService {
   }
 
   #read(): Reading {
-    const { cluster, settings, launches, now } = this.#rooms
+    const { cluster, settings, launches, names, now } = this.#rooms
     return read({
       now: now(),
       key: this.key,
       namespace: this.#namespace,
       name: this.#name,
       cluster,
+      names,
       lastSeen: this.#metadata,
       allowlist: settings.allowlist,
       hold: holdOf(this.#absence()),

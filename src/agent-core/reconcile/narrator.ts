@@ -33,6 +33,9 @@ export interface NarratorOptions {
   readonly random?: () => number
 }
 
+/** Until a status that was written on an old version of the object is written again: the new one is here by then. */
+const conflictRetryMs = 500
+
 /** A crash and the start after it are known by their pids; a service has two servers at most. */
 const pidsKept = 2
 
@@ -172,8 +175,9 @@ export class Narrator {
       return again
     } catch (error) {
       if (!isApiError(error)) throw error
-      // A newer version of the object, or its end, is on its way to us and brings the key back.
-      if (isApiError(error, 404, 409)) return undefined
+      // Its end is on its way to us and brings the key back; a newer version may be none that does.
+      if (isApiError(error, 404)) return undefined
+      if (isApiError(error, 409)) return now + conflictRetryMs
       told.reportRetry = nextClusterRetry(error, told.reportRetry, { now, random: this.#random })
       const { failures, at } = told.reportRetry
       if (failures === 1) this.#options.log.warn('status not written', { key, error, retryAt: at })

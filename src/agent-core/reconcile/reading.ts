@@ -3,6 +3,7 @@ import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMe
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
 import { desired, type Desired, type DesiredInputs } from './desired.ts'
 import { digestWith } from './model-request.ts'
+import type { ServiceNames } from './service-names.ts'
 
 /** What is to be served. */
 export interface WantedServer {
@@ -44,6 +45,7 @@ export interface ReadingInputs extends Pick<DesiredInputs, 'key' | 'allowlist' |
   readonly namespace: string
   readonly name: string
   readonly cluster: Caches
+  readonly names: Pick<ServiceNames, 'sharing'>
   /** Of the object as last seen: what a deleted one left behind is removed under its uid. */
   readonly lastSeen: ObjectMeta | undefined
   readonly fetched: FetchedContent | undefined
@@ -74,7 +76,9 @@ export function read(inputs: ReadingInputs): Reading {
   const { cluster, namespace, name, now, before } = inputs
   const service = cluster.inferenceServices.get(namespace, name)
   const model = service && modelOf(cluster, service)
-  const wish = withContent(desired({ ...inputs, ...cachedInputs(cluster, service), service, model }), inputs)
+  const { synced } = cluster
+  const nameTakenBy = service && collidesWith(service.metadata, inputs.names.sharing(service.metadata))
+  const wish = withContent(desired({ ...inputs, synced, service, model, nameTakenBy }), inputs)
   const durations = durationsOf(before, wish, now)
   const target = targetOf(inputs, service)
   const published = cluster.services.get(namespace, serviceNameOf(name))
@@ -94,16 +98,6 @@ export const modelOf = (
   { models }: Pick<Cluster, 'models'>,
   { metadata, spec }: InferenceService,
 ): Model | undefined => (spec.ok ? models.get(metadata.namespace, spec.value.modelRef) : undefined)
-
-const cachedInputs = ({ synced, inferenceServices }: Caches, service: InferenceService | undefined) => ({
-  synced,
-  nameTakenBy:
-    service &&
-    collidesWith(
-      service.metadata,
-      Iterator.from(inferenceServices.values()).map(({ metadata }) => metadata),
-    ),
-})
 
 /** The content of the model belongs to what is served, as far as it is known. */
 function withContent(wish: Desired, { fetched, servedDigest: server }: ReadingInputs): Desired {

@@ -21,6 +21,8 @@ import { ManagedService, type ServiceReport, type ServiceRooms, type ServiceSett
 import type { Narrator } from './narrator.ts'
 import { isOnItsWay } from './observe.ts'
 import type { ServerLaunches } from './server-launches.ts'
+import { ServiceNames } from './service-names.ts'
+import { isOnlyStatusNoise } from './service-news.ts'
 import { WorkQueue } from './work-queue.ts'
 
 export interface ReconcilerOptions {
@@ -54,6 +56,9 @@ export class Reconciler {
   readonly #rooms: ServiceRooms
   readonly #admission: Admission
   readonly #idle: IdleWatch
+  readonly #names = new ServiceNames()
+  /** In this turn. */
+  readonly #changedModels = new Set<string>()
   #unsubscribe: readonly (() => void)[] = []
   #isStopped = false
   #leaving: Extract<Absence, { kind: 'held' }> | undefined
@@ -78,6 +83,7 @@ export class Reconciler {
       ...options,
       admission: this.#admission,
       idle: this.#idle,
+      names: this.#names,
       enqueue,
       leaving: () => this.#leaving,
       isStopped: () => this.#isStopped,
@@ -90,7 +96,10 @@ export class Reconciler {
   start(): void {
     const { cluster, servers, memory, launches, log } = this.#options
     this.#unsubscribe = [
-      cluster.inferenceServices.onChange(({ key }) => this.enqueue(key)),
+      cluster.inferenceServices.onChange((change) => {
+        this.#names.follow(change)
+        if (!isOnlyStatusNoise(change.before, change.after)) this.enqueue(change.key)
+      }),
       cluster.models.onChange(({ key }) => this.#enqueueUsersOf(key)),
       cluster.services.onChange(({ before, after }) => this.#enqueueOwner(after ?? before)),
       cluster.slices.onChange(({ before, after }) => {
@@ -217,12 +226,18 @@ export class Reconciler {
     }
   }
 
+  /** Models that change in one turn, as in a list, cost one look at the services. */
   #enqueueUsersOf(modelKey: string): void {
+    if (this.#changedModels.size === 0) queueMicrotask(() => this.#enqueueUsersOfChanged())
+    this.#changedModels.add(modelKey)
+  }
+
+  #enqueueUsersOfChanged(): void {
     for (const { metadata, spec } of this.#options.cluster.inferenceServices.values()) {
-      if (spec.ok && keyOf(metadata.namespace, spec.value.modelRef) === modelKey) {
-        this.enqueue(keyOf(metadata.namespace, metadata.name))
-      }
+      if (!spec.ok || !this.#changedModels.has(keyOf(metadata.namespace, spec.value.modelRef))) continue
+      this.enqueue(keyOf(metadata.namespace, metadata.name))
     }
+    this.#changedModels.clear()
   }
 
   #enqueueOwner(object: { readonly metadata: InferenceService['metadata'] } | undefined): void {

@@ -50,3 +50,10 @@ test('a zombie counts as gone once its last thread is', () => {
     ].map(isGone),
   ).toEqual([true, false, true, false])
 })
+
+test.each(['', '42 (a) S', '42 (a) S x x x', '42 (a) Sleeping 1 4242 4242 0 -1 0 0 0 0 0 1 2 0 0 20 0 5 0 9 0'])(
+  'what does not read like a process is none: %j',
+  (text) => {
+    expect(() => parseStat(text)).toThrow('not what /proc/PID/stat holds')
+  },
+)

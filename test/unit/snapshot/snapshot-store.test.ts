@@ -1,0 +1,84 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { SnapshotStore } from '../../../src/agent-core/snapshot/snapshot-store.ts'
+import { sampleSnapshot } from '../../support/sample-snapshot.ts'
+
+beforeEach(() => vi.useFakeTimers())
+afterEach(() => vi.useRealTimers())
+
+/** A store over one notice that changes, and how often it was asked for. */
+function room() {
+  const state = { notice: 'first', composed: 0 }
+  const { bootId, version, host, cluster } = sampleSnapshot()
+  const rest = { startedAt: 0, now: 0, services: [], figures: {}, downloads: [], memory: undefined }
+  const store = new SnapshotStore(() => {
+    state.composed += 1
+    return { bootId, version, host, cluster, ...rest, memoryFigures: undefined, notices: [state.notice] }
+  })
+  state.composed = 0
+  return { state, store }
+}
+
+const soonMs = 1_000
+
+test('nothing is composed for nobody, and whoever asks then sees what is so', () => {
+  const { state, store } = room()
+  state.notice = 'second'
+  store.changed()
+  store.figuresChanged()
+  vi.advanceTimersByTime(soonMs)
+  expect(state.composed).toBe(0)
+  expect([store.get().notices, store.get().notices, state.composed]).toEqual([['second'], ['second'], 1])
+})
+
+test('a reader is told of every change, a follower of those that are not only figures', () => {
+  const { store } = room()
+  const told: string[] = []
+  store.follow(({ notices: [notice] }) => told.push(`follower: ${notice}`))
+  const leave = store.subscribe(() => told.push('reader'))
+  store.changed()
+  vi.advanceTimersByTime(soonMs)
+  leave()
+  store.figuresChanged()
+  vi.advanceTimersByTime(soonMs)
+  expect(told).toEqual(['follower: first', 'reader'])
+  store.subscribe(() => told.push('another reader'))
+  store.figuresChanged()
+  vi.advanceTimersByTime(soonMs)
+  expect(told.slice(2)).toEqual(['follower: first', 'another reader'])
+})
+
+test('changes that come together are told once, with the latest', () => {
+  const { state, store } = room()
+  const told: string[] = []
+  store.follow(({ notices }) => told.push(...notices))
+  for (const notice of ['second', 'third']) {
+    state.notice = notice
+    store.changed()
+  }
+  vi.advanceTimersByTime(soonMs)
+  expect([told, state.composed]).toEqual([['third'], 1])
+})
+
+test('a reader is told much sooner than those who only keep records', () => {
+  const { state, store } = room()
+  store.follow(() => {})
+  store.changed()
+  vi.advanceTimersByTime(100)
+  const composedForFollowers = state.composed
+  vi.advanceTimersByTime(soonMs)
+  store.subscribe(() => {})
+  store.changed()
+  vi.advanceTimersByTime(100)
+  expect([composedForFollowers, state.composed]).toEqual([0, 2])
+})
+
+test('after its end nobody is told any more', () => {
+  const { store } = room()
+  let told = 0
+  store.subscribe(() => (told += 1))
+  store.changed()
+  store[Symbol.dispose]()
+  store.changed()
+  vi.advanceTimersByTime(soonMs)
+  expect(told).toBe(0)
+})
