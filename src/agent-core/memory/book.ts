@@ -1,6 +1,6 @@
 import { fewestEvictions, type Evictable } from './fewest.ts'
 import { type Priority, priorityWeights } from './priority.ts'
-import { describeRefusal, type Refusal } from './refusal.ts'
+import { describeRefusal, describeRefusalBeside, type Refusal } from './refusal.ts'
 import { fits, type Room, shortageOf } from './room.ts'
 
 /** What the machine has, as of the last look at it. */
@@ -37,6 +37,7 @@ export type Admission =
   /** `warning` says what could not be checked. */
   { readonly admitted: true; readonly warning?: string } | ({ readonly admitted: false } & Refusal)
 
+/** `why`: the second half of a sentence. */
 export type BesideVerdict = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
 
 /** Which of the two servers that one service has for a moment while it is swapped. */
@@ -204,7 +205,7 @@ export class MemoryBook {
     const entry: Waiting = { ...request, needBytes: request.needBytes ?? 0, enforcement: 'enforce' }
     const reason = this.#reasonAgainst(entry, unchecked)
     if (reason === undefined) return { allowed: true }
-    return { allowed: false, why: this.#refusal(entry, reason, unchecked).message }
+    return { allowed: false, why: lowerFirst(unchecked) ?? describeRefusalBeside(this.#refusal(entry, reason)) }
   }
 
   /** As `canRunBeside`, and where it is allowed the memory is reserved. */
@@ -389,6 +390,9 @@ export class MemoryBook {
     return sumOf(this.#holds, promised)
   }
 }
+
+const lowerFirst = (sentence: string | undefined): string | undefined =>
+  sentence && sentence.charAt(0).toLowerCase() + sentence.slice(1)
 
 function holdOf(
   server: Pick<StartRequest, 'key' | 'needBytes' | 'priority' | 'isProtected'>,

@@ -191,10 +191,7 @@ export class Memory implements AsyncDisposable {
   beside(request: SizedRequest, { reserve = false } = {}): BesideVerdict {
     const complete = this.#complete(request)
     if ('message' in complete) return { allowed: false, why: complete.message }
-    const verdict = reserve ? this.#book.admitBeside(complete) : this.#book.canRunBeside(complete)
-    if (verdict.allowed) return verdict
-    const why = `${verdict.why.charAt(0).toLowerCase()}${verdict.why.slice(1)}`
-    return { allowed: false, why: why.replace(/^needs /, 'the new one needs ') }
+    return reserve ? this.#book.admitBeside(complete) : this.#book.canRunBeside(complete)
   }
 
   /** Why the key's new server would not fit even in place of the one that runs; undefined where it would. */

@@ -16,15 +16,25 @@ export interface Refusal {
   readonly evictFirst: readonly string[]
 }
 
-export function describeRefusal(refusal: Omit<Refusal, 'message'>): string {
+/** A sentence without its full stop. */
+export const describeRefusal = (refusal: Omit<Refusal, 'message'>): string => {
+  const words = wordsOf(refusal, 'needs')
+  return words.charAt(0).toUpperCase() + words.slice(1)
+}
+
+/** The second half of a sentence about what runs already. */
+export const describeRefusalBeside = (refusal: Omit<Refusal, 'message'>): string =>
+  wordsOf(refusal, 'the new one needs')
+
+function wordsOf(refusal: Omit<Refusal, 'message'>, needs: string): string {
   const { reason, needBytes } = refusal
   const place = refusal.place === undefined ? '' : ` (${ordinal(refusal.place)} waiting)`
   if (reason === 'MemoryPressure') {
-    return `Memory pressure is critical: nothing new is started until it has passed${place}`
+    return `memory pressure is critical: nothing new is started until it has passed${place}`
   }
   const obstacles = obstaclesOf(refusal)
-  if (obstacles.length > 0) return `Needs ${formatBytes(needBytes)}, ${obstacles.join(', and ')}${place}`
-  return `Needs ${formatBytes(needBytes)}: that is free now, but goes to those that wait ahead of it${place}`
+  if (obstacles.length > 0) return `${needs} ${formatBytes(needBytes)}, ${obstacles.join(', and ')}${place}`
+  return `${needs} ${formatBytes(needBytes)}: that is free now, but goes to those that wait ahead of it${place}`
 }
 
 function obstaclesOf({ room, shortage, fitsAlone }: Omit<Refusal, 'message'>): string[] {

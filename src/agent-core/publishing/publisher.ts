@@ -1,3 +1,4 @@
+import { messageOf } from '../support/message-of.ts'
 import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
@@ -322,7 +323,7 @@ export class Publisher {
           if (result.kind === 'done' || result.kind === 'lost') unfinished.delete(key)
           else unfinished.set(key, result.message)
         },
-        (error: unknown) => void unfinished.set(key, error instanceof Error ? error.message : String(error)),
+        (error: unknown) => void unfinished.set(key, messageOf(error)),
       )
     })
     await within(limitMs, Promise.all(writes))

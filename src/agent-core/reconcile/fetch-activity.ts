@@ -1,3 +1,4 @@
+import { messageOf } from '../support/message-of.ts'
 import type { Progress } from '../../contract/service.ts'
 import { ModelError } from '../models/errors.ts'
 import type { LocalModel, ModelRequest, Models } from '../models/models.ts'
@@ -150,6 +151,6 @@ function failure(error: unknown): FetchOutcome {
     const { kind, message, retryAfterMs } = error
     return { kind: 'failed', message, terminal: kind === 'terminal', retryAfterMs: retryAfterMs ?? 0 }
   }
-  const words = error instanceof Error ? error.message : String(error)
+  const words = messageOf(error)
   return { kind: 'failed', message: `The model cannot be fetched: ${words}.`, terminal: false, retryAfterMs: 0 }
 }

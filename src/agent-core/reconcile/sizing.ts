@@ -1,3 +1,4 @@
+import { messageOf } from '../support/message-of.ts'
 import { stat } from 'node:fs/promises'
 import type { Estimate } from '../memory/estimate/items.ts'
 import { estimateLlamaServer } from '../memory/estimate/llama-server.ts'
@@ -33,7 +34,7 @@ export interface SizingInputs {
 export async function sizeUp({ of, models, model, status, argv, env, metal }: SizingInputs): Promise<Need> {
   const { header, trouble } = await models.header(model.path).then(
     (header) => ({ header, trouble: undefined }),
-    (error: unknown) => ({ header: undefined, trouble: sentenceOf(error) }),
+    (error: unknown) => ({ header: undefined, trouble: messageOf(error) }),
   )
   const unknown = (whyUnknown: string): Need => ({ of, estimate: undefined, whyUnknown, changeable: {} })
   if (header === undefined && model.sizeBytes <= 0) return unknown(trouble)
@@ -93,5 +94,3 @@ async function projectorOf(models: Pick<Models, 'header'>, file: string | undefi
   const header = await models.header(file).catch(() => undefined)
   return { fileBytes: there.size, ...(header && { header }) }
 }
-
-const sentenceOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -368,9 +368,9 @@ describe('a swap without a gap', () => {
       return verdict.allowed ? 'allowed' : verdict.why
     }
     expect(why(15)).toBe('allowed')
-    expect(why(15.5)).toBe('Needs 15.5 GB, 15.0 GB really available')
-    expect(why(16.5)).toBe('Needs 16.5 GB, 16.0 GB left in the budget of 36.0 GB, and 15.0 GB really available')
-    expect(why(undefined)).toContain('Nobody knows how much memory it needs')
+    expect(why(15.5)).toBe('the new one needs 15.5 GB, 15.0 GB really available')
+    expect(why(16.5)).toBe('the new one needs 16.5 GB, 16.0 GB left in the budget of 36.0 GB, and 15.0 GB really available')
+    expect(why(undefined)).toContain('nobody knows how much memory it needs')
     book.observe({ pressure: 'critical' })
     expect(why(1)).toContain('Memory pressure is critical')
   })

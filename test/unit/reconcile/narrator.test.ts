@@ -246,10 +246,10 @@ describe('a server', () => {
       narrator.serverChanged(key, crashed, 'current')
       await events.flush()
     }
-    expect(sim.list('events').map(({ reason, count }) => [reason, count])).toEqual([
-      ['Stopped', 1],
-      ['CrashLooping', 4],
-    ])
+    expect(Object.fromEntries(sim.list('events').map(({ reason, count }) => [reason, count]))).toEqual({
+      Stopped: 1,
+      CrashLooping: 4,
+    })
     expect((await told()).history).toHaveLength(4)
   })
 
