@@ -48,7 +48,7 @@ export async function restoreState(stateDir: string): Promise<AsyncDisposable & 
   const servers: RecordedServer[] = []
   for (const { key, digest, workingDirectory, logFile } of ledger.servers) {
     const { pid, port } = await startServer({ digest, workingDirectory, logFile })
-    stack.defer(() => void endGroup(pid))
+    stack.defer(() => endGroup(pid))
     servers.push({ key, name: basename(workingDirectory), pid, port, digest })
   }
   const entries = await Promise.all(

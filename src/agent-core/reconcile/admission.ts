@@ -1,7 +1,7 @@
 import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Servers } from '../process/servers.ts'
-import { isOver, type ServerState } from '../process/server-state.ts'
+import { isOver } from '../process/server-state.ts'
 import { isOnItsWay } from './observe.ts'
 import type { Absences, AbsenceTarget } from './absences.ts'
 import type { Narrator } from './narrator.ts'

@@ -187,7 +187,7 @@ export class ManagedService {
 
   /** Undefined where it is none of ours and nothing of it is here. */
   report(): ServiceReport | undefined {
-    const { servers, cluster, absences, admission, settings } = this.#rooms
+    const { servers, cluster, absences, admission } = this.#rooms
     if (!this.#last || this.#last.plan.forget) return undefined
     const { plan: next, observed, since } = this.#last
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)

@@ -369,10 +369,12 @@ describe('a swap without a gap', () => {
     }
     expect(why(15)).toBe('allowed')
     expect(why(15.5)).toBe('the new one needs 15.5 GB, 15.0 GB really available')
-    expect(why(16.5)).toBe('the new one needs 16.5 GB, 16.0 GB left in the budget of 36.0 GB, and 15.0 GB really available')
+    expect(why(16.5)).toBe(
+      'the new one needs 16.5 GB, 16.0 GB left in the budget of 36.0 GB, and 15.0 GB really available',
+    )
     expect(why(undefined)).toContain('nobody knows how much memory it needs')
     book.observe({ pressure: 'critical' })
-    expect(why(1)).toContain('Memory pressure is critical')
+    expect(why(1)).toContain('memory pressure is critical')
   })
 
   test('a second server that fails gives back its reservation only', () => {

@@ -135,7 +135,7 @@ describe('a start', () => {
     expect(starts('ns/b', 20)).toBe(true)
   })
 
-  test('whose queue position changed is looked at again', async () => {
+  test('whose queue position changed is looked at again', () => {
     starts('ns/a', 20)
     for (const key of ['ns/b', 'ns/c']) starts(key, 25)
     expect(admission.report('ns/c').place).toBe(2)

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { z } from 'zod'
 import { EventRecorder } from '../../../src/agent-core/kube/event-recorder.ts'
 import { KubeApi } from '../../../src/agent-core/kube/kube-api.ts'
 import { ObjectCache } from '../../../src/agent-core/kube/object-cache.ts'
@@ -69,6 +70,8 @@ function begin(): Narrator {
   })
 }
 
+const eventShape = z.object({ reason: z.string(), message: z.string() })
+
 interface Told {
   readonly log: string[]
   readonly events: string[]
@@ -79,7 +82,10 @@ async function told(): Promise<Told> {
   await events.flush()
   return {
     log: [...log.infos, ...log.warnings].map(({ message }) => message),
-    events: sim.list('events').map(({ reason, message }) => `${String(reason)}: ${String(message)}`),
+    events: sim.list('events').map((event) => {
+      const { reason, message } = eventShape.parse(event)
+      return `${reason}: ${message}`
+    }),
     history: history.map(({ kind, message }) => `${kind}: ${message}`),
   }
 }

@@ -90,7 +90,8 @@ async function sha256Of(path: string, signal: AbortSignal): Promise<string | und
     return await hashFile(path, { signal })
   } catch (error) {
     signal.throwIfAborted()
-    return ifUnusable(error)
+    ifUnusable(error)
+    return undefined
   }
 }
 
