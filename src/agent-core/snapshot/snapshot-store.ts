@@ -3,6 +3,8 @@ import { composeSnapshot, joinParts, type RoomParts, type SnapshotBase } from '.
 
 /** Readers are told at most this often; what changes in between is one change. */
 const coalesceMs = 50
+/** Followers keep records, which nobody reads in the moment: a start with a thousand services is one change for them. */
+const followMs = 500
 
 /** The agent's state as one immutable value, composed only when there is somebody to read it. */
 export class SnapshotStore {
@@ -63,7 +65,8 @@ export class SnapshotStore {
   }
 
   #tellSoon(): void {
-    if (!this.#isDisposed) this.#timer ??= setTimeout(() => this.#compose(), coalesceMs)
+    if (this.#isDisposed) return
+    this.#timer ??= setTimeout(() => this.#compose(), this.#readers.size > 0 ? coalesceMs : followMs)
   }
 
   #compose(): AgentSnapshot {

@@ -9,11 +9,12 @@ afterEach(() => vi.useRealTimers())
 function room() {
   const state = { notice: 'first', composed: 0 }
   const { bootId, version, host, cluster } = sampleSnapshot()
-  const rest = { startedAt: 0, now: 0, services: [], figures: {}, downloads: [], memory: undefined }
-  const store = new SnapshotStore(() => {
+  const store = new SnapshotStore(() => ({ bootId, version, host, cluster, startedAt: 0, now: 0 }))
+  store.register(() => {
     state.composed += 1
-    return { bootId, version, host, cluster, ...rest, memoryFigures: undefined, notices: [state.notice] }
+    return { notices: [state.notice] }
   })
+  store.get()
   state.composed = 0
   return { state, store }
 }
@@ -81,4 +82,10 @@ test('after its end nobody is told any more', () => {
   store.changed()
   vi.advanceTimersByTime(soonMs)
   expect(told).toBe(0)
+})
+
+test('what rooms say is joined: the notices of all, and each part from the room that has it', () => {
+  const { store } = room()
+  store.register(() => ({ downloads: [], notices: ['another'] }))
+  expect(store.get()).toMatchObject({ notices: ['first', 'another'], downloads: [], services: [] })
 })
