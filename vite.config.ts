@@ -1,4 +1,5 @@
 import { defineConfig } from 'vite'
+import { asciiSource } from './tasks/ascii-source.ts'
 import { buildDefines } from './tasks/build-info.ts'
 import { requiredBuiltins } from './tasks/required-builtins.ts'
 import { workerFiles } from './tasks/worker-files.ts'
@@ -8,7 +9,7 @@ const root = import.meta.dirname
 /** The command `metal-agent` as one file that starts fast, beside chunks that are loaded when they are needed. */
 export default defineConfig({
   root,
-  plugins: [requiredBuiltins(), workerFiles()],
+  plugins: [requiredBuiltins(), workerFiles(), asciiSource()],
   define: {
     // Libraries in CommonJS that are bundled into a module still ask for it.
     __filename: 'import.meta.filename',

@@ -28,7 +28,9 @@ function moduleThatRequires(builtin: string): string {
     `import { createRequire } from 'node:module'`,
     `const builtin = createRequire(import.meta.url)(${JSON.stringify(builtin)})`,
     'export default builtin',
-    ...names.map((name) => `const ${name}_ = /* @__PURE__ */ (() => builtin.${name})()\nexport { ${name}_ as ${name} }`),
+    ...names.map(
+      (name) => `const ${name}_ = /* @__PURE__ */ (() => builtin.${name})()\nexport { ${name}_ as ${name} }`,
+    ),
   ].join('\n')
 }
 
