@@ -357,6 +357,17 @@ describe('a state', () => {
     expect((await told()).events).toHaveLength(1)
   })
 
+  test('of a refusal is told once also while the condition cannot be written', async () => {
+    const fault = { kind: 'status', code: 503, reason: 'ServiceUnavailable', message: 'no' } as const
+    sim.faults.add({ on: { resource: 'inferenceservices/status' }, times: Infinity, fault })
+    for (const _look of [1, 2]) {
+      await report(rests('refused', 'Refused', 'Wrong format.'))
+      narrator.retryReports()
+    }
+    const { events: written, history: kept } = await told()
+    expect([written, kept]).toEqual([['Refused: Wrong format.'], ['refused: Wrong format.']])
+  })
+
   test('of requests that finish is written once, however many are left', async () => {
     for (const left of ['2 requests finishing.', '1 request finishing.']) {
       await report(rests('stopping', 'Stopping', `Suspended. ${left}`), { drainFigures: left })
