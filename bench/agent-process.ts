@@ -1,7 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { socketPathFor } from '../src/agent-core/state/socket-path.ts'
@@ -11,6 +10,7 @@ import { connectToAgent, type AgentClient } from '../src/serve/client/agent-clie
 import { sampleServerPath } from '../test/support/sample-servers/sample.ts'
 import { poll, secondsSince } from './poll.ts'
 import { childrenOf, commandLineOf } from './proc.ts'
+import { freePort } from '../test/support/free-port.ts'
 
 /** Of the block that is set apart for examples: published, and never asked. */
 const publishedAddress = '192.0.2.10'
@@ -132,14 +132,4 @@ export class AgentProcess implements AsyncDisposable {
     const log = readFileSync(this.#logFile, 'utf8').trimEnd().split('\n').slice(-20).join('\n')
     throw new Error(`The agent has ended by itself:\n${log}`)
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  if (address === null || typeof address === 'string') throw new Error('There is no free port.')
-  return address.port
 }

@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process'
 import { cp, mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,6 +9,7 @@ import { digestVariable, launchEnvironment } from '../../src/agent-core/process/
 import { digestOf } from '../../src/agent-core/process/ledger.ts'
 import { eventually } from './eventually.ts'
 import { sampleScriptArgs, sampleServerPath } from './sample-servers/sample.ts'
+import { freePort } from './free-port.ts'
 
 /** What an agent left whose servers had their working directories in `work` and their output files in `logs`. */
 const recorded = fileURLToPath(new URL('../fixtures/state-0.1.0', import.meta.url))
@@ -81,15 +81,6 @@ async function startServer(where: { digest: string; workingDirectory: string; lo
   const isUp = () => fetch(`http://127.0.0.1:${port}/health`).then(({ ok }) => ok)
   await eventually(isUp, { what: 'the server answering' })
   return { pid: child.pid ?? 0, port }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  return typeof address === 'object' ? (address?.port ?? 0) : 0
 }
 
 /** It may have ended by now. */

@@ -27,7 +27,7 @@ export interface AcquisitionOptions {
   readonly log: Logger
   /** Throws ModelError where the store cannot be written to. */
   readonly requireStore: () => Promise<void>
-  /** Takes work that nobody waits for. */
+  /** Takes work whose end no caller waits for. */
   readonly beside: (work: Promise<void>) => void
 }
 
@@ -149,7 +149,7 @@ export class Acquisition {
     return localOf(stored)
   }
 
-  /** What a list shows of a file; read after the model is handed out, so that nobody waits for it. */
+  /** What a list shows of a file; read after the model is handed out, so that no start waits for it. */
   async #describe(stored: StoredModel): Promise<void> {
     if (!/\.gguf$/i.test(stored.path)) return
     try {

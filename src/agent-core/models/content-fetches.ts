@@ -56,7 +56,7 @@ export const noteSuffix = '.metalbar.note.json'
 export class ContentFetches {
   readonly #options: ContentFetchesOptions
   readonly #downloads = new SharedWork<Landed, News, undefined>({
-    // What nobody moved away waits for the next who wants it.
+    // A download that was not moved into the store stays for the next request of the same content.
     onLetGo: async ({ path, isElsewhere }) => {
       if (isElsewhere) await removeDownload(path)
     },
@@ -119,7 +119,7 @@ export class ContentFetches {
 }
 
 interface GetOptions {
-  /** Who wants it, for the note. */
+  /** Name of the Model that wants it, for the note. */
   readonly model: string
   readonly signal: AbortSignal
   readonly onProgress: (progress: Progress) => void

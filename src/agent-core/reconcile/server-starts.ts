@@ -6,6 +6,7 @@ import type { Servers } from '../process/servers.ts'
 import { isOver, type ServerState } from '../process/server-state.ts'
 import type { LocalModel } from '../models/models.ts'
 import type { Model } from '../kube/resources.ts'
+import type { Binary } from '../runtimes/binary.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
 import { isOnItsWay, serverView } from './observe.ts'
@@ -98,7 +99,7 @@ export class ServerStarts {
     const { key, servers, launches, admission, narrator } = this.#options
     if (!(await isThere(file.path))) return false
     const binary = await launches.findBinary()
-    const inputs = await startInputs(model, [binary.kind === 'found' ? binary.path : undefined, file.path])
+    const inputs = await inputsOf(model, binary, file)
     const before = role === 'current' ? this.#current : this.#successor
     if (before?.digest !== wanted.digest || this.#inputs !== inputs) servers.clearBackOff(key)
     this.#inputs = inputs
@@ -161,8 +162,7 @@ export class ServerStarts {
   /** A start that waits for its back-off waits no longer when what it is made of has changed. Returns the time of the next look. */
   async soonerStart(model: Model | undefined, file: LocalModel | undefined): Promise<number> {
     const { key, servers, launches, now } = this.#options
-    const binary = await launches.findBinary()
-    const inputs = await startInputs(model, [binary.kind === 'found' ? binary.path : undefined, file?.path])
+    const inputs = await inputsOf(model, await launches.findBinary(), file)
     const waitsForBackOff = servers.backOff(key) !== undefined
     if (inputs === this.#inputs || !waitsForBackOff) return now() + lookForChangesEveryMs
     servers.clearBackOff(key)
@@ -191,6 +191,9 @@ export class ServerStarts {
     })
   }
 }
+
+const inputsOf = (model: Model | undefined, binary: Binary, file: LocalModel | undefined): Promise<string> =>
+  startInputs(model, [binary.kind === 'found' ? binary.path : undefined, file?.path])
 
 const startOf = (digest: string | undefined): Start | undefined => (digest === undefined ? undefined : { digest })
 

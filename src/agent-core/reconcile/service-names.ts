@@ -1,9 +1,9 @@
-import { type CacheChange } from '../kube/object-cache.ts'
+import type { CacheChange } from '../kube/object-cache.ts'
 import { keyOf } from '../support/object-key.ts'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { serviceNameOf } from '../publishing/objects.ts'
 
-/** InferenceServices by the Service name that they would have, so that nobody has to look through all of them. */
+/** InferenceServices by the Service name that they would have, so that a look at one costs no look through all of them. */
 export class ServiceNames {
   readonly #byName = new Map<string, Map<string, ObjectMeta>>()
 
