@@ -13,6 +13,7 @@ export default defineConfig({
       project('unit', 20_000),
       project('kube', 60_000, realApiServer),
       project('agent', 90_000, realApiServer),
+      project('security', 120_000, realApiServer),
       project('shell', 60_000, ['test/support/electron-stand-in/global-setup.ts']),
       project('window', 60_000, ['test/support/window/global-setup.ts']),
     ],

@@ -22,7 +22,14 @@ process.exitCode = (await everything()) ? 0 : 1
 async function everything(): Promise<boolean> {
   const setup = timed('parts', () => setUpParts())
   const suites = [await check('format'), await check('lint'), await check('types'), await vitest('unit')]
-  suites.push(await setup, await vitest('kube'), await vitest('agent'), await vitest('window'), await vitest('shell'))
+  suites.push(
+    await setup,
+    await vitest('kube'),
+    await vitest('agent'),
+    await vitest('security'),
+    await vitest('window'),
+    await vitest('shell'),
+  )
   summarize(suites)
   return suites.every(({ results }) => results.failed === 0)
 }
