@@ -4,6 +4,7 @@ import { delimiter, join } from 'node:path'
 import { KubeConfig, type RequestContext } from '@kubernetes/client-node'
 import { Agent } from 'undici'
 import { messageOf } from '../support/message-of.ts'
+import { CredentialPlugins } from './credential-plugin.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
 export class KubeconfigError extends Error {
@@ -16,6 +17,8 @@ export interface KubeconfigChoice {
   /** `--context`; absent = the file's current context. */
   readonly context?: string | undefined
   readonly env: Readonly<Record<string, string | undefined>>
+  /** For a credential plugin; absent = long enough for a person to log in. */
+  readonly pluginTimeLimitMs?: number
 }
 
 /** One cluster, one user, never another: every request of an agent goes through the same pinned context. */
@@ -23,6 +26,8 @@ export class PinnedContext {
   readonly name: string
   readonly server: string
   readonly #choice: KubeconfigChoice
+  /** Of this context for good: a renewal starts no second plugin beside one that hangs. */
+  readonly #plugins: CredentialPlugins
   #config: KubeConfig
   #renewing: Promise<void> | undefined
 
@@ -31,6 +36,8 @@ export class PinnedContext {
     this.server = server
     this.#config = config
     this.#choice = choice
+    this.#plugins = new CredentialPlugins(choice)
+    this.#plugins.serve(config)
   }
 
   /**
@@ -66,6 +73,7 @@ export class PinnedContext {
         `Context "${this.name}" now points to ${server} instead of ${this.server}; restart the agent to move to it.`,
       )
     }
+    this.#plugins.serve(config)
     this.#config = config
   }
 }
