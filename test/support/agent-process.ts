@@ -118,7 +118,7 @@ export class AgentProcess implements AsyncDisposable {
           (one) => one.msg === msg && Object.entries(fields).every(([key, value]) => one[key] === value),
         )
       },
-      { timeoutMs: 30_000, what: `the log line ${JSON.stringify({ msg, ...fields })}` },
+      { what: `the log line ${JSON.stringify({ msg, ...fields })}` },
     )
   }
 
@@ -168,7 +168,7 @@ export class AgentProcess implements AsyncDisposable {
           last.seen = await this.snapshot()
           return probe(last.seen)
         },
-        { timeoutMs: 45_000, what },
+        { what },
       )
       return await Promise.race([found, this.exited.then(() => Promise.reject(new Error('metal-agent has ended.')))])
     } catch (error) {
