@@ -1,3 +1,4 @@
+import type { RequestOptions } from 'node:https'
 import type { KubeConfig, User } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { askProgram, ProgramError } from '../support/ask-program.ts'
@@ -51,13 +52,13 @@ export class CredentialPlugins {
     config.users = config.users.map((user) => (isServed(user) ? { ...user, exec: null, authProvider: null } : user))
     config.addAuthenticator({
       isAuthProvider: ({ name }) => plugins.has(name),
-      applyAuthentication: async ({ name }, options) => {
+      applyAuthentication: async ({ name }, options: RequestOptions) => {
         const before = kept.get(name)
         const current = before && !isExpired(before) ? before : await this.#ask(name, plugins.get(name))
         kept.set(name, current)
         if (current.clientCertificateData) options.cert = current.clientCertificateData
         if (current.clientKeyData) options.key = current.clientKeyData
-        if (current.token) options.headers = { ...options.headers, Authorization: `Bearer ${current.token}` }
+        if (current.token) Object.assign((options.headers ??= {}), { Authorization: `Bearer ${current.token}` })
       },
     })
   }
