@@ -45,7 +45,11 @@ class Machine {
   }
 
   membersOf = (groupIds: ReadonlySet<number>) => {
-    const groups = new Map([[1, [11, 12]], [2, [21]], [9, [99]]])
+    const groups = new Map([
+      [1, [11, 12]],
+      [2, [21]],
+      [9, [99]],
+    ])
     return Promise.resolve(new Map([...groups].filter(([groupId]) => groupIds.has(groupId))))
   }
 
