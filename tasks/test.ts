@@ -1,82 +1,121 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { availableParallelism, constants, setPriority, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parts } from './setup/parts.ts'
 import { type MissingPart, setUp } from './setup/set-up.ts'
-import { resultsVariable, type TestResults, testResults } from './test-results.ts'
+import { type FailedTest, resultsVariable, type TestResults, testResults } from './test-results.ts'
+import { type Suite, summaryOf } from './test-summary.ts'
 
 const root = join(import.meta.dirname, '..')
 const strict = process.env['CI'] === 'true'
 
-interface Suite {
-  readonly name: string
-  readonly minutes: number
-  readonly results: TestResults
-}
+/** The agents and servers of a test mostly wait, so one test more than cores keeps the cores busy. */
+const waitingTestsAtOnce = availableParallelism() + 1
+
+/** Where more files failed than these it is no race, and a second run would only hide how much is broken. */
+const mostFilesRunAgain = 4
 
 process.exitCode = (await everything()) ? 0 : 1
 
 /** What needs no real parts runs while they are built. @returns whether all of it went well. */
 async function everything(): Promise<boolean> {
   const setup = timed('parts', () => setUpParts())
-  const suites = [await check('format'), await check('lint'), await check('types'), await vitest('unit')]
-  suites.push(
-    await setup,
-    await vitest('kube'),
-    await vitest('agent'),
-    await vitest('security'),
-    await vitest('window'),
-    await vitest('shell'),
-  )
-  summarize(suites)
-  return suites.every(({ results }) => results.failed === 0)
+  const checks = allChecks()
+  const suites = [await vitest(['unit']), ...(await checks), await setup]
+  suites.push(await vitest(['kube', 'agent', 'security'], waitingTestsAtOnce), await vitest(['window', 'shell']))
+  const failed = suites.flatMap(({ results }) => results.failed)
+  const again = canRunAgain(failed) ? await runAgain(failed) : undefined
+  if (again !== undefined) suites.push(again)
+  const summary = summaryOf(suites, again)
+  console.log(summary.text)
+  return summary.passed
+}
+
+async function allChecks(): Promise<Suite[]> {
+  return [await check('format'), await check('lint'), await check('types')]
 }
 
 async function setUpParts(): Promise<TestResults> {
   const missing = await setUp(parts, (line) => console.log(line))
   const fatal = missing.filter(({ part }) => strict && part.required)
-  for (const { part, reason } of fatal) console.error(`FAILED: ${part.name} is required with CI=true: ${reason}`)
-  return { passed: 0, failed: fatal.length, skipped: missing.filter((one) => !fatal.includes(one)).map(asSkipped) }
+  return {
+    passed: 0,
+    failed: fatal.map(({ part, reason }) => ({
+      project: 'parts',
+      name: `${part.name}, required with CI=true`,
+      error: reason,
+    })),
+    skipped: missing.filter((one) => !fatal.includes(one)).map(asSkipped),
+  }
 }
 
 function asSkipped({ part, reason }: MissingPart): TestResults['skipped'][number] {
   return { name: `what needs ${part.name}`, reason }
 }
 
-/** An npm script that only passes or fails; a failure counts as one failed test. */
+/** An npm script that only passes or fails; a failure counts as one failed test. Gives way to the tests beside it. */
 function check(script: string): Promise<Suite> {
   return timed(script, async () => {
-    const passed = await runs('npm', ['run', '--silent', script])
-    if (!passed) console.error(`FAILED: npm run ${script}`)
-    return { passed: 0, failed: passed ? 0 : 1, skipped: [] }
+    const passed = await runs('npm', ['run', '--silent', script], {
+      priority: constants.priority.PRIORITY_BELOW_NORMAL,
+    })
+    const failed = { project: script, name: `npm run ${script}`, error: 'its output is above' }
+    return { passed: 0, failed: passed ? [] : [failed], skipped: [] }
   })
 }
 
-function vitest(project: string): Promise<Suite> {
-  return timed(project, async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'metalbar-test-'))
-    const file = join(folder, 'results.json')
-    try {
-      const command = [join(root, 'node_modules/vitest/vitest.mjs'), 'run', '--project', project, '--passWithNoTests']
-      const passed = await runs(process.execPath, command, { [resultsVariable]: file })
-      const results = await readResults(file)
-      return passed || results.failed > 0 ? results : { ...results, failed: 1 }
-    } finally {
-      await rm(folder, { recursive: true, force: true })
-    }
-  })
+function vitest(projects: readonly string[], workers?: number): Promise<Suite> {
+  const options = projects.flatMap((project) => ['--project', project])
+  if (workers !== undefined) options.push(`--maxWorkers=${workers}`)
+  return timed(projects.join('+'), () => runVitest(options, projects.join('+')))
+}
+
+/** A test that broke off in the middle of a run, or a single file that did not load, names no file to run again. */
+function canRunAgain(failed: readonly FailedTest[]): boolean {
+  const files = new Set(failed.map(({ file }) => file))
+  return failed.length > 0 && !files.has(undefined) && files.size <= mostFilesRunAgain
+}
+
+/** The files with failures once more, one after the other with the machine to themselves: tells a race from a defect. */
+function runAgain(failed: readonly FailedTest[]): Promise<Suite> {
+  const projects = new Set(failed.flatMap(({ project }) => ['--project', project]))
+  const files = new Set(failed.map(({ file }) => file ?? ''))
+  console.log(`\nOnce more, alone: ${[...files].join(', ')}`)
+  return timed('again', () => runVitest([...projects, '--no-file-parallelism', ...files], 'again'))
+}
+
+async function runVitest(options: readonly string[], name: string): Promise<TestResults> {
+  const folder = await mkdtemp(join(tmpdir(), 'metalbar-test-'))
+  const file = join(folder, 'results.json')
+  try {
+    const command = [join(root, 'node_modules/vitest/vitest.mjs'), 'run', '--passWithNoTests', ...options]
+    const passed = await runs(process.execPath, command, { env: { [resultsVariable]: file } })
+    const results = await readResults(file)
+    if (passed || results.failed.length > 0) return results
+    const broken = { project: name, name: 'the run of Vitest', error: 'it broke off; its output is above' }
+    return { ...results, failed: [broken] }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
 }
 
 /** Nothing was counted when Vitest found no test, or broke before it could count; its exit code tells which. */
 async function readResults(file: string): Promise<TestResults> {
-  const text = await readFile(file, 'utf8').catch(() => '{"passed":0,"failed":0,"skipped":[]}')
+  const text = await readFile(file, 'utf8').catch(() => '{"passed":0,"failed":[],"skipped":[]}')
   return testResults.parse(JSON.parse(text))
 }
 
-async function runs(command: string, args: readonly string[], env: Record<string, string> = {}): Promise<boolean> {
+interface RunOptions {
+  readonly env?: Readonly<Record<string, string>>
+  /** One of `os.constants.priority`. */
+  readonly priority?: number
+}
+
+async function runs(command: string, args: readonly string[], { env, priority }: RunOptions = {}): Promise<boolean> {
   const child = spawn(command, args, { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } })
+  if (priority !== undefined && child.pid !== undefined) setPriority(child.pid, priority)
   await once(child, 'close')
   return child.exitCode === 0
 }
@@ -85,16 +124,4 @@ async function timed(name: string, run: () => Promise<TestResults>): Promise<Sui
   const start = performance.now()
   const results = await run()
   return { name, minutes: (performance.now() - start) / 60_000, results }
-}
-
-/** The last line is for programs too: it keeps its form. */
-function summarize(suites: readonly Suite[]): void {
-  const skipped = suites.flatMap(({ results }) => results.skipped)
-  const total = (kind: 'passed' | 'failed') => suites.reduce((sum, { results }) => sum + results[kind], 0)
-  const failing = suites.filter(({ results }) => results.failed > 0).map(({ name }) => name)
-  console.log(`\nMinutes: ${suites.map(({ name, minutes }) => `${name} ${minutes.toFixed(1)}`).join(', ')}`)
-  if (skipped.length > 0) console.log('Skipped:')
-  for (const { name, reason } of skipped) console.log(`  ${name} (${reason})`)
-  if (failing.length > 0) console.log(`Failed: ${failing.join(', ')}`)
-  console.log(`${total('passed')} passed, ${total('failed')} failed, ${skipped.length} skipped`)
 }

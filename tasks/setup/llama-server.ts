@@ -9,8 +9,13 @@ const version = '11434.0.0'
 const sourceRequirement = join(import.meta.dirname, 'llama-cpp.requirements.txt')
 const buildRequirements = join(import.meta.dirname, 'llama-cpp-build.requirements.txt')
 
+/** The tests' models are tiny: less optimisation compiles in half the time, and their answers take no longer. */
+const optimisation = '-O1 -DNDEBUG'
+
 const cmakeOptions = [
   'CMAKE_BUILD_TYPE=Release',
+  `CMAKE_C_FLAGS_RELEASE=${optimisation}`,
+  `CMAKE_CXX_FLAGS_RELEASE=${optimisation}`,
   'GGML_NATIVE=OFF',
   'BUILD_SHARED_LIBS=OFF',
   'LLAMA_CURL=OFF',

@@ -368,7 +368,7 @@ describe('without the cluster', () => {
     await sim.start()
     await agent.untilCluster('live')
     await world.untilNotReady('tiny')
-    await eventually(async () => (await world.condition('tiny')) === 'False Held', { timeoutMs: 60_000 })
+    await eventually(async () => (await world.condition('tiny')) === 'False Held')
   })
 })
 

@@ -33,8 +33,6 @@ interface Place {
 const controlPlane = inject('controlPlane')
 const llamaServer = useLlamaServer()
 const agentProgram = join(import.meta.dirname, '../../src/cli/metal-agent.ts')
-const limit = { timeoutMs: 60_000 }
-
 skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
 
 describe('apply, ask, change, stop, delete: the real API server, llama-server and command', () => {
@@ -80,7 +78,7 @@ async function tellTheStory(place: Place): Promise<void> {
   await world.apply('tiny', { source: url, spec: { contextSize: 256, extraArgs: ['--threads', '1'] } })
   const { pid } = await agent.until('tiny', ({ steps }) => steps.clusterAgrees.status === 'done')
   expect(await world.status('tiny')).toMatchObject({ phase: 'Ready', readyReplicas: 1 })
-  await eventually(async () => (await world.condition('tiny')) === 'True Serving', limit)
+  await eventually(async () => (await world.condition('tiny')) === 'True Serving')
   expect(await tokensFrom(world, place)).toBe(8)
 
   await world.patchSpec('tiny', { contextSize: 512 })
@@ -107,7 +105,7 @@ async function tokensFrom(world: AgentWorld, { reach }: Place): Promise<number> 
   const published = await eventually(async () => {
     const shown = await world.published('tiny')
     return shown?.ready === true ? shown : undefined
-  }, limit)
+  })
   const response = await fetch(`${reach(published)}/completion`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -163,7 +161,7 @@ async function startCommand(world: AgentWorld, { connection, flags, enter }: Pla
         if (found && isSo(found)) return found
         last = found ? `${found.state} (${found.reason}): ${found.message}` : last
         return undefined
-      }, limit).catch(async (cause: unknown) => {
+      }).catch(async (cause: unknown) => {
         throw new Error(`${name} is ${last}\n${await readFile(logFile, 'utf8')}`, { cause })
       })
       return { ...view, pid: view.pid ?? 0 }

@@ -30,7 +30,7 @@ test(`${suspended} suspended services beside one that serves are all known, cost
   const { pid } = await agent.untilReady('active')
   await eventually(() => agent.snapshot.services.filter(({ reason }) => reason === 'Suspended').length === suspended)
   const told = () => sim.requests.count({ verb: 'patch', resource: 'inferenceservices/status' })
-  await eventually(() => told() > suspended, { timeoutMs: 30_000, what: 'every condition' })
+  await eventually(() => told() > suspended, { what: 'every condition' })
 
   await world.patchSpec('active', { contextSize: 1024 })
   const after = await agent.untilReadyAgain('active', pid)

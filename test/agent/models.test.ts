@@ -82,13 +82,10 @@ test('a repository of the Hub is served, listed with its user, and not deleted u
   apply('chat', { source: 'hf://org/tiny' })
   await agent.service('chat', 'ready')
   // When it was last used is written once its server is ready.
-  const listed = await eventually(
-    async () => {
-      const { stdout } = await agent.run('models', '--json')
-      return stdout.includes('lastUsedAt') ? (JSON.parse(stdout) as unknown) : undefined
-    },
-    { timeoutMs: 30_000 },
-  )
+  const listed = await eventually(async () => {
+    const { stdout } = await agent.run('models', '--json')
+    return stdout.includes('lastUsedAt') ? (JSON.parse(stdout) as unknown) : undefined
+  })
   const table = await agent.run('models')
   const removed = await agent.run('models', 'rm', 'chat')
   expect({ listed, table: table.stdout, removed }).toMatchObject({
@@ -276,7 +273,7 @@ test('a pull without an agent takes what was set, is broken off with Ctrl-C, and
       }),
     )
   const first = await pull()
-  await eventually(() => first.stdout.includes('70 % of 12.6 MB'), { timeoutMs: 60_000 })
+  await eventually(() => first.stdout.includes('70 % of 12.6 MB'))
   first.signal('SIGINT')
   const interrupted = await first.exited
   const partials = await readdir(join(folder, 'models/.metalbar/partials'))

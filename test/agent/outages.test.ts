@@ -53,16 +53,13 @@ describe.concurrent.each(switchable)('an outage of $name', ({ start, missing }) 
 
     await cluster.on()
     await agent.untilCluster('live')
-    await eventually(
-      async () => {
-        expect(await world.published('crashes')).toEqual({ address: hostIp, port, ready: true })
-        return true
-      },
-      { timeoutMs: 60_000 },
-    )
+    await eventually(async () => {
+      expect(await world.published('crashes')).toEqual({ address: hostIp, port, ready: true })
+      return true
+    })
     expect(agent.view('crashes')).toMatchObject({ pid })
     expect(await world.published('steady')).toEqual({ address: hostIp, port: steady.port, ready: true })
-    await eventually(async () => (await world.condition('crashes')) === 'True Serving', { timeoutMs: 60_000 })
+    await eventually(async () => (await world.condition('crashes')) === 'True Serving')
   })
 })
 

@@ -87,7 +87,7 @@ async function lifeOf(prepared: unknown, ms: number): Promise<string> {
   const exited = once(child, 'exit')
   let said = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text))
-  await eventually(() => said.includes('adopted server'), { timeoutMs: 60_000 })
+  await eventually(() => said.includes('adopted server'))
   await delay(ms)
   child.kill('SIGKILL')
   await exited

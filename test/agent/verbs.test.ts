@@ -59,7 +59,7 @@ test('logs prints what the server wrote, follows it into the next run, and keeps
   const follower = followed(agent, 'logs', 'tiny', '-f')
   await eventually(() => follower.stdout.includes(first.stdout), { what: 'what was there' })
   await agent.run('restart', 'tiny')
-  await eventually(() => follower.stdout.length > first.stdout.length, { what: 'the next run', timeoutMs: 20_000 })
+  await eventually(() => follower.stdout.length > first.stdout.length, { what: 'the next run' })
   await agent.service('tiny', 'ready')
   const previous = await agent.run('logs', 'tiny', '--previous')
   expect(previous.stdout.startsWith(first.stdout)).toBe(true)

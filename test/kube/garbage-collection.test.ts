@@ -43,7 +43,6 @@ test('Service, EndpointSlice and Endpoints go when the InferenceService that own
     published.map((object) =>
       eventually(async () => (await admin.get(object)) === undefined, {
         what: `the deletion of the ${object.kind}`,
-        timeoutMs: 30_000,
       }),
     ),
   )
@@ -56,7 +55,7 @@ test('what names an owner that was re-created under another uid goes too', async
   const second = await admin.create(inferenceService('re-created'))
   const [stale] = await publish(first)
   expect(second.metadata.uid).not.toBe(first.metadata.uid)
-  await eventually(async () => stale !== undefined && (await admin.get(stale)) === undefined, { timeoutMs: 30_000 })
+  await eventually(async () => stale !== undefined && (await admin.get(stale)) === undefined)
 })
 
 test('Endpoints labelled skip-mirror are not mirrored into a second EndpointSlice, others are', async () => {
@@ -70,7 +69,6 @@ test('Endpoints labelled skip-mirror are not mirrored into a second EndpointSlic
   }
   await eventually(async () => (await slicesOf('mirrored')).length === 2, {
     what: 'the mirroring of Endpoints without the label',
-    timeoutMs: 30_000,
   })
   expect([await slicesOf('skipped'), (await slicesOf('mirrored')).sort()]).toEqual([
     ['metal-agent'],

@@ -34,7 +34,7 @@ test('llama-server says 503 while it loads a written model, then serves tokens f
 
   const answers = new Set<number | undefined>()
   const isReady = async () => answers.add(await health(server.url)).has(200)
-  await eventually(isReady, { what: '/health answering 200', timeoutMs: 30_000 })
+  await eventually(isReady, { what: '/health answering 200' })
   expect([...answers].filter((status) => status !== undefined)).toEqual([503, 200])
 
   const answer = await fetch(`${server.url}/v1/chat/completions`, {
@@ -52,7 +52,7 @@ test('a quantised model in three files is served from the first of them', async 
   const weights = { embedding: 256, feedForward: 512, weightType: 'Q4_K' } as const
   const [first = ''] = await writeLlamaShards(join(folder, 'split'), 3, weights)
   await using server = await start(first)
-  await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200', timeoutMs: 30_000 })
+  await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200' })
   expect(await server.terminate()).toBe(0)
 })
 
@@ -60,7 +60,7 @@ test('the smallest model is ready and lists itself under its alias', async () =>
   const file = join(folder, 'tiny.gguf')
   await writeLlamaGguf(file)
   await using server = await start(file, '--alias', 'tiny', '--metrics')
-  await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200', timeoutMs: 30_000 })
+  await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200' })
 
   const models = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) })
   const listed = models.parse(await (await fetch(`${server.url}/v1/models`)).json())

@@ -10,8 +10,6 @@ import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-const patience = { timeoutMs: 40_000 }
-
 describe('the icon and its menu', () => {
   test('say what the agent does as it does it', async () => {
     await using world = await servingWorld()
@@ -70,9 +68,9 @@ describe('the icon and its menu', () => {
     const pid = await app.serverOf('tiny')
     await app.choose('● tiny', 'Stop')
     await app.icon('idle')
-    await eventually(() => !lives(pid), patience)
+    await eventually(() => !lives(pid))
     const suspended = world.isSuspended('tiny')
-    await eventually(() => app.choose('○ tiny', 'Start').then(() => true), patience)
+    await eventually(() => app.choose('○ tiny', 'Start').then(() => true))
     await app.icon('serving')
     expect({ suspended, after: world.isSuspended('tiny') }).toEqual({ suspended: true, after: false })
   })
@@ -134,7 +132,7 @@ describe('beside another program', () => {
     await app.icon('disconnected', 'kubeconfig')
     await using second = await ShellApp.start({ folder: app.folder })
     const code = await second.exited
-    await eventually(async () => (await app.look()).windows[0]?.isVisible, patience)
+    await eventually(async () => (await app.look()).windows[0]?.isVisible)
     expect({ code, windows: (await app.look()).windows.length }).toEqual({ code: 0, windows: 1 })
   })
 

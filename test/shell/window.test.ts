@@ -26,7 +26,7 @@ test('the menu opens the window, which shows a model come up and stops it: the p
   await page.getByRole('option', { name: 'tiny' }).click()
   await page.getByRole('button', { name: 'Stop', exact: true }).click()
   await page.getByRole('button', { name: 'Start', exact: true }).waitFor()
-  await eventually(() => !lives(pid), { timeoutMs: 40_000 })
+  await eventually(() => !lives(pid))
   expect({ suspended: world.isSuspended('tiny'), complaints, windows: (await app.look()).windows }).toEqual({
     suspended: true,
     complaints: [],

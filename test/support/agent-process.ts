@@ -57,7 +57,8 @@ export class AgentProcess implements AsyncDisposable {
     this.stateDir = path.join(folder, 'state')
     const usual = [
       ...['--kubeconfig', this.kubeconfigFile, '--state-dir', this.stateDir],
-      ...['--model-store', path.join(folder, 'models'), '--port', '0', '--host-ip', '192.0.2.10'],
+      ...['--model-store', path.join(folder, 'models'), '--allowed-model-roots', folder],
+      ...['--port', '0', '--host-ip', '192.0.2.10'],
     ]
     const command = [
       ...(options.obeysFileModes === true && isRoot ? setpriv : []),
@@ -118,7 +119,7 @@ export class AgentProcess implements AsyncDisposable {
           (one) => one.msg === msg && Object.entries(fields).every(([key, value]) => one[key] === value),
         )
       },
-      { timeoutMs: 30_000, what: `the log line ${JSON.stringify({ msg, ...fields })}` },
+      { what: `the log line ${JSON.stringify({ msg, ...fields })}` },
     )
   }
 
@@ -168,7 +169,7 @@ export class AgentProcess implements AsyncDisposable {
           last.seen = await this.snapshot()
           return probe(last.seen)
         },
-        { timeoutMs: 45_000, what },
+        { what },
       )
       return await Promise.race([found, this.exited.then(() => Promise.reject(new Error('metal-agent has ended.')))])
     } catch (error) {

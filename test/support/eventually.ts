@@ -2,10 +2,13 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 const pollMs = 10
 
+/** Long enough for a machine that does something else besides; a test that passes never waits for it. */
+const defaultTimeoutMs = 60_000
+
 /** Waits until `probe` returns something other than undefined or false without throwing; fails with its last error or answer. */
 export async function eventually<T>(
   probe: () => T | Promise<T>,
-  { timeoutMs = 10_000, what = 'the condition' }: { timeoutMs?: number; what?: string } = {},
+  { timeoutMs = defaultTimeoutMs, what = 'the condition' }: { timeoutMs?: number; what?: string } = {},
 ): Promise<Exclude<T, undefined | false>> {
   const deadline = Date.now() + timeoutMs
   let last: unknown

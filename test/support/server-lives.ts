@@ -79,7 +79,7 @@ async function live({ servers }: { readonly servers: Servers }, key: string, ind
     if (endsItself || isOver(state)) return isOver(state)
     return isSample ? state.kind === 'ready' : state.kind === 'starting' && state.pid !== undefined
   }
-  await eventually(isReached, { what: `life ${index} of ${key}`, timeoutMs: 30_000 })
+  await eventually(isReached, { what: `life ${index} of ${key}` })
   const report = await servers.stop(key)
   if (!report.stopped) throw new Error(report.message)
 }

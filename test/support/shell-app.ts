@@ -155,7 +155,7 @@ export class ShellApp implements AsyncDisposable {
           if (shown?.image === `${image}Template.png` && shown.toolTip.includes(toolTip)) return shown
           throw new Error(JSON.stringify(shown))
         },
-        { timeoutMs: 45_000, what: `the icon ${image} with ${JSON.stringify(toolTip)}` },
+        { what: `the icon ${image} with ${JSON.stringify(toolTip)}` },
       )
       return await Promise.race([found, this.exited.then(() => Promise.reject(new Error('The app has ended.')))])
     } catch (error) {

@@ -38,7 +38,7 @@ export async function startShellBrowser(): Promise<ShellBrowser> {
   const owned = stack.move()
   return {
     endpoint: `http://127.0.0.1:${port}`,
-    window: () => eventually(() => windowIn(context), { timeoutMs: 40_000, what: 'a window' }),
+    window: () => eventually(() => windowIn(context), { what: 'a window' }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }

@@ -11,7 +11,7 @@ import type { LogLevel } from '../settings/settings.ts'
 import type { Servers } from '../process/servers.ts'
 import type { HostCandidate } from '../publishing/host-address.ts'
 import type { Absences } from '../reconcile/absences.ts'
-import type { ServiceReport } from '../reconcile/managed-service.ts'
+import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import { refKey } from '../support/object-key.ts'
 

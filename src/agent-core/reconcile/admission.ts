@@ -5,7 +5,7 @@ import { isOver } from '../process/server-state.ts'
 import { isOnItsWay } from './observe.ts'
 import type { Absences, AbsenceTarget } from './absences.ts'
 import type { Narrator } from './narrator.ts'
-import type { Beside, MemoryReason } from './plan.ts'
+import type { Beside, MemoryReason } from './plan/observation.ts'
 import type { WantedServer } from './reading.ts'
 import type { Need } from './sizing.ts'
 

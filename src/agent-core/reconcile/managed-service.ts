@@ -1,118 +1,31 @@
-import type { Hold } from '../../contract/service.ts'
-import { isApiError, rootMessage } from '../kube/api-error.ts'
-import type { Cluster } from '../kube/cluster.ts'
 import { splitKey } from '../support/object-key.ts'
-import type { InferenceService, Model, ObjectMeta } from '../kube/resources.ts'
+import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { metalAgentCondition } from '../kube/status-writer.ts'
-import type { Memory } from '../memory/memory.ts'
-import type { Models } from '../models/models.ts'
-import type { Logger } from '../observability/logger.ts'
-import type { IdleWatch } from '../process/idle-watch.ts'
 import type { PortPolicy } from '../process/launch.ts'
-import type { ServerRole } from '../process/server-state.ts'
-import type { Servers } from '../process/servers.ts'
-import { isOver, type Exited, type ServerState } from '../process/server-state.ts'
-import type { Publisher } from '../publishing/publisher.ts'
-import type { WriteResult } from '../publishing/write-result.ts'
+import { isOver, type ServerRole, type ServerState } from '../process/server-state.ts'
 import { holdOf, isShedding, type Absence } from './absence.ts'
-import type { Absences, AbsenceTarget } from './absences.ts'
-import type { Admission, AdmissionReport } from './admission.ts'
+import type { AbsenceTarget } from './absences.ts'
 import { annotationKeys } from './annotations.ts'
 import { disagreement } from './cluster-agreement.ts'
-import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
+import { ClusterWrites } from './cluster-writes.ts'
 import type { Desired } from './desired.ts'
 import { ModelFetch } from './model-fetch.ts'
 import { fetchRequest } from './model-request.ts'
-import type { Narrator } from './narrator.ts'
 import { drainFigures, publicationView } from './observe.ts'
-import {
-  plan,
-  type Beside,
-  type MemoryReason,
-  type Observation,
-  type Plan,
-  type ServerView,
-  type Step,
-} from './plan.ts'
-import { modelOf, noDurations, read, type Durations, type Reading } from './reading.ts'
+import type { Beside, MemoryReason, Observation, ServerView } from './plan/observation.ts'
+import { plan } from './plan/plan.ts'
+import type { Plan } from './plan/step.ts'
+import { noDurations, read, type Durations, type Reading } from './reading.ts'
 import { sleepsWhenIdle } from './runtime-choice.ts'
-import type { ServerLaunches } from './server-launches.ts'
 import { pidOf, ServerStarts } from './server-starts.ts'
-import type { ServiceNames } from './service-names.ts'
+import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
+import type { ServiceRooms } from './service-rooms.ts'
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
 
 /** A model that has to go lets its requests finish for a few seconds: memory is what is short. */
 const shedDrainMs = 5_000
-
-export interface ServiceSettings {
-  /** Names of the InferenceServices this agent may claim; empty = all. */
-  readonly allowlist: readonly string[]
-  readonly port: PortPolicy
-  /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
-  readonly refreshEveryMs: () => number
-  /** How long a minute of `metalbar.dev/idle-minutes` is. */
-  readonly idleMinuteMs: number
-}
-
-/** What the services of one cluster share. */
-export interface ServiceRooms {
-  readonly cluster: Cluster
-  readonly models: Models
-  readonly servers: Servers
-  readonly publisher: Publisher
-  readonly memory: Pick<Memory, 'view'>
-  readonly absences: Absences
-  readonly admission: Admission
-  readonly narrator: Narrator
-  readonly launches: ServerLaunches
-  readonly idle: IdleWatch
-  readonly names: Pick<ServiceNames, 'sharing'>
-  readonly settings: ServiceSettings
-  readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
-  readonly log: Logger
-  readonly enqueue: (key: string) => void
-  /** Something that a snapshot shows has changed. */
-  readonly onChange: () => void
-  /** Of all services, when this machine leaves the cluster for good. */
-  readonly leaving: () => Extract<Absence, { kind: 'held' }> | undefined
-  /** The agent decides nothing any more. */
-  readonly isStopped: () => boolean
-  readonly now: () => number
-  readonly random: () => number
-}
-
-/** What a snapshot and commands need to know of one service. */
-export interface ServiceReport {
-  readonly key: string
-  readonly namespace: string
-  readonly name: string
-  /** Of the object as last seen. */
-  readonly uid: string | undefined
-  readonly plan: Plan
-  readonly observed: Observation
-  readonly since: number
-  readonly server: ServerState | undefined
-  /** The server whose place was taken, until it is gone. */
-  readonly retiring: ServerState | undefined
-  /** Of the last server that ended without being asked to. */
-  readonly lastFailure: Exited | undefined
-  /** In a row. */
-  readonly failures: number
-  readonly restarts: number
-  readonly service: InferenceService | undefined
-  readonly model: Model | undefined
-  /** Absent where no server was started yet. */
-  readonly logFile: string | undefined
-  readonly absence: Absence | undefined
-  readonly hold: Hold | undefined
-  readonly fetch: Pick<ModelFetch, 'progress' | 'isRunning'>
-  readonly admission: AdmissionReport
-  /** Of the server that runs, as expected at its start. */
-  readonly needBytes: number | undefined
-  readonly isProtected: boolean
-}
 
 /** When the key wants its next pass, or that nothing of it is left. */
 export type Rest = { readonly kind: 'rest'; readonly again: number | undefined } | { readonly kind: 'gone' }
@@ -128,14 +41,13 @@ export class ManagedService {
   readonly #rooms: ServiceRooms
   readonly #fetch: ModelFetch
   readonly #starts: ServerStarts
+  readonly #writes: ClusterWrites
   /** Of the object as last seen. */
   #metadata: ObjectMeta | undefined
   #durations: Durations = noDurations
   #disagreement: Observation['disagreement']
   /** Why the server was asked to stop. */
   #stopReason = ''
-  /** Set while the cluster does not take our writes for this service. */
-  #clusterRetry: (ClusterRetry & { readonly message: string }) | undefined
   #restarts = 0
   #last: { readonly plan: Plan; readonly observed: Observation; readonly since: number } | undefined
 
@@ -147,6 +59,7 @@ export class ManagedService {
     this.#namespace = namespace
     this.#name = name
     this.#rooms = rooms
+    this.#writes = new ClusterWrites(key, rooms)
     this.#fetch = new ModelFetch({
       models,
       tell: (note) => narrator.tell(key, { kind: 'download', note }),
@@ -180,41 +93,22 @@ export class ManagedService {
       if (this.#rooms.isStopped()) return { kind: 'rest', again: undefined }
       if (next.step.do === 'rest') return this.#rest(reading, next, observed)
       this.#rooms.log.debug('step', { key: this.key, step: next.step.do, reason: next.reason })
-      await this.#perform(next.step, next, reading)
+      await this.#perform(next, reading, observed)
     }
     throw new Error(`Reconciling ${this.key} did not come to rest after ${maxStepsPerPass} steps.`)
   }
 
   /** Undefined where it is none of ours and nothing of it is here. */
   report(): ServiceReport | undefined {
-    const { servers, cluster, absences, admission } = this.#rooms
     if (!this.#last || this.#last.plan.forget) return undefined
-    const { plan: next, observed, since } = this.#last
-    const service = cluster.inferenceServices.get(this.#namespace, this.#name)
-    const absence = this.#absence()
-    return {
+    return serviceReport(this.#rooms, {
       key: this.key,
-      namespace: this.#namespace,
-      name: this.#name,
       uid: this.#metadata?.uid,
-      plan: next,
-      observed,
-      since,
-      server: servers.get(this.key),
-      retiring: servers.retiring(this.key),
-      lastFailure: servers.lastFailure(this.key),
-      failures: servers.backOff(this.key)?.failures ?? 0,
+      ...this.#last,
       restarts: this.#restarts,
-      service,
-      model: service && modelOf(cluster, service),
-      logFile: servers.logFileOf(this.key),
-      absence,
-      hold: holdOf(absence),
+      absence: this.#absence(),
       fetch: this.#fetch,
-      admission: admission.report(this.key),
-      needBytes: servers.needOf(this.key),
-      isProtected: isProtected(absences, service),
-    }
+    })
   }
 
   /** The service as others may have to take it out of memory. */
@@ -276,7 +170,7 @@ export class ManagedService {
 
   /** The cluster answers again: what waited for it waits no longer. */
   retryCluster(): void {
-    this.#clusterRetry = undefined
+    this.#writes.retryNow()
   }
 
   /** There is more memory than there was: what its start failed over may be gone, so it is tried at once, with a clean slate. */
@@ -373,7 +267,7 @@ export class ManagedService {
       absent: absence?.kind === 'idle' || absence?.kind === 'displaced' ? absence : undefined,
       restartAsked: this.#starts.isRestartAsked,
       paused: absences.pausedSince !== undefined,
-      clusterRetry: this.#clusterRetry,
+      clusterRetry: this.#writes.retry,
       disagreement: this.#disagreement,
       ...(figures !== undefined && { drainFigures: figures }),
     }
@@ -411,14 +305,13 @@ export class ManagedService {
       return { kind: 'gone' }
     }
     this.#keepFresh(reading, observed)
-    // Its time came, and nothing is left to be written.
-    if (this.#clusterRetry && this.#clusterRetry.at <= observed.now) this.#clusterRetry = undefined
+    this.#writes.nothingIsLeft(observed.now)
     this.#watchIdle(reading, next, observed)
     if (!memoryReasons.has(next.reason)) admission.leaveQueue(this.key)
     const again = [
       next.retryAt,
       await this.#report(next, observed),
-      this.#clusterRetry?.at,
+      this.#writes.retry?.at,
       await this.#soonerStart(reading, observed),
     ].filter((time) => time !== undefined)
     return { kind: 'rest', again: again.length === 0 ? undefined : Math.min(...again) }
@@ -467,35 +360,17 @@ export class ManagedService {
     })
   }
 
-  async #perform(step: Step, next: Plan, reading: Reading): Promise<void> {
-    const { publisher, narrator } = this.#rooms
-    const { target } = reading
+  async #perform({ step, message }: Plan, reading: Reading, observed: Observation): Promise<void> {
     switch (step.do) {
       case 'claim':
-        return this.#inCluster(async () => {
-          const isTakenOver = this.#last?.observed.publication.claim === 'dead'
-          const result = await (isTakenOver ? publisher.takeOver(target) : publisher.claim(target))
-          if (result.kind === 'done') narrator.tell(this.key, { kind: 'claimed', isTakenOver })
-          return result
-        })
       case 'ensureService':
-        return this.#inCluster(() => publisher.ensureService(target))
       case 'publish':
-        return this.#inCluster(async () => {
-          const result = await publisher.publish(target, { address: step.address, port: step.port, ready: true })
-          if (result.kind === 'done') narrator.published(this.key, step)
-          return result
-        })
       case 'withdraw':
-        return this.#inCluster(() => publisher.withdraw(target))
       case 'withdrawDead':
-        return this.#inCluster(() => publisher.withdrawDead(target))
       case 'release':
-        return this.#inCluster(() => publisher.release(target))
       case 'unpublish':
-        return this.#inCluster(() => publisher.unpublish(target))
       case 'remove':
-        return this.#inCluster(() => publisher.remove(target))
+        return this.#writes.perform(step, reading.target, observed.publication)
       case 'fetch':
         this.#beginFetch(reading)
         return
@@ -517,7 +392,7 @@ export class ManagedService {
         this.#starts.dropSuccessor()
         return
       case 'stop':
-        this.#stopReason = next.message
+        this.#stopReason = message
         this.#starts.stop(isShedding(this.#absence()) ? { drainMs: shedDrainMs } : {})
         return
       case 'rest':
@@ -530,22 +405,6 @@ export class ManagedService {
     const { model } = this.#fetch
     if (!wanted || !model) return
     if (!(await this.#starts.start(role, reading, wanted, model))) this.#fetch.cancel()
-  }
-
-  /** A cluster that does not take a write holds up what needs it, not what is local. */
-  async #inCluster(write: () => Promise<WriteResult>): Promise<void> {
-    const { log, now, random } = this.#rooms
-    try {
-      const result = await write()
-      this.#clusterRetry = undefined
-      if (result.kind !== 'done') log.info('not written', { key: this.key, ...result })
-    } catch (error) {
-      if (!isApiError(error)) throw error
-      const retry = nextClusterRetry(error, this.#clusterRetry, { now: now(), random })
-      const message = `The cluster did not take the last change (${rootMessage(error)}); it is tried again.`
-      this.#clusterRetry = { ...retry, message }
-      if (retry.failures === 1) log.warn('cluster write failed', { key: this.key, error, retryAt: retry.at })
-    }
   }
 
   #beginFetch({ wanted }: Reading): void {
@@ -573,11 +432,6 @@ export class ManagedService {
     return { uid: metadata?.uid ?? '', namespace: this.#namespace, name: this.#name, cluster: server }
   }
 }
-
-/** By its specification, or by a person on this machine. */
-const isProtected = (absences: Absences, service: InferenceService | undefined): boolean =>
-  service !== undefined &&
-  ((service.spec.ok && service.spec.value.evictionProtection) || absences.isProtected(service.metadata.uid))
 
 const notAsked: Beside = { allowed: false, why: '' }
 

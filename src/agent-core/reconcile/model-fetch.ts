@@ -3,7 +3,7 @@ import type { LocalModel, Models } from '../models/models.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import type { DownloadNote } from './download-story.ts'
 import { FetchActivity, type FetchOutcome, type FetchRequest } from './fetch-activity.ts'
-import type { FetchView } from './plan.ts'
+import type { FetchView } from './plan/observation.ts'
 import type { FetchedContent } from './reading.ts'
 
 /** First and longest wait before the next attempt at what a model's source did not do. */

@@ -11,7 +11,9 @@ import type { Servers } from '../process/servers.ts'
 import type { Exited, ServerState } from '../process/server-state.ts'
 import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
 import { tellingOf, type Transition } from './narration.ts'
-import { crashLoopMessage, isCrashLoop, successorFailedMessage, type MemoryReason, type Plan } from './plan.ts'
+import type { MemoryReason } from './plan/observation.ts'
+import { crashLoopMessage, isCrashLoop, successorFailedMessage } from './plan/server-words.ts'
+import type { Plan } from './plan/step.ts'
 import { reportDue, sayFinally, writeReport, type ReportInputs, type ReportMemory } from './status-report.ts'
 
 /** Where Events and statuses go. */

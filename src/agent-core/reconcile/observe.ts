@@ -1,7 +1,7 @@
 import type { Failure } from '../process/server-process.ts'
 import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
-import type { PublicationView, ServerView } from './plan.ts'
+import type { PublicationView, ServerView } from './plan/observation.ts'
 
 /** `backOff`: of the key, as it is now; what a state says of it was so when the server ended. */
 export function serverView(

@@ -12,7 +12,10 @@ import {
 } from '../kube/status-writer.ts'
 import type { PressureLevel } from '../memory/pressure.ts'
 import type { Absence } from './absence.ts'
-import { isCrashLoop, isUnsettled, type Observation, type Plan } from './plan.ts'
+import { isUnsettled } from './plan/facts.ts'
+import type { Observation } from './plan/observation.ts'
+import { isCrashLoop } from './plan/server-words.ts'
+import type { Plan } from './plan/step.ts'
 
 /** LLMKube's controller gets this long to say by itself that a service is stopped. */
 const controllerGraceMs = 5_000

@@ -2,7 +2,7 @@ import type { CrashView, ServiceFigures, ServiceMemory, ServiceView, WayToFitVie
 import { idOf } from '../memory/memory.ts'
 import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
-import type { ServiceReport } from '../reconcile/managed-service.ts'
+import type { ServiceReport } from '../reconcile/service-report.ts'
 import { stepsOf } from './steps.ts'
 
 /** What the reconciler knows of one service, as a person is shown it. */

@@ -1,7 +1,7 @@
 import type { ServiceView, Step } from '../../contract/service.ts'
 import type { InferenceService, Model } from '../kube/resources.ts'
 import { clusterAgreement } from '../reconcile/cluster-agreement.ts'
-import type { Observation } from '../reconcile/plan.ts'
+import type { Observation } from '../reconcile/plan/observation.ts'
 
 const done: Step = { status: 'done' }
 const waiting: Step = { status: 'waiting' }

@@ -7,7 +7,7 @@ import { controllerManagerCommand } from './commands.ts'
 import { writeKubeconfig } from './kubeconfig.ts'
 
 /** Longest time until it works; its informers are filled in about 2 s when it has a core. */
-const readyLimitMs = 60_000
+const readyLimitMs = 120_000
 
 /** What deletes by ownerReference, and what writes EndpointSlices and Endpoints beside us. */
 const controllers = [

@@ -119,7 +119,7 @@ const manner = fc.record({ waits: fc.boolean(), repeats: fc.boolean() })
 
 test(
   'any commands of two clients, some sent twice, end in a state that one serial order explains',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     await fc.assert(
       fc.asyncProperty(sequence, sequence, manner, manner, async (left, right, leftManner, rightManner) => {

@@ -50,7 +50,7 @@ test('a server is started beside another, takes its place, and the other ends wh
   // Whoever has not heard of it yet is answered.
   expect(await ask(old.port)).toBe('answered')
   expect(() => servers.start('a/b', room.launch())).toThrow('still has a server')
-  await eventually(() => servers.retiring('a/b') === undefined, { timeoutMs: 20_000 })
+  await eventually(() => servers.retiring('a/b') === undefined)
   expect([await livingPids(old.pid), servers.get('a/b')]).toMatchObject([[], { kind: 'ready', pid: next.pid }])
   await eventually(async () => (await rolesIn(room)).length === 1)
   expect(await rolesIn(room)).toEqual([['a/b', 2, undefined, 'digest-2']])

@@ -35,5 +35,5 @@ describe('over many lives of servers', () => {
       tooManyLogBytes: false,
       heap: false,
     })
-  }, 120_000)
+  }, 300_000)
 })

@@ -1,12 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { unknownDigest } from '../../../src/agent-core/process/adoption.ts'
 import type { Desired } from '../../../src/agent-core/reconcile/desired.ts'
-import {
-  plan,
-  type Observation,
-  type PublicationView,
-  type ServerView,
-} from '../../../src/agent-core/reconcile/plan.ts'
+import type { Observation, PublicationView, ServerView } from '../../../src/agent-core/reconcile/plan/observation.ts'
+import { plan } from '../../../src/agent-core/reconcile/plan/plan.ts'
 
 const now = 1_000_000
 const ip = '192.0.2.7'

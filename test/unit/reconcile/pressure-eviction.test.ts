@@ -9,7 +9,7 @@ import { defaultThresholds, hysteresis } from '../../../src/agent-core/memory/pr
 import { Memory, type MeasuredServer } from '../../../src/agent-core/memory/memory.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
-import type { ServiceReport } from '../../../src/agent-core/reconcile/managed-service.ts'
+import type { ServiceReport } from '../../../src/agent-core/reconcile/service-report.ts'
 import { tellingOf, type Transition } from '../../../src/agent-core/reconcile/narration.ts'
 import { PressureEviction } from '../../../src/agent-core/reconcile/pressure-eviction.ts'
 import { eventually } from '../../support/eventually.ts'

@@ -19,7 +19,7 @@ const root = fileURLToPath(new URL('../../../..', import.meta.url))
 
 test(
   `a downloading process killed ${kills} times at random offsets loses at most 8 MiB each time, and the file is right in the end`,
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async () => {
     const seed = Number(process.env['METALBAR_SEED'] ?? randomInt(2 ** 31))
     process.stdout.write(`seed of the kills: METALBAR_SEED=${seed}\n`)

@@ -30,7 +30,7 @@ test('2,000 mutated headers give a header or one sentence, in bounded time, and 
   expect([...outcomes.keys()].sort()).toEqual(
     expect.arrayContaining(['Malformed', 'NotGguf', 'TooLarge', 'Truncated', 'a header']),
   )
-}, 60_000)
+}, 180_000)
 
 test.each([
   ['a length of all ones', Buffer.alloc(8, 0xff), 'Malformed'],

@@ -76,7 +76,7 @@ test('whatever metadata and tensors a file has, it is read as the library reads 
     }),
     { numRuns: 30 },
   )
-}, 60_000)
+}, 180_000)
 
 /** As UTF-8 has no lone surrogates; the library drops a `__proto__`. */
 const text = fc.string({ unit: 'binary', maxLength: 40 })

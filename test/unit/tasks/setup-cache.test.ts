@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { buildOnce, cacheFolder, partFolder } from '../../tasks/setup/cache.ts'
+import { buildOnce, cacheFolder, partFolder } from '../../../tasks/setup/cache.ts'
 
 let base: string
 

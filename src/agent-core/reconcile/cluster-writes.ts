@@ -1,0 +1,86 @@
+import { isApiError, rootMessage } from '../kube/api-error.ts'
+import type { WriteResult } from '../publishing/write-result.ts'
+import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
+import type { PublicationView } from './plan/observation.ts'
+import type { Step } from './plan/step.ts'
+import type { Reading } from './reading.ts'
+import type { ServiceRooms } from './service-rooms.ts'
+
+/** The steps that write to the cluster. */
+type ClusterStep = Extract<
+  Step,
+  { do: 'claim' | 'ensureService' | 'publish' | 'withdraw' | 'withdrawDead' | 'release' | 'unpublish' | 'remove' }
+>
+
+type Rooms = Pick<ServiceRooms, 'publisher' | 'narrator' | 'log' | 'now' | 'random'>
+
+/** The writes of one service, and when the cluster is asked again that did not take one. */
+export class ClusterWrites {
+  readonly #key: string
+  readonly #rooms: Rooms
+  #retry: (ClusterRetry & { readonly message: string }) | undefined
+
+  constructor(key: string, rooms: Rooms) {
+    this.#key = key
+    this.#rooms = rooms
+  }
+
+  /** Set while the cluster does not take our writes for this service. */
+  get retry(): (ClusterRetry & { readonly message: string }) | undefined {
+    return this.#retry
+  }
+
+  retryNow(): void {
+    this.#retry = undefined
+  }
+
+  /** A retry whose time came is over when there is nothing to write. */
+  nothingIsLeft(now: number): void {
+    if (this.#retry && this.#retry.at <= now) this.#retry = undefined
+  }
+
+  /** A cluster that does not take a write holds up what needs it, not what is local. */
+  async perform(step: ClusterStep, target: Reading['target'], publication: PublicationView): Promise<void> {
+    const { log, now, random } = this.#rooms
+    try {
+      const result = await this.#write(step, target, publication)
+      this.#retry = undefined
+      if (result.kind !== 'done') log.info('not written', { key: this.#key, ...result })
+    } catch (error) {
+      if (!isApiError(error)) throw error
+      const retry = nextClusterRetry(error, this.#retry, { now: now(), random })
+      const message = `The cluster did not take the last change (${rootMessage(error)}); it is tried again.`
+      this.#retry = { ...retry, message }
+      if (retry.failures === 1) log.warn('cluster write failed', { key: this.#key, error, retryAt: retry.at })
+    }
+  }
+
+  async #write(step: ClusterStep, target: Reading['target'], publication: PublicationView): Promise<WriteResult> {
+    const { publisher, narrator } = this.#rooms
+    switch (step.do) {
+      case 'claim': {
+        const isTakenOver = publication.claim === 'dead'
+        const result = await (isTakenOver ? publisher.takeOver(target) : publisher.claim(target))
+        if (result.kind === 'done') narrator.tell(this.#key, { kind: 'claimed', isTakenOver })
+        return result
+      }
+      case 'publish': {
+        const result = await publisher.publish(target, { address: step.address, port: step.port, ready: true })
+        if (result.kind === 'done') narrator.published(this.#key, step)
+        return result
+      }
+      case 'ensureService':
+        return publisher.ensureService(target)
+      case 'withdraw':
+        return publisher.withdraw(target)
+      case 'withdrawDead':
+        return publisher.withdrawDead(target)
+      case 'release':
+        return publisher.release(target)
+      case 'unpublish':
+        return publisher.unpublish(target)
+      case 'remove':
+        return publisher.remove(target)
+    }
+  }
+}

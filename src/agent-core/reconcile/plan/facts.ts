@@ -1,0 +1,55 @@
+import type { Desired } from '../desired.ts'
+import type { Observation, PublicationView, ServerView } from './observation.ts'
+
+export type Serve = Extract<Desired, { kind: 'serve' }>
+
+export type Running = Extract<ServerView, { kind: 'starting' | 'ready' | 'unready' }>
+
+export const isAlive = (
+  server: ServerView,
+): server is Extract<ServerView, { kind: 'starting' | 'ready' | 'unready' | 'stopping' }> =>
+  server.kind === 'starting' || server.kind === 'ready' || server.kind === 'unready' || server.kind === 'stopping'
+
+export const isRunning = (server: ServerView): server is Running => isAlive(server) && server.kind !== 'stopping'
+
+export const hasRunning = ({ server, successor }: Observation): boolean => isRunning(server) || isRunning(successor)
+
+export const isAnyAlive = (observed: Observation): boolean =>
+  hasRunning(observed) || stoppingMessage(observed) !== undefined
+
+/** Of the servers that are on their way to their end, if any is. */
+export const stoppingMessage = ({ server, successor, retiring }: Observation): string | undefined =>
+  server.kind === 'stopping' ? server.message : successor.kind === 'stopping' ? successor.message : retiring
+
+/** It served when its agent ended, and nothing says yet that it does not any more. */
+export const isTrusted = (server: ServerView): server is Extract<ServerView, { kind: 'starting' }> =>
+  server.kind === 'starting' && server.unasked === true
+
+/** An agent ended between the publication of the new port and the rest of the swap. */
+export function leadsToSuccessor({ successor, publication: { shown } }: Observation): boolean {
+  const answers = successor.kind === 'ready' || isTrusted(successor)
+  return answers && shown?.ready === true && shown.port === successor.port
+}
+
+/** Too early to act on a change, and to write about it. */
+export const isUnsettled = ({ desired, server, now }: Observation): boolean =>
+  desired.kind === 'serve' &&
+  now < (desired.settlesAt ?? 0) &&
+  (server.kind === 'ready' || server.kind === 'starting' || server.kind === 'unready') &&
+  server.digest !== desired.digest
+
+export const isHeld = ({ claim }: PublicationView): boolean => claim === 'ours' || claim === 'uncertain'
+
+export const isForeign = ({ claim }: PublicationView): boolean =>
+  claim === 'foreign' || claim === 'unclaimed' || claim === 'overwritten'
+
+export const takenBy = ({ claim, message, service, serviceMessage }: PublicationView): string | undefined =>
+  claim === 'taken' ? message : service === 'taken' ? serviceMessage : undefined
+
+export const isOurService = ({ service }: PublicationView): boolean => service === 'ours' || service === 'outdated'
+
+export const isPublished = ({ shown, complete }: PublicationView, where: { address: string; port: number }): boolean =>
+  shown?.ready === true && shown.address === where.address && shown.port === where.port && complete
+
+export const isWritable = ({ clusterRetry, now }: Observation): boolean =>
+  clusterRetry === undefined || clusterRetry.at <= now

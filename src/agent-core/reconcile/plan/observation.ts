@@ -1,0 +1,121 @@
+import type { ServiceReason } from '../../../contract/service.ts'
+import type { Absence } from '../absence.ts'
+import type { Desired } from '../desired.ts'
+
+/** The model file of the wanted source. */
+export type FetchView =
+  | { readonly kind: 'none' }
+  | {
+      readonly kind: 'running'
+      readonly source: string
+      /** Why no bytes arrive, or what happened. */ readonly message?: string
+    }
+  | { readonly kind: 'done'; readonly source: string }
+  | {
+      readonly kind: 'failed'
+      readonly source: string
+      readonly message: string
+      /** Absent = only a change of the inputs helps. */
+      readonly retryAt: number | undefined
+    }
+
+/** The one server process of the key. */
+export type ServerView =
+  | { readonly kind: 'none' }
+  | {
+      readonly kind: 'starting'
+      readonly digest: string
+      /** In a row, before this start. */
+      readonly failures: number
+      readonly message: string
+      /** An earlier agent started it: until it was asked, what is published stays. */
+      readonly unasked?: boolean
+      /** Only where it was found running. */
+      readonly port?: number
+    }
+  | { readonly kind: 'ready'; readonly digest: string; readonly port: number }
+  | { readonly kind: 'unready'; readonly digest: string; readonly port: number; readonly message: string }
+  | {
+      readonly kind: 'stopping'
+      readonly message: string
+      /** By itself, a moment ago; what is left of it is being collected. */
+      readonly hasEnded?: boolean
+    }
+  | {
+      readonly kind: 'failed'
+      readonly digest: string
+      readonly duringStart: boolean
+      readonly message: string
+      /** Failures in a row; the back-off counts them. */
+      readonly failures: number
+      readonly nextStartAt: number
+    }
+
+/** Whether a second server of a service may be there for as long as it takes the place of the first; `why`: the half of a sentence, or empty. */
+export type Beside = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
+
+/** Whose the slice is, and what it and its companions say, as far as the caches know. */
+export interface PublicationView {
+  readonly claim:
+    | 'unknown'
+    | 'absent'
+    | 'released'
+    | 'dead'
+    /** Ours, but for an earlier object of this name. */
+    | 'previous'
+    | 'ours'
+    /** Ours, but not renewed for so long that another may have it: local work goes on, writes read first. */
+    | 'uncertain'
+    | 'foreign'
+    | 'unclaimed'
+    | 'overwritten'
+    | 'taken'
+  /** What a person should know about the claim; empty where it is plainly ours. */
+  readonly message: string
+  /** When time alone changes the claim. */
+  readonly retryAt: number | undefined
+  /** `adoptable`: an agent's, but not made for this very object. */
+  readonly service: 'absent' | 'ours' | 'outdated' | 'adoptable' | 'taken'
+  readonly serviceMessage: string
+  /** What pods are told now. */
+  readonly shown: { readonly address: string; readonly port: number; readonly ready: boolean } | undefined
+  /** False while core/v1 Endpoints still tell something else. */
+  readonly complete: boolean
+  /** Slice or Endpoints of ours exist. */
+  readonly present: boolean
+}
+
+export type MemoryReason = Extract<ServiceReason, 'InsufficientMemory' | 'MemoryCheckFailed' | 'MemoryPressure'>
+
+export interface Observation {
+  readonly now: number
+  readonly desired: Desired
+  readonly address: { readonly ip: string | undefined; readonly message: string }
+  readonly fetch: FetchView
+  readonly server: ServerView
+  /** Started beside `server`, to take its place when it answers. */
+  readonly successor: ServerView
+  /** The server whose place was taken is still there: what it does. */
+  readonly retiring: string | undefined
+  /** Undefined = nobody asked yet. */
+  readonly beside: Beside | undefined
+  /** Why the wanted server would not fit even in place of the present one, as a sentence. */
+  readonly instead: string | undefined
+  /** Why the wanted server may not be started now. */
+  readonly noMemory: { readonly reason: MemoryReason; readonly message: string } | undefined
+  /** It is to leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
+  readonly absent: Extract<Absence, { kind: 'idle' | 'displaced' }> | undefined
+  /** Why the server was asked to stop; empty where it was not. */
+  readonly stopReason: string
+  readonly publication: PublicationView
+  /** A person asked for a new server process. */
+  readonly restartAsked: boolean
+  /** A person paused this machine. */
+  readonly paused: boolean
+  /** The cluster did not take our last write: until then only local steps are possible. */
+  readonly clusterRetry: { readonly at: number; readonly message: string } | undefined
+  /** What the cluster says otherwise than it is here, as a sentence, and since when. */
+  readonly disagreement?: { readonly message: string; readonly since: number } | undefined
+  /** The part of a message that counts requests as they finish, and changes all the time. */
+  readonly drainFigures?: string
+}

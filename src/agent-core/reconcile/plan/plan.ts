@@ -1,0 +1,61 @@
+import { disagreementAfterMs } from '../cluster-agreement.ts'
+import type { Desired } from '../desired.ts'
+import { isWritable } from './facts.ts'
+import { clear, held } from './leaving.ts'
+import type { Observation } from './observation.ts'
+import { serve, withoutModel } from './serve.ts'
+import { forget, rest, type Plan } from './step.ts'
+
+/** From what is wanted and what is so to the one next step and the sentence that explains it. Pure: its table of tests is the contract. */
+export function plan(observed: Observation): Plan {
+  const next = withDisagreement(withNotice(nextStep(observed), observed.desired), observed)
+  const mayMend = next.step.do === 'rest' && isHole(observed)
+  if (!mayMend) return next
+  return { ...next, step: { do: 'withdrawDead' }, message: next.message || observed.publication.message, forget: false }
+}
+
+/** Where it serves or cannot be started, which the notice may explain. */
+function withNotice(next: Plan, wish: Desired): Plan {
+  if (wish.kind !== 'serve' || wish.notice === undefined || next.step.do !== 'rest') return next
+  const isTold = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
+  return isTold ? { ...next, message: `${next.message} ${wish.notice}` } : next
+}
+
+/** The controller gets a moment to take up what is published or withdrawn; after that people are told. */
+function withDisagreement(next: Plan, { disagreement, now }: Observation): Plan {
+  if (!disagreement || next.forget || next.step.do !== 'rest') return next
+  const toldAt = disagreement.since + disagreementAfterMs
+  if (now < toldAt) return { ...next, retryAt: Math.min(next.retryAt ?? Infinity, toldAt) }
+  const reason = next.reason === 'Serving' ? 'ClusterDisagrees' : next.reason
+  return { ...next, reason, message: `${next.message} ${disagreement.message}`.trim() }
+}
+
+/** Traffic flows to an agent that is gone, and nobody takes over. */
+function isHole(observed: Observation): boolean {
+  const { publication, desired } = observed
+  if (desired.kind === 'unknown' || desired.kind === 'excluded') return false
+  return publication.claim === 'dead' && publication.shown?.ready === true && isWritable(observed)
+}
+
+function nextStep(observed: Observation): Plan {
+  const { desired } = observed
+  switch (desired.kind) {
+    case 'unknown':
+      return rest('waiting', 'Pending', desired.message)
+    case 'gone':
+      return clear(observed, 'remove', desired.message) ?? forget()
+    case 'notOurs':
+    case 'excluded':
+      return clear(observed, 'unpublish', desired.message) ?? forget()
+    case 'held':
+      return held(observed, desired.message)
+    case 'stopped':
+      return clear(observed, 'unpublish', desired.message) ?? rest('stopped', desired.reason, desired.message)
+    case 'refused':
+      return clear(observed, 'unpublish', desired.message) ?? rest('refused', desired.reason, desired.message)
+    case 'modelMissing':
+      return withoutModel(observed, desired)
+    case 'serve':
+      return serve(observed, desired)
+  }
+}

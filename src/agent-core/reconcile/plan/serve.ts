@@ -1,0 +1,100 @@
+import type { Desired } from '../desired.ts'
+import { answerStep, withdrawSilent } from './answering.ts'
+import { isAlive, isForeign, isHeld, isRunning, isTrusted, isWritable, takenBy, type Serve } from './facts.ts'
+import { clear, staysAway, yieldTo } from './leaving.ts'
+import { fetchStep } from './model-fetching.ts'
+import type { Observation } from './observation.ts'
+import { dropStep, replaceStep, takeOverStep } from './replacement.ts'
+import { shownAs, withoutAnswer } from './server-words.ts'
+import { act, forget, rest, unreachable, type Plan } from './step.ts'
+
+export function serve(observed: Observation, desired: Serve): Plan {
+  const { publication, address, server, now } = observed
+  if (isForeign(publication)) return yieldTo(observed)
+  const taken = takenBy(publication)
+  if (taken !== undefined) {
+    return clear(observed, 'unpublish', taken) ?? rest('refused', 'ServiceNameTaken', taken, publication.retryAt)
+  }
+  if (publication.claim === 'unknown') return rest('waiting', 'Pending', publication.message)
+  if (observed.paused) return whilePaused(observed)
+  if (address.ip === undefined && !isAlive(server)) return rest('waiting', 'NoHostAddress', address.message)
+  if (!isHeld(publication)) {
+    if (!isWritable(observed)) return unreachable(observed, 'waiting', 'Pending')
+    if (publication.retryAt !== undefined && publication.retryAt > now) {
+      return rest('waiting', 'Pending', publication.message, publication.retryAt)
+    }
+    return act({ do: 'claim' }, 'waiting', 'Pending', 'Claiming the service for this machine.')
+  }
+  if (publication.service !== 'ours' && isWritable(observed)) {
+    return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
+  }
+  if (observed.absent) return staysAway(observed, observed.absent)
+  return (
+    takeOverStep(observed, desired) ??
+    withdrawSilent(observed) ??
+    fetchStep(observed, desired) ??
+    serverStep(observed, desired)
+  )
+}
+
+function serverStep(observed: Observation, desired: Serve): Plan {
+  const { server, successor, now, stopReason } = observed
+  const dropped = dropStep(observed, desired)
+  if (dropped) return dropped
+  const leaving = successor.kind === 'stopping' ? successor.message : observed.retiring
+  switch (server.kind) {
+    case 'none':
+      if (leaving !== undefined) return rest('starting', 'Starting', leaving)
+      return withoutMemory(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
+    case 'stopping':
+      return rest('stopping', 'Stopping', `${stopReason} ${server.message}`.trim())
+    case 'failed':
+      if (leaving !== undefined) {
+        return rest(...withoutAnswer(server), server.nextStartAt > now ? server.nextStartAt : undefined)
+      }
+      return server.digest !== desired.digest || server.nextStartAt <= now
+        ? (withoutMemory(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.'))
+        : rest(...withoutAnswer(server), server.nextStartAt)
+    case 'starting':
+    case 'unready':
+    case 'ready':
+      break
+  }
+  const isReplaced = server.digest !== desired.digest || observed.restartAsked || successor.kind !== 'none'
+  return isReplaced ? replaceStep(observed, server, desired) : answerStep(observed, server)
+}
+
+/** It is asked again when memory is freed, not by the clock. */
+const withoutMemory = ({ noMemory }: Observation): Plan | undefined =>
+  noMemory && rest('waiting', noMemory.reason, noMemory.message)
+
+type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
+
+/** A Model that is gone takes nothing from a server that has it in memory. */
+export function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: ModelMissing): Plan {
+  const { server, publication, now } = observed
+  if (isHeld(publication) && (server.kind === 'ready' || server.kind === 'unready' || isTrusted(server))) {
+    const kept = `${message} The server keeps the model it loaded, but could not be started again.`
+    if (observed.paused) return whilePaused(observed)
+    if (isRunning(observed.successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), kept)
+    return { ...answerStep(observed, server), message: kept }
+  }
+  const cleared = clear(observed, 'unpublish', message)
+  if (cleared) return cleared
+  // Nobody knows yet whether the service is one for a Mac.
+  if (now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
+  return rest('waiting', 'ModelMissing', message)
+}
+
+/** Nothing is begun and nothing is ended, but for the address: pods are not sent here. */
+function whilePaused(observed: Observation): Plan {
+  const { server, publication } = observed
+  const loaded = server.kind === 'ready' || server.kind === 'starting' || server.kind === 'unready'
+  const [state, message] = loaded
+    ? (['unready', 'This machine is paused: the model stays in memory, and no requests are sent here.'] as const)
+    : (['waiting', 'This machine is paused: nothing is started until it is resumed.'] as const)
+  if (!isHeld(publication) || publication.shown?.ready !== true) return rest(state, 'Paused', message)
+  return isWritable(observed)
+    ? act({ do: 'withdraw' }, state, 'Paused', message)
+    : unreachable(observed, state, 'Paused')
+}

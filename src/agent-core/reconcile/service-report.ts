@@ -1,0 +1,76 @@
+import type { Hold } from '../../contract/service.ts'
+import type { InferenceService, Model } from '../kube/resources.ts'
+import type { Exited, ServerState } from '../process/server-state.ts'
+import { splitKey } from '../support/object-key.ts'
+import { holdOf, type Absence } from './absence.ts'
+import type { Absences } from './absences.ts'
+import type { AdmissionReport } from './admission.ts'
+import type { ModelFetch } from './model-fetch.ts'
+import type { Observation } from './plan/observation.ts'
+import type { Plan } from './plan/step.ts'
+import { modelOf } from './reading.ts'
+import type { ServiceRooms } from './service-rooms.ts'
+
+/** What a snapshot and commands need to know of one service. */
+export interface ServiceReport {
+  readonly key: string
+  readonly namespace: string
+  readonly name: string
+  /** Of the object as last seen. */
+  readonly uid: string | undefined
+  readonly plan: Plan
+  readonly observed: Observation
+  readonly since: number
+  readonly server: ServerState | undefined
+  /** The server whose place was taken, until it is gone. */
+  readonly retiring: ServerState | undefined
+  /** Of the last server that ended without being asked to. */
+  readonly lastFailure: Exited | undefined
+  /** In a row. */
+  readonly failures: number
+  readonly restarts: number
+  readonly service: InferenceService | undefined
+  readonly model: Model | undefined
+  /** Absent where no server was started yet. */
+  readonly logFile: string | undefined
+  readonly absence: Absence | undefined
+  readonly hold: Hold | undefined
+  readonly fetch: Pick<ModelFetch, 'progress' | 'isRunning'>
+  readonly admission: AdmissionReport
+  /** Of the server that runs, as expected at its start. */
+  readonly needBytes: number | undefined
+  readonly isProtected: boolean
+}
+
+/** What the managed service itself knows; the rest is asked of the rooms. */
+type Known = Pick<ServiceReport, 'key' | 'uid' | 'plan' | 'observed' | 'since' | 'restarts' | 'absence' | 'fetch'>
+
+export function serviceReport(
+  { servers, cluster, absences, admission }: Pick<ServiceRooms, 'servers' | 'cluster' | 'absences' | 'admission'>,
+  known: Known,
+): ServiceReport {
+  const { key, absence } = known
+  const { namespace, name } = splitKey(key)
+  const service = cluster.inferenceServices.get(namespace, name)
+  return {
+    ...known,
+    namespace,
+    name,
+    server: servers.get(key),
+    retiring: servers.retiring(key),
+    lastFailure: servers.lastFailure(key),
+    failures: servers.backOff(key)?.failures ?? 0,
+    service,
+    model: service && modelOf(cluster, service),
+    logFile: servers.logFileOf(key),
+    hold: holdOf(absence),
+    admission: admission.report(key),
+    needBytes: servers.needOf(key),
+    isProtected: isProtected(absences, service),
+  }
+}
+
+/** By its specification, or by a person on this machine. */
+export const isProtected = (absences: Absences, service: InferenceService | undefined): boolean =>
+  service !== undefined &&
+  ((service.spec.ok && service.spec.value.evictionProtection) || absences.isProtected(service.metadata.uid))

@@ -1,0 +1,51 @@
+import type { Cluster } from '../kube/cluster.ts'
+import type { Memory } from '../memory/memory.ts'
+import type { Models } from '../models/models.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { IdleWatch } from '../process/idle-watch.ts'
+import type { PortPolicy } from '../process/launch.ts'
+import type { Servers } from '../process/servers.ts'
+import type { Publisher } from '../publishing/publisher.ts'
+import type { Absence } from './absence.ts'
+import type { Absences } from './absences.ts'
+import type { Admission } from './admission.ts'
+import type { Narrator } from './narrator.ts'
+import type { ServerLaunches } from './server-launches.ts'
+import type { ServiceNames } from './service-names.ts'
+
+export interface ServiceSettings {
+  /** Names of the InferenceServices this agent may claim; empty = all. */
+  readonly allowlist: readonly string[]
+  readonly port: PortPolicy
+  /** How often the source of a Model with `refreshPolicy: OnChange` is asked, in milliseconds. */
+  readonly refreshEveryMs: () => number
+  /** How long a minute of `metalbar.dev/idle-minutes` is. */
+  readonly idleMinuteMs: number
+}
+
+/** What the services of one cluster share. */
+export interface ServiceRooms {
+  readonly cluster: Cluster
+  readonly models: Models
+  readonly servers: Servers
+  readonly publisher: Publisher
+  readonly memory: Pick<Memory, 'view'>
+  readonly absences: Absences
+  readonly admission: Admission
+  readonly narrator: Narrator
+  readonly launches: ServerLaunches
+  readonly idle: IdleWatch
+  readonly names: Pick<ServiceNames, 'sharing'>
+  readonly settings: ServiceSettings
+  readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
+  readonly log: Logger
+  readonly enqueue: (key: string) => void
+  /** Something that a snapshot shows has changed. */
+  readonly onChange: () => void
+  /** Of all services, when this machine leaves the cluster for good. */
+  readonly leaving: () => Extract<Absence, { kind: 'held' }> | undefined
+  /** The agent decides nothing any more. */
+  readonly isStopped: () => boolean
+  readonly now: () => number
+  readonly random: () => number
+}
