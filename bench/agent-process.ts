@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { socketPathFor } from '../src/agent-core/state/socket-path.ts'
 import { LinkError } from '../src/contract/client.ts'
 import type { AgentSnapshot } from '../src/contract/snapshot.ts'
@@ -51,7 +51,7 @@ export class AgentProcess implements AsyncDisposable {
       [
         ...['--kubeconfig', kubeconfig, '--namespace', namespace, '--host-ip', publishedAddress],
         ...['--state-dir', stateDir, '--model-store', join(folder, 'models'), '--port', String(port)],
-        ...['--llama-server', sampleServerPath],
+        ...['--llama-server', sampleServerPath, '--allowed-model-roots', dirname(folder)],
       ],
       { stdio: ['ignore', log, log] },
     )

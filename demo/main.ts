@@ -136,6 +136,7 @@ async function startAgent(
     kubeconfig,
     namespace: 'default',
     modelStore: join(folder, 'models'),
+    allowedModelRoots: [folder],
     stateDir,
     llamaServer,
     hubEndpoint,

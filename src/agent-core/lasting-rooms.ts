@@ -76,6 +76,7 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
   const { settings: started, log, env, allowInsecureLoopback } = options
   const models = new Models({
     directory: started.modelStore,
+    allowedModelRoots: started.allowedModelRoots,
     homeFile: join(started.stateDir, 'model-store.json'),
     log,
     env,

@@ -14,6 +14,7 @@ const preferences = z
     namespace: shape.namespace.nullable().default(allRows.namespace.startsAs),
     inferenceServiceAllowlist: shape.inferenceServiceAllowlist,
     modelStore: shape.modelStore,
+    allowedModelRoots: shape.allowedModelRoots,
     llamaServer: shape.llamaServer,
     llamaServerStartupTimeoutMs: shape.startupStallMs,
     hostIp: shape.hostIp,

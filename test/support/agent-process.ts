@@ -57,7 +57,8 @@ export class AgentProcess implements AsyncDisposable {
     this.stateDir = path.join(folder, 'state')
     const usual = [
       ...['--kubeconfig', this.kubeconfigFile, '--state-dir', this.stateDir],
-      ...['--model-store', path.join(folder, 'models'), '--port', '0', '--host-ip', '192.0.2.10'],
+      ...['--model-store', path.join(folder, 'models'), '--allowed-model-roots', folder],
+      ...['--port', '0', '--host-ip', '192.0.2.10'],
     ]
     const command = [
       ...(options.obeysFileModes === true && isRoot ? setpriv : []),

@@ -125,6 +125,7 @@ export class AgentWorld implements AsyncDisposable {
       ...(options.everyNamespace === true ? {} : { namespace: this.namespace }),
       inferenceServiceAllowlist: options.allowlist ?? [],
       modelStore: join(stateDir, 'models'),
+      allowedModelRoots: [this.folder],
       stateDir,
       llamaServer: options.llamaServer ?? sampleServerPath,
       startupStallMs: 60_000,

@@ -14,8 +14,10 @@ export class KubeconfigError extends Error {
 export interface KubeconfigChoice {
   /** `--kubeconfig`; wins over `$KUBECONFIG`. */
   readonly file?: string | undefined
-  /** `--context`; absent = the file's current context. */
+  /** Absent = the file's current context. */
   readonly context?: string | undefined
+  /** It is the one that was served before; no flag names it. */
+  readonly isKept?: boolean
   readonly env: Readonly<Record<string, string | undefined>>
   /** For a credential plugin; absent = long enough for a person to log in. */
   readonly pluginTimeLimitMs?: number
@@ -46,7 +48,7 @@ export class PinnedContext {
    */
   static async load(choice: KubeconfigChoice): Promise<PinnedContext> {
     const config = await readKubeconfig(choice)
-    const { name, server } = pin(config, choice.context)
+    const { name, server } = pin(config, choice)
     return new PinnedContext(name, server, config, choice)
   }
 
@@ -67,10 +69,10 @@ export class PinnedContext {
 
   async #renew(): Promise<void> {
     const config = await readKubeconfig(this.#choice)
-    const { server } = pin(config, this.name)
+    const { server } = pin(config, { ...this.#choice, context: this.name })
     if (server !== this.server) {
       throw new KubeconfigError(
-        `Context "${this.name}" now points to ${server} instead of ${this.server}; restart the agent to move to it.`,
+        `Context "${this.name}" now points to ${server} instead of ${this.server}; metal-agent context use ${this.name} moves there.`,
       )
     }
     this.#plugins.serve(config)
@@ -97,8 +99,11 @@ export async function listContexts(choice: KubeconfigChoice): Promise<{ source: 
   return { source: sourceOf(choice), contexts }
 }
 
-/** Makes `wanted` (or the file's current context) the current one, after checking that all it refers to is there. */
-function pin(config: KubeConfig, wanted: string | undefined): { name: string; server: string } {
+/** Makes the wanted one (or the file's current context) the current one, after checking that all it refers to is there. */
+function pin(
+  config: KubeConfig,
+  { context: wanted, isKept = false }: Pick<KubeconfigChoice, 'context' | 'isKept'>,
+): { name: string; server: string } {
   const name = wanted ?? config.getCurrentContext()
   const known = config.getContexts().map((context) => context.name)
   if (known.length === 0) {
@@ -112,6 +117,11 @@ function pin(config: KubeConfig, wanted: string | undefined): { name: string; se
     )
   }
   if (!known.includes(name)) {
+    if (isKept && wanted !== undefined) {
+      throw new KubeconfigError(
+        `This machine serves context "${name}", which the kubeconfig has no more (it has ${known.join(', ')}): bring it back, or choose another with metal-agent context use NAME.`,
+      )
+    }
     throw new KubeconfigError(
       `The kubeconfig has no context "${name}"; it has ${known.join(', ')}. Choose one with --context.`,
     )

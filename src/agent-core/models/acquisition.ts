@@ -9,6 +9,7 @@ import type { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { FileHashes } from './hash-file.ts'
 import { localModel } from './local-models.ts'
+import type { Lent } from './local-source.ts'
 import { contentRevision, type HeaderSummary } from './manifest.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
 import { waitingSentence } from './pulls.ts'
@@ -20,6 +21,8 @@ import { sameBytes } from './store-paths.ts'
 
 export interface AcquisitionOptions {
   readonly store: Store
+  /** Which files of this machine a Model may name. */
+  readonly lent: Lent
   readonly contents: ContentFetches
   readonly remote: Remote
   readonly turns: DownloadTurns
@@ -43,7 +46,7 @@ export class Acquisition {
   /** From this machine's disks, the store, another model's bytes, or the network. Throws ModelError, or the signal's reason. */
   async ensure(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
     const parsed = parseModelSource(request.source)
-    if (parsed.kind === 'local') return localModel(parsed.path, request, this.#hashes)
+    if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
     const wanted = wantedOf(request)
     const found = await this.#verified(request, await this.#options.store.find(wanted))
     if (found) return this.#arrived(request, found)
@@ -59,7 +62,7 @@ export class Acquisition {
   async refresh(request: ModelRequest, waiters: Waiters<Progress>): Promise<LocalModel> {
     const { signal } = waiters
     const parsed = parseModelSource(request.source)
-    if (parsed.kind === 'local') return localModel(parsed.path, request, this.#hashes)
+    if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
     const remote = await this.#options.remote.resolve(request, signal)
     const stored = await this.#options.store.find(wantedOf(request))
     const told = stored && (await this.#options.remote.isSame(remote, stored.manifest, signal))
@@ -76,6 +79,10 @@ export class Acquisition {
       return { ...file, ...(etag !== undefined && { etag }) }
     })
     return localOf(await this.#options.store.amend(stored, { files }))
+  }
+
+  #inPlace(path: string, request: ModelRequest): Promise<LocalModel> {
+    return localModel(path, request, { hashes: this.#hashes, lent: this.#options.lent })
   }
 
   async #fetch(

@@ -1,4 +1,5 @@
 export type ModelErrorReason =
+  | 'ModelSourceNotAllowed'
   | 'UnsupportedSource'
   | 'Ambiguous'
   | 'NoSuchFile'

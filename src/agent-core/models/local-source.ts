@@ -1,10 +1,11 @@
 import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
 import { messageOf } from '../support/message-of.ts'
-import { checkLocalFile } from './local-file.ts'
 import { errorCode, localRepairMs, ModelError } from './errors.ts'
-import { isFolderFormat, selectFiles, type Candidate, type Choice } from './selection.ts'
-import { parseShard } from './shards.ts'
+import { isModelKind, contentKindOf } from './gguf/content-kind.ts'
+import { checkLocalFile, firstBytes } from './local-file.ts'
+import { isFolderFormat, isWeightsName, selectFiles, type Candidate, type Choice } from './selection.ts'
+import { parseShard, shardPaths } from './shards.ts'
 
 export interface LocalSource {
   readonly kind: 'local'
@@ -17,9 +18,17 @@ export interface LocalSource {
   readonly notes: readonly string[]
 }
 
-/** A model that lies on this machine, used in place: only ever read. Throws ModelError. */
-export async function resolveLocal(path: string, choice: Choice): Promise<LocalSource> {
+/** Which files may be looked at. */
+export interface Lent {
+  allows(path: string): Promise<boolean>
+  /** Throws ModelError. */
+  require(path: string): Promise<void>
+}
+
+/** A model that lies on this machine, used in place: only ever read. `lent` absent = whoever asks may read all that the agent may. Throws ModelError. */
+export async function resolveLocal(path: string, choice: Choice, lent: Lent = everything): Promise<LocalSource> {
   const given = resolve(path)
+  await lent.require(given)
   const isFolder = (await stat(given).catch(ifMissing))?.isDirectory() === true
   if (!isFolder) await requireFile(given, choice)
   const folder = isFolder ? given : dirname(given)
@@ -29,18 +38,26 @@ export async function resolveLocal(path: string, choice: Choice): Promise<LocalS
       : isAbsolute(choice.mmproj)
         ? choice.mmproj
         : inFolder(folder, choice.mmproj)
-  const needsListing = isFolder || parseShard(given) !== undefined || (choice.files ?? []).length > 0
+  const shard = isFolder ? undefined : parseShard(basename(given))
+  const needsListing = isFolder || shard !== undefined || (choice.files ?? []).length > 0
+  const asked = [...(choice.files ?? []), ...(shard === undefined ? [] : shardPaths(basename(given), shard))]
   const selected = needsListing
     ? selectFiles(
-        await listFolder(folder, [...(choice.files ?? [])]),
+        await listFolder(folder, asked, lent),
         { ...choice, mmproj: undefined, path: isFolder ? undefined : basename(given) },
         { name: folder, naming: (file) => join(folder, file), isLocal: true },
       )
     : { files: [{ path: basename(given) }], isFolder: false, notes: [] }
   const files = selected.files.map((file) => join(folder, file.path))
   let sizeBytes = 0
-  for (const file of files) sizeBytes += await checkLocalFile(file)
-  if (projector !== undefined) await checkLocalFile(projector)
+  for (const file of files) {
+    await lent.require(file)
+    sizeBytes += await checkLocalFile(file)
+  }
+  if (projector !== undefined) {
+    await lent.require(projector)
+    await checkLocalFile(projector)
+  }
   return {
     kind: 'local',
     path: selected.isFolder ? folder : (files[0] ?? given),
@@ -61,8 +78,10 @@ async function requireFile(path: string, { format = 'gguf' }: Choice): Promise<v
   )
 }
 
-/** The files of the folder, and those deeper that were asked for. */
-async function listFolder(folder: string, asked: readonly string[]): Promise<Candidate[]> {
+const everything: Lent = { allows: () => Promise.resolve(true), require: () => Promise.resolve() }
+
+/** The files of the folder, and those deeper that were asked for. What says that it is a model and is none is left out, unless it was asked for. */
+async function listFolder(folder: string, asked: readonly string[], lent: Lent): Promise<Candidate[]> {
   const names = await readdir(folder).catch((error: unknown) => {
     throw new ModelError(
       'transient',
@@ -75,11 +94,20 @@ async function listFolder(folder: string, asked: readonly string[]): Promise<Can
   const deeper = asked.filter((path) => path.includes('/'))
   const found = await Promise.all(
     [...new Set([...names.sort(), ...deeper])].map(async (path) => {
-      const state = await stat(join(folder, path)).catch(ifMissing)
-      return state?.isFile() === true ? { path, sizeBytes: state.size } : undefined
+      const full = join(folder, path)
+      if (!(await lent.allows(full))) return undefined
+      const state = await stat(full).catch(ifMissing)
+      if (state?.isFile() !== true) return undefined
+      const isMeant = asked.includes(path) || !isWeightsName(path) || (await isModel(full))
+      return isMeant ? { path, sizeBytes: state.size } : undefined
     }),
   )
   return found.filter((file) => file !== undefined)
+}
+
+async function isModel(path: string): Promise<boolean> {
+  const start = await firstBytes(path).catch(ifMissing)
+  return start !== undefined && isModelKind(contentKindOf(start))
 }
 
 /** Throws where a path relative to the source would leave its folder. */

@@ -13,6 +13,7 @@ import { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { Inventory, prunedSentence, type ModelUser } from './inventory.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
+import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
 import { Remote, type DownloadSettings } from './remote.ts'
 import { SharedWork, type Waiters } from './shared-work.ts'
@@ -48,6 +49,8 @@ interface FetchState extends FetchedModel {
 export interface ModelsOptions {
   /** The model store. Created when first needed. */
   directory: string
+  /** Folders of this machine that a Model's source may name, beside the store; see `ModelRoots`. */
+  allowedModelRoots?: readonly string[]
   /** Keeps, beyond the end of the agent, on which volume the store is; absent = it is forgotten. */
   homeFile?: string
   log: Logger
@@ -93,7 +96,7 @@ export class Models {
 
   constructor(options: ModelsOptions) {
     const { directory, log, now = Date.now, onChange = () => undefined } = options
-    const { users = () => undefined, settings = () => defaultDownloadSettings } = options
+    const { users = () => undefined, settings = () => defaultDownloadSettings, homeDir = homedir() } = options
     this.#store = new Store({ directory, log, now })
     this.#log = log
     this.#settings = settings
@@ -102,7 +105,7 @@ export class Models {
       now,
       settings,
       env: options.env ?? {},
-      homeDir: options.homeDir ?? homedir(),
+      homeDir,
       stallMs: options.stallMs,
       attempts: options.attempts,
       storeFolder: directory,
@@ -131,6 +134,7 @@ export class Models {
     this.#watch = new StoreWatch({ directory, homeFile: options.homeFile, log, onChange })
     this.#acquisition = new Acquisition({
       store: this.#store,
+      lent: new ModelRoots({ store: directory, roots: options.allowedModelRoots ?? [], home: homeDir }),
       contents,
       remote: this.#remote,
       turns: new DownloadTurns(() => settings().atOnce),

@@ -58,7 +58,7 @@ export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choi
   if (path !== undefined && inside.length === 0) throw noSuchFile(all, path, 'spec.source', place)
   if (format !== 'gguf') {
     throw ambiguity(
-      `${place.name} has ${listed(all)}, and spec.format ${format} does not say which are needed: name them in spec.files, the one for the runtime first.`,
+      `${place.name} has ${listed(all, place)}, and spec.format ${format} does not say which are needed: name them in spec.files, the one for the runtime first.`,
     )
   }
   const { group, note } = ggufOf(inside, choice.quantization, place)
@@ -147,7 +147,7 @@ function ofQuantization<T extends Candidate>(
     throw repairable(
       place,
       'NoSuchFile',
-      `${place.name} has no GGUF file of quantization ${wanted}: it has ${listed(groupCandidates(groups))}; correct spec.quantization, or name the file in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}.`,
+      `${place.name} has no GGUF file of quantization ${wanted}: it has ${listed(groupCandidates(groups), place)}; correct spec.quantization, or name the file in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}.`,
     )
   }
   if (another !== undefined)
@@ -252,7 +252,7 @@ function folderFiles<T extends Candidate>(
     throw repairable(
       place,
       'NoSuchFile',
-      `${place.name} has no model of spec.format ${format} (config.json and ${format === 'pytorch' ? 'weights' : '.safetensors files'}): it has ${listed(all)}; correct spec.source or spec.format.`,
+      `${place.name} has no model of spec.format ${format} (config.json and ${format === 'pytorch' ? 'weights' : '.safetensors files'}): it has ${listed(all, place)}; correct spec.source or spec.format.`,
     )
   }
   return top.filter((file) => {
@@ -270,7 +270,7 @@ function ambiguous(groups: readonly Group<Candidate>[], what: string, place: Pla
   const advice = byQuantization
     ? `set spec.quantization, as ${names[0]}`
     : `name the one you mean in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}`
-  return ambiguity(`${what}: ${listed(groupCandidates(groups))}; ${advice}.`)
+  return ambiguity(`${what}: ${listed(groupCandidates(groups), place)}; ${advice}.`)
 }
 
 function noGguf(files: readonly Candidate[], place: Place): ModelError {
@@ -278,7 +278,7 @@ function noGguf(files: readonly Candidate[], place: Place): ModelError {
   return repairable(
     place,
     'NoSuchFile',
-    `${place.name} has no GGUF model: it has ${listed(files)}; give ${hasSafetensors ? 'a GGUF conversion of it, or set spec.format to mlx' : 'another source'}.`,
+    `${place.name} has no GGUF model: it has ${listed(files, place)}; give ${hasSafetensors ? 'a GGUF conversion of it, or set spec.format to mlx' : 'another source'}.`,
   )
 }
 
@@ -286,7 +286,7 @@ function noSuchFile(all: readonly Candidate[], path: string, where: string, plac
   return repairable(
     place,
     'NoSuchFile',
-    `${place.name} has no file ${JSON.stringify(path)}, which ${where} names: it has ${listed(all)}.`,
+    `${place.name} has no file ${JSON.stringify(path)}, which ${where} names: it has ${listed(all, place)}.`,
   )
 }
 
@@ -297,9 +297,15 @@ function groupCandidates(groups: readonly Group<Candidate>[]): Candidate[] {
   }))
 }
 
-/** With sizes, as many as a sentence can hold. */
-function listed(files: readonly Candidate[]): string {
-  if (files.length === 0) return 'no files'
+/** What files of weights are called. */
+export const isWeightsName = (path: string): boolean => /\.(?:gguf|safetensors)$/i.test(path)
+
+/** With sizes, as many as a sentence can hold; of a folder of this machine nothing but models. */
+function listed(candidates: readonly Candidate[], { isLocal }: Place): string {
+  const files = isLocal
+    ? candidates.filter(({ path }) => isWeightsName(path.replace(/ and \d+ more parts$/, '')))
+    : candidates
+  if (files.length === 0) return isLocal ? 'no model files' : 'no files'
   const shown = files
     .slice(0, maxListed)
     .map(({ path, sizeBytes }) => `${printable(path)} (${formatBytes(sizeBytes)})`)

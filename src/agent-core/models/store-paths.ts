@@ -3,6 +3,9 @@ import { access, copyFile, link, lstat, mkdir, open, realpath, rename, rm, stat 
 import { dirname, sep } from 'node:path'
 import { errorCode } from './errors.ts'
 
+/** Our own folder in the store; no Model can have its name. */
+export const ownFolder = '.metalbar'
+
 /** Volumes of macOS compare names without case and Unicode form. */
 export function comparable(path: string): string {
   return path.normalize('NFC').toLowerCase()

@@ -20,7 +20,7 @@ import {
 } from './manifest.ts'
 import { goAgentFileName, shortDigestLength, shownSource, sourceDigest } from './source.ts'
 import { parseShard, shardPaths } from './shards.ts'
-import { comparable, isInside, lstatIfThere, makeFolder, statIfThere } from './store-paths.ts'
+import { comparable, isInside, lstatIfThere, makeFolder, ownFolder, statIfThere } from './store-paths.ts'
 
 /** Which bytes, for which Model. */
 export interface Wanted {
@@ -79,9 +79,6 @@ export interface StoreOptions {
   log: Logger
   now?: () => number
 }
-
-/** Our own folder in the store; no Model can have its name. */
-const ownFolder = '.metalbar'
 
 /**
  * The folder of models, laid out so that LLMKube's Go agent finds its files in it: `<store>/<model>/<base name>`.

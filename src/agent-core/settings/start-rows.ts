@@ -42,6 +42,9 @@ const hostIp = z.string({ error: hostIpMessage }).check((context) => {
   if (kind !== undefined) refuse(`must be an address that the cluster can reach, and this is ${kind}`)
 })
 
+const rootsMessage = 'must be folders separated by commas, each an absolute path or one that begins with ~/'
+const modelRoots = z.array(z.string().regex(/^(?:\/|~(?:\/|$))/, rootsMessage), { error: rootsMessage })
+
 const intervalMessage = 'must be from 0 to 24h'
 const thresholdMessage = 'must be a fraction of all memory from 0 to below 1, such as 0.2'
 
@@ -58,10 +61,11 @@ export const startRows = {
   context: {
     kind: 'text',
     schema: nonEmpty,
-    defaultMeans: 'its current context at start',
+    defaultMeans: 'the one that was served last, at first its current context',
     group: 'Cluster',
     flag: 'context',
-    help: 'context of the kubeconfig, pinned for as long as the agent runs',
+    aliases: ['kube-context'],
+    help: 'context of the kubeconfig',
   },
   inferenceServiceAllowlist: {
     kind: 'list',
@@ -79,6 +83,15 @@ export const startRows = {
     group: 'Models',
     flag: 'model-store',
     help: 'folder of downloaded models (the Go agent keeps them in /tmp/llmkube-models, which a reboot empties)',
+  },
+  allowedModelRoots: {
+    kind: 'list',
+    schema: modelRoots,
+    default: [],
+    defaultMeans: 'none, so only the model store',
+    group: 'Models',
+    flag: 'allowed-model-roots',
+    help: 'comma-separated folders of this machine, absolute or with ~/, whose models a Model may name by path',
   },
   runtime: {
     kind: 'choice',

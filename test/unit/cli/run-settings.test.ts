@@ -29,6 +29,7 @@ const fromDefaults = {
   namespace: 'default',
   inferenceServiceAllowlist: [],
   modelStore: '/home/me/models',
+  allowedModelRoots: [],
   stateDir: '/home/me/state',
   runtime: 'llama-server',
   llamaServerPort: 0,

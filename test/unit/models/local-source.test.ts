@@ -119,7 +119,7 @@ describe('what cannot be used is named', () => {
       { source: 'm' },
       'transient',
       'NoSuchFile',
-      '/F/m has no GGUF model: it has readme.txt (12 B); give another source.',
+      '/F/m has no GGUF model: it has no model files; give another source.',
     ],
     [
       'several models',

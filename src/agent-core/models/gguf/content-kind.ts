@@ -69,7 +69,7 @@ export function notGgufSentence(name: string, kind: Exclude<ContentKind, 'gguf'>
   }
 }
 
-/** What a weights file may be under each `spec.format` of a Model; `custom` may be anything. */
+/** What a weights file may be under each `spec.format` of a Model; `custom` may be any model. */
 const kindsOf: Readonly<Record<string, readonly ContentKind[]>> = {
   gguf: ['gguf'],
   mlx: ['safetensors'],
@@ -88,6 +88,13 @@ const formatOf: Partial<Record<ContentKind, string>> = {
   zip: 'pytorch',
   pickle: 'pytorch',
 }
+
+/** Whether a file that begins like this can be a model at all. */
+export const isModelKind = (kind: ContentKind): boolean => kind === 'ggml' || formatOf[kind] !== undefined
+
+/** Whether a file that begins like this can be weights of a Model of this `spec.format`; one that we do not know takes any model. */
+export const isKindOf = (format: string | undefined, kind: ContentKind): boolean =>
+  kindsOf[(format ?? 'gguf').toLowerCase()]?.includes(kind) ?? isModelKind(kind)
 
 /**
  * A sentence that names both where a Model's `spec.format` and its weights file are two formats. Undefined where they

@@ -1,0 +1,59 @@
+import { realpath } from 'node:fs/promises'
+import { dirname, isAbsolute, join, relative, sep } from 'node:path'
+import { ModelError } from './errors.ts'
+import { ownFolder } from './store-paths.ts'
+
+export interface ModelRootsOptions {
+  /** The model store, whose models may be named by their paths. */
+  readonly store: string
+  /** Folders that a person lends to Models: absolute, or below the home folder with `~/`. */
+  readonly roots: readonly string[]
+  readonly home: string
+}
+
+/** Which files of this machine a Model may name in `spec.source`: those below the store and the folders that a person listed. */
+export class ModelRoots {
+  readonly #store: string
+  readonly #roots: readonly string[]
+
+  constructor({ store, roots, home }: ModelRootsOptions) {
+    this.#store = store
+    this.#roots = roots.map((root) => (/^~(?=\/|$)/.test(root) ? join(home, root.slice(1)) : root))
+  }
+
+  /** With all links followed; what does not exist is judged by the nearest folder above it that does. */
+  async allows(path: string): Promise<boolean> {
+    const real = await realOf(path)
+    const store = await realpath(this.#store).catch(() => this.#store)
+    if (isBelow(join(store, ownFolder), real)) return false
+    if (isBelow(store, real)) return true
+    for (const root of this.#roots) {
+      const realRoot = await realpath(root).catch(() => undefined)
+      if (realRoot !== undefined && isBelow(realRoot, real)) return true
+    }
+    return false
+  }
+
+  /** Throws `ModelSourceNotAllowed`, in the same words whether there is such a file or not. */
+  async require(path: string): Promise<void> {
+    if (await this.allows(path)) return
+    throw new ModelError(
+      'terminal',
+      'ModelSourceNotAllowed',
+      `${path} is neither in the model store nor below a folder of --allowed-model-roots, so it is not read: let a person on this machine start the agent with --allowed-model-roots and the folder of the model, or give an https:// address or a Hugging Face repository (hf://owner/name).`,
+    )
+  }
+}
+
+async function realOf(path: string): Promise<string> {
+  for (let existing = path; ; existing = dirname(existing)) {
+    const real = await realpath(existing).catch(() => undefined)
+    if (real !== undefined) return join(real, relative(existing, path))
+    if (existing === dirname(existing)) return path
+  }
+}
+
+function isBelow(root: string, path: string): boolean {
+  const way = relative(root, path)
+  return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way))
+}
