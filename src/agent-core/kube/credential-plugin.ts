@@ -3,7 +3,6 @@ import type { KubeConfig, User } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { askProgram, ProgramError } from '../support/ask-program.ts'
 import { parseJson } from '../support/files.ts'
-import type { KubeconfigChoice } from './pinned-context.ts'
 
 const pluginCommand = z.object({
   command: z.string().min(1),
@@ -28,6 +27,12 @@ const defaultTimeLimitMs = 60_000
 /** How much of what a plugin says about its failure is told. */
 const maxSaidLength = 500
 
+export interface CredentialPluginsOptions {
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** Absent = long enough for a person to log in. */
+  readonly pluginTimeLimitMs?: number
+}
+
 /**
  * Runs the credential plugins of a kubeconfig in place of client-node, which starts one for every request that comes
  * meanwhile and ends none: here one runs at a time, and none for longer than its time limit.
@@ -37,7 +42,7 @@ export class CredentialPlugins {
   readonly #timeLimitMs: number
   #running: { readonly asked: string; readonly answer: Promise<Credential> } | undefined
 
-  constructor({ env, pluginTimeLimitMs = defaultTimeLimitMs }: Pick<KubeconfigChoice, 'env' | 'pluginTimeLimitMs'>) {
+  constructor({ env, pluginTimeLimitMs = defaultTimeLimitMs }: CredentialPluginsOptions) {
     this.#env = Object.fromEntries(
       Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
     )

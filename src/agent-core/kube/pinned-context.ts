@@ -4,23 +4,20 @@ import { delimiter, join } from 'node:path'
 import { KubeConfig, type RequestContext } from '@kubernetes/client-node'
 import { Agent } from 'undici'
 import { messageOf } from '../support/message-of.ts'
-import { CredentialPlugins } from './credential-plugin.ts'
+import { CredentialPlugins, type CredentialPluginsOptions } from './credential-plugin.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
 export class KubeconfigError extends Error {
   override readonly name = 'KubeconfigError'
 }
 
-export interface KubeconfigChoice {
+export interface KubeconfigChoice extends CredentialPluginsOptions {
   /** `--kubeconfig`; wins over `$KUBECONFIG`. */
   readonly file?: string | undefined
   /** Absent = the file's current context. */
   readonly context?: string | undefined
   /** It is the one that was served before; no flag names it. */
   readonly isKept?: boolean
-  readonly env: Readonly<Record<string, string | undefined>>
-  /** For a credential plugin; absent = long enough for a person to log in. */
-  readonly pluginTimeLimitMs?: number
 }
 
 /** One cluster, one user, never another: every request of an agent goes through the same pinned context. */
