@@ -73,10 +73,11 @@ export const startRows = {
   context: {
     kind: 'text',
     schema: nonEmpty,
-    defaultMeans: 'its current context at start',
+    defaultMeans: 'the one that was served last, at first its current context',
     group: 'Cluster',
     flag: 'context',
-    help: 'context of the kubeconfig, pinned for as long as the agent runs',
+    aliases: ['kube-context'],
+    help: 'context of the kubeconfig',
   },
   inferenceServiceAllowlist: {
     kind: 'list',
