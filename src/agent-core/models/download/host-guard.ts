@@ -41,8 +41,12 @@ export class HostGuard {
   /** For a socket that is about to connect; not asked for an address. */
   readonly lookup: LookupFunction = (hostname, options, callback) => {
     this.#resolve(hostname, { ...options, all: true }, (error, addresses) => {
-      const [first] = addresses ?? []
-      if (error !== null || first === undefined) callback(error ?? notAllowed(hostname), [])
+      if (error !== null) {
+        callback(error, [])
+        return
+      }
+      const [first] = addresses
+      if (first === undefined) callback(notAllowed(hostname), [])
       else if (!this.#isListed(bare(hostname)) && !addresses.every(({ address }) => this.#mayDial(address)))
         callback(notAllowed(hostname), [])
       else if (options.all === true) callback(null, addresses)
