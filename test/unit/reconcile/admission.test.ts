@@ -232,7 +232,7 @@ describe('a start of higher priority', () => {
   test('lets it come back when what was freed went elsewhere, and displaces nothing again while it waits', async () => {
     starts('ns/low', 10, { priority: 'low' })
     starts('ns/high', 25, { priority: 'high' })
-    machine.availableBytes = 22 * gigabyte
+    Object.assign(machine, { totalBytes: 40 * gigabyte, availableBytes: 22 * gigabyte })
     await ends('ns/low')
     expect([displaced('ns/low'), starts('ns/high', 25, { priority: 'high' })]).toEqual([true, false])
     enqueued.clear()
