@@ -1,5 +1,6 @@
 import type { ClusterView } from '../contract/cluster.ts'
 import type { ClusterSession } from './cluster-session.ts'
+import type { ContextPin } from './context-pin.ts'
 import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
 import type { Logger } from './observability/logger.ts'
 import type { Unfinished } from './publishing/publisher.ts'
@@ -14,8 +15,11 @@ const farewellLimitMs = 5_000
 export interface ClusterLinkOptions {
   /** As chosen now. Absent = as kubectl looks for one. */
   readonly kubeconfig: () => string | undefined
-  /** Absent = the kubeconfig's current context. */
+  /** As a flag says or a person chose. Absent = the pinned one, at first the kubeconfig's current context. */
   readonly context: () => string | undefined
+  /** By a flag, which chooses anew at each start. */
+  readonly isContextStated: () => boolean
+  readonly pin: ContextPin
   readonly env: NodeJS.ProcessEnv
   readonly open: (context: PinnedContext, hooks: SessionHooks) => ClusterSession
   /** What must be known before anything is decided in a session. */
@@ -55,6 +59,8 @@ export class ClusterLink {
   /** While there is no session. */
   #waiting: ClusterView
   #wasLive = false
+  /** The last session whose cluster answered. */
+  #reached: ClusterSession | undefined
   #timer: NodeJS.Timeout | undefined
   #isEnding = false
   /** Called at every change of the session that is being left. */
@@ -62,7 +68,7 @@ export class ClusterLink {
 
   constructor(options: ClusterLinkOptions) {
     this.#options = options
-    this.#waiting = notConnected(options.context())
+    this.#waiting = notConnected(this.#wantedContext)
   }
 
   /** Undefined while there is no usable kubeconfig. */
@@ -80,9 +86,22 @@ export class ClusterLink {
   }
 
   /** A context of the kubeconfig as it is now. Throws KubeconfigError. */
-  loadContext(name = this.#options.context()): Promise<PinnedContext> {
+  loadContext(name: string): Promise<PinnedContext> {
     const { kubeconfig, env } = this.#options
     return PinnedContext.load({ file: kubeconfig(), context: name, env })
+  }
+
+  get #wantedContext(): string | undefined {
+    return this.#options.context() ?? this.#options.pin.context
+  }
+
+  /** What a start serves by itself. Throws KubeconfigError, also where that would be another cluster than before. */
+  async #keptContext(): Promise<PinnedContext> {
+    const { kubeconfig, env, isContextStated, pin } = this.#options
+    const isKept = !isContextStated()
+    const context = await PinnedContext.load({ file: kubeconfig(), context: this.#wantedContext, isKept, env })
+    if (isKept) await pin.check(context)
+    return context
   }
 
   /** Resolves when it serves the cluster, or cannot: it looks at the kubeconfig again from time to time then. */
@@ -90,13 +109,14 @@ export class ClusterLink {
     const { log, onChange } = this.#options
     clearTimeout(this.#timer)
     try {
-      const context = await this.loadContext()
+      const context = await this.#keptContext()
       if (!this.#isEnding && !this.#session) await this.#serve(context)
     } catch (error) {
       if (!(error instanceof KubeconfigError)) throw error
       if (this.#waiting.message !== error.message) log.error('no cluster', { reason: error.message })
       this.#waiting = {
         ...this.#waiting,
+        context: this.#wantedContext ?? '',
         state: 'offline',
         message: error.message,
         retryAt: new Date(Date.now() + kubeconfigRetryMs).toISOString(),
@@ -110,7 +130,7 @@ export class ClusterLink {
   /** What runs for the present cluster comes down in good order, visibly; then the other is served. Returns at once. */
   moveTo(context: PinnedContext): void {
     this.#target = context
-    const moved = this.#moving.then(() => this.#move(context))
+    const moved = this.#moving.then(() => this.#options.pin.choose(context)).then(() => this.#move(context))
     this.#moving = moved.finally(() => {
       if (this.#target === context) this.#target = undefined
     })
@@ -193,9 +213,16 @@ export class ClusterLink {
     if (cluster) onWatchFailures(cluster.consecutiveFailures())
     const wasLive = this.#wasLive
     this.#wasLive = cluster?.view().state === 'live'
+    if (this.#wasLive) this.#pinReached()
     if (this.#wasLive && !wasLive) reconciler?.retryAll()
     else if (cluster?.synced === true) reconciler?.enqueueAll()
     onChange()
+  }
+
+  #pinReached(): void {
+    if (!this.#session || this.#session === this.#reached) return
+    this.#reached = this.#session
+    this.#inBackground(this.#options.pin.reached(this.#session.cluster.api))
   }
 
   #complain(message: string, unfinished: readonly Unfinished[]): void {

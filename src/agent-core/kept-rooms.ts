@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { ContextPin } from './context-pin.ts'
 import { ClusterLink, type SessionHooks } from './cluster-link.ts'
 import { clusterSession, type ClusterSession } from './cluster-session.ts'
 import { Commands } from './commands/commands.ts'
@@ -49,6 +50,7 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   const { settings: started, version, log } = options
   const settings = await PersonSettings.open(started, join(started.stateDir, 'settings.json'))
   const absences = await Absences.open({ stateDir: started.stateDir, log })
+  const pin = await ContextPin.open({ stateDir: started.stateDir, log })
   const history = await History.open({ file: join(started.stateDir, 'history.jsonl'), log })
   history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
   ends.defer(async () => {
@@ -63,9 +65,11 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
   evictionRoom(context, inputs, { absences, narrator })
   const address = addressRoom(context, { settings, history })
-  const link = linkRoom(context, inputs, { absences, narrator, address })
+  const link = linkRoom(context, inputs, { absences, narrator, address, settings, pin })
   const kept = { settings, absences, history, narrator, address, link }
-  const notices = [settings.notice, history.notice, ...absences.notices].filter((notice) => notice !== undefined)
+  const notices = [settings.notice, pin.notice, history.notice, ...absences.notices].filter(
+    (notice) => notice !== undefined,
+  )
   return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
 }
 
@@ -115,11 +119,17 @@ function addressRoom(
 
 type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address'>
 
-function linkRoom(context: RoomContext, inputs: KeptInputs, kept: LinkedRooms): ClusterLink {
+function linkRoom(
+  context: RoomContext,
+  inputs: KeptInputs,
+  kept: LinkedRooms & Pick<KeptRooms, 'settings'> & { readonly pin: ContextPin },
+): ClusterLink {
   const { metrics, ends, snapshots, settings, options } = context
   const link = new ClusterLink({
     kubeconfig: () => settings().kubeconfig,
     context: () => settings().context,
+    isContextStated: () => kept.settings.hasContextFlag,
+    pin: kept.pin,
     env: options.env,
     open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
     beforeStart: () => kept.address.check(),

@@ -10,6 +10,7 @@ import { modelUsers } from './reconcile/model-users.ts'
 import { followServers, measuredServers } from './reconcile/server-memory.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
 import { downloadSettings, memorySettings, outputLimits } from './room-settings.ts'
+import { launchEnvironment } from './process/launch.ts'
 import { devicesAsTold } from './runtimes/devices.ts'
 import { memoryFiguresOf } from './snapshot/memory-view.ts'
 
@@ -58,7 +59,7 @@ function memoryRoom(context: RoomContext, servers: Servers): Memory {
   })
   followServers(servers, memory)
   memory.listen(memoryMetricsFeed(metrics, memory))
-  memory.listen({ onSample: () => snapshots.figuresChanged() })
+  memory.listen({ onSample: () => snapshots.changed() })
   snapshots.register(() => ({ memoryFigures: memoryFiguresOf(memory.view) }))
   return ends.use(memory)
 }
@@ -67,7 +68,9 @@ function memoryRoom(context: RoomContext, servers: Servers): Memory {
 async function recommendedGpuBytes(context: RoomContext): Promise<number | undefined> {
   if (context.options.platform.name !== 'darwin') return undefined
   const binary = await llamaServer(context)
-  return binary.kind === 'missing' ? undefined : parseRecommendedWorkingSet(await devicesAsTold(binary.path))
+  return binary.kind === 'missing'
+    ? undefined
+    : parseRecommendedWorkingSet(await devicesAsTold(binary.path, launchEnvironment()))
 }
 
 function modelRoom({ options, snapshots, ends, settings, session }: RoomContext): Models {
@@ -75,6 +78,7 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
   const models = new Models({
     directory: started.modelStore,
     allowedModelRoots: started.allowedModelRoots,
+    allowedDownloadHosts: started.allowedDownloadHosts,
     homeFile: join(started.stateDir, 'model-store.json'),
     log,
     env,

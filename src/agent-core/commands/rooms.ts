@@ -40,7 +40,7 @@ export interface AgentControls {
   /** Why there is no session, in a sentence. */
   readonly clusterMessage: () => string
   /** A context of the kubeconfig as it is now; throws KubeconfigError. */
-  readonly loadContext: (name?: string) => Promise<PinnedContext>
+  readonly loadContext: (name: string) => Promise<PinnedContext>
   /** The one that is served, or is about to be; undefined while there is none. */
   readonly servedContext: () => PinnedContext | undefined
   /** Brings down what runs for the present cluster, then serves the other; returns at once. */

@@ -4,18 +4,20 @@ import { delimiter, join } from 'node:path'
 import { KubeConfig, type RequestContext } from '@kubernetes/client-node'
 import { Agent } from 'undici'
 import { messageOf } from '../support/message-of.ts'
+import { CredentialPlugins, type CredentialPluginsOptions } from './credential-plugin.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
 export class KubeconfigError extends Error {
   override readonly name = 'KubeconfigError'
 }
 
-export interface KubeconfigChoice {
+export interface KubeconfigChoice extends CredentialPluginsOptions {
   /** `--kubeconfig`; wins over `$KUBECONFIG`. */
   readonly file?: string | undefined
-  /** `--context`; absent = the file's current context. */
+  /** Absent = the file's current context. */
   readonly context?: string | undefined
-  readonly env: Readonly<Record<string, string | undefined>>
+  /** It is the one that was served before; no flag names it. */
+  readonly isKept?: boolean
 }
 
 /** One cluster, one user, never another: every request of an agent goes through the same pinned context. */
@@ -23,6 +25,8 @@ export class PinnedContext {
   readonly name: string
   readonly server: string
   readonly #choice: KubeconfigChoice
+  /** Of this context for good: a renewal starts no second plugin beside one that hangs. */
+  readonly #plugins: CredentialPlugins
   #config: KubeConfig
   #renewing: Promise<void> | undefined
 
@@ -31,6 +35,8 @@ export class PinnedContext {
     this.server = server
     this.#config = config
     this.#choice = choice
+    this.#plugins = new CredentialPlugins(choice)
+    this.#plugins.serve(config)
   }
 
   /**
@@ -39,7 +45,7 @@ export class PinnedContext {
    */
   static async load(choice: KubeconfigChoice): Promise<PinnedContext> {
     const config = await readKubeconfig(choice)
-    const { name, server } = pin(config, choice.context)
+    const { name, server } = pin(config, choice)
     return new PinnedContext(name, server, config, choice)
   }
 
@@ -60,12 +66,13 @@ export class PinnedContext {
 
   async #renew(): Promise<void> {
     const config = await readKubeconfig(this.#choice)
-    const { server } = pin(config, this.name)
+    const { server } = pin(config, { ...this.#choice, context: this.name })
     if (server !== this.server) {
       throw new KubeconfigError(
-        `Context "${this.name}" now points to ${server} instead of ${this.server}; restart the agent to move to it.`,
+        `Context "${this.name}" now points to ${server} instead of ${this.server}; metal-agent context use ${this.name} moves there.`,
       )
     }
+    this.#plugins.serve(config)
     this.#config = config
   }
 }
@@ -89,8 +96,11 @@ export async function listContexts(choice: KubeconfigChoice): Promise<{ source: 
   return { source: sourceOf(choice), contexts }
 }
 
-/** Makes `wanted` (or the file's current context) the current one, after checking that all it refers to is there. */
-function pin(config: KubeConfig, wanted: string | undefined): { name: string; server: string } {
+/** Makes the wanted one (or the file's current context) the current one, after checking that all it refers to is there. */
+function pin(
+  config: KubeConfig,
+  { context: wanted, isKept = false }: Pick<KubeconfigChoice, 'context' | 'isKept'>,
+): { name: string; server: string } {
   const name = wanted ?? config.getCurrentContext()
   const known = config.getContexts().map((context) => context.name)
   if (known.length === 0) {
@@ -104,6 +114,11 @@ function pin(config: KubeConfig, wanted: string | undefined): { name: string; se
     )
   }
   if (!known.includes(name)) {
+    if (isKept && wanted !== undefined) {
+      throw new KubeconfigError(
+        `This machine serves context "${name}", which the kubeconfig has no more (it has ${known.join(', ')}): bring it back, or choose another with metal-agent context use NAME.`,
+      )
+    }
     throw new KubeconfigError(
       `The kubeconfig has no context "${name}"; it has ${known.join(', ')}. Choose one with --context.`,
     )

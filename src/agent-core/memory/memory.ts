@@ -34,7 +34,7 @@ export interface MemoryOptions {
     | 'memoryPressureLevel'
     | 'kernelFreeFraction'
     | 'footprints'
-    | 'processes'
+    | 'membersOf'
     | 'biggestProcesses'
     | 'gpuMemoryLimit'
   >

@@ -37,7 +37,7 @@ export interface PressureChange {
 export interface WatchdogOptions {
   readonly platform: Pick<
     Platform,
-    'memory' | 'memoryPressureLevel' | 'kernelFreeFraction' | 'footprints' | 'processes' | 'biggestProcesses'
+    'memory' | 'memoryPressureLevel' | 'kernelFreeFraction' | 'footprints' | 'membersOf' | 'biggestProcesses'
   >
   readonly thresholds: PressureThresholds
   /** 0 = only on demand. */
@@ -197,11 +197,11 @@ export class Watchdog {
   }
 
   /** One look at the process table for all models. */
-  async #memberPids(): Promise<Map<string, number[]>> {
+  async #memberPids(): Promise<Map<string, readonly number[]>> {
     const models = this.#options.models()
     if (models.length === 0) return new Map()
-    const groups = Map.groupBy(await this.#options.platform.processes(), ({ groupId }) => groupId)
-    return new Map(models.map(({ key, groupId }) => [key, (groups.get(groupId) ?? []).map(({ pid }) => pid)]))
+    const members = await this.#options.platform.membersOf(new Set(models.map(({ groupId }) => groupId)))
+    return new Map(models.map(({ key, groupId }) => [key, members.get(groupId) ?? []]))
   }
 
   #tell(from: PressureLevel | 'unknown', view: MemoryView): void {

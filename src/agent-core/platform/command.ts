@@ -1,4 +1,4 @@
-import { execa } from 'execa'
+import { askProgram, ProgramError } from '../support/ask-program.ts'
 import { PlatformError } from './platform.ts'
 
 export interface CommandResult {
@@ -18,20 +18,12 @@ const maxOutputBytes = 16 * 1024 * 1024
 export const runCommand =
   (timeLimitMs: number = commandTimeLimitMs): CommandRunner =>
   async (command, args) => {
-    const result = await execa(command, args, {
-      stdin: 'ignore',
-      extendEnv: false,
-      env: { LC_ALL: 'C' },
-      reject: false,
-      timeout: timeLimitMs,
-      forceKillAfterDelay: 1_000,
-      maxBuffer: maxOutputBytes,
-    })
-    if (result.timedOut) throw new PlatformError(`${command} did not answer within ${timeLimitMs} ms.`)
-    if (result.exitCode === undefined || result.isMaxBuffer) {
-      throw new PlatformError(`${command} could not be run: ${result.originalMessage ?? result.shortMessage ?? ''}.`, {
-        cause: result.cause,
-      })
+    try {
+      const answer = await askProgram({ command, args, env: { LC_ALL: 'C' }, timeLimitMs, maxOutputBytes })
+      if (answer.exitCode === null) throw new PlatformError(`${command} was ended by a signal.`)
+      return { exitCode: answer.exitCode, stdout: answer.stdout.replace(/\n$/, '') }
+    } catch (error) {
+      if (error instanceof ProgramError) throw new PlatformError(error.message, { cause: error })
+      throw error
     }
-    return { exitCode: result.exitCode, stdout: result.stdout }
   }

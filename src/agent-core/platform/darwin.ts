@@ -18,6 +18,7 @@ import {
 } from './darwin-output.ts'
 import {
   hostInterfaces,
+  pidsByGroup,
   PlatformError,
   type BigApplication,
   type HostInterface,
@@ -96,6 +97,10 @@ export class DarwinPlatform implements Platform {
 
   async processGroup(groupId: number): Promise<readonly ProcessFacts[]> {
     return (await this.#ps('-axww')).filter((process) => process.groupId === groupId)
+  }
+
+  async membersOf(groupIds: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly number[]>> {
+    return pidsByGroup((await this.processes()).filter(({ groupId }) => groupIds.has(groupId)))
   }
 
   /** Without `-a` ps prints only processes of this user. */

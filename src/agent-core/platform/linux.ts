@@ -5,6 +5,7 @@ import { biggestApplications, type ProcessMemory } from './applications.ts'
 import { cgroupFolders, cgroupMemory, cgroupPressureFile, type CgroupFolder } from './cgroup.ts'
 import {
   hostInterfaces,
+  pidsByGroup,
   PlatformError,
   type BigApplication,
   type HostInterface,
@@ -107,6 +108,16 @@ export class LinuxPlatform implements Platform {
   async processGroup(groupId: number): Promise<readonly ProcessFacts[]> {
     const facts = await Promise.all(groupPids(groupId).map((pid) => this.process(pid)))
     return facts.filter((fact) => fact !== undefined)
+  }
+
+  membersOf(groupIds: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly number[]>> {
+    return Promise.try(() => {
+      const found = allPids().flatMap((pid) => {
+        const groupId = livingStat(pid)?.groupId
+        return groupId !== undefined && groupIds.has(groupId) ? [{ pid, groupId }] : []
+      })
+      return pidsByGroup(found)
+    })
   }
 
   async processes(): Promise<readonly ProcessFacts[]> {

@@ -92,6 +92,8 @@ export interface Platform {
   biggestProcesses(limit: number, except?: ReadonlySet<number>): Promise<readonly BigApplication[]>
   process(pid: number): Promise<ProcessFacts | undefined>
   processGroup(groupId: number): Promise<readonly ProcessFacts[]>
+  /** Pids of the living members of each of these process groups: all groups in one look at the process table. */
+  membersOf(groupIds: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly number[]>>
   /** All of this user. */
   processes(): Promise<readonly ProcessFacts[]>
   /** Of all processes of this user, those that cannot be looked at left out. */
@@ -115,6 +117,13 @@ export interface Platform {
 
 export class PlatformError extends Error {
   override readonly name = 'PlatformError'
+}
+
+export function pidsByGroup(
+  processes: readonly Pick<ProcessFacts, 'pid' | 'groupId'>[],
+): ReadonlyMap<number, readonly number[]> {
+  const groups = Map.groupBy(processes, ({ groupId }) => groupId)
+  return new Map([...groups].map(([groupId, members]) => [groupId, members.map(({ pid }) => pid)]))
 }
 
 /** In the order of the operating system. */

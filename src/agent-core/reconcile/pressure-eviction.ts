@@ -246,7 +246,7 @@ export class PressureEviction implements Disposable {
       const use = known?.pid === server.pid ? known : unknown
       this.#uses.set(key, use)
       // To one that sleeps when idle a look at its counters is use.
-      const sleeps = service?.spec.ok === true && sleepsWhenIdle(service.spec.value)
+      const sleeps = service !== undefined && sleepsWhenIdle(service.spec.value)
       const activity: Activity = sleeps ? { kind: 'untold' } : await askActivity(server.port, activityLimitMs)
       const hasWorked = activity.kind === 'counted' && use.work !== undefined && use.work !== activity.work
       if (activity.kind === 'counted') use.work = activity.work
@@ -259,7 +259,7 @@ export class PressureEviction implements Disposable {
   }
 }
 
-const priorityOf = ({ service }: ServiceReport) => (service?.spec.ok === true ? service.spec.value.priority : 'normal')
+const priorityOf = ({ service }: ServiceReport) => service?.spec.value.priority ?? 'normal'
 
 const isAlive = (state: ServerState | undefined): boolean =>
   state !== undefined && state.kind !== 'failedToSpawn' && !(state.kind === 'exited' && state.settled)

@@ -56,7 +56,7 @@ export class ServerLaunches {
 
   async prepare(wanted: WantedServer, model: LocalModel, binary: Binary): Promise<PreparedServer> {
     const env = launchEnvironment(environmentOf(wanted.spec))
-    const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, env) : undefined
+    const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, launchEnvironment()) : undefined
     return { wanted, model, binary, env, dialect }
   }
 

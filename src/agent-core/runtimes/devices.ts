@@ -1,15 +1,17 @@
-import { execa } from 'execa'
+import { askProgram } from '../support/ask-program.ts'
 
 const limitMs = 10_000
 
-/** What this llama-server tells of the machine's devices, among it how much Metal recommends to keep in GPU memory at most. */
-export async function devicesAsTold(llamaServer: string): Promise<string> {
-  const { stdout, stderr } = await execa(llamaServer, ['--list-devices'], {
-    stdin: 'ignore',
-    extendEnv: false,
-    env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '' },
-    reject: false,
-    timeout: limitMs,
+/**
+ * What this llama-server tells of the machine's devices, among it how much Metal recommends to keep in GPU memory at most.
+ * Throws ProgramError.
+ */
+export async function devicesAsTold(llamaServer: string, env: Readonly<Record<string, string>>): Promise<string> {
+  const { stdout, stderr } = await askProgram({
+    command: llamaServer,
+    args: ['--list-devices'],
+    env,
+    timeLimitMs: limitMs,
   })
   return `${stdout}\n${stderr}`
 }

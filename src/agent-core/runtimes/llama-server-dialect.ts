@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises'
-import { execa } from 'execa'
+import { askProgram, ProgramError } from '../support/ask-program.ts'
 
 /** How one build of llama-server spells what builds spell differently. */
 export interface LlamaServerDialect {
@@ -28,24 +28,39 @@ function memoryLock(help: string): readonly string[] {
 
 /** Asks each binary once, and again when its file changed. */
 export class LlamaServerDialects {
-  readonly #known = new Map<string, { readonly stamp: string; readonly dialect: LlamaServerDialect }>()
+  readonly #known = new Map<string, { readonly stamp: string; readonly dialect: Promise<LlamaServerDialect> }>()
 
-  /** The classic one where the binary does not say: its own error is then what a person reads. */
+  /**
+   * The classic one where the binary does not say: its own error is then what a person reads. `env` is the agent's own, never a
+   * service's, for whoever asks first has asked for all.
+   */
   async of(executable: string, env: Readonly<Record<string, string>>): Promise<LlamaServerDialect> {
     const { mtimeMs, size, ino } = await stat(executable)
     const stamp = `${mtimeMs} ${size} ${ino}`
     const known = this.#known.get(executable)
     if (known?.stamp === stamp) return known.dialect
-    const { stdout, stderr, exitCode } = await execa(executable, ['--help'], {
-      stdin: 'ignore',
-      extendEnv: false,
-      env,
-      reject: false,
-      timeout: helpLimitMs,
+    const entry = { stamp, dialect: this.#ask(executable, env, () => this.#forget(executable, stamp)) }
+    this.#known.set(executable, entry)
+    return entry.dialect
+  }
+
+  /** What is not known is asked again at the next start. */
+  async #ask(
+    executable: string,
+    env: Readonly<Record<string, string>>,
+    onFailure: () => void,
+  ): Promise<LlamaServerDialect> {
+    const question = { command: executable, args: ['--help'], env, timeLimitMs: helpLimitMs }
+    const answer = await askProgram(question).catch((error: unknown) => {
+      if (error instanceof ProgramError) return undefined
+      throw error
     })
-    if (exitCode !== 0) return classicDialect
-    const dialect = dialectFrom(`${stdout}\n${stderr}`)
-    this.#known.set(executable, { stamp, dialect })
-    return dialect
+    if (answer?.exitCode === 0) return dialectFrom(`${answer.stdout}\n${answer.stderr}`)
+    onFailure()
+    return classicDialect
+  }
+
+  #forget(executable: string, stamp: string): void {
+    if (this.#known.get(executable)?.stamp === stamp) this.#known.delete(executable)
   }
 }

@@ -1,4 +1,3 @@
-import { execa } from 'execa'
 import { resolveBudget } from '../../agent-core/memory/budget.ts'
 import type { Estimate } from '../../agent-core/memory/estimate/items.ts'
 import { estimateLlamaServer } from '../../agent-core/memory/estimate/llama-server.ts'
@@ -11,8 +10,10 @@ import { GgufError } from '../../agent-core/models/gguf/gguf-error.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { type Platform, PlatformError } from '../../agent-core/platform/platform.ts'
 import { findLlamaServer } from '../../agent-core/runtimes/binary.ts'
+import { devicesAsTold } from '../../agent-core/runtimes/devices.ts'
 import { type LlamaServerDialect, LlamaServerDialects } from '../../agent-core/runtimes/llama-server-dialect.ts'
 import { llamaServerArgv } from '../../agent-core/runtimes/llama-server.ts'
+import { ProgramError } from '../../agent-core/support/ask-program.ts'
 import { VerbError } from '../agent-session.ts'
 import { findModel, type FoundModel } from './fit-model.ts'
 import { type FitAnswer, renderFit } from './fit-table.ts'
@@ -53,7 +54,7 @@ export async function fit(given: string, options: FitOptions, io: CliIo): Promis
 
 /** Errors whose message is a sentence for people. */
 const isSaid = (error: unknown): error is Error =>
-  [ModelError, GgufError, MlxFolderError, PlatformError, RangeError].some((kind) => error instanceof kind)
+  [ModelError, GgufError, MlxFolderError, PlatformError, ProgramError, RangeError].some((kind) => error instanceof kind)
 
 async function answerFor(model: FoundModel, options: FitOptions, io: CliIo) {
   const platform = hostPlatform(io.platform)
@@ -132,8 +133,6 @@ interface InstalledServer {
   readonly gpuLimitBytes?: number
 }
 
-const devicesLimitMs = 10_000
-
 /** What the llama-server of this machine tells of itself and of the GPU; nothing where there is none, which is no obstacle here. */
 async function installedServer(platform: Platform, io: CliIo): Promise<InstalledServer> {
   const found = await findLlamaServer({ system: platform.name, path: io.env['PATH'] })
@@ -141,13 +140,6 @@ async function installedServer(platform: Platform, io: CliIo): Promise<Installed
   const env = { PATH: io.env['PATH'] ?? '', HOME: io.homeDir }
   const dialect = await new LlamaServerDialects().of(found.path, env)
   if (platform.name !== 'darwin') return { dialect }
-  const { stdout, stderr } = await execa(found.path, ['--list-devices'], {
-    stdin: 'ignore',
-    extendEnv: false,
-    env,
-    reject: false,
-    timeout: devicesLimitMs,
-  })
-  const gpuLimitBytes = parseRecommendedWorkingSet(`${stdout}\n${stderr}`)
+  const gpuLimitBytes = parseRecommendedWorkingSet(await devicesAsTold(found.path, env))
   return { dialect, ...(gpuLimitBytes !== undefined && { gpuLimitBytes }) }
 }

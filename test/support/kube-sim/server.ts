@@ -37,6 +37,9 @@ interface Incoming {
   readonly fault: Fault | undefined
 }
 
+/** As long as the real server keeps what is idle. */
+const keepAliveMs = 90_000
+
 /** The HTTP side: addresses, verbs, rights, faults; what the requests mean is the business of `Operations`. */
 export class ApiServer {
   readonly #parts: ApiServerParts
@@ -56,6 +59,7 @@ export class ApiServer {
     const server = identity
       ? createHttpsServer({ key: identity.key, cert: identity.certificate }, handle)
       : createHttpServer(handle)
+    server.keepAliveTimeout = keepAliveMs
     server.on('connection', (socket: Socket) => {
       this.#sockets.add(socket)
       socket.once('close', () => this.#sockets.delete(socket))

@@ -11,7 +11,7 @@ import {
 } from '../../../src/agent-core/memory/watchdog.ts'
 import { defaultThresholds, type PressureLevel } from '../../../src/agent-core/memory/pressure.ts'
 import { LinuxPlatform } from '../../../src/agent-core/platform/linux.ts'
-import { PlatformError, type ProcessFacts } from '../../../src/agent-core/platform/platform.ts'
+import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
@@ -44,23 +44,20 @@ class Machine {
     return Promise.resolve(new Map([...this.sizes].filter(([pid]) => pids.includes(pid))))
   }
 
-  processes = () => Promise.resolve([member(11, 1), member(12, 1), member(21, 2), member(99, 9)])
+  membersOf = (groupIds: ReadonlySet<number>) => {
+    const groups = new Map([
+      [1, [11, 12]],
+      [2, [21]],
+      [9, [99]],
+    ])
+    return Promise.resolve(new Map([...groups].filter(([groupId]) => groupIds.has(groupId))))
+  }
 
   biggestProcesses = (limit: number, except: ReadonlySet<number> = new Set()) => {
     this.asked.push(`applications, except ${[...except].filter((pid) => pid !== process.pid).join(' ')}`)
     return Promise.resolve([{ name: 'Google Chrome', bytes: 9 * gb, pid: 99 }].slice(0, limit))
   }
 }
-
-const member = (pid: number, groupId: number): ProcessFacts => ({
-  pid,
-  groupId,
-  startTime: '',
-  commandLine: '',
-  residentBytes: 1,
-  cpuMs: 0,
-  suspended: false,
-})
 
 let machine: Machine
 let models: ModelProcesses[]

@@ -239,7 +239,16 @@ describe('what an agent takes over on macOS', () => {
       await mac({ [psOwn]: own }).loginSession(),
       await mac({ [psOwn]: withoutScreen }).loginSession(),
       (await mac({ [psOwn]: own }).processes()).map(({ pid }) => pid),
-    ]).toEqual(['388 Mon Nov 16 08:02:40 2026', undefined, [388, 812, 934]])
+      await mac({ [psOwn]: own }).membersOf(new Set([934, 812, 7])),
+    ]).toEqual([
+      '388 Mon Nov 16 08:02:40 2026',
+      undefined,
+      [388, 812, 934],
+      new Map([
+        [812, [812]],
+        [934, [934]],
+      ]),
+    ])
   })
 
   test.each([

@@ -66,6 +66,20 @@ describe.runIf(process.platform === 'linux')('the process table of Linux', () =>
     expect([await platform.process(pid), await platform.processGroup(pid)]).toEqual([undefined, []])
   })
 
+  test('members of several groups are found in one look, and of others none', async () => {
+    const [one, other] = [await start('/bin/sh', ['-c', 'sleep 60 & wait']), await start('/bin/sleep', ['60'])]
+    const members = await eventually(async () => {
+      const found = await platform.membersOf(new Set([one.pid, other.pid]))
+      return found.get(one.pid)?.length === 2 && found
+    })
+    expect(members).toEqual(
+      new Map([
+        [one.pid, expect.arrayContaining([one.pid]) as number[]],
+        [other.pid, [other.pid]],
+      ]),
+    )
+  })
+
   test('a zombie counts as gone', async () => {
     const { pid } = await start('/bin/sh', ['-c', 'sleep 0 & exec sleep 60'])
     const group = await eventually(async () => {

@@ -1,6 +1,16 @@
 import type { Desired } from '../desired.ts'
 import { answerStep, withdrawSilent } from './answering.ts'
-import { isAlive, isForeign, isHeld, isRunning, isTrusted, isWritable, takenBy, type Serve } from './facts.ts'
+import {
+  isAlive,
+  isForeign,
+  isHeld,
+  isRunning,
+  isTrusted,
+  isWritable,
+  leadsToSuccessor,
+  takenBy,
+  type Serve,
+} from './facts.ts'
 import { clear, staysAway, yieldTo } from './leaving.ts'
 import { fetchStep } from './model-fetching.ts'
 import type { Observation } from './observation.ts'
@@ -34,7 +44,7 @@ export function serve(observed: Observation, desired: Serve): Plan {
 const heldStep = (observed: Observation, desired: Serve): Plan =>
   observed.absent
     ? staysAway(observed, observed.absent)
-    : (takeOverStep(observed, desired) ??
+    : (takeOverStep(observed, desired.digest) ??
       withdrawSilent(observed) ??
       fetchStep(observed, desired) ??
       serverStep(observed, desired))
@@ -91,18 +101,35 @@ type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
 
 /** A Model that is gone takes nothing from a server that has it in memory. */
 export function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: ModelMissing): Plan {
-  const { server, publication, now } = observed
-  if (isHeld(publication) && (server.kind === 'ready' || server.kind === 'unready' || isTrusted(server))) {
-    const kept = `${message} The server keeps the model it loaded, but could not be started again.`
-    if (observed.paused) return whilePaused(observed)
-    if (isRunning(observed.successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), kept)
-    return { ...answerStep(observed, server), message: kept }
-  }
-  const cleared = clear(observed, 'unpublish', message)
-  if (cleared) return cleared
+  const kept = `${message} The server keeps the model it loaded, but could not be started again.`
+  const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
+  if (left) return left
   // Nobody knows yet whether the service is one for a Mac.
-  if (now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
+  if (observed.now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
   return rest('waiting', 'ModelMissing', message)
+}
+
+type Unreadable = Extract<Desired, { kind: 'unreadable' }>
+
+/** A newer LLMKube in the cluster must not take down what serves; what is not known to be for a Mac is for others to judge. */
+export function unreadable(observed: Observation, { message, isForMac }: Unreadable): Plan {
+  const kept = `${message} The server goes on as it was started, but could not be started again.`
+  const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
+  return left ?? (isForMac ? rest('refused', 'Refused', message) : forget())
+}
+
+/** A wish that cannot be carried out anew takes nothing from a server that serves; undefined where none does. */
+function keepServing(observed: Observation, why: string): Plan | undefined {
+  const { server, successor, publication } = observed
+  const serves = server.kind === 'ready' || server.kind === 'unready' || isTrusted(server)
+  const isSwapped = leadsToSuccessor(observed)
+  if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
+  if (observed.paused) return whilePaused(observed)
+  const taken = takeOverStep(observed)
+  if (taken) return { ...taken, message: why }
+  if (isSwapped || !serves) return rest(...shownAs(observed, server), why)
+  if (isRunning(successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), why)
+  return { ...answerStep(observed, server), message: why }
 }
 
 /** Nothing is begun and nothing is ended, but for the address: pods are not sent here. */
