@@ -125,7 +125,7 @@ export class ListWatch<T extends KubeObject> {
         this.#version = undefined
         continue
       }
-      const isProven = this.#openedAt !== undefined && this.#monotonicNow() - this.#openedAt >= provenWatchMs
+      const isProven = this.#watchedForMs() >= provenWatchMs
       if (isProven) attempt = 0
       if (isProven && failure === undefined) continue
       const delayMs = this.#backOff(attempt, failure)
@@ -199,6 +199,11 @@ export class ListWatch<T extends KubeObject> {
       })
       return undefined
     }
+  }
+
+  /** How long the present watch has been open; 0 where it never was. */
+  #watchedForMs(): number {
+    return this.#openedAt === undefined ? 0 : this.#monotonicNow() - this.#openedAt
   }
 
   #opened(): void {

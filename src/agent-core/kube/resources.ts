@@ -31,7 +31,9 @@ const stringMap = z.record(z.string(), z.string())
 
 /** Of every object that was applied with kubectl, a second copy: kept in no memory. */
 const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
-const annotationMap = stringMap.transform(({ [lastApplied]: _copy, ...others }) => others)
+const annotationMap = stringMap.transform((all) =>
+  Object.fromEntries(Object.entries(all).filter(([name]) => name !== lastApplied)),
+)
 
 export const ownerReference = z.object({
   apiVersion: z.string(),

@@ -29,7 +29,7 @@ async function freeRange(count: number): Promise<number> {
   for (;;) {
     using first = await ports.reserve({ kind: 'ephemeral' })
     const others = Array.from({ length: count - 1 }, (_, index) => first.port + index + 1)
-    const areFree = await Promise.all(others.map((port) => port < 65_536 && ports.isFree(port)))
+    const areFree = await Promise.all(others.map(async (port) => port < 65_536 && (await ports.isFree(port))))
     if (areFree.every(Boolean)) return first.port
   }
 }
