@@ -77,6 +77,7 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
   const models = new Models({
     directory: started.modelStore,
     allowedModelRoots: started.allowedModelRoots,
+    allowedDownloadHosts: started.allowedDownloadHosts,
     homeFile: join(started.stateDir, 'model-store.json'),
     log,
     env,

@@ -15,6 +15,7 @@ const preferences = z
     inferenceServiceAllowlist: shape.inferenceServiceAllowlist,
     modelStore: shape.modelStore,
     allowedModelRoots: shape.allowedModelRoots,
+    allowedDownloadHosts: shape.allowedDownloadHosts,
     llamaServer: shape.llamaServer,
     llamaServerStartupTimeoutMs: shape.startupStallMs,
     hostIp: shape.hostIp,

@@ -45,6 +45,18 @@ const hostIp = z.string({ error: hostIpMessage }).check((context) => {
 const rootsMessage = 'must be folders separated by commas, each an absolute path or one that begins with ~/'
 const modelRoots = z.array(z.string().regex(/^(?:\/|~(?:\/|$))/, rootsMessage), { error: rootsMessage })
 
+const hostsMessage =
+  'must be host names, addresses or blocks of addresses separated by commas, such as nas.lan or 10.0.0.0/8'
+const downloadHost = z
+  .string()
+  .refine(
+    (text) => ipaddr.isValid(text.replace(/^\[(.+)\]$/, '$1')) || ipaddr.isValidCIDR(text) || isHostName(text),
+    hostsMessage,
+  )
+
+/** No port, path or wildcard, which would look as if they counted. */
+const isHostName = (text: string): boolean => /^[\p{L}\p{N}_.-]{1,253}$/u.test(text)
+
 const intervalMessage = 'must be from 0 to 24h'
 const thresholdMessage = 'must be a fraction of all memory from 0 to below 1, such as 0.2'
 
@@ -92,6 +104,15 @@ export const startRows = {
     group: 'Models',
     flag: 'allowed-model-roots',
     help: 'comma-separated folders of this machine, absolute or with ~/, whose models a Model may name by path',
+  },
+  allowedDownloadHosts: {
+    kind: 'list',
+    schema: z.array(downloadHost, { error: hostsMessage }),
+    default: [],
+    defaultMeans: 'public addresses alone',
+    group: 'Models',
+    flag: 'allowed-download-hosts',
+    help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from beside public addresses',
   },
   runtime: {
     kind: 'choice',

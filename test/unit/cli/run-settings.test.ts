@@ -30,6 +30,7 @@ const fromDefaults = {
   inferenceServiceAllowlist: [],
   modelStore: '/home/me/models',
   allowedModelRoots: [],
+  allowedDownloadHosts: [],
   stateDir: '/home/me/state',
   runtime: 'llama-server',
   llamaServerPort: 0,
