@@ -35,7 +35,8 @@ export class Disk implements AsyncDisposable {
     await mkdir(view, { recursive: true })
     required('mount', '--bind', this.#path, view)
     required('mount', '-o', 'remount,bind,ro', view)
-    required('mount', '--move', view, this.#path)
+    required('mount', '--bind', view, this.#path)
+    required('umount', view)
   }
 
   release(): void {
