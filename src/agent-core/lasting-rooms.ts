@@ -58,7 +58,7 @@ function memoryRoom(context: RoomContext, servers: Servers): Memory {
   })
   followServers(servers, memory)
   memory.listen(memoryMetricsFeed(metrics, memory))
-  memory.listen({ onSample: () => snapshots.figuresChanged() })
+  memory.listen({ onSample: () => snapshots.changed() })
   snapshots.register(() => ({ memoryFigures: memoryFiguresOf(memory.view) }))
   return ends.use(memory)
 }
