@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
 import { EventRecorder } from '../../src/agent-core/kube/event-recorder.ts'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
@@ -22,9 +23,9 @@ const steering = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029]/u
 describe('a text of somebody else steers nobody', () => {
   test('on a terminal, whatever a verb prints; colours and the erasing of a line of our own stay', () => {
     const written: string[] = []
-    const { write } = terminalOf({ isTTY: true, write: (text: string) => written.push(text) })
-    write(`${hostile}\n`)
-    write('\u001b[32mready\u001b[39m\tx\n\r\u001b[K10 %')
+    const terminal = terminalOf({ isTTY: true, write: (text: string) => written.push(text) })
+    terminal.write(`${hostile}\n`)
+    terminal.write('\u001b[32mready\u001b[39m\tx\n\r\u001b[K10 %')
     const [first = '', second] = written
     expect(first).not.toMatch(steering)
     expect(first).toMatch(/^start .*hidden.*end\n$/s)
@@ -60,7 +61,7 @@ describe('a text of somebody else steers nobody', () => {
     recorder.record(about, { type: 'Warning', reason: 'Refused', message: `${hostile} ${'漢'.repeat(1_000)}` })
     await recorder.flush()
     const [event] = sim.list('events')
-    const message = String(event?.['message'])
+    const { message } = z.looseObject({ message: z.string() }).parse(event)
     expect(message).toMatch(/^start .*漢…$/)
     expect(message).not.toMatch(steering)
     expect(Buffer.byteLength(message)).toBeLessThanOrEqual(1_024)
