@@ -37,12 +37,17 @@ export function usesUnicode({ env, platform }: CliIo): boolean {
   return locale === undefined ? platform === 'darwin' : /utf-?8/i.test(locale)
 }
 
+const escape = '\u001b'
+
 /** The cursor goes home, the screen and what scrolled out of it are cleared. */
-export const clearScreen = '\u001b[H\u001b[2J\u001b[3J'
-export const eraseLine = '\r\u001b[K'
+export const clearScreen = `${escape}[H${escape}[2J${escape}[3J`
+export const eraseLine = `\r${escape}[K`
 
 /** What we write ourselves: the two above, and the colours of styleText. Hidden or blinking text is nobody's wish. */
-const ownSequences = /(\u001b\[H\u001b\[2J\u001b\[3J|\r\u001b\[K|\u001b\[(?:[012]|22|39|3[0-7]|9[0-7])m)/u
+const ownSequences = new RegExp(
+  `(${escape}\\[H${escape}\\[2J${escape}\\[3J|\r${escape}\\[K|${escape}\\[(?:[012]|22|39|3[0-7]|9[0-7])m)`,
+  'u',
+)
 
 /** A terminal that nothing steers but these: the one way out for whatever a verb prints. */
 export function terminalOf(output: Output): Output {
