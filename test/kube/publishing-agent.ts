@@ -91,6 +91,7 @@ export async function startPublishing(
     services: { resource: resources.services, parse: parseService, cache: services },
     slices: { resource: resources.endpointSlices, parse: parseSlice, cache: slices },
     endpoints: resources.endpoints,
+    namespace,
     node: { id: node, displayName: `${node}.local` },
     agentVersion: 'v0.0.1-test',
     log: { ...silentLog, warn: (message, fields = {}) => warnings.push({ message, fields }) },

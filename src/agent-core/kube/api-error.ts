@@ -5,6 +5,9 @@ const status = z.object({ reason: z.string().optional(), message: z.string().opt
 /** A proxy that asks for an hour must not keep a Mac out of its cluster for so long. */
 const maxRetryAfterSeconds = 60
 
+/** The reason of the error for an answer that is larger than anything we ask for. */
+export const answerTooLarge = 'AnswerTooLarge'
+
 /** A request the API server refused, or that never reached it (`code` undefined). */
 export class ApiError extends Error {
   override readonly name = 'ApiError'

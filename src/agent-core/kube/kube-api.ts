@@ -2,7 +2,8 @@ import { HttpMethod, RequestContext } from '@kubernetes/client-node'
 import PQueue from 'p-queue'
 import { request, type Dispatcher } from 'undici'
 import { z } from 'zod'
-import { ApiError, isApiError, rootMessage } from './api-error.ts'
+import { answerTooLarge, ApiError, isApiError, rootMessage } from './api-error.ts'
+import { pagesOf } from './list-pages.ts'
 import type { PinnedContext } from './pinned-context.ts'
 import { apiVersionOf, type Resource } from './resources.ts'
 
@@ -11,9 +12,6 @@ export const requestTimeoutMs = 15_000
 
 /** No object is nearly as large: etcd takes about 1.5 MB. What a list answers beyond it is asked for in smaller pages. */
 const maxAnswerBytes = 8 * 1024 * 1024
-
-/** The reason of the ApiError for an answer of more than `maxAnswerBytes`. */
-export const answerTooLarge = 'AnswerTooLarge'
 
 /** Between two clocks, and from the whole seconds of the `Date` header, this much is noise. */
 const clockNoiseMs = 1_500
@@ -106,6 +104,15 @@ export class KubeApi {
     })
     const { metadata, items } = listBody.parse(body)
     return { items, resourceVersion: metadata.resourceVersion, continueToken: metadata.continue || undefined }
+  }
+
+  /** All of a list, in pages that are bounded in number and in bytes. Throws ApiError. */
+  pages(
+    resource: Resource,
+    query: Omit<ListQuery, 'limit' | 'continueToken'>,
+    signal?: AbortSignal,
+  ): AsyncGenerator<ListPage, void> {
+    return pagesOf((page) => this.list(resource, { ...query, ...page }, signal))
   }
 
   /** Ends when the server ends the watch; throws ApiError where the connection was lost. */

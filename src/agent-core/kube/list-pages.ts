@@ -1,32 +1,30 @@
-import { isApiError } from './api-error.ts'
-import { answerTooLarge, type KubeApi, type ListPage, type ListQuery } from './kube-api.ts'
-import type { Resource } from './resources.ts'
+import { answerTooLarge, isApiError } from './api-error.ts'
+import type { ListPage, ListQuery } from './kube-api.ts'
 
 const objectsPerPage = 500
 /** A page whose answer is too large is asked for again with so many objects less. */
 const shrinkBy = 8
 
 /**
- * Every object of a list, in pages that are bounded in number and, as no answer is larger than `maxAnswerBytes`, in bytes: what
- * others put into their objects is not ours to trust. Throws ApiError.
+ * Every page of a list. What others put into their objects is not ours to trust, so that an answer is bounded in bytes as well: pages
+ * shrink until each fits.
  */
 export async function* pagesOf(
-  api: Pick<KubeApi, 'list'>,
-  resource: Resource,
-  query: Omit<ListQuery, 'limit' | 'continueToken'>,
-  signal?: AbortSignal,
+  list: (page: Pick<ListQuery, 'limit' | 'continueToken'>) => Promise<ListPage>,
 ): AsyncGenerator<ListPage, void> {
   let limit = objectsPerPage
   let continueToken: string | undefined
   for (;;) {
-    try {
-      const page = await api.list(resource, { ...query, limit, continueToken }, signal)
-      yield page
-      if (page.continueToken === undefined) return
-      continueToken = page.continueToken
-    } catch (error) {
+    const page = await list({ limit, continueToken }).catch((error: unknown) => {
       if (!isApiError(error) || error.reason !== answerTooLarge || limit === 1) throw error
+      return undefined
+    })
+    if (!page) {
       limit = Math.max(1, Math.floor(limit / shrinkBy))
+      continue
     }
+    yield page
+    if (page.continueToken === undefined) return
+    continueToken = page.continueToken
   }
 }

@@ -4,7 +4,6 @@ import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import { ApiError, isApiError, rootMessage } from './api-error.ts'
 import type { KubeApi } from './kube-api.ts'
-import { pagesOf } from './list-pages.ts'
 import type { ObjectCache } from './object-cache.ts'
 import { explainAbsence } from './preflight.ts'
 import type { KubeObject, Resource } from './resources.ts'
@@ -140,7 +139,7 @@ export class ListWatch<T extends KubeObject> {
     const objects: T[] = []
     let version = ''
     cache.beginList()
-    for await (const page of pagesOf(api, resource, { namespace, labelSelector }, signal)) {
+    for await (const page of api.pages(resource, { namespace, labelSelector }, signal)) {
       for (const item of page.items) {
         const object = this.#parse(item)
         if (object) objects.push(object)

@@ -1,10 +1,10 @@
-import { refKey } from '../support/object-key.ts'
+import { keyOf, refKey, splitKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Resource } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { backOffCeilingMs } from '../support/back-off.ts'
 import { endpointsAreCurrent, isAgents, parseEndpoints, type Endpoints } from './endpoints.ts'
-import { endpointsBody, endpointsPatch, type Publication } from './objects.ts'
+import { endpointsBody, endpointsPatch, labels, managedBy, serviceNameOf, type Publication } from './objects.ts'
 import { isAnswered, settledWrite, type ObjectStore } from './settled-write.ts'
 
 /** Rights may be granted, and others' Endpoints may go: they are looked at again, ever more seldom. */
@@ -20,8 +20,8 @@ interface Denial {
 type Place = Pick<Publication, 'namespace' | 'name' | 'serviceName'>
 
 /**
- * Keeps core/v1 Endpoints beside the slices, for readers that know no slices. They are not watched: what is known of
- * them is the answer to our own last request, and each renewal of the claim asks. Trouble with them never stops a publication unless the cluster is away.
+ * Keeps core/v1 Endpoints beside the slices, for readers that know no slices. They are not watched: what is known of them is the answer
+ * to our own last request, or what a look at all of them found. Trouble with them never stops a publication unless the cluster is away.
  */
 export class EndpointsWriter {
   readonly #api: KubeApi
@@ -59,6 +59,37 @@ export class EndpointsWriter {
     if (!this.#resource || this.#isDenied(key)) return true
     const known = this.#known.get(key)
     return known ? endpointsAreCurrent(known, publication) : publication.published === undefined
+  }
+
+  /**
+   * Finds what others have done since to those that we know, with one list however many they are. False where that is not permitted, so
+   * that each has to be asked for. Throws ApiError for everything else.
+   */
+  async lookAtAll(namespace: string | undefined): Promise<boolean> {
+    if (!this.#resource || this.#known.size === 0) return true
+    const before = new Map(this.#known)
+    const found = new Map<string, Endpoints>()
+    const query = { namespace, labelSelector: `${labels.managedBy}=${managedBy}` }
+    try {
+      for await (const { items } of this.#api.pages(this.#resource, query, this.#signal)) {
+        for (const item of items) {
+          const endpoints = parseEndpoints(item)
+          found.set(refKey(endpoints.metadata), endpoints)
+        }
+      }
+    } catch (error) {
+      if (!isAnswered(error, 403)) throw error
+      return false
+    }
+    for (const [key, known] of before) {
+      // What was written meanwhile is newer than the list.
+      if (this.#known.get(key) !== known) continue
+      const { namespace: where, name } = splitKey(key)
+      const now = found.get(keyOf(where, serviceNameOf(name)))
+      if (now) this.#known.set(key, now)
+      else this.#known.delete(key)
+    }
+    return true
   }
 
   /** With `reread` the server is asked, as others may have changed them, or an earlier holder may have left some. */

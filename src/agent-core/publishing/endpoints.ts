@@ -31,6 +31,8 @@ const subsets = z
 
 const endpoints = z.object({
   metadata: z.object({
+    namespace: z.string(),
+    name: z.string(),
     uid: z.string(),
     resourceVersion: z.string(),
     labels: z.record(z.string(), z.string()).default({}),

@@ -9,6 +9,7 @@ import { within } from '../support/within.ts'
 import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
 import type { ClaimedSlice } from './claimed-slice.ts'
 import { ClaimedSlices } from './claimed-slices.ts'
+import { renewEveryMs } from './heartbeat-timer.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
 import {
   annotations,
@@ -41,6 +42,8 @@ export interface PublisherOptions {
   readonly slices: WatchedKind<EndpointSlice>
   /** core/v1 Endpoints, for readers that know no slices; undefined = they are not written. */
   readonly endpoints: Resource | undefined
+  /** Where they are looked for; absent = in all namespaces. */
+  readonly namespace?: string | undefined
   /** `id` is the random id of the state folder, `displayName` what people call this machine. */
   readonly node: { readonly id: string; readonly displayName: string }
   /** Empty = not stated. */
@@ -88,6 +91,9 @@ export class Publisher {
   readonly #service: ServiceWriter
   readonly #endpoints: EndpointsWriter
   readonly #stopped = new AbortController()
+  #endpointsTimer: NodeJS.Timeout | undefined
+  /** Each renewal of a claim asks for its Endpoints, as they may not be listed. */
+  #asksForEach = false
 
   constructor(options: PublisherOptions) {
     const { api, services, slices, endpoints: resource, log, node } = options
@@ -106,9 +112,10 @@ export class Publisher {
       random,
       renewEveryMs: options.renewEveryMs,
       publication: (target, published, epoch) => this.#publication(target, published, epoch),
-      onRenewed: (target, slice) => this.#lookAtEndpoints(target, publishedOf(slice)),
+      onRenewed: (target, slice) => this.#keepEndpoints(target, publishedOf(slice), { reread: this.#asksForEach }),
       onChange: options.onChange,
     })
+    if (resource) this.#lookAgain()
   }
 
   /** From the caches alone. A claim found to be ours, as after a restart, is renewed from now on. */
@@ -278,6 +285,7 @@ export class Publisher {
   /** Ends renewals and requests at once; the claims stay as they are. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopped.abort()
+    clearTimeout(this.#endpointsTimer)
     await this.#slices[Symbol.asyncDispose]()
   }
 
@@ -304,13 +312,44 @@ export class Publisher {
     return this.#endpoints.write(this.#publication(target, published), options)
   }
 
-  /** The claim was renewed, whatever becomes of this: the next renewal looks again. */
-  async #lookAtEndpoints(target: PublishTarget, published: Published | undefined): Promise<void> {
+  /** Beside other work, which goes on whatever becomes of this: the next look tries again. */
+  async #keepEndpoints(
+    target: PublishTarget,
+    published: Published | undefined,
+    options?: { readonly reread: boolean },
+  ): Promise<void> {
     try {
-      await this.#writeEndpoints(target, published, { reread: true })
+      await this.#writeEndpoints(target, published, options)
     } catch (error) {
-      this.#options.log.debug('Endpoints not looked at', { key: refKey(target), error })
+      this.#options.log.debug('Endpoints not kept', { key: refKey(target), error })
     }
+  }
+
+  #lookAgain(): void {
+    this.#endpointsTimer = setTimeout(() => {
+      void this.#lookAtEndpoints().finally(() => {
+        if (!this.#stopped.signal.aborted) this.#lookAgain()
+      })
+    }, this.#options.renewEveryMs ?? renewEveryMs).unref()
+  }
+
+  /** What others did to Endpoints is found by one list, and put right. */
+  async #lookAtEndpoints(): Promise<void> {
+    try {
+      this.#asksForEach = !(await this.#endpoints.lookAtAll(this.#options.namespace))
+    } catch (error) {
+      this.#options.log.debug('Endpoints not looked at', { error })
+      return
+    }
+    await Promise.all(this.#slices.held().map((target) => this.#mendEndpoints(target)))
+  }
+
+  async #mendEndpoints(target: PublishTarget): Promise<void> {
+    await this.#inTurn(target, async (slice) => {
+      const cached = slice.cached(target)
+      if (cached && isHeld(slice.judge(target))) await this.#keepEndpoints(target, publishedOf(cached))
+      return done
+    })
   }
 
   /** The slice goes last: as long as it is there, something is left to do. */

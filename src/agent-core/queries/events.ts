@@ -3,7 +3,6 @@ import { LinkError } from '../../contract/client.ts'
 import type { Answer, EventView, Query } from '../../contract/queries.ts'
 import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
-import { pagesOf } from '../kube/list-pages.ts'
 import { resources } from '../kube/resources.ts'
 
 /** Events come in no useful order, so that all of a service must be read for the newest; more than this are a flood. */
@@ -54,7 +53,7 @@ export async function events(
 async function readAll(api: KubeApi, namespace: string | undefined, fieldSelector: string): Promise<EventView[]> {
   const views: EventView[] = []
   let read = 0
-  for await (const { items } of pagesOf(api, resources.events, { namespace, fieldSelector })) {
+  for await (const { items } of api.pages(resources.events, { namespace, fieldSelector })) {
     views.push(...items.flatMap((item) => viewOf(item) ?? []))
     read += items.length
     if (read >= maxEvents) break

@@ -40,6 +40,16 @@ test('a plugin that hangs while a watch is opened is not taken for a watch on wh
   expect(onOpen).not.toHaveBeenCalled()
 })
 
+test('a step of the clock of this machine does not reach what is said in the time of the server', async () => {
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'kubeconfig')
+  await writeFile(file, JSON.stringify(kubeconfigWithPlugin('true')))
+  const api = new KubeApi(await PinnedContext.load({ file, env: {} }))
+  const before = api.serverNow()
+  vi.useFakeTimers({ toFake: ['Date'], now: before - 3_600_000 })
+  expect(Math.abs(api.serverNow() - before)).toBeLessThan(60_000)
+})
+
 const kubeconfigWithPlugin = (script: string): object => ({
   apiVersion: 'v1',
   kind: 'Config',
