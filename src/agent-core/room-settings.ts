@@ -34,6 +34,7 @@ export const downloadSettings = (settings: AgentSettings): DownloadSettings => (
   hubEndpoint: settings.hubEndpoint,
   hubTokenFile: settings.hubTokenFile,
   caFile: settings.caFile,
+  hubLoginNamespaces: settings.hubLoginNamespaces,
 })
 
 export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({

@@ -16,6 +16,7 @@ const preferences = z
     modelStore: shape.modelStore,
     allowedModelRoots: shape.allowedModelRoots,
     allowedDownloadHosts: shape.allowedDownloadHosts,
+    hubLoginNamespaces: shape.hubLoginNamespaces,
     llamaServer: shape.llamaServer,
     llamaServerStartupTimeoutMs: shape.startupStallMs,
     hostIp: shape.hostIp,

@@ -81,6 +81,7 @@ export const defaultDownloadSettings: DownloadSettings = {
   atOnce: editableRows.downloadsAtOnce.default,
   reserveBytes: editableRows.diskReserveBytes.default,
   partialKeepMs: editableRows.partialKeepMs.default,
+  hubLoginNamespaces: [],
 }
 
 /** Brings models to this machine: one fetch per Model name and what is wanted, and one download per content, however many callers want it. */
@@ -141,7 +142,12 @@ export class Models {
     this.#watch = new StoreWatch({ directory, homeFile: options.homeFile, log, onChange })
     this.#acquisition = new Acquisition({
       store: this.#store,
-      lent: new ModelRoots({ store: directory, roots: options.allowedModelRoots ?? [], home: homeDir }),
+      roots: new ModelRoots({
+        store: directory,
+        roots: options.allowedModelRoots ?? [],
+        home: homeDir,
+        isOpen: (path, namespace) => this.#store.isOpen(path, namespace),
+      }),
       contents,
       remote: this.#remote,
       turns: new DownloadTurns(() => settings().atOnce),

@@ -114,6 +114,15 @@ export const startRows = {
     flag: 'allowed-download-hosts',
     help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from beside public addresses',
   },
+  hubLoginNamespaces: {
+    kind: 'list',
+    schema: z.array(nonEmpty, { error: 'must be names of namespaces separated by commas' }),
+    default: [],
+    defaultMeans: 'none, so only metal-agent models pull',
+    group: 'Models',
+    flag: 'hub-login-namespaces',
+    help: 'comma-separated namespaces whose Models may be fetched with the Hub login of this machine (--hub-token-file, HF_TOKEN, hf auth login)',
+  },
   runtime: {
     kind: 'choice',
     schema: z.enum(runtimeNames, { error: `must be one of ${runtimeNames.join(', ')}` }),

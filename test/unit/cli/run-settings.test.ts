@@ -31,6 +31,7 @@ const fromDefaults = {
   modelStore: '/home/me/models',
   allowedModelRoots: [],
   allowedDownloadHosts: [],
+  hubLoginNamespaces: [],
   stateDir: '/home/me/state',
   runtime: 'llama-server',
   llamaServerPort: 0,
