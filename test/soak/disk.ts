@@ -29,10 +29,14 @@ export class Disk implements AsyncDisposable {
     return rm(this.#filler, { force: true })
   }
 
-  /** By a second, read-only view of it on top: what is open for writing would keep the disk itself from being made so. */
-  protect(): void {
-    required('mount', '--bind', this.#path, this.#path)
-    required('mount', '-o', 'remount,bind,ro', this.#path)
+  /** By a read-only view of it on top: what is open for writing would keep the disk itself from being made so. */
+  async protect(): Promise<void> {
+    const view = `${this.#path}-view`
+    await mkdir(view, { recursive: true })
+    required('mount', '--bind', this.#path, view)
+    required('mount', '-o', 'remount,bind,ro', view)
+    required('mount', '--bind', view, this.#path)
+    required('umount', view)
   }
 
   release(): void {

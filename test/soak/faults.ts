@@ -98,3 +98,7 @@ export function touched({ what }: Pick<Fault, 'what'>): readonly ServiceName[] {
       return []
   }
 }
+
+/** The services about which the agent has something else to say because of it. */
+export const concerned = ({ what }: Pick<Fault, 'what'>): readonly ServiceName[] =>
+  'service' in what ? [what.service] : services

@@ -218,13 +218,15 @@ export class Injector {
   }
 
   async #spoilDisk({ kind, forMs }: What<'fillDisk' | 'readOnlyDisk'>): Promise<void> {
-    const { disk } = this.#options
+    const { disk, agents } = this.#options
     if (!disk) return
+    agents.first.mayFailToStart = true
     if (kind === 'fillDisk') disk.fill()
-    else disk.protect()
+    else await disk.protect()
     await delay(forMs)
     if (kind === 'fillDisk') await disk.empty()
     else disk.release()
+    agents.first.mayFailToStart = false
   }
 
   /** Whoever is quicker has the claim on a slice that is gone. */

@@ -20,6 +20,8 @@ export interface SeenService {
   readonly mayChange: boolean
   /** Of all agents, within the last minute. */
   readonly statusWrites: number
+  /** What happened in that minute and is told in its status. */
+  readonly events: number
 }
 
 /** Something that is not as it should be at one moment. */
@@ -31,7 +33,7 @@ export interface Finding {
   readonly sentence: string
 }
 
-export const statusWritesAMinute = 30
+const statusWritesAMinute = 30
 
 /** What is wrong with one look at everything. */
 export const judge = (seen: readonly SeenService[]): Finding[] => seen.flatMap(judgeService)
@@ -68,11 +70,12 @@ function agentsOf(processes: readonly SeenProcess[]) {
   return agents.map((agent) => ({ agent, own: processes.filter((one) => one.agent === agent) }))
 }
 
-function statusWrites({ name, statusWrites: count }: SeenService): Finding | undefined {
-  if (count <= statusWritesAMinute) return undefined
+/** What really happens may be told once more each. */
+function statusWrites({ name, statusWrites: count, events }: SeenService): Finding | undefined {
+  if (count <= statusWritesAMinute + events) return undefined
   return {
     rule: 'status writes',
     service: name,
-    sentence: `The status of ${name} was written ${count} times in a minute.`,
+    sentence: `The status of ${name} was written ${count} times in a minute in which ${events} things happened to it.`,
   }
 }

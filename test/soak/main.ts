@@ -42,7 +42,10 @@ async function run(count: number, seed: number): Promise<boolean> {
   say(`${count} faults of seed ${seed}; logs in ${folder}`)
   const { broken, rounds: done, skipped, looks } = await soak({ seed, rounds: planned, folder, say })
   if (skipped !== undefined) say(`Skipped: ${skipped}`)
-  say(`The oracle looked ${looks.all} times: ${looks.judged} judged, ${looks.late} late.`)
+  const { all, late, away, blocked } = looks
+  say(
+    `${all} looks, of which ${late} came late, ${away} were while the agent was away and ${blocked} while it could not write.`,
+  )
   if (broken.length === 0) {
     say(`Nothing was broken by ${count} faults of seed ${seed}.`)
     return true

@@ -51,10 +51,11 @@ export class Oracle implements AsyncDisposable {
   readonly #abort = new AbortController()
   readonly #slices: Reflector<z.infer<typeof slice>>
   readonly #statusWrites = new Map<ServiceName, number[]>()
+  readonly #events = new Map<ServiceName, number[]>()
   readonly #patience = new Patience()
   readonly #ends: Ends
-  /** What the looks so far were good for. */
-  readonly looks = { all: 0, late: 0, judged: 0 }
+  /** What the looks so far were good for: late ones tell nothing of the agent, nor do those while it is away or cannot write. */
+  readonly looks = { all: 0, late: 0, away: 0, blocked: 0 }
   #seen: ServerProcess[] = []
   #lookedAt = performance.now()
   #timer: NodeJS.Timeout | undefined
@@ -83,7 +84,12 @@ export class Oracle implements AsyncDisposable {
   }
 
   statusWritten(name: ServiceName): void {
-    this.#statusWrites.set(name, [...(this.#statusWrites.get(name) ?? []), performance.now()])
+    note(this.#statusWrites, name)
+  }
+
+  /** Something that its status tells. */
+  happened(name: ServiceName): void {
+    note(this.#events, name)
   }
 
   /** What its slice tells pods now. */
@@ -116,24 +122,36 @@ export class Oracle implements AsyncDisposable {
         ...(ready && { ready }),
         processes: this.#seen.filter(({ service }) => service === name),
         mayChange: changes.isTouched(name, at),
-        statusWrites: this.#statusWritesOf(name, at),
+        statusWrites: withinAMinute(this.#statusWrites, name, at),
+        events: withinAMinute(this.#events, name, at),
       }
     })
     const isFree = obstacles.every((one) => one.isClear(at))
     const canAct = (agent: AgentName) => isFree && agents[agent].isAtWork
-    const isLate = at - this.#lookedAt > lateMs
-    this.#lookedAt = at
-    this.looks.all += 1
-    if (isLate) this.looks.late += 1
-    else if (canAct('first')) this.looks.judged += 1
+    this.#count(at, isFree)
     for (const { sentence } of this.#patience.see(judge(seen), { at, canAct })) onBroken(sentence)
     const ofTheFirst = this.#seen.filter(({ agent }) => agent === 'first')
     for (const sentence of this.#ends.see(ofTheFirst, at)) onBroken(sentence)
   }
 
-  #statusWritesOf(name: ServiceName, at: number): number {
-    const recent = (this.#statusWrites.get(name) ?? []).filter((writtenAt) => at - writtenAt < minuteMs)
-    this.#statusWrites.set(name, recent)
-    return recent.length
+  #count(at: number, isFree: boolean): void {
+    const isLate = at - this.#lookedAt > lateMs
+    this.#lookedAt = at
+    this.looks.all += 1
+    if (isLate) this.looks.late += 1
+    else if (!this.#options.agents.first.isAtWork) this.looks.away += 1
+    else if (!isFree) this.looks.blocked += 1
   }
+}
+
+type Times = Map<ServiceName, number[]>
+
+function note(times: Times, name: ServiceName): void {
+  times.set(name, [...(times.get(name) ?? []), performance.now()])
+}
+
+function withinAMinute(times: Times, name: ServiceName, at: number): number {
+  const recent = (times.get(name) ?? []).filter((one) => at - one < minuteMs)
+  times.set(name, recent)
+  return recent.length
 }

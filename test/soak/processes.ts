@@ -16,7 +16,7 @@ export class Processes {
   readonly #folder: string
   readonly #known = new Map<number, Omit<ServerProcess, 'listens'>>()
   readonly #others = new Map<number, number>()
-  readonly #listening = new Set<string>()
+  readonly #listening = new Set<number>()
 
   /** In `folder` each agent has a folder of its name. */
   constructor(folder: string) {
@@ -27,16 +27,17 @@ export class Processes {
     const pids = readdirSync('/proc').map(Number).filter(Number.isInteger)
     this.#forget(new Set(pids))
     for (const pid of pids) this.#meet(pid)
-    const sockets = ['tcp', 'tcp6'].map((table) => readIfThere(`/proc/net/${table}`)).join('\n')
-    return [...this.#known.values()].flatMap((known) => {
-      const stat = readIfThere(`/proc/${known.pid}/stat`)
-      if (stat === '' || isGone(parseStat(stat))) return []
-      return [{ ...known, listens: this.#listens(known, sockets) }]
+    const living = [...this.#known.values()].filter(({ pid }) => {
+      const stat = readIfThere(`/proc/${pid}/stat`)
+      return stat !== '' && !isGone(parseStat(stat))
     })
+    this.#findListeners(living.filter(({ pid }) => !this.#listening.has(pid)))
+    return living.map((known) => ({ ...known, listens: this.#listening.has(known.pid) }))
   }
 
   #forget(pids: ReadonlySet<number>): void {
     for (const pid of this.#known.keys()) if (!pids.has(pid)) this.#known.delete(pid)
+    for (const pid of this.#listening) if (!pids.has(pid)) this.#listening.delete(pid)
     for (const pid of this.#others.keys()) if (!pids.has(pid)) this.#others.delete(pid)
   }
 
@@ -48,13 +49,14 @@ export class Processes {
     else this.#others.set(pid, looks + 1)
   }
 
-  /** A server that listened once does so until its end. */
-  #listens({ pid, port }: Omit<ServerProcess, 'listens'>, sockets: string): boolean {
-    const key = `${pid}:${port}`
-    const inodes = parseListeningInodes(sockets, port).map((inode) => `socket:[${inode}]`)
-    if (inodes.length === 0) return false
-    if (!this.#listening.has(key) && openFiles(pid).some((file) => inodes.includes(file))) this.#listening.add(key)
-    return this.#listening.has(key)
+  /** A server that listens once does so until its end; the tables of a busy machine are long. */
+  #findListeners(unproven: readonly { readonly pid: number; readonly port: number }[]): void {
+    if (unproven.length === 0) return
+    const sockets = ['tcp', 'tcp6'].map((table) => readIfThere(`/proc/net/${table}`)).join('\n')
+    for (const { pid, port } of unproven) {
+      const inodes = parseListeningInodes(sockets, port).map((inode) => `socket:[${inode}]`)
+      if (inodes.length > 0 && openFiles(pid).some((file) => inodes.includes(file))) this.#listening.add(pid)
+    }
   }
 }
 

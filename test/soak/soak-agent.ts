@@ -34,6 +34,8 @@ export class SoakAgent implements AsyncDisposable {
   readonly stateDir: string
   /** Ends that nobody ordered, with what it wrote last. */
   readonly unexpected: string[] = []
+  /** Without a disk it says why it cannot start, and ends. */
+  mayFailToStart = false
   readonly #options: SoakAgentOptions
   #surroundings = undisturbed
   #process: AgentProcess | undefined
@@ -121,6 +123,7 @@ export class SoakAgent implements AsyncDisposable {
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (this.#isWanted) {
+      const isExcused = this.mayFailToStart
       const agent = await AgentProcess.start({
         folder: this.folder,
         kubeconfig,
@@ -136,7 +139,9 @@ export class SoakAgent implements AsyncDisposable {
       await appendFile(logFile, `${agent.stdout}${agent.stderr}-- ended: ${code ?? signal}\n`)
       if (!this.#mayRun()) return
       const last = agent.stderr.trimEnd().split('\n').slice(-3).join('\n')
-      this.unexpected.push(`The ${this.name} agent ended with ${code ?? signal}: ${last}`)
+      if (!isExcused && !this.mayFailToStart) {
+        this.unexpected.push(`The ${this.name} agent ended with ${code ?? signal}: ${last}`)
+      }
       await delay(restartAfterMs)
     }
   }

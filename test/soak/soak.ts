@@ -7,7 +7,7 @@ import { ApiServer } from '../support/control-plane/control-plane.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'
 import { Blockage } from './blockage.ts'
 import { Disk } from './disk.ts'
-import { services, type AgentName, type Fault } from './faults.ts'
+import { concerned, services, type AgentName, type Fault } from './faults.ts'
 import { Injector } from './injector.ts'
 import { Oracle } from './oracle.ts'
 import { Processes } from './processes.ts'
@@ -42,8 +42,7 @@ export interface SoakResult {
   readonly rounds: number
   /** Faults that this machine does not allow. */
   readonly skipped: string | undefined
-  /** Of the oracle: all, those that came late, and those at which the agent could put right what was wrong. */
-  readonly looks: Readonly<Record<'all' | 'late' | 'judged', number>>
+  readonly looks: Oracle['looks']
 }
 
 /** Round after round of faults against agents on a real API server, until something is broken. */
@@ -113,7 +112,7 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
     if (broken.length > 0) break
     done += 1
     say(`round ${done} of ${rounds.length}: ${faults.length} faults`)
-    broken.push(...(await play(faults, injector, say)))
+    broken.push(...(await play(faults, { injector, oracle: watching, say })))
     broken.push(...(await rest.reached()), ...agents.first.unexpected, ...agents.second.unexpected)
     if (broken.length === 0) touches.settle()
   }
@@ -130,12 +129,16 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
 }
 
 /** All faults of a round, each at its time. @returns what could not be done or undone. */
-async function play(faults: readonly Fault[], injector: Injector, say: (line: string) => void): Promise<string[]> {
+async function play(
+  faults: readonly Fault[],
+  { injector, oracle, say }: { injector: Injector; oracle: Oracle; say: SoakOptions['say'] },
+): Promise<string[]> {
   const failures: string[] = []
   const running: Promise<void>[] = []
   for (const fault of faults) {
     await delay(fault.afterMs)
     say(`  ${new Date().toISOString()} ${JSON.stringify(fault.what)}`)
+    for (const name of concerned(fault)) oracle.happened(name)
     const over = injector.inject(fault).catch((error: unknown) => {
       failures.push(`${JSON.stringify(fault.what)}: ${error instanceof Error ? error.message : String(error)}`)
     })

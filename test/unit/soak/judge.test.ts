@@ -8,12 +8,13 @@ const serving: SeenService = {
   processes: [server],
   mayChange: false,
   statusWrites: 30,
+  events: 0,
 }
 const rules = (change: Partial<SeenService>) => judge([{ ...serving, ...change }]).map(({ rule }) => rule)
 
 test('a service with its server and a ready slice at its port is right, and so is one with neither', () => {
   expect(rules({})).toEqual([])
-  expect(judge([{ name: 'red', processes: [], mayChange: false, statusWrites: 0 }])).toEqual([])
+  expect(judge([{ name: 'red', processes: [], mayChange: false, statusWrites: 0, events: 0 }])).toEqual([])
 })
 
 test.each([
@@ -46,6 +47,8 @@ test('each of two agents may have a server while the claim moves', () => {
   expect(rules({ processes: [server, { ...server, pid: 11, agent: 'second', port: 8002 }] })).toEqual([])
 })
 
-test('thirty-one writes of a status in a minute are too many', () => {
+test('thirty-one writes of a status in a minute are too many, and one more for each thing that happened are not', () => {
   expect(rules({ statusWrites: 31 })).toEqual(['status writes'])
+  expect(rules({ statusWrites: 31, events: 1 })).toEqual([])
+  expect(rules({ statusWrites: 46, events: 15 })).toEqual(['status writes'])
 })
