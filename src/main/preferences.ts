@@ -15,6 +15,8 @@ const preferences = z
     inferenceServiceAllowlist: shape.inferenceServiceAllowlist,
     modelStore: shape.modelStore,
     allowedModelRoots: shape.allowedModelRoots,
+    allowUnsafeExtraArgs: shape.allowUnsafeExtraArgs,
+    allowedEnv: shape.allowedEnv,
     llamaServer: shape.llamaServer,
     llamaServerStartupTimeoutMs: shape.startupStallMs,
     hostIp: shape.hostIp,

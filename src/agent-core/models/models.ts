@@ -86,6 +86,7 @@ export class Models {
   readonly #remote: Remote
   readonly #headers = new GgufHeaders()
   readonly #acquisition: Acquisition
+  readonly #lent: ModelRoots
   readonly #inventory: Inventory
   readonly #pulls: Pulls
   readonly #watch: StoreWatch
@@ -132,9 +133,10 @@ export class Models {
       now,
     })
     this.#watch = new StoreWatch({ directory, homeFile: options.homeFile, log, onChange })
+    this.#lent = new ModelRoots({ store: directory, roots: options.allowedModelRoots ?? [], home: homeDir })
     this.#acquisition = new Acquisition({
       store: this.#store,
-      lent: new ModelRoots({ store: directory, roots: options.allowedModelRoots ?? [], home: homeDir }),
+      lent: this.#lent,
       contents,
       remote: this.#remote,
       turns: new DownloadTurns(() => settings().atOnce),
@@ -181,6 +183,11 @@ export class Models {
   /** Read once for each file as it is. Throws GgufError. */
   header(path: string): Promise<GgufHeader> {
     return this.#headers.of(path)
+  }
+
+  /** Whether a Model, or the arguments of a server, may name this file of the machine. */
+  allowsFile(path: string): Promise<boolean> {
+    return this.#lent.allows(path)
   }
 
   /** After a change of the settings: what counts for downloads under way. */

@@ -30,6 +30,8 @@ const fromDefaults = {
   inferenceServiceAllowlist: [],
   modelStore: '/home/me/models',
   allowedModelRoots: [],
+  allowUnsafeExtraArgs: false,
+  allowedEnv: [],
   stateDir: '/home/me/state',
   runtime: 'llama-server',
   llamaServerPort: 0,

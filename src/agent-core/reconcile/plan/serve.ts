@@ -1,3 +1,4 @@
+import { unknownDigest } from '../../process/adoption.ts'
 import type { Desired } from '../desired.ts'
 import { answerStep, withdrawSilent } from './answering.ts'
 import { isAlive, isForeign, isHeld, isRunning, isTrusted, isWritable, takenBy, type Serve } from './facts.ts'
@@ -72,18 +73,40 @@ type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
 
 /** A Model that is gone takes nothing from a server that has it in memory. */
 export function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: ModelMissing): Plan {
-  const { server, publication, now } = observed
-  if (isHeld(publication) && (server.kind === 'ready' || server.kind === 'unready' || isTrusted(server))) {
-    const kept = `${message} The server keeps the model it loaded, but could not be started again.`
-    if (observed.paused) return whilePaused(observed)
-    if (isRunning(observed.successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), kept)
-    return { ...answerStep(observed, server), message: kept }
-  }
+  const kept = keepServing(observed, `${message} The server keeps the model it loaded, but could not be started again.`)
+  if (kept) return kept
+  const { now } = observed
   const cleared = clear(observed, 'unpublish', message)
   if (cleared) return cleared
   // Nobody knows yet whether the service is one for a Mac.
   if (now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
   return rest('waiting', 'ModelMissing', message)
+}
+
+type Refused = Extract<Desired, { kind: 'refused' }>
+
+/** Rules are for starts: what an earlier agent, or an earlier spec, started goes on, unless others may run programs with it. */
+export function refused(observed: Observation, { reason, message, spares }: Refused): Plan {
+  const { server } = observed
+  const isSpared = spares !== undefined && !('digest' in server && wasStartedWith(server.digest, spares.except))
+  const kept = isSpared
+    ? keepServing(observed, `${message} The server that runs goes on, but could not be started again.`)
+    : undefined
+  return kept ?? clear(observed, 'unpublish', message) ?? rest('refused', reason, message)
+}
+
+/** A digest of which nothing is known may be any. */
+const wasStartedWith = (digest: string, refused: string | undefined): boolean =>
+  refused !== undefined && (digest === unknownDigest || digest === refused || digest.startsWith(`${refused}+`))
+
+/** Undefined where there is no server that answers, or did when its agent ended. */
+function keepServing(observed: Observation, message: string): Plan | undefined {
+  const { server, publication, successor } = observed
+  if (!isHeld(publication)) return undefined
+  if (server.kind !== 'ready' && server.kind !== 'unready' && !isTrusted(server)) return undefined
+  if (observed.paused) return whilePaused(observed)
+  if (isRunning(successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), message)
+  return { ...answerStep(observed, server), message }
 }
 
 /** Nothing is begun and nothing is ended, but for the address: pods are not sent here. */
