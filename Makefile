@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 
 installed := node_modules/.installed
 
-.PHONY: setup build demo test lint bench bench-long clean
+.PHONY: setup build demo test soak lint bench bench-long clean
 
 setup: $(installed)
 	@node tasks/setup/main.ts
@@ -18,6 +18,10 @@ demo: $(installed)
 
 test: $(installed)
 	@npm run --silent test
+
+# FAULTS=1000 SEED=7, or REPLAY=file
+soak: $(installed)
+	@node tasks/setup/main.ts && node test/soak/main.ts
 
 lint: $(installed)
 	@npm run --silent format && npm run --silent lint && npm run --silent types

@@ -137,6 +137,7 @@ async function startAgent(
     namespace: 'default',
     modelStore: join(folder, 'models'),
     allowedModelRoots: [folder],
+    allowedDownloadHosts: ['127.0.0.1', 'localhost'],
     stateDir,
     llamaServer,
     hubEndpoint,

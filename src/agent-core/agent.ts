@@ -58,8 +58,8 @@ export class Agent {
     this.#context.ends.use(this.metrics)
     this.#context.ends.use(this.#snapshots)
     this.#snapshots.register(() => ({ notices: this.#notices }))
-    this.#snapshots.follow(serviceMetricsFeed(this.metrics))
-    this.metrics.beforeRender(() => void this.#snapshots.get())
+    const feed = serviceMetricsFeed(this.metrics)
+    this.metrics.beforeRender(() => feed(this.#snapshots.get()))
     this.#rooms = lastingRooms(this.#context)
   }
 

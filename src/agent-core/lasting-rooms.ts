@@ -58,7 +58,7 @@ function memoryRoom(context: RoomContext, servers: Servers): Memory {
   })
   followServers(servers, memory)
   memory.listen(memoryMetricsFeed(metrics, memory))
-  memory.listen({ onSample: () => snapshots.figuresChanged() })
+  memory.listen({ onSample: () => snapshots.changed() })
   snapshots.register(() => ({ memoryFigures: memoryFiguresOf(memory.view) }))
   return ends.use(memory)
 }
@@ -77,6 +77,7 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
   const models = new Models({
     directory: started.modelStore,
     allowedModelRoots: started.allowedModelRoots,
+    allowedDownloadHosts: started.allowedDownloadHosts,
     homeFile: join(started.stateDir, 'model-store.json'),
     log,
     env,

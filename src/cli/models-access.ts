@@ -118,6 +118,7 @@ async function withoutAgent(
     log: { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined },
     env: io.env,
     homeDir: io.homeDir,
+    allowedDownloadHosts: 'any',
     onChange: () => {
       for (const listener of listeners) listener()
     },

@@ -54,8 +54,8 @@ interface End {
 }
 
 /**
- * The first signal ends the agent in good order, the second at once. So does a defect: what runs is withdrawn and stopped, and the
- * exit code has launchd start the agent again. `end` does it on request.
+ * The first signal ends the agent in good order, the second at once. A defect ends the agent alone: what serves goes on, and the exit code
+ * has launchd start the next agent, which takes it over. `end` does it on request.
  */
 function agentEnd(log: Logger): { readonly ended: Promise<End>; readonly end: (end: End) => void } {
   const { promise: ended, resolve: end } = Promise.withResolvers<End>()
@@ -72,8 +72,8 @@ function agentEnd(log: Logger): { readonly ended: Promise<End>; readonly end: (e
   }
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
   process.on('uncaughtException', (error) => {
-    log.error('defect', { error, stack: error.stack })
-    end({ cause: 'a defect of the agent', code: exitCodes.failed, servers: 'stop' })
+    log.error('defect', { error, stack: error.stack, text: 'the agent ends; its servers go on for the next one' })
+    end({ cause: 'a defect of the agent', code: exitCodes.failed, servers: 'keep' })
   })
   return { ended, end }
 }

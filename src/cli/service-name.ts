@@ -2,16 +2,29 @@ import type { ServiceRef } from '../contract/commands.ts'
 import type { ServiceView } from '../contract/service.ts'
 import { VerbError } from './agent-session.ts'
 
-/** `NAME` or `NAMESPACE/NAME` among what the agent shows. Throws VerbError. */
-export function serviceNamed(text: string, services: readonly Pick<ServiceView, 'namespace' | 'name'>[]): ServiceRef {
+/** `NAME`, with its namespace beside it where given, or `NAMESPACE/NAME`, among what the agent shows. Throws VerbError. */
+export function serviceNamed(
+  text: string,
+  services: readonly Pick<ServiceView, 'namespace' | 'name'>[],
+  given?: string,
+): ServiceRef {
   const slash = text.indexOf('/')
-  const matches = services.filter(({ namespace, name }) =>
-    slash === -1 ? name === text : namespace === text.slice(0, slash) && name === text.slice(slash + 1),
+  const inName = slash === -1 ? undefined : text.slice(0, slash)
+  const called = text.slice(slash + 1)
+  if (given !== undefined && inName !== undefined && inName !== given) {
+    throw new VerbError(`The name ${text} and --namespace ${given} contradict each other: give one of them.`)
+  }
+  const wanted = inName ?? given
+  const matches = services.filter(
+    ({ namespace, name }) => name === called && (wanted === undefined || namespace === wanted),
   )
   const [match, another] = matches
   if (match === undefined) {
     const known = services.map(({ namespace, name }) => `${namespace}/${name}`).join(', ')
-    throw new VerbError(`There is no service ${text} on this machine; ${known ? `it has ${known}` : 'it has none'}.`)
+    const where = given !== undefined && inName === undefined ? ` in namespace ${given}` : ''
+    throw new VerbError(
+      `There is no service ${text}${where} on this machine; ${known ? `it has ${known}` : 'it has none'}.`,
+    )
   }
   if (another !== undefined) {
     const choices = matches.map(({ namespace, name }) => `${namespace}/${name}`).join(' or ')

@@ -103,6 +103,8 @@ export type CommandResult = z.infer<typeof commandResult>
 
 /** Who may ask for it, as with settings. */
 export function trustOf(command: Command): EditableRow['trust'] {
+  // Whose work this machine does is for a person with a shell to say, as with the setting of the namespace.
+  if (command.name === 'selectContext') return 'shell'
   if (command.name !== 'updateSettings') return 'page'
   const { settings } = command
   return settingNames.some((name) => settings[name] !== undefined && editableRow(name).trust === 'shell')

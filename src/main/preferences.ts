@@ -17,6 +17,7 @@ const preferences = z
     allowedModelRoots: shape.allowedModelRoots,
     allowUnsafeExtraArgs: shape.allowUnsafeExtraArgs,
     allowedEnv: shape.allowedEnv,
+    allowedDownloadHosts: shape.allowedDownloadHosts,
     llamaServer: shape.llamaServer,
     llamaServerStartupTimeoutMs: shape.startupStallMs,
     hostIp: shape.hostIp,

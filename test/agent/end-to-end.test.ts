@@ -124,7 +124,10 @@ interface RunningCommand extends AsyncDisposable {
 }
 
 /** `metal-agent` as a process of its own, watched over its socket. */
-async function startCommand(world: AgentWorld, { connection, flags, enter }: Place): Promise<RunningCommand> {
+async function startCommand(
+  world: AgentWorld,
+  { connection, filesHost, flags, enter }: Place,
+): Promise<RunningCommand> {
   const stateDir = join(world.folder, 'state')
   const kubeconfig = await writeKubeconfig(join(world.folder, 'kubeconfig'), connection)
   const [command, ...args] = enter([
@@ -132,6 +135,7 @@ async function startCommand(world: AgentWorld, { connection, flags, enter }: Pla
     agentProgram,
     ...['--kubeconfig', kubeconfig, '--namespace', world.namespace, '--llama-server', llamaServer],
     ...['--state-dir', stateDir, '--model-store', join(world.folder, 'models'), '--port', '0', ...flags],
+    ...['--allowed-download-hosts', filesHost],
   ])
   const logFile = join(world.folder, 'agent.log')
   const log = openSync(logFile, 'a')

@@ -56,7 +56,7 @@ describe.concurrent('how it ends', () => {
     })
   })
 
-  test('a defect ends it in good order, with an exit code that has it started again', async () => {
+  test('a defect ends the agent alone: what serves goes on, and the agent that is started for it takes it over', async () => {
     const onSignal = 'process.on("SIGUSR2",()=>{throw new Error("a defect")})'
     await using world = await serving(
       {},
@@ -70,12 +70,20 @@ describe.concurrent('how it ends', () => {
       ready: readyOf(sim, 'tiny'),
       serverLives: lives(pid),
       told: agent.log.filter(({ level }) => level === 'error').map(({ msg, error }) => ({ msg, error })),
+      kept: agent.log.some(({ msg }) => msg === 'servers keep running'),
     }).toEqual({
       exit: { code: 1, signal: null },
-      ready: [false],
-      serverLives: false,
+      ready: [true],
+      serverLives: true,
       told: [{ msg: 'defect', error: 'Error: a defect' }],
+      kept: true,
     })
+    const options = { folder: agent.folder, kubeconfig: sim.kubeconfig(), args: ['--llama-server', sampleServerPath] }
+    await using next = await AgentProcess.start(options)
+    expect(await next.service('tiny', 'ready')).toMatchObject({ pid })
+    next.signal('SIGTERM')
+    await next.exited
+    expect(readyOf(sim, 'tiny')).toEqual([false])
   })
 
   test('one that was killed leaves a lock and a socket, which the next start takes over', async () => {

@@ -81,6 +81,11 @@ test('history, events, settings, contexts and addresses are told as tables and a
     done(saying(/^ID +TIME +WHAT +SERVICE +MESSAGE\n(.*\n)*.* started /)),
   )
   await eventually(async () => / Ready .*default\/tiny/.test((await agent.run('events', 'tiny')).stdout))
+  expect(await agent.run('events', 'tiny', '-n', 'default')).toEqual(done(saying(/default\/tiny/)))
+  expect(await agent.run('history', '-n', '5')).toMatchObject({
+    code: 2,
+    stderr: saying(/-n 5 is the namespace of a service: .*--limit/),
+  })
 
   expect(await agent.run('settings', 'set', 'drain-timeout', '5s')).toEqual(done(saying(/drainLimitMs is set/)))
   const settings = z.object({ settings: z.array(settingView) })

@@ -58,6 +58,7 @@ export class AgentProcess implements AsyncDisposable {
     const usual = [
       ...['--kubeconfig', this.kubeconfigFile, '--state-dir', this.stateDir],
       ...['--model-store', path.join(folder, 'models'), '--allowed-model-roots', folder],
+      ...['--allowed-download-hosts', '127.0.0.1,localhost'],
       ...['--port', '0', '--host-ip', '192.0.2.10'],
     ]
     const command = [

@@ -126,6 +126,7 @@ export class AgentWorld implements AsyncDisposable {
       inferenceServiceAllowlist: options.allowlist ?? [],
       modelStore: join(stateDir, 'models'),
       allowedModelRoots: [this.folder],
+      allowedDownloadHosts: ['127.0.0.1', 'localhost'],
       stateDir,
       llamaServer: options.llamaServer ?? sampleServerPath,
       startupStallMs: 60_000,

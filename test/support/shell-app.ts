@@ -104,7 +104,12 @@ export class ShellApp implements AsyncDisposable {
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
     if (options.kubeconfig !== undefined) await writeFile(path.join(folder, 'kubeconfig'), options.kubeconfig)
     if (options.preferences) {
-      const preferences = { port: 0, modelStore: path.join(folder, 'models'), ...options.preferences }
+      const preferences = {
+        port: 0,
+        modelStore: path.join(folder, 'models'),
+        allowedDownloadHosts: ['127.0.0.1'],
+        ...options.preferences,
+      }
       await writeFile(path.join(stateDir, 'preferences.json'), JSON.stringify(preferences))
     }
     return new ShellApp(folder, options)

@@ -48,7 +48,6 @@ export function startInCluster(cluster: Cluster, ref: ServiceRef): Promise<Clust
 export const isKueues = ({ labels }: ObjectMeta): boolean => labels[kueueQueue] !== undefined
 
 function isStopped({ metadata, spec }: InferenceService): boolean {
-  if (!spec.ok) return false
   return spec.value.replicas === 0 || (spec.value.suspend && !isKueues(metadata))
 }
 

@@ -25,5 +25,11 @@ function restarted(rooms: Rooms, service: Parameters<typeof refKey>[0]) {
     return refused(`${key} is not restarted. ${plan.message}`)
   }
   if (plan.reason === 'Idle') return accepted(`${key} is started.`)
-  return accepted(`${key} is restarted: its address is withdrawn, what is in flight finishes, and a new server starts.`)
+  const { kind } = observed.successor
+  if (kind === 'starting' || kind === 'ready') {
+    return accepted(`${key} is being replaced already: the new server takes over as soon as it answers.`)
+  }
+  return accepted(
+    `${key} is restarted: a new server takes the place of the present one, and what is in flight finishes.`,
+  )
 }

@@ -19,7 +19,7 @@ export async function start(rooms: Rooms, { service }: Extract<Command, { name: 
   try {
     const { changed, service: now } = await startInCluster(known.session.cluster, service)
     if (changed) return done(`${key} is started: the cluster asks for it again.`)
-    if (isKueues(now.metadata) && now.spec.ok && now.spec.value.suspend) {
+    if (isKueues(now.metadata) && now.spec.value.suspend) {
       return done(`${key} is asked for; it starts when the Kueue queue ${now.metadata.labels[kueueQueue]} lets it go.`)
     }
     return done(wasHeld || wasIdle ? `${key} is started on this machine.` : `${key} is asked for already.`)

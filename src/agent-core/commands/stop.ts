@@ -19,7 +19,7 @@ export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { 
   try {
     const { changed, service: now } = await stopInCluster(known.session.cluster, service)
     if (!changed) return done(`${key} is stopped in the cluster already.`)
-    const how = now.spec.ok && now.spec.value.replicas === 0 ? 'scaled to zero replicas' : 'suspended (spec.suspend)'
+    const how = now.spec.value.replicas === 0 ? 'scaled to zero replicas' : 'suspended (spec.suspend)'
     const why = isKueues(now.metadata) ? ', since Kueue decides about spec.suspend' : ''
     return done(`${key} is ${how} in the cluster${why}; its server finishes what is in flight and ends.`)
   } catch (error) {

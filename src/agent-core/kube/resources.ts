@@ -160,8 +160,17 @@ const inferenceServiceStatus = z.object({
 })
 export type InferenceServiceStatus = z.infer<typeof inferenceServiceStatus>
 
-/** A spec that does not parse is kept as the sentence that says why, so that the object is neither lost nor acted on. */
-export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly message: string }
+/** A spec that does not parse is kept as the sentence that says why, so that the object is not lost, and nothing new is begun for it. */
+export type Parsed<T> =
+  | { readonly ok: true; readonly value: T }
+  | {
+      readonly ok: false
+      readonly message: string
+      /** What of it can be read; a field that cannot is as if it were not there. */
+      readonly value: T
+      /** The fields that cannot be read, such as `hardware.accelerator`. */
+      readonly unread: readonly string[]
+    }
 
 export interface InferenceService extends KubeObject {
   readonly spec: Parsed<InferenceServiceSpec>
@@ -251,9 +260,33 @@ function parseSpec<T>(kind: string, { namespace, name }: ObjectMeta, schema: z.Z
   const result = schema.safeParse(spec ?? {})
   if (result.success) return { ok: true, value: result.data }
   const [issue] = result.error.issues
+  const { value, unread } = readableOf(schema, spec)
   const field = ['spec', ...(issue?.path ?? [])].join('.')
   return {
     ok: false,
     message: `${kind} ${namespace}/${name} is not usable: ${field}: ${issue?.message ?? 'is not valid'}. Correct it and apply it again.`,
+    value,
+    unread,
   }
+}
+
+/** Leaves out one unreadable field after the other; a list goes as a whole. */
+function readableOf<T>(schema: z.ZodType<T>, spec: unknown): { readonly value: T; readonly unread: readonly string[] } {
+  const rest: unknown = structuredClone(spec)
+  const unread: string[] = []
+  for (;;) {
+    const result = schema.safeParse(rest)
+    if (result.success) return { value: result.data, unread }
+    const path = result.error.issues[0]?.path ?? []
+    const end = path.findIndex((part) => typeof part !== 'string')
+    const field = (end === -1 ? path : path.slice(0, end)).map(String)
+    if (!leaveOut(rest, field)) return { value: schema.parse({}), unread: [...unread, ''] }
+    unread.push(field.join('.'))
+  }
+}
+
+/** False where there is no such field. */
+function leaveOut(object: unknown, [first, ...rest]: readonly string[]): boolean {
+  if (first === undefined || typeof object !== 'object' || object === null || !(first in object)) return false
+  return rest.length === 0 ? Reflect.deleteProperty(object, first) : leaveOut(Reflect.get(object, first), rest)
 }

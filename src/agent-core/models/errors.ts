@@ -1,5 +1,6 @@
 export type ModelErrorReason =
   | 'ModelSourceNotAllowed'
+  | 'DownloadHostNotAllowed'
   | 'UnsupportedSource'
   | 'Ambiguous'
   | 'NoSuchFile'

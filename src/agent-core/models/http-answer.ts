@@ -49,13 +49,15 @@ export function emptyAnswer(shown: string): ModelError {
   return slow('EmptyFile', `${shown} is an empty file: check spec.source.`)
 }
 
-/** A request that got no answer. `proxy`: the one it went through, as people may see it. */
+/** A request that got no answer, for our own reasons or others'. `proxy`: the one it went through, as people may see it. */
 export function connectionError(error: unknown, shown: string, proxy?: string): ModelError {
+  const refused = modelErrorIn(error)
+  if (refused) return refused
   const code = innermostCode(error) ?? ''
   const message = innermostMessage(error)
   const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
-  const refused = /^Proxy response \((\d+)\)|^Proxy Authentication Required \((407)\)/.exec(message)
-  if (refused !== null) return proxyRefusal(Number(refused[1] ?? refused[2]), shown, proxy, error)
+  const answer = /^Proxy response \((\d+)\)|^Proxy Authentication Required \((407)\)/.exec(message)
+  if (answer !== null) return proxyRefusal(Number(answer[1] ?? answer[2]), shown, proxy, error)
   if (errorCode(error) === 'UND_ERR_PRX_TLS' || /CERT|^ERR_(?:SSL|TLS)|UNABLE_TO_|SELF_SIGNED/.test(code)) {
     const server = errorCode(error) === 'UND_ERR_PRX_TLS' ? `the proxy ${proxy ?? ''}`.trimEnd() : shown
     return new ModelError(
@@ -149,6 +151,13 @@ function retryAfterMs(header: string | null, now: number): number | undefined {
   if (header === null) return undefined
   const wait = /^\d+$/.test(header.trim()) ? Number(header) * 1000 : Date.parse(header) - now
   return Number.isFinite(wait) ? Math.min(Math.max(wait, 0), maxRetryAfterMs) : undefined
+}
+
+/** What we refused ourselves comes back wrapped in what the library says of it. */
+function modelErrorIn(error: unknown): ModelError | undefined {
+  for (let current = error; current instanceof Error; current = current.cause)
+    if (current instanceof ModelError) return current
+  return undefined
 }
 
 /** A TLS error of a proxy carries the reason one level deeper. */

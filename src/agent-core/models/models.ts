@@ -7,6 +7,7 @@ import { editableRows } from '../../contract/settings-table.ts'
 import type { Logger } from '../observability/logger.ts'
 import { Acquisition } from './acquisition.ts'
 import { ContentFetches } from './content-fetches.ts'
+import type { Resolve } from './download/host-guard.ts'
 import { DownloadTurns } from './download-turns.ts'
 import { ModelError } from './errors.ts'
 import { GgufHeaders } from './gguf/headers.ts'
@@ -51,6 +52,10 @@ export interface ModelsOptions {
   directory: string
   /** Folders of this machine that a Model's source may name, beside the store; see `ModelRoots`. */
   allowedModelRoots?: readonly string[]
+  /** See `RemoteOptions.allowedHosts`; none without it. */
+  allowedDownloadHosts?: readonly string[] | 'any'
+  /** For tests: in place of the system's. */
+  resolveHost?: Resolve
   /** Keeps, beyond the end of the agent, on which volume the store is; absent = it is forgotten. */
   homeFile?: string
   log: Logger
@@ -111,6 +116,8 @@ export class Models {
       attempts: options.attempts,
       storeFolder: directory,
       allowInsecureLoopback: options.allowInsecureLoopback,
+      allowedHosts: options.allowedDownloadHosts ?? [],
+      resolveHost: options.resolveHost,
       deletableBytes: () => this.#inventory.prunableBytes(),
     })
     const contents = new ContentFetches({

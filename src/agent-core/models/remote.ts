@@ -5,10 +5,11 @@ import { expectsGguf } from './content.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
 import { Bandwidth } from './download/bandwidth.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
+import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { createTransport, type Transport } from './download/transport.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 import { formatMismatch, requireFormat } from './format-check.ts'
-import { hubEndpoint, isHubOffline } from './hub/endpoint.ts'
+import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
 import type { Manifest } from './manifest.ts'
@@ -42,6 +43,10 @@ export interface RemoteOptions {
   /** As messages about the disk name it. */
   readonly storeFolder?: string | undefined
   readonly allowInsecureLoopback: boolean | undefined
+  /** Servers beside the public ones that downloads may talk to; `any` for what a person at this machine asks for. */
+  readonly allowedHosts: readonly string[] | 'any'
+  /** For tests: in place of the system's. */
+  readonly resolveHost?: Resolve | undefined
   readonly deletableBytes: () => Promise<number>
 }
 
@@ -249,17 +254,29 @@ export class Remote implements AsyncDisposable {
     return hubToken({ secret, setting, env, home: homeDir })
   }
 
+  #guard(): HostGuard | undefined {
+    const { allowedHosts, resolveHost: resolve, settings, env } = this.#options
+    if (allowedHosts === 'any') return undefined
+    return new HostGuard({ allowed: () => [...allowedHosts, ...chosenHub(env, settings().hubEndpoint)], resolve })
+  }
+
   #transport(): Promise<Transport> {
     const { settings, env } = this.#options
     const { caFile } = settings()
     const known = this.#transports.get(caFile ?? '')
     if (known) return known
-    const made = createTransport({ env, caFile })
+    const made = createTransport({ env, caFile, guard: this.#guard() })
     this.#transports.set(caFile ?? '', made)
     // Another try may find the file repaired.
     made.catch(() => this.#transports.delete(caFile ?? ''))
     return made
   }
+}
+
+/** The host of the Hub that a person chose, which may well be in the network of a company. */
+function chosenHub(env: RemoteOptions['env'], setting: string | undefined): readonly string[] {
+  const hub = hubEndpoint(env, setting)
+  return 'endpoint' in hub && hub.endpoint !== publicHub ? [new URL(hub.endpoint).hostname] : []
 }
 
 /** The progress of several files as one. */

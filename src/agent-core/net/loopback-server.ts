@@ -1,4 +1,10 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 
 /** What a client may take; a person's browser or Prometheus needs a thousandth of it. */
 interface LoopbackLimits {
@@ -72,6 +78,14 @@ export async function listenOnLoopback(options: LoopbackServerOptions): Promise<
 /** 127.0.0.1, localhost or [::1], with any port or none. */
 export function isLoopbackHost(host: string | undefined): boolean {
   return host !== undefined && /^(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?$/i.test(host)
+}
+
+/**
+ * Whether another page made a browser ask. Host was looked at before; a program that is no browser sends neither of the two headers.
+ */
+export function isFromAnotherPage({ host = '', origin, 'sec-fetch-site': site }: IncomingHttpHeaders): boolean {
+  const isOurs = origin === undefined || origin.toLowerCase() === `http://${host}`.toLowerCase()
+  return !isOurs || (site !== undefined && site !== 'same-origin' && site !== 'none')
 }
 
 async function answer(

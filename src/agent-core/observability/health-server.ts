@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { listenOnLoopback } from '../net/loopback-server.ts'
+import { isFromAnotherPage, listenOnLoopback } from '../net/loopback-server.ts'
 import type { Logger } from './logger.ts'
 
 export interface Readiness {
@@ -33,6 +33,10 @@ export async function listenForHealth({ port, readiness, metrics, log }: HealthS
   const result = await listenOnLoopback({
     port,
     handle: async (request, response) => {
+      if (isFromAnotherPage(request.headers)) {
+        sendJson(request, response, 403, { error: 'Another page asked for this, and no page may.' })
+        return
+      }
       const answer = answers[(request.url ?? '').split('?', 1)[0] ?? '']
       if (answer === undefined) sendJson(request, response, 404, { error: 'There is /healthz, /readyz and /metrics.' })
       else if (request.method !== 'GET' && request.method !== 'HEAD') {

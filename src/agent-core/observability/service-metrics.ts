@@ -2,7 +2,7 @@ import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { keyOf } from '../support/object-key.ts'
 import type { AgentMetrics } from './metrics.ts'
 
-/** Keeps the per-service figures in step with what snapshots say; call it with each new one. */
+/** Keeps the per-service figures in step with what snapshots say; call it before they are read. */
 export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnapshot) => void {
   let before: AgentSnapshot['services'] = []
   return ({ services }) => {

@@ -14,8 +14,17 @@ export interface AbsenceTarget {
   readonly cluster: string
 }
 
+/** A disk that took nothing is asked again after so long. */
+const defaultRetryMs = 30_000
+
 /** Records of services that nothing evicted for so long say nothing any more. */
 const rememberedMs = 24 * 3_600_000
+
+export interface AbsencesOptions {
+  readonly stateDir: string
+  readonly log: Logger
+  readonly retryMs?: number
+}
 
 /**
  * Which services are out of memory on this machine and why, which are protected, and whether the machine is paused; kept over restarts
@@ -31,10 +40,18 @@ export class Absences {
   #value: AbsenceFile
   /** By uid. A new agent decides anew which services fit, so these end with the agent. */
   readonly #displaced = new Map<string, Displaced>()
+  readonly #retryMs: number
   #isUnwritten = false
+  #retry: NodeJS.Timeout | undefined
 
-  private constructor(file: StateFile<AbsenceFile>, notices: readonly string[], isNew: boolean, log: Logger) {
+  private constructor(
+    file: StateFile<AbsenceFile>,
+    notices: readonly string[],
+    isNew: boolean,
+    { log, retryMs = defaultRetryMs }: Pick<AbsencesOptions, 'log' | 'retryMs'>,
+  ) {
     this.#file = file
+    this.#retryMs = retryMs
     this.#value = file.value
     this.notices = notices
     this.isNew = isNew
@@ -42,7 +59,8 @@ export class Absences {
   }
 
   /** Throws StateFileError. */
-  static async open({ stateDir, log }: { readonly stateDir: string; readonly log: Logger }): Promise<Absences> {
+  static async open(options: AbsencesOptions): Promise<Absences> {
+    const { stateDir } = options
     const file = await StateFile.open<AbsenceFile>({
       file: join(stateDir, 'absences.json'),
       schema: absenceFile,
@@ -56,7 +74,7 @@ export class Absences {
       await removeEarlierFiles(stateDir)
     }
     const notices = [...(file.notice === undefined ? [] : [file.notice]), ...(earlier?.notices ?? [])]
-    return new Absences(file, notices, isNew, log)
+    return new Absences(file, notices, isNew, options)
   }
 
   of(uid: string | undefined): Absence | undefined {
@@ -144,6 +162,7 @@ export class Absences {
 
   /** Resolves when all of it is on disk, or cannot be. */
   flush(): Promise<void> {
+    clearTimeout(this.#retry)
     return this.#file.update((value) => value)
   }
 
@@ -156,6 +175,11 @@ export class Absences {
     const next = change(this.#value)
     if (next === this.#value) return
     this.#value = next
+    this.#write()
+  }
+
+  #write(): void {
+    clearTimeout(this.#retry)
     this.#file
       .update(() => this.#value)
       .then(
@@ -163,6 +187,9 @@ export class Absences {
         (error: unknown) => {
           if (!this.#isUnwritten) this.#log.warn('absences not written', { error })
           this.#isUnwritten = true
+          clearTimeout(this.#retry)
+          this.#retry = setTimeout(() => this.#write(), this.#retryMs)
+          this.#retry.unref()
         },
       )
   }

@@ -22,7 +22,12 @@ export interface AdmissionOptions {
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
   readonly now: () => number
+  /** How long after the end of all that gave way to it a service may still get its place. */
+  readonly placeWithinMs?: number
 }
+
+/** The system may need a moment to count what a process held as available. */
+const defaultPlaceWithinMs = 10_000
 
 /** What a pass needs to know of memory. */
 export interface AdmissionView {
@@ -62,17 +67,27 @@ interface Entry {
   waitingSince: number | undefined
   /** It has a place among those that wait for memory, or may have. */
   isQueued: boolean
+  /** Others gave way to it and it did not fit all the same: no further one does while it waits. */
+  isInVain: boolean
+}
+
+/** A service that gave way, and since when nothing of it is left; on the clock of `Memory`. */
+interface Displacement {
+  readonly target: AbsenceTarget
+  freedAt: number | undefined
 }
 
 /**
  * Decides with the memory book which servers may start, and remembers each answer for as long as it holds. A start of higher priority
- * may displace running services, where a person allowed that; they ask for memory again once the winner was answered.
+ * may displace running services, where a person allowed that; they ask for memory again once the winner has its place, or does not get
+ * it although they are gone.
  */
 export class Admission implements Disposable {
   readonly #options: AdmissionOptions
   readonly #entries = new Map<string, Entry>()
-  readonly #displaced = new Map<string, AbsenceTarget>()
+  readonly #displaced = new Map<string, Displacement>()
   readonly #unsubscribe: () => void
+  #looksAgain: NodeJS.Timeout | undefined
 
   constructor(options: AdmissionOptions) {
     this.#options = options
@@ -85,7 +100,8 @@ export class Admission implements Disposable {
   /** Services that gave way may be asked for in another cluster: what they gave way to is not. */
   [Symbol.dispose](): void {
     this.#unsubscribe()
-    for (const { uid } of this.#displaced.values()) this.#options.absences.end(uid)
+    clearTimeout(this.#looksAgain)
+    for (const { target } of this.#displaced.values()) this.#options.absences.end(target.uid)
   }
 
   /** What was answered to this very wish: an answer to another one says nothing. */
@@ -150,6 +166,7 @@ export class Admission implements Disposable {
     if (admission.admitted) {
       entry.refusal = undefined
       entry.waitingSince = undefined
+      entry.isInVain = false
       narrator.memoryGranted(key)
       if (admission.warning !== undefined) log.warn('memory not checked', { key, text: admission.warning })
       return true
@@ -157,7 +174,7 @@ export class Admission implements Disposable {
     entry.refusal = { ...admission, of: wishKey(wanted) }
     entry.waitingSince = request.since
     narrator.noMemory(key, admission.reason, this.#eventSentence(admission))
-    for (const loser of admission.evictFirst) this.#displace(loser, key)
+    if (!entry.isInVain) for (const loser of admission.evictFirst) this.#displace(loser, key)
     return false
   }
 
@@ -180,6 +197,7 @@ export class Admission implements Disposable {
     if (!entry) return
     entry.refusal = undefined
     entry.waitingSince = undefined
+    entry.isInVain = false
     if (!entry.isQueued) return
     entry.isQueued = false
     this.#options.memory.release(key)
@@ -190,7 +208,7 @@ export class Admission implements Disposable {
     if (this.#entries.get(key)?.isQueued === true) this.#options.memory.release(key)
     this.#entries.delete(key)
     const displaced = this.#displaced.get(key)
-    if (displaced) this.#options.absences.end(displaced.uid)
+    if (displaced) this.#options.absences.end(displaced.target.uid)
     this.#endDisplacements()
   }
 
@@ -209,10 +227,27 @@ export class Admission implements Disposable {
     const left = [servers.get(key), servers.successor(key), servers.retiring(key)]
     if (!this.#displaced.has(key) || left.some((state) => state !== undefined && !isOver(state))) return
     await memory.look()
-    const target = this.#displaced.get(key)
-    const absence = absences.of(target?.uid)
-    if (target && absence?.kind === 'displaced') absences.leave(target, { ...absence, isFreed: true })
+    const displacement = this.#displaced.get(key)
+    const absence = absences.of(displacement?.target.uid)
+    if (displacement && absence?.kind === 'displaced') {
+      displacement.freedAt = memory.now()
+      absences.leave(displacement.target, { ...absence, isFreed: true })
+      this.#lookAgain()
+    }
     this.#endDisplacements()
+  }
+
+  /** When the winner must have its place. */
+  #lookAgain(): void {
+    const { memory, log, placeWithinMs = defaultPlaceWithinMs } = this.#options
+    clearTimeout(this.#looksAgain)
+    this.#looksAgain = setTimeout(() => {
+      memory.look().then(
+        () => this.#endDisplacements(),
+        (error: unknown) => log.error('memory not looked at', { error }),
+      )
+    }, placeWithinMs + 1)
+    this.#looksAgain.unref()
   }
 
   /** Settings that decide about memory have changed: everything is asked again. */
@@ -262,24 +297,45 @@ export class Admission implements Disposable {
     if (!target || target.isProtected || absences.of(target.uid) || !isOnItsWay(servers.get(key))) return
     const message = `Evicted so that ${winner} can start, which has a higher priority.`
     const since = new Date(now()).toISOString()
-    this.#displaced.set(key, target)
+    this.#displaced.set(key, { target, freedAt: undefined })
     absences.leave(target, { kind: 'displaced', since, message, winner, isFreed: false })
     narrator.tell(key, { kind: 'displaced', winner, message })
     enqueue(key)
   }
 
-  /** A displaced service asks for memory again when the winner has got it, or wants it no more. */
+  /** A displaced service asks for memory again when the winner has got it, wants it no more, or does not get it all the same. */
   #endDisplacements(): void {
     const { absences, enqueue } = this.#options
-    for (const [key, { uid }] of this.#displaced) {
-      const absence = absences.of(uid)
+    const inVain = this.#winnersInVain()
+    for (const [key, { target }] of this.#displaced) {
+      const absence = absences.of(target.uid)
       const isOngoing = absence?.kind === 'displaced'
-      if (isOngoing && (!absence.isFreed || this.#entries.get(absence.winner)?.isQueued === true)) continue
+      const isWaitedFor = isOngoing && this.#entries.get(absence.winner)?.isQueued === true
+      if (isOngoing && (!absence.isFreed || (isWaitedFor && !inVain.has(absence.winner)))) continue
       this.#displaced.delete(key)
       if (!isOngoing) continue
-      absences.end(uid)
+      absences.end(target.uid)
       enqueue(key)
     }
+  }
+
+  /** All that gave way to them is gone for long enough, and they wait on: what was freed went elsewhere. */
+  #winnersInVain(): ReadonlySet<string> {
+    const { absences, memory, placeWithinMs = defaultPlaceWithinMs } = this.#options
+    const losers = Map.groupBy(this.#displaced.values(), ({ target }) => {
+      const absence = absences.of(target.uid)
+      return absence?.kind === 'displaced' ? absence.winner : undefined
+    })
+    const winners = new Set<string>()
+    for (const [winner, gone] of losers) {
+      const entry = winner === undefined ? undefined : this.#entries.get(winner)
+      const isOver = gone.every(({ freedAt }) => freedAt !== undefined && memory.now() - freedAt >= placeWithinMs)
+      // Without a refusal it is about to be answered.
+      if (winner === undefined || entry?.refusal === undefined || !isOver) continue
+      entry.isInVain = true
+      winners.add(winner)
+    }
+    return winners
   }
 
   /** In the turn of the change: only noted here. */
@@ -323,6 +379,7 @@ export class Admission implements Disposable {
       comparison: undefined,
       waitingSince: undefined,
       isQueued: false,
+      isInVain: false,
     }
     this.#entries.set(key, entry)
     return entry

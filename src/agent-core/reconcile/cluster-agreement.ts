@@ -16,7 +16,7 @@ export function clusterAgreement(service: InferenceService | undefined, model: M
     const message = 'No controller seen: nobody in the cluster has written the status of this service.'
     return { kind: 'noController', message }
   }
-  const replicas = service?.spec.ok === true ? service.spec.value.replicas : 1
+  const replicas = service?.spec.value.replicas ?? 1
   if (replicas > 1) {
     const message = `One Mac serves one replica, and ${replicas} are asked for: the cluster stays at ${phase}. Set replicas to 1.`
     return { kind: 'disagrees', message }

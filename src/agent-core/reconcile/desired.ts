@@ -21,6 +21,13 @@ export type Desired =
       /** Until then the Model may only be later than its service: each has a watch of its own. */
       readonly graceEndsAt?: number
     }
+  /** The specification or its Model's cannot be read in full, as when the cluster has a newer LLMKube: nothing new is begun for it. */
+  | {
+      readonly kind: 'unreadable'
+      readonly message: string
+      /** Its Model is known to ask for a Mac. */
+      readonly isForMac: boolean
+    }
   | {
       readonly kind: 'refused'
       readonly reason: ServiceReason
@@ -87,20 +94,26 @@ export function desired(inputs: DesiredInputs): Desired {
   if (allowlist.length > 0 && !allowlist.includes(service.metadata.name)) {
     return { kind: 'excluded', message: `${service.metadata.name} is not in the allowlist of this agent.` }
   }
-  if (!service.spec.ok) return modelIsForeign(inputs) ?? refused(service.spec.message)
   return modelIsForeign(inputs) ?? wish(inputs, service, service.spec.value)
 }
 
 /** Only a Model that says `accelerator: metal` makes a service one for a Mac. */
 function modelIsForeign({ model }: DesiredInputs): Desired | undefined {
-  if (!model?.spec.ok) return undefined
-  const accelerator = model.spec.value.hardware?.accelerator ?? 'cpu'
-  if (accelerator === 'metal') return undefined
+  const accelerator = model && acceleratorOf(model)
+  if (!model || accelerator === undefined || accelerator === 'metal') return undefined
   return {
     kind: 'notOurs',
     message: `Model ${model.metadata.name} asks for the accelerator ${accelerator}, not metal.`,
   }
 }
+
+/** Undefined where it cannot be read. */
+function acceleratorOf({ spec }: Model): string | undefined {
+  const isUnread = !spec.ok && spec.unread.some((field) => acceleratorFields.has(field))
+  return isUnread ? undefined : (spec.value.hardware?.accelerator ?? 'cpu')
+}
+
+const acceleratorFields: ReadonlySet<string> = new Set(['', 'hardware', 'hardware.accelerator'])
 
 function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceServiceSpec): Desired {
   const { model, nameTakenBy, hold } = inputs
@@ -108,6 +121,7 @@ function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceS
   if (spec.suspend) return { kind: 'stopped', reason: 'Suspended', message: 'Suspended by spec.suspend.' }
   if (spec.replicas === 0) return { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
   if (hold) return { kind: 'held', message: hold.message }
+  if (!service.spec.ok) return unreadable(service.spec.message, model)
   if (spec.modelRef === '') return refused(`InferenceService ${namespace}/${name} names no Model; set spec.modelRef.`)
   if (!model) {
     return {
@@ -115,7 +129,7 @@ function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceS
       message: `There is no Model "${spec.modelRef}" in namespace ${namespace}; create it, or correct spec.modelRef.`,
     }
   }
-  if (!model.spec.ok) return refused(model.spec.message)
+  if (!model.spec.ok) return unreadable(model.spec.message, model)
   if (model.spec.value.source === '') return refused(`Model ${namespace}/${model.metadata.name} has no spec.source.`)
   if (nameTakenBy !== undefined) {
     return refused(
@@ -139,5 +153,11 @@ function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceS
     ...(notice !== '' && { notice }),
   }
 }
+
+const unreadable = (message: string, model: Model | undefined): Desired => ({
+  kind: 'unreadable',
+  message,
+  isForMac: model !== undefined && acceleratorOf(model) === 'metal',
+})
 
 const refused = (message: string, reason: ServiceReason = 'Refused'): Desired => ({ kind: 'refused', reason, message })

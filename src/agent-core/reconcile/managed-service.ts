@@ -129,7 +129,7 @@ export class ManagedService {
     if (this.#last === undefined || this.#last.plan.forget) return true
     const { desired: wish, server, successor, retiring } = this.#last.observed
     const isDown = [server, successor].every(({ kind }) => kind === 'none' || kind === 'failed') && !retiring
-    return this.#last.plan.step.do === 'rest' && isDown && wish.kind !== 'serve' && wish.kind !== 'modelMissing'
+    return this.#last.plan.step.do === 'rest' && isDown && !keepsServing.has(wish.kind)
   }
 
   /** False where it is none of ours. */
@@ -217,7 +217,7 @@ export class ManagedService {
     const { cluster, absences, admission, servers } = this.#rooms
     this.#durations = durations
     if (service) this.#meet(service)
-    if (service?.spec.ok === true) {
+    if (service) {
       admission.know(this.key, { priority: service.spec.value.priority, isProtected: isProtected(absences, service) })
     }
     // A hold is for one object: one that is deleted and made again under its name starts over.
@@ -440,6 +440,9 @@ const memoryReasons: ReadonlySet<string> = new Set<MemoryReason>([
   'MemoryCheckFailed',
   'MemoryPressure',
 ])
+
+/** A server goes on for it. */
+const keepsServing: ReadonlySet<Desired['kind']> = new Set(['serve', 'modelMissing', 'unreadable'])
 
 /** It is not asked for, so that when it is again, it is wanted in memory. */
 const isEnded = ({ kind }: Desired): boolean =>

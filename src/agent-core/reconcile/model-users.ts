@@ -7,8 +7,8 @@ import { wantedDigest } from '../models/wanted.ts'
 export function modelUsers(cluster: Cluster | undefined): ModelUser[] | undefined {
   if (cluster?.synced !== true) return undefined
   return [...cluster.inferenceServices.values()].flatMap(({ metadata, spec }) => {
-    const model = spec.ok ? cluster.models.get(metadata.namespace, spec.value.modelRef) : undefined
-    if (!spec.ok || model?.spec.ok !== true) return []
+    const model = cluster.models.get(metadata.namespace, spec.value.modelRef)
+    if (!model) return []
     return [
       {
         service: keyOf(metadata.namespace, metadata.name),

@@ -5,7 +5,6 @@ import type { MemoryView } from '../memory/watchdog.ts'
 import type { Logger } from '../observability/logger.ts'
 import { askActivity, type Activity } from '../process/activity.ts'
 import type { ServerState } from '../process/server-state.ts'
-import { keyOf } from '../support/object-key.ts'
 import type { Absences } from './absences.ts'
 import type { ServiceReport } from './service-report.ts'
 import type { Narrator } from './narrator.ts'
@@ -24,7 +23,7 @@ export interface EvictionSettings {
 
 export interface PressureEvictionOptions {
   readonly memory: Memory
-  readonly absences: Pick<Absences, 'of' | 'in' | 'leave' | 'end' | 'eviction' | 'remember'>
+  readonly absences: Pick<Absences, 'leave' | 'end' | 'eviction' | 'remember'>
   readonly narrator: Pick<Narrator, 'tell'>
   /** Undefined while there is no cluster: then nothing is evicted, and nothing comes back. */
   readonly session: () => { readonly reconciler: KnownServices; readonly clusterUrl: string } | undefined
@@ -188,14 +187,12 @@ export class PressureEviction implements Disposable {
 
   #evicted(): (EvictedService & { readonly uid: string })[] {
     const { session, absences } = this.#options
-    const { reconciler, clusterUrl } = session() ?? {}
-    if (!reconciler || clusterUrl === undefined) return []
-    return absences.in(clusterUrl).flatMap(({ uid, namespace, name, absence }) => {
-      if (absence.kind !== 'evicted') return []
-      const key = keyOf(namespace, name)
-      const report = reconciler.report(key)
+    const reports = session()?.reconciler.reports() ?? []
+    return reports.flatMap((report) => {
+      const { key, uid, absence } = report
+      if (uid === undefined || absence?.kind !== 'evicted') return []
       const record = absences.eviction(uid) ?? { evictions: 1, evictedAt: Date.parse(absence.since) }
-      return [{ key, uid, priority: report ? priorityOf(report) : 'normal', record }]
+      return [{ key, uid, priority: priorityOf(report), record }]
     })
   }
 
@@ -246,7 +243,7 @@ export class PressureEviction implements Disposable {
       const use = known?.pid === server.pid ? known : unknown
       this.#uses.set(key, use)
       // To one that sleeps when idle a look at its counters is use.
-      const sleeps = service?.spec.ok === true && sleepsWhenIdle(service.spec.value)
+      const sleeps = service !== undefined && sleepsWhenIdle(service.spec.value)
       const activity: Activity = sleeps ? { kind: 'untold' } : await askActivity(server.port, activityLimitMs)
       const hasWorked = activity.kind === 'counted' && use.work !== undefined && use.work !== activity.work
       if (activity.kind === 'counted') use.work = activity.work
@@ -259,7 +256,7 @@ export class PressureEviction implements Disposable {
   }
 }
 
-const priorityOf = ({ service }: ServiceReport) => (service?.spec.ok === true ? service.spec.value.priority : 'normal')
+const priorityOf = ({ service }: ServiceReport) => service?.spec.value.priority ?? 'normal'
 
 const isAlive = (state: ServerState | undefined): boolean =>
   state !== undefined && state.kind !== 'failedToSpawn' && !(state.kind === 'exited' && state.settled)

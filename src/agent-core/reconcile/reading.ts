@@ -94,10 +94,8 @@ export function read(inputs: ReadingInputs): Reading {
   }
 }
 
-export const modelOf = (
-  { models }: Pick<Cluster, 'models'>,
-  { metadata, spec }: InferenceService,
-): Model | undefined => (spec.ok ? models.get(metadata.namespace, spec.value.modelRef) : undefined)
+export const modelOf = ({ models }: Pick<Cluster, 'models'>, { metadata, spec }: InferenceService): Model | undefined =>
+  models.get(metadata.namespace, spec.value.modelRef)
 
 /** The content of the model belongs to what is served, as far as it is known. */
 function withContent(wish: Desired, { fetched, servedDigest: server }: ReadingInputs): Desired {
@@ -138,7 +136,7 @@ function wantedOf(
 
 function targetOf({ cluster, namespace, name, lastSeen }: ReadingInputs, service: InferenceService | undefined) {
   const uid = service?.metadata.uid ?? lastSeen?.uid ?? uidOfLeftovers(cluster, namespace, name)
-  const endpointPort = service?.spec.ok === true ? service.spec.value.endpoint?.port : undefined
+  const endpointPort = service?.spec.value.endpoint?.port
   return { namespace, name, uid, endpointPort }
 }
 

@@ -236,7 +236,7 @@ export class Reconciler {
 
   #enqueueUsersOfChanged(): void {
     for (const { metadata, spec } of this.#options.cluster.inferenceServices.values()) {
-      if (!spec.ok || !this.#changedModels.has(keyOf(metadata.namespace, spec.value.modelRef))) continue
+      if (!this.#changedModels.has(keyOf(metadata.namespace, spec.value.modelRef))) continue
       this.enqueue(keyOf(metadata.namespace, metadata.name))
     }
     this.#changedModels.clear()

@@ -20,10 +20,24 @@ const lookForChangesEveryMs = 5_000
 
 export interface ServerStartsOptions {
   readonly key: string
-  readonly servers: Servers
-  readonly launches: ServerLaunches
-  readonly admission: Admission
-  readonly narrator: Narrator
+  readonly servers: Pick<
+    Servers,
+    | 'get'
+    | 'successor'
+    | 'retiring'
+    | 'digestOf'
+    | 'backOff'
+    | 'clearBackOff'
+    | 'countFailure'
+    | 'start'
+    | 'startBeside'
+    | 'promote'
+    | 'dropSuccessor'
+    | 'stop'
+  >
+  readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
+  readonly admission: Pick<Admission, 'need' | 'prepare' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'>
+  readonly narrator: Pick<Narrator, 'tell' | 'startFailed'>
   readonly log: Logger
   readonly enqueue: () => void
   /** The agent decides nothing any more. */
@@ -95,7 +109,12 @@ export class ServerStarts {
   }
 
   /** False where the file of the model is gone, so that it must be fetched anew. */
-  async start(role: 'current' | 'successor', { model }: Reading, wanted: WantedServer, file: LocalModel) {
+  async start(
+    role: 'current' | 'successor',
+    { model }: Pick<Reading, 'model'>,
+    wanted: WantedServer,
+    file: LocalModel,
+  ) {
     const { key, servers, launches, admission, narrator } = this.#options
     if (!(await isThere(file.path))) return false
     const binary = await launches.findBinary()
@@ -156,6 +175,8 @@ export class ServerStarts {
   dropSuccessor(): void {
     const { key, servers } = this.#options
     this.#successor = undefined
+    // The server that a person wanted replaced is still there.
+    if (this.#restart === 'underWay') this.#restart = 'asked'
     servers.clearBackOff(key)
     this.#whenStopped(servers.dropSuccessor(key))
   }

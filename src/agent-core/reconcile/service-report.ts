@@ -72,5 +72,4 @@ export function serviceReport(
 
 /** By its specification, or by a person on this machine. */
 export const isProtected = (absences: Absences, service: InferenceService | undefined): boolean =>
-  service !== undefined &&
-  ((service.spec.ok && service.spec.value.evictionProtection) || absences.isProtected(service.metadata.uid))
+  service !== undefined && (service.spec.value.evictionProtection || absences.isProtected(service.metadata.uid))

@@ -52,6 +52,18 @@ const variableNames = z.array(
   { error: variablesMessage },
 )
 
+const hostsMessage =
+  'must be host names, addresses or blocks of addresses separated by commas, such as nas.lan or 10.0.0.0/8'
+const downloadHost = z
+  .string()
+  .refine(
+    (text) => ipaddr.isValid(text.replace(/^\[(.+)\]$/, '$1')) || ipaddr.isValidCIDR(text) || isHostName(text),
+    hostsMessage,
+  )
+
+/** No port, path or wildcard, which would look as if they counted. */
+const isHostName = (text: string): boolean => /^[\p{L}\p{N}_.-]{1,253}$/u.test(text)
+
 const intervalMessage = 'must be from 0 to 24h'
 const thresholdMessage = 'must be a fraction of all memory from 0 to below 1, such as 0.2'
 
@@ -99,6 +111,15 @@ export const startRows = {
     group: 'Models',
     flag: 'allowed-model-roots',
     help: 'comma-separated folders of this machine, absolute or with ~/, whose models a Model may name by path',
+  },
+  allowedDownloadHosts: {
+    kind: 'list',
+    schema: z.array(downloadHost, { error: hostsMessage }),
+    default: [],
+    defaultMeans: 'public addresses alone',
+    group: 'Models',
+    flag: 'allowed-download-hosts',
+    help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from beside public addresses',
   },
   runtime: {
     kind: 'choice',

@@ -20,7 +20,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     steps: stepsOf(observed, service, model, alive?.pid !== undefined),
     since: new Date(report.since).toISOString(),
     ...(plan.retryAt !== undefined && { retryAt: new Date(plan.retryAt).toISOString() }),
-    model: service?.spec.ok === true ? service.spec.value.modelRef : '',
+    model: service?.spec.value.modelRef ?? '',
     runtime: 'llama-server',
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
@@ -29,7 +29,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     restarts: report.restarts,
     ...(report.hold && { hold: report.hold }),
     ...(report.lastFailure && { crash: crashOf(report.lastFailure, report.failures) }),
-    ...(service?.spec.ok === true && { memory: memoryOf(report, service.spec.value.priority) }),
+    ...(service && { memory: memoryOf(report, service.spec.value.priority) }),
   }
 }
 

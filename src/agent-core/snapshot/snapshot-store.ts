@@ -3,19 +3,16 @@ import { composeSnapshot, joinParts, type RoomParts, type SnapshotBase } from '.
 
 /** Readers are told at most this often; what changes in between is one change. */
 const coalesceMs = 50
-/** Followers keep records, which nobody reads in the moment: a start with a thousand services is one change for them. */
-const followMs = 500
 
 /** The agent's state as one immutable value, composed only when there is somebody to read it. */
 export class SnapshotStore {
   readonly #base: () => SnapshotBase
   readonly #parts: (() => Partial<RoomParts>)[] = []
   readonly #readers = new Set<() => void>()
-  readonly #followers = new Set<(snapshot: AgentSnapshot) => void>()
   #snapshot: AgentSnapshot | undefined
   /** There is a change that the snapshot has not taken in. */
   #isStale = true
-  /** Set while readers or followers are to be told of a change. */
+  /** Set while readers are to be told of a change. */
   #timer: NodeJS.Timeout | undefined
   #isDisposed = false
 
@@ -41,19 +38,8 @@ export class SnapshotStore {
     return () => void this.#readers.delete(listener)
   }
 
-  /** For those who need no figures: called with the snapshot after every other change. */
-  follow(listener: (snapshot: AgentSnapshot) => void): void {
-    this.#followers.add(listener)
-  }
-
   /** Something that is shown has changed. */
   changed(): void {
-    this.#isStale = true
-    if (this.#readers.size > 0 || this.#followers.size > 0) this.#tellSoon()
-  }
-
-  /** Only figures have changed, as they do all the time. */
-  figuresChanged(): void {
     this.#isStale = true
     if (this.#readers.size > 0) this.#tellSoon()
   }
@@ -66,7 +52,7 @@ export class SnapshotStore {
 
   #tellSoon(): void {
     if (this.#isDisposed) return
-    this.#timer ??= setTimeout(() => this.#compose(), this.#readers.size > 0 ? coalesceMs : followMs)
+    this.#timer ??= setTimeout(() => this.#compose(), coalesceMs)
   }
 
   #compose(): AgentSnapshot {
@@ -76,7 +62,6 @@ export class SnapshotStore {
     const parts = this.#parts.map((part) => part())
     const snapshot = composeSnapshot(this.#snapshot, joinParts(this.#base(), parts))
     this.#snapshot = snapshot
-    for (const listener of this.#followers) listener(snapshot)
     for (const listener of this.#readers) listener()
     return snapshot
   }

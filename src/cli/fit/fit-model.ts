@@ -105,6 +105,7 @@ async function onServer(source: string, options: FindOptions): Promise<FoundMode
     stallMs: undefined,
     attempts: undefined,
     allowInsecureLoopback,
+    allowedHosts: 'any',
     deletableBytes: () => Promise.resolve(0),
   })
   const { files, primary } = await remote.resolve({ source }, signal)

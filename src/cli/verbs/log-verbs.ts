@@ -6,7 +6,7 @@ import { maxLogLines, type LogChunk, type LogCursor } from '../../contract/log.t
 import type { CliIo } from '../io.ts'
 import { serviceNamed } from '../service-name.ts'
 import { clean } from '../text.ts'
-import { agentVerb, run, type VerbContext } from './verb.ts'
+import { agentVerb, namespaceIn, namespaceOption, run, type VerbContext } from './verb.ts'
 
 const logOptions = z.object({
   follow: z.boolean().default(false),
@@ -20,10 +20,11 @@ export function logVerb(context: VerbContext): Command {
     .option('-f, --follow', 'go on with what it writes')
     .option('--previous', 'of the run before this one')
     .option('-n, --lines <count>', `how many lines, at most ${maxLogLines}`, '200')
+    .option('--namespace <namespace>', namespaceOption[1])
     .action((name: string, options: unknown) =>
       run(context, options, async (agent, { json }) => {
         const { follow, previous, lines } = logOptions.parse(options)
-        const service = serviceNamed(name, (await agent.snapshot()).services)
+        const service = serviceNamed(name, (await agent.snapshot()).services, namespaceIn(options))
         const run = previous ? 'previous' : 'current'
         const chunk = await agent.query({ name: 'log', service, run, lines })
         print(chunk, context.io, json)

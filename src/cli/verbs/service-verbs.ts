@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { z } from 'zod'
 import type { CommandInput, ServiceRef } from '../../contract/commands.ts'
-import { agentVerb, sendAbout, type VerbContext } from './verb.ts'
+import { agentVerb, namespaceOption, sendAbout, type VerbContext } from './verb.ts'
 
 interface ServiceVerb {
   readonly name: string
@@ -48,7 +48,9 @@ const serviceVerbs: readonly ServiceVerb[] = [
 
 export function serviceVerbCommands(context: VerbContext): Command[] {
   return serviceVerbs.map(({ name, does, option, command }) => {
-    const verb = agentVerb(name, does, context).argument('<service>', 'name of the service, or namespace/name')
+    const verb = agentVerb(name, does, context)
+      .argument('<service>', 'name of the service, or namespace/name')
+      .option(...namespaceOption)
     if (option) verb.option(...option)
     return verb.action((service: string, options: unknown) =>
       sendAbout(context, service, options, (ref) => command(ref, switches.parse(options))),

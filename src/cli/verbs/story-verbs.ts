@@ -3,12 +3,13 @@ import { z } from 'zod'
 import type { AgentLink } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
 import { maxPage } from '../../contract/queries.ts'
+import { VerbError } from '../agent-session.ts'
 import { serviceNamed } from '../service-name.ts'
 import { columns } from '../text.ts'
-import { agentVerb, run, type VerbContext } from './verb.ts'
+import { agentVerb, namespaceIn, namespaceOption, run, type VerbContext } from './verb.ts'
 
 const pageOptions = z.object({ limit: z.coerce.number().int().min(1).max(maxPage).default(50) })
-const limitOption = ['-n, --limit <count>', `how many, at most ${maxPage}`, '50'] as const
+const limitOption = ['--limit <count>', `how many, at most ${maxPage}`, '50'] as const
 
 /** What happened. */
 export function storyVerbCommands(context: VerbContext): Command[] {
@@ -18,6 +19,7 @@ export function storyVerbCommands(context: VerbContext): Command[] {
 function historyVerb(context: VerbContext): Command {
   return agentVerb('history', 'what happened on this machine, newest first', context)
     .argument('[service]', 'of this service alone')
+    .option(...namespaceOption)
     .option(...limitOption)
     .option('--before <id>', 'older than this entry')
     .action((name: string | undefined, options: unknown) =>
@@ -25,7 +27,7 @@ function historyVerb(context: VerbContext): Command {
         const { before } = z.object({ before: z.coerce.number().int().positive().optional() }).parse(options)
         const answer = await agent.query({
           name: 'history',
-          ...(await about(agent, name)),
+          ...(await about(agent, name, options)),
           ...pageOptions.parse(options),
           ...(before !== undefined && { before }),
         })
@@ -48,12 +50,13 @@ function historyVerb(context: VerbContext): Command {
 function eventsVerb(context: VerbContext): Command {
   return agentVerb('events', "the services' Events in the cluster, newest first", context)
     .argument('[service]', 'of this service alone')
+    .option(...namespaceOption)
     .option(...limitOption)
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
         const answer = await agent.query({
           name: 'events',
-          ...(await about(agent, name)),
+          ...(await about(agent, name, options)),
           ...pageOptions.parse(options),
         })
         const rows = answer.events.map(({ at, type, reason, count, service, message }) => [
@@ -70,6 +73,11 @@ function eventsVerb(context: VerbContext): Command {
     )
 }
 
-async function about(agent: AgentLink, name: string | undefined): Promise<{ service?: ServiceRef }> {
-  return name === undefined ? {} : { service: serviceNamed(name, (await agent.snapshot()).services) }
+async function about(agent: AgentLink, name: string | undefined, options: unknown): Promise<{ service?: ServiceRef }> {
+  const namespace = namespaceIn(options)
+  if (name !== undefined) return { service: serviceNamed(name, (await agent.snapshot()).services, namespace) }
+  if (namespace === undefined) return {}
+  throw new VerbError(
+    `-n ${namespace} is the namespace of a service: name the service before it. How many there shall be is --limit.`,
+  )
 }

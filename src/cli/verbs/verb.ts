@@ -24,6 +24,16 @@ export function agentVerb(name: string, description: string, context: VerbContex
     .option('--state-dir <folder>', 'state folder of the agent', context.defaultStateDir)
 }
 
+/** The namespace of the service that a verb names, as kubectl takes it. */
+export const namespaceOption = [
+  '-n, --namespace <namespace>',
+  'of the service, where its name alone is not enough',
+] as const
+
+const namespaceGiven = z.object({ namespace: z.string().optional() })
+
+export const namespaceIn = (options: unknown): string | undefined => namespaceGiven.parse(options).namespace
+
 /** Runs `work` with the options that every verb takes, and a connection. */
 export async function run(
   { io, end }: VerbContext,
@@ -44,7 +54,7 @@ export async function sendAbout(
 ): Promise<void> {
   await run(context, options, async (agent, { json }) => {
     const { services } = await agent.snapshot()
-    return await send(agent, command(serviceNamed(name, services)), { io: context.io, json })
+    return await send(agent, command(serviceNamed(name, services, namespaceIn(options))), { io: context.io, json })
   })
 }
 

@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { isFromAnotherPage } from '../../agent-core/net/loopback-server.ts'
 import { HttpRefusal } from './http-refusal.ts'
 
 /**
  * Throws {@link HttpRefusal} for what another page made a browser ask. A program that is no browser sends neither header, and has
  * no key either. The Host was looked at before, so that a page under a foreign name that points here comes not even this far.
  */
-export function checkOrigin({ host, origin, 'sec-fetch-site': site }: IncomingHttpHeaders): void {
-  const isOurs = origin === undefined || origin.toLowerCase() === `http://${host ?? ''}`.toLowerCase()
-  if (isOurs && (site === undefined || site === 'same-origin' || site === 'none')) return
+export function checkOrigin(headers: IncomingHttpHeaders): void {
+  if (!isFromAnotherPage(headers)) return
   throw new HttpRefusal({ status: 403, code: 'refused', message: 'Another page asked for this, and only our own may.' })
 }
 

@@ -106,7 +106,7 @@ export class WindowApi {
   #command(asked: CommandRequest): Promise<CommandResult> {
     if (trustOf(asked.command) === 'page') return this.#door.command(asked)
     const message =
-      'A page in a browser may not choose what is run on this machine: use the app, or metal-agent settings.'
+      'A page in a browser may not choose what is run on this machine, or for which cluster: use the app, or metal-agent in a terminal.'
     return Promise.resolve({ outcome: 'refused', by: 'agent', message })
   }
 

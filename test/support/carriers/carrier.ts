@@ -12,5 +12,7 @@ export interface RunningCarrier extends AsyncDisposable {
 
 export interface Carrier {
   readonly name: string
+  /** As in `trustOf`: what a page may not ask for reaches no agent. */
+  readonly trust: 'page' | 'shell'
   readonly start: (door: AgentDoor) => Promise<RunningCarrier>
 }

@@ -6,6 +6,7 @@ import { writeWindow } from './window-folder.ts'
 
 export const httpCarrier: Carrier = {
   name: 'loopback HTTP',
+  trust: 'page',
   async start(door) {
     const folder = await temporaryFolder()
     await writeWindow(folder.dir)

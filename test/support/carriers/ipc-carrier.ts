@@ -24,6 +24,7 @@ const preload = path.join(import.meta.dirname, '../../../out/main/preload.cjs')
  */
 export const ipcCarrier: Carrier = {
   name: 'Electron IPC',
+  trust: 'shell',
   async start(door) {
     const { dir, ...folder } = await temporaryFolder()
     const place = { socketPath: path.join(dir, 'agent.sock'), stateDir: dir }

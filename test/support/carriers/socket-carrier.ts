@@ -6,6 +6,7 @@ import type { Carrier } from './carrier.ts'
 
 export const socketCarrier: Carrier = {
   name: 'unix socket',
+  trust: 'shell',
   async start(door) {
     const folder = await temporaryFolder()
     const socketPath = path.join(folder.dir, 'agent.sock')

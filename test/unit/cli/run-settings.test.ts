@@ -32,6 +32,7 @@ const fromDefaults = {
   allowedModelRoots: [],
   allowUnsafeExtraArgs: false,
   allowedEnv: [],
+  allowedDownloadHosts: [],
   stateDir: '/home/me/state',
   runtime: 'llama-server',
   llamaServerPort: 0,

@@ -15,6 +15,22 @@ test('a name alone is enough where it is the only one', () => {
   ])
 })
 
+test('a namespace beside the name chooses among services of the same name, as with kubectl', () => {
+  expect(serviceNamed('phi', services, 'team')).toEqual({ namespace: 'team', name: 'phi' })
+  expect(serviceNamed('team/phi', services, 'team')).toEqual({ namespace: 'team', name: 'phi' })
+})
+
+test('a namespace that contradicts the name, or has no such service, is refused', () => {
+  expect(() => serviceNamed('team/phi', services, 'default')).toThrow(
+    new VerbError('The name team/phi and --namespace default contradict each other: give one of them.'),
+  )
+  expect(() => serviceNamed('qwen', services, 'default')).toThrow(
+    new VerbError(
+      'There is no service qwen in namespace default on this machine; it has default/phi, team/phi, team/qwen.',
+    ),
+  )
+})
+
 test.each([
   ['phi', services, 'Several services are called phi: say default/phi or team/phi.'],
   ['llama', services, 'There is no service llama on this machine; it has default/phi, team/phi, team/qwen.'],

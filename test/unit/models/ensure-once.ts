@@ -6,7 +6,13 @@ import { silentLog } from '../../support/silent-log.ts'
 const [directory = '', ...sources] = process.argv.slice(2)
 let connections = 0
 subscribe('net.client.socket', () => (connections += 1))
-const models = new Models({ directory, log: silentLog, env: {}, homeDir: '/nowhere' })
+const models = new Models({
+  directory,
+  log: silentLog,
+  env: {},
+  homeDir: '/nowhere',
+  allowedDownloadHosts: ['127.0.0.1'],
+})
 models.start()
 const { signal } = new AbortController()
 const paths: string[] = []

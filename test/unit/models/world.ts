@@ -27,7 +27,15 @@ export async function startWorld(options: Partial<ModelsOptions> = {}): Promise<
   const directory = join(folder, 'store')
   const lives: Models[] = []
   const restarted = (changes: Partial<ModelsOptions> = {}): Models => {
-    const life = new Models({ directory, log, attempts: 1, allowedModelRoots: [folder], ...options, ...changes })
+    const life = new Models({
+      directory,
+      log,
+      attempts: 1,
+      allowedModelRoots: [folder],
+      allowedDownloadHosts: ['127.0.0.1', 'localhost'],
+      ...options,
+      ...changes,
+    })
     lives.push(life)
     return life
   }

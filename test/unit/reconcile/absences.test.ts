@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { holdOf, type Displaced, type KeptAbsence } from '../../../src/agent-core/reconcile/absence.ts'
 import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
 import { StateFileError } from '../../../src/agent-core/state/state-file.ts'
+import { eventually } from '../../support/eventually.ts'
 import { Recorder } from '../../support/running-agent.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -87,6 +88,15 @@ test('what memory needs counts at once where the disk takes nothing, and is writ
   absences.leave(target('idle'), idle)
   await absences.flush()
   expect((await open()).in('https://c').map(({ name }) => name)).toEqual(['evicted', 'idle'])
+})
+
+test('a disk that took nothing is asked again by itself', async () => {
+  const absences = await Absences.open({ stateDir: folder.dir, log, retryMs: 20 })
+  await mkdir(file())
+  absences.leave(target('evicted'), evicted)
+  await eventually(() => log.warnings.length === 1)
+  await rm(file(), { recursive: true })
+  await eventually(async () => (await readFile(file(), 'utf8').catch(() => '')).includes('uid of evicted'))
 })
 
 test('what a person asks for where the disk takes nothing is refused, and nothing has changed', async () => {

@@ -57,6 +57,7 @@ beforeEach(async () => {
     enqueue: (key) => void enqueued.add(key),
     onChange: () => undefined,
     now: () => 0,
+    placeWithinMs: 50,
   })
 })
 afterEach(async () => {
@@ -226,6 +227,20 @@ describe('a start of higher priority', () => {
     expect(starts('ns/high', 20, { priority: 'high' })).toBe(true)
     await expect.poll(() => displaced('ns/low')).toBe(false)
     expect([...enqueued]).toContain('ns/low')
+  })
+
+  test('lets it come back when what was freed went elsewhere, and displaces nothing again while it waits', async () => {
+    starts('ns/low', 10, { priority: 'low' })
+    starts('ns/high', 25, { priority: 'high' })
+    Object.assign(machine, { totalBytes: 40 * gigabyte, availableBytes: 22 * gigabyte })
+    await ends('ns/low')
+    expect([displaced('ns/low'), starts('ns/high', 25, { priority: 'high' })]).toEqual([true, false])
+    enqueued.clear()
+    await expect.poll(() => displaced('ns/low')).toBe(false)
+    expect([...enqueued]).toContain('ns/low')
+    expect(starts('ns/low', 10, { priority: 'low' })).toBe(true)
+    expect(starts('ns/high', 25, { priority: 'high' })).toBe(false)
+    expect(displaced('ns/low')).toBe(false)
   })
 
   test('lets it come back when the winner is not wanted any more', async () => {

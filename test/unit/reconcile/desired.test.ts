@@ -61,13 +61,32 @@ const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = 
   ['a missing Model is waited for', { model: undefined }, 'modelMissing'],
   ['no reference to a Model is refused', { service: service({ modelRef: '' }), model: undefined }, 'refused Refused'],
   ['a Model without a source is refused', { model: model({ source: '' }) }, 'refused Refused'],
-  ['a field out of its range is refused', { service: service({ contextSize: 3 }) }, 'refused Refused'],
-  ['a field of another type is refused', { service: service({ extraArgs: 'x' }) }, 'refused Refused'],
+  ['a field out of its range cannot be read', { service: service({ contextSize: 3 }) }, 'unreadable for a Mac'],
+  ['nor one of another type', { service: service({ extraArgs: 'x' }) }, 'unreadable for a Mac'],
+  ['nor one in a list', { service: service({ extraArgs: ['x', 5] }) }, 'unreadable for a Mac'],
   [
-    'a Model with a field out of its range is refused',
+    'nor a Model with a field out of its range',
     { model: model({ hardware: { accelerator: 'metal', gpu: { layers: -5 } } }) },
-    'refused Refused',
+    'unreadable for a Mac',
   ],
+  [
+    'a specification that cannot be read of a Model for others is not ours',
+    { service: service({ contextSize: 3 }), model: model({ hardware: { accelerator: 'cuda' } }) },
+    'notOurs',
+  ],
+  [
+    'nor is a Model for others that cannot be read itself',
+    { model: model({ hardware: { accelerator: 'cuda', gpu: { layers: -5 } } }) },
+    'notOurs',
+  ],
+  [
+    'without its Model nobody knows whose it is',
+    { service: service({ contextSize: 3 }), model: undefined },
+    'unreadable',
+  ],
+  ['nor where the accelerator cannot be read', { model: model({ hardware: { accelerator: 5 } }) }, 'unreadable'],
+  ['it can be stopped', { service: service({ contextSize: 3, replicas: 0 }) }, 'stopped Stopped'],
+  ['and held back here', { hold, service: service({ contextSize: 3 }) }, 'held'],
   ['the second of two names for one Service is refused', { nameTakenBy: 'ch.at' }, 'refused ServiceNameTaken'],
   [
     'a runtime that cannot serve is refused',
@@ -78,7 +97,9 @@ const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = 
 
 test.each(stories)('%s', (_sentence, facts, kind) => {
   const result = desired({ ...usual, ...facts })
-  expect('reason' in result ? `${result.kind} ${result.reason}` : result.kind).toBe(kind)
+  const more =
+    'reason' in result ? ` ${result.reason}` : result.kind === 'unreadable' && result.isForMac ? ' for a Mac' : ''
+  expect(`${result.kind}${more}`).toBe(kind)
 })
 
 test('a refusal names the object, the field and what to do', () => {

@@ -16,6 +16,8 @@ const stopped: Desired = { kind: 'stopped', reason: 'Stopped', message: 'Scaled 
 const refused: Desired = { kind: 'refused', reason: 'Refused', message: 'Wrong format.' }
 const argsRejected = { kind: 'refused', reason: 'ExtraArgsRejected', message: '--tools is refused.' } as const
 const held: Desired = { kind: 'held', message: 'Evicted.' }
+const unreadable: Desired = { kind: 'unreadable', message: 'Not usable.', isForMac: true }
+const unreadableElsewhere: Desired = { ...unreadable, isForMac: false }
 const modelMissing: Desired = { kind: 'modelMissing', message: 'No Model.' }
 
 const nothingPublished: PublicationView = {
@@ -834,6 +836,48 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'ready',
     ],
     [
+      'unless pods were told of it: then the swap is finished, and what is wanted now is the next one',
+      { publication: flipped, fetch: fetched, server: ready, successor: nextReady },
+      'promote',
+      'ready',
+    ],
+    [
+      'it waits for the cluster where that takes no write',
+      {
+        publication: { ...flipped, complete: false },
+        fetch: fetched,
+        server: ready,
+        successor: nextReady,
+        clusterRetry: outage,
+      },
+      'rest',
+      'ready',
+    ],
+    [
+      'a Model that is gone finishes it as well',
+      { desired: modelMissing, publication: flipped, server: ready, successor: nextReady },
+      'promote',
+      'ready',
+    ],
+    [
+      'one that pods were not told of is not kept when its predecessor is gone',
+      { publication: withdrawn, fetch: fetched, server: crashed, successor: nextReady },
+      'dropSuccessor',
+      'starting',
+    ],
+    [
+      'one that is stopped for its successor goes on where the cluster does not take the withdrawal',
+      { ...changed, clusterRetry: outage },
+      'rest',
+      'ready',
+    ],
+    [
+      'it is stopped where pods were not told of it',
+      { ...changed, clusterRetry: outage, publication: withdrawn },
+      'stop',
+      'stopping',
+    ],
+    [
       'no third one is started while the one before finishes',
       { ...changed, beside: fits, retiring: 'Finishing.' },
       'rest',
@@ -870,6 +914,46 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'dropSuccessor',
       'ready',
     ],
+  ],
+  'a specification that cannot be read': [
+    [
+      'takes nothing from a server that serves',
+      { desired: unreadable, publication: shownReady, server: ready },
+      'rest',
+      'ready',
+    ],
+    [
+      'nor from one of which nobody knows any more whether it is for a Mac',
+      { desired: unreadableElsewhere, publication: shownReady, server: ready },
+      'rest',
+      'ready',
+    ],
+    [
+      'whose address is published, should it not be',
+      { desired: unreadable, publication: withdrawn, server: ready },
+      'publish',
+      'starting',
+    ],
+    [
+      'one that an earlier agent left is asked',
+      { desired: unreadable, publication: shownReady, server: found },
+      'rest',
+      'starting',
+    ],
+    [
+      'a server beside it is not wanted any more',
+      { desired: unreadable, publication: shownReady, server: ready, successor: next },
+      'dropSuccessor',
+      'ready',
+    ],
+    [
+      'nothing is begun for it',
+      { desired: unreadable, publication: claimed, server: crashed },
+      'unpublish',
+      'stopping',
+    ],
+    ['and it says why', { desired: unreadable }, 'rest', 'refused'],
+    ['not where nobody knows whether it is for a Mac', { desired: unreadableElsewhere }, 'rest', 'stopped'],
   ],
   'nobody asks for it': [
     [

@@ -1,5 +1,7 @@
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { once } from 'node:events'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { splitKey } from '../../../src/agent-core/support/object-key.ts'
@@ -35,6 +37,7 @@ let told: string[]
 /** Of the history, in order. */
 let sentences: string[]
 let events: string[]
+let evicted: number
 /** Decisions against an eviction. */
 let skips: number
 
@@ -57,6 +60,7 @@ beforeEach(async () => {
   told = []
   sentences = []
   events = []
+  evicted = 0
   skips = 0
   now = 0
   memory = new Memory({
@@ -83,7 +87,7 @@ beforeEach(async () => {
     }),
     settings: () => ({ isEnabled: true, share: 0, comeBackMs }),
     log: silentLog,
-    onEvicted: () => undefined,
+    onEvicted: () => void (evicted += 1),
     onSkipped: () => void (skips += 1),
     now: () => now,
   })
@@ -153,6 +157,7 @@ test('one that came back and waits does not keep others from coming back', async
     const since = new Date(at).toISOString()
     const target = { uid: uidOf(name), namespace: 'ns', name, cluster: clusterUrl }
     absences.leave(target, { kind: 'evicted', since, message: 'Evicted.' })
+    serviceIs(name, {})
   }
   await memory.start()
   now += 60_000
@@ -164,6 +169,24 @@ test('one that came back and waits does not keep others from coming back', async
   expect(isAway('second')).toBe(true)
   serviceIs('first', { plan: { state: 'waiting' } })
   await untilTold('broughtBack second')
+})
+
+test('one that was evicted comes back also where its cluster has another address by now', async () => {
+  const target = { uid: uidOf('first'), namespace: 'ns', name: 'first', cluster: 'https://cluster.test:6444' }
+  absences.leave(target, { kind: 'evicted', since: new Date(0).toISOString(), message: 'Evicted.' })
+  serviceIs('first', {})
+  await memory.start()
+  now += 60_000
+  await untilTold('broughtBack first')
+})
+
+test('what cannot be written to disk is evicted all the same, and counted once', async () => {
+  await mkdir(join(folder.dir, 'absences.json'))
+  for (const name of ['first', 'second']) isLoaded(name)
+  await memoryIsCritical()
+  await untilTold('evicted first')
+  await memory.look()
+  expect([isAway('first'), evicted]).toEqual([true, 1])
 })
 
 test('one that answers a request goes after one that answers none, also when memory is short all of a sudden', async () => {

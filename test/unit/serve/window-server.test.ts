@@ -368,7 +368,7 @@ describe('a request', () => {
         outcome: 'refused',
         by: 'agent',
         message:
-          'A page in a browser may not choose what is run on this machine: use the app, or metal-agent settings.',
+          'A page in a browser may not choose what is run on this machine, or for which cluster: use the app, or metal-agent in a terminal.',
       },
       [],
     ])

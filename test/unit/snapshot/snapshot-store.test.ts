@@ -25,52 +25,21 @@ test('nothing is composed for nobody, and whoever asks then sees what is so', ()
   const { state, store } = room()
   state.notice = 'second'
   store.changed()
-  store.figuresChanged()
   vi.advanceTimersByTime(soonMs)
   expect(state.composed).toBe(0)
   expect([store.get().notices, store.get().notices, state.composed]).toEqual([['second'], ['second'], 1])
 })
 
-test('a reader is told of every change, a follower of those that are not only figures', () => {
-  const { store } = room()
-  const told: string[] = []
-  store.follow(({ notices: [notice] }) => told.push(`follower: ${notice}`))
-  const leave = store.subscribe(() => told.push('reader'))
-  store.changed()
-  vi.advanceTimersByTime(soonMs)
-  leave()
-  store.figuresChanged()
-  vi.advanceTimersByTime(soonMs)
-  expect(told).toEqual(['follower: first', 'reader'])
-  store.subscribe(() => told.push('another reader'))
-  store.figuresChanged()
-  vi.advanceTimersByTime(soonMs)
-  expect(told.slice(2)).toEqual(['follower: first', 'another reader'])
-})
-
 test('changes that come together are told once, with the latest', () => {
   const { state, store } = room()
   const told: string[] = []
-  store.follow(({ notices }) => told.push(...notices))
+  store.subscribe(() => told.push(...store.get().notices))
   for (const notice of ['second', 'third']) {
     state.notice = notice
     store.changed()
   }
   vi.advanceTimersByTime(soonMs)
   expect([told, state.composed]).toEqual([['third'], 1])
-})
-
-test('a reader is told much sooner than those who only keep records', () => {
-  const { state, store } = room()
-  store.follow(() => {})
-  store.changed()
-  vi.advanceTimersByTime(100)
-  const composedForFollowers = state.composed
-  vi.advanceTimersByTime(soonMs)
-  store.subscribe(() => {})
-  store.changed()
-  vi.advanceTimersByTime(100)
-  expect([composedForFollowers, state.composed]).toEqual([0, 2])
 })
 
 test('after its end nobody is told any more', () => {

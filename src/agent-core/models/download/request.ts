@@ -44,7 +44,7 @@ export async function send(
       headers: { ...requestHeaders(asked), ...login.headersFor(url) },
     }).catch((error: unknown) => {
       signal.throwIfAborted()
-      throw error instanceof ModelError ? error : connectionError(error, shown, proxyOf(error, url, transport))
+      throw connectionError(error, shown, proxyOf(error, url, transport))
     })
     guard.received(0)
     const headers = headersOf(answer.headers)

@@ -3,6 +3,7 @@ import { createSecureContext, getCACertificates, type SecureContext } from 'node
 import { EnvHttpProxyAgent, fetch as undiciFetch, type Dispatcher } from 'undici'
 import { messageOf } from '../../support/message-of.ts'
 import { localRepairMs, ModelError } from '../errors.ts'
+import type { HostGuard } from './host-guard.ts'
 
 /** How requests for models leave this machine: through which proxy, and whom they trust. */
 export interface Transport extends AsyncDisposable {
@@ -17,19 +18,22 @@ export interface TransportOptions {
   readonly env: Readonly<Record<string, string | undefined>>
   /** Certificates (PEM) of authorities to trust beside the usual ones. */
   readonly caFile?: string | undefined
+  /** Absent: any server, for what a person at this machine asks for. */
+  readonly guard?: HostGuard | undefined
 }
 
 /** Throws ModelError where the certificates cannot be read or a proxy's address makes no sense. */
-export async function createTransport({ env, caFile }: TransportOptions): Promise<Transport> {
+export async function createTransport({ env, caFile, guard }: TransportOptions): Promise<Transport> {
   const http = proxyAddress(env, 'http_proxy') ?? proxyAddress(env, 'all_proxy')
   const https = proxyAddress(env, 'https_proxy') ?? proxyAddress(env, 'all_proxy') ?? http
   const tls = caFile === undefined ? {} : { secureContext: await trusting(caFile) }
-  const dispatcher = new EnvHttpProxyAgent({
+  const agent = new EnvHttpProxyAgent({
     // Undici falls back to the process's own environment where nothing is said.
     httpProxy: http?.href ?? '',
     httpsProxy: https?.href ?? '',
     noProxy: variable(env, 'no_proxy') ?? '',
-    connect: tls,
+    // Not for the proxy itself, which a person chose.
+    connect: { ...tls, ...(guard && { lookup: guard.lookup }) },
     requestTls: tls,
     proxyTls: tls,
     // Undici 8 throws from a timer, where nobody can catch it, when the last HTTP/2 stream of a connection is ended.
@@ -38,12 +42,19 @@ export async function createTransport({ env, caFile }: TransportOptions): Promis
     headersTimeout: 0,
     bodyTimeout: 0,
   })
+  const guarded =
+    (dispatch: Dispatcher['dispatch']): Dispatcher['dispatch'] =>
+    (request, handler) => {
+      guard?.requireHost(new URL(request.origin ?? '').hostname)
+      return dispatch(request, handler)
+    }
+  const dispatcher = agent.compose(guarded)
   return {
     dispatcher,
     // Node.js types the fetch that is built in, which is an older undici.
     fetch: ((input: string, init?: object) => undiciFetch(input, { ...init, dispatcher })) as unknown as typeof fetch,
     proxyFor: ({ protocol }) => withoutLogin(protocol === 'https:' ? https : http),
-    [Symbol.asyncDispose]: () => dispatcher.destroy(),
+    [Symbol.asyncDispose]: () => agent.destroy(),
   }
 }
 

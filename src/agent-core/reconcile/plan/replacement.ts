@@ -14,10 +14,13 @@ import type { Observation } from './observation.ts'
 import { messageOf, shownAs, successorFailedMessage, whyRestarted, whyStopped, withoutAnswer } from './server-words.ts'
 import { act, rest, type Plan, type Step } from './step.ts'
 
-/** A successor that answers gets the traffic, and then the place; one whose predecessor is gone gets the place at once. */
-export function takeOverStep(observed: Observation, { digest }: Serve): Plan | undefined {
+/**
+ * A successor that answers gets the traffic, and then the place; one whose predecessor is gone gets the place at once. A swap that pods
+ * were told of is finished whatever is wanted by now: what answers them is not taken away, and a change of mind is the next swap.
+ */
+export function takeOverStep(observed: Observation, digest?: string): Plan | undefined {
   const { server, successor, publication, address } = observed
-  if (!isRunning(successor) || successor.digest !== digest) return undefined
+  if (!isRunning(successor) || (successor.digest !== digest && !leadsToSuccessor(observed))) return undefined
   if (!isAlive(server)) {
     return act({ do: 'promote' }, 'starting', 'Starting', `The server before is gone. ${messageOf(successor)}`)
   }
@@ -36,7 +39,7 @@ export function takeOverStep(observed: Observation, { digest }: Serve): Plan | u
 export function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
   const { server, successor } = observed
   if (successor.kind === 'none' || successor.kind === 'stopping') return undefined
-  if (successor.digest === digest || isUnsettled(observed)) return undefined
+  if (successor.digest === digest || isUnsettled(observed) || leadsToSuccessor(observed)) return undefined
   const as = isRunning(server) ? shownAs(observed, server) : (['starting', 'Starting'] as const)
   return act(
     { do: 'dropSuccessor' },
@@ -59,8 +62,18 @@ export function replaceStep(observed: Observation, server: Running, { settlesAt 
   if (server.kind === 'ready' && observed.beside?.allowed === true) {
     return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
-  const step = isWritable(observed) && publication.shown?.ready === true ? 'withdraw' : 'stop'
-  return act({ do: step }, 'stopping', 'Stopping', whyStopped(observed, server))
+  const isTold = publication.shown?.ready === true
+  // What pods are sent to is not taken away before they are told.
+  if (isTold && !isWritable(observed) && (server.kind === 'ready' || isTrusted(server))) {
+    const { message, at } = observed.clusterRetry ?? {}
+    return rest(...shownAs(observed, server), `${whyStopped(observed, server)} ${message ?? ''}`.trim(), at)
+  }
+  return act(
+    { do: isTold && isWritable(observed) ? 'withdraw' : 'stop' },
+    'stopping',
+    'Stopping',
+    whyStopped(observed, server),
+  )
 }
 
 /** The present server goes on as long as another is on its way to its place, or waits for its next attempt. */

@@ -1,10 +1,20 @@
 import { unknownDigest } from '../../process/adoption.ts'
 import type { Desired } from '../desired.ts'
 import { answerStep, withdrawSilent } from './answering.ts'
-import { isAlive, isForeign, isHeld, isRunning, isTrusted, isWritable, takenBy, type Serve } from './facts.ts'
+import {
+  isAlive,
+  isForeign,
+  isHeld,
+  isRunning,
+  isTrusted,
+  isWritable,
+  leadsToSuccessor,
+  takenBy,
+  type Serve,
+} from './facts.ts'
 import { clear, staysAway, yieldTo } from './leaving.ts'
 import { fetchStep } from './model-fetching.ts'
-import type { Observation } from './observation.ts'
+import type { Observation, ServerView } from './observation.ts'
 import { dropStep, replaceStep, takeOverStep } from './replacement.ts'
 import { shownAs, withoutAnswer } from './server-words.ts'
 import { act, forget, rest, unreachable, type Plan } from './step.ts'
@@ -31,7 +41,7 @@ export function serve(observed: Observation, desired: Serve): Plan {
   }
   if (observed.absent) return staysAway(observed, observed.absent)
   return (
-    takeOverStep(observed, desired) ??
+    takeOverStep(observed, desired.digest) ??
     withdrawSilent(observed) ??
     fetchStep(observed, desired) ??
     serverStep(observed, desired)
@@ -73,13 +83,11 @@ type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
 
 /** A Model that is gone takes nothing from a server that has it in memory. */
 export function withoutModel(observed: Observation, { message, graceEndsAt = 0 }: ModelMissing): Plan {
-  const kept = keepServing(observed, `${message} The server keeps the model it loaded, but could not be started again.`)
-  if (kept) return kept
-  const { now } = observed
-  const cleared = clear(observed, 'unpublish', message)
-  if (cleared) return cleared
+  const kept = `${message} The server keeps the model it loaded, but could not be started again.`
+  const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
+  if (left) return left
   // Nobody knows yet whether the service is one for a Mac.
-  if (now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
+  if (observed.now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
   return rest('waiting', 'ModelMissing', message)
 }
 
@@ -87,8 +95,8 @@ type Refused = Extract<Desired, { kind: 'refused' }>
 
 /** Rules are for starts: what an earlier agent, or an earlier spec, started goes on, unless others may run programs with it. */
 export function refused(observed: Observation, { reason, message, spares }: Refused): Plan {
-  const { server } = observed
-  const isSpared = spares !== undefined && !('digest' in server && wasStartedWith(server.digest, spares.except))
+  const isRefused = (server: ServerView): boolean => 'digest' in server && wasStartedWith(server.digest, spares?.except)
+  const isSpared = spares !== undefined && !isRefused(observed.server) && !isRefused(observed.successor)
   const kept = isSpared
     ? keepServing(observed, `${message} The server that runs goes on, but could not be started again.`)
     : undefined
@@ -99,14 +107,27 @@ export function refused(observed: Observation, { reason, message, spares }: Refu
 const wasStartedWith = (digest: string, refused: string | undefined): boolean =>
   refused !== undefined && (digest === unknownDigest || digest === refused || digest.startsWith(`${refused}+`))
 
-/** Undefined where there is no server that answers, or did when its agent ended. */
-function keepServing(observed: Observation, message: string): Plan | undefined {
-  const { server, publication, successor } = observed
-  if (!isHeld(publication)) return undefined
-  if (server.kind !== 'ready' && server.kind !== 'unready' && !isTrusted(server)) return undefined
+type Unreadable = Extract<Desired, { kind: 'unreadable' }>
+
+/** A newer LLMKube in the cluster must not take down what serves; what is not known to be for a Mac is for others to judge. */
+export function unreadable(observed: Observation, { message, isForMac }: Unreadable): Plan {
+  const kept = `${message} The server goes on as it was started, but could not be started again.`
+  const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
+  return left ?? (isForMac ? rest('refused', 'Refused', message) : forget())
+}
+
+/** A wish that cannot be carried out anew takes nothing from a server that serves; undefined where none does. */
+function keepServing(observed: Observation, why: string): Plan | undefined {
+  const { server, successor, publication } = observed
+  const serves = server.kind === 'ready' || server.kind === 'unready' || isTrusted(server)
+  const isSwapped = leadsToSuccessor(observed)
+  if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
   if (observed.paused) return whilePaused(observed)
-  if (isRunning(successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), message)
-  return { ...answerStep(observed, server), message }
+  const taken = takeOverStep(observed)
+  if (taken) return { ...taken, message: why }
+  if (isSwapped || !serves) return rest(...shownAs(observed, server), why)
+  if (isRunning(successor)) return act({ do: 'dropSuccessor' }, ...shownAs(observed, server), why)
+  return { ...answerStep(observed, server), message: why }
 }
 
 /** Nothing is begun and nothing is ended, but for the address: pods are not sent here. */

@@ -1,0 +1,50 @@
+// Loaded into an agent before its own code (`node --import`): its clock, its memory and its addresses are what a file says at the moment.
+import { readFileSync } from 'node:fs'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import type { Platform } from '../../src/agent-core/platform/platform.ts'
+import { StatedMemory } from '../support/stated-memory.ts'
+import { hostAddress, surroundings, surroundingsVariable, totalMiB, type Surroundings } from './surroundings.ts'
+
+const lookEveryMs = 100
+const mib = 1024 ** 2
+
+const file = process.env[surroundingsVariable] ?? ''
+const RealDate = Date
+const memory = new StatedMemory()
+memory.totalBytes = totalMiB * mib
+let current = read()
+setInterval(() => (current = read()), lookEveryMs).unref()
+
+globalThis.Date = class extends RealDate {
+  constructor(...given: unknown[]) {
+    super(...((given.length === 0 ? [now()] : given) as [number]))
+  }
+
+  static override now(): number {
+    return now()
+  }
+} as DateConstructor
+
+const stated: Partial<Platform> = {
+  memory: () => {
+    memory.availableBytes = current.availableMiB * mib
+    return memory.platform.memory()
+  },
+  memoryPressureLevel: () => memory.platform.memoryPressureLevel(),
+  kernelFreeFraction: () => memory.platform.kernelFreeFraction(),
+  gpuMemoryLimit: () => memory.platform.gpuMemoryLimit(),
+  interfaces: () =>
+    current.hasAddress
+      ? [{ name: 'en0', address: hostAddress, family: 'IPv4', netmask: '255.255.255.0', internal: false }]
+      : [],
+}
+Object.assign(Object.getPrototypeOf(hostPlatform()) as object, stated)
+
+function now(): number {
+  return RealDate.now() + current.clockOffsetMs
+}
+
+/** Replaced as a whole by whoever writes it. */
+function read(): Surroundings {
+  return surroundings.parse(JSON.parse(readFileSync(file, 'utf8')))
+}

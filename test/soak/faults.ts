@@ -1,0 +1,104 @@
+import { z } from 'zod'
+
+/** What the soak serves; nothing ever goes wrong with the first one's own server, specification or model. */
+export const services = ['steady', 'red', 'green', 'blue'] as const
+export type ServiceName = (typeof services)[number]
+
+/** Two agents of one cluster: the first runs all the time, the second comes and goes. */
+export const agents = ['first', 'second'] as const
+export type AgentName = (typeof agents)[number]
+
+const ms = z.number().int().min(0)
+const service = z.enum(services)
+const agent = z.enum(agents)
+
+export const refusable = ['endpointslices', 'services', 'endpoints', 'inferenceservices/status', 'events'] as const
+/** `lost`: it is done, and the answer does not arrive. */
+export const answers = [403, 409, 422, 429, 'lost'] as const
+
+const kinds = [
+  z.object({ kind: z.literal('killServer'), service }),
+  z.object({ kind: z.literal('stopServer'), service, forMs: ms }),
+  z.object({ kind: z.literal('killAgent'), agent, awayMs: ms }),
+  z.object({ kind: z.literal('killAgentInStart'), afterMs: ms }),
+  z.object({ kind: z.literal('terminateAgent'), awayMs: ms }),
+  z.object({ kind: z.literal('stallApi'), forMs: ms }),
+  z.object({ kind: z.literal('killApi'), awayMs: ms }),
+  z.object({
+    kind: z.literal('refuse'),
+    resource: z.enum(refusable),
+    answer: z.literal(answers),
+    /** Of one object; absent = every one. */
+    name: service.optional(),
+    forMs: ms,
+  }),
+  z.object({ kind: z.literal('cutWatches') }),
+  z.object({ kind: z.literal('stepClock'), agent, byMs: z.number().int() }),
+  z.object({ kind: z.literal('fillDisk'), forMs: ms }),
+  z.object({ kind: z.literal('readOnlyDisk'), forMs: ms }),
+  z.object({
+    kind: z.literal('deletePublished'),
+    object: z.enum(['EndpointSlice', 'Service', 'Endpoints']),
+    service,
+  }),
+  z.object({
+    kind: z.literal('editPublished'),
+    what: z.enum(['slice port', 'slice address', 'slice ready', 'Service port', 'Endpoints']),
+    service,
+  }),
+  z.object({ kind: z.literal('deleteModel'), service, awayMs: ms }),
+  z.object({ kind: z.literal('recreate'), service, awayMs: ms }),
+  z.object({ kind: z.literal('edit'), service, contextSize: z.number().int() }),
+  z.object({ kind: z.literal('takeBackEdit'), service, contextSize: z.number().int(), afterMs: ms }),
+  z.object({ kind: z.literal('scaleToZero'), service, forMs: ms }),
+  z.object({ kind: z.literal('secondAgent'), forMs: ms }),
+  z.object({ kind: z.literal('pause'), agent, forMs: ms }),
+  z.object({ kind: z.literal('evict'), agent, service, forMs: ms }),
+  z.object({ kind: z.literal('restart'), service }),
+  z.object({ kind: z.literal('noAddress'), agent, forMs: ms }),
+  z.object({ kind: z.literal('memory'), availableMiB: z.number().int().min(0), forMs: ms }),
+] as const
+
+/** Something that happens to the agent, and when: so long after the one before it began. */
+export const fault = z.intersection(z.object({ afterMs: ms }), z.object({ what: z.discriminatedUnion('kind', kinds) }))
+export type Fault = z.infer<typeof fault>
+export type FaultKind = Fault['what']['kind']
+
+/** The services whose servers may well end or be replaced because of it. */
+export function touched({ what }: Pick<Fault, 'what'>): readonly ServiceName[] {
+  switch (what.kind) {
+    case 'terminateAgent':
+      return services
+    case 'memory':
+      return services.filter((name) => name !== 'steady')
+    case 'killServer':
+    case 'stopServer':
+    case 'deleteModel':
+    case 'recreate':
+    case 'edit':
+    case 'takeBackEdit':
+    case 'scaleToZero':
+    case 'evict':
+    case 'restart':
+      return [what.service]
+    case 'killAgent':
+    case 'killAgentInStart':
+    case 'stallApi':
+    case 'killApi':
+    case 'refuse':
+    case 'cutWatches':
+    case 'stepClock':
+    case 'fillDisk':
+    case 'readOnlyDisk':
+    case 'deletePublished':
+    case 'editPublished':
+    case 'secondAgent':
+    case 'pause':
+    case 'noAddress':
+      return []
+  }
+}
+
+/** The services about which the agent has something else to say because of it. */
+export const concerned = ({ what }: Pick<Fault, 'what'>): readonly ServiceName[] =>
+  'service' in what ? [what.service] : services

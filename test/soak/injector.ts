@@ -1,0 +1,311 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { ApiError } from '../support/control-plane/admin-client.ts'
+import type { ApiServer } from '../support/control-plane/control-plane.ts'
+import type { FaultProxy } from '../support/fault-proxy.ts'
+import type { Blockage } from './blockage.ts'
+import type { Disk } from './disk.ts'
+import { touched, type AgentName, type Fault, type FaultKind, type ServiceName } from './faults.ts'
+import type { ServerProcess } from './processes.ts'
+import type { SoakAgent } from './soak-agent.ts'
+import type { SoakObjects } from './soak-objects.ts'
+import { undisturbed } from './surroundings.ts'
+import type { Touches } from './touches.ts'
+
+/** Undoing goes on until it is done; an agent that takes a word no more at all is a finding. */
+const undoLimitMs = 90_000
+const retryMs = 200
+/** How long somebody tries to tell the agent something that is a fault itself. */
+const tellLimitMs = 4_000
+
+export interface InjectorOptions {
+  readonly api: ApiServer
+  readonly proxy: FaultProxy
+  readonly objects: SoakObjects
+  readonly agents: Readonly<Record<AgentName, SoakAgent>>
+  readonly servers: () => readonly ServerProcess[]
+  /** Of the first agent's state folder; undefined where this machine allows none. */
+  readonly disk: Disk | undefined
+  readonly obstacles: { readonly api: Blockage; readonly slices: Blockage }
+  readonly touches: Touches
+  readonly changes: Touches
+}
+
+type What<K extends FaultKind> = Extract<Fault['what'], { kind: K }>
+
+/** Does what a fault says, and takes it back when its time is over. */
+export class Injector {
+  readonly #options: InjectorOptions
+  readonly #memory: number[] = []
+  readonly #busy = new Set<string>()
+  #guests = 0
+  #guestAway: Promise<void> = Promise.resolve()
+
+  constructor(options: InjectorOptions) {
+    this.#options = options
+  }
+
+  /** Resolves when it is over and taken back. */
+  async inject(fault: Fault): Promise<void> {
+    const { touches, changes } = this.#options
+    const [ends, changed] = [touched(fault), this.#changed(fault)]
+    touches.begin(ends)
+    changes.begin(changed)
+    try {
+      await this.#inject(fault.what)
+    } finally {
+      touches.end(ends, performance.now())
+      changes.end(changed, performance.now())
+    }
+  }
+
+  #changed({ what }: Fault): readonly ServiceName[] {
+    return what.kind === 'killServer' || what.kind === 'stopServer' ? [] : touched({ what })
+  }
+
+  async #inject(what: Fault['what']): Promise<void> {
+    const { agents, objects, proxy } = this.#options
+    const { first } = agents
+    switch (what.kind) {
+      case 'killServer': {
+        this.#signal(what.service, 'SIGKILL')
+        return
+      }
+      case 'stopServer':
+        this.#signal(what.service, 'SIGSTOP')
+        await delay(what.forMs)
+        {
+          this.#signal(what.service, 'SIGCONT')
+          return
+        }
+      case 'killAgent':
+        return this.#as(what.agent, () =>
+          this.#alone(what.agent, async () => {
+            await agents[what.agent].end('SIGKILL')
+            await delay(what.awayMs)
+            agents[what.agent].start()
+          }),
+        )
+      case 'killAgentInStart':
+        return this.#alone('first', async () => {
+          await first.end('SIGKILL')
+          first.start()
+          await delay(what.afterMs)
+          await first.end('SIGKILL')
+          first.start()
+        })
+      case 'terminateAgent':
+        return this.#alone('first', async () => {
+          await first.end('SIGTERM')
+          await delay(what.awayMs)
+          first.start()
+        })
+      case 'stallApi':
+      case 'killApi':
+        return this.#alone('api', () => this.#outage(what))
+      case 'refuse':
+        return this.#refuse(what)
+      case 'cutWatches': {
+        proxy.cutWatches()
+        return
+      }
+      case 'stepClock': {
+        const agent = agents[what.agent]
+        return agent.surround({ clockOffsetMs: agent.clockOffsetMs + what.byMs })
+      }
+      case 'fillDisk':
+      case 'readOnlyDisk':
+        return this.#alone('disk', () => this.#spoilDisk(what))
+      case 'deletePublished':
+        return this.#deletePublished(what)
+      case 'editPublished':
+        return this.#arrange(() => objects.editPublished(what.what, what.service))
+      case 'deleteModel':
+        await this.#arrange(() => objects.deleteModel(what.service))
+        await delay(what.awayMs)
+        return this.#arrange(() => objects.applyModel(what.service))
+      case 'recreate':
+        await this.#arrange(() => objects.deleteService(what.service))
+        await delay(what.awayMs)
+        return this.#arrange(() => objects.applyService(what.service))
+      case 'edit':
+        return this.#arrange(() => objects.edit(what.service, { contextSize: what.contextSize }))
+      case 'takeBackEdit':
+        return this.#takeBackEdit(what)
+      case 'scaleToZero':
+        await this.#arrange(() => objects.edit(what.service, { replicas: 0 }))
+        await delay(what.forMs)
+        return this.#arrange(() => objects.edit(what.service, { replicas: 1 }))
+      case 'secondAgent':
+        return this.#as('second', () => delay(what.forMs))
+      case 'pause':
+        return this.#as(what.agent, () => this.#pause(what))
+      case 'evict':
+        return this.#as(what.agent, () => this.#evict(what))
+      case 'restart':
+        await this.#tell(first, 'restart', objects.keyOf(what.service))
+        return
+      case 'noAddress':
+        return this.#as(what.agent, async () => {
+          await agents[what.agent].surround({ hasAddress: false })
+          await delay(what.forMs)
+          await agents[what.agent].surround({ hasAddress: true })
+        })
+      case 'memory':
+        return this.#take(what)
+    }
+  }
+
+  #signal(service: ServiceName, signal: NodeJS.Signals): void {
+    for (const { pid } of this.#options.servers().filter((one) => one.service === service)) {
+      try {
+        process.kill(pid, signal)
+      } catch (error) {
+        // It ended by itself a moment ago.
+        if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error
+      }
+    }
+  }
+
+  /** What is being done to the same thing already is not done twice at a time. */
+  async #alone(what: string, run: () => Promise<void>): Promise<void> {
+    if (this.#busy.has(what)) return
+    this.#busy.add(what)
+    try {
+      await run()
+    } finally {
+      this.#busy.delete(what)
+    }
+  }
+
+  /** The second agent is there while something is done to it. */
+  async #as(agent: AgentName, run: () => Promise<void>): Promise<void> {
+    if (agent === 'first') return run()
+    const { second } = this.#options.agents
+    await this.#guestAway
+    this.#guests += 1
+    second.start()
+    try {
+      await run()
+    } finally {
+      this.#guests -= 1
+      if (this.#guests === 0) this.#guestAway = second.end('SIGTERM')
+      await this.#guestAway
+    }
+  }
+
+  async #outage(what: What<'stallApi' | 'killApi'>): Promise<void> {
+    const { api, obstacles } = this.#options
+    obstacles.api.begin(performance.now())
+    if (what.kind === 'stallApi') {
+      api.pause()
+      await delay(what.forMs)
+      api.resume()
+    } else {
+      await api.kill()
+      await delay(what.awayMs)
+      await api.restart()
+    }
+    obstacles.api.end(performance.now())
+  }
+
+  async #refuse({ resource, answer, name, forMs }: What<'refuse'>): Promise<void> {
+    const { proxy, obstacles } = this.#options
+    const undo = proxy.refuse({ resource, answer, name })
+    if (resource === 'endpointslices') obstacles.slices.begin(performance.now())
+    await delay(forMs)
+    undo()
+    if (resource === 'endpointslices') obstacles.slices.end(performance.now())
+  }
+
+  async #spoilDisk({ kind, forMs }: What<'fillDisk' | 'readOnlyDisk'>): Promise<void> {
+    const { disk, agents } = this.#options
+    if (!disk) return
+    agents.first.mayFailToStart = true
+    if (kind === 'fillDisk') disk.fill()
+    else await disk.protect()
+    await delay(forMs)
+    if (kind === 'fillDisk') await disk.empty()
+    else disk.release()
+    agents.first.mayFailToStart = false
+  }
+
+  /** Whoever is quicker has the claim on a slice that is gone. */
+  async #deletePublished({ object, service }: What<'deletePublished'>): Promise<void> {
+    const { touches, objects } = this.#options
+    const mayMove = object === 'EndpointSlice' && this.#guests > 0 ? [service] : []
+    touches.begin(mayMove)
+    await this.#arrange(() => objects.deletePublished(object, service))
+    touches.end(mayMove, performance.now())
+  }
+
+  async #takeBackEdit({ service, contextSize, afterMs }: What<'takeBackEdit'>): Promise<void> {
+    const { objects } = this.#options
+    const before = await this.#arrange(() => objects.contextSize(service))
+    await this.#arrange(() => objects.edit(service, { contextSize }))
+    await delay(afterMs)
+    if (before !== undefined) await this.#arrange(() => objects.edit(service, { contextSize: before }))
+  }
+
+  async #pause({ agent: name, forMs }: What<'pause'>): Promise<void> {
+    const agent = this.#options.agents[name]
+    await this.#tell(agent, 'pause')
+    await delay(forMs)
+    await this.#until(() => agent.tell('resume'), `the ${name} agent to resume`)
+  }
+
+  async #evict({ agent: name, service, forMs }: What<'evict'>): Promise<void> {
+    const agent = this.#options.agents[name]
+    const key = this.#options.objects.keyOf(service)
+    await this.#tell(agent, 'evict', key)
+    await delay(forMs)
+    const isBack = async () => {
+      const view = (await agent.snapshot())?.services.find((one) => one.name === service)
+      return (view !== undefined && view.hold === undefined) || agent.tell('bring-back', key)
+    }
+    await this.#until(isBack, `the ${name} agent to bring ${service} back`)
+  }
+
+  /** The least of what all of these leave. */
+  async #take({ availableMiB, forMs }: What<'memory'>): Promise<void> {
+    const { first } = this.#options.agents
+    const state = () => first.surround({ availableMiB: Math.min(undisturbed.availableMiB, ...this.#memory) })
+    this.#memory.push(availableMiB)
+    await state()
+    await delay(forMs)
+    this.#memory.splice(this.#memory.indexOf(availableMiB), 1)
+    await state()
+  }
+
+  /** Whether it said yes in time; one that is starting, or refuses, may not. */
+  async #tell(agent: SoakAgent, ...verb: [string, ...string[]]): Promise<boolean> {
+    const deadline = performance.now() + tellLimitMs
+    while (performance.now() < deadline) {
+      if (await agent.tell(...verb)) return true
+      await delay(retryMs)
+    }
+    return false
+  }
+
+  /** The API server may be away or halted just now. */
+  async #arrange<T>(ask: () => Promise<T>): Promise<T | undefined> {
+    const answer: { value?: T } = {}
+    await this.#until(async () => {
+      try {
+        answer.value = await ask()
+        return true
+      } catch (error) {
+        // Gone, there already, or changed meanwhile by another fault.
+        return error instanceof ApiError && [404, 409].includes(error.status)
+      }
+    }, 'the API server to take what the soak wants')
+    return answer.value
+  }
+
+  async #until(isSo: () => Promise<boolean>, what: string): Promise<void> {
+    const deadline = performance.now() + undoLimitMs
+    while (!(await isSo())) {
+      if (performance.now() > deadline) throw new Error(`Waited ${undoLimitMs / 1_000} s for ${what}.`)
+      await delay(retryMs)
+    }
+  }
+}

@@ -1,0 +1,81 @@
+import type { AgentName, ServiceName } from './faults.ts'
+
+export interface SeenProcess {
+  readonly pid: number
+  /** Of its command line. */
+  readonly agent: AgentName
+  readonly contextSize: number
+  readonly port: number
+  /** Whether it really listens there. */
+  readonly listens: boolean
+}
+
+export interface SeenService {
+  readonly name: ServiceName
+  /** What its EndpointSlice tells pods; absent where that is not ready. */
+  readonly ready?: { readonly port: number; readonly holder: AgentName }
+  /** Those with the command line of this service. */
+  readonly processes: readonly SeenProcess[]
+  /** Its specification changed lately, or a restart was asked for: two servers at a time are right. */
+  readonly mayChange: boolean
+  /** Of all agents, within the last minute. */
+  readonly statusWrites: number
+  /** What happened in that minute and is told in its status. */
+  readonly events: number
+}
+
+/** Something that is not as it should be at one moment. */
+export interface Finding {
+  readonly rule: 'listener' | 'one process' | 'status writes'
+  readonly service: ServiceName
+  /** Who has to put it right; absent = it is wrong however short. */
+  readonly duty?: AgentName
+  readonly sentence: string
+}
+
+const statusWritesAMinute = 30
+
+/** What is wrong with one look at everything. */
+export const judge = (seen: readonly SeenService[]): Finding[] => seen.flatMap(judgeService)
+
+function judgeService(service: SeenService): Finding[] {
+  return [listener(service), oneProcess(service), statusWrites(service)].filter((finding) => finding !== undefined)
+}
+
+function listener({ name, ready, processes }: SeenService): Finding | undefined {
+  if (!ready || processes.some(({ port, listens }) => listens && port === ready.port)) return undefined
+  const others = processes.map(({ pid, port, listens }) => `${pid} ${listens ? 'on' : 'not yet on'} ${port}`)
+  return {
+    rule: 'listener',
+    service: name,
+    duty: ready.holder,
+    sentence: `The slice of ${name} says ready at port ${ready.port}, where no server of it listens; its servers: ${others.join(', ') || 'none'}.`,
+  }
+}
+
+function oneProcess({ name, processes, mayChange }: SeenService): Finding | undefined {
+  const allowed = mayChange ? 2 : 1
+  const crowd = agentsOf(processes).find(({ own }) => own.length > allowed)
+  if (!crowd) return undefined
+  return {
+    rule: 'one process',
+    service: name,
+    duty: crowd.agent,
+    sentence: `${name} has ${crowd.own.length} servers of the ${crowd.agent} agent: ${crowd.own.map(({ pid }) => pid).join(', ')}.`,
+  }
+}
+
+function agentsOf(processes: readonly SeenProcess[]) {
+  const agents = [...new Set(processes.map(({ agent }) => agent))]
+  return agents.map((agent) => ({ agent, own: processes.filter((one) => one.agent === agent) }))
+}
+
+/** What really happens may be told once more each. */
+function statusWrites({ name, statusWrites: count, events }: SeenService): Finding | undefined {
+  if (count <= statusWritesAMinute + events) return undefined
+  return {
+    rule: 'status writes',
+    service: name,
+    sentence: `The status of ${name} was written ${count} times in a minute in which ${events} things happened to it.`,
+  }
+}

@@ -1,0 +1,157 @@
+import { z } from 'zod'
+import { annotations } from '../../src/agent-core/publishing/objects.ts'
+import { parseClaim } from '../../src/agent-core/publishing/claim-text.ts'
+import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
+import { KubeHttp } from '../support/controller-stand-in/kube-http.ts'
+import { Reflector } from '../support/controller-stand-in/reflector.ts'
+import type { Blockage } from './blockage.ts'
+import { Ends } from './ends.ts'
+import { services, type AgentName, type ServiceName } from './faults.ts'
+import { judge, type SeenService } from './judge.ts'
+import { lateMs, Patience } from './patience.ts'
+import type { Processes, ServerProcess } from './processes.ts'
+import type { SoakAgent } from './soak-agent.ts'
+import type { Touches } from './touches.ts'
+
+const beatMs = 50
+const minuteMs = 60_000
+
+const slice = z.looseObject({
+  metadata: z.looseObject({
+    name: z.string(),
+    namespace: z.string(),
+    resourceVersion: z.string(),
+    annotations: z.record(z.string(), z.string()).default({}),
+  }),
+  endpoints: z
+    .array(z.looseObject({ conditions: z.looseObject({ ready: z.boolean().nullish() }).nullish() }))
+    .nullish(),
+  ports: z.array(z.looseObject({ port: z.number().nullish() })).nullish(),
+})
+
+export interface OracleOptions {
+  /** Of the API server itself: nothing is in the way of the oracle. */
+  readonly connection: ClusterConnection
+  readonly namespace: string
+  readonly processes: Processes
+  readonly agents: Readonly<Record<AgentName, SoakAgent>>
+  /** What keeps agents from writing slices. */
+  readonly obstacles: readonly Blockage[]
+  readonly touches: Touches
+  /** Of changes that a second server may be started for. */
+  readonly changes: Touches
+  /** Called once for each invariant that is broken. */
+  readonly onBroken: (sentence: string) => void
+}
+
+/** Looks at slices, processes and writes twenty times a second, and tells what has been wrong for too long. */
+export class Oracle implements AsyncDisposable {
+  readonly #options: OracleOptions
+  readonly #http: KubeHttp
+  readonly #abort = new AbortController()
+  readonly #slices: Reflector<z.infer<typeof slice>>
+  readonly #statusWrites = new Map<ServiceName, number[]>()
+  readonly #events = new Map<ServiceName, number[]>()
+  readonly #patience = new Patience()
+  readonly #ends: Ends
+  /** What the looks so far were good for: late ones tell nothing of the agent, nor do those while it is away or cannot write. */
+  readonly looks = { all: 0, late: 0, away: 0, blocked: 0 }
+  #seen: ServerProcess[] = []
+  #lookedAt = performance.now()
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(options: OracleOptions) {
+    this.#options = options
+    this.#http = new KubeHttp(options.connection)
+    this.#ends = new Ends(options.touches)
+    this.#slices = new Reflector({
+      http: this.#http,
+      path: `/apis/discovery.k8s.io/v1/namespaces/${options.namespace}/endpointslices`,
+      schema: slice,
+      signal: this.#abort.signal,
+      onChange: () => undefined,
+    })
+  }
+
+  async start(): Promise<void> {
+    await this.#slices.synced
+    this.#timer = setInterval(() => this.#look(), beatMs)
+  }
+
+  /** As of the last look. */
+  get servers(): readonly ServerProcess[] {
+    return this.#seen
+  }
+
+  statusWritten(name: ServiceName): void {
+    note(this.#statusWrites, name)
+  }
+
+  /** Something that its status tells. */
+  happened(name: ServiceName): void {
+    note(this.#events, name)
+  }
+
+  /** What its slice tells pods now. */
+  readyOf(name: ServiceName): SeenService['ready'] {
+    const { namespace, agents } = this.#options
+    const found = this.#slices.get(`${namespace}/${name}`)
+    const isReady = found?.endpoints?.some(({ conditions }) => conditions?.ready === true) === true
+    const port = found?.ports?.[0]?.port
+    if (!found || !isReady || port === undefined || port === null) return undefined
+    const claim = parseClaim(found.metadata.annotations[annotations.claim])
+    const node = claim === undefined || claim === 'released' ? undefined : claim.node
+    return { port, holder: node !== undefined && node === agents.second.nodeId ? 'second' : 'first' }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer)
+    this.#abort.abort()
+    await this.#slices.ended()
+    this.#http.close()
+  }
+
+  #look(): void {
+    const { processes, agents, obstacles, changes, onBroken } = this.#options
+    const at = performance.now()
+    this.#seen = processes.look()
+    const seen = services.map((name): SeenService => {
+      const ready = this.readyOf(name)
+      return {
+        name,
+        ...(ready && { ready }),
+        processes: this.#seen.filter(({ service }) => service === name),
+        mayChange: changes.isTouched(name, at),
+        statusWrites: withinAMinute(this.#statusWrites, name, at),
+        events: withinAMinute(this.#events, name, at),
+      }
+    })
+    const isFree = obstacles.every((one) => one.isClear(at))
+    const canAct = (agent: AgentName) => isFree && agents[agent].isAtWork
+    this.#count(at, isFree)
+    for (const { sentence } of this.#patience.see(judge(seen), { at, canAct })) onBroken(sentence)
+    const ofTheFirst = this.#seen.filter(({ agent }) => agent === 'first')
+    for (const sentence of this.#ends.see(ofTheFirst, at)) onBroken(sentence)
+  }
+
+  #count(at: number, isFree: boolean): void {
+    const isLate = at - this.#lookedAt > lateMs
+    this.#lookedAt = at
+    this.looks.all += 1
+    if (isLate) this.looks.late += 1
+    else if (!this.#options.agents.first.isAtWork) this.looks.away += 1
+    else if (!isFree) this.looks.blocked += 1
+  }
+}
+
+type Times = Map<ServiceName, number[]>
+
+function note(times: Times, name: ServiceName): void {
+  times.set(name, [...(times.get(name) ?? []), performance.now()])
+}
+
+function withinAMinute(times: Times, name: ServiceName, at: number): number {
+  const recent = (times.get(name) ?? []).filter((one) => at - one < minuteMs)
+  times.set(name, recent)
+  return recent.length
+}

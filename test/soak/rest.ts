@@ -1,0 +1,104 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { AgentWorld } from '../support/agent-world.ts'
+import { services, type AgentName, type ServiceName } from './faults.ts'
+import type { Oracle } from './oracle.ts'
+import type { SoakAgent } from './soak-agent.ts'
+import type { SoakObjects } from './soak-objects.ts'
+
+/** A dead watch, a claim that is given up, back-off after failures: everything has ended by then. */
+const limitMs = 180_000
+const lookEveryMs = 250
+/** A service that crashed often waits for minutes; a person would not. */
+const helpEveryMs = 5_000
+const defaultContextSize = 2_048
+
+export interface RestOptions {
+  readonly world: AgentWorld
+  readonly objects: SoakObjects
+  readonly agents: Readonly<Record<AgentName, SoakAgent>>
+  readonly oracle: Oracle
+}
+
+/** Waits until everything is as it should be when nothing goes wrong any more. */
+export class Rest {
+  readonly #options: RestOptions
+
+  constructor(options: RestOptions) {
+    this.#options = options
+  }
+
+  /** @returns what is not so when the time is over: everything wanted serves, and nothing else is there. */
+  async reached(): Promise<string[]> {
+    let helpAt = performance.now() + helpEveryMs
+    const complaints = await this.#until(async () => {
+      if (performance.now() > helpAt) {
+        helpAt = performance.now() + helpEveryMs
+        await this.#help()
+      }
+      return (await Promise.all(services.map((name) => this.#complaints(name)))).flat()
+    })
+    return complaints.length === 0 ? [] : [...complaints, ...(await this.#views())]
+  }
+
+  /** @returns what is left although nothing is wanted. */
+  emptied(): Promise<string[]> {
+    const { world, oracle } = this.#options
+    return this.#until(async () => {
+      const kinds = await Promise.all(services.map((name) => world.publishedKinds(name)))
+      const left = services.flatMap((name, index) =>
+        (kinds[index] ?? []).map((kind) => `The ${kind} of ${name} is left.`),
+      )
+      return [...left, ...oracle.servers.map(({ pid, service }) => `Server ${pid} of ${service} is left.`)]
+    })
+  }
+
+  async #until(look: () => Promise<string[]>): Promise<string[]> {
+    const deadline = performance.now() + limitMs
+    for (;;) {
+      const complaints = await look()
+      if (complaints.length === 0 || performance.now() > deadline) return complaints
+      await delay(lookEveryMs)
+    }
+  }
+
+  async #complaints(name: ServiceName): Promise<string[]> {
+    const { world, objects, oracle } = this.#options
+    const contextSize = (await objects.contextSize(name)) ?? defaultContextSize
+    const servers = oracle.servers.filter(({ service }) => service === name)
+    const [server] = servers
+    const ready = oracle.readyOf(name)
+    const { phase } = await world.status(name)
+    const ports = await objects.endpointPorts(name)
+    const expected = { servers: 1, agent: 'first', contextSize, ready: server?.port, holder: 'first', phase: 'Ready' }
+    const is = {
+      ...{ servers: servers.length, agent: server?.agent, contextSize: server?.contextSize },
+      ...{ ready: ready?.port, holder: ready?.holder, phase },
+    }
+    const isService = (await world.service(name)) !== undefined
+    const shown = (one: unknown) => JSON.stringify(one)
+    return [
+      ...(shown(is) === shown(expected) ? [] : [`At rest ${name} is ${shown(is)}, not ${shown(expected)}.`]),
+      ...(isService ? [] : [`At rest there is no Service ${name}.`]),
+      ...(ports.length === 1 && ports[0] === server?.port
+        ? []
+        : [`At rest the Endpoints of ${name} name ${shown(ports)}.`]),
+    ]
+  }
+
+  async #help(): Promise<void> {
+    const { agents, objects } = this.#options
+    const views = (await agents.first.snapshot())?.services ?? []
+    for (const name of services) {
+      const state = views.find((view) => view.name === name)?.state
+      if (state === 'crash-looping') await agents.first.tell('restart', objects.keyOf(name))
+    }
+  }
+
+  /** What the agent itself says of everything. */
+  async #views(): Promise<string[]> {
+    const views = (await this.#options.agents.first.snapshot())?.services ?? []
+    return views.map(
+      ({ name, state, reason, message }) => `The agent says of ${name}: ${state} (${reason}): ${message}`,
+    )
+  }
+}

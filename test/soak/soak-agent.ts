@@ -1,0 +1,163 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { appendFile, mkdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import writeFileAtomic from 'write-file-atomic'
+import { z } from 'zod'
+import { AgentProcess } from '../support/agent-process.ts'
+import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
+import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import type { AgentName } from './faults.ts'
+import { surroundingsVariable, undisturbed, type Surroundings } from './surroundings.ts'
+
+export interface SoakAgentOptions {
+  readonly name: AgentName
+  /** In it everything of this agent has a folder of its name. */
+  readonly folder: string
+  readonly connection: ClusterConnection
+  readonly namespace: string
+  readonly ports: readonly [from: number, to: number]
+  /** Grows by what each of its lives logged. */
+  readonly logFile: string
+}
+
+/** After an end that nobody ordered, as a launch agent of macOS does. */
+const restartAfterMs = 300
+const nodeFile = z.object({ nodeId: z.string() })
+const preload = `--import=${new URL('agent-preload.ts', import.meta.url).href}`
+
+/** An agent that is started again whenever it ends, for as long as it is wanted. */
+export class SoakAgent implements AsyncDisposable {
+  readonly name: AgentName
+  readonly folder: string
+  readonly stateDir: string
+  /** Ends that nobody ordered, with what it wrote last. */
+  readonly unexpected: string[] = []
+  /** Without a disk it says why it cannot start, and ends. */
+  mayFailToStart = false
+  readonly #options: SoakAgentOptions
+  #surroundings = undisturbed
+  #process: AgentProcess | undefined
+  #isWanted = false
+  #isSeeing = false
+  #readTo = 0
+  #nodeId: string | undefined
+  #supervision: Promise<void> = Promise.resolve()
+
+  constructor(options: SoakAgentOptions) {
+    this.name = options.name
+    this.folder = join(options.folder, options.name)
+    this.stateDir = join(this.folder, 'state')
+    this.#options = options
+  }
+
+  get isRunning(): boolean {
+    return this.#process !== undefined && this.#process.exit === undefined
+  }
+
+  /** It runs and has seen the cluster. */
+  get isAtWork(): boolean {
+    const agent = this.#process
+    if (!agent || agent.exit) return false
+    // One that was told apart by half a line is found at the next look.
+    const seenTo = Math.max(0, agent.stderr.lastIndexOf('\n'))
+    this.#isSeeing ||= agent.stderr.slice(this.#readTo, seenTo).includes('"msg":"watching"')
+    this.#readTo = seenTo
+    return this.#isSeeing
+  }
+
+  /** Its claims say so; undefined before its first start. */
+  get nodeId(): string | undefined {
+    const file = join(this.stateDir, 'node.json')
+    if (this.#nodeId === undefined && existsSync(file)) {
+      this.#nodeId = nodeFile.parse(JSON.parse(readFileSync(file, 'utf8'))).nodeId
+    }
+    return this.#nodeId
+  }
+
+  async surround(change: Partial<Surroundings>): Promise<void> {
+    this.#surroundings = { ...this.#surroundings, ...change }
+    await writeFileAtomic(this.#surroundingsFile, JSON.stringify(this.#surroundings))
+  }
+
+  get clockOffsetMs(): number {
+    return this.#surroundings.clockOffsetMs
+  }
+
+  start(): void {
+    if (this.#isWanted) return
+    this.#isWanted = true
+    const before = this.#supervision
+    this.#supervision = before.then(() => this.#supervise())
+  }
+
+  /** Ends it, and it stays away until `start`. */
+  async end(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
+    this.#isWanted = false
+    if (signal === 'SIGTERM') await this.#process?.stop()
+    else this.#process?.signal(signal)
+    await this.#supervision
+  }
+
+  /** A verb of the command line: whether the agent said yes. */
+  async tell(...verb: [string, ...string[]]): Promise<boolean> {
+    const agent = this.#process
+    if (!agent || agent.exit) return false
+    return (await agent.run(...verb)).code === 0
+  }
+
+  /** Undefined where nobody answers. */
+  async snapshot() {
+    const agent = this.#process
+    return agent && !agent.exit ? agent.snapshot().catch(() => undefined) : undefined
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end('SIGTERM')
+  }
+
+  async #supervise(): Promise<void> {
+    const { namespace, connection, ports, logFile } = this.#options
+    await mkdir(this.folder, { recursive: true })
+    await this.surround({})
+    const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
+    while (this.#isWanted) {
+      const isExcused = this.mayFailToStart
+      const agent = await AgentProcess.start({
+        folder: this.folder,
+        kubeconfig,
+        args: [...flags, '--namespace', namespace, '--port-range', ports.join('-')],
+        env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },
+      })
+      this.#isSeeing = false
+      this.#readTo = 0
+      this.#process = agent
+      // It was unwanted while it was being started.
+      if (!this.#mayRun()) agent.signal('SIGKILL')
+      const { code, signal } = await agent.exited
+      await appendFile(logFile, `${agent.stdout}${agent.stderr}-- ended: ${code ?? signal}\n`)
+      if (!this.#mayRun()) return
+      const last = agent.stderr.trimEnd().split('\n').slice(-3).join('\n')
+      if (!isExcused && !this.mayFailToStart) {
+        this.unexpected.push(`The ${this.name} agent ended with ${code ?? signal}: ${last}`)
+      }
+      await delay(restartAfterMs)
+    }
+  }
+
+  #mayRun(): boolean {
+    return this.#isWanted
+  }
+
+  get #surroundingsFile(): string {
+    return join(this.folder, 'surroundings.json')
+  }
+}
+
+/** Short where a real one is patient, so that more happens in less time. */
+const flags = [
+  ...['--llama-server', sampleServerPath, '--host-ip', '', '--log-format', 'json', '--drain-timeout', '1s'],
+  ...['--eviction-enabled', '--eviction-share', '0', '--eviction-at-admission', '--memory-fraction', '0.95'],
+  ...['--memory-watchdog-interval', '1s', '--come-back-after', '2s'],
+]

@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest'
+import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
+import type { WantedServer } from '../../../src/agent-core/reconcile/reading.ts'
+import { ServerStarts } from '../../../src/agent-core/reconcile/server-starts.ts'
+import { eventually } from '../../support/eventually.ts'
+import { sampleServerPath } from '../../support/sample-servers/sample.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { ServerRoom } from '../process/server-room.ts'
+
+const metadata = { namespace: 'a', name: 'b', uid: 'uid', resourceVersion: '1' }
+const service = parseInferenceService({ metadata, spec: { modelRef: 'm' } })
+const model = parseModel({ metadata, spec: { source: '/m.gguf' } })
+const file = { path: sampleServerPath, sizeBytes: 1, revision: 'r' }
+
+const wanted = (digest: string): WantedServer => ({
+  service,
+  spec: service.spec.value,
+  model: model.spec.value,
+  modelStatus: model.status,
+  digest,
+})
+
+const startsIn = (room: ServerRoom): ServerStarts =>
+  new ServerStarts({
+    key: 'a/b',
+    servers: room.servers,
+    launches: {
+      findBinary: () => Promise.resolve({ kind: 'found', path: sampleServerPath }),
+      prepare: (server, local, binary) =>
+        Promise.resolve({ wanted: server, model: local, binary, env: {}, dialect: undefined }),
+      startProblem: () => Promise.resolve(undefined),
+      needKey: () => 'n',
+      sizeUp: () => Promise.resolve({ of: 'n', estimate: undefined, whyUnknown: 'Untold.', changeable: {} }),
+      launch: (prepared) => room.launch({ loadMs: 60_000 }, { digest: prepared.wanted.digest }),
+    },
+    admission: {
+      need: (_key, _of, sizeUp) => sizeUp(),
+      prepare: () => Promise.resolve(),
+      compare: () => Promise.resolve(),
+      admit: () => true,
+      admitBeside: () => true,
+      notStarted: () => undefined,
+    },
+    narrator: { tell: () => undefined, startFailed: () => undefined },
+    log: silentLog,
+    enqueue: () => undefined,
+    isStopped: () => false,
+    now: () => 0,
+  })
+
+test('a restart that was under way is still asked for when its new server is dropped, and can be asked for again', async () => {
+  await using room = await ServerRoom.create()
+  room.start()
+  await room.reached('ready')
+  const starts = startsIn(room)
+  room.servers.onChange((_key, state) => starts.changed(state))
+
+  starts.askRestart()
+  await starts.start('successor', { model }, wanted('digest-1'), file)
+  expect([starts.isRestartAsked, starts.hasSuccessor]).toEqual([false, true])
+  starts.dropSuccessor()
+  expect(starts.isRestartAsked).toBe(true)
+  await eventually(() => room.servers.successor('a/b') === undefined)
+
+  await starts.start('successor', { model }, wanted('digest-1'), file)
+  expect([starts.isRestartAsked, starts.hasSuccessor]).toEqual([false, true])
+})
