@@ -35,10 +35,8 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     namespace,
     log,
     onState: onClusterState,
-    onSliceWatch: (live) => {
-      publisher.setWatchLive(live)
-      if (!live) publisher.watchGap()
-    },
+    onSliceWatch: (live) => publisher.setWatchLive(live),
+    onGap: () => publisher.watchGap(),
   })
   const publisher = new Publisher({
     api: cluster.api,

@@ -29,7 +29,7 @@ export function lastingRooms(context: RoomContext): LastingRooms {
   return { ledger, servers, memory: memoryRoom(context, servers), models: modelRoom(context) }
 }
 
-function serverRoom({ options, metrics, settings }: RoomContext, ledger: Ledger): Servers {
+function serverRoom({ options, metrics, settings, session }: RoomContext, ledger: Ledger): Servers {
   const { platform, log, liveness, random } = options
   return new Servers({
     platform,
@@ -38,6 +38,7 @@ function serverRoom({ options, metrics, settings }: RoomContext, ledger: Ledger)
     stateDir: options.settings.stateDir,
     ...(liveness && { liveness }),
     ...(random && { random }),
+    publishedBesides: (key) => session()?.publisher.portsBesides(key) ?? new Set(),
     onProbe: (key, seconds) => metrics.observeHealthCheck(splitKey(key), seconds),
     outputLimits: () => outputLimits(settings()),
   })

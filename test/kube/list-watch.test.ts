@@ -224,6 +224,28 @@ test('stopping while the list is under way opens no watch, and nothing arrives a
   expect([cache.size, sim.requests.count({ verb: 'watch', resource: 'models' })]).toEqual([0, 0])
 })
 
+test('large objects are read in pages that fit into memory', async () => {
+  for (let index = 0; index < 60; index += 1) createModel(`large-${index}`, { 'example.com/blob': 'x'.repeat(200_000) })
+  const { cache } = watchModels()
+  await eventually(() => cache.size === 60)
+  expect(sim.requests.count({ verb: 'list', resource: 'models' })).toBeGreaterThan(3)
+})
+
+test('a watch that is cut after it has lived is opened again without ever longer waits', async () => {
+  const clock = { now: 0 }
+  const { listWatch, states } = watchModels({ clock })
+  const waits: number[] = []
+  for (let cut = 1; cut <= 5; cut += 1) {
+    await eventually(() => listWatch.state().state === 'live' && sim.watchCount({ resource: 'models' }) === 1)
+    clock.now += 60_000
+    const seen = states.length
+    sim.breakWatches('reset', { resource: 'models' })
+    const { retryAt = 0 } = await eventually(() => states.slice(seen).find(({ state }) => state === 'stale'))
+    waits.push(retryAt - clock.now)
+  }
+  expect(new Set(waits)).toEqual(new Set([10]))
+})
+
 test('a server that asks for time is given it', async () => {
   sim.faults.add({
     on: { verb: 'list', resource: 'models' },
@@ -235,7 +257,15 @@ test('a server that asks for time is given it', async () => {
   expect((retryAt ?? 0) - Date.now()).toBeGreaterThan(6_000)
 })
 
-function watchModels(options: { as?: PinnedContext; silenceMs?: number; parse?: (raw: unknown) => Model } = {}): {
+function watchModels(
+  options: {
+    as?: PinnedContext
+    silenceMs?: number
+    parse?: (raw: unknown) => Model
+    /** Moved by hand. */
+    clock?: { readonly now: number }
+  } = {},
+): {
   cache: ObjectCache<Model>
   listWatch: ListWatch<Model>
   states: ListWatchState[]
@@ -246,6 +276,7 @@ function watchModels(options: { as?: PinnedContext; silenceMs?: number; parse?: 
   const states: ListWatchState[] = []
   const changes: string[] = []
   const gone: string[] = []
+  const { clock } = options
   cache.onChange(({ key, before, after }) => {
     if (!after) gone.push(key)
     if (!after) changes.push(`${key} gone`)
@@ -259,6 +290,7 @@ function watchModels(options: { as?: PinnedContext; silenceMs?: number; parse?: 
     cache,
     log: silentLog,
     onState: (state) => states.push(state),
+    ...(clock && { now: () => clock.now, monotonicNow: () => clock.now }),
     ...(options.silenceMs !== undefined && { silenceMs: options.silenceMs }),
     // The shortest back-off there is: what is tested here is what happens, not how long it takes.
     random: () => 0.02,
@@ -274,11 +306,11 @@ async function contextOf(user: string): Promise<PinnedContext> {
   return PinnedContext.load({ file, env: {} })
 }
 
-function createModel(name: string): void {
+function createModel(name: string, annotations: Readonly<Record<string, string>> = {}): void {
   sim.create({
     apiVersion: 'inference.llmkube.dev/v1alpha1',
     kind: 'Model',
-    metadata: { name, namespace: 'default' },
+    metadata: { name, namespace: 'default', annotations },
     spec: { source: `/${name}.gguf`, hardware: { accelerator: 'metal' } },
   })
 }

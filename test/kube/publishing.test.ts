@@ -30,7 +30,6 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
       'POST endpointslices',
       'POST services',
       'PATCH endpointslices',
-      'PATCH services',
       'POST endpoints',
     ])
 
@@ -63,8 +62,8 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
       spec: {
         type: 'ClusterIP',
         ports: [
-          { name: 'http', port: 8080, protocol: 'TCP', targetPort: 53_211 },
-          { name: 'endpoint', port: 9_000, protocol: 'TCP', targetPort: 53_211 },
+          { name: 'http', port: 8080, protocol: 'TCP' },
+          { name: 'endpoint', port: 9_000, protocol: 'TCP' },
         ],
       },
     })
@@ -97,7 +96,7 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
       claim: { kind: 'ours', epoch: 1 },
       service: { kind: 'ours' },
       serviceUpToDate: true,
-      endpointsUpToDate: true,
+      complete: true,
       published: server,
       present: true,
       recheckInMs: undefined,
@@ -130,7 +129,7 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     const { spec: before } = await cluster.get('services', 'stops')
 
     await done(publisher.withdraw(target))
-    expect(publisher.observe(target)).toMatchObject({ published: { ...server, ready: false }, endpointsUpToDate: true })
+    expect(publisher.observe(target)).toMatchObject({ published: { ...server, ready: false }, complete: true })
     expect(await cluster.get('endpoints', 'stops')).toMatchObject({
       subsets: [{ notReadyAddresses: [{ ip: '192.0.2.7' }] }],
     })
@@ -312,9 +311,9 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     expect(second.publisher.observe(target)).toMatchObject({
       claim: { kind: 'ours', epoch: 1 },
       published: { ...server, ready: false },
-      endpointsUpToDate: false,
+      complete: false,
     })
-    await eventually(() => second.publisher.observe(target).endpointsUpToDate)
+    await eventually(() => second.publisher.observe(target).complete)
     // Heartbeats have whole seconds.
     const after = await eventually(async () => {
       const { metadata } = await cluster.get('endpointslices', 'again')
@@ -364,7 +363,7 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     agent.api.takeRequests()
     const renewals: string[] = []
     await eventually(() => renewals.push(...agent.api.takeRequests()) >= 5)
-    expect(new Set(renewals)).toEqual(new Set(['PATCH endpointslices']))
+    expect(new Set(renewals)).toEqual(new Set(['PATCH endpointslices', 'GET endpoints']))
   })
 
   test('a CR re-created under another uid gets a new slice and new Endpoints, and keeps the Service', async () => {
@@ -455,7 +454,7 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     await done(agent.publisher.publish(target, { ...server, port: 4 }))
     expect(await cluster.get('endpoints', 'theirs')).toMatchObject({ subsets: [{ addresses: [{ ip: '192.0.2.50' }] }] })
     expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
-    expect(agent.publisher.observe(target).endpointsUpToDate).toBe(true)
+    expect(agent.publisher.observe(target).complete).toBe(true)
   })
 
   test('what the server refuses is answered in its words, before anything is claimed', async () => {
@@ -472,8 +471,8 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     const target = await cluster.inferenceService('looped')
     await done(agent.publisher.claim(target))
     await done(agent.publisher.ensureService(target))
-    expect(await agent.publisher.publish(target, { ...server, address: '127.0.0.1' })).toMatchObject({
-      kind: 'refused',
+    await expect(agent.publisher.publish(target, { ...server, address: '127.0.0.1' })).rejects.toMatchObject({
+      code: 422,
       message: expect.stringContaining('loopback') as string,
     })
     expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: undefined })
@@ -489,7 +488,7 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     await using agent = await startPublishing({ connection, namespace: world().namespace }, 'node-a')
     const target = await cluster.inferenceService('narrow')
     await serve(agent, target)
-    expect(agent.publisher.observe(target)).toMatchObject({ published: server, endpointsUpToDate: true })
+    expect(agent.publisher.observe(target)).toMatchObject({ published: server, complete: true })
     expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
     await done(agent.publisher.unpublish(target))
   })
@@ -537,7 +536,139 @@ describe('publishing when the cluster misbehaves', () => {
     outage.remove()
     await eventually(() => agent.publisher.observe(target).claim.kind === 'ours')
     expect(agent.api.takeRequests()).toEqual(expect.arrayContaining(['GET endpointslices', 'PATCH endpointslices']))
-    expect(agent.changed).toEqual(['default/cut', 'default/cut'])
+    await eventually(() => agent.changed.length === 2)
+  })
+
+  test('a write that the server refuses is a failure: nothing is held to be said, and the end waits for its limit', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
+      renewEveryMs: 20,
+    })
+    const target = await cluster.inferenceService('refused')
+    await serve(agent, target)
+    const invalid = { kind: 'status', code: 422, reason: 'Invalid', message: 'not by this webhook' } as const
+    const refused = sim.faults.add({
+      on: { verb: 'patch', resource: 'endpointslices' },
+      times: Infinity,
+      fault: invalid,
+    })
+    await expect(agent.publisher.withdraw(target)).rejects.toMatchObject({ code: 422 })
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: { ready: true } })
+    await eventually(() => agent.warnings.some(({ message }) => message === 'heartbeat failed'))
+    agent.clock.now += 150_000
+    await eventually(() => agent.publisher.observe(target).claim.kind === 'uncertain')
+    expect(await agent.publisher.withdrawAll(1_200)).toMatchObject([
+      { key: 'default/refused', message: expect.stringContaining('not by this webhook') as string },
+    ])
+    const withdrawn = agent.publisher.withdrawAll(30_000)
+    refused.remove()
+    expect(await withdrawn).toEqual([])
+    expect(agent.publisher.observe(target).published).toEqual({ ...server, ready: false })
+  })
+
+  test('a Service that cannot be written holds up neither publication nor withdrawal, and its target port is nobody’s business', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('walled')
+    await done(agent.publisher.claim(target))
+    sim.faults.add({
+      on: { resource: 'services' },
+      times: Infinity,
+      fault: { kind: 'status', code: 422, reason: 'Invalid', message: 'no' },
+    })
+    await expect(agent.publisher.ensureService(target)).rejects.toMatchObject({ code: 422 })
+    await done(agent.publisher.publish(target, server))
+    await done(agent.publisher.withdraw(target))
+    sim.faults.clear()
+    await done(agent.publisher.ensureService(target))
+    agent.api.takeRequests()
+    await done(agent.publisher.publish(target, { ...server, port: 53_212 }))
+    expect(agent.publisher.observe(target).serviceUpToDate).toBe(true)
+    expect(agent.api.takeRequests()).not.toContain('PATCH services')
+  })
+
+  test('what others change in a slice is put right at once three times, and then named and put right now and then', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('edited')
+    await serve(agent, target)
+    const seen = () => agent.publisher.observe(target)
+    const edits = () => {
+      const { claim } = seen()
+      return claim.kind === 'ours' ? claim.edits : claim
+    }
+    for (const port of [1, 2, 3]) {
+      await cluster.patch('endpointslices', 'edited', { ports: [{ name: 'http', port, protocol: 'TCP' }] })
+      await eventually(() => seen().published?.port === port)
+      expect(edits()).toBeUndefined()
+      await done(agent.publisher.publish(target, server))
+    }
+    await cluster.patch('endpointslices', 'edited', { metadata: { annotations: { 'metalbar.dev/claim': null } } })
+    await eventually(() => seen().claim.kind === 'ours')
+    await cluster.patch('endpointslices', 'edited', { ports: [{ name: 'http', port: 4, protocol: 'TCP' }] })
+    await eventually(() => seen().published?.port === 4)
+    expect(edits()).toMatchObject({
+      message: expect.stringMatching(
+        /^EndpointSlice default\/edited is changed again and again, the last time by ".+"; /,
+      ) as string,
+      mendInMs: 30_000,
+    })
+    agent.clock.now += 30_000
+    expect(edits()).toMatchObject({ mendInMs: 0 })
+    await done(agent.publisher.publish(target, server))
+    agent.clock.now += 600_000
+    agent.publisher.watchGap()
+    expect(seen().claim.kind).not.toBe('foreign')
+  })
+
+  test('Endpoints that others change or delete are put right with the next renewal, and a refusal is tried again', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
+      renewEveryMs: 20,
+    })
+    const target = await cluster.inferenceService('legacy')
+    const forbidden = sim.faults.add({
+      on: { resource: 'endpoints' },
+      times: Infinity,
+      fault: { kind: 'status', code: 403, reason: 'Forbidden', message: 'not yet' },
+    })
+    await serve(agent, target)
+    expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left alone'])
+    forbidden.remove()
+    agent.clock.now += 30_000
+    await eventually(() => cluster.find('endpoints', 'legacy'))
+    await cluster.delete('endpoints', 'legacy')
+    await eventually(() => cluster.find('endpoints', 'legacy'))
+    await cluster.patch('endpoints', 'legacy', {
+      subsets: [{ addresses: [{ ip: '192.0.2.99' }], ports: [{ port: 1 }] }],
+    })
+    await eventually(async () =>
+      JSON.stringify((await cluster.get('endpoints', 'legacy'))['subsets']).includes(server.address),
+    )
+    expect(agent.warnings).toHaveLength(1)
+  })
+
+  test('the ports that pods are sent to are known until they are withdrawn', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    const on = { connection: sim.connection(), namespace: 'default' }
+    await using agent = await startPublishing(on, 'node-a')
+    await using neighbour = await startPublishing(on, 'node-b')
+    const target = await cluster.inferenceService('shown')
+    await serve(agent, target)
+    await eventually(() => neighbour.publisher.observe(target).published?.ready)
+    const ports = ({ publisher }: PublishingAgent, key: string) => [...publisher.portsBesides(key)]
+    expect([ports(agent, 'default/other'), ports(agent, 'default/shown'), ports(neighbour, 'default/other')]).toEqual([
+      [server.port],
+      [],
+      [],
+    ])
+    await done(agent.publisher.withdraw(target))
+    expect(ports(agent, 'default/other')).toEqual([])
   })
 
   test('a holder that was away too long finds its claim taken and does not write over it', async () => {

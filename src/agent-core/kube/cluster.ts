@@ -32,6 +32,8 @@ export interface ClusterOptions {
   readonly onState: () => void
   /** While the slices are not watched nothing may be concluded from their silence. */
   readonly onSliceWatch: (live: boolean) => void
+  /** For an unknown time nothing may have been heard, although the watches were live. */
+  readonly onGap: () => void
   readonly now?: () => number
   readonly random?: () => number
 }
@@ -95,7 +97,9 @@ export class Cluster {
 
   /** Lists everything again: after a wake, when connections may be dead without knowing it. */
   resync(): void {
-    this.#options.onSliceWatch(false)
+    const { onSliceWatch, onGap } = this.#options
+    onGap()
+    onSliceWatch(false)
     for (const watch of this.#watches) watch.resync()
   }
 

@@ -9,6 +9,15 @@ import { apiVersionOf, type Resource } from './resources.ts'
 /** A list page must fit well inside this; an API server that takes longer is treated as not answering. */
 export const requestTimeoutMs = 15_000
 
+/** No object is nearly as large: etcd takes about 1.5 MB. What a list answers beyond it is asked for in smaller pages. */
+const maxAnswerBytes = 8 * 1024 * 1024
+
+/** The reason of the ApiError for an answer of more than `maxAnswerBytes`. */
+export const answerTooLarge = 'AnswerTooLarge'
+
+/** Between two clocks, and from the whole seconds of the `Date` header, this much is noise. */
+const clockNoiseMs = 1_500
+
 /** A thousand services that all want to say something take turns instead of opening a thousand connections. */
 const maxRequestsAtOnce = 32
 
@@ -67,16 +76,22 @@ export interface Preconditions {
  */
 export class KubeApi {
   readonly context: PinnedContext
+  /** The name of our writes. */
+  readonly fieldManager = fieldManager
   readonly #turns = new PQueue({ concurrency: maxRequestsAtOnce })
-  #serverOffsetMs = 0
+  /** What the server's clock said, and when that was on our monotonic clock. */
+  #serverClock = { read: Date.now(), at: performance.now() }
 
   constructor(context: PinnedContext) {
     this.context = context
   }
 
-  /** The API server's time in milliseconds: our clock, corrected by the `Date` header of its last answer (1 s resolution). */
+  /**
+   * The API server's time in milliseconds, by the `Date` headers of its answers (1 s resolution): a step of this machine's own clock
+   * does not reach it. Before the first answer it is our clock.
+   */
   serverNow(): number {
-    return Date.now() + this.#serverOffsetMs
+    return this.#serverClock.read + (performance.now() - this.#serverClock.at)
   }
 
   async list(resource: Resource, query: ListQuery, signal?: AbortSignal): Promise<ListPage> {
@@ -102,12 +117,16 @@ export class KubeApi {
       timeoutSeconds: timeoutSeconds.toString(),
     })
     const silence = new AbortController()
-    const timer = setTimeout(() => silence.abort(new Error(`nothing came for ${silenceMs / 1_000} s`)), silenceMs)
-    timer.unref()
+    const endIn = (ms: number): NodeJS.Timeout =>
+      setTimeout(() => silence.abort(new Error(`nothing came for ${ms / 1_000} s`)), ms).unref()
+    // Credentials and the server's first word take no longer than for any request: until then nothing is watched.
+    let timer = endIn(Math.min(silenceMs, requestTimeoutMs))
     const signal = AbortSignal.any([options.signal, silence.signal])
     try {
       const { statusCode, headers, body } = await this.#open(new RequestContext(url, HttpMethod.GET), signal)
-      if (statusCode !== 200) throw ApiError.fromResponse('watch', statusCode, await body.text(), headers)
+      if (statusCode !== 200) throw ApiError.fromResponse('watch', statusCode, await textOf(body, 'watch'), headers)
+      clearTimeout(timer)
+      timer = endIn(silenceMs)
       onOpen()
       for await (const line of linesOf(body)) {
         timer.refresh()
@@ -241,7 +260,7 @@ export class KubeApi {
     try {
       const { statusCode, headers, body } = await this.#open(asked, signal)
       this.#learnServerTime(headers.date)
-      const text = await body.text()
+      const text = await textOf(body, what)
       if (statusCode >= 200 && statusCode < 300) return JSON.parse(text) as unknown
       throw ApiError.fromResponse(what, statusCode, text, headers)
     } catch (error) {
@@ -276,10 +295,25 @@ export class KubeApi {
   #learnServerTime(date: string | string[] | undefined): void {
     const server = date === undefined ? Number.NaN : Date.parse(date.toString())
     if (Number.isNaN(server)) return
-    const offset = server - Date.now()
-    // The header has whole seconds: a difference below that is noise.
-    this.#serverOffsetMs = Math.abs(offset) < 1_500 ? 0 : offset
+    if (Math.abs(server - this.serverNow()) >= clockNoiseMs) this.#serverClock = { read: server, at: performance.now() }
   }
+}
+
+async function textOf(body: Dispatcher.ResponseData['body'], what: string): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of body) {
+    const piece = Buffer.from(chunk as Uint8Array)
+    bytes += piece.length
+    // Leaving the loop ends the connection.
+    if (bytes > maxAnswerBytes) {
+      throw new ApiError(`${what}: the answer has more than ${maxAnswerBytes / 1024 / 1024} MB`, {
+        reason: answerTooLarge,
+      })
+    }
+    chunks.push(piece)
+  }
+  return Buffer.concat(chunks).toString()
 }
 
 async function* linesOf(body: Dispatcher.ResponseData['body']): AsyncGenerator<string, void> {
@@ -288,6 +322,7 @@ async function* linesOf(body: Dispatcher.ResponseData['body']): AsyncGenerator<s
   for await (const chunk of body) {
     const lines = `${rest}${String(chunk)}`.split('\n')
     rest = lines.pop() ?? ''
+    if (rest.length > maxAnswerBytes) throw new Error('a line of it is too long')
     for (const line of lines) if (line !== '') yield line
   }
 }

@@ -4,18 +4,18 @@ import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import { ApiError, isApiError, rootMessage } from './api-error.ts'
 import type { KubeApi } from './kube-api.ts'
+import { pagesOf } from './list-pages.ts'
 import type { ObjectCache } from './object-cache.ts'
 import { explainAbsence } from './preflight.ts'
 import type { KubeObject, Resource } from './resources.ts'
 
-const pageSize = 500
 /**
  * The server ends a quiet watch by itself after this long, jittered. An idle resource may bring no bookmark in all that
  * time, so that only silence beyond it tells a dead connection: the longer, the later one is noticed.
  */
 const watchTimeoutSeconds = { from: 120, to: 150 }
 const watchSilenceMs = 180_000
-/** A watch that lived this long proves that the server is well: only then does the back-off start over. */
+/** A watch that lived this long proves that the server is well, however it ended: only then does the back-off start over. */
 const provenWatchMs = 10_000
 const backOff = { firstMs: 500, maxMs: 30_000 }
 /** Heals whatever event was lost on the way, once in this time. */
@@ -42,7 +42,10 @@ export interface ListWatchOptions<T extends KubeObject> {
   readonly log: Logger
   /** Called after every change of `state()` and whenever a gap in the watch has ended with a new list. */
   readonly onState: (state: ListWatchState) => void
+  /** For people. */
   readonly now?: () => number
+  /** For intervals: it must not jump with the wall clock. */
+  readonly monotonicNow?: () => number
   readonly random?: () => number
   /** For tests: see {@link watchSilenceMs}. */
   readonly silenceMs?: number
@@ -52,6 +55,7 @@ export interface ListWatchOptions<T extends KubeObject> {
 export class ListWatch<T extends KubeObject> {
   readonly #options: ListWatchOptions<T>
   readonly #now: () => number
+  readonly #monotonicNow: () => number
   readonly #random: () => number
   readonly #stopped = new AbortController()
   /** Everything of one list and its watch ends with its generation, so that a late answer cannot reach a newer one. */
@@ -59,11 +63,14 @@ export class ListWatch<T extends KubeObject> {
   #state: ListWatchState
   /** Up to where the changes are known; undefined = only a list can tell. */
   #version: string | undefined
+  /** When the present watch was opened, on the monotonic clock. */
+  #openedAt: number | undefined
   #loop: Promise<void> | undefined
 
   constructor(options: ListWatchOptions<T>) {
     this.#options = options
     this.#now = options.now ?? Date.now
+    this.#monotonicNow = options.monotonicNow ?? (() => performance.now())
     this.#random = options.random ?? Math.random
     this.#state = {
       state: 'connecting',
@@ -101,11 +108,11 @@ export class ListWatch<T extends KubeObject> {
       this.#generation = new AbortController()
       const { signal } = this.#generation
       let failure: unknown
-      const startedAt = this.#now()
+      this.#openedAt = undefined
       try {
-        if (this.#version === undefined || startedAt - listedAt > relistEveryMs) {
+        if (this.#version === undefined || this.#monotonicNow() - listedAt > relistEveryMs) {
           this.#version = await this.#list(signal)
-          listedAt = this.#now()
+          listedAt = this.#monotonicNow()
           this.#alive(true)
         }
         await this.#watch(this.#version, signal)
@@ -118,10 +125,9 @@ export class ListWatch<T extends KubeObject> {
         this.#version = undefined
         continue
       }
-      if (failure === undefined && this.#now() - startedAt >= provenWatchMs) {
-        attempt = 0
-        continue
-      }
+      const isProven = this.#watchedForMs() >= provenWatchMs
+      if (isProven) attempt = 0
+      if (isProven && failure === undefined) continue
       const delayMs = this.#backOff(attempt, failure)
       attempt += 1
       if (failure !== undefined) await this.#fail(failure, delayMs)
@@ -130,23 +136,20 @@ export class ListWatch<T extends KubeObject> {
   }
 
   async #list(signal: AbortSignal): Promise<string> {
-    const { api, resource, namespace, labelSelector } = this.#options
+    const { api, resource, namespace, labelSelector, cache } = this.#options
     const objects: T[] = []
-    this.#options.cache.beginList()
-    let continueToken: string | undefined
-    for (;;) {
-      const page = await api.list(resource, { namespace, labelSelector, limit: pageSize, continueToken }, signal)
+    let version = ''
+    cache.beginList()
+    for await (const page of pagesOf(api, resource, { namespace, labelSelector }, signal)) {
       for (const item of page.items) {
         const object = this.#parse(item)
         if (object) objects.push(object)
       }
-      if (page.continueToken === undefined) {
-        signal.throwIfAborted()
-        this.#options.cache.replace(objects)
-        return page.resourceVersion
-      }
-      continueToken = page.continueToken
+      version = page.resourceVersion
     }
+    signal.throwIfAborted()
+    cache.replace(objects, version)
+    return version
   }
 
   /** Throws when the stream failed or may have lost something; what it brought until then is known. */
@@ -156,7 +159,7 @@ export class ListWatch<T extends KubeObject> {
     const events = api.watch(
       resource,
       { namespace, labelSelector, resourceVersion: from, timeoutSeconds },
-      { silenceMs, signal, onOpen: () => this.#alive(false) },
+      { silenceMs, signal, onOpen: () => this.#opened() },
     )
     for await (const { type, object } of events) {
       if (signal.aborted) return
@@ -196,6 +199,16 @@ export class ListWatch<T extends KubeObject> {
       })
       return undefined
     }
+  }
+
+  /** How long the present watch has been open; 0 where it never was. */
+  #watchedForMs(): number {
+    return this.#openedAt === undefined ? 0 : this.#monotonicNow() - this.#openedAt
+  }
+
+  #opened(): void {
+    this.#openedAt = this.#monotonicNow()
+    this.#alive(false)
   }
 
   #alive(listed: boolean): void {

@@ -20,8 +20,8 @@ export class ObjectCache<T extends KubeObject> {
   /** Uids of objects that are gone, oldest first. */
   readonly #removed = new Set<string>()
   #synced = false
-  /** Set while a list is under way: the keys that were told of since it began. */
-  #toldMeanwhile: Set<string> | undefined
+  /** Set while a list is under way: what our own writes brought since it began. */
+  #meanwhile: Map<string, { readonly object: T; readonly isGone: boolean }> | undefined
 
   /** False until the first complete list: before that, absence means nothing. */
   get synced(): boolean {
@@ -59,23 +59,31 @@ export class ObjectCache<T extends KubeObject> {
 
   /** To be called before the first page of a list is asked for. */
   beginList(): void {
-    this.#toldMeanwhile = new Set()
+    this.#meanwhile = new Map()
   }
 
   /**
-   * A complete list is the truth whatever its versions: a restored etcd counts from an earlier number. Only what our own
-   * writes brought while it was on its way is newer than it.
+   * A complete list is the truth whatever its versions: a restored etcd counts from an earlier number. Only where our own
+   * writes brought something while it was on its way do versions decide: the server may have answered the list after others
+   * changed or deleted that again, and a watch from `version` tells nothing of what came before it.
    */
-  replace(objects: readonly T[]): void {
-    const newer = this.#toldMeanwhile ?? new Set<string>()
-    this.#toldMeanwhile = undefined
+  replace(objects: readonly T[], version: string): void {
+    const meanwhile = this.#meanwhile ?? new Map<string, never>()
+    this.#meanwhile = undefined
     this.#synced = true
+    const isNewer = (key: string): boolean => {
+      const told = meanwhile.get(key)
+      return told !== undefined && !told.isGone && isOlder(version, told.object.metadata.resourceVersion)
+    }
     const listed = new Set(objects.map(({ metadata }) => keyOf(metadata.namespace, metadata.name)))
     for (const [key, object] of this.#objects) {
-      if (!listed.has(key) && !newer.has(key)) this.#set(key, object, undefined)
+      if (!listed.has(key) && !isNewer(key)) this.#set(key, object, undefined)
     }
     for (const object of objects) {
-      if (!newer.has(keyOf(object.metadata.namespace, object.metadata.name))) this.#take(object)
+      const key = keyOf(object.metadata.namespace, object.metadata.name)
+      const told = meanwhile.get(key)
+      const wasDeleted = told?.isGone === true && isNoNewer(object, told.object)
+      if (!wasDeleted && !isNewer(key)) this.#take(object)
     }
   }
 
@@ -87,17 +95,18 @@ export class ObjectCache<T extends KubeObject> {
   /** Older news than what is known (our own writes run ahead of the watch) is ignored. */
   upsert(object: T): void {
     const key = keyOf(object.metadata.namespace, object.metadata.name)
-    this.#toldMeanwhile?.add(key)
     const before = this.#objects.get(key)
-    if (before && before.metadata.uid === object.metadata.uid && isOlder(object, before)) return
+    if (before && before.metadata.uid === object.metadata.uid && isOlder(versionOf(object), versionOf(before))) return
+    this.#meanwhile?.set(key, { object, isGone: false })
     this.#take(object)
   }
 
   remove(namespace: string, name: string): void {
     const key = keyOf(namespace, name)
-    this.#toldMeanwhile?.add(key)
     const before = this.#objects.get(key)
-    if (before) this.#set(key, before, undefined)
+    if (!before) return
+    this.#meanwhile?.set(key, { object: before, isGone: true })
+    this.#set(key, before, undefined)
   }
 
   #take(object: T): void {
@@ -128,10 +137,14 @@ export class ObjectCache<T extends KubeObject> {
 }
 
 /** resourceVersions of one resource are comparable integers since Kubernetes 1.35; where they are not, nothing is "older". */
-function isOlder(candidate: KubeObject, known: KubeObject): boolean {
-  if (!/^\d+$/.test(candidate.metadata.resourceVersion) || !/^\d+$/.test(known.metadata.resourceVersion)) return false
-  return BigInt(candidate.metadata.resourceVersion) < BigInt(known.metadata.resourceVersion)
-}
+const isOlder = (candidate: string, known: string): boolean =>
+  /^\d+$/.test(candidate) && /^\d+$/.test(known) && BigInt(candidate) < BigInt(known)
+
+const versionOf = ({ metadata }: KubeObject): string => metadata.resourceVersion
+
+/** The very object that is known, as it was then or before. */
+const isNoNewer = (candidate: KubeObject, known: KubeObject): boolean =>
+  candidate.metadata.uid === known.metadata.uid && !isOlder(versionOf(known), versionOf(candidate))
 
 const hasMetadata = (raw: unknown): raw is { readonly metadata: Readonly<Record<string, unknown>> } =>
   typeof raw === 'object' &&

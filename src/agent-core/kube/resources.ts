@@ -29,6 +29,12 @@ export const apiVersionOf = ({ group, version }: Resource): string => (group ===
 
 const stringMap = z.record(z.string(), z.string())
 
+/** Of every object that was applied with kubectl, a second copy: kept in no memory. */
+const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
+const annotationMap = stringMap.transform((all) =>
+  Object.fromEntries(Object.entries(all).filter(([name]) => name !== lastApplied)),
+)
+
 export const ownerReference = z.object({
   apiVersion: z.string(),
   kind: z.string(),
@@ -48,7 +54,7 @@ export const objectMeta = z.object({
   creationTimestamp: z.string().optional(),
   deletionTimestamp: z.string().optional(),
   labels: stringMap.default({}),
-  annotations: stringMap.default({}),
+  annotations: annotationMap.default({}),
   ownerReferences: z.array(ownerReference).default([]),
   managedFields: z
     .array(

@@ -15,27 +15,50 @@ export interface PortReservation extends Disposable {
 /** The kernel hands out ports at random: to meet one that is reserved or to be avoided this often means something is wrong. */
 const ephemeralTries = 50
 
+export interface PortsOptions {
+  readonly holders?: (port: number) => Promise<readonly PortHolder[]>
+  /** Where pods are sent for other services than `key`: a server there would answer requests that are not for its model. */
+  readonly publishedBesides?: (key: string) => ReadonlySet<number>
+}
+
+interface ReserveOptions {
+  /** The service it is for. */
+  readonly key?: string
+  /** Ports that turned out to be taken after all. */
+  readonly avoid?: ReadonlySet<number>
+  readonly setting?: string | undefined
+}
+
 /** Hands out ports no other server of ours has and nothing else listens on, until they are given back. */
 export class Ports {
   readonly #reserved = new Set<number>()
+  /** Those given back, the longest unused first: news of a port that is not used any more takes a moment to reach everybody. */
+  readonly #givenBack = new Set<number>()
   readonly #holders: (port: number) => Promise<readonly PortHolder[]>
+  readonly #publishedBesides: (key: string) => ReadonlySet<number>
 
-  constructor({
-    holders = () => Promise.resolve([]),
-  }: { holders?: (port: number) => Promise<readonly PortHolder[]> } = {}) {
+  constructor({ holders = () => Promise.resolve([]), publishedBesides = () => new Set() }: PortsOptions = {}) {
     this.#holders = holders
+    this.#publishedBesides = publishedBesides
   }
 
-  /** Throws NoPortError. `avoid`: ports that turned out to be taken after all. */
+  /** Throws NoPortError. */
   async reserve(
     policy: PortPolicy,
-    { avoid = new Set(), setting }: { avoid?: ReadonlySet<number>; setting?: string | undefined } = {},
+    { key = '', avoid: taken = new Set(), setting }: ReserveOptions = {},
   ): Promise<PortReservation> {
+    const published = this.#publishedBesides(key)
+    const avoid = new Set([...taken, ...published])
     switch (policy.kind) {
       case 'fixed':
+        if (published.has(policy.port)) {
+          throw new NoPortError(
+            `Port ${policy.port}${by(setting)} is still published for another service of this machine: it can be used when that is withdrawn.`,
+          )
+        }
         return this.#reserveFixed(policy.port, setting)
       case 'range':
-        for (let port = policy.from; port <= policy.to; port++) {
+        for (const port of this.#inOrder(policy)) {
           if (!avoid.has(port) && (await this.#take(port)) !== undefined) return this.#reservation(port)
         }
         throw new NoPortError(
@@ -89,8 +112,22 @@ export class Ports {
     })
   }
 
+  /** From below those that were never used, then the others, the longest unused first. */
+  #inOrder({ from, to }: Extract<PortPolicy, { kind: 'range' }>): number[] {
+    const all = Array.from({ length: to - from + 1 }, (_, index) => from + index)
+    const used = [...this.#givenBack].filter((port) => port >= from && port <= to)
+    return [...all.filter((port) => !this.#givenBack.has(port)), ...used]
+  }
+
   #reservation(port: number): PortReservation {
-    return { port, [Symbol.dispose]: () => void this.#reserved.delete(port) }
+    return {
+      port,
+      [Symbol.dispose]: () => {
+        this.#reserved.delete(port)
+        this.#givenBack.delete(port)
+        this.#givenBack.add(port)
+      },
+    }
   }
 }
 

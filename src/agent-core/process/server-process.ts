@@ -170,8 +170,8 @@ export class ServerProcess {
 
   /** Adds its port to `avoid`. `neverStarted`: it was stopped before there was a process. */
   async #tryPort({ launch, folder, avoid }: Attempt): Promise<RunEnd | 'neverStarted' | undefined> {
-    const { ports } = this.#options
-    using reservation = await ports.reserve(launch.port, { avoid, setting: launch.settingNames?.port })
+    const { ports, key } = this.#options
+    using reservation = await ports.reserve(launch.port, { key, avoid, setting: launch.settingNames?.port })
     avoid.add(reservation.port)
     const run = await this.#spawn(launch, folder, reservation.port)
     return run ? await run.untilOver() : 'neverStarted'

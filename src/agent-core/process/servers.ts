@@ -28,6 +28,8 @@ export interface ServersOptions {
   readonly random?: () => number
   readonly liveness?: LivenessTimings
   readonly probe?: HealthProbe
+  /** See {@link Ports}. */
+  readonly publishedBesides?: (key: string) => ReadonlySet<number>
   /** Told of every health check of a server that was ready. */
   readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
   /** For each server's output, as they are when it is first written or read. */
@@ -66,12 +68,16 @@ export class Servers implements AsyncDisposable {
       random: Math.random,
       liveness: livenessTimings,
       probe: probeHealth,
+      publishedBesides: () => new Set(),
       onProbe: () => {},
       outputLimits: () => defaultOutputLimits,
       ...options,
     }
     this.#exits = new ExitWatch(options)
-    this.#ports = new Ports({ holders: async (port) => (await options.platform.portListeners(port, noGroup)).others })
+    this.#ports = new Ports({
+      holders: async (port) => (await options.platform.portListeners(port, noGroup)).others,
+      publishedBesides: this.#options.publishedBesides,
+    })
   }
 
   /**

@@ -1,34 +1,47 @@
 import { refKey } from '../support/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
-import { judgeClaim, type ClaimJudgement, type ForeignClaim, type Written } from './claim.ts'
-import { heartbeatOf, type PublishTarget } from './objects.ts'
+import { judgeClaim, type ClaimJudgement, type ForeignClaim, type LastWritten } from './claim.ts'
+import { heartbeatOf, type Published, type PublishTarget } from './objects.ts'
+import { SliceEdits } from './slice-edits.ts'
 
 /** Whoever loses a slice by accident posts it again at once; others leave it that long. */
 export const holderGraceMs = 10_000
+
+/** What was judged: `isAs` says whether the slice says this, and all that goes with it. */
+export interface JudgedSlice {
+  readonly slice: EndpointSlice
+  readonly silentMs: number
+  readonly isAs: (published: Published | undefined) => boolean
+}
 
 /** Judges the slice of one InferenceService by what was seen and written of it before. */
 export class ClaimMemory {
   readonly #self: string
   readonly #now: () => number
-  /** What our last writes may have left in the slice. */
-  #wrote: readonly Written[] = []
+  readonly #edits: SliceEdits
+  /** What our last writes may have left in the slice; empty = we have not written since the start. */
+  #wrote: readonly (Published | undefined)[] = []
+  #last: LastWritten | undefined
   #overwrites = { count: 0, heartbeat: '' }
   /** A living holder whose slice we have seen, and since when that is gone. */
   #rival: { readonly uid: string; readonly holder: string; readonly goneAt: number | undefined } | undefined
 
-  /** `self` is our node id. */
-  constructor({ self, monotonicNow }: { readonly self: string; readonly monotonicNow: () => number }) {
-    this.#self = self
-    this.#now = monotonicNow
+  /** `self` is our node id, `fieldManager` the name our writes have in the cluster. */
+  constructor(options: { readonly self: string; readonly fieldManager: string; readonly monotonicNow: () => number }) {
+    this.#self = options.self
+    this.#now = options.monotonicNow
+    this.#edits = new SliceEdits(options)
   }
 
-  judge(slice: EndpointSlice, target: PublishTarget, silentMs: number): ClaimJudgement {
+  judge({ slice, silentMs, isAs }: JudgedSlice, target: PublishTarget): ClaimJudgement {
     const heartbeat = heartbeatOf(slice)
     const overwrites = this.#overwrites.count + (this.#overwrites.heartbeat === heartbeat ? 0 : 1)
-    const claim = judgeClaim(slice, { self: this.#self, target, wrote: this.#wrote, silentMs, overwrites })
+    const claim = judgeClaim(slice, { self: this.#self, target, last: this.#last, silentMs, overwrites })
     if (claim.kind === 'overwritten') this.#overwrites = { count: overwrites, heartbeat }
     this.#rival = claim.kind === 'foreign' ? { uid: target.uid, holder: claim.holder, goneAt: undefined } : undefined
-    return claim
+    if (claim.kind !== 'ours') return claim
+    const edits = this.#edits.look(slice, this.#wrote.length > 0 && !this.#wrote.some(isAs))
+    return edits ? { ...claim, edits } : claim
   }
 
   /** A slice that vanished under its living holder is the holder's to post again; others wait a moment. */
@@ -44,17 +57,27 @@ export class ClaimMemory {
   }
 
   /** To be called before the request, whose answer may get lost. */
-  writing(written: Written): void {
-    const isKnown = this.#wrote.some((one) => one?.address === written?.address && one?.port === written?.port)
-    if (!isKnown) this.#wrote = [...this.#wrote, written]
+  writing(published: Published | undefined): void {
+    this.#wrote = [...this.#wrote.filter((one) => !isSame(one, published)), published]
   }
 
   /** This and nothing else is what our writes have left. */
-  wrote(written: Written): void {
-    this.#wrote = [written]
+  wrote(published: Published | undefined, last: LastWritten): void {
+    this.#wrote = [published]
+    this.#last = last
+  }
+
+  /** Only that we live was written: what the slice says is as it was before, `found`, whoever wrote it. */
+  renewed(found: Published | undefined, last: LastWritten): void {
+    if (this.#wrote.length === 0) this.#wrote = [found]
+    this.#last = last
   }
 
   forgetWrites(): void {
     this.#wrote = []
+    this.#last = undefined
   }
 }
+
+const isSame = (one: Published | undefined, other: Published | undefined): boolean =>
+  one?.address === other?.address && one?.port === other?.port && one?.ready === other?.ready

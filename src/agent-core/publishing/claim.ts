@@ -1,6 +1,6 @@
 import type { EndpointSlice } from '../kube/resources.ts'
 import { parseClaim, type Claim } from './claim-text.ts'
-import { annotations, isOwnedBy, labels, ownerOf, publishedOf, type PublishTarget } from './objects.ts'
+import { annotations, heartbeatOf, isOwnedBy, labels, ownerOf, publishedOf, type PublishTarget } from './objects.ts'
 
 /** LLMKube's controller and every Metalbar call an agent gone after this long without a new heartbeat. */
 export const deadAfterMs = 180_000
@@ -9,7 +9,12 @@ export type ClaimJudgement =
   /** The caches are not complete yet: absence means nothing. */
   | { readonly kind: 'unknown' }
   | { readonly kind: 'absent' }
-  | { readonly kind: 'ours'; readonly epoch: number }
+  | {
+      readonly kind: 'ours'
+      readonly epoch: number
+      /** Only while others change it again and again. */
+      readonly edits?: Edits | undefined
+    }
   /** Ours as far as we know, but not renewed for so long that another may have taken it. */
   | { readonly kind: 'uncertain'; readonly epoch: number; readonly message: string }
   /** Ours, made for an InferenceService of this name that is gone: to be deleted and posted anew. */
@@ -21,6 +26,15 @@ export type ClaimJudgement =
   | { readonly kind: 'dead'; readonly epoch: number; readonly ready: boolean; readonly message: string }
   /** No agent's slice, or another InferenceService's: never touched. */
   | { readonly kind: 'taken'; readonly message: string }
+
+export interface Edits {
+  /** Who seems to do it, and what happens about it. */
+  readonly message: string
+  /** Until it is put right. */
+  readonly mendInMs: number
+  /** Until they are forgotten, should no more come. */
+  readonly forgottenInMs: number
+}
 
 export interface ForeignClaim {
   /** `unclaimed`: written by an agent that knows no claims. `overwritten`: it wrote over ours. */
@@ -40,15 +54,19 @@ export const isHeld = (claim: ClaimJudgement): claim is Extract<ClaimJudgement, 
 export const isDeletable = (claim: ClaimJudgement): boolean =>
   isHeld(claim) || claim.kind === 'previous' || claim.kind === 'released'
 
-/** Address and port of a slice that we wrote, or tried to; undefined = a claim without them. */
-export type Written = { readonly address: string; readonly port: number } | undefined
+/** Of the slice that our last answered write left. */
+export interface LastWritten {
+  readonly uid: string
+  readonly epoch: number
+  readonly heartbeat: string
+}
 
 export interface ClaimFacts {
   /** Our node id. */
   readonly self: string
   readonly target: PublishTarget
-  /** Any of these may be what our last write left; empty = we have not written since the start. */
-  readonly wrote: readonly Written[]
+  /** Undefined = we have not written since the start, or let go of it. */
+  readonly last: LastWritten | undefined
   /** How long the slice's heartbeat has not changed while we watched. */
   readonly silentMs: number
   /** How often this claim of ours was written over, this time included. */
@@ -67,23 +85,32 @@ export function judgeClaim(slice: EndpointSlice | undefined, facts: ClaimFacts):
     // A release withdraws: an address that is ready again comes from an agent that did not read the claim.
     return published?.ready === true ? foreign('unclaimed', slice, undefined, facts) : { kind: 'released' }
   }
-  if (claim === undefined) return foreign('unclaimed', slice, undefined, facts)
-  if (claim.node !== self) return foreign('foreign', slice, claim, facts)
-  if (!isAsWeWroteIt(slice, claim, facts)) return foreign('overwritten', slice, claim, facts)
+  const epoch = claim?.epoch ?? epochOfStripped(slice, facts)
+  if (epoch === undefined) return foreign('unclaimed', slice, undefined, facts)
+  if (claim && claim.node !== self) return foreign('foreign', slice, claim, facts)
+  if (claim && hasOtherHeartbeat(slice, claim.heartbeat)) return foreign('overwritten', slice, claim, facts)
   if (ownerOf(slice) !== undefined && !isOwnedBy(slice, target)) {
     return {
       kind: 'previous',
       message: `EndpointSlice ${nameOf(slice)} was made for an earlier InferenceService of this name; it is replaced.`,
     }
   }
-  return { kind: 'ours', epoch: claim.epoch }
+  return { kind: 'ours', epoch }
 }
 
-/** An agent that knows no claims keeps our annotation and replaces the rest. */
-function isAsWeWroteIt(slice: EndpointSlice, claim: Claim, { wrote }: ClaimFacts): boolean {
-  if (slice.metadata.annotations[annotations.heartbeat] !== claim.heartbeat) return false
-  const is = publishedOf(slice)
-  return wrote.length === 0 || wrote.some((one) => one?.address === is?.address && one?.port === is?.port)
+/**
+ * An agent that knows no claims keeps our annotation and writes a heartbeat of its own. Whoever changes anything else is no agent,
+ * and what was changed is put right.
+ */
+const hasOtherHeartbeat = (slice: EndpointSlice, written: string): boolean => {
+  const heartbeat = heartbeatOf(slice)
+  return heartbeat !== '' && heartbeat !== written
+}
+
+/** Of the claim that somebody took from our slice, and no agent did. */
+function epochOfStripped(slice: EndpointSlice, { last }: ClaimFacts): number | undefined {
+  const isLast = last !== undefined && slice.metadata.uid === last.uid
+  return isLast && !hasOtherHeartbeat(slice, last.heartbeat) ? last.epoch : undefined
 }
 
 function foreign(

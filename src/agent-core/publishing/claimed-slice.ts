@@ -3,7 +3,7 @@ import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { ClaimMemory } from './claim-memory.ts'
-import { isDeletable, isHeld, type ClaimJudgement, type Written } from './claim.ts'
+import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
 import { HeldClaim, uncertainAfterMs } from './held-claim.ts'
 import {
   claimStep,
@@ -15,6 +15,7 @@ import {
   type SliceFacts,
 } from './hold-step.ts'
 import {
+  heartbeatOf,
   heartbeatPatch,
   publishedOf,
   serviceNameOf,
@@ -89,7 +90,8 @@ export class ClaimedSlice {
     this.#options = options
     this.#silentMs = silentMs
     this.#turns = new Turns(options.signal)
-    this.#memory = new ClaimMemory({ self: options.node, monotonicNow: options.monotonicNow })
+    const { node: self, api, monotonicNow } = options
+    this.#memory = new ClaimMemory({ self, fieldManager: api.fieldManager, monotonicNow })
   }
 
   /** Whom we hold the claim for. */
@@ -115,7 +117,7 @@ export class ClaimedSlice {
       return { slice, claim: { kind: 'taken', message: obstacle.message }, recheckInMs: obstacleInMs }
     }
     const claim = this.#judge(target, slice)
-    return { slice, claim, recheckInMs: 'deadInMs' in claim ? claim.deadInMs : undefined }
+    return { slice, claim, recheckInMs: recheckInMsOf(claim) }
   }
 
   /** Whose it is by the cache; adopts what is ours and lets go of what is not. */
@@ -213,9 +215,11 @@ export class ClaimedSlice {
 
   #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
     if (!slice) return this.#memory.judgeAbsence(target)
-    const claim = this.#memory.judge(slice, target, this.#silentMs(slice))
+    const isAs = (published: Published | undefined): boolean =>
+      sliceIsCurrent(slice, this.#options.publication(target, published, undefined))
+    const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
     if (claim.kind === 'ours') {
-      if (!this.#held) this.#adopt(target, claim.epoch, publishedOf(slice))
+      if (!this.#held) this.#adopt(target, claim.epoch, slice)
       return this.#held?.isOverdue ? uncertain(target, claim.epoch) : claim
     }
     if (claim.kind !== 'previous') this.#letGo()
@@ -236,7 +240,7 @@ export class ClaimedSlice {
     known: EndpointSlice | undefined | 'unread',
     decide: (facts: SliceFacts) => HoldStep,
   ): Promise<SliceChange> {
-    let written: { readonly epoch: number; readonly address: Written } | undefined
+    let written: (() => void) | undefined
     let changed = false
     const read = known !== undefined && this.isDoubtful ? 'unread' : known
     const result = await this.#settle(target, read, (facts) => {
@@ -245,19 +249,25 @@ export class ClaimedSlice {
       if (step.do === 'stop') return step
       changed ||= step.do === 'write'
       const { slice } = facts
-      const address = step.do === 'renew' ? slice && publishedOf(slice) : step.published
-      const publication = this.#options.publication(target, address, step.epoch)
-      this.#memory.writing(address)
-      written = { epoch: step.epoch, address }
+      const { epoch } = step
+      const found = slice && publishedOf(slice)
+      const publication = this.#options.publication(target, step.do === 'renew' ? found : step.published, epoch)
+      if (step.do !== 'renew') this.#memory.writing(step.published)
+      written = () => {
+        const last = { uid: this.cached(target)?.metadata.uid ?? '', epoch, heartbeat: publication.heartbeat }
+        if (step.do === 'renew') this.#memory.renewed(found, last)
+        else this.#memory.wrote(step.published, last)
+        this.#hold(target, epoch)
+      }
       if (step.do === 'create' || !slice) return { do: 'create', body: sliceBody(publication) }
       const body = step.do === 'renew' ? heartbeatPatch(publication, slice) : slicePatch(publication, slice)
       return { do: 'patch', object: slice, body }
     })
-    if (result.kind === 'done' && written) this.#hold(target, written.epoch, written.address)
+    if (result.kind === 'done') written?.()
     return { result, changed }
   }
 
-  /** Any write, with the preconditions that make it safe. */
+  /** Any write, with the preconditions that make it safe. One that the server refuses is thrown: it changed nothing. */
   async #settle(
     target: PublishTarget,
     known: EndpointSlice | undefined | 'unread',
@@ -278,22 +288,23 @@ export class ClaimedSlice {
         return decide({ claim, slice, target, heldEpoch })
       },
     })
-    return settled.kind === 'stopped' ? settled.result : settled.kind === 'refused' ? settled : done
+    if (settled.kind === 'refused') throw settled.error
+    return settled.kind === 'stopped' ? settled.result : done
   }
 
   /** After a restart, or when the answer to our own write was lost. */
-  #adopt(target: PublishTarget, epoch: number, written: Written): void {
-    this.#hold(target, epoch, written)
+  #adopt(target: PublishTarget, epoch: number, slice: EndpointSlice): void {
+    this.#memory.wrote(publishedOf(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
+    this.#hold(target, epoch)
     this.#held?.renewSoon()
   }
 
-  #hold(target: PublishTarget, epoch: number, written: Written): void {
+  #hold(target: PublishTarget, epoch: number): void {
     if (this.#forgotten || this.#options.signal.aborted) return
     const held = this.#held?.target.uid === target.uid ? this.#held : this.#newHeld(target, epoch)
     if (held !== this.#held) this.#letGo()
     this.#held = held
     held.renewed(target, epoch)
-    this.#memory.wrote(written)
     this.#hadGap = false
     this.#obstacle = undefined
   }
@@ -321,6 +332,11 @@ export class ClaimedSlice {
     this.#letGo()
     this.#memory.forgetWrites()
   }
+}
+
+function recheckInMsOf(claim: ClaimJudgement): number | undefined {
+  if (claim.kind === 'ours') return claim.edits?.forgottenInMs
+  return 'deadInMs' in claim ? claim.deadInMs : undefined
 }
 
 const uncertain = (target: PublishTarget, epoch: number): ClaimJudgement => ({

@@ -56,7 +56,10 @@ export class ClaimedSlices {
   }
 
   setWatchLive(live: boolean): void {
+    if (live === this.#watch.isLive) return
     this.#watch.setLive(live)
+    if (live) return
+    for (const slice of this.#slices.values()) slice.watchGap()
   }
 
   forget(key: string): void {

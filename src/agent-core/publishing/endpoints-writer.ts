@@ -2,28 +2,36 @@ import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Resource } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
+import { backOffCeilingMs } from '../support/back-off.ts'
 import { endpointsAreCurrent, isAgents, parseEndpoints, type Endpoints } from './endpoints.ts'
 import { endpointsBody, endpointsPatch, type Publication } from './objects.ts'
 import { isAnswered, settledWrite, type ObjectStore } from './settled-write.ts'
 
-interface Known {
-  readonly endpoints: Endpoints | undefined
-  /** Somebody else's, or we have no rights to them: left alone, and said so once. */
-  readonly denied: boolean
+/** Rights may be granted, and others' Endpoints may go: they are looked at again, ever more seldom. */
+const deniedBackOff = { firstMs: 30_000, maxMs: 600_000 }
+
+/** Somebody else's, or we have no rights to them: left alone until `until` of the monotonic clock, and said so once. */
+interface Denial {
+  readonly reason: string
+  readonly failures: number
+  readonly until: number
 }
 
 type Place = Pick<Publication, 'namespace' | 'name' | 'serviceName'>
 
 /**
  * Keeps core/v1 Endpoints beside the slices, for readers that know no slices. They are not watched: what is known of
- * them is the answer to our own last write. Trouble with them never stops a publication unless the cluster is away.
+ * them is the answer to our own last request, and each renewal of the claim asks. Trouble with them never stops a publication unless the cluster is away.
  */
 export class EndpointsWriter {
   readonly #api: KubeApi
   readonly #resource: Resource | undefined
   readonly #log: Logger
   readonly #signal: AbortSignal
-  readonly #known = new Map<string, Known>()
+  readonly #now: () => number
+  readonly #random: () => number
+  readonly #known = new Map<string, Endpoints>()
+  readonly #denials = new Map<string, Denial>()
 
   /** Without a resource nothing is ever written. */
   constructor(options: {
@@ -31,34 +39,38 @@ export class EndpointsWriter {
     readonly resource: Resource | undefined
     readonly log: Logger
     readonly signal: AbortSignal
+    readonly monotonicNow: () => number
+    readonly random: () => number
   }) {
     this.#api = options.api
     this.#resource = options.resource
     this.#log = options.log
     this.#signal = options.signal
+    this.#now = options.monotonicNow
+    this.#random = options.random
   }
 
   has(key: string): boolean {
-    return this.#known.get(key)?.endpoints !== undefined
+    return this.#known.has(key)
   }
 
   isCurrent(publication: Publication): boolean {
-    const known = this.#known.get(refKey(publication))
-    if (!this.#resource || known?.denied) return true
-    if (known?.endpoints) return endpointsAreCurrent(known.endpoints, publication)
-    return publication.published === undefined
+    const key = refKey(publication)
+    if (!this.#resource || this.#isDenied(key)) return true
+    const known = this.#known.get(key)
+    return known ? endpointsAreCurrent(known, publication) : publication.published === undefined
   }
 
-  /** With `leftovers`, Endpoints of an earlier holder are looked for even where none are needed. */
-  async write(publication: Publication, { leftovers = false } = {}): Promise<void> {
+  /** With `reread` the server is asked, as others may have changed them, or an earlier holder may have left some. */
+  async write(publication: Publication, { reread = false } = {}): Promise<void> {
     const key = refKey(publication)
     const { published } = publication
-    if (!this.#resource || (this.isCurrent(publication) && !leftovers)) return
+    if (!this.#resource || this.#isDenied(key) || (this.isCurrent(publication) && !reread)) return
     try {
       const settled = await settledWrite<Endpoints, 'foreign' | 'nothing to do'>({
         ...this.#place(publication),
         store: this.#store(this.#resource, key),
-        known: this.#known.get(key)?.endpoints ?? (leftovers ? 'unread' : undefined),
+        known: reread ? 'unread' : this.#known.get(key),
         decide: (endpoints) => {
           if (!endpoints) {
             return published
@@ -74,6 +86,7 @@ export class EndpointsWriter {
       if (settled.kind === 'stopped' && settled.result === 'foreign') {
         this.#deny(key, 'Endpoints left alone', 'Endpoints of this name belong to somebody else.')
       }
+      if (settled.kind === 'written') this.#denials.delete(key)
     } catch (error) {
       if (!isAnswered(error, 403)) throw error
       this.#deny(key, 'Endpoints left alone', error.message)
@@ -84,12 +97,12 @@ export class EndpointsWriter {
     const key = refKey(place)
     const known = this.#known.get(key)
     this.#known.delete(key)
-    if (!this.#resource || known?.denied) return
+    if (!this.#resource || this.#isDenied(key)) return
     try {
       await settledWrite<Endpoints, undefined>({
         ...this.#place(place),
         store: this.#store(this.#resource, key),
-        known: known?.endpoints ?? 'unread',
+        known: known ?? 'unread',
         decide: (endpoints) =>
           endpoints && isAgents(endpoints) ? { do: 'delete', object: endpoints } : { do: 'stop', result: undefined },
       })
@@ -105,11 +118,20 @@ export class EndpointsWriter {
   /** Nothing is known of them any more; no request. */
   forget(key: string): void {
     this.#known.delete(key)
+    this.#denials.delete(key)
+  }
+
+  #isDenied(key: string): boolean {
+    return this.#now() < (this.#denials.get(key)?.until ?? -Infinity)
   }
 
   #deny(key: string, message: string, reason: string): void {
-    this.#known.set(key, { endpoints: undefined, denied: true })
-    this.#log.warn(message, { key, reason })
+    const before = this.#denials.get(key)
+    const failures = (before?.failures ?? 0) + 1
+    const waitMs = backOffCeilingMs(deniedBackOff, failures) * (1 - 0.5 * this.#random())
+    this.#known.delete(key)
+    this.#denials.set(key, { reason, failures, until: this.#now() + waitMs })
+    if (before?.reason !== reason) this.#log.warn(message, { key, reason })
   }
 
   #place({ namespace, serviceName }: Place) {
@@ -121,8 +143,8 @@ export class EndpointsWriter {
       resource,
       parse: parseEndpoints,
       learn: (_namespace, _name, endpoints) => {
-        const ours = endpoints && isAgents(endpoints) ? endpoints : undefined
-        this.#known.set(key, { endpoints: ours, denied: false })
+        if (endpoints && isAgents(endpoints)) this.#known.set(key, endpoints)
+        else this.#known.delete(key)
       },
     }
   }

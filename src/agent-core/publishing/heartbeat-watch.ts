@@ -1,18 +1,27 @@
-/** How long each heartbeat value has stood still, on this machine's monotonic clock and only while its watch was live. */
+/**
+ * How long each heartbeat value has stood still, on this machine's monotonic clock. While the watch is down nobody can be heard, so
+ * that this time counts for nobody; what was counted before goes on counting after it, since a watch that is opened again brings what
+ * came meanwhile.
+ */
 export class HeartbeatWatch {
   readonly #now: () => number
+  /** `since` is on the clock of {@link HeartbeatWatch.#heardMs}. */
   readonly #seen = new Map<string, { value: string; since: number }>()
-  #live = true
+  /** Time with a live watch before the present one. */
+  #heardBeforeMs = 0
+  /** Undefined = the watch is down. */
+  #liveSince: number | undefined
 
   constructor({ monotonicNow }: { readonly monotonicNow: () => number }) {
     this.#now = monotonicNow
+    this.#liveSince = monotonicNow()
   }
 
   /** `alreadySilentMs` counts only where the key was never seen before: what the server's own stamps prove at a start. */
   observe(key: string, value: string, alreadySilentMs = 0): void {
     const known = this.#seen.get(key)
     if (known?.value === value) return
-    this.#seen.set(key, { value, since: this.#now() - (known ? 0 : Math.max(0, alreadySilentMs)) })
+    this.#seen.set(key, { value, since: this.#heardMs() - (known ? 0 : Math.max(0, alreadySilentMs)) })
   }
 
   hasSeen(key: string): boolean {
@@ -22,20 +31,32 @@ export class HeartbeatWatch {
   /** 0 for what was never observed, and while the watch is down: silence there is our own deafness. */
   silentMs(key: string): number {
     const known = this.#seen.get(key)
-    return known && this.#live ? this.#now() - known.since : 0
+    return known && this.#liveSince !== undefined ? this.#heardMs() - known.since : 0
   }
 
-  /** Heartbeats may have been missed (relist, sleep): every wait starts over. */
+  /** For an unknown time nothing could be heard, and the clock ran on (sleep): every wait starts over. */
   watchGap(): void {
-    for (const known of this.#seen.values()) known.since = this.#now()
+    for (const known of this.#seen.values()) known.since = this.#heardMs()
+  }
+
+  get isLive(): boolean {
+    return this.#liveSince !== undefined
   }
 
   setLive(live: boolean): void {
-    if (live && !this.#live) this.watchGap()
-    this.#live = live
+    if (live) {
+      this.#liveSince ??= this.#now()
+      return
+    }
+    this.#heardBeforeMs = this.#heardMs()
+    this.#liveSince = undefined
   }
 
   forget(key: string): void {
     this.#seen.delete(key)
+  }
+
+  #heardMs(): number {
+    return this.#heardBeforeMs + (this.#liveSince === undefined ? 0 : this.#now() - this.#liveSince)
   }
 }

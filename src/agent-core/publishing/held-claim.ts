@@ -1,6 +1,7 @@
 import type { Logger } from '../observability/logger.ts'
 import { HeartbeatTimer, type Beat } from './heartbeat-timer.ts'
 import type { PublishTarget } from './objects.ts'
+import { isAnswered } from './settled-write.ts'
 import type { WriteResult } from './write-result.ts'
 
 /** Without a renewal for this long another agent may take the claim within seconds (180 s): it is no longer relied on. */
@@ -29,6 +30,7 @@ export class HeldClaim {
   #epoch: number
   #renewedAt: number
   #saidUncertain = false
+  #saidRefused = false
   #isOver = false
 
   constructor(target: PublishTarget, epoch: number, options: HeldClaimOptions) {
@@ -58,6 +60,7 @@ export class HeldClaim {
     this.#epoch = epoch
     this.#renewedAt = this.#options.monotonicNow()
     this.#saidUncertain = false
+    this.#saidRefused = false
     this.#timer.renewed()
   }
 
@@ -87,8 +90,10 @@ export class HeldClaim {
       return 'renewed'
     } catch (error) {
       if (this.#isOver) return 'ended'
-      // The outage itself is told once for the whole cluster; a claim in danger is told again.
-      log[isDoubtful() ? 'warn' : 'debug']('heartbeat failed', { key, error })
+      // The outage itself is told once for the whole cluster; a claim in danger is told again, and a refusal once.
+      const isNews = isDoubtful() || (!this.#saidRefused && isAnswered(error, 400, 403, 422))
+      this.#saidRefused ||= isNews
+      log[isNews ? 'warn' : 'debug']('heartbeat failed', { key, error })
       if (isDoubtful() && !this.#saidUncertain) {
         this.#saidUncertain = true
         onChange(key)

@@ -114,10 +114,7 @@ export function serviceIsCurrent(service: Service, publication: Publication): bo
     holds(service.metadata.annotations, serviceAnnotations) &&
     isOwnedBy(service, publication) &&
     ports.length === wanted.length &&
-    wanted.every(({ name, port, targetPort }, index) => {
-      const is = ports[index]
-      return is?.name === name && is.port === port && (targetPort === undefined || is.targetPort === targetPort)
-    })
+    wanted.every(({ name, port }, index) => ports[index]?.name === name && ports[index].port === port)
   )
 }
 
@@ -300,10 +297,10 @@ const sliceContent = ({ name, published, servicePorts }: Publication) =>
         ports: servicePorts.map((port) => ({ name: port.name, port: published.port, protocol: 'TCP' })),
       }
 
-/** The target port is for people who read it: kube-proxy goes by the names of the slice's ports. */
+/** The target port is as it was at first, for people who read it: kube-proxy goes by the names of the slice's ports. */
 const servicePortList = ({ servicePorts, published }: Publication, current: Service | undefined) =>
   servicePorts.map(({ name, port }) => {
-    const targetPort = published?.port ?? current?.spec.ports.find((known) => known.name === name)?.targetPort
+    const targetPort = current?.spec.ports.find((known) => known.name === name)?.targetPort ?? published?.port
     return { name, port, protocol: 'TCP', ...(targetPort === undefined ? {} : { targetPort }) }
   })
 

@@ -1,5 +1,7 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { parseClaim } from './claim-text.ts'
 import { messageOf } from '../support/message-of.ts'
-import { refKey } from '../support/object-key.ts'
+import { keyOf, refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -9,12 +11,15 @@ import type { ClaimedSlice } from './claimed-slice.ts'
 import { ClaimedSlices } from './claimed-slices.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
 import {
+  annotations,
   heartbeatAt,
   isOwnedBy,
+  labels,
   ownerOf,
   publishedOf,
   serviceNameOf,
   servicePortsOf,
+  sliceIsCurrent,
   type Publication,
   type Published,
   type PublishTarget,
@@ -27,6 +32,8 @@ export type { WriteResult }
 
 /** At shutdown the servers wait for this. */
 const shutdownLimitMs = 5_000
+/** What the cluster did not take is tried again this often until then. */
+const retryAtEndMs = 500
 
 export interface PublisherOptions {
   readonly api: KubeApi
@@ -54,7 +61,8 @@ export interface PublicationView {
   readonly service: ServiceView
   /** True also where there is no Service of ours to be out of date. */
   readonly serviceUpToDate: boolean
-  readonly endpointsUpToDate: boolean
+  /** False while Endpoints, or details of a slice that is ours, tell something else than the slice's address. */
+  readonly complete: boolean
   /** What the slice tells pods now, whoever wrote it. */
   readonly published: Published | undefined
   /** There is something that {@link Publisher.unpublish} would delete. */
@@ -87,7 +95,7 @@ export class Publisher {
     const { signal } = this.#stopped
     this.#options = options
     this.#service = new ServiceWriter({ api, services, monotonicNow, signal })
-    this.#endpoints = new EndpointsWriter({ api, resource, log, signal })
+    this.#endpoints = new EndpointsWriter({ api, resource, log, signal, monotonicNow, random })
     this.#slices = new ClaimedSlices({
       api,
       slices,
@@ -98,7 +106,7 @@ export class Publisher {
       random,
       renewEveryMs: options.renewEveryMs,
       publication: (target, published, epoch) => this.#publication(target, published, epoch),
-      onRenewed: (target, slice) => this.#writeEndpoints(target, publishedOf(slice)),
+      onRenewed: (target, slice) => this.#lookAtEndpoints(target, publishedOf(slice)),
       onChange: options.onChange,
     })
   }
@@ -115,7 +123,9 @@ export class Publisher {
       claim,
       service,
       serviceUpToDate: this.#service.isCurrent(target, publication),
-      endpointsUpToDate: !isHeld(claim) || this.#endpoints.isCurrent(publication),
+      complete:
+        !isHeld(claim) ||
+        (this.#endpoints.isCurrent(publication) && slice !== undefined && sliceIsCurrent(slice, publication)),
       published,
       present: isDeletable(claim) || this.#endpoints.has(refKey(target)),
       recheckInMs: serviceRecheckInMs ?? recheckInMs,
@@ -144,7 +154,7 @@ export class Publisher {
       const obstacle = await this.#findObstacle(target)
       if (obstacle) return obstacle
       const result = await slice.takeOver(target)
-      if (result.kind === 'done') await this.#writeEndpoints(target, undefined, { leftovers: true })
+      if (result.kind === 'done') await this.#writeEndpoints(target, undefined, { reread: true })
       return result
     })
   }
@@ -169,15 +179,12 @@ export class Publisher {
     return this.#inTurn(target, async (slice) => {
       const { result, changed } = await slice.publish(target, published)
       if (result.kind !== 'done') return result
-      const [service] = await Promise.all([
-        this.#writeService(target, published),
-        this.#writeEndpoints(target, published),
-      ])
+      await this.#writeEndpoints(target, published)
       if (changed) {
         const { address: hostIP, port, ready } = published
         this.#options.log.info('registered endpoint', { ...nameOf(target), hostIP, port, ready })
       }
-      return service
+      return result
     })
   }
 
@@ -230,6 +237,21 @@ export class Publisher {
     return this.#forAllHeld(limitMs, (target) => this.release(target))
   }
 
+  /** Where pods are sent to this machine for other services than `key`, whether or not a server is there. */
+  portsBesides(key: string): ReadonlySet<number> {
+    const { slices, node } = this.#options
+    const ports = new Set<number>()
+    for (const slice of slices.cache.values()) {
+      const { namespace, annotations: told, labels: named } = slice.metadata
+      const claim = parseClaim(told[annotations.claim])
+      const published = publishedOf(slice)
+      const isOurs = claim !== undefined && claim !== 'released' && claim.node === node.id
+      if (!isOurs || published?.ready !== true) continue
+      if (keyOf(namespace, named[labels.inferenceService] ?? '') !== key) ports.add(published.port)
+    }
+    return ports
+  }
+
   /** Ends all interest in a key, without any request. */
   forget(key: string): void {
     this.#service.forget(key)
@@ -238,14 +260,17 @@ export class Publisher {
   }
 
   /**
-   * Events may have been missed: a relist after an interruption, or the host slept. Writes that wait are dropped, others'
-   * silence counts from now, and our own claims are read again before they are relied on.
+   * The host may have slept, and events may have been missed: others' silence counts from now, writes that wait are dropped, and our
+   * own claims are read again before they are relied on.
    */
   watchGap(): void {
     this.#slices.watchGap()
   }
 
-  /** Whether the watch on EndpointSlices is live; while it is not, nobody's silence counts. */
+  /**
+   * Whether the watch on EndpointSlices is live. While it is not, nobody's silence counts; our own claims are treated as after a gap,
+   * others' silence from before it goes on counting afterwards.
+   */
   setWatchLive(live: boolean): void {
     this.#slices.setWatchLive(live)
   }
@@ -274,9 +299,18 @@ export class Publisher {
   #writeEndpoints(
     target: PublishTarget,
     published: Published | undefined,
-    options?: { readonly leftovers: boolean },
+    options?: { readonly reread: boolean },
   ): Promise<void> {
     return this.#endpoints.write(this.#publication(target, published), options)
+  }
+
+  /** The claim was renewed, whatever becomes of this: the next renewal looks again. */
+  async #lookAtEndpoints(target: PublishTarget, published: Published | undefined): Promise<void> {
+    try {
+      await this.#writeEndpoints(target, published, { reread: true })
+    } catch (error) {
+      this.#options.log.debug('Endpoints not looked at', { key: refKey(target), error })
+    }
   }
 
   /** The slice goes last: as long as it is there, something is left to do. */
@@ -315,27 +349,34 @@ export class Publisher {
   ): Promise<readonly Unfinished[]> {
     this.#slices.dropWaiting()
     const unfinished = new Map<string, string>()
-    const writes = this.#slices.held().map((target) => {
+    const limit = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(limitMs)])
+    const writes = this.#slices.held().map(async (target) => {
       const key = refKey(target)
       unfinished.set(key, `The cluster did not answer within ${limitMs / 1000} s.`)
-      return write(target).then(
-        (result) => {
-          if (result.kind === 'done' || result.kind === 'lost') unfinished.delete(key)
-          else unfinished.set(key, result.message)
-        },
-        (error: unknown) => void unfinished.set(key, messageOf(error)),
-      )
+      while (!limit.aborted) {
+        const message = await failureOf(write(target))
+        if (message === undefined) unfinished.delete(key)
+        else unfinished.set(key, message)
+        if (message === undefined || !(await pause(retryAtEndMs, limit))) return
+      }
     })
     await within(limitMs, Promise.all(writes))
     return [...unfinished].map(([key, message]) => ({ key, message }))
   }
 }
 
+/** Undefined = there is nothing left to be written. */
+const failureOf = (write: Promise<WriteResult>): Promise<string | undefined> =>
+  write.then((result) => (result.kind === 'done' || result.kind === 'lost' ? undefined : result.message), messageOf)
+
+/** False where it was cut short. */
+const pause = (ms: number, signal: AbortSignal): Promise<boolean> => delay(ms, true, { signal }).catch(() => false)
+
 const unknownView: PublicationView = {
   claim: { kind: 'unknown' },
   service: { kind: 'absent' },
   serviceUpToDate: true,
-  endpointsUpToDate: true,
+  complete: true,
   published: undefined,
   present: false,
   recheckInMs: undefined,

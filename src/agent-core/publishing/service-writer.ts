@@ -85,7 +85,7 @@ export class ServiceWriter {
     return judged.kind === 'taken' ? this.#remember(target, judged) : undefined
   }
 
-  /** `onCreate`: there was none, and so Kubernetes has deleted the Endpoints too. */
+  /** `onCreate`: there was none, and so Kubernetes has deleted the Endpoints too. Throws what the server refuses: its name was free before. */
   async write(target: PublishTarget, publication: Publication, onCreate: () => void): Promise<WriteResult> {
     const settled = await settledWrite<Service, WriteResult>({
       ...this.#place(target),
@@ -102,7 +102,7 @@ export class ServiceWriter {
         return { do: 'patch', object: service, body: servicePatch(publication, service) }
       },
     })
-    if (settled.kind === 'refused') return this.#remember(target, settled)
+    if (settled.kind === 'refused') throw settled.error
     return settled.kind === 'stopped' ? settled.result : done
   }
 
@@ -117,7 +117,8 @@ export class ServiceWriter {
           ? { do: 'delete', object: service }
           : { do: 'stop', result: done },
     })
-    return settled.kind === 'refused' ? settled : done
+    if (settled.kind === 'refused') throw settled.error
+    return settled.kind === 'stopped' ? settled.result : done
   }
 
   forget(key: string): void {

@@ -30,7 +30,7 @@ export type Settled<T, R> =
   | { readonly kind: 'written'; readonly object: T | undefined }
   | { readonly kind: 'stopped'; readonly result: R }
   /** The object as such is not acceptable; the message is the server's. */
-  | { readonly kind: 'refused'; readonly message: string }
+  | { readonly kind: 'refused'; readonly message: string; readonly error: ApiError }
 
 export interface WriteOptions<T extends Versioned, R> {
   readonly api: KubeApi
@@ -60,7 +60,7 @@ export async function settledWrite<T extends Versioned, R>(options: WriteOptions
     } catch (error) {
       if (!isAnswered(error, 404, 409, 422)) throw error
       const now = await readNow(options)
-      if (isRefusal(error, current, now)) return { kind: 'refused', message: error.message }
+      if (isRefusal(error, current, now)) return { kind: 'refused', message: error.message, error }
       if (attempt === maxAttempts) throw error
       current = now
     }

@@ -3,11 +3,11 @@ import { LinkError } from '../../contract/client.ts'
 import type { Answer, EventView, Query } from '../../contract/queries.ts'
 import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
+import { pagesOf } from '../kube/list-pages.ts'
 import { resources } from '../kube/resources.ts'
 
 /** Events come in no useful order, so that all of a service must be read for the newest; more than this are a flood. */
-const pageSize = 500
-const maxPages = 4
+const maxEvents = 2_000
 
 const timestamp = z.string().nullish()
 const event = z.object({
@@ -39,9 +39,8 @@ export async function events(
 ): Promise<Answer<'events'>> {
   const fields = ['involvedObject.kind=InferenceService', ...(service ? [`involvedObject.name=${service.name}`] : [])]
   try {
-    const items = await readAll(api, service?.namespace ?? namespace, fields.join(','))
-    const found = items
-      .flatMap((item) => viewOf(item) ?? [])
+    const views = await readAll(api, service?.namespace ?? namespace, fields.join(','))
+    const found = views
       .filter((view) => service !== undefined || isShown(view.service.namespace, view.service.name))
       .sort((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0))
     return { events: found.slice(0, limit), hasMore: found.length > limit }
@@ -52,16 +51,15 @@ export async function events(
   }
 }
 
-async function readAll(api: KubeApi, namespace: string | undefined, fieldSelector: string): Promise<unknown[]> {
-  const items: unknown[] = []
-  let continueToken: string | undefined
-  for (let page = 0; page < maxPages; page += 1) {
-    const answer = await api.list(resources.events, { namespace, fieldSelector, limit: pageSize, continueToken })
-    items.push(...answer.items)
-    continueToken = answer.continueToken
-    if (continueToken === undefined) break
+async function readAll(api: KubeApi, namespace: string | undefined, fieldSelector: string): Promise<EventView[]> {
+  const views: EventView[] = []
+  let read = 0
+  for await (const { items } of pagesOf(api, resources.events, { namespace, fieldSelector })) {
+    views.push(...items.flatMap((item) => viewOf(item) ?? []))
+    read += items.length
+    if (read >= maxEvents) break
   }
-  return items
+  return views
 }
 
 /** Undefined where it is not one, which anybody may have written. */

@@ -8,14 +8,20 @@ const backOff = { firstMs: 500, maxMs: 30_000 }
 export interface ClusterRetry {
   readonly at: number
   readonly failures: number
+  /** It answered, and did not take what was asked: no outage. */
+  readonly isRefusal: boolean
 }
+
+/** Answers that say nothing about what was asked, but that it was asked too early, by nobody known, or beside another write. */
+const passingCodes = new Set([401, 408, 409, 429])
 
 /** Not before the time that the cluster asked for. */
 export function nextClusterRetry(
-  { retryAfterSeconds = 0 }: ApiError,
+  { code = 0, retryAfterSeconds = 0 }: ApiError,
   before: ClusterRetry | undefined,
   { now, random }: { readonly now: number; readonly random: () => number },
 ): ClusterRetry {
   const failures = (before?.failures ?? 0) + 1
-  return { failures, at: now + Math.max(retryAfterSeconds * 1_000, jitteredMs(backOff, failures, random)) }
+  const isRefusal = code >= 400 && code < 500 && !passingCodes.has(code)
+  return { failures, isRefusal, at: now + Math.max(retryAfterSeconds * 1_000, jitteredMs(backOff, failures, random)) }
 }

@@ -12,13 +12,16 @@ type ClusterStep = Extract<
   { do: 'claim' | 'ensureService' | 'publish' | 'withdraw' | 'withdrawDead' | 'release' | 'unpublish' | 'remove' }
 >
 
+type ToldRetry = ClusterRetry & { readonly message: string }
+
 type Rooms = Pick<ServiceRooms, 'publisher' | 'narrator' | 'log' | 'now' | 'random'>
 
 /** The writes of one service, and when the cluster is asked again that did not take one. */
 export class ClusterWrites {
   readonly #key: string
   readonly #rooms: Rooms
-  #retry: (ClusterRetry & { readonly message: string }) | undefined
+  #retry: ToldRetry | undefined
+  #serviceRetry: ToldRetry | undefined
 
   constructor(key: string, rooms: Rooms) {
     this.#key = key
@@ -26,33 +29,49 @@ export class ClusterWrites {
   }
 
   /** Set while the cluster does not take our writes for this service. */
-  get retry(): (ClusterRetry & { readonly message: string }) | undefined {
+  get retry(): ToldRetry | undefined {
     return this.#retry
+  }
+
+  /** Set while it does not take those of the Service. */
+  get serviceRetry(): ToldRetry | undefined {
+    return this.#serviceRetry
   }
 
   retryNow(): void {
     this.#retry = undefined
+    this.#serviceRetry = undefined
   }
 
   /** A retry whose time came is over when there is nothing to write. */
   nothingIsLeft(now: number): void {
     if (this.#retry && this.#retry.at <= now) this.#retry = undefined
+    if (this.#serviceRetry && this.#serviceRetry.at <= now) this.#serviceRetry = undefined
   }
 
   /** A cluster that does not take a write holds up what needs it, not what is local. */
   async perform(step: ClusterStep, target: Reading['target'], publication: PublicationView): Promise<void> {
     const { log, now, random } = this.#rooms
+    const isService = step.do === 'ensureService'
+    const before = isService ? this.#serviceRetry : this.#retry
     try {
       const result = await this.#write(step, target, publication)
-      this.#retry = undefined
+      this.#waitUntil(isService, undefined)
       if (result.kind !== 'done') log.info('not written', { key: this.#key, ...result })
     } catch (error) {
       if (!isApiError(error)) throw error
-      const retry = nextClusterRetry(error, this.#retry, { now: now(), random })
-      const message = `The cluster did not take the last change (${rootMessage(error)}); it is tried again.`
-      this.#retry = { ...retry, message }
+      const retry = nextClusterRetry(error, before, { now: now(), random })
+      const what = isService ? 'the Service' : 'the last change'
+      const message = `The cluster did not take ${what} (${rootMessage(error)}); it is tried again.`
+      this.#waitUntil(isService, { ...retry, message })
       if (retry.failures === 1) log.warn('cluster write failed', { key: this.#key, error, retryAt: retry.at })
     }
+  }
+
+  /** The Service has a wait of its own, so that where traffic goes can be put right beside it. */
+  #waitUntil(isService: boolean, retry: ToldRetry | undefined): void {
+    if (isService) this.#serviceRetry = retry
+    else this.#retry = retry
   }
 
   async #write(step: ClusterStep, target: Reading['target'], publication: PublicationView): Promise<WriteResult> {

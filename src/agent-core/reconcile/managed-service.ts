@@ -268,6 +268,7 @@ export class ManagedService {
       restartAsked: this.#starts.isRestartAsked,
       paused: absences.pausedSince !== undefined,
       clusterRetry: this.#writes.retry,
+      serviceRetry: this.#writes.serviceRetry,
       disagreement: this.#disagreement,
       ...(figures !== undefined && { drainFigures: figures }),
     }

@@ -326,6 +326,7 @@ const nothingTold = (uid: string | undefined): Told => ({
   lasting: undefined,
   scheduling: undefined,
   stoppedAt: undefined,
+  unclaimed: undefined,
 })
 
 /** What a person should look at. */

@@ -107,11 +107,12 @@ export function publicationView(
   const { claim, published } = view
   return {
     claim: claim.kind,
-    message: 'message' in claim ? claim.message : '',
+    message: 'message' in claim ? claim.message : claim.kind === 'ours' ? (claim.edits?.message ?? '') : '',
     retryAt: view.recheckInMs === undefined ? undefined : now + view.recheckInMs,
     ...serviceView(view, ownsService),
     shown: published,
-    complete: view.endpointsUpToDate,
+    complete: view.complete,
+    ...(claim.kind === 'ours' && claim.edits !== undefined && { mendAt: now + claim.edits.mendInMs }),
     present: view.present,
   }
 }

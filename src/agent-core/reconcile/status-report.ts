@@ -40,6 +40,8 @@ export interface ReportMemory {
   scheduling: string | undefined
   /** When the service was first at rest as stopped: the controller gets a moment to say so itself. */
   stoppedAt: number | undefined
+  /** What was written last without the claim, and out of which inputs of our own; undefined with the claim. */
+  unclaimed: string | undefined
 }
 
 /** Whether the status says, or is to say, anything of ours. */
@@ -65,13 +67,26 @@ export async function writeReport(
   status: StatusWriter,
 ): Promise<number | undefined> {
   const { plan, service, now } = inputs
-  const wanted = [agentCondition(inputs, told), ...pressureCondition(inputs)]
-  const change = conditionsChange(service, wanted, new Date(now))
-  const current = change ? await status.writeConditions(service, change) : service
-  await reportScheduling(inputs, told, current, status)
+  const agent = agentCondition(inputs, told)
+  const ownInputs = holdsClaim(inputs) ? undefined : ownInputsOf(inputs, told)
+  if (ownInputs === undefined || ownInputs !== told.unclaimed) {
+    const change = conditionsChange(service, [agent, ...pressureCondition(inputs)], new Date(now))
+    const current = change ? await status.writeConditions(service, change) : service
+    await reportScheduling(inputs, told, current, status)
+    told.unclaimed = ownInputs
+  }
   const isAskedToStop = plan.state === 'stopped' && plan.reason !== 'Held' && plan.reason !== 'Idle'
   return isAskedToStop ? reportStopped(inputs, told, status) : undefined
 }
+
+const holdsClaim = ({ observed }: ReportInputs): boolean =>
+  observed.publication.claim === 'ours' || observed.publication.claim === 'uncertain'
+
+/** Nothing that another agent writes: two that hold no claim and disagree would answer each other for ever. */
+const ownInputsOf = (
+  { service: { metadata }, plan, absence, pressure }: ReportInputs,
+  { lasting = plan.message }: ReportMemory,
+): string => JSON.stringify([metadata.uid, metadata.generation, plan.reason, lasting, absence?.kind, pressure])
 
 /** For an agent that will not see the answer to a conflict: the same again on what the server has by then. */
 export async function sayFinally(

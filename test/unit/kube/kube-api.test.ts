@@ -1,10 +1,15 @@
 import { access, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
-import { KubeApi } from '../../../src/agent-core/kube/kube-api.ts'
+import { afterEach, expect, test, vi } from 'vitest'
+import { KubeApi, requestTimeoutMs } from '../../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
+import { resources } from '../../../src/agent-core/kube/resources.ts'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+afterEach(() => {
+  vi.useRealTimers()
+})
 
 test('an exec plugin that hangs holds up no request for longer than a server would', async () => {
   await using folder = await temporaryFolder()
@@ -17,6 +22,22 @@ test('an exec plugin that hangs holds up no request for longer than a server wou
   await eventually(() => access(started).then(() => true), { what: 'the plugin being asked' })
   giveUp.abort()
   await expect(groups).rejects.toThrow(/gave no credentials in time; is its exec plugin waiting/)
+})
+
+test('a plugin that hangs while a watch is opened is not taken for a watch on which nothing happens', async () => {
+  await using folder = await temporaryFolder()
+  const started = join(folder.dir, 'started')
+  const file = join(folder.dir, 'kubeconfig')
+  await writeFile(file, JSON.stringify(kubeconfigWithPlugin(`touch ${started}; sleep 20`)))
+  const api = new KubeApi(await PinnedContext.load({ file, env: {} }))
+  const query = { namespace: undefined, labelSelector: undefined, resourceVersion: '1', timeoutSeconds: 150 }
+  const onOpen = vi.fn()
+  const { signal } = new AbortController()
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  const first = api.watch(resources.models, query, { silenceMs: 180_000, onOpen, signal }).next()
+  vi.advanceTimersByTime(requestTimeoutMs)
+  await expect(first).rejects.toThrow(/gave no credentials in time; is its exec plugin waiting/)
+  expect(onOpen).not.toHaveBeenCalled()
 })
 
 const kubeconfigWithPlugin = (script: string): object => ({

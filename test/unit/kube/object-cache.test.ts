@@ -19,15 +19,15 @@ test('absence means nothing before the first complete list', () => {
   const { cache } = cacheWithHistory()
   cache.upsert(object('a', '1'))
   const before = cache.synced
-  cache.replace([])
+  cache.replace([], '1')
   expect([before, cache.synced, cache.size]).toEqual([false, true, 0])
 })
 
 test('a list tells what came, changed and went, and nothing about what stayed', () => {
   const { cache, history } = cacheWithHistory()
-  cache.replace([object('same', '1'), object('changed', '2'), object('gone', '3')])
+  cache.replace([object('same', '1'), object('changed', '2'), object('gone', '3')], '3')
   history.length = 0
-  cache.replace([object('same', '1'), object('changed', '5'), object('new', '4')])
+  cache.replace([object('same', '1'), object('changed', '5'), object('new', '4')], '5')
   expect(history.toSorted()).toEqual(['ns/changed 2→5', 'ns/gone 3→-', 'ns/new -→4'])
 })
 
@@ -60,7 +60,7 @@ test('news older than our own write is ignored, and its echo changes nothing', (
 test('a list is the truth even where it counts from an earlier number', () => {
   const { cache } = cacheWithHistory()
   cache.upsert(object('a', '1000'))
-  cache.replace([object('a', '7')])
+  cache.replace([object('a', '7')], '7')
   expect(cache.get('ns', 'a')?.metadata.resourceVersion).toBe('7')
 })
 
@@ -73,16 +73,29 @@ test('an object that was made again under its name is a deletion and an addition
 
 test('what our own write brought while a list was on its way is newer than the list', () => {
   const { cache } = cacheWithHistory()
-  cache.replace([object('kept', '1'), object('deleted', '2')])
+  cache.replace([object('kept', '1'), object('deleted', '2')], '2')
   cache.beginList()
   cache.upsert(object('kept', '7'))
   cache.upsert(object('created', '8'))
   cache.remove('ns', 'deleted')
-  cache.replace([object('kept', '1'), object('deleted', '2')])
+  cache.replace([object('kept', '1'), object('deleted', '2')], '2')
   const versions = [...cache.values()].map(({ metadata }) => `${metadata.name} ${metadata.resourceVersion}`)
   cache.beginList()
-  cache.replace([object('kept', '9')])
+  cache.replace([object('kept', '9')], '9')
   expect([versions, [...cache.values()].length]).toEqual([['kept 7', 'created 8'], 1])
+})
+
+test('a list that was taken after our own write knows what others did to that', () => {
+  const { cache } = cacheWithHistory()
+  cache.replace([object('deleted', '1'), object('edited', '2'), object('made again', '3')], '3')
+  cache.beginList()
+  cache.upsert(object('deleted', '4'))
+  cache.upsert(object('edited', '5'))
+  cache.remove('ns', 'made again')
+  cache.remove('ns', 'created')
+  cache.replace([object('edited', '7'), object('made again', '8', 'another uid'), object('created', '9')], '9')
+  const versions = [...cache.values()].map(({ metadata }) => `${metadata.name} ${metadata.resourceVersion}`)
+  expect(versions).toEqual(['edited 7', 'made again 8', 'created 9'])
 })
 
 test('an answer to our own write that arrives after the end of its object brings nothing back', () => {

@@ -23,6 +23,17 @@ function portOf(server: Server): number {
   return address.port
 }
 
+/** The first of so many ports in a row on which nothing listens. */
+async function freeRange(count: number): Promise<number> {
+  const ports = new Ports()
+  for (;;) {
+    using first = await ports.reserve({ kind: 'ephemeral' })
+    const others = Array.from({ length: count - 1 }, (_, index) => first.port + index + 1)
+    const areFree = await Promise.all(others.map(async (port) => port < 65_536 && (await ports.isFree(port))))
+    if (areFree.every(Boolean)) return first.port
+  }
+}
+
 const settingNames = { port: '--llama-server-port' }
 
 describe('ports', () => {
@@ -37,6 +48,30 @@ describe('ports', () => {
         `No port from ${taken.port} to ${taken.port + 1} is free: widen the range (--port-range) or stop what uses them.`,
       ),
     )
+  })
+
+  test('where pods are still sent for another service nobody else listens, and a port given back comes last', async () => {
+    const from = await freeRange(3)
+    const published = new Map<string, number>()
+    const besides = (key: string) => new Set([...published].flatMap(([other, port]) => (other === key ? [] : [port])))
+    const ports = new Ports({ publishedBesides: besides })
+    const policy = { kind: 'range', from, to: from + 2 } as const
+    const take = async (key: string): Promise<number> => {
+      using reservation = await ports.reserve(policy, { key })
+      return reservation.port
+    }
+    published.set('ns/a', await take('ns/a'))
+    expect([await take('ns/b'), await take('ns/b'), await take('ns/b'), await take('ns/a')]).toEqual([
+      from + 1,
+      from + 2,
+      from + 1,
+      from,
+    ])
+    await expect(ports.reserve({ kind: 'fixed', port: from }, { key: 'ns/b' })).rejects.toThrow(
+      /is still published for another service/,
+    )
+    using own = await ports.reserve({ kind: 'fixed', port: from }, { key: 'ns/a' })
+    expect(own.port).toBe(from)
   })
 
   test('a port is handed out again once it was given back', async () => {

@@ -7,43 +7,35 @@ import { publication, sliceOf, target } from './examples.ts'
 const facts: ClaimFacts = {
   self: 'node-a',
   target,
-  wrote: [{ address: '192.0.2.7', port: 53211 }],
+  last: undefined,
   silentMs: 0,
   overwrites: 1,
 }
 const ours = sliceOf(publication)
 const theirs = sliceOf({ ...publication, claim: { node: 'node-b', epoch: 5, heartbeat: publication.heartbeat } })
+const last = { uid: ours.metadata.uid, epoch: 3, heartbeat: publication.heartbeat }
+const elsewhere = { address: '192.0.2.7', port: 1, ready: true }
 const unclaimed = annotated(ours, { 'metalbar.dev/claim': undefined })
 
 describe('whose slice it is', () => {
   test.each<[string, EndpointSlice | undefined, Partial<ClaimFacts>, object]>([
     ['no slice', undefined, {}, { kind: 'absent' }],
     ['ours as we wrote it', ours, {}, { kind: 'ours', epoch: 3 }],
-    ['ours after a restart, when nobody knows what was written', ours, { wrote: [] }, { kind: 'ours', epoch: 3 }],
-    [
-      'ours, where the answer to the last write got lost',
-      ours,
-      { wrote: [undefined, { address: '192.0.2.7', port: 53211 }] },
-      { kind: 'ours', epoch: 3 },
-    ],
-    [
-      'ours with another address than we wrote',
-      ours,
-      { wrote: [{ address: '192.0.2.9', port: 53211 }] },
-      { kind: 'overwritten', holder: 'the agent at 192.0.2.7', deadInMs: 180_000 },
-    ],
-    [
-      'ours with another port than we wrote',
-      ours,
-      { wrote: [{ address: '192.0.2.7', port: 1 }] },
-      { kind: 'overwritten' },
-    ],
-    ['ours with addresses where we wrote none', ours, { wrote: [undefined] }, { kind: 'overwritten' }],
     [
       "ours with somebody else's heartbeat",
       annotated(ours, { 'llmkube.ai/agent-heartbeat': '2026-11-21T10:00:30Z' }),
-      { wrote: [] },
-      { kind: 'overwritten' },
+      {},
+      { kind: 'overwritten', holder: 'the agent at 192.0.2.7', deadInMs: 180_000 },
+    ],
+    ['ours, with another port by hand', sliceOf({ ...publication, published: elsewhere }), {}, { kind: 'ours' }],
+    ['ours without its heartbeat', annotated(ours, { 'llmkube.ai/agent-heartbeat': undefined }), {}, { kind: 'ours' }],
+    ['ours, from which somebody took the claim', unclaimed, { last }, { kind: 'ours', epoch: 3 }],
+    ['made again by hand without a claim', unclaimed, { last: { ...last, uid: 'other' } }, { kind: 'unclaimed' }],
+    [
+      'ours, which an agent that knows no claims replaced whole',
+      unclaimed,
+      { last: { ...last, heartbeat: '2026-11-21T09:00:00Z' } },
+      { kind: 'unclaimed' },
     ],
     [
       'ours, made for an InferenceService that is gone',
@@ -82,8 +74,8 @@ describe('whose slice it is', () => {
   })
 
   test('the second overwriting asks for an allowlist', () => {
-    const written = { ...facts, wrote: [undefined] }
-    expect([1, 2].map((overwrites) => judgeClaim(ours, { ...written, overwrites }))).toMatchObject([
+    const overwritten = annotated(ours, { 'llmkube.ai/agent-heartbeat': '2026-11-21T10:00:30Z' })
+    expect([1, 2].map((overwrites) => judgeClaim(overwritten, { ...facts, overwrites }))).toMatchObject([
       {
         message:
           'InferenceService ml/llama is claimed here but the agent at 192.0.2.7, which knows no claims, wrote over it; it is taken over here when that agent is silent for 180 s.',

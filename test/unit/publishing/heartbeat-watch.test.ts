@@ -47,6 +47,20 @@ test('nobody is silent while we are deaf, nor for the time we were', () => {
   expect([deaf, watch.silentMs('slice')]).toEqual([0, 10_000])
 })
 
+test('a watch that is cut again and again counts the silence in between', () => {
+  const { clock, watch } = watchAt(0)
+  watch.observe('dead', 'a')
+  watch.observe('alive', 'a')
+  for (const value of ['b', 'c', 'd']) {
+    clock.now += 60_000
+    watch.setLive(false)
+    clock.now += 5_000
+    watch.setLive(true)
+    watch.observe('alive', value)
+  }
+  expect([watch.silentMs('dead'), watch.silentMs('alive')]).toEqual([180_000, 0])
+})
+
 test('a forgotten slice is new when it comes back', () => {
   const { clock, watch } = watchAt(0)
   watch.observe('slice', 'a')

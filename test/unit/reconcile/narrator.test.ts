@@ -380,6 +380,22 @@ describe('a state', () => {
     expect(condition()).toEqual(['False Stopping: Deleted. 1 request finishing.'])
   })
 
+  test('of a service that nobody holds is written again for news of our own, and not since another agent says otherwise', async () => {
+    const free = { publication: { ...observed.publication, claim: 'released' } } as const
+    const [one, other] = [begin(), begin()]
+    const say = async (agent: Narrator, plan: Plan): Promise<void> => {
+      narrator = agent
+      await report(plan, free)
+    }
+    for (const _look of [1, 2, 3]) {
+      await say(one, rests('waiting', 'Paused', 'Paused.'))
+      await say(other, rests('stopped', 'Held', 'Evicted.'))
+    }
+    expect([statusWrites(), condition()]).toEqual([2, ['False Held: Evicted.']])
+    await say(one, rests('stopped', 'Held', 'Held by hand.'))
+    expect(condition()).toEqual(['False Held: Held by hand.'])
+  })
+
   test('that cannot be written is tried again later, and told once', async () => {
     const fault = { kind: 'status', code: 503, reason: 'ServiceUnavailable', message: 'no' } as const
     sim.faults.add({ on: { resource: 'inferenceservices/status' }, times: Infinity, fault })

@@ -40,6 +40,13 @@ const foreign: PublicationView = {
   retryAt: now + 99,
 }
 
+const editedAgain: PublicationView = {
+  ...shownReady,
+  shown: { address: ip, port: 1, ready: true },
+  message: 'It is changed again and again.',
+  mendAt: now + 30_000,
+}
+
 const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
 const ready: ServerView = { kind: 'ready', digest: 'd1', port: 5001 }
 const starting = { kind: 'starting', digest: 'd1', failures: 0, message: 'Loading.' } as const satisfies ServerView
@@ -73,6 +80,7 @@ const idle: Observation = {
   paused: false,
   clusterRetry: undefined,
 }
+const refusal = { at: now + 5_000, message: 'The cluster did not take it.', isRefusal: true }
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
 
 const fits: Observation['beside'] = { allowed: true }
@@ -130,12 +138,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'rest',
       'stopped',
     ],
-    ['the Service follows the claim', { publication: { ...claimed, service: 'absent' } }, 'ensureService', 'waiting'],
+    ['the Service follows the claim', { publication: { ...claimed, service: 'absent' } }, 'ensureService', 'fetching'],
     [
       'an outdated Service is brought up to date',
       { publication: { ...claimed, service: 'outdated' } },
       'ensureService',
-      'waiting',
+      'fetching',
     ],
     ['then the model is fetched', { publication: claimed }, 'fetch', 'fetching'],
     [
@@ -208,6 +216,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       { publication: shownReady, server: ready, address: { ip: undefined, message: 'No network.' } },
       'withdraw',
       'unready',
+    ],
+    [
+      'what an earlier agent left ready is withdrawn although there is no host address',
+      { publication: shownReady, address: { ip: undefined, message: 'No network.' } },
+      'withdraw',
+      'starting',
     ],
     [
       'without a host address nothing is started',
@@ -541,7 +555,7 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'a Service of another agent is adopted',
       { publication: { ...claimed, service: 'adoptable' } },
       'ensureService',
-      'waiting',
+      'fetching',
     ],
   ],
   'a Model that is missing': [
@@ -686,6 +700,84 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'rest',
       'foreign',
     ],
+  ],
+  'a Service that cannot be written': [
+    [
+      'is no reason not to withdraw',
+      { publication: { ...shownReady, service: 'outdated' }, fetch: fetched, server: crashed },
+      'withdraw',
+      'waiting',
+    ],
+    [
+      'nor not to publish',
+      { publication: { ...claimed, service: 'absent' }, fetch: fetched, server: ready },
+      'publish',
+      'starting',
+    ],
+    [
+      'comes after them',
+      { publication: { ...shownReady, service: 'outdated' }, fetch: fetched, server: ready },
+      'ensureService',
+      'ready',
+    ],
+    [
+      'waits for its own next attempt',
+      {
+        publication: { ...shownReady, service: 'outdated' },
+        fetch: fetched,
+        server: ready,
+        serviceRetry: outage,
+      },
+      'rest',
+      'ready',
+    ],
+    [
+      'holds up no start',
+      { publication: { ...claimed, service: 'absent' }, fetch: fetched, serviceRetry: outage },
+      'start',
+      'starting',
+    ],
+    [
+      'and without it nothing is reached',
+      { publication: { ...shownReady, service: 'absent' }, fetch: fetched, server: ready, serviceRetry: outage },
+      'rest',
+      'unready',
+    ],
+  ],
+  'a write that the cluster refuses': [
+    [
+      'is waited for by what answers, as pods are still sent there',
+      { clusterRetry: refusal, desired: stopped, publication: shownReady, server: ready },
+      'rest',
+      'stopping',
+    ],
+    [
+      'not where a person or memory wants it down',
+      { clusterRetry: refusal, desired: held, publication: shownReady, server: ready },
+      'stop',
+      'stopping',
+    ],
+    [
+      'not by what does not answer',
+      { clusterRetry: refusal, desired: stopped, publication: shownReady, server: unready },
+      'stop',
+      'stopping',
+    ],
+    [
+      'and the stop goes on when it got through',
+      { clusterRetry: { ...refusal, at: now }, desired: stopped, publication: shownReady, server: ready },
+      'withdraw',
+      'stopping',
+    ],
+  ],
+  'a slice that others change again and again': [
+    [
+      'is put right when its time has come',
+      { publication: { ...editedAgain, mendAt: now }, fetch: fetched, server: ready },
+      'publish',
+      'starting',
+    ],
+    ['and not before', { publication: editedAgain, fetch: fetched, server: ready }, 'rest', 'unready'],
   ],
   'the cluster is away': [
     ['nothing is claimed', { clusterRetry: outage }, 'rest', 'waiting'],

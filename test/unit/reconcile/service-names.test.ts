@@ -11,7 +11,7 @@ test('knows at every moment who would have the same Service name', () => {
   const names = new ServiceNames()
   cache.onChange((change) => names.follow(change))
   const sharing = (name: string) => [...names.sharing({ namespace: 'ns', name })].map((one) => one.name)
-  cache.replace([service('a.b'), service('a-b'), service('a-b', 'other'), service('c')])
+  cache.replace([service('a.b'), service('a-b'), service('a-b', 'other'), service('c')], '1')
   expect([sharing('a-b'), sharing('a.b'), sharing('c'), sharing('d')]).toEqual([
     ['a.b', 'a-b'],
     ['a.b', 'a-b'],
@@ -20,6 +20,6 @@ test('knows at every moment who would have the same Service name', () => {
   ])
   cache.remove('ns', 'a.b')
   expect(sharing('a-b')).toEqual(['a-b'])
-  cache.replace([])
+  cache.replace([], '2')
   expect(sharing('a-b')).toEqual([])
 })

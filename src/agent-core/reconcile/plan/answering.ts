@@ -12,7 +12,7 @@ export function answerStep(observed: Observation, server: Running): Plan {
 }
 
 function publishStep(observed: Observation, port: number, address: Observation['address']): Plan {
-  const { shown, message } = observed.publication
+  const { shown, message, mendAt, retryAt } = observed.publication
   if (address.ip === undefined) {
     return shown?.ready === true && isWritable(observed)
       ? act({ do: 'withdraw' }, 'unready', 'NoHostAddress', address.message)
@@ -20,8 +20,9 @@ function publishStep(observed: Observation, port: number, address: Observation['
   }
   const serving = `Serving at ${address.ip}:${port}.`
   if (isPublished(observed.publication, { address: address.ip, port })) {
-    return rest('ready', 'Serving', message === '' ? serving : `${serving} ${message}`)
+    return rest('ready', 'Serving', message === '' ? serving : `${serving} ${message}`, retryAt)
   }
+  if (mendAt !== undefined && mendAt > observed.now) return rest('unready', 'Starting', message, mendAt)
   return isWritable(observed)
     ? act(
         { do: 'publish', address: address.ip, port },

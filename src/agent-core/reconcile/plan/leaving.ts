@@ -7,7 +7,7 @@ type Clearing = 'unpublish' | 'remove' | 'release'
 
 /** Brings everything of ours down, the endpoint first; undefined when nothing is left. */
 export function clear(observed: Observation, how: Clearing, why: string): Plan | undefined {
-  const leaving = leaveMemory(observed, why)
+  const leaving = leaveMemory(observed, why, { waitsForWithdrawal: how !== 'release' })
   if (leaving) return leaving
   if (!hasLeftovers(observed, how)) return undefined
   const writable = isWritable(observed)
@@ -15,6 +15,8 @@ export function clear(observed: Observation, how: Clearing, why: string): Plan |
 }
 
 interface LeavingHow {
+  /** Nothing here needs its memory: as long as the cluster refuses the withdrawal, and so sends pods here, it answers them. */
+  readonly waitsForWithdrawal?: boolean
   /** It asks for memory again soon, and will want the model. */
   readonly keepsFetch?: boolean
   /** What people see meanwhile. */
@@ -25,18 +27,24 @@ interface LeavingHow {
 function leaveMemory(
   observed: Observation,
   why: string,
-  { keepsFetch = false, as = ['stopping', 'Stopping'] }: LeavingHow = {},
+  { waitsForWithdrawal = false, keepsFetch = false, as = ['stopping', 'Stopping'] }: LeavingHow = {},
 ): Plan | undefined {
-  const { publication, fetch } = observed
+  const { publication, fetch, clusterRetry } = observed
   if (fetch.kind === 'running' && !keepsFetch) return act({ do: 'cancelFetch' }, ...as, why)
   if (publication.shown?.ready === true && isWritable(observed)) {
     if (isHeld(publication)) return act({ do: 'withdraw' }, ...as, why)
     if (publication.claim === 'previous') return act({ do: 'unpublish' }, ...as, why)
   }
+  if (waitsForWithdrawal && clusterRetry?.isRefusal === true && isAnswering(observed)) {
+    return rest(...as, `${why} ${clusterRetry.message}`, clusterRetry.at)
+  }
   if (hasRunning(observed)) return act({ do: 'stop' }, ...as, why)
   const stopping = stoppingMessage(observed)
   return stopping === undefined ? undefined : rest(...as, `${why} ${stopping}`)
 }
+
+const isAnswering = ({ publication, server }: Observation): boolean =>
+  isHeld(publication) && publication.shown?.ready === true && server.kind === 'ready'
 
 /** What another agent holds is for that agent to remove, and for garbage collection where it is gone too. */
 function hasLeftovers({ publication, desired }: Observation, how: Clearing): boolean {

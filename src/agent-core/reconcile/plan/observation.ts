@@ -81,8 +81,10 @@ export interface PublicationView {
   readonly serviceMessage: string
   /** What pods are told now. */
   readonly shown: { readonly address: string; readonly port: number; readonly ready: boolean } | undefined
-  /** False while core/v1 Endpoints still tell something else. */
+  /** False while core/v1 Endpoints, or details of the slice, still tell something else. */
   readonly complete: boolean
+  /** Others change our slice again and again: it is put right no sooner. */
+  readonly mendAt?: number | undefined
   /** Slice or Endpoints of ours exist. */
   readonly present: boolean
 }
@@ -115,7 +117,16 @@ export interface Observation {
   /** A person paused this machine. */
   readonly paused: boolean
   /** The cluster did not take our last write: until then only local steps are possible. */
-  readonly clusterRetry: { readonly at: number; readonly message: string } | undefined
+  readonly clusterRetry:
+    | {
+        readonly at: number
+        readonly message: string
+        /** It answers, and does not take what we ask. */
+        readonly isRefusal?: boolean
+      }
+    | undefined
+  /** The cluster did not take our last write of the Service, which holds up nothing else. */
+  readonly serviceRetry?: { readonly at: number; readonly message: string } | undefined
   /** What the cluster says otherwise than it is here, as a sentence, and since when. */
   readonly disagreement?: { readonly message: string; readonly since: number } | undefined
   /** The part of a message that counts requests as they finish, and changes all the time. */

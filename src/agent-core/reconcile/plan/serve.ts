@@ -28,7 +28,10 @@ export function serve(observed: Observation, desired: Serve): Plan {
   }
   if (publication.claim === 'unknown') return rest('waiting', 'Pending', publication.message)
   if (observed.paused) return whilePaused(observed)
-  if (address.ip === undefined && !isAlive(server)) return rest('waiting', 'NoHostAddress', address.message)
+  if (address.ip === undefined && !isAlive(server)) {
+    const silent = isHeld(publication) ? withdrawSilent(observed) : undefined
+    return silent ?? rest('waiting', 'NoHostAddress', address.message)
+  }
   if (!isHeld(publication)) {
     if (!isWritable(observed)) return unreachable(observed, 'waiting', 'Pending')
     if (publication.retryAt !== undefined && publication.retryAt > now) {
@@ -36,16 +39,32 @@ export function serve(observed: Observation, desired: Serve): Plan {
     }
     return act({ do: 'claim' }, 'waiting', 'Pending', 'Claiming the service for this machine.')
   }
-  if (publication.service !== 'ours' && isWritable(observed)) {
-    return act({ do: 'ensureService' }, 'waiting', 'Pending', 'Creating the Service.')
+  return withService(heldStep(observed, desired), observed)
+}
+
+const heldStep = (observed: Observation, desired: Serve): Plan =>
+  observed.absent
+    ? staysAway(observed, observed.absent)
+    : (takeOverStep(observed, desired.digest) ??
+      withdrawSilent(observed) ??
+      fetchStep(observed, desired) ??
+      serverStep(observed, desired))
+
+/** Where traffic goes is put right first: a Service that cannot be written holds up neither a withdrawal nor a publication. */
+function withService(next: Plan, observed: Observation): Plan {
+  const { publication, serviceRetry, now } = observed
+  if (publication.service === 'ours' || next.step.do === 'withdraw' || next.step.do === 'publish') return next
+  if (isWritable(observed) && (serviceRetry?.at ?? 0) <= now) {
+    return act({ do: 'ensureService' }, next.state, next.reason, 'Writing the Service.')
   }
-  if (observed.absent) return staysAway(observed, observed.absent)
-  return (
-    takeOverStep(observed, desired.digest) ??
-    withdrawSilent(observed) ??
-    fetchStep(observed, desired) ??
-    serverStep(observed, desired)
-  )
+  if (next.step.do !== 'rest' || !serviceRetry) return next
+  const isReached = next.state !== 'ready' || publication.service !== 'absent'
+  return {
+    ...next,
+    ...(isReached ? {} : ({ state: 'unready', reason: 'Starting' } as const)),
+    message: `${next.message} ${serviceRetry.message}`,
+    retryAt: Math.min(next.retryAt ?? Infinity, serviceRetry.at),
+  }
 }
 
 function serverStep(observed: Observation, desired: Serve): Plan {
