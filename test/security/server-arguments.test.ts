@@ -86,7 +86,7 @@ test.each([
 test.each([[['--host', '0.0.0.0']], [['--port=1']], [['--reuse-port']], [['-m', '/x']], [['--model', '/x']]])(
   '%j is refused whatever a person allowed',
   (args) => {
-    const message = expect.stringMatching(/ is refused: the agent .+\. Take it out\.$/)
+    const message: unknown = expect.stringMatching(/ is refused: the agent .+\. Take it out\.$/)
     expect([judgeArguments(args, usual), judgeArguments(args, unsafe)]).toMatchObject([{ message }, { message }])
   },
 )

@@ -42,5 +42,6 @@ test('a need that such a pattern keeps from being worked out is unknown, with a 
     env: {},
     metal: true,
   })
-  expect(need).toMatchObject({ estimate: undefined, whyUnknown: expect.stringContaining('use simpler patterns') })
+  expect(need.estimate).toBeUndefined()
+  expect(need.whyUnknown).toContain('use simpler patterns')
 })

@@ -41,5 +41,7 @@ test.each([
 ])('%s is never passed on, whatever a person allowed', (name, loadsCode) => {
   const spec = specOf({ name, value: 'x' })
   expect(environmentOf(spec, [name])).toEqual({})
-  expect(environmentRefusal(spec)).toMatchObject({ message: expect.stringContaining(`spec.env: ${name} `), loadsCode })
+  const refusal = environmentRefusal(spec)
+  expect(refusal?.message).toContain(`spec.env: ${name} `)
+  expect(refusal?.loadsCode).toBe(loadsCode)
 })
