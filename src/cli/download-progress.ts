@@ -1,11 +1,10 @@
 import { formatBytes, formatSpan } from '../contract/format.ts'
 import type { DownloadView } from '../contract/models.ts'
 import type { Progress } from '../contract/service.ts'
-import type { CliIo } from './io.ts'
-import { clean } from './text.ts'
+import { eraseLine, type CliIo } from './io.ts'
+import { cleanText } from '../contract/clean-text.ts'
 
 const barWidth = 30
-const eraseLine = '\r\u001b[K'
 
 /** A download as it goes on: one line that changes on a terminal, otherwise a line for each tenth and each new sentence. */
 export class DownloadProgress {
@@ -19,12 +18,12 @@ export class DownloadProgress {
 
   say(sentence: string): void {
     this.end()
-    this.#io.stdout.write(`${clean(sentence)}\n`)
+    this.#io.stdout.write(`${cleanText(sentence)}\n`)
   }
 
   show({ progress, message }: DownloadView): void {
     const isTerminal = this.#io.stdout.isTTY === true
-    const sentence = clean(progress?.message ?? message)
+    const sentence = cleanText(progress?.message ?? message)
     if (isTerminal) {
       const line = progress === undefined || progress.phase === 'waiting' ? sentence : barOf(progress)
       this.#io.stdout.write(`${eraseLine}${line.slice(0, Math.max(20, (this.#io.stdout.columns ?? 80) - 1))}`)

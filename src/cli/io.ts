@@ -1,3 +1,5 @@
+import { cleanLines } from '../contract/clean-text.ts'
+
 /** The parts of a terminal that a verb writes to. */
 interface Output {
   readonly isTTY?: boolean | undefined
@@ -33,4 +35,36 @@ export const exitCodes = {
 export function usesUnicode({ env, platform }: CliIo): boolean {
   const locale = env['LC_ALL'] || env['LC_CTYPE'] || env['LANG']
   return locale === undefined ? platform === 'darwin' : /utf-?8/i.test(locale)
+}
+
+const escape = '\u001b'
+
+/** The cursor goes home, the screen and what scrolled out of it are cleared. */
+export const clearScreen = `${escape}[H${escape}[2J${escape}[3J`
+export const eraseLine = `\r${escape}[K`
+
+/** What we write ourselves: the two above, and the colours of styleText. Hidden or blinking text is nobody's wish. */
+const ownSequences = new RegExp(
+  `(${escape}\\[H${escape}\\[2J${escape}\\[3J|\r${escape}\\[K|${escape}\\[(?:[012]|22|39|3[0-7]|9[0-7])m)`,
+  'u',
+)
+
+/** A terminal that nothing steers but these: the one way out for whatever a verb prints. */
+export function terminalOf(output: Output): Output {
+  const write = (text: string): unknown =>
+    output.write(
+      text
+        .split(ownSequences)
+        .map((part, index) => (index % 2 === 1 ? part : cleanLines(part)))
+        .join(''),
+    )
+  return {
+    get isTTY() {
+      return output.isTTY
+    },
+    get columns() {
+      return output.columns
+    },
+    write,
+  }
 }

@@ -3,13 +3,14 @@ import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { buildInfo, versionText } from '../agent-core/build-info.ts'
 import type { FlagDefaults } from './flags.ts'
 import { FlagError } from './go-flags.ts'
-import { exitCodes, type CliIo } from './io.ts'
+import { exitCodes, terminalOf, type CliIo } from './io.ts'
 
 /**
  * The command `metal-agent`: flags alone run the agent, as with the Go agent; a verb talks to one that runs. Answers
  * the exit code. What only one of them needs is loaded when it is needed.
  */
-export async function main(args: readonly string[], io: CliIo): Promise<number> {
+export async function main(args: readonly string[], given: CliIo): Promise<number> {
+  const io: CliIo = { ...given, stdout: terminalOf(given.stdout), stderr: terminalOf(given.stderr) }
   const defaults: FlagDefaults = {
     modelStore: defaultModelStore(io.platform, io.env, io.homeDir),
     stateDir: defaultStateDir(io.platform, io.env, io.homeDir),

@@ -3,7 +3,7 @@ import { formatBytes } from '../contract/format.ts'
 import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { memoryLine } from '../contract/words.ts'
-import { clean } from './text.ts'
+import { cleanText } from '../contract/clean-text.ts'
 
 export interface TableStyle {
   /** Width of the terminal; absent = nothing is cut. */
@@ -16,7 +16,7 @@ export interface TableStyle {
 /** What an agent does, for people: a few lines about the whole, then a table of its services. */
 export function renderStatus(snapshot: AgentSnapshot, style: TableStyle): string {
   const head = headerLines(snapshot).map(([label, text]) =>
-    cutEnd(`${label.padEnd(9)}${clean(text)}`, style.columns, style),
+    cutEnd(`${label.padEnd(9)}${cleanText(text)}`, style.columns, style),
   )
   const body = snapshot.services.length === 0 ? [noServices(snapshot)] : table(snapshot, style)
   return `${[...head, '', ...body].join('\n')}\n`
@@ -130,10 +130,10 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
 function cellsOf(service: ServiceView, now: string, style: TableStyle): string[] {
   const shape = shapes[service.state]
   return [
-    clean(service.name),
-    clean(service.namespace),
+    cleanText(service.name),
+    cleanText(service.namespace),
     `${style.unicode ? shape.unicode : shape.ascii} ${stateOf(service)}`,
-    clean(service.model),
+    cleanText(service.model),
     addressOf(service),
     formatAge(service.since, now),
     service.memory?.needBytes === undefined ? '-' : formatBytes(service.memory.needBytes),
@@ -142,12 +142,12 @@ function cellsOf(service: ServiceView, now: string, style: TableStyle): string[]
 
 function addressOf({ address, port }: ServiceView): string {
   if (address === undefined && port === undefined) return '-'
-  return `${clean(address ?? '')}${port === undefined ? '' : `:${port}`}`
+  return `${cleanText(address ?? '')}${port === undefined ? '' : `:${port}`}`
 }
 
 /** The figures first: a narrow terminal cuts the end. */
 const sentenceOf = ({ message }: ServiceView, progress: Progress | undefined) =>
-  progress === undefined ? clean(message) : `${progressText(progress)}: ${clean(message)}`
+  progress === undefined ? cleanText(message) : `${progressText(progress)}: ${cleanText(message)}`
 
 function progressText({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {
   const rate = `${formatBytes(bytesPerSecond)}/s`

@@ -1,3 +1,4 @@
+import { cleanTexts } from '../contract/clean-text.ts'
 import type { Listener, Unsubscribe } from '../contract/client.ts'
 import type { CommandRequest, CommandResult } from '../contract/commands.ts'
 import type { Answer, Query } from '../contract/queries.ts'
@@ -14,4 +15,16 @@ export interface AgentDoor {
   /** Throws a LinkError `refused` where there is no answer. */
   query(query: Query): Promise<Answer>
   stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe
+}
+
+/** What the agent says to any carrier, without what steers a terminal or turns text round; a snapshot is composed without it. */
+export function cleanedDoor(door: AgentDoor): AgentDoor {
+  return {
+    get: () => door.get(),
+    subscribe: (listener) => door.subscribe(listener),
+    command: async (request) => cleanTexts(await door.command(request)),
+    query: async (query) => cleanTexts(await door.query(query)),
+    stream: (request, listener) =>
+      door.stream(request, { next: (item) => listener.next(cleanTexts(item)), end: (error) => listener.end(error) }),
+  }
 }

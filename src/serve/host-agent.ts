@@ -9,7 +9,7 @@ import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
-import type { AgentDoor } from './agent-door.ts'
+import { cleanedDoor, type AgentDoor } from './agent-door.ts'
 import { WindowServer } from './http/window-server.ts'
 import { serveOnSocket } from './socket-server.ts'
 
@@ -75,7 +75,13 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   const notices = [...startNotices(settings), ...(metal.available ? [] : [metal.message])]
   for (const notice of notices) log.warn('notice', { text: notice })
   const agent = new Agent({ ...options, identity, notices })
-  const door = doorOf(agent)
+  const door = cleanedDoor({
+    get: () => agent.snapshot(),
+    subscribe: (listener) => agent.subscribe(listener),
+    command: (request) => agent.command(request),
+    query: (query) => agent.query(query),
+    stream: (request, listener) => agent.stream(request, listener),
+  })
   const windows = new WindowServer({
     door,
     folder: options.windowFolder,
@@ -129,14 +135,6 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
     hosted: { door, openWindow, stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)) },
   }
 }
-
-const doorOf = (agent: Agent): AgentDoor => ({
-  get: () => agent.snapshot(),
-  subscribe: (listener) => agent.subscribe(listener),
-  command: (request) => agent.command(request),
-  query: (query) => agent.query(query),
-  stream: (request, listener) => agent.stream(request, listener),
-})
 
 /** Linux counts from the boot, so that after another one the same figure may come up again. */
 async function startTimeOf(platform: Platform, pid: number): Promise<string | undefined> {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { sentence } from '../../contract/clean-text.ts'
 import type { Logger } from '../observability/logger.ts'
 import { isApiError } from './api-error.ts'
 import type { KubeApi } from './kube-api.ts'
@@ -7,7 +8,7 @@ import { apiVersionOf, resources, type ObjectMeta } from './resources.ts'
 /** The component name that LLMKube's documentation tells people to look for. */
 const component = 'llmkube-metal-agent'
 /** The API server refuses longer messages. */
-const maxMessageLength = 1_024
+const maxMessageBytes = 1_024
 
 export interface EventNote {
   readonly type: 'Normal' | 'Warning'
@@ -77,7 +78,7 @@ export class EventRecorder {
 
   /** False where the cluster has forgotten it: Events live for an hour. */
   async #update({ namespace }: ObjectMeta, eventName: string, { message, count }: CountedNote): Promise<boolean> {
-    const news = { message: message.slice(0, maxMessageLength), count, lastTimestamp: this.#timestamp() }
+    const news = { message: sentence(message, maxMessageBytes), count, lastTimestamp: this.#timestamp() }
     try {
       await this.#api.mergePatch(resources.events, namespace, eventName, news)
       return true
@@ -105,7 +106,7 @@ export class EventRecorder {
       },
       type: note.type,
       reason: note.reason,
-      message: note.message.slice(0, maxMessageLength),
+      message: sentence(note.message, maxMessageBytes),
       source: { component, host: this.#host },
       reportingComponent: component,
       reportingInstance: this.#host,

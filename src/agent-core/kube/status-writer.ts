@@ -1,3 +1,4 @@
+import { sentence } from '../../contract/clean-text.ts'
 import type { KubeApi } from './kube-api.ts'
 import type { ObjectCache } from './object-cache.ts'
 import {
@@ -13,6 +14,9 @@ export const metalAgentCondition = 'MetalAgent'
 
 /** LLMKube's own type, which agents write while memory is short. */
 export const memoryPressureCondition = 'MemoryPressure'
+
+/** LLMKube's own conditions are far shorter, and everybody who watches the object gets it. */
+const maxMessageBytes = 1_024
 
 export interface ConditionWanted {
   readonly type: typeof metalAgentCondition | typeof memoryPressureCondition
@@ -34,7 +38,8 @@ export function conditionsChange(
   return changes.map(({ condition }) => condition)
 }
 
-function conditionFor({ metadata, status }: InferenceService, wanted: ConditionWanted, now: Date) {
+function conditionFor({ metadata, status }: InferenceService, given: ConditionWanted, now: Date) {
+  const wanted = { ...given, message: sentence(given.message, maxMessageBytes) }
   const current = status.conditions.find(({ type }) => type === wanted.type)
   const observedGeneration = metadata.generation
   const isNew =
@@ -104,7 +109,10 @@ export class StatusWriter {
     reason: AgentSchedulingStatus,
     message: string,
   ): Promise<void> {
-    await this.#merge(service, { schedulingStatus: reason, schedulingMessage: message })
+    await this.#merge(service, {
+      schedulingStatus: reason,
+      schedulingMessage: sentence(message, maxMessageBytes),
+    })
   }
 
   async clearSchedulingStatus(service: InferenceService): Promise<void> {

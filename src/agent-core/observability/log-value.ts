@@ -1,3 +1,4 @@
+import { cleanLines } from '../../contract/clean-text.ts'
 import { messageOf } from '../support/message-of.ts'
 
 /** A value as it may stand in a log: plain, bounded, free of cycles and of what looks like a secret. */
@@ -40,7 +41,7 @@ function describeError(error: Error): string {
     current = current.cause
   }
   if (typeof current === 'string') parts.push(current)
-  return redactText(parts.join('; caused by '))
+  return parts.join('; caused by ')
 }
 
 const redacted = '[redacted]'
@@ -66,7 +67,7 @@ function convert(value: unknown, ancestors: readonly object[]): LogValue | undef
     case 'undefined':
       return undefined
     case 'string':
-      return cut(redactText(value))
+      return printable(value)
     case 'number':
       return Number.isFinite(value) ? value : String(value)
     case 'boolean':
@@ -82,9 +83,9 @@ function convert(value: unknown, ancestors: readonly object[]): LogValue | undef
 }
 
 function convertObject(value: object, ancestors: readonly object[]): LogValue {
-  if (value instanceof Error) return cut(describeError(value))
+  if (value instanceof Error) return printable(describeError(value))
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString()
-  if (value instanceof URL) return cut(redactText(value.href))
+  if (value instanceof URL) return printable(value.href)
   if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`
   if (ancestors.includes(value)) return '[circular]'
   if (ancestors.length >= maxDepth) return '[too deep]'
@@ -119,5 +120,8 @@ function read(value: object, name: string): unknown {
   }
 }
 
-const cut = (text: string) =>
-  text.length <= maxTextLength ? text : `${text.slice(0, maxTextLength)}… [${text.length - maxTextLength} more]`
+/** Shortened first: a text of megabytes is not searched for secrets, and one at the cut goes with what follows it. */
+const printable = (text: string) => cut(redactText(cleanLines(text.slice(0, maxTextLength * 2))), text.length)
+
+const cut = (text: string, length: number) =>
+  length <= maxTextLength ? text : `${text.slice(0, maxTextLength)}… [${length - maxTextLength} more]`

@@ -1,6 +1,7 @@
 import { styleText } from 'node:util'
 import electronLog from 'electron-log/node'
 import type { LogFormat, LogLevel } from '../settings/settings.ts'
+import { cleanText } from '../../contract/clean-text.ts'
 import { isSecretName, redactText, toLogValue, type LogValue } from './log-value.ts'
 import type { LogFields, Logger } from './logger.ts'
 
@@ -59,7 +60,7 @@ class Entry {
       const plain = isSecretName(name) ? '[redacted]' : toLogValue(value)
       return plain === undefined ? [] : [[name, plain]]
     })
-    return { message: redactText(this.message), fields }
+    return { message: cleanText(redactText(this.message)), fields }
   }
 }
 
@@ -76,7 +77,7 @@ function jsonLine(date: Date, entry: Entry): string {
 function textLine(date: Date, entry: Entry): string {
   const { message, fields } = entry.plain()
   const pairs = fields.map(([name, value]) => ` ${name}=${textValue(value)}`)
-  return `${date.toISOString()} ${entry.level.toUpperCase().padEnd(5)} ${oneLine(message)}${pairs.join('')}\n`
+  return `${date.toISOString()} ${entry.level.toUpperCase().padEnd(5)} ${message}${pairs.join('')}\n`
 }
 
 const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as const
@@ -92,5 +93,3 @@ function textValue(value: LogValue): string {
   if (typeof value === 'string') return /^[^\s"=\p{Cc}]+$/u.test(value) ? value : JSON.stringify(value)
   return typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value)
 }
-
-const oneLine = (text: string) => (/\p{Cc}/u.test(text) ? JSON.stringify(text).slice(1, -1) : text)

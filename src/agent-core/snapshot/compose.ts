@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
+import { cleanTexts, sentence } from '../../contract/clean-text.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
 import type { DownloadView } from '../../contract/models.ts'
@@ -44,6 +45,12 @@ export function joinParts(base: SnapshotBase, parts: readonly Partial<RoomParts>
   return { ...base, ...joined, notices: parts.flatMap(({ notices = [] }) => notices) }
 }
 
+/** Thirty services of somebody who writes all that a schema allows still make a snapshot of less than 64 KiB. */
+const maxMessageBytes = 700
+const maxTextBytes = 300
+const maxPathBytes = 1_024
+const maxNoticeBytes = 1_024
+
 /** The one place where what the rooms say becomes a snapshot. What did not change keeps its object identity and revision. */
 export function composeSnapshot(previous: AgentSnapshot | undefined, parts: SnapshotParts): AgentSnapshot {
   const before = new Map(previous?.services.map((service) => [service.uid, service]))
@@ -57,21 +64,30 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     now: new Date(parts.now).toISOString(),
     version: parts.version,
     startedAt: new Date(parts.startedAt).toISOString(),
-    host: keep(previous?.host, parts.host),
-    cluster: keep(previous?.cluster, parts.cluster),
+    host: keep(previous?.host, cleanTexts(parts.host)),
+    cluster: keep(previous?.cluster, { ...parts.cluster, message: sentence(parts.cluster.message, maxNoticeBytes) }),
     services: sameElements(previous?.services, services) ? previous.services : services,
     figures: keep(previous?.figures, parts.figures),
     ...(parts.memory && { memory: keep(previous?.memory, parts.memory) }),
     ...(parts.memoryFigures && { memoryFigures: keep(previous?.memoryFigures, parts.memoryFigures) }),
-    downloads: keep(previous?.downloads, [...parts.downloads]),
-    notices: keep(previous?.notices, [...parts.notices]),
+    downloads: keep(previous?.downloads, cleanTexts([...parts.downloads])),
+    notices: keep(
+      previous?.notices,
+      parts.notices.map((notice) => sentence(notice, maxNoticeBytes)),
+    ),
   }
 }
 
-function withRevision(before: ServiceView | undefined, after: Omit<ServiceView, 'revision'>): ServiceView {
-  if (!before) return { ...after, revision: 1 }
-  const same: ServiceView = { ...after, revision: before.revision }
-  return isDeepStrictEqual(before, same) ? before : { ...same, revision: before.revision + 1 }
+/** What a view was made of: texts are cleaned and cut once for each change, not at each of a thousand looks. */
+const madeOf = new WeakMap<ServiceView, Omit<ServiceView, 'revision'>>()
+
+function withRevision(before: ServiceView | undefined, given: Omit<ServiceView, 'revision'>): ServiceView {
+  if (before && isDeepStrictEqual(madeOf.get(before), given)) return before
+  const after = boundedView(given)
+  const same: ServiceView = { ...after, revision: before?.revision ?? 1 }
+  const view = before && isDeepStrictEqual(before, same) ? before : { ...same, revision: (before?.revision ?? 0) + 1 }
+  madeOf.set(view, given)
+  return view
 }
 
 const keep = <T>(before: T | undefined, after: T): T =>
@@ -81,3 +97,21 @@ const sameElements = <T>(before: readonly T[] | undefined, after: readonly T[]):
   before?.length === after.length && before.every((element, index) => element === after[index])
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
+
+function boundedView({ logFile, ...view }: Omit<ServiceView, 'revision'>): Omit<ServiceView, 'revision'> {
+  const { crash } = view
+  return {
+    ...boundedTexts(view),
+    message: sentence(view.message, maxMessageBytes),
+    ...(logFile !== undefined && { logFile: sentence(logFile, maxPathBytes) }),
+    ...(crash && { crash: { ...boundedTexts(crash), message: sentence(crash.message, maxMessageBytes) } }),
+  }
+}
+
+function boundedTexts<T>(value: T): T
+function boundedTexts(value: unknown): unknown {
+  if (typeof value === 'string') return sentence(value, maxTextBytes)
+  if (Array.isArray(value)) return value.map((item: unknown) => boundedTexts(item))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, boundedTexts<unknown>(item)]))
+}

@@ -5,7 +5,7 @@ import type { ServiceRef } from '../../contract/commands.ts'
 import { maxLogLines, type LogChunk, type LogCursor } from '../../contract/log.ts'
 import type { CliIo } from '../io.ts'
 import { serviceNamed } from '../service-name.ts'
-import { clean } from '../text.ts'
+import { cleanText } from '../../contract/clean-text.ts'
 import { agentVerb, namespaceIn, namespaceOption, run, type VerbContext } from './verb.ts'
 
 const logOptions = z.object({
@@ -52,5 +52,5 @@ function print({ lines, gap, ...rest }: LogChunk, io: CliIo, json: boolean): voi
     return
   }
   if (gap !== undefined) io.stderr.write(`metal-agent: ${gap}\n`)
-  io.stdout.write(lines.map((line) => `${clean(line)}\n`).join(''))
+  io.stdout.write(lines.map((line) => `${cleanText(line)}\n`).join(''))
 }

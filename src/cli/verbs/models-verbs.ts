@@ -7,7 +7,8 @@ import { VerbError } from '../agent-session.ts'
 import { exitCodes, type CliIo } from '../io.ts'
 import { DownloadProgress } from '../download-progress.ts'
 import { sendTo, withModels, type ModelsAccess } from '../models-access.ts'
-import { clean, columns } from '../text.ts'
+import { cleanText } from '../../contract/clean-text.ts'
+import { columns } from '../text.ts'
 import { group } from './node-verbs.ts'
 import { agentVerb, type VerbContext } from './verb.ts'
 
@@ -27,7 +28,7 @@ export function modelsVerb(context: VerbContext): Command {
     .action((source: string, options: unknown) => {
       const { name, quantization, format } = pullOptions.parse(options)
       const model = name ?? modelNameOf(source)
-      if (model === '') throw new VerbError(`No name can be made of ${clean(source)}: give one with --name.`)
+      if (model === '') throw new VerbError(`No name can be made of ${cleanText(source)}: give one with --name.`)
       const selection = { ...(quantization !== undefined && { quantization }), ...(format !== undefined && { format }) }
       return withModels(context, options, (access, { json }) =>
         pullModel(access, { source, model, ...selection }, { io: context.io, json }),

@@ -4,11 +4,9 @@ import { LinkError } from '../../contract/client.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { AgentClient } from '../../serve/client/agent-client.ts'
 import { LastingLink } from '../../serve/client/lasting-link.ts'
-import { type CliIo, usesUnicode } from '../io.ts'
+import { clearScreen, type CliIo, usesUnicode } from '../io.ts'
 import { renderStatus } from '../status-table.ts'
 import { agentVerb, run, type VerbContext } from './verb.ts'
-
-const clearScreen = '\u001b[H\u001b[2J\u001b[3J'
 
 export function statusVerbCommands(context: VerbContext): Command[] {
   const { io } = context
