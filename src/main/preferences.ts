@@ -15,6 +15,8 @@ const preferences = z
     inferenceServiceAllowlist: shape.inferenceServiceAllowlist,
     modelStore: shape.modelStore,
     allowedModelRoots: shape.allowedModelRoots,
+    allowUnsafeExtraArgs: shape.allowUnsafeExtraArgs,
+    allowedEnv: shape.allowedEnv,
     allowedDownloadHosts: shape.allowedDownloadHosts,
     hubLoginNamespaces: shape.hubLoginNamespaces,
     llamaServer: shape.llamaServer,

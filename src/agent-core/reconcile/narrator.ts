@@ -335,6 +335,8 @@ const troubles = new Set<ServiceReason>([
   'StartFailed',
   'CrashLooping',
   'Refused',
+  'ExtraArgsRejected',
+  'EnvironmentRejected',
   'ModelMissing',
   'ServiceNameTaken',
   'NoHostAddress',

@@ -1,17 +1,25 @@
+import type { ServiceReason } from '../../contract/service.ts'
 import type { Failure } from '../process/server-process.ts'
 import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
 import type { PublicationView, ServerView } from './plan/observation.ts'
 
+/** A start that failed before there was a process. */
+export interface StartFailure {
+  readonly message: string
+  /** Where it was not tried. */
+  readonly refusal?: ServiceReason
+}
+
 /** `backOff`: of the key, as it is now; what a state says of it was so when the server ended. */
 export function serverView(
-  { digest = '', startFailure }: { readonly digest?: string | undefined; readonly startFailure?: string | undefined },
+  { digest = '', startFailure }: { readonly digest?: string | undefined; readonly startFailure?: StartFailure },
   state: ServerState | undefined,
   backOff: Failure = noFailure,
 ): ServerView {
   const { failures, retryAt: nextStartAt } = backOff
   if (startFailure !== undefined) {
-    return { kind: 'failed', digest, duringStart: true, message: startFailure, failures, nextStartAt }
+    return { kind: 'failed', digest, duringStart: true, ...startFailure, failures, nextStartAt }
   }
   switch (state?.kind) {
     case undefined:

@@ -30,6 +30,8 @@ const fromDefaults = {
   inferenceServiceAllowlist: [],
   modelStore: '/home/me/models',
   allowedModelRoots: [],
+  allowUnsafeExtraArgs: false,
+  allowedEnv: [],
   allowedDownloadHosts: [],
   hubLoginNamespaces: [],
   stateDir: '/home/me/state',

@@ -14,6 +14,7 @@ const notOurs: Desired = { kind: 'notOurs', message: 'Another accelerator.' }
 const excluded: Desired = { kind: 'excluded', message: 'Not in the allowlist.' }
 const stopped: Desired = { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
 const refused: Desired = { kind: 'refused', reason: 'Refused', message: 'Wrong format.' }
+const argsRejected = { kind: 'refused', reason: 'ExtraArgsRejected', message: '--tools is refused.' } as const
 const held: Desired = { kind: 'held', message: 'Evicted.' }
 const unreadable: Desired = { kind: 'unreadable', message: 'Not usable.', isForMac: true }
 const unreadableElsewhere: Desired = { ...unreadable, isForMac: false }
@@ -582,6 +583,68 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       { desired: modelMissing, publication: shownReady, server: ready },
       'rest',
       'ready',
+    ],
+  ],
+  'rules for specs that a running server came before': [
+    [
+      'what serves goes on',
+      { desired: { ...argsRejected, spares: { except: undefined } }, publication: shownReady, server: ready },
+      'rest',
+      'ready',
+    ],
+    [
+      'what was found running goes on',
+      { desired: { ...argsRejected, spares: { except: undefined } }, publication: shownReady, server: found },
+      'rest',
+      'starting',
+    ],
+    [
+      'what others may run programs with does not',
+      { desired: { ...argsRejected, spares: { except: 'd1' } }, publication: shownReady, server: ready },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'whatever content of the model it was started with',
+      {
+        desired: { ...argsRejected, spares: { except: 'd1' } },
+        publication: withdrawn,
+        server: { ...ready, digest: 'd1+abc' },
+      },
+      'stop',
+      'stopping',
+    ],
+    [
+      'nor what nobody knows the arguments of',
+      {
+        desired: { ...argsRejected, spares: { except: 'd1' } },
+        publication: withdrawn,
+        server: { ...ready, digest: unknownDigest },
+      },
+      'stop',
+      'stopping',
+    ],
+    [
+      'a server of the spec before goes on',
+      { desired: { ...argsRejected, spares: { except: 'd2' } }, publication: shownReady, server: ready },
+      'rest',
+      'ready',
+    ],
+    [
+      'nothing is started',
+      { desired: { ...argsRejected, spares: { except: undefined } }, publication: claimed, server: crashed },
+      'unpublish',
+      'stopping',
+    ],
+    [
+      'a start that this machine refused is shown as refused',
+      {
+        publication: claimed,
+        fetch: fetched,
+        server: { ...crashed, duringStart: true, failures: 5, refusal: 'ExtraArgsRejected' },
+      },
+      'rest',
+      'refused',
     ],
   ],
   'a claim in doubt': [

@@ -21,6 +21,7 @@ export function withoutAnswer(
     case 'stopping':
       return ['stopping', 'Stopping', server.message]
     case 'failed':
+      if (server.refusal !== undefined) return ['refused', server.refusal, server.message]
       return isCrashLoop(server)
         ? ['crash-looping', 'CrashLooping', crashLoopMessage(server)]
         : ['waiting', server.duringStart ? 'StartFailed' : 'Starting', server.message]
