@@ -15,6 +15,7 @@ import type { MemoryReason } from './plan/observation.ts'
 import { crashLoopMessage, isCrashLoop, successorFailedMessage } from './plan/server-words.ts'
 import type { Plan } from './plan/step.ts'
 import { reportDue, sayFinally, writeReport, type ReportInputs, type ReportMemory } from './status-report.ts'
+import { steadyNow } from '../support/steady-clock.ts'
 
 /** Where Events and statuses go. */
 export interface NarratedCluster {
@@ -75,7 +76,7 @@ export class Narrator {
 
   constructor(options: NarratorOptions) {
     this.#options = options
-    this.#now = options.now ?? Date.now
+    this.#now = options.now ?? steadyNow
     this.#random = options.random ?? Math.random
   }
 
