@@ -63,7 +63,8 @@ export function drainFigures(states: readonly (ServerState | undefined)[]): stri
 }
 
 /** True as long as it is shown: the time is the most it takes from when the number was seen. */
-function stoppingMessage({ drain, since }: Stopping): string {
+function stoppingMessage({ drain, since, hangs }: Stopping): string {
+  if (hangs !== undefined) return `${hangs} Its memory stays counted until then.`
   if (!drain) return 'The server is finishing.'
   const { requestsInFlight: requests, endsAt } = drain
   const seconds = Math.ceil((endsAt - since) / 1_000)
@@ -85,8 +86,11 @@ function endedView(
   if (state.kind === 'exited' && !state.settled)
     return {
       kind: 'stopping',
-      message: 'The server has ended; its processes are being collected.',
-      hasEnded: state.cause !== 'stopped',
+      message:
+        state.left === undefined
+          ? 'The server has ended; its processes are being collected.'
+          : `${state.left} It is tried again, and nothing takes its place before.`,
+      hasEnded: state.cause !== 'stopped' && state.left === undefined,
     }
   if (state.kind === 'exited' && state.cause === 'stopped') return { kind: 'none' }
   return {
