@@ -47,6 +47,7 @@ const editedAgain: PublicationView = {
   mendAt: now + 30_000,
 }
 
+const shownElsewhere: PublicationView = { ...claimed, shown: { address: ip, port: 9, ready: true } }
 const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
 const ready: ServerView = { kind: 'ready', digest: 'd1', port: 5001 }
 const starting = { kind: 'starting', digest: 'd1', failures: 0, message: 'Loading.' } as const satisfies ServerView
@@ -364,6 +365,33 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       { desired: unsettledWish, publication: shownReady, fetch: fetched, server: { ...ready, digest: 'd0' } },
       'rest',
       'ready',
+    ],
+    [
+      'an address that somebody changed is put right meanwhile',
+      { desired: unsettledWish, publication: shownElsewhere, fetch: fetched, server: { ...ready, digest: 'd0' } },
+      'publish',
+      'starting',
+    ],
+    [
+      'while the new model is fetched as well',
+      {
+        publication: shownElsewhere,
+        fetch: { kind: 'running', source: serve.source },
+        server: { ...ready, digest: 'd0' },
+      },
+      'publish',
+      'starting',
+    ],
+    [
+      'and a machine that lost its address withdraws it then',
+      {
+        publication: shownReady,
+        address: { ip: undefined, message: 'no address' },
+        fetch: { kind: 'running', source: serve.source },
+        server: { ...ready, digest: 'd0' },
+      },
+      'withdraw',
+      'unready',
     ],
     [
       'so does what is only starting',

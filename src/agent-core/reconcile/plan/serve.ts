@@ -47,8 +47,17 @@ const heldStep = (observed: Observation, desired: Serve): Plan =>
     ? staysAway(observed, observed.absent)
     : (takeOverStep(observed, desired.digest) ??
       withdrawSilent(observed) ??
-      fetchStep(observed, desired) ??
+      whileFetched(observed, desired) ??
       serverStep(observed, desired))
+
+/** A download may take hours: pods are told of the server that answers meanwhile, and of no other. */
+function whileFetched(observed: Observation, desired: Serve): Plan | undefined {
+  const fetching = fetchStep(observed, desired)
+  const { server } = observed
+  if (fetching?.step.do !== 'rest' || server.kind !== 'ready' || leadsToSuccessor(observed)) return fetching
+  const next = answerStep(observed, server)
+  return next.step.do === 'rest' ? fetching : next
+}
 
 /** Where traffic goes is put right first: a Service that cannot be written holds up neither a withdrawal nor a publication. */
 function withService(next: Plan, observed: Observation): Plan {
