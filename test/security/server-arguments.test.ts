@@ -10,6 +10,7 @@ import { judgeArguments, startProblem } from '../../src/agent-core/runtimes/argu
 import { flagName, llamaServerFlags, flagsIn } from '../../src/agent-core/runtimes/llama-server-flags.ts'
 import { askProgram } from '../../src/agent-core/support/ask-program.ts'
 import { launchEnvironment } from '../../src/agent-core/process/launch.ts'
+import { hostileSpecs } from '../support/hostile-specs.ts'
 import { useLlamaServer } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -153,7 +154,7 @@ const runs = 50_000
 test(`of ${runs} random specs none that passes has a flag that runs programs, binds elsewhere or reaches a file outside the roots`, () => {
   let passed = 0
   fc.assert(
-    fc.property(hostileSpec, (raw) => {
+    fc.property(hostileSpecs('/store/models'), (raw) => {
       const parsed = inferenceServiceSpec.safeParse(raw)
       if (!parsed.success || specRefusal(parsed.data, usual) !== undefined) return
       passed += 1
@@ -189,62 +190,3 @@ const dangerous =
 /** What `--help` gives the hint FNAME, FILE or PATH. */
 const opensFiles =
   /^(--lora|--lora-scaled|--control-vector|--control-vector-scaled|-mm|--mmproj|--spec-draft-model|-md|--model-draft|--chat-template-file|--grammar-file|-jf|--json-schema-file|-lcs|--lookup-cache-static|-lcd|--lookup-cache-dynamic|--ui-config-file|--webui-config-file)$/
-
-const flags = [...llamaServerFlags.keys(), '--brand-new', '--', '-', 'all']
-const allowedFlags = [...llamaServerFlags].flatMap(([flag, { verdict }]) => (verdict === 'allowed' ? [flag] : []))
-const value = fc.oneof(
-  fc.constantFrom(
-    '1',
-    '-1',
-    '0.5',
-    'on',
-    'all',
-    '',
-    '/etc/passwd',
-    '/store/models/a.gguf',
-    '/lent/b.gguf:0.5',
-    '../x',
-    'x=CPU',
-  ),
-  fc.constantFrom(
-    '/store/models/../x',
-    '/store/models/a,/etc/b',
-    '--tools',
-    '--log-file=/x',
-    '/lent',
-    '/',
-    '{"command":"sh"}',
-  ),
-  fc.string({ maxLength: 6 }),
-)
-const spelled = fc
-  .tuple(fc.oneof({ weight: 4, arbitrary: fc.constantFrom(...allowedFlags) }, fc.constantFrom(...flags)), fc.nat(5))
-  .map(([flag, how]) => (how === 0 ? flag.replaceAll('-', '_').replace(/^__/, '--') : flag))
-const argument = fc.oneof(
-  fc.tuple(spelled, value).map(([flag, given]) => [flag, given]),
-  fc.tuple(spelled, value).map(([flag, given]) => [`${flag}=${given}`]),
-  spelled.map((flag) => [flag]),
-  value.map((given) => [given]),
-)
-const variable = fc.constantFrom(
-  'LD_PRELOAD',
-  'PATH',
-  'LLAMA_ARG_TOOLS',
-  'DYLD_X',
-  'FOO',
-  'GGML_BACKEND_PATH',
-  'OMP_NUM_THREADS',
-)
-const hostileSpec = fc.record(
-  {
-    extraArgs: fc.array(argument, { maxLength: 3 }).map((all) => all.flat()),
-    env: fc.array(fc.record({ name: variable, value: fc.string({ maxLength: 4 }) }), { maxLength: 1 }),
-    tensorOverrides: fc.array(value, { maxLength: 2 }),
-    metadataOverrides: fc.array(value, { maxLength: 2 }),
-    cacheTypeCustomK: value,
-    reasoningBudget: fc.nat(3),
-    reasoningBudgetMessage: value,
-    contextSize: fc.constantFrom(128, 4096),
-  },
-  { requiredKeys: ['extraArgs'] },
-)
