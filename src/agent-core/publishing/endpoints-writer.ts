@@ -10,6 +10,9 @@ import { isAnswered, settledWrite, type ObjectStore } from './settled-write.ts'
 /** Rights may be granted, and others' Endpoints may go: they are looked at again, ever more seldom. */
 const deniedBackOff = { firstMs: 30_000, maxMs: 600_000 }
 
+/** Others hardly ever change them, and asking with each renewal doubles the requests of an idle agent. */
+const lookEveryMs = 300_000
+
 /** Somebody else's, or we have no rights to them: left alone until `until` of the monotonic clock, and said so once. */
 interface Denial {
   readonly reason: string
@@ -21,7 +24,8 @@ type Place = Pick<Publication, 'namespace' | 'name' | 'serviceName'>
 
 /**
  * Keeps core/v1 Endpoints beside the slices, for readers that know no slices. They are not watched: what is known of
- * them is the answer to our own last request, and each renewal of the claim asks. Trouble with them never stops a publication unless the cluster is away.
+ * them is the answer to our own last request, and renewals of the claim ask now and then. Trouble with them never stops a publication
+ * unless the cluster is away.
  */
 export class EndpointsWriter {
   readonly #api: KubeApi
@@ -31,6 +35,8 @@ export class EndpointsWriter {
   readonly #now: () => number
   readonly #random: () => number
   readonly #known = new Map<string, Endpoints>()
+  /** When the server last said what they are, on the monotonic clock. */
+  readonly #toldAt = new Map<string, number>()
   readonly #denials = new Map<string, Denial>()
 
   /** Without a resource nothing is ever written. */
@@ -59,6 +65,12 @@ export class EndpointsWriter {
     if (!this.#resource || this.#isDenied(key)) return true
     const known = this.#known.get(key)
     return known ? endpointsAreCurrent(known, publication) : publication.published === undefined
+  }
+
+  /** As {@link write}; the server is asked where it has not told of them for {@link lookEveryMs}. */
+  look(publication: Publication): Promise<void> {
+    const toldAt = this.#toldAt.get(refKey(publication)) ?? -Infinity
+    return this.write(publication, { reread: this.#now() - toldAt >= lookEveryMs })
   }
 
   /** With `reread` the server is asked, as others may have changed them, or an earlier holder may have left some. */
@@ -118,6 +130,7 @@ export class EndpointsWriter {
   /** Nothing is known of them any more; no request. */
   forget(key: string): void {
     this.#known.delete(key)
+    this.#toldAt.delete(key)
     this.#denials.delete(key)
   }
 
@@ -143,6 +156,7 @@ export class EndpointsWriter {
       resource,
       parse: parseEndpoints,
       learn: (_namespace, _name, endpoints) => {
+        this.#toldAt.set(key, this.#now())
         if (endpoints && isAgents(endpoints)) this.#known.set(key, endpoints)
         else this.#known.delete(key)
       },

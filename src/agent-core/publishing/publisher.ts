@@ -307,7 +307,7 @@ export class Publisher {
   /** The claim was renewed, whatever becomes of this: the next renewal looks again. */
   async #lookAtEndpoints(target: PublishTarget, published: Published | undefined): Promise<void> {
     try {
-      await this.#writeEndpoints(target, published, { reread: true })
+      await this.#endpoints.look(this.#publication(target, published))
     } catch (error) {
       this.#options.log.debug('Endpoints not looked at', { key: refKey(target), error })
     }
