@@ -51,7 +51,7 @@ export class AgentProcess implements AsyncDisposable {
       [
         ...['--kubeconfig', kubeconfig, '--namespace', namespace, '--host-ip', publishedAddress],
         ...['--state-dir', stateDir, '--model-store', join(folder, 'models'), '--port', String(port)],
-        ...['--llama-server', sampleServerPath, '--allowed-model-roots', dirname(folder)],
+        ...['--llama-server', sampleServerPath, '--allow-unsafe-extra-args', '--allowed-model-roots', dirname(folder)],
         ...['--allowed-download-hosts', '127.0.0.1'],
       ],
       { stdio: ['ignore', log, log] },

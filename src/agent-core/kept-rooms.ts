@@ -14,7 +14,7 @@ import { PressureEviction } from './reconcile/pressure-eviction.ts'
 import { ServerLaunches } from './reconcile/server-launches.ts'
 import type { LastingRooms } from './lasting-rooms.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
-import { evictionSettings, launchRules, portPolicy } from './room-settings.ts'
+import { evictionSettings, launchRules, portPolicy, specPolicy } from './room-settings.ts'
 import { memoryViewOf } from './snapshot/memory-view.ts'
 import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
 
@@ -163,11 +163,13 @@ function openSession(
       // As the agent was started: a path that a person sets counts from a server's next start, and restarts none.
       llamaServer: started.llamaServer,
       performanceCores,
+      policy: specPolicy(settings),
       port: portPolicy(settings),
       rules: () => launchRules(context.settings()),
     },
     models,
     findBinary: () => llamaServer(context),
+    allowsFile: (path, namespace) => models.allowsFile(path, namespace),
     metal: hasMetal,
   })
   return clusterSession({

@@ -1,8 +1,11 @@
+import { homedir } from 'node:os'
+import { join } from 'node:path'
 import type { MemorySettings } from './memory/memory.ts'
 import type { DownloadSettings } from './models/remote.ts'
 import type { GeneralRules, PortPolicy } from './process/launch.ts'
 import type { OutputLimits } from './process/output-rotation.ts'
 import type { EvictionSettings } from './reconcile/pressure-eviction.ts'
+import type { SpecPolicy } from './reconcile/runtime-choice.ts'
 import type { AgentSettings } from './settings/settings.ts'
 
 /** What each room takes from the settings of the agent. */
@@ -34,6 +37,7 @@ export const downloadSettings = (settings: AgentSettings): DownloadSettings => (
   hubEndpoint: settings.hubEndpoint,
   hubTokenFile: settings.hubTokenFile,
   caFile: settings.caFile,
+  hubLoginNamespaces: settings.hubLoginNamespaces,
 })
 
 export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({
@@ -45,3 +49,12 @@ export function portPolicy({ llamaServerPort, portRange }: AgentSettings): PortP
   if (portRange) return { kind: 'range', ...portRange }
   return llamaServerPort > 0 ? { kind: 'fixed', port: llamaServerPort } : { kind: 'ephemeral' }
 }
+
+export const specPolicy = (settings: AgentSettings): SpecPolicy => ({
+  allowsUnsafe: settings.allowUnsafeExtraArgs,
+  allowedEnv: settings.allowedEnv,
+  modelRoots: [settings.modelStore, ...settings.allowedModelRoots].map(underHome),
+})
+
+/** As a shell reads `~/`. */
+const underHome = (path: string): string => (/^~(?=\/|$)/.test(path) ? join(homedir(), path.slice(1)) : path)

@@ -136,9 +136,18 @@ function cellsOf(service: ServiceView, now: string, style: TableStyle): string[]
     cleanText(service.model),
     addressOf(service),
     formatAge(service.since, now),
-    service.memory?.needBytes === undefined ? '-' : formatBytes(service.memory.needBytes),
+    memoryOf(service),
   ]
 }
+
+/** What it holds and what it would need if it ran are not to be taken for each other. */
+function memoryOf({ state, memory }: ServiceView): string {
+  if (memory?.needBytes === undefined) return '-'
+  const bytes = formatBytes(memory.needBytes)
+  return inMemory.has(state) ? bytes : `needs ${bytes}`
+}
+
+const inMemory: ReadonlySet<ServiceView['state']> = new Set(['starting', 'ready', 'unready', 'stopping'])
 
 function addressOf({ address, port }: ServiceView): string {
   if (address === undefined && port === undefined) return '-'

@@ -35,6 +35,8 @@ export const serviceReasons = [
   'Held',
   'Paused',
   'Refused',
+  'ExtraArgsRejected',
+  'EnvironmentRejected',
   'ModelMissing',
   'ServiceNameTaken',
   'NoHostAddress',

@@ -477,7 +477,7 @@ async function machine({ args, prepare, ...options }: MachineOptions = {}): Prom
       ...options,
       folder,
       kubeconfig: sim.kubeconfig(),
-      args: ['--llama-server', sampleServerPath, ...(args?.(folder) ?? [])],
+      args: ['--llama-server', sampleServerPath, '--allow-unsafe-extra-args', ...(args?.(folder) ?? [])],
     }),
   )
   const goodModel = files.serve('/good.gguf', gguf).url

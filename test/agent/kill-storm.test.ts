@@ -45,7 +45,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
       const entry = join(world.folder, 'installed/out/cli/metal-agent.js')
       const folder = join(world.folder, 'agent')
       const kubeconfig = await readFile(await writeKubeconfig(join(world.folder, 'admin'), api().connection), 'utf8')
-      const args = ['--namespace', world.namespace, '--llama-server', sampleServerPath]
+      const args = ['--namespace', world.namespace, '--llama-server', sampleServerPath, '--allow-unsafe-extra-args']
       const start = () => AgentProcess.start({ folder, kubeconfig, args, entry })
       const first = await start()
       await world.apply('steady', { script: { loadMs: 200 } })

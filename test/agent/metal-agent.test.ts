@@ -372,7 +372,8 @@ async function serving({ extraArgs = [], source }: ServingOptions = {}, options:
   const files = stack.use(await startFileServer())
   const { url } = files.serve('/tiny.gguf', gguf)
   apply(sim, source?.(files) ?? url, extraArgs)
-  const args = ['--llama-server', sampleServerPath, ...(options.args ?? [])]
+  const unsafe = extraArgs.length > 0 ? ['--allow-unsafe-extra-args'] : []
+  const args = ['--llama-server', sampleServerPath, ...unsafe, ...(options.args ?? [])]
   const agent = stack.use(await AgentProcess.start({ ...options, kubeconfig: sim.kubeconfig(), args }))
   const { pid = 0, port = 0 } = await agent.service('tiny', 'ready')
   const owned = stack.move()

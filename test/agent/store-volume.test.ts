@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { expect, test, vi } from 'vitest'
 import { AgentProcess } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
+import { eventually } from '../support/eventually.ts'
 import { startFileServer, type FileServer } from '../support/file-server.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
@@ -21,13 +22,13 @@ test.concurrent(
     apply('steady')
     const { pid } = await agent.service('steady', 'ready')
 
-    volume.makeReadOnly()
+    await volume.makeReadOnly()
     const readOnly = `The model store ${store} is on a read-only volume: mount it writable or choose another --model-store.`
     await noticed(agent, readOnly)
     apply('first')
     const first = await agent.service('first', 'waiting', 'FetchFailed')
 
-    volume.unmount()
+    await volume.unmount()
     apply('second')
     const second = await agent.service('second', 'waiting', 'FetchFailed')
     await noticed(agent, gone(store))
@@ -35,7 +36,7 @@ test.concurrent(
     expect([first.message, second.message, steady.pid]).toEqual([readOnly, gone(store), pid])
     expect(await readdir(volume.path)).toEqual([])
 
-    volume.mount()
+    await volume.mount()
     await agent.service('first', 'ready')
     await agent.service('second', 'ready')
     const { notices } = await agent.snapshot()
@@ -52,12 +53,12 @@ test.concurrent(
     apply('tiny')
     await before.service('tiny', 'ready')
     await before.stop()
-    volume.unmount()
+    await volume.unmount()
     const after = await start()
     await noticed(after, gone(store))
     await after.service('tiny', 'waiting', 'FetchFailed')
     expect(await readdir(volume.path)).toEqual([])
-    volume.mount()
+    await volume.mount()
     await after.service('tiny', 'ready')
   },
 )
@@ -110,14 +111,13 @@ async function mountedVolume(path: string, skip: (note: string) => never) {
   const run = (command: string, ...args: string[]): boolean => spawnSync(command, args).status === 0
   const mount = () => run('mount', '-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', path)
   if (!mount()) skip('needs the right to mount a tmpfs')
-  const required = (done: boolean, what: string): void => {
-    if (!done) throw new Error(`The volume could not be ${what}.`)
-  }
+  /** The kernel refuses it for as long as a file of it is open for writing. */
+  const untilDone = (attempt: () => boolean, what: string) => eventually(attempt, { what: `the volume being ${what}` })
   return {
     path,
-    mount: () => required(mount(), 'mounted'),
-    unmount: () => required(run('umount', path), 'unmounted'),
-    makeReadOnly: () => required(run('mount', '-o', 'remount,ro', path), 'made read-only'),
+    mount: () => untilDone(mount, 'mounted'),
+    unmount: () => untilDone(() => run('umount', path), 'unmounted'),
+    makeReadOnly: () => untilDone(() => run('mount', '-o', 'remount,ro', path), 'made read-only'),
     [Symbol.asyncDispose]: async () => {
       run('umount', path)
       await rm(path, { recursive: true, force: true })

@@ -4,7 +4,7 @@ import type { ApiServer } from '../support/control-plane/control-plane.ts'
 import type { FaultProxy } from '../support/fault-proxy.ts'
 import type { Blockage } from './blockage.ts'
 import type { Disk } from './disk.ts'
-import { touched, type AgentName, type Fault, type FaultKind, type ServiceName } from './faults.ts'
+import { services, touched, type AgentName, type Fault, type FaultKind, type ServiceName } from './faults.ts'
 import type { ServerProcess } from './processes.ts'
 import type { SoakAgent } from './soak-agent.ts'
 import type { SoakObjects } from './soak-objects.ts'
@@ -28,6 +28,8 @@ export interface InjectorOptions {
   readonly obstacles: { readonly api: Blockage; readonly slices: Blockage }
   readonly touches: Touches
   readonly changes: Touches
+  /** Gains those whose Endpoints the agent may not know as they are: it does not watch them. */
+  readonly strayEndpoints: Set<ServiceName>
 }
 
 type What<K extends FaultKind> = Extract<Fault['what'], { kind: K }>
@@ -46,10 +48,11 @@ export class Injector {
 
   /** Resolves when it is over and taken back. */
   async inject(fault: Fault): Promise<void> {
-    const { touches, changes } = this.#options
+    const { touches, changes, strayEndpoints } = this.#options
     const [ends, changed] = [touched(fault), this.#changed(fault)]
     touches.begin(ends)
     changes.begin(changed)
+    for (const name of strayed(fault)) strayEndpoints.add(name)
     try {
       await this.#inject(fault.what)
     } finally {
@@ -308,4 +311,13 @@ export class Injector {
       await delay(retryMs)
     }
   }
+}
+
+function strayed({ what }: Fault): readonly ServiceName[] {
+  if (what.kind === 'refuse')
+    return what.resource !== 'endpoints' ? [] : what.name === undefined ? services : [what.name]
+  const isHit =
+    (what.kind === 'deletePublished' && what.object === 'Endpoints') ||
+    (what.kind === 'editPublished' && what.what === 'Endpoints')
+  return isHit ? [what.service] : []
 }

@@ -4,7 +4,7 @@ import type { Finding } from './judge.ts'
 /** What an agent that can do something may leave as it is. */
 export const patienceMs = 2_000
 /** A look that comes later than this tells of a machine that starves, as the agent does then. */
-export const lateMs = 250
+export const lateMs = 150
 
 export interface Moment {
   /** Monotonic. */

@@ -16,11 +16,11 @@ const always = <K extends string>(kind: K) => fc.constant(kind)
 const kinds = [
   [8, fc.record({ kind: always('killServer'), service: other })],
   [4, fc.record({ kind: always('stopServer'), service: other, forMs: forMs(200, 12_000) })],
-  [5, fc.record({ kind: always('killAgent'), agent, awayMs: forMs(0, 3_000) })],
-  [3, fc.record({ kind: always('killAgentInStart'), afterMs: forMs(0, 1_500) })],
-  [2, fc.record({ kind: always('terminateAgent'), awayMs: forMs(0, 2_000) })],
-  [3, fc.record({ kind: always('stallApi'), forMs: forMs(300, 6_000) })],
-  [2, fc.record({ kind: always('killApi'), awayMs: forMs(0, 3_000) })],
+  [4, fc.record({ kind: always('killAgent'), agent, awayMs: forMs(0, 3_000) })],
+  [2, fc.record({ kind: always('killAgentInStart'), afterMs: forMs(0, 1_500) })],
+  [1, fc.record({ kind: always('terminateAgent'), awayMs: forMs(0, 2_000) })],
+  [2, fc.record({ kind: always('stallApi'), forMs: forMs(300, 5_000) })],
+  [1, fc.record({ kind: always('killApi'), awayMs: forMs(0, 3_000) })],
   [
     12,
     fc.record(

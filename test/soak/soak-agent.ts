@@ -22,6 +22,8 @@ export interface SoakAgentOptions {
   readonly logFile: string
 }
 
+/** It asks the servers it found, and reads the cluster once more where it wants to be sure. */
+const settlingMs = 3_000
 /** After an end that nobody ordered, as a launch agent of macOS does. */
 const restartAfterMs = 300
 const nodeFile = z.object({ nodeId: z.string() })
@@ -40,7 +42,7 @@ export class SoakAgent implements AsyncDisposable {
   #surroundings = undisturbed
   #process: AgentProcess | undefined
   #isWanted = false
-  #isSeeing = false
+  #seesSince: number | undefined
   #readTo = 0
   #nodeId: string | undefined
   #supervision: Promise<void> = Promise.resolve()
@@ -56,15 +58,15 @@ export class SoakAgent implements AsyncDisposable {
     return this.#process !== undefined && this.#process.exit === undefined
   }
 
-  /** It runs and has seen the cluster. */
+  /** It runs, and has seen the cluster long enough to know what there is to do. */
   get isAtWork(): boolean {
     const agent = this.#process
     if (!agent || agent.exit) return false
     // One that was told apart by half a line is found at the next look.
     const seenTo = Math.max(0, agent.stderr.lastIndexOf('\n'))
-    this.#isSeeing ||= agent.stderr.slice(this.#readTo, seenTo).includes('"msg":"watching"')
+    if (agent.stderr.slice(this.#readTo, seenTo).includes('"msg":"watching"')) this.#seesSince ??= performance.now()
     this.#readTo = seenTo
-    return this.#isSeeing
+    return this.#seesSince !== undefined && performance.now() - this.#seesSince > settlingMs
   }
 
   /** Its claims say so; undefined before its first start. */
@@ -130,7 +132,7 @@ export class SoakAgent implements AsyncDisposable {
         args: [...flags, '--namespace', namespace, '--port-range', ports.join('-')],
         env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },
       })
-      this.#isSeeing = false
+      this.#seesSince = undefined
       this.#readTo = 0
       this.#process = agent
       // It was unwanted while it was being started.

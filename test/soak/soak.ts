@@ -7,7 +7,7 @@ import { ApiServer } from '../support/control-plane/control-plane.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'
 import { Blockage } from './blockage.ts'
 import { Disk } from './disk.ts'
-import { concerned, services, type AgentName, type Fault } from './faults.ts'
+import { concerned, services, type AgentName, type Fault, type ServiceName } from './faults.ts'
 import { Injector } from './injector.ts'
 import { Oracle } from './oracle.ts'
 import { Processes } from './processes.ts'
@@ -94,9 +94,10 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   })
   oracle.now = made.use(watching)
   await watching.start()
-  const rest = new Rest({ world, objects, agents, oracle: watching })
+  const strayEndpoints = new Set<ServiceName>()
+  const rest = new Rest({ world, objects, agents, oracle: watching, strayEndpoints })
   const injector = new Injector({
-    ...{ api, proxy, objects, agents, obstacles, touches, changes },
+    ...{ api, proxy, objects, agents, obstacles, touches, changes, strayEndpoints },
     ...{ servers: () => watching.servers, disk: typeof disk === 'string' ? undefined : disk },
   })
   const skipped = typeof disk === 'string' ? disk : undefined

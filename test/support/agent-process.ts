@@ -23,6 +23,8 @@ export interface AgentProcessOptions {
   readonly entry?: string
   /** Takes from root what lets it read and write every file, so that modes count; needs `setpriv` (see `missingSetpriv`). */
   readonly obeysFileModes?: boolean
+  /** A program, with its arguments, that becomes the agent in place of a plain start. */
+  readonly startedBy?: readonly string[]
 }
 
 export interface AgentExit {
@@ -62,6 +64,7 @@ export class AgentProcess implements AsyncDisposable {
       ...['--port', '0', '--host-ip', '192.0.2.10'],
     ]
     const command = [
+      ...(options.startedBy ?? []),
       ...(options.obeysFileModes === true && isRoot ? setpriv : []),
       ...[process.execPath, options.entry ?? source],
       ...(usualFlags ? usual : []),

@@ -130,6 +130,8 @@ export class AgentWorld implements AsyncDisposable {
       stateDir,
       llamaServer: options.llamaServer ?? sampleServerPath,
       startupStallMs: 60_000,
+      // Sample servers are told by arguments how to behave.
+      allowUnsafeExtraArgs: true,
       drainLimitMs: options.drainTimeoutMs ?? 30_000,
       hostIp: options.hostIp ?? hostIp,
       port: 0,

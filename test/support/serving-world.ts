@@ -30,7 +30,12 @@ export async function servingWorld(): Promise<ServingWorld> {
   const owned = stack.move()
   return {
     sim,
-    preferences: { llamaServer: sampleServerPath, hostIp: '192.0.2.10', allowedDownloadHosts: ['127.0.0.1'] },
+    preferences: {
+      llamaServer: sampleServerPath,
+      allowUnsafeExtraArgs: true,
+      hostIp: '192.0.2.10',
+      allowedDownloadHosts: ['127.0.0.1'],
+    },
     apply(name, script = {}) {
       const metadata = { name }
       const spec = { source: url, format: 'gguf', hardware: { accelerator: 'metal' } }

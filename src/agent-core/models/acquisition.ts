@@ -1,15 +1,16 @@
 import { join } from 'node:path'
+import { isOpenTo } from './access.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ContentFetches } from './content-fetches.ts'
 import type { DownloadTurns } from './download-turns.ts'
-import { ModelError } from './errors.ts'
+import { ModelError, type ModelErrorReason } from './errors.ts'
 import { requireFormat } from './format-check.ts'
 import type { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { FileHashes } from './hash-file.ts'
 import { localModel } from './local-models.ts'
-import type { Lent } from './local-source.ts'
+import type { ModelRoots } from './model-roots.ts'
 import { contentRevision, type HeaderSummary } from './manifest.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
 import { waitingSentence } from './pulls.ts'
@@ -22,7 +23,7 @@ import { sameBytes } from './store-paths.ts'
 export interface AcquisitionOptions {
   readonly store: Store
   /** Which files of this machine a Model may name. */
-  readonly lent: Lent
+  readonly roots: ModelRoots
   readonly contents: ContentFetches
   readonly remote: Remote
   readonly turns: DownloadTurns
@@ -49,12 +50,15 @@ export class Acquisition {
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
     const wanted = wantedOf(request)
     const found = await this.#verified(request, await this.#options.store.find(wanted))
-    if (found) return this.#arrived(request, found)
+    if (found) return this.#arrived(request, await this.#admitted(request, found, waiters.signal))
     if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
     waiters.signal.throwIfAborted()
     await this.#options.requireStore()
     const elsewhere = await this.#verified(request, await this.#options.store.findElsewhere(wanted))
-    if (elsewhere) return this.#arrived(request, await this.#share(wanted, elsewhere))
+    if (elsewhere) {
+      const admitted = await this.#admitted(request, elsewhere, waiters.signal)
+      return this.#arrived(request, await this.#share(wanted, admitted))
+    }
     return this.#arrived(request, await this.#fetch(request, waiters, { beside: false }))
   }
 
@@ -82,7 +86,7 @@ export class Acquisition {
   }
 
   #inPlace(path: string, request: ModelRequest): Promise<LocalModel> {
-    return localModel(path, request, { hashes: this.#hashes, lent: this.#options.lent })
+    return localModel(path, request, { hashes: this.#hashes, lent: this.#options.roots.lentTo(request.namespace) })
   }
 
   async #fetch(
@@ -96,7 +100,7 @@ export class Acquisition {
     return this.#options.turns.take(signal, onPlace, async () => {
       // Another request may have brought it while this one waited.
       const found = beside ? undefined : await this.#verified(request, await this.#options.store.find(wanted))
-      if (found) return found
+      if (found) return this.#admitted(request, found, signal)
       return this.#options.remote.fetch(request, {
         wanted,
         store: this.#options.store,
@@ -108,9 +112,34 @@ export class Acquisition {
     })
   }
 
+  /**
+   * What its source gave to another namespace, after the source was asked with the login of this one. Nobody knows who was given what an
+   * earlier version or another agent left: where its source cannot be asked at all it counts for who names it. Throws ModelError.
+   */
+  async #admitted(request: ModelRequest, stored: StoredModel, signal: AbortSignal): Promise<StoredModel> {
+    const { log, remote, store } = this.#options
+    if (isOpenTo(stored.manifest, request.namespace)) return stored
+    const isUnknown = stored.manifest.access === undefined
+    if (isUnknown && parseModelSource(request.source).kind === 'unsupported') return stored
+    try {
+      const access = await remote.admit(request, stored.manifest, signal)
+      return await store.amend(stored, { access }).catch((error: unknown) => {
+        log.debug('access to a model cannot be recorded', { path: stored.path, error })
+        return stored
+      })
+    } catch (error) {
+      if (!(isUnknown && error instanceof ModelError && saysNothing.has(error.reason))) throw error
+      log.info('the source of a model cannot be asked, using what is in the store', {
+        path: stored.path,
+        reason: error.reason,
+      })
+      return stored
+    }
+  }
+
   /** The same bytes under another Model's name. */
   async #share(wanted: Wanted, { folder, manifest }: StoredModel): Promise<StoredModel> {
-    const { primary, mmproj, revision, header } = manifest
+    const { primary, mmproj, revision, header, access } = manifest
     const paths = manifest.files.map(({ path }) => path)
     const destination = await this.#options.store.reserve(wanted, paths, { primary })
     try {
@@ -121,7 +150,7 @@ export class Acquisition {
           return { path, from, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
         }),
       )
-      return await destination.commit({ files, primary, mmproj, revision, header })
+      return await destination.commit({ files, primary, mmproj, revision, header, access })
     } finally {
       destination.release()
     }
@@ -166,6 +195,12 @@ export class Acquisition {
     }
   }
 }
+
+/** The source was not asked, or did not understand. */
+const saysNothing: ReadonlySet<ModelErrorReason> = new Set([
+  ...(['Offline', 'Unreachable', 'TlsFailed', 'ProxyFailed', 'BadProxy', 'BadAuthorityFile'] as const),
+  ...(['ServerError', 'RateLimited', 'Stalled', 'NoHubApi', 'BadAnswer', 'DownloadHostNotAllowed'] as const),
+])
 
 const localOf = ({ path, mmproj, sizeBytes, manifest }: StoredModel): LocalModel => ({
   path,

@@ -72,7 +72,7 @@ export class ContentFetches {
   }
 
   /** Throws ModelError, or the signal's reason; the download goes on for others, and ends with the last. */
-  async get(request: FileRequest, { model, signal, onProgress, refusal }: GetOptions): Promise<Content> {
+  async get(request: ScopedRequest, { model, signal, onProgress, refusal }: GetOptions): Promise<Content> {
     const refused = new AbortController()
     const share = await this.#downloads.join(keyOf(request), {
       about: undefined,
@@ -87,7 +87,7 @@ export class ContentFetches {
     return { ...share.result.file, release: share.release, moveTo: (path) => move(share, path) }
   }
 
-  async #download(request: FileRequest, model: string, { signal, tell }: Waiters<News>): Promise<Landed> {
+  async #download(request: ScopedRequest, model: string, { signal, tell }: Waiters<News>): Promise<Landed> {
     const path = join(await this.#options.folder(), keyOf(request))
     let news: News = {}
     const onStart = (start: Uint8Array): void => tell((news = { ...news, start }))
@@ -163,9 +163,18 @@ export async function readNote(path: string): Promise<PartialNote | undefined> {
 const writeNote = (path: string, note: PartialNote): Promise<void> =>
   writeFileAtomic(`${path}${noteSuffix}`, `${JSON.stringify(note)}\n`)
 
+export interface ScopedRequest extends FileRequest {
+  /** Who shares the download: requests of the same scope. Absent = whoever asks for the same. */
+  readonly scope?: string
+}
+
 /** By content where that is known, so that two addresses of it are one download. */
-const keyOf = ({ url, sha256 }: FileRequest): string =>
-  sha256 === undefined ? `url-${createHash('sha256').update(url).digest('hex')}` : `sha-${sha256}`
+function keyOf({ url, sha256, scope }: ScopedRequest): string {
+  const hashed = (text: string): string => createHash('sha256').update(text).digest('hex')
+  const [kind, name] = sha256 === undefined ? ['url', url] : ['sha', sha256]
+  if (scope !== undefined) return `${kind}-${hashed(`${scope}\n${name}`)}`
+  return `${kind}-${sha256 ?? hashed(url)}`
+}
 
 const isStill = ({ etag }: { etag?: string | undefined }, request: FileRequest): boolean =>
   request.sha256 !== undefined || (etag !== undefined && etag === request.etag)

@@ -72,7 +72,7 @@ export class Inventory {
   }
 
   /** Puts down that a server was started with the model at `path`, and deletes older contents of its source. */
-  async markUsed({ model, digest }: Wanted, path: string): Promise<void> {
+  async markUsed({ model, digest, namespace }: Wanted, path: string): Promise<void> {
     const { store, log } = this.#options
     try {
       const stored = (await store.list()).filter((one) => one.model === model && one.manifest.sourceSha256 === digest)
@@ -81,6 +81,7 @@ export class Inventory {
       await store.markUsed(used)
       for (const old of stored) {
         if (old === used || old.manifest.completedAt >= used.manifest.completedAt) continue
+        if ((old.manifest.namespace ?? namespace) !== namespace) continue
         await store.remove(old)
         log.info('older content of a model removed', { model: old.model, path: old.path })
       }

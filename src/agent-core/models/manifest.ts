@@ -36,6 +36,15 @@ export const headerSummary = z.object({
 })
 export type HeaderSummary = z.infer<typeof headerSummary>
 
+/** Who was seen to be given the content by its source; absent where nobody knows: an earlier version or another agent left it. */
+const access = z.object({
+  /** Without any login. */
+  isPublic: z.boolean(),
+  /** With the login of a Model in them; `''` is the person at this machine. */
+  namespaces: z.array(z.string().max(253)).max(1_000),
+})
+export type Access = z.infer<typeof access>
+
 const shared = {
   /** For people: without credentials and query. */
   source: z.string(),
@@ -58,6 +67,9 @@ const manifestSchema = z.object({
   mmproj: relativePath.optional(),
   lastUsedAt: z.iso.datetime().optional(),
   header: headerSummary.optional(),
+  /** Whose Model it is, which nobody else's replaces. */
+  namespace: z.string().max(253).optional(),
+  access: access.optional(),
 })
 export type Manifest = z.infer<typeof manifestSchema>
 

@@ -1,7 +1,7 @@
 import type { Progress } from '../../contract/service.ts'
 import type { HubToken } from './hub/token.ts'
 import type { Wanted } from './store.ts'
-import { wantedDigest, type Selection } from './wanted.ts'
+import { isPlainAddress, wantedDigest, type Selection } from './wanted.ts'
 
 export interface ModelRequest extends Selection {
   readonly namespace: string
@@ -30,10 +30,14 @@ export interface EnsureOptions {
 
 export const wantedOf = (request: ModelRequest): Wanted => ({
   model: request.name,
+  namespace: request.namespace,
   source: request.source,
   digest: wantedDigest(request),
 })
 
-/** Requests of the same key can share one fetch: what they check is the same too. */
+/** Requests of the same key can share one fetch: what they check, and with which login they ask, is the same too. */
 export const requestKey = (request: ModelRequest): string =>
-  [request.name, wantedDigest(request), request.format ?? 'gguf', request.sha256?.toLowerCase() ?? ''].join('\n')
+  [
+    ...[isPlainAddress(request.source) ? '' : request.namespace, request.name, wantedDigest(request)],
+    ...[request.format ?? 'gguf', request.sha256?.toLowerCase() ?? ''],
+  ].join('\n')

@@ -1,6 +1,7 @@
 import { realpath } from 'node:fs/promises'
 import { dirname, isAbsolute, join, relative, sep } from 'node:path'
 import { ModelError } from './errors.ts'
+import type { Lent } from './local-source.ts'
 import { ownFolder } from './store-paths.ts'
 
 export interface ModelRootsOptions {
@@ -9,41 +10,53 @@ export interface ModelRootsOptions {
   /** Folders that a person lends to Models: absolute, or below the home folder with `~/`. */
   readonly roots: readonly string[]
   readonly home: string
+  /** Whether a file of the store, by its real path, may be given to the namespace. */
+  readonly isOpen: (path: string, namespace: string) => Promise<boolean>
 }
 
 /** Which files of this machine a Model may name in `spec.source`: those below the store and the folders that a person listed. */
 export class ModelRoots {
   readonly #store: string
   readonly #roots: readonly string[]
+  readonly #isOpen: ModelRootsOptions['isOpen']
 
-  constructor({ store, roots, home }: ModelRootsOptions) {
+  constructor({ store, roots, home, isOpen }: ModelRootsOptions) {
+    this.#isOpen = isOpen
     this.#store = store
     this.#roots = roots.map((root) => (/^~(?=\/|$)/.test(root) ? join(home, root.slice(1)) : root))
   }
 
+  lentTo(namespace: string): Lent {
+    const allows = (path: string): Promise<boolean> => this.#allows(path, namespace)
+    return {
+      allows,
+      require: async (path) => {
+        if (!(await allows(path))) throw notAllowed(path)
+      },
+    }
+  }
+
   /** With all links followed; what does not exist is judged by the nearest folder above it that does. */
-  async allows(path: string): Promise<boolean> {
+  async #allows(path: string, namespace: string): Promise<boolean> {
     const real = await realOf(path)
     const store = await realpath(this.#store).catch(() => this.#store)
     if (isBelow(join(store, ownFolder), real)) return false
-    if (isBelow(store, real)) return true
+    if (isBelow(store, real)) return this.#isOpen(real, namespace)
     for (const root of this.#roots) {
       const realRoot = await realpath(root).catch(() => undefined)
       if (realRoot !== undefined && isBelow(realRoot, real)) return true
     }
     return false
   }
-
-  /** Throws `ModelSourceNotAllowed`, in the same words whether there is such a file or not. */
-  async require(path: string): Promise<void> {
-    if (await this.allows(path)) return
-    throw new ModelError(
-      'terminal',
-      'ModelSourceNotAllowed',
-      `${path} is neither in the model store nor below a folder of --allowed-model-roots, so it is not read: let a person on this machine start the agent with --allowed-model-roots and the folder of the model, or give an https:// address or a Hugging Face repository (hf://owner/name).`,
-    )
-  }
 }
+
+/** In the same words whether there is such a file or not. */
+const notAllowed = (path: string): ModelError =>
+  new ModelError(
+    'terminal',
+    'ModelSourceNotAllowed',
+    `${path} is neither in the model store nor below a folder of --allowed-model-roots, so it is not read: let a person on this machine start the agent with --allowed-model-roots and the folder of the model, or give an https:// address or a Hugging Face repository (hf://owner/name).`,
+  )
 
 async function realOf(path: string): Promise<string> {
   for (let existing = path; ; existing = dirname(existing)) {

@@ -81,6 +81,7 @@ export const defaultDownloadSettings: DownloadSettings = {
   atOnce: editableRows.downloadsAtOnce.default,
   reserveBytes: editableRows.diskReserveBytes.default,
   partialKeepMs: editableRows.partialKeepMs.default,
+  hubLoginNamespaces: [],
 }
 
 /** Brings models to this machine: one fetch per Model name and what is wanted, and one download per content, however many callers want it. */
@@ -91,6 +92,7 @@ export class Models {
   readonly #remote: Remote
   readonly #headers = new GgufHeaders()
   readonly #acquisition: Acquisition
+  readonly #roots: ModelRoots
   readonly #inventory: Inventory
   readonly #pulls: Pulls
   readonly #watch: StoreWatch
@@ -139,9 +141,15 @@ export class Models {
       now,
     })
     this.#watch = new StoreWatch({ directory, homeFile: options.homeFile, log, onChange })
+    this.#roots = new ModelRoots({
+      store: directory,
+      roots: options.allowedModelRoots ?? [],
+      home: homeDir,
+      isOpen: (path, namespace) => this.#store.isOpen(path, namespace),
+    })
     this.#acquisition = new Acquisition({
       store: this.#store,
-      lent: new ModelRoots({ store: directory, roots: options.allowedModelRoots ?? [], home: homeDir }),
+      roots: this.#roots,
       contents,
       remote: this.#remote,
       turns: new DownloadTurns(() => settings().atOnce),
@@ -188,6 +196,11 @@ export class Models {
   /** Read once for each file as it is. Throws GgufError. */
   header(path: string): Promise<GgufHeader> {
     return this.#headers.of(path)
+  }
+
+  /** Whether a Model of the namespace, or the arguments of a server in it, may name this file of the machine. */
+  allowsFile(path: string, namespace: string): Promise<boolean> {
+    return this.#roots.lentTo(namespace).allows(path)
   }
 
   /** After a change of the settings: what counts for downloads under way. */

@@ -3,6 +3,7 @@ import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import { expectsGguf } from './content.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
+import { accessAfter, isOpenTo, isVouchedFor } from './access.ts'
 import { Bandwidth } from './download/bandwidth.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
 import { HostGuard, type Resolve } from './download/host-guard.ts'
@@ -12,7 +13,7 @@ import { formatMismatch, requireFormat } from './format-check.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
-import type { Manifest } from './manifest.ts'
+import type { Access, Manifest } from './manifest.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
 import { resolveSource, type WantedModel } from './resolve-source.ts'
@@ -30,6 +31,8 @@ export interface DownloadSettings {
   /** 0 = the smaller of 2 GiB and 1 % of the volume. */
   readonly reserveBytes: number
   readonly partialKeepMs: number
+  /** Namespaces whose Models may use the login of the person at this machine. */
+  readonly hubLoginNamespaces: readonly string[]
 }
 
 export interface RemoteOptions {
@@ -50,7 +53,11 @@ export interface RemoteOptions {
   readonly deletableBytes: () => Promise<number>
 }
 
-type RemoteRequest = WantedModel & { readonly secret?: (() => Promise<HubToken>) | undefined }
+type RemoteRequest = WantedModel & {
+  /** The Model's; `''` = a person at this machine asks. */
+  readonly namespace: string
+  readonly secret?: (() => Promise<HubToken>) | undefined
+}
 
 interface FetchOptions {
   readonly wanted: Wanted
@@ -128,6 +135,14 @@ export class Remote implements AsyncDisposable {
     return { isSame, validators }
   }
 
+  /** Asks the source with the login of the request whether it would give the files; what the record may then say. Throws ModelError. */
+  async admit(request: RemoteRequest, { access }: Manifest, signal: AbortSignal): Promise<Access> {
+    const { files } = await this.resolve(request, signal)
+    for (const file of files.filter(({ hub, credentials }) => hub === undefined && credentials !== undefined))
+      await remoteState(file, { transport: await this.#transport(), signal })
+    return accessAfter(access, files, request.namespace)
+  }
+
   /** Brings every file of the source here and makes them a model of the store. Throws ModelError, or the signal's reason. */
   async fetch(
     request: RemoteRequest & { readonly format?: string | undefined },
@@ -161,6 +176,7 @@ export class Remote implements AsyncDisposable {
         primary,
         mmproj,
         revision,
+        access: accessAfter(undefined, files, request.namespace),
       })
       const { sizeBytes } = stored
       log.info('downloaded model', { ...fields, path: stored.path, sizeBytes, durationMs: now() - startedAt })
@@ -210,7 +226,8 @@ export class Remote implements AsyncDisposable {
     onProgress: (progress: Progress) => void,
   ): Promise<Content & Pick<Arrived, 'from'>> {
     const { sha256, sizeBytes } = file
-    const here = sha256 === undefined ? undefined : await this.#alreadyHere(file, sha256, { store, signal })
+    const here =
+      sha256 === undefined ? undefined : await this.#alreadyHere(file, { store, signal, namespace: wanted.namespace })
     if (here !== undefined && sha256 !== undefined) {
       const found = await lstat(here)
       if (format !== undefined) await requireFormat(here, format)
@@ -223,8 +240,10 @@ export class Remote implements AsyncDisposable {
         release: () => Promise.resolve(),
       }
     }
-    const { blob, credentials, url, fileName } = file
+    const { blob, credentials, url, fileName, hub } = file
+    const isShared = sha256 === undefined ? hub !== undefined || credentials === undefined : isVouchedFor(file)
     const request = {
+      ...(!isShared && { scope: wanted.namespace }),
       url,
       fileName,
       ...(sizeBytes !== undefined && { sizeBytes }),
@@ -237,19 +256,26 @@ export class Remote implements AsyncDisposable {
   }
 
   async #alreadyHere(
-    { hub, sizeBytes }: RemoteFile,
-    sha256: string,
-    { store, signal }: { store: Store; signal: AbortSignal },
+    file: RemoteFile,
+    { store, signal, namespace }: { store: Store; signal: AbortSignal; namespace: string },
   ): Promise<string | undefined> {
-    const stored = await store.findContent(sha256, sizeBytes)
-    if (stored !== undefined || hub === undefined || sizeBytes === undefined) return stored
+    const { hub, sha256, sizeBytes } = file
+    if (sha256 === undefined) return undefined
+    const isVouched = isVouchedFor(file)
+    const stored = await store.findContent(
+      { sha256, sizeBytes },
+      (manifest) => isVouched || isOpenTo(manifest, namespace),
+    )
+    if (stored !== undefined || hub === undefined || sizeBytes === undefined || !isVouched) return stored
     const { env, homeDir } = this.#options
     return findInHubCache({ ...hub, sha256, sizeBytes, env, home: homeDir, platform: process.platform, signal })
   }
 
-  async #token({ secret }: RemoteRequest): Promise<HubToken | undefined> {
+  /** The login of the person at this machine is nobody else's, unless they lent it to the namespace. */
+  async #token({ secret, namespace }: RemoteRequest): Promise<HubToken | undefined> {
     const { env, homeDir, settings } = this.#options
-    const { hubTokenFile } = settings()
+    const { hubTokenFile, hubLoginNamespaces } = settings()
+    if (secret === undefined && namespace !== '' && !hubLoginNamespaces.includes(namespace)) return undefined
     const setting = secret === undefined && hubTokenFile !== undefined ? await tokenInFile(hubTokenFile) : undefined
     return hubToken({ secret, setting, env, home: homeDir })
   }

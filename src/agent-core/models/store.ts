@@ -1,8 +1,9 @@
-import { readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises'
-import { basename, dirname, join, posix, relative } from 'node:path'
+import { readdir, realpath, rename, rm, rmdir, writeFile } from 'node:fs/promises'
+import { basename, dirname, join, posix, relative, sep } from 'node:path'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import { parseJson, readIfThere, syncFolder } from '../support/files.ts'
+import { isOpenTo } from './access.ts'
 import { expectsGguf, isGguf } from './content.ts'
 import { storeError } from './disk.ts'
 import { localRepairMs, ModelError } from './errors.ts'
@@ -14,6 +15,7 @@ import {
   readManifest,
   setManifestAside,
   writeManifest,
+  type Access,
   type HeaderSummary,
   type Manifest,
   type ManifestFile,
@@ -25,6 +27,8 @@ import { comparable, isInside, lstatIfThere, makeFolder, ownFolder, statIfThere 
 /** Which bytes, for which Model. */
 export interface Wanted {
   readonly model: string
+  /** The Model's; `''` = of no Model, but a person's. */
+  readonly namespace: string
   /** The Model's `spec.source`. */
   readonly source: string
   /** See `wantedDigest`. */
@@ -59,6 +63,7 @@ export interface Arrived {
 
 export interface Arrival {
   readonly files: readonly Arrived[]
+  readonly access?: Access | undefined
   /** Empty = the folder. */
   readonly primary: string
   readonly mmproj?: string | undefined
@@ -84,7 +89,8 @@ export interface StoreOptions {
  * The folder of models, laid out so that LLMKube's Go agent finds its files in it: `<store>/<model>/<base name>`.
  *
  * That layout knows neither namespace nor source, so every model of ours has a record that names its source and files, and a file
- * serves that source alone. Another source that wants the same place gets `<store>/<model>/<short digest>/`.
+ * serves that source alone. Another source that wants the same place, or the Model of another namespace, gets
+ * `<store>/<model>/<short digest>/`.
  * A file without a record is taken only under the very name the Go agent gives this source, and is recorded then, so
  * that no second source can take it. Nothing we have not recorded is ever overwritten or deleted, empty files aside.
  */
@@ -92,7 +98,7 @@ export class Store {
   readonly directory: string
   readonly #log: Logger
   readonly #now: () => number
-  /** Comparable path → digest of what may use it: what is being written, and what could not be recorded. */
+  /** Comparable path → who may use it, and for what (`claimOf`): what is being written, and what could not be recorded. */
   readonly #claims = new Map<string, string>()
 
   constructor({ directory, log, now = Date.now }: StoreOptions) {
@@ -106,11 +112,12 @@ export class Store {
     return this.#ownFolder('partials')
   }
 
-  /** The complete model, if the store has it for this very Model; of several contents of one source the newest. Throws ModelError. */
+  /** The complete model, if the store has it for a Model of this name and source; of several contents its namespace's newest. Throws ModelError. */
   async find(wanted: Wanted): Promise<StoredModel | undefined> {
     return this.#guarded(async () => {
       const folder = this.#modelFolder(wanted.model)
-      const [newest] = await this.#complete(wanted.model, wanted.digest)
+      const complete = await this.#complete(wanted.model, wanted.digest)
+      const newest = complete.find(({ manifest }) => manifest.namespace === wanted.namespace) ?? complete[0]
       if (newest) return newest
       const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
       return goName === undefined ? undefined : await this.#adopt(folder, goName, wanted)
@@ -128,10 +135,14 @@ export class Store {
     })
   }
 
-  /** A file of the store that has this content by its record and its length. Throws ModelError. */
-  async findContent(sha256: string, sizeBytes: number | undefined): Promise<string | undefined> {
+  /** A file of the store, of those whose record is `meant`, that has this content by its record and its length. Throws ModelError. */
+  async findContent(
+    { sha256, sizeBytes }: { readonly sha256: string; readonly sizeBytes?: number | undefined },
+    isMeant: (manifest: Manifest) => boolean,
+  ): Promise<string | undefined> {
     return this.#guarded(async () => {
       for (const stored of await this.list()) {
+        if (!isMeant(stored.manifest)) continue
         for (const file of stored.manifest.files) {
           if (file.sha256 !== sha256 || (sizeBytes !== undefined && file.sizeBytes !== sizeBytes)) continue
           const path = join(stored.folder, file.path)
@@ -139,6 +150,18 @@ export class Store {
         }
       }
       return undefined
+    })
+  }
+
+  /** False where the file, by its real path, is of a model that its source did not give to the namespace. Throws ModelError. */
+  async isOpen(path: string, namespace: string): Promise<boolean> {
+    return this.#guarded(async () => {
+      const below = relative(await realpath(this.directory), path)
+      const file = join(this.directory, below)
+      const [model = ''] = below.split(sep)
+      if (!modelName.test(model)) return true
+      const naming = (await this.#records(join(this.directory, model))).filter((record) => isNamedBy(record, file))
+      return naming.every(({ manifest }) => manifest.access === undefined || isOpenTo(manifest, namespace))
     })
   }
 
@@ -351,7 +374,7 @@ export class Store {
     const shard = parseShard(goName)
     const names = shard === undefined ? [goName] : shardPaths(goName, shard)
     const path = join(folder, goName)
-    if (!this.#claim(path, wanted.digest)) return undefined
+    if (!this.#claim(path, claimOf(wanted))) return undefined
     let recorded = true
     try {
       const files: ManifestFile[] = []
@@ -375,7 +398,7 @@ export class Store {
       })
       return stored
     } finally {
-      if (recorded) this.#release(path, wanted.digest)
+      if (recorded) this.#release(path, claimOf(wanted))
     }
   }
 
@@ -409,15 +432,16 @@ export class Store {
     const paths = [record, ...files.map((file) => join(folder, file))]
     const claimed: string[] = []
     const release = () => {
-      for (const path of claimed) this.#release(path, wanted.digest)
+      for (const path of claimed) this.#release(path, claimOf(wanted))
     }
     try {
       for (const path of paths) {
-        if (!this.#claim(path, wanted.digest)) return (release(), undefined)
+        if (!this.#claim(path, claimOf(wanted))) return (release(), undefined)
         claimed.push(path)
       }
       await this.#requireInside(folder)
       const records = await this.#recordsIn(folder)
+      if (records.some(({ manifest }) => !isOwn(manifest, wanted))) return (release(), undefined)
       for (const path of paths) {
         if (!(await this.#isFree(path, { records, digest: wanted.digest, beside }))) return (release(), undefined)
       }
@@ -453,9 +477,11 @@ export class Store {
       sha256,
       ...(etag !== undefined && { etag }),
     }))
-    const { primary, mmproj, revision, header } = arrival
+    const { primary, mmproj, revision, header, access } = arrival
     const manifest: Manifest = {
       ...this.#facts(wanted, 'downloaded'),
+      namespace: wanted.namespace,
+      ...(access !== undefined && { access }),
       files,
       primary,
       ...(mmproj !== undefined && { mmproj }),
@@ -522,17 +548,17 @@ export class Store {
     )
   }
 
-  #claim(path: string, digest: string): boolean {
+  #claim(path: string, claim: string): boolean {
     const key = comparable(path)
     const holder = this.#claims.get(key)
-    if (holder !== undefined && holder !== digest) return false
-    this.#claims.set(key, digest)
+    if (holder !== undefined && holder !== claim) return false
+    this.#claims.set(key, claim)
     return true
   }
 
-  #release(path: string, digest: string): void {
+  #release(path: string, claim: string): void {
     const key = comparable(path)
-    if (this.#claims.get(key) === digest) this.#claims.delete(key)
+    if (this.#claims.get(key) === claim) this.#claims.delete(key)
   }
 
   #facts({ source, digest }: Wanted, origin: Manifest['origin']) {
@@ -564,6 +590,12 @@ const quarantineNote = z.object({
   /** Where it was. */
   path: z.string(),
 })
+
+const claimOf = ({ digest, namespace }: Wanted): string => `${digest} ${namespace}`
+
+/** What nobody is named for, an earlier version left or a person pulled: the first Model of that name goes on with it. */
+const isOwn = ({ namespace = '' }: Manifest, wanted: Wanted): boolean =>
+  namespace === '' || namespace === wanted.namespace
 
 const modelName = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/
 

@@ -28,6 +28,12 @@ export function wantedDigest({
     .digest('hex')
 }
 
+/** Whether the address itself, with the login and query in it, says all that its server will know of who asks. */
+export function isPlainAddress(source: string): boolean {
+  const parsed = parseModelSource(source)
+  return parsed.kind === 'http' && hubAddressOf(parsed.url, new URL(parsed.url).origin) === undefined
+}
+
 /** The page of one too, on whatever mirror. */
 function isRepository(source: string): boolean {
   const parsed = parseModelSource(source)

@@ -57,6 +57,9 @@ const hangs: Readonly<Record<Hang, string>> = {
   failing: 'answered its health check with an error, over and over',
   stuck: 'hung (it did not advance any of the requests in flight for minutes)',
 }
+export const hangsMessage = (pid: number | undefined): string =>
+  `Process ${pid ?? 'unknown'} did not end although it was killed: it hangs in the kernel, and only a restart of the machine may help.`
+
 export const stoppedMessage = (executable: string): string => `${basename(executable)} was stopped.`
 
 const closed = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`)

@@ -7,6 +7,8 @@ export interface IdleWatchOptions {
   readonly log: Logger
   /** In the turn in which it is known that no request came for as long as was said. */
   readonly onIdle: (key: string) => void
+  /** Monotonic, in milliseconds. */
+  readonly now?: () => number
 }
 
 /** A server that is ready, and how long it may be without a request. */
@@ -21,15 +23,19 @@ export interface IdleTarget {
 /** A look costs about a millisecond; what is looked for takes minutes. */
 const longestLookMs = 30_000
 const looksPerIdleTime = 4
+/** A look that is so many times later than was meant says that the machine slept: on macOS the monotonic clock goes on meanwhile. */
+const latestLook = 2
 const answerWithinMs = 2_000
 
 /** Knows of servers whether anybody uses them. Nobody did before it began to look, so that it errs on the side of keeping them. */
 export class IdleWatch implements Disposable {
   readonly #options: IdleWatchOptions
   readonly #watched = new Map<string, Watched>()
+  readonly #now: () => number
 
   constructor(options: IdleWatchOptions) {
     this.#options = options
+    this.#now = options.now ?? (() => performance.now())
   }
 
   /** Undefined = no longer. The same process again is the same watch, though its time may be another. */
@@ -39,8 +45,15 @@ export class IdleWatch implements Disposable {
     clearTimeout(known?.timer)
     this.#watched.delete(key)
     if (!target) return
-    const idleSince = known?.target.pid === target.pid ? known.idleSince : performance.now()
-    const watched: Watched = { target, idleSince, work: known?.work, timer: undefined }
+    const idleForMs = known?.target.pid === target.pid ? known.idleForMs : 0
+    const watched: Watched = {
+      target,
+      idleForMs,
+      lookedAt: this.#now(),
+      waitMs: 0,
+      work: known?.work,
+      timer: undefined,
+    }
     this.#watched.set(key, watched)
     this.#lookLater(key, watched)
   }
@@ -52,9 +65,8 @@ export class IdleWatch implements Disposable {
 
   #lookLater(key: string, watched: Watched): void {
     const { idleMs } = watched.target
-    const left = watched.idleSince + idleMs - performance.now()
-    const wait = Math.max(1, Math.min(longestLookMs, idleMs / looksPerIdleTime, left))
-    watched.timer = setTimeout(() => void this.#look(key, watched), wait)
+    watched.waitMs = Math.max(1, Math.min(longestLookMs, idleMs / looksPerIdleTime, idleMs - watched.idleForMs))
+    watched.timer = setTimeout(() => void this.#look(key, watched), watched.waitMs)
     watched.timer.unref()
   }
 
@@ -62,9 +74,11 @@ export class IdleWatch implements Disposable {
   async #look(key: string, watched: Watched): Promise<void> {
     const isUsed = await this.#isUsed(watched)
     if (this.#watched.get(key) !== watched) return
-    const now = performance.now()
-    if (isUsed) watched.idleSince = now
-    if (now - watched.idleSince < watched.target.idleMs) {
+    const now = this.#now()
+    const awakeMs = Math.min(now - watched.lookedAt, latestLook * watched.waitMs)
+    watched.lookedAt = now
+    watched.idleForMs = isUsed ? 0 : watched.idleForMs + awakeMs
+    if (watched.idleForMs < watched.target.idleMs) {
       this.#lookLater(key, watched)
       return
     }
@@ -92,8 +106,11 @@ export class IdleWatch implements Disposable {
 
 interface Watched {
   readonly target: IdleTarget
-  /** On the monotonic clock: a Mac that slept was not idle for as long. */
-  idleSince: number
+  /** While the machine was awake. */
+  idleForMs: number
+  lookedAt: number
+  /** From one look to the next, as was meant. */
+  waitMs: number
   work: number | undefined
   timer: NodeJS.Timeout | undefined
 }

@@ -10,6 +10,7 @@ import { messageOf } from '../support/message-of.ts'
 import type { ServerLaunch } from './launch.ts'
 import { runOf, type RunFolder } from './run-folder.ts'
 import type { ServerRole } from './server-state.ts'
+import { wallTimeOf } from '../support/steady-clock.ts'
 
 const ledgerEntry = z.object({
   key: z.string(),
@@ -157,7 +158,7 @@ export class Ledger {
   async ready(run: string, pid: number, since: number): Promise<void> {
     await this.identify(run, pid)
     const entry = this.#entries.get(run)
-    if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: new Date(since).toISOString() })
+    if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: wallTimeOf(since).toISOString() })
   }
 
   /** One that was found running. */

@@ -62,8 +62,8 @@ export function runOfPlace({ workingDirectory, output }: Workplace, folders: Ser
 /** Names sort by time for a person; the number at the end decides, as a clock may be set back. */
 const runName = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-(\d+)$/
 
-export const newRunName = (at: number, number: number): string =>
-  `${new Date(at).toISOString().slice(0, 19).replaceAll(':', '-')}Z-${number}`
+export const newRunName = (at: Date, number: number): string =>
+  `${at.toISOString().slice(0, 19).replaceAll(':', '-')}Z-${number}`
 
 /** Undefined where the name is not that of a run. */
 export function runNumber(name: string): number | undefined {

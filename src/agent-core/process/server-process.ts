@@ -1,5 +1,5 @@
 import { messageOf } from '../support/message-of.ts'
-import { stoppedMessage } from './exit-message.ts'
+import { hangsMessage, stoppedMessage } from './exit-message.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
 import { OutputError } from './output-log.ts'
@@ -102,7 +102,7 @@ export class ServerProcess {
     const timer = setTimeout(() => limit.resolve(undefined), times.drainMs + times.graceMs + 2 * killLimitMs)
     await Promise.race([this.#over.promise, limit.promise])
     clearTimeout(timer)
-    if (!isOver(this.#state)) return { stopped: false, message: hangs(this.#run?.pid) }
+    if (!isOver(this.#state)) return { stopped: false, message: hangsMessage(this.#run?.pid) }
     const left = this.#state.kind === 'exited' ? this.#state.left : undefined
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
   }
@@ -224,6 +224,3 @@ interface Attempt {
 
 const foundIn = (origin: ServerOrigin) =>
   origin.kind === 'found' ? ({ pid: origin.server.process.pid, port: origin.server.port, unasked: true } as const) : {}
-
-const hangs = (pid: number | undefined) =>
-  `Process ${pid ?? 'unknown'} did not end although it was killed: it hangs in the kernel, and only a restart of the machine may help.`

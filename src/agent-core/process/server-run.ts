@@ -5,7 +5,7 @@ import type { Platform, PortHolder } from '../platform/platform.ts'
 import { messageOf } from '../support/message-of.ts'
 import { saysAddressInUse } from './crash-cause.ts'
 import { drain } from './drain.ts'
-import { exitMessage } from './exit-message.ts'
+import { exitMessage, hangsMessage } from './exit-message.ts'
 import type { HealthProbe } from './health-probe.ts'
 import { defaultDrainLimitMs, defaultStartupStallMs, defaultStopGraceMs, type LaunchRules } from './launch.ts'
 import { missedAfterMs, type LivenessTimings } from './liveness.ts'
@@ -67,6 +67,9 @@ const hungGraceMs = 2_000
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */
 export const killLimitMs = 5_000
 
+/** What hangs in the kernel ends as soon as that lets go of it. */
+const killAgainMs = 1_000
+
 /** The kernel may need a moment to close what a dead process had open. */
 const portLimitMs = 2_000
 const portLookMs = 50
@@ -85,6 +88,7 @@ export class ServerRun {
   #healthy = false
   #ending: Ending | undefined
   #reaped = false
+  #isLetGo = false
 
   constructor(options: ServerRunOptions) {
     this.#options = options
@@ -138,6 +142,7 @@ export class ServerRun {
       quietMs: options.quietMs,
       killAt: undefined,
       tellsRequests: false,
+      hangs: false,
       timer: undefined,
     }
     this.#ending = ending
@@ -184,7 +189,19 @@ export class ServerRun {
   #killAt(ending: Ending, at: number): void {
     clearTimeout(ending.timer)
     ending.killAt = at
-    ending.timer = setTimeout(() => this.#group.signalNow('SIGKILL'), Math.max(0, at - performance.now()))
+    ending.timer = setTimeout(() => this.#kill(ending, killLimitMs), Math.max(0, at - performance.now()))
+  }
+
+  /** Again and again: nothing may take its place before it is gone. */
+  #kill(ending: Ending, nextMs: number): void {
+    this.#group.signalNow('SIGKILL')
+    ending.timer = setTimeout(() => {
+      if (!ending.hangs) {
+        ending.hangs = true
+        this.#tellStopping(ending)
+      }
+      this.#kill(ending, killAgainMs)
+    }, nextMs)
   }
 
   #tellStopping(ending: Ending, requestsInFlight?: number): void {
@@ -193,11 +210,14 @@ export class ServerRun {
     ending.tellsRequests = requestsInFlight !== undefined
     const endsAt = now() + Math.max(0, Math.round(drainUntil - performance.now()))
     const drain = requestsInFlight === undefined ? {} : { drain: { requestsInFlight, endsAt } }
-    onState({ kind: 'stopping', since: now(), cause, pid: this.pid, port: this.port, ...drain })
+    const hangs = ending.hangs ? { hangs: hangsMessage(this.pid) } : {}
+    onState({ kind: 'stopping', since: now(), cause, pid: this.pid, port: this.port, ...drain, ...hangs })
   }
 
   /** It runs on, and nobody here looks after it any more. */
   letGo(): void {
+    this.#isLetGo = true
+    clearTimeout(this.#ending?.timer)
     this.#letGo.resolve(undefined)
   }
 
@@ -303,7 +323,7 @@ export class ServerRun {
 
   /** The leader is reaped: ends the rest of its group and finds out what it left. */
   async #settle(exit: Exit, at: number): Promise<RunEnd> {
-    const membersLeft = await this.#orSentence(() => this.#endGroup())
+    const membersLeft = await this.#orSentence(() => this.#endGroup(exit, at))
     const evidence = await this.#evidence()
     const portTaken =
       this.#ending?.cause === 'portTaken' ||
@@ -323,12 +343,21 @@ export class ServerRun {
     }
   }
 
-  async #endGroup(): Promise<string | undefined> {
-    const graceEnds = this.#ending?.killAt ?? 0
-    if ((await this.#group.gone(graceEnds)).length > 0) await this.#group.signal('SIGKILL')
-    const members = await this.#group.gone(performance.now() + killLimitMs)
-    if (members.length === 0) return undefined
-    return `Of its processes ${members.map(({ pid }) => pid).join(', ')} did not end although they were killed.`
+  /** A sentence where it was let go before all had ended. */
+  async #endGroup(exit: Exit, at: number): Promise<string | undefined> {
+    let members = await this.#group.gone(this.#ending?.killAt ?? 0)
+    let left: string | undefined
+    while (members.length > 0) {
+      await this.#group.signal('SIGKILL')
+      members = await this.#group.gone(performance.now() + (left === undefined ? killLimitMs : killAgainMs))
+      if (members.length === 0) break
+      const sentence = `Of its processes ${members.map(({ pid }) => pid).join(', ')} did not end although they were killed.`
+      if (this.#isLetGo) return sentence
+      if (sentence !== left)
+        this.#options.onState({ ...this.#exited(exit, at), left: sentence, settled: false, failures: 0 })
+      left = sentence
+    }
+    return undefined
   }
 
   /** A process that left the group may keep the port: it is not ours to signal, but it is to be told. */
@@ -413,5 +442,7 @@ interface Ending {
   killAt: number | undefined
   /** Readers were told last how many requests it waits for. */
   tellsRequests: boolean
+  /** It did not end although it was killed. */
+  hangs: boolean
   timer: NodeJS.Timeout | undefined
 }

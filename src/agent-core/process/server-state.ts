@@ -40,7 +40,7 @@ export interface Exited extends Exit, Evidence {
    * only then may another be started, and only then are the evidence and `retryAt` there.
    */
   readonly settled: boolean
-  /** What could not be ended, as a sentence. */
+  /** What could not be ended, as a sentence; while it is not settled that is tried again. */
   readonly left?: string
   /** Failures in a row, this one included; 0 after a stop that was asked for. */
   readonly failures: number
@@ -66,6 +66,8 @@ export interface Stopping {
   readonly port?: number
   /** Only while requests may finish, and some are in flight or were. */
   readonly drain?: Draining
+  /** It did not end although it was killed, as a sentence; it is killed again until it does. */
+  readonly hangs?: string
 }
 
 export interface Draining {

@@ -13,6 +13,7 @@ import { runFolder, runOf, serverFolders, type RunFolder } from './run-folder.ts
 import { ServerProcess, type Failure, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
 import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
 import { ServiceRuns } from './service-runs.ts'
+import { steadyNow } from '../support/steady-clock.ts'
 
 export interface ServersOptions {
   readonly platform: Pick<
@@ -64,7 +65,7 @@ export class Servers implements AsyncDisposable {
 
   constructor(options: ServersOptions) {
     this.#options = {
-      now: Date.now,
+      now: steadyNow,
       random: Math.random,
       liveness: livenessTimings,
       probe: probeHealth,

@@ -1,3 +1,4 @@
+import { wallTimeOf } from '../support/steady-clock.ts'
 import { mkdir, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import PQueue from 'p-queue'
@@ -81,7 +82,7 @@ export class ServiceRuns implements ReadableOutput {
     this.#kept = left
     await dropOldest(await this.#files(), limits)
     const number = Math.max(0, ...kept.map((run) => runNumber(run.name) ?? 0)) + 1
-    const folder = runFolder(folders, `${serviceFolderName(key)}/${newRunName(now(), number)}`)
+    const folder = runFolder(folders, `${serviceFolderName(key)}/${newRunName(wallTimeOf(now()), number)}`)
     await mkdir(dirname(folder.logFile), { recursive: true, mode: 0o700 })
     this.#kept = [...left, keptIn(folder)]
     return folder

@@ -8,6 +8,7 @@ import type { Narrator } from './narrator.ts'
 import type { Beside, MemoryReason } from './plan/observation.ts'
 import type { WantedServer } from './reading.ts'
 import type { Need } from './sizing.ts'
+import { wallTimeOf } from '../support/steady-clock.ts'
 
 export interface AdmissionOptions {
   readonly memory: Memory
@@ -296,7 +297,7 @@ export class Admission implements Disposable {
     const target = this.#options.targetOf(key)
     if (!target || target.isProtected || absences.of(target.uid) || !isOnItsWay(servers.get(key))) return
     const message = `Evicted so that ${winner} can start, which has a higher priority.`
-    const since = new Date(now()).toISOString()
+    const since = wallTimeOf(now()).toISOString()
     this.#displaced.set(key, { target, freedAt: undefined })
     absences.leave(target, { kind: 'displaced', since, message, winner, isFreed: false })
     narrator.tell(key, { kind: 'displaced', winner, message })

@@ -1,7 +1,6 @@
 import type { Hold, ServiceReason } from '../../contract/service.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
 import { readAnnotations } from './annotations.ts'
-import { environmentNotice } from './environment.ts'
 import { contentKey } from './model-request.ts'
 
 /** What the cluster wants of this machine for one InferenceService. */
@@ -29,7 +28,16 @@ export type Desired =
       /** Its Model is known to ask for a Mac. */
       readonly isForMac: boolean
     }
-  | { readonly kind: 'refused'; readonly reason: ServiceReason; readonly message: string }
+  | {
+      readonly kind: 'refused'
+      readonly reason: ServiceReason
+      readonly message: string
+      /** What runs goes on until its next start; absent = it is stopped. */
+      readonly spares?: {
+        /** But for a server that was started with this. */
+        readonly except: string | undefined
+      }
+    }
   | {
       readonly kind: 'serve'
       /** What of the Model a fetch depends on: see `contentKey`. */
@@ -45,7 +53,21 @@ export type Desired =
     }
 
 export type RuntimeChoice =
-  { readonly ok: true; readonly digest: string } | { readonly ok: false; readonly message: string }
+  | { readonly ok: true; readonly digest: string; readonly notice?: string }
+  | { readonly ok: false; readonly message: string; readonly reason?: undefined }
+  | (SpecRefusal & {
+      readonly ok: false
+      /** Of a server that was started with it all the same, by an earlier agent. */
+      readonly digest: string
+    })
+
+/** The runtime is there, but the spec asks it for what this machine does not allow. */
+export interface SpecRefusal {
+  readonly reason: 'ExtraArgsRejected' | 'EnvironmentRejected' | 'Refused'
+  readonly message: string
+  /** A server that was started with it may run programs for others. */
+  readonly loadsCode: boolean
+}
 
 export interface DesiredInputs {
   readonly key: string
@@ -116,9 +138,13 @@ function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceS
     )
   }
   const runtime = inputs.chooseRuntime(service, spec, model.spec.value)
-  if (!runtime.ok) return refused(runtime.message)
+  if (!runtime.ok && runtime.reason === undefined) return refused(runtime.message)
+  if (!runtime.ok) {
+    const { message, reason, digest, loadsCode } = runtime
+    return { kind: 'refused', reason, message, spares: { except: loadsCode ? digest : undefined } }
+  }
   const { idleMinutes, notices } = readAnnotations(service.metadata.annotations)
-  const notice = [environmentNotice(spec), ...notices].filter((sentence) => sentence !== undefined).join(' ')
+  const notice = [runtime.notice, ...notices].filter((sentence) => sentence !== undefined).join(' ')
   return {
     kind: 'serve',
     source: contentKey(model.spec.value),

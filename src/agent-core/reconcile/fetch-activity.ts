@@ -3,6 +3,7 @@ import type { Progress } from '../../contract/service.ts'
 import { ModelError } from '../models/errors.ts'
 import type { LocalModel, ModelRequest, Models } from '../models/models.ts'
 import { DownloadStory, type DownloadNote } from './download-story.ts'
+import { steadyNow } from '../support/steady-clock.ts'
 
 export type FetchOutcome =
   | { readonly kind: 'done'; readonly model: LocalModel }
@@ -89,7 +90,7 @@ export class FetchActivity {
     work: (how: { signal: AbortSignal; onProgress: (progress: Progress) => void }) => Promise<LocalModel | undefined>,
     onFirst: () => void = () => undefined,
   ): Promise<FetchOutcome | undefined> {
-    const { onProgress, tell, now = Date.now } = this.#options
+    const { onProgress, tell, now = steadyNow } = this.#options
     const { signal } = this.#cancelled
     const story = new DownloadStory({ now })
     const say = (note: DownloadNote | undefined): void => {

@@ -20,6 +20,7 @@ import { sleepsWhenIdle } from './runtime-choice.ts'
 import { pidOf, ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
+import { wallTimeOf } from '../support/steady-clock.ts'
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
@@ -161,7 +162,7 @@ export class ManagedService {
     const message = `Unloaded after ${minutes} without a request (${annotationKeys.idleMinutes}).`
     absences.leave(this.#absenceTarget(this.#metadata), {
       kind: 'idle',
-      since: new Date(now()).toISOString(),
+      since: wallTimeOf(now()).toISOString(),
       message,
     })
     narrator.tell(this.key, { kind: 'idle', idleMinutes })
@@ -239,7 +240,7 @@ export class ManagedService {
     const told = status.conditions.find(({ type }) => type === metalAgentCondition)
     if (told?.reason !== 'Idle') return
     const message = 'Unloaded after a time without a request.'
-    absences.leave(this.#absenceTarget(metadata), { kind: 'idle', since: new Date(now()).toISOString(), message })
+    absences.leave(this.#absenceTarget(metadata), { kind: 'idle', since: wallTimeOf(now()).toISOString(), message })
   }
 
   #observe(reading: Reading): Observation {

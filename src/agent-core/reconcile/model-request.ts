@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import { resources, type ModelSpec } from '../kube/resources.ts'
-import { secretMissing, secretUnreadable, tokenOfSecret, type HubToken } from '../models/hub/token.ts'
+import { hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret, type HubToken } from '../models/hub/token.ts'
 import { sourceDigest } from '../models/source.ts'
 import { wantedDigest } from '../models/wanted.ts'
 import type { FetchRequest } from './fetch-activity.ts'
@@ -64,7 +64,10 @@ export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: Fet
   }
 }
 
-const secretShape = z.object({ data: z.record(z.string(), z.string()).default({}) })
+const secretShape = z.object({
+  metadata: z.object({ labels: z.record(z.string(), z.string()).default({}) }).default({ labels: {} }),
+  data: z.record(z.string(), z.string()).default({}),
+})
 
 /** Read at each use, so that a new token counts at once and none is kept. Throws ModelError. */
 async function tokenIn(api: KubeApi, namespace: string, name: string): Promise<HubToken> {
@@ -78,5 +81,9 @@ async function tokenIn(api: KubeApi, namespace: string, name: string): Promise<H
     key,
     Buffer.from(value, 'base64').toString('utf8'),
   ])
-  return tokenOfSecret(namespace, name, z.record(z.string(), z.string()).parse(Object.fromEntries(decoded)))
+  const isForHub = parsed.data.metadata.labels[hubTokenLabel] === 'true'
+  return tokenOfSecret(
+    { namespace, name, isForHub },
+    z.record(z.string(), z.string()).parse(Object.fromEntries(decoded)),
+  )
 }

@@ -83,7 +83,10 @@ export function tellingOf(transition: Transition): Telling {
       }
     }
     case 'leftBehind':
-      return { event: warning('Stopped', transition.message) }
+      return {
+        event: warning('Stopped', transition.message),
+        history: { kind: 'stopped', message: transition.message },
+      }
     case 'download':
       return { event: normal(transition.note.reason, transition.note.message) }
     case 'fetchFailed':

@@ -15,6 +15,7 @@ import type { MemoryReason } from './plan/observation.ts'
 import { crashLoopMessage, isCrashLoop, successorFailedMessage } from './plan/server-words.ts'
 import type { Plan } from './plan/step.ts'
 import { reportDue, sayFinally, writeReport, type ReportInputs, type ReportMemory } from './status-report.ts'
+import { steadyNow } from '../support/steady-clock.ts'
 
 /** Where Events and statuses go. */
 export interface NarratedCluster {
@@ -57,6 +58,8 @@ interface Told extends ReportMemory {
   refusal: string | undefined
   /** Of the wait for memory that was told. */
   memoryReason: MemoryReason | undefined
+  /** What could not be ended, as it was told. */
+  left: string | undefined
   reportRetry: ClusterRetry | undefined
 }
 
@@ -73,7 +76,7 @@ export class Narrator {
 
   constructor(options: NarratorOptions) {
     this.#options = options
-    this.#now = options.now ?? Date.now
+    this.#now = options.now ?? steadyNow
     this.#random = options.random ?? Math.random
   }
 
@@ -106,9 +109,11 @@ export class Narrator {
         this.#answered(key, told, state)
         return
       case 'stopping':
-        if (state.cause === 'stopped') told.stopReasons[role] = this.#options.whyStopped(key)
+        if (state.hangs !== undefined) this.#left(key, told, state.hangs)
+        else if (state.cause === 'stopped') told.stopReasons[role] = this.#options.whyStopped(key)
         return
       case 'exited':
+        if (state.left !== undefined) this.#left(key, told, state.left)
         if (state.settled) this.#ended(key, told, state, role)
         return
       case 'failedToSpawn':
@@ -237,10 +242,17 @@ export class Narrator {
     this.tell(key, { kind: 'answered', port })
   }
 
-  #ended(key: string, told: Told, { cause, message, left, outOf }: Exited, role: ServerRole): void {
+  /** Once, however often it is tried again. */
+  #left(key: string, told: Told, message: string): void {
+    if (told.left === message) return
+    told.left = message
+    this.tell(key, { kind: 'leftBehind', message })
+  }
+
+  #ended(key: string, told: Told, { cause, message, outOf }: Exited, role: ServerRole): void {
+    told.left = undefined
     const why = told.stopReasons[role]
     told.stopReasons[role] = undefined
-    if (left !== undefined) this.tell(key, { kind: 'leftBehind', message: left })
     if (cause === 'stopped') this.tell(key, { kind: 'stopped', why: why ?? message })
     else this.#failed(key, role, { outOf, why: message, hadProcess: true }, true)
   }
@@ -322,6 +334,7 @@ const nothingTold = (uid: string | undefined): Told => ({
   crashes: undefined,
   refusal: undefined,
   memoryReason: undefined,
+  left: undefined,
   reportRetry: undefined,
   lasting: undefined,
   scheduling: undefined,
@@ -335,6 +348,8 @@ const troubles = new Set<ServiceReason>([
   'StartFailed',
   'CrashLooping',
   'Refused',
+  'ExtraArgsRejected',
+  'EnvironmentRejected',
   'ModelMissing',
   'ServiceNameTaken',
   'NoHostAddress',

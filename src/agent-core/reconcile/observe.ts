@@ -1,17 +1,25 @@
+import type { ServiceReason } from '../../contract/service.ts'
 import type { Failure } from '../process/server-process.ts'
 import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
 import type { PublicationView, ServerView } from './plan/observation.ts'
 
+/** A start that failed before there was a process. */
+export interface StartFailure {
+  readonly message: string
+  /** Where it was not tried. */
+  readonly refusal?: ServiceReason
+}
+
 /** `backOff`: of the key, as it is now; what a state says of it was so when the server ended. */
 export function serverView(
-  { digest = '', startFailure }: { readonly digest?: string | undefined; readonly startFailure?: string | undefined },
+  { digest = '', startFailure }: { readonly digest?: string | undefined; readonly startFailure?: StartFailure },
   state: ServerState | undefined,
   backOff: Failure = noFailure,
 ): ServerView {
   const { failures, retryAt: nextStartAt } = backOff
   if (startFailure !== undefined) {
-    return { kind: 'failed', digest, duringStart: true, message: startFailure, failures, nextStartAt }
+    return { kind: 'failed', digest, duringStart: true, ...startFailure, failures, nextStartAt }
   }
   switch (state?.kind) {
     case undefined:
@@ -55,7 +63,8 @@ export function drainFigures(states: readonly (ServerState | undefined)[]): stri
 }
 
 /** True as long as it is shown: the time is the most it takes from when the number was seen. */
-function stoppingMessage({ drain, since }: Stopping): string {
+function stoppingMessage({ drain, since, hangs }: Stopping): string {
+  if (hangs !== undefined) return `${hangs} Its memory stays counted until then.`
   if (!drain) return 'The server is finishing.'
   const { requestsInFlight: requests, endsAt } = drain
   const seconds = Math.ceil((endsAt - since) / 1_000)
@@ -77,8 +86,11 @@ function endedView(
   if (state.kind === 'exited' && !state.settled)
     return {
       kind: 'stopping',
-      message: 'The server has ended; its processes are being collected.',
-      hasEnded: state.cause !== 'stopped',
+      message:
+        state.left === undefined
+          ? 'The server has ended; its processes are being collected.'
+          : `${state.left} It is tried again, and nothing takes its place before.`,
+      hasEnded: state.cause !== 'stopped' && state.left === undefined,
     }
   if (state.kind === 'exited' && state.cause === 'stopped') return { kind: 'none' }
   return {

@@ -145,7 +145,7 @@ export class PressureEviction implements Disposable {
     const { reconciler } = session() ?? {}
     const evicted = this.#evicted()
     if (!reconciler || evicted.length === 0) return
-    const sinceComeBackMs = this.#cameBack && this.#now() - this.#cameBack.at
+    const sinceComeBackMs = this.#cameBack && memory.now() - this.#cameBack.at
     const comingBack = this.#comingBack(reconciler)
     const choice = chooseComeBack({
       evicted,
@@ -166,7 +166,7 @@ export class PressureEviction implements Disposable {
     const now = this.#now()
     absences.remember(uid, { ...record, broughtBackAt: now })
     absences.end(uid)
-    this.#cameBack = { key, at: now }
+    this.#cameBack = { key, at: memory.now() }
     narrator.tell(key, { kind: 'broughtBack', why: choice.sentence })
     reconciler.enqueue(key)
   }

@@ -26,6 +26,7 @@ import type { ServerLaunches } from './server-launches.ts'
 import { ServiceNames } from './service-names.ts'
 import { isOnlyStatusNoise } from './service-news.ts'
 import { WorkQueue } from './work-queue.ts'
+import { steadyNow, wallTimeOf } from '../support/steady-clock.ts'
 
 export interface ReconcilerOptions {
   readonly cluster: Cluster
@@ -66,7 +67,7 @@ export class Reconciler {
   #leaving: Extract<Absence, { kind: 'held' }> | undefined
 
   constructor(options: ReconcilerOptions) {
-    const { memory, servers, absences, narrator, log, platform, now = Date.now, random = Math.random } = options
+    const { memory, servers, absences, narrator, log, platform, now = steadyNow, random = Math.random } = options
     const enqueue = (key: string): void => this.enqueue(key)
     this.#options = options
     this.#idle = new IdleWatch({ platform, log, onIdle: (key) => this.#services.get(key)?.becameIdle() })
@@ -154,7 +155,7 @@ export class Reconciler {
   /** For good: everything comes down and is free for other agents, and the sentence is what is said of it. */
   leave(message: string): void {
     const { now } = this.#rooms
-    this.#leaving = { kind: 'held', cause: 'released', since: new Date(now()).toISOString(), message }
+    this.#leaving = { kind: 'held', cause: 'released', since: wallTimeOf(now()).toISOString(), message }
     this.enqueueAll()
   }
 

@@ -1,10 +1,11 @@
 import type { InferenceService, InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
+import { judgeArguments, textProblem, type ArgumentPolicy } from '../runtimes/argument-policy.ts'
 import { llamaServerArgv } from '../runtimes/llama-server.ts'
 import type { LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { resolveRuntime, runtimeAnnotation } from '../runtimes/resolution.ts'
 import { servingDigest } from '../runtimes/serving-digest.ts'
-import type { RuntimeChoice } from './desired.ts'
-import { environmentOf } from './environment.ts'
+import type { RuntimeChoice, SpecRefusal } from './desired.ts'
+import { environmentNotice, environmentRefusal, statedEnvironment } from './environment.ts'
 import { modelIdentity } from './model-request.ts'
 
 export interface RuntimeSettings {
@@ -13,6 +14,13 @@ export interface RuntimeSettings {
   /** As given; where it really is gets looked up at every start. */
   readonly llamaServer: string | undefined
   readonly performanceCores: number | undefined
+  readonly policy: SpecPolicy
+}
+
+/** What a person of this machine allows the specs of others. */
+export interface SpecPolicy extends ArgumentPolicy {
+  /** `--allowed-env`. */
+  readonly allowedEnv: readonly string[]
 }
 
 /** What is known of a server only when it is started here. */
@@ -59,8 +67,38 @@ export const chooseRuntime =
       executable: settings.llamaServer ?? resolution.runtime,
       // The source stands for the file: where it lies is our own business.
       argv: commandLine(spec, model, settings, { modelPath: '' }),
-      env: environmentOf(spec),
+      // Also what no server gets: what runs when a person allows less or more goes on until its next start.
+      env: statedEnvironment(spec),
       modelSource: modelIdentity(model),
     })
-    return { ok: true, digest }
+    const refusal = specRefusal(spec, settings.policy)
+    if (refusal !== undefined) return { ok: false, ...refusal, digest }
+    const notice = environmentNotice(spec, settings.policy.allowedEnv)
+    return { ok: true, digest, ...(notice !== undefined && { notice }) }
   }
+
+/** What a spec may not ask of a server of this machine. */
+export function specRefusal(spec: InferenceServiceSpec, policy: SpecPolicy): SpecRefusal | undefined {
+  const args = judgeArguments(spec.extraArgs, policy)
+  if (args !== undefined) return { reason: 'ExtraArgsRejected', ...args }
+  const env = environmentRefusal(spec)
+  if (env !== undefined) return { reason: 'EnvironmentRejected', ...env }
+  const field = fieldProblem(spec)
+  return field === undefined ? undefined : { reason: 'Refused', message: field, loadsCode: false }
+}
+
+/** Texts that become the value of a flag must not look like another. */
+function fieldProblem(spec: InferenceServiceSpec): string | undefined {
+  const { cacheTypeK, cacheTypeV, cacheTypeCustomK, cacheTypeCustomV, reasoningBudgetMessage } = spec
+  const texts = { cacheTypeK, cacheTypeV, cacheTypeCustomK, cacheTypeCustomV, reasoningBudgetMessage }
+  const lists = { metadataOverrides: spec.metadataOverrides, tensorOverrides: spec.tensorOverrides }
+  const values = [
+    ...Object.entries(texts).map(([name, text]) => [name, text ?? ''] as const),
+    ...Object.entries(lists).flatMap(([name, all]) => all.map((text) => [name, text] as const)),
+  ]
+  for (const [name, text] of values) {
+    const problem = textProblem(text)
+    if (problem !== undefined) return `spec.${name} is refused: ${problem}. Correct it.`
+  }
+  return undefined
+}

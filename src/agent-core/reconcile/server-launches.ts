@@ -2,6 +2,7 @@ import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
+import { startProblem } from '../runtimes/argument-policy.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { environmentOf } from './environment.ts'
@@ -19,6 +20,8 @@ export interface ServerLaunchesOptions {
   readonly settings: LaunchSettings
   readonly models: Pick<Models, 'header'>
   readonly findBinary: () => Promise<Binary>
+  /** Whether a spec of the namespace may name this file; links are followed. */
+  readonly allowsFile: (path: string, namespace: string) => Promise<boolean>
   /** The GPU shares the memory of this machine. */
   readonly metal: boolean
 }
@@ -55,9 +58,20 @@ export class ServerLaunches {
   }
 
   async prepare(wanted: WantedServer, model: LocalModel, binary: Binary): Promise<PreparedServer> {
-    const env = launchEnvironment(environmentOf(wanted.spec))
+    const env = launchEnvironment(environmentOf(wanted.spec, this.#options.settings.policy.allowedEnv))
     const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, launchEnvironment()) : undefined
     return { wanted, model, binary, env, dialect }
+  }
+
+  /** Why this machine does not start it as its spec asks, one sentence or two. */
+  startProblem({ wanted, dialect }: PreparedServer, executable: string): Promise<string | undefined> {
+    const { settings, allowsFile } = this.#options
+    return startProblem(wanted.spec.extraArgs, {
+      policy: settings.policy,
+      executable,
+      known: dialect?.flags,
+      allowsFile: (path) => allowsFile(path, wanted.service.metadata.namespace),
+    })
   }
 
   /** Tells one need from another: what is worked out for one server holds as long as this is the same. */

@@ -9,7 +9,7 @@ import type { Model } from '../kube/resources.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
-import { isOnItsWay, serverView } from './observe.ts'
+import { isOnItsWay, serverView, type StartFailure } from './observe.ts'
 import type { ServerView } from './plan/observation.ts'
 import type { Reading, WantedServer } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
@@ -35,7 +35,7 @@ export interface ServerStartsOptions {
     | 'dropSuccessor'
     | 'stop'
   >
-  readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'needKey' | 'sizeUp' | 'launch'>
+  readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
   readonly admission: Pick<Admission, 'need' | 'prepare' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'>
   readonly narrator: Pick<Narrator, 'tell' | 'startFailed'>
   readonly log: Logger
@@ -49,7 +49,7 @@ export interface ServerStartsOptions {
 interface Start {
   readonly digest: string
   /** A start that failed before there was a process, such as for want of a binary. */
-  readonly startFailure?: string
+  readonly startFailure?: StartFailure
 }
 
 /** Starts the servers of one service, and knows what each was started with. */
@@ -125,10 +125,15 @@ export class ServerStarts {
     if (role === 'current') this.#current = { ...this.#current, digest: wanted.digest }
     this.#successor = role === 'current' ? undefined : startOf(wanted.digest)
     if (binary.kind === 'missing') {
-      this.#failed(role, wanted.digest, binary.message)
+      this.#failed(role, wanted.digest, { message: binary.message })
       return true
     }
     const prepared = await launches.prepare(wanted, file, binary)
+    const problem = await launches.startProblem(prepared, binary.path)
+    if (problem !== undefined) {
+      this.#failed(role, wanted.digest, { message: problem, refusal: 'ExtraArgsRejected' })
+      return true
+    }
     const need = await this.#needOf(prepared)
     await admission.prepare(key, wanted, need)
     if (this.#options.isStopped()) return true
@@ -195,13 +200,13 @@ export class ServerStarts {
     return admission.need(key, launches.needKey(prepared), () => launches.sizeUp(prepared))
   }
 
-  #failed(role: 'current' | 'successor', digest: string, startFailure: string): void {
+  #failed(role: 'current' | 'successor', digest: string, startFailure: StartFailure): void {
     const { key, servers, narrator } = this.#options
     if (role === 'current') this.#current = { digest, startFailure }
     else this.#successor = { digest, startFailure }
     this.#restart = 'none'
     servers.countFailure(key)
-    narrator.startFailed(key, role, startFailure)
+    narrator.startFailed(key, role, startFailure.message)
   }
 
   #whenStopped(stopped: Promise<unknown>): void {

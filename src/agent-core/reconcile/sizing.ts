@@ -3,7 +3,8 @@ import { stat } from 'node:fs/promises'
 import type { Estimate } from '../memory/estimate/items.ts'
 import { estimateLlamaServer } from '../memory/estimate/llama-server.ts'
 import type { Projector } from '../memory/estimate/mmproj.ts'
-import { serverArguments } from '../memory/estimate/server-arguments.ts'
+import { overridePatterns, serverArguments } from '../memory/estimate/server-arguments.ts'
+import { matchTensors } from '../memory/estimate/tensor-patterns.ts'
 import type { Changeable } from '../memory/memory.ts'
 import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
@@ -40,12 +41,21 @@ export async function sizeUp({ of, models, model, status, argv, env, metal }: Si
   if (header === undefined && model.sizeBytes <= 0) return unknown(trouble)
   const { layerCount, embeddingSize } = status.gguf ?? {}
   const mmproj = await projectorOf(models, serverArguments(argv({}), env).mmproj)
+  const matches = await matchTensors(
+    overridePatterns(argv({}), env),
+    (header?.tensors ?? []).map(({ name }) => name),
+  ).catch((error: unknown) => {
+    if (error instanceof RangeError) return error.message
+    throw error
+  })
+  if (typeof matches === 'string') return unknown(matches)
   const estimateAt = (change: ServerChange): Estimate =>
     estimateLlamaServer({
       header,
       fileBytes: model.sizeBytes,
       argv: argv(change),
       env,
+      matches,
       status: {
         ...(layerCount !== undefined && { layerCount }),
         ...(embeddingSize !== undefined && { embeddingSize }),

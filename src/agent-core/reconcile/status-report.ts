@@ -16,6 +16,7 @@ import { isUnsettled } from './plan/facts.ts'
 import type { Observation } from './plan/observation.ts'
 import { isCrashLoop } from './plan/server-words.ts'
 import type { Plan } from './plan/step.ts'
+import { wallTimeOf } from '../support/steady-clock.ts'
 
 /** LLMKube's controller gets this long to say by itself that a service is stopped. */
 const controllerGraceMs = 5_000
@@ -70,7 +71,7 @@ export async function writeReport(
   const agent = agentCondition(inputs, told)
   const ownInputs = holdsClaim(inputs) ? undefined : ownInputsOf(inputs, told)
   if (ownInputs === undefined || ownInputs !== told.unclaimed) {
-    const change = conditionsChange(service, [agent, ...pressureCondition(inputs)], new Date(now))
+    const change = conditionsChange(service, [agent, ...pressureCondition(inputs)], wallTimeOf(now))
     const current = change ? await status.writeConditions(service, change) : service
     await reportScheduling(inputs, told, current, status)
     told.unclaimed = ownInputs

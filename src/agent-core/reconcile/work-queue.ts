@@ -1,5 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../support/back-off.ts'
+import { steadyNow } from '../support/steady-clock.ts'
 
 /** First and longest wait after a failed pass over a key; full jitter in between. */
 const backOff = { firstMs: 500, maxMs: 60_000 }
@@ -34,7 +35,7 @@ export class WorkQueue {
 
   constructor(options: WorkQueueOptions) {
     this.#options = options
-    this.#now = options.now ?? Date.now
+    this.#now = options.now ?? steadyNow
     this.#random = options.random ?? Math.random
   }
 

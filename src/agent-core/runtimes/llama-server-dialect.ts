@@ -1,4 +1,5 @@
 import { stat } from 'node:fs/promises'
+import { flagsIn } from './llama-server-flags.ts'
 import { askProgram, ProgramError } from '../support/ask-program.ts'
 
 /** How one build of llama-server spells what builds spell differently. */
@@ -7,22 +8,41 @@ export interface LlamaServerDialect {
   readonly lockMemory: readonly string[]
   /** Knows `--cache-ram`, without which its cache of prompts grows to 8 GiB of the host's memory. */
   readonly boundsPromptCache: boolean
+  /** Keeps pages in a browser and the prompts of others away, as far as the build can. */
+  readonly reserve: readonly string[]
+  /** Every flag it knows; undefined where it does not say. */
+  readonly flags: ReadonlySet<string> | undefined
 }
 
 /** Every llama.cpp up to 2026, and what LLMKube documents. */
-export const classicDialect: LlamaServerDialect = { lockMemory: ['--mlock'], boundsPromptCache: false }
+export const classicDialect: LlamaServerDialect = {
+  lockMemory: ['--mlock'],
+  boundsPromptCache: false,
+  reserve: [],
+  flags: undefined,
+}
 
 /** `--help` answers in milliseconds; a binary that is scanned at its first start may take seconds. */
 const helpLimitMs = 10_000
 
 /** Reads a dialect out of what `llama-server --help` prints: later builds refuse to start with `--mlock`. */
 export function dialectFrom(help: string): LlamaServerDialect {
-  return { lockMemory: memoryLock(help), boundsPromptCache: /--cache-ram\b/.test(help) }
+  const flags = flagsIn(help)
+  return {
+    lockMemory: memoryLock(help, flags),
+    boundsPromptCache: flags.has('--cache-ram'),
+    reserve: [
+      // No origin at all: what comes after the flag is a list.
+      ...(flags.has('--cors-origins') ? ['--cors-origins', ''] : []),
+      ...(flags.has('--no-slots') ? ['--no-slots'] : []),
+    ],
+    flags,
+  }
 }
 
-function memoryLock(help: string): readonly string[] {
-  if (/--mlock\b/.test(help)) return classicDialect.lockMemory
-  if (/--load-mode\b/.test(help)) return ['--load-mode', help.includes('mmap+mlock') ? 'mmap+mlock' : 'mlock']
+function memoryLock(help: string, flags: ReadonlySet<string>): readonly string[] {
+  if (flags.has('--mlock')) return classicDialect.lockMemory
+  if (flags.has('--load-mode')) return ['--load-mode', help.includes('mmap+mlock') ? 'mmap+mlock' : 'mlock']
   return []
 }
 

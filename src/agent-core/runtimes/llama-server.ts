@@ -52,7 +52,8 @@ const defaultBatchSize = 2048
 /**
  * The arguments LLMKube's Go agent gives llama-server, in its order: people compare them with `ps`, and the digest that
  * decides about restarts is taken over them. `flashAttention: false` leaves the choice to llama-server and a reasoning budget of 0
- * is not passed, as there; `extraArgs` come last and win. Only memory locking follows what the installed llama-server understands.
+ * is not passed, as there; `extraArgs` come last and win. Only memory locking and what keeps others out follow what the
+ * installed llama-server understands.
  */
 export function llamaServerArgv(input: LlamaServerInput): string[] {
   const { spec, modelPath, port, gpuLayers, performanceCores, dialect = classicDialect } = input
@@ -71,6 +72,7 @@ export function llamaServerArgv(input: LlamaServerInput): string[] {
     ...numeric('--parallel', above(1, spec.parallelSlots)),
     ...((spec.flashAttention ?? true) ? ['--flash-attn', 'on'] : []),
     ...dialect.lockMemory,
+    ...dialect.reserve,
     ...text('--cache-type-k', spec.cacheTypeCustomK, spec.cacheTypeK),
     ...text('--cache-type-v', spec.cacheTypeCustomV, spec.cacheTypeV),
     ...flag('--cpu-moe', spec.moeCPUOffload),

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { settingsPatch } from '../../contract/settings.ts'
 import { editableRows, mapRows, type SettingRow } from '../../contract/settings-table.ts'
+import { unsafeFlag } from '../runtimes/argument-policy.ts'
 import { thresholdProblem } from '../memory/pressure.ts'
 import { startRows } from './start-rows.ts'
 
@@ -51,5 +52,16 @@ export type LogFormat = AgentSettings['logFormat']
 
 /** True sentences a person should read when the agent starts, here and in its snapshot. */
 export function startNotices(settings: AgentSettings): string[] {
-  return settings.flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`)
+  const { flagsNotInEffect, allowUnsafeExtraArgs, allowedEnv } = settings
+  return [
+    ...flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
+    ...(allowUnsafeExtraArgs
+      ? [
+          `${unsafeFlag} is set: whoever may write an InferenceService can run programs, read and write files on this machine as this user.`,
+        ]
+      : []),
+    ...(allowedEnv.length > 0
+      ? [`--allowed-env is set: whoever may write an InferenceService sets ${allowedEnv.join(', ')} for its server.`]
+      : []),
+  ]
 }

@@ -2,6 +2,7 @@ import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/settings-table.ts'
 import { defaultThresholds } from '../memory/pressure.ts'
+import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultWatchdogIntervalMs } from '../memory/watchdog.ts'
 
 /** Keys of `spec.runtime`, of which the agent can be told a default; `llamacpp` and `llama-server` are the same. */
@@ -44,6 +45,12 @@ const hostIp = z.string({ error: hostIpMessage }).check((context) => {
 
 const rootsMessage = 'must be folders separated by commas, each an absolute path or one that begins with ~/'
 const modelRoots = z.array(z.string().regex(/^(?:\/|~(?:\/|$))/, rootsMessage), { error: rootsMessage })
+
+const variablesMessage = 'must be names of variables separated by commas, without those that no server may ever get'
+const variableNames = z.array(
+  z.string().refine((name) => judgeVariable(name, [name]) === 'passed', variablesMessage),
+  { error: variablesMessage },
+)
 
 const hostsMessage =
   'must be host names, addresses or blocks of addresses separated by commas, such as nas.lan or 10.0.0.0/8'
@@ -114,6 +121,15 @@ export const startRows = {
     flag: 'allowed-download-hosts',
     help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from beside public addresses',
   },
+  hubLoginNamespaces: {
+    kind: 'list',
+    schema: z.array(nonEmpty, { error: 'must be names of namespaces separated by commas' }),
+    default: [],
+    defaultMeans: 'none, so only metal-agent models pull',
+    group: 'Models',
+    flag: 'hub-login-namespaces',
+    help: 'comma-separated namespaces whose Models may be fetched with the Hub login of this machine (--hub-token-file, HF_TOKEN, hf auth login)',
+  },
   runtime: {
     kind: 'choice',
     schema: z.enum(runtimeNames, { error: `must be one of ${runtimeNames.join(', ')}` }),
@@ -126,6 +142,23 @@ export const startRows = {
       read: (name: string) => name || undefined,
     },
     help: 'runtime of a service that names none: llama-server, omlx, ollama, vllm-swift or mlx-server',
+  },
+  allowUnsafeExtraArgs: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'llama-server',
+    flag: 'allow-unsafe-extra-args',
+    help: 'pass on arguments of spec.extraArgs that can run programs, read and write files of this user or are not known',
+  },
+  allowedEnv: {
+    kind: 'list',
+    schema: variableNames,
+    default: [],
+    defaultMeans: 'a few switches of llama.cpp',
+    group: 'llama-server',
+    flag: 'allowed-env',
+    help: 'comma-separated names of the variables of spec.env that a server gets',
   },
   llamaServerPort: {
     kind: 'port',

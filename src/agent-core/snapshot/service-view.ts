@@ -4,6 +4,7 @@ import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import { stepsOf } from './steps.ts'
+import { wallTimeOf } from '../support/steady-clock.ts'
 
 /** What the reconciler knows of one service, as a person is shown it. */
 export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revision'> {
@@ -18,8 +19,8 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     reason: plan.reason,
     message: plan.message,
     steps: stepsOf(observed, service, model, alive?.pid !== undefined),
-    since: new Date(report.since).toISOString(),
-    ...(plan.retryAt !== undefined && { retryAt: new Date(plan.retryAt).toISOString() }),
+    since: wallTimeOf(report.since).toISOString(),
+    ...(plan.retryAt !== undefined && { retryAt: wallTimeOf(plan.retryAt).toISOString() }),
     model: service?.spec.value.modelRef ?? '',
     runtime: 'llama-server',
     ...(alive?.pid !== undefined && { pid: alive.pid }),
@@ -58,7 +59,7 @@ function wayView(way: WayToFit): WayToFitView {
 
 function crashOf({ since, code, signal, message, firstError, memory }: Exited, failures: number): CrashView {
   return {
-    at: new Date(since).toISOString(),
+    at: wallTimeOf(since).toISOString(),
     failures,
     message,
     ...(code !== null && { exitCode: code }),

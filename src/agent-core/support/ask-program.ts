@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { messageOf } from './message-of.ts'
 
-export interface ProgramQuestion {
+interface ProgramQuestion {
   readonly command: string
   readonly args?: readonly string[]
   /** The whole environment: nothing of ours is added. */
@@ -12,7 +12,7 @@ export interface ProgramQuestion {
   readonly signal?: AbortSignal | undefined
 }
 
-export interface ProgramAnswer {
+interface ProgramAnswer {
   /** Null where a signal ended it. */
   readonly exitCode: number | null
   readonly stdout: string

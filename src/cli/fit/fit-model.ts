@@ -108,7 +108,7 @@ async function onServer(source: string, options: FindOptions): Promise<FoundMode
     allowedHosts: 'any',
     deletableBytes: () => Promise.resolve(0),
   })
-  const { files, primary } = await remote.resolve({ source }, signal)
+  const { files, primary } = await remote.resolve({ source, namespace: '' }, signal)
   // Redirects are followed by fetch, which leaves the login behind where they lead to another origin.
   const request = (file: RemoteFile) => ({
     fetch: transport.fetch,

@@ -64,6 +64,16 @@ test('what models need is shown from 80 columns on', () => {
   ])
 })
 
+test('what a service would need is told from what one holds', () => {
+  const memory = { needBytes: 572_000_000, priority: 'normal', isProtected: false } as const
+  const services = serviceStates.map((state) => sampleService({ name: state, state, memory }))
+  const rows = renderStatus(sampleSnapshot({ services }), plain).split('\n')
+  const needing = serviceStates.filter((state) =>
+    rows.some((row) => row.startsWith(`${state} `) && row.includes('needs 572 MB')),
+  )
+  expect(needing).toEqual(['waiting', 'fetching', 'crash-looping', 'stopped', 'refused', 'foreign'])
+})
+
 test.each([
   [{ doneBytes: 996, totalBytes: 1_000, bytesPerSecond: 1 }, '99 % of 1.0 kB, 1 B/s: '],
   [{ doneBytes: 1_000, totalBytes: 1_000, bytesPerSecond: 1 }, '100 % of 1.0 kB, 1 B/s: '],

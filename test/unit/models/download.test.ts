@@ -37,6 +37,8 @@ test('a file arrives byte for byte, with a record of its source', async () => {
       primary: 'x.gguf',
       completedAt: '2026-01-02T03:04:05.000Z',
       origin: 'downloaded',
+      namespace: 'default',
+      access: { isPublic: false, namespaces: ['default'] },
     },
   })
 })

@@ -63,13 +63,14 @@ test('a record of the first versions is understood, and written as of today', as
       origin: 'downloaded',
       files: [{ path: 'x.gguf', sizeBytes: 4096 }],
       primary: 'x.gguf',
+      access: { isPublic: false, namespaces: ['default'] },
       lastUsedAt: expect.stringMatching(/^20/) as string,
     },
   ])
 })
 
 test('a file that is put in its own place again, beside another that is new, stays', async () => {
-  const wanted = { model: 'tiny', source: 'hf://a/b', digest: sourceDigest('hf://a/b') }
+  const wanted = { namespace: 'default', model: 'tiny', source: 'hf://a/b', digest: sourceDigest('hf://a/b') }
   const store = new Store({ directory: world.store, log: silentLog })
   const arrive = async (labels: readonly string[]) => {
     const paths = ['1.gguf', '2.gguf']
@@ -357,7 +358,9 @@ describe('nothing leaves the store', () => {
         const source = prefix + rest
         const file = modelFileName(source)
         const destination = await store
-          .reserve({ model: name, source, digest: sourceDigest(source) }, [file], { primary: file })
+          .reserve({ namespace: 'default', model: name, source, digest: sourceDigest(source) }, [file], {
+            primary: file,
+          })
           .catch((error: unknown) => error)
         if (destination instanceof ModelError) return destination.reason === 'BadModelName'
         if (destination instanceof Error) throw destination

@@ -1,4 +1,5 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { eventually } from '../../support/eventually.ts'
 import { livingPids, platform, ServerRoom } from './server-room.ts'
 
@@ -34,6 +35,52 @@ test('a server that is suspended is killed after the grace', async () => {
   const { pid } = await room.reached('ready')
   process.kill(pid, 'SIGSTOP')
   expect(await room.servers.stop('a/b', { graceMs: 100 })).toEqual({ stopped: true })
+})
+
+test('a server that does not end although it is killed is told, and killed again until it does', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ ignoreSigterm: true })
+  const { pid } = await room.reached('ready')
+  const kill = process.kill.bind(process)
+  const hanging = vi
+    .spyOn(process, 'kill')
+    .mockImplementation((group, signal) => signal === 'SIGKILL' || kill(group, signal))
+  try {
+    void room.servers.stop('a/b', { graceMs: 0 })
+    const { hangs } = await room.reached('stopping', { where: (state) => state.hangs !== undefined })
+    expect(hangs).toContain(`Process ${pid} did not end although it was killed`)
+    expect(() => room.start()).toThrow('still has a server')
+  } finally {
+    hanging.mockRestore()
+  }
+  expect(await room.settled()).toMatchObject({ cause: 'stopped', signal: 'SIGKILL' })
+})
+
+test('what is left of a server that ended is told, and nothing takes its place before it is gone', async () => {
+  let isLeft = true
+  const table = hostPlatform()
+  const phantom = {
+    pid: 1,
+    groupId: 0,
+    startTime: '',
+    commandLine: 'phantom',
+    residentBytes: 0,
+    cpuMs: 0,
+    suspended: false,
+  }
+  const processGroup = async (groupId: number) => [
+    ...(await table.processGroup(groupId)),
+    ...(isLeft ? [{ ...phantom, groupId }] : []),
+  ]
+  await using room = await ServerRoom.create({ platform: Object.assign(hostPlatform(), { processGroup }) })
+  room.start()
+  await room.reached('ready')
+  void room.servers.stop('a/b')
+  const { left } = await room.reached('exited', { where: (state) => state.left !== undefined })
+  expect(left).toBe('Of its processes 1 did not end although they were killed.')
+  expect(() => room.start()).toThrow('still has a server')
+  isLeft = false
+  expect(await room.settled()).not.toHaveProperty('left')
 })
 
 test('a grandchild that ignores SIGTERM is killed as well, although its parent went at once', async () => {

@@ -1,24 +1,47 @@
 import { expect, test } from 'vitest'
 import { inferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
-import { environmentNotice, environmentOf } from '../../../src/agent-core/reconcile/environment.ts'
+import { environmentNotice, environmentOf, environmentRefusal } from '../../../src/agent-core/reconcile/environment.ts'
 
 const secret = { secretKeyRef: { name: 'hub', key: 'token' } }
+const specOf = (...env: object[]) => inferenceServiceSpec.parse({ env })
 
-test('variables with a value are passed on, those a Pod would look up are not, and a person is told', () => {
-  const spec = inferenceServiceSpec.parse({
-    env: [
-      { name: 'PLAIN', value: 'x' },
-      { name: 'EMPTY' },
-      { name: 'TOKEN', valueFrom: secret },
-      { name: 'NODE', valueFrom: { fieldRef: { fieldPath: 'spec.nodeName' } } },
-    ],
-  })
-  expect([environmentOf(spec), environmentNotice(spec)]).toEqual([
-    { PLAIN: 'x', EMPTY: '' },
-    'It runs without TOKEN, NODE of spec.env, whose valueFrom only a Pod can read: give a literal value where it is needed.',
+test('only variables that a person allowed are passed on, and a person is told of the others', () => {
+  const spec = specOf(
+    { name: 'PLAIN', value: 'x' },
+    { name: 'EMPTY' },
+    { name: 'OTHER', value: 'y' },
+    { name: 'GGML_METAL_BF16_DISABLE', value: '1' },
+    { name: 'TOKEN', valueFrom: secret },
+    { name: 'NODE', valueFrom: { fieldRef: { fieldPath: 'spec.nodeName' } } },
+  )
+  const allowed = ['PLAIN', 'EMPTY']
+  expect([environmentOf(spec, allowed), environmentNotice(spec, allowed)]).toEqual([
+    { PLAIN: 'x', EMPTY: '', GGML_METAL_BF16_DISABLE: '1' },
+    'It runs without TOKEN, NODE of spec.env, whose valueFrom only a Pod can read: give a literal value where it is needed. It runs without OTHER of spec.env: this machine allows variables by name, with --allowed-env.',
   ])
 })
 
-test('where every variable has its value there is nothing to tell', () => {
-  expect(environmentNotice(inferenceServiceSpec.parse({ env: [{ name: 'PLAIN', value: 'x' }] }))).toBeUndefined()
+test('where every variable is passed on there is nothing to tell', () => {
+  expect(environmentNotice(specOf({ name: 'PLAIN', value: 'x' }), ['PLAIN'])).toBeUndefined()
+})
+
+test.each([
+  ['LD_PRELOAD', true],
+  ['DYLD_INSERT_LIBRARIES', true],
+  ['GGML_BACKEND_PATH', true],
+  ['GGML_METAL_PATH_RESOURCES', true],
+  ['LLAMA_ARG_MCP_SERVERS_JSON', true],
+  ['LLAMA_ARG_CTX_SIZE', false],
+  ['PATH', true],
+  ['HOME', false],
+  ['PYTHONSTARTUP', true],
+  ['NODE_OPTIONS', true],
+  ['BASH_ENV', true],
+  ['A=B', true],
+])('%s is never passed on, whatever a person allowed', (name, loadsCode) => {
+  const spec = specOf({ name, value: 'x' })
+  expect(environmentOf(spec, [name])).toEqual({})
+  const refusal = environmentRefusal(spec)
+  expect(refusal?.message).toContain(`spec.env: ${name} `)
+  expect(refusal?.loadsCode).toBe(loadsCode)
 })

@@ -146,7 +146,11 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     { kind: 'failed', outOf: 'start', why: 'No.', message: 'No.', hadProcess: false, isCounted: false },
     { events: ['StartFailed: No.'] },
   ],
-  ['what could not be ended', { kind: 'leftBehind', message: 'It lives.' }, { events: ['Stopped: It lives.'] }],
+  [
+    'what could not be ended',
+    { kind: 'leftBehind', message: 'It lives.' },
+    { events: ['Stopped: It lives.'], history: ['stopped: It lives.'] },
+  ],
   [
     'a download',
     { kind: 'download', note: { reason: 'Fetched', message: 'It is here.' } },
@@ -402,6 +406,16 @@ describe('a state', () => {
     for (const _look of [1, 2]) await report(rests('ready', 'Serving', 'Serving.'))
     expect((await told()).log).toEqual(['state', 'status not written'])
     expect(condition()).toEqual([])
+  })
+})
+
+test('a server that hangs although it was killed is told once, however often it is killed', async () => {
+  const hangs: ServerState = { kind: 'stopping', since: 0, cause: 'stopped', pid: 7, hangs: 'Process 7 did not end.' }
+  for (const _again of [1, 2]) narrator.serverChanged(key, hangs, 'current')
+  expect(await told()).toEqual({
+    ...nothing,
+    events: ['Stopped: Process 7 did not end.'],
+    history: ['stopped: Process 7 did not end.'],
   })
 })
 

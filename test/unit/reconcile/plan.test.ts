@@ -14,6 +14,7 @@ const notOurs: Desired = { kind: 'notOurs', message: 'Another accelerator.' }
 const excluded: Desired = { kind: 'excluded', message: 'Not in the allowlist.' }
 const stopped: Desired = { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
 const refused: Desired = { kind: 'refused', reason: 'Refused', message: 'Wrong format.' }
+const argsRejected = { kind: 'refused', reason: 'ExtraArgsRejected', message: '--tools is refused.' } as const
 const held: Desired = { kind: 'held', message: 'Evicted.' }
 const unreadable: Desired = { kind: 'unreadable', message: 'Not usable.', isForMac: true }
 const unreadableElsewhere: Desired = { ...unreadable, isForMac: false }
@@ -46,6 +47,7 @@ const editedAgain: PublicationView = {
   mendAt: now + 30_000,
 }
 
+const shownElsewhere: PublicationView = { ...claimed, shown: { address: ip, port: 9, ready: true } }
 const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
 const ready: ServerView = { kind: 'ready', digest: 'd1', port: 5001 }
 const starting = { kind: 'starting', digest: 'd1', failures: 0, message: 'Loading.' } as const satisfies ServerView
@@ -365,6 +367,33 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'ready',
     ],
     [
+      'an address that somebody changed is put right meanwhile',
+      { desired: unsettledWish, publication: shownElsewhere, fetch: fetched, server: { ...ready, digest: 'd0' } },
+      'publish',
+      'starting',
+    ],
+    [
+      'while the new model is fetched as well',
+      {
+        publication: shownElsewhere,
+        fetch: { kind: 'running', source: serve.source },
+        server: { ...ready, digest: 'd0' },
+      },
+      'publish',
+      'starting',
+    ],
+    [
+      'and a machine that lost its address withdraws it then',
+      {
+        publication: shownReady,
+        address: { ip: undefined, message: 'no address' },
+        fetch: { kind: 'running', source: serve.source },
+        server: { ...ready, digest: 'd0' },
+      },
+      'withdraw',
+      'unready',
+    ],
+    [
       'so does what is only starting',
       { desired: unsettledWish, publication: claimed, fetch: fetched, server: { ...starting, digest: 'd0' } },
       'rest',
@@ -582,6 +611,68 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       { desired: modelMissing, publication: shownReady, server: ready },
       'rest',
       'ready',
+    ],
+  ],
+  'rules for specs that a running server came before': [
+    [
+      'what serves goes on',
+      { desired: { ...argsRejected, spares: { except: undefined } }, publication: shownReady, server: ready },
+      'rest',
+      'ready',
+    ],
+    [
+      'what was found running goes on',
+      { desired: { ...argsRejected, spares: { except: undefined } }, publication: shownReady, server: found },
+      'rest',
+      'starting',
+    ],
+    [
+      'what others may run programs with does not',
+      { desired: { ...argsRejected, spares: { except: 'd1' } }, publication: shownReady, server: ready },
+      'withdraw',
+      'stopping',
+    ],
+    [
+      'whatever content of the model it was started with',
+      {
+        desired: { ...argsRejected, spares: { except: 'd1' } },
+        publication: withdrawn,
+        server: { ...ready, digest: 'd1+abc' },
+      },
+      'stop',
+      'stopping',
+    ],
+    [
+      'nor what nobody knows the arguments of',
+      {
+        desired: { ...argsRejected, spares: { except: 'd1' } },
+        publication: withdrawn,
+        server: { ...ready, digest: unknownDigest },
+      },
+      'stop',
+      'stopping',
+    ],
+    [
+      'a server of the spec before goes on',
+      { desired: { ...argsRejected, spares: { except: 'd2' } }, publication: shownReady, server: ready },
+      'rest',
+      'ready',
+    ],
+    [
+      'nothing is started',
+      { desired: { ...argsRejected, spares: { except: undefined } }, publication: claimed, server: crashed },
+      'unpublish',
+      'stopping',
+    ],
+    [
+      'a start that this machine refused is shown as refused',
+      {
+        publication: claimed,
+        fetch: fetched,
+        server: { ...crashed, duringStart: true, failures: 5, refusal: 'ExtraArgsRejected' },
+      },
+      'rest',
+      'refused',
     ],
   ],
   'a claim in doubt': [

@@ -28,6 +28,7 @@ const startsIn = (room: ServerRoom): ServerStarts =>
       findBinary: () => Promise.resolve({ kind: 'found', path: sampleServerPath }),
       prepare: (server, local, binary) =>
         Promise.resolve({ wanted: server, model: local, binary, env: {}, dialect: undefined }),
+      startProblem: () => Promise.resolve(undefined),
       needKey: () => 'n',
       sizeUp: () => Promise.resolve({ of: 'n', estimate: undefined, whyUnknown: 'Untold.', changeable: {} }),
       launch: (prepared) => room.launch({ loadMs: 60_000 }, { digest: prepared.wanted.digest }),

@@ -3,6 +3,18 @@ import type { ServerState } from '../../../src/agent-core/process/server-state.t
 import { drainFigures, serverView } from '../../../src/agent-core/reconcile/observe.ts'
 
 const ready = { kind: 'ready', since: 0, readySince: 0, pid: 7, port: 8080, healthy: false } as const
+const exited = {
+  kind: 'exited',
+  since: 0,
+  code: 0,
+  signal: null,
+  cause: 'stopped',
+  outOf: 'serving',
+  message: 'Stopped.',
+  tail: [],
+  settled: false,
+  failures: 0,
+} as const
 const stopping = { kind: 'stopping', since: 5_000, cause: 'stopped' } as const
 
 test.each<[ServerState, string]>([
@@ -27,6 +39,11 @@ test.each<[ServerState, string]>([
   [
     { ...stopping, drain: { requestsInFlight: 0, endsAt: 6_000 } },
     'No request is in flight any more; the server stops in a moment.',
+  ],
+  [{ ...stopping, hangs: 'Process 7 did not end.' }, 'Process 7 did not end. Its memory stays counted until then.'],
+  [
+    { ...exited, left: 'Of its processes 8 did not end.' },
+    'Of its processes 8 did not end. It is tried again, and nothing takes its place before.',
   ],
 ])('$kind $trouble $drain', (state, message) => {
   expect(serverView({}, state)).toMatchObject({ message })

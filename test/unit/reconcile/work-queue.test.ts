@@ -1,6 +1,8 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { WorkQueue } from '../../../src/agent-core/reconcile/work-queue.ts'
+import { steadyNow } from '../../../src/agent-core/support/steady-clock.ts'
+import { eventually } from '../../support/eventually.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 beforeEach(() => vi.useFakeTimers())
@@ -150,3 +152,21 @@ async function note(passes: string[], key: string): Promise<undefined> {
   passes.push(key)
   return Promise.resolve(undefined)
 }
+
+test('a wall clock that is set back holds up no pass', async () => {
+  vi.useRealTimers()
+  const wall = Date.now()
+  const clock = vi.spyOn(Date, 'now').mockImplementation(() => wall - 3_600_000)
+  let passes = 0
+  const again = new WorkQueue({
+    reconcile: () => Promise.resolve((passes += 1) === 1 ? steadyNow() + 20 : undefined),
+    log: silentLog,
+  })
+  try {
+    again.add('ns/a')
+    await eventually(() => passes === 2)
+  } finally {
+    clock.mockRestore()
+    await again.stop()
+  }
+})

@@ -7,6 +7,7 @@ import { type Projector, projectorBytes } from './mmproj.ts'
 import { type ModelHeader, type ModelShape, shapeOf } from './model-shape.ts'
 import { promptCacheSize } from './prompt-cache.ts'
 import { type ServerArguments, serverArguments } from './server-arguments.ts'
+import type { TensorMatches } from './tensor-patterns.ts'
 import { weightsSize } from './weights.ts'
 
 export interface LlamaServerInputs {
@@ -20,6 +21,8 @@ export interface LlamaServerInputs {
   readonly argv: readonly string[]
   /** Variables it is started with: those that stand for arguments count where no argument says otherwise. */
   readonly env?: Readonly<Record<string, string | undefined>>
+  /** What the patterns of `--override-tensor` match among the tensors of all headers; one that is missing counts as unreadable. */
+  readonly matches?: TensorMatches
   readonly mmproj?: Projector
   /** What LLMKube's controller wrote to `Model.status.gguf`: helps where the header is missing. */
   readonly status?: { readonly layerCount?: number; readonly embeddingSize?: number }
@@ -38,7 +41,7 @@ const tokenBytes = 256
  * where the header's numbers cannot be right.
  */
 export function estimateLlamaServer(inputs: LlamaServerInputs): Estimate {
-  const server = serverArguments(inputs.argv, inputs.env)
+  const server = serverArguments(inputs.argv, inputs.env, inputs.matches)
   const shape = inputs.header === undefined ? undefined : shapeOf(inputs.header)
   if (inputs.header === undefined || shape === undefined) return withoutHeader(inputs, server)
   const { header, host, shards = [] } = inputs

@@ -1,3 +1,5 @@
+import type { TensorMatches } from './tensor-patterns.ts'
+
 /** What of llama-server's arguments decides about memory, with the defaults of llama.cpp 11434 (common.h, arg.cpp, server.cpp). */
 export interface ServerArguments {
   /** 0 = what the model was trained with. */
@@ -89,6 +91,7 @@ const everyLayer = 1 << 20
 export function serverArguments(
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},
+  matches: TensorMatches = new Map(),
 ): ServerArguments {
   const { values, switched } = read(argv)
   const all = (name: Valued): readonly string[] => {
@@ -110,7 +113,8 @@ export function serverArguments(
   const context = last('context')
   const loadMode = last('loadMode')
   const { overrides, unreadable } = overridesOf({
-    patterns: all('overrideTensor'),
+    written: overridesIn(all('overrideTensor')),
+    matches,
     cpuExperts: isOn('cpuExperts', false),
     cpuExpertLayers: number('cpuExpertLayers', 0),
     cpuDenseLayers: number('cpuDenseLayers', 0),
@@ -200,23 +204,45 @@ function gpuLayers(text: string | undefined): number {
   return count === undefined || count < 0 ? everyLayer : count
 }
 
+/** The patterns of `--override-tensor`, which `matches` of {@link serverArguments} is about. */
+export function overridePatterns(
+  argv: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = {},
+): string[] {
+  const fromEnv = env[valued.overrideTensor.env]
+  const given = read(argv).values.get('overrideTensor') ?? (fromEnv === undefined || fromEnv === '' ? [] : [fromEnv])
+  return overridesIn(given).flatMap(({ pattern }) => (pattern === undefined ? [] : [pattern]))
+}
+
+interface WrittenOverride {
+  readonly text: string
+  /** Absent where it says no buffer. */
+  readonly pattern: string | undefined
+  readonly buffer: string
+}
+
+const overridesIn = (lists: readonly string[]): WrittenOverride[] =>
+  lists
+    .flatMap((list) => list.split(','))
+    .map((text) => {
+      const at = text.lastIndexOf('=')
+      return { text, pattern: at > 0 ? text.slice(0, at) : undefined, buffer: text.slice(at + 1) }
+    })
+
 function overridesOf(asked: {
-  patterns: readonly string[]
+  written: readonly WrittenOverride[]
+  matches: TensorMatches
   cpuExperts: boolean
   cpuExpertLayers: number
   cpuDenseLayers: number
 }): { overrides: readonly Override[]; unreadable: readonly string[] } {
   const unreadable: string[] = []
-  const written = asked.patterns
-    .flatMap((list) => list.split(','))
-    .flatMap((one): Override[] => {
-      const at = one.lastIndexOf('=')
-      const pattern = at > 0 ? regularExpression(one.slice(0, at)) : undefined
-      if (pattern !== undefined)
-        return [{ matches: (tensor) => pattern.test(tensor), onCpu: /^cpu/i.test(one.slice(at + 1)) }]
-      unreadable.push(one)
-      return []
-    })
+  const written = asked.written.flatMap(({ text, pattern, buffer }): Override[] => {
+    const matched = pattern === undefined ? undefined : asked.matches.get(pattern)
+    if (matched !== undefined) return [{ matches: (tensor) => matched.has(tensor), onCpu: /^cpu/i.test(buffer) }]
+    unreadable.push(text)
+    return []
+  })
   return {
     overrides: [
       ...written,
@@ -225,14 +251,6 @@ function overridesOf(asked: {
       firstLayers(asked.cpuDenseLayers, denseTensors),
     ],
     unreadable,
-  }
-}
-
-function regularExpression(source: string): RegExp | undefined {
-  try {
-    return new RegExp(source)
-  } catch {
-    return undefined
   }
 }
 

@@ -38,6 +38,8 @@ export function meaningOf(
     if (status === 416 && begun) return { kind: 'changed' }
     if (rangeRefusals.has(status)) return { kind: 'no-ranges' }
     if (status === 206) {
+      const contradiction = contradictionIn(headers, encoding)
+      if (contradiction !== undefined) return { kind: 'refused', error: contradictory(shown, contradiction) }
       const part = contentRange(headers.get('content-range'))
       if (part === undefined && headers.get('content-range') === null) {
         return { kind: 'refused', error: refusal(status, headers, shown, now) ?? misplaced(shown) }
@@ -91,6 +93,18 @@ function contentRange(header: string | null): { start: number; end: number; tota
   return { start, end: last + 1, total }
 }
 
+/** What a part says of itself that cannot all be true: read on, such a body would end too early or never. */
+function contradictionIn(headers: Headers, encoding: string | undefined): string | undefined {
+  const stated = headers.get('content-range')
+  const match = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(stated?.trim() ?? '')
+  if (match === null) return undefined
+  const [start, last, total] = [Number(match[1]), Number(match[2]), match[3] === '*' ? Infinity : Number(match[3])]
+  const length = encoding === undefined ? contentLength(headers) : undefined
+  const isLongAsSaid = length === undefined || length === last - start + 1
+  if (start <= last && last < total && isLongAsSaid) return undefined
+  return `Content-Range ${stated ?? ''}${isLongAsSaid ? '' : ` with Content-Length ${length}`}`
+}
+
 /** Of the body as it is sent. */
 export function contentLength(headers: Headers): number | undefined {
   const length = headers.get('content-length')
@@ -101,6 +115,15 @@ export function contentLength(headers: Headers): number | undefined {
 function encodingOf(headers: Headers): string | undefined {
   const encoding = headers.get('content-encoding')?.trim().toLowerCase()
   return encoding === undefined || encoding === '' || encoding === 'identity' ? undefined : encoding
+}
+
+function contradictory(shown: string, what: string): ModelError {
+  return new ModelError(
+    'transient',
+    'HttpRefused',
+    `${shown} answered with a part that contradicts itself (${what.slice(0, 200)}): see to the server, or to a proxy in between.`,
+    { retryAfterMs: remoteRepairMs },
+  )
 }
 
 function misplaced(shown: string): ModelError {

@@ -43,12 +43,34 @@ export async function hubToken({ secret, setting, env, home }: TokenSources): Pr
   return value === '' ? undefined : usable({ value, from: path })
 }
 
+/** On a Secret: what stands under the key `token` is for the Hub, whatever it looks like. Many Secrets have such a key for something else. */
+export const hubTokenLabel = 'metalbar.dev/hub-token'
+
+export interface SecretFacts {
+  readonly namespace: string
+  readonly name: string
+  /** It has the label {@link hubTokenLabel}. */
+  readonly isForHub?: boolean
+}
+
 /** The token among a Secret's decoded data. Throws `SecretHasNoToken`. */
-export function tokenOfSecret(namespace: string, name: string, data: Readonly<Record<string, string>>): HubToken {
+export function tokenOfSecret(
+  { namespace, name, isForHub = false }: SecretFacts,
+  data: Readonly<Record<string, string>>,
+): HubToken {
   const from = `Secret ${namespace}/${name}`
   for (const key of secretKeys) {
     const value = data[key]?.trim() ?? ''
-    if (value !== '') return usable({ value, from })
+    if (value === '') continue
+    if (key === 'token' && !isForHub && !value.startsWith('hf_')) {
+      throw new ModelError(
+        'transient',
+        'SecretHasNoToken',
+        `What ${from}, which spec.sourceSecretRef names, has under the key token does not begin with hf_, so it is not sent to the Hub: put the Hub's token under the key HF_TOKEN, or label the Secret ${hubTokenLabel}=true.`,
+        { retryAfterMs: localRepairMs },
+      )
+    }
+    return usable({ value, from })
   }
   const found = Object.keys(data).sort()
   throw new ModelError(

@@ -46,6 +46,8 @@ export type ServerView =
       readonly digest: string
       readonly duringStart: boolean
       readonly message: string
+      /** It was not even tried: what it was to be started with is not allowed. */
+      readonly refusal?: ServiceReason
       /** Failures in a row; the back-off counts them. */
       readonly failures: number
       readonly nextStartAt: number

@@ -3,7 +3,7 @@ import type { Desired } from '../desired.ts'
 import { isWritable } from './facts.ts'
 import { clear, held } from './leaving.ts'
 import type { Observation } from './observation.ts'
-import { serve, unreadable, withoutModel } from './serve.ts'
+import { refused, serve, unreadable, withoutModel } from './serve.ts'
 import { forget, rest, type Plan } from './step.ts'
 
 /** From what is wanted and what is so to the one next step and the sentence that explains it. Pure: its table of tests is the contract. */
@@ -52,7 +52,7 @@ function nextStep(observed: Observation): Plan {
     case 'stopped':
       return clear(observed, 'unpublish', desired.message) ?? rest('stopped', desired.reason, desired.message)
     case 'refused':
-      return clear(observed, 'unpublish', desired.message) ?? rest('refused', desired.reason, desired.message)
+      return refused(observed, desired)
     case 'unreadable':
       return unreadable(observed, desired)
     case 'modelMissing':

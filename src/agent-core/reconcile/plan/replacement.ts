@@ -103,13 +103,7 @@ function goingOn(observed: Observation, server: Running, sentence: string, retry
 }
 
 /** What runs goes on while somebody may still be editing. */
-function unsettled({ publication: { shown } }: Observation, server: Running, until: number | undefined): Plan {
+function unsettled(observed: Observation, server: Running, until: number | undefined): Plan {
   if (server.kind !== 'ready') return rest(...withoutAnswer(server), until)
-  const where = shown?.ready === true ? ` at ${shown.address}:${shown.port}` : ''
-  return rest(
-    'ready',
-    'Serving',
-    `Serving${where}; the specification changed, and the server is about to be restarted.`,
-    until,
-  )
+  return goingOn(observed, server, 'The specification changed, and the server is about to be restarted.', until)
 }

@@ -1,3 +1,4 @@
+import { unknownDigest } from '../../process/adoption.ts'
 import type { Desired } from '../desired.ts'
 import { answerStep, withdrawSilent } from './answering.ts'
 import {
@@ -13,7 +14,7 @@ import {
 } from './facts.ts'
 import { clear, staysAway, yieldTo } from './leaving.ts'
 import { fetchStep } from './model-fetching.ts'
-import type { Observation } from './observation.ts'
+import type { Observation, ServerView } from './observation.ts'
 import { dropStep, replaceStep, takeOverStep } from './replacement.ts'
 import { shownAs, withoutAnswer } from './server-words.ts'
 import { act, forget, rest, unreachable, type Plan } from './step.ts'
@@ -46,8 +47,17 @@ const heldStep = (observed: Observation, desired: Serve): Plan =>
     ? staysAway(observed, observed.absent)
     : (takeOverStep(observed, desired.digest) ??
       withdrawSilent(observed) ??
-      fetchStep(observed, desired) ??
+      whileFetched(observed, desired) ??
       serverStep(observed, desired))
+
+/** A download may take hours: pods are told of the server that answers meanwhile, and of no other. */
+function whileFetched(observed: Observation, desired: Serve): Plan | undefined {
+  const fetching = fetchStep(observed, desired)
+  const { server } = observed
+  if (fetching?.step.do !== 'rest' || server.kind !== 'ready' || leadsToSuccessor(observed)) return fetching
+  const next = answerStep(observed, server)
+  return next.step.do === 'rest' ? fetching : next
+}
 
 /** Where traffic goes is put right first: a Service that cannot be written holds up neither a withdrawal nor a publication. */
 function withService(next: Plan, observed: Observation): Plan {
@@ -108,6 +118,22 @@ export function withoutModel(observed: Observation, { message, graceEndsAt = 0 }
   if (observed.now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
   return rest('waiting', 'ModelMissing', message)
 }
+
+type Refused = Extract<Desired, { kind: 'refused' }>
+
+/** Rules are for starts: what an earlier agent, or an earlier spec, started goes on, unless others may run programs with it. */
+export function refused(observed: Observation, { reason, message, spares }: Refused): Plan {
+  const isRefused = (server: ServerView): boolean => 'digest' in server && wasStartedWith(server.digest, spares?.except)
+  const isSpared = spares !== undefined && !isRefused(observed.server) && !isRefused(observed.successor)
+  const kept = isSpared
+    ? keepServing(observed, `${message} The server that runs goes on, but could not be started again.`)
+    : undefined
+  return kept ?? clear(observed, 'unpublish', message) ?? rest('refused', reason, message)
+}
+
+/** A digest of which nothing is known may be any. */
+const wasStartedWith = (digest: string, refused: string | undefined): boolean =>
+  refused !== undefined && (digest === unknownDigest || digest === refused || digest.startsWith(`${refused}+`))
 
 type Unreadable = Extract<Desired, { kind: 'unreadable' }>
 

@@ -2,6 +2,7 @@ import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
 import { unknownDigest } from '../../process/adoption.ts'
 import { leadsToSuccessor, type Running } from './facts.ts'
 import type { Observation, ServerView } from './observation.ts'
+import { wallTimeOf } from '../../support/steady-clock.ts'
 
 /** What a server that does not answer is shown as. */
 export function withoutAnswer(
@@ -21,6 +22,7 @@ export function withoutAnswer(
     case 'stopping':
       return ['stopping', 'Stopping', server.message]
     case 'failed':
+      if (server.refusal !== undefined) return ['refused', server.refusal, server.message]
       return isCrashLoop(server)
         ? ['crash-looping', 'CrashLooping', crashLoopMessage(server)]
         : ['waiting', server.duringStart ? 'StartFailed' : 'Starting', server.message]
@@ -51,7 +53,7 @@ export const successorFailedMessage = ({ message, nextStartAt }: { message: stri
 const failedSoOften = ({ failures }: { readonly failures: number }): string => `Failed ${failures} times in a row`
 
 /** Such as 14:03:20Z. */
-const clockTime = (at: number): string => `${new Date(at).toISOString().slice(11, 19)}Z`
+const clockTime = (at: number): string => `${wallTimeOf(at).toISOString().slice(11, 19)}Z`
 
 export const messageOf = (server: Running): string =>
   server.kind === 'ready' ? 'The new one answers.' : server.message

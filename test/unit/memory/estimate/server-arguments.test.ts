@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { serverArguments } from '../../../../src/agent-core/memory/estimate/server-arguments.ts'
+import { overridePatterns, serverArguments } from '../../../../src/agent-core/memory/estimate/server-arguments.ts'
+import { matchTensors } from '../../../../src/agent-core/memory/estimate/tensor-patterns.ts'
 
 test('what nobody says is as llama-server has it', () => {
   const { overrides, ...rest } = serverArguments([])
@@ -82,12 +83,12 @@ test('an embedding server has batches no longer than its micro-batches', () => {
   expect(serverArguments(['-b', '256'])).toMatchObject({ batch: 256, microBatch: 256 })
 })
 
-test('tensors stay with the CPU where the first override that matches says so', () => {
-  const { overrides, unreadable } = serverArguments([
+test('tensors stay with the CPU where the first override that matches says so', async () => {
+  const argv = [
     ...['-ot', String.raw`blk\.1\.ffn_up_exps=Metal,blk\.[01]\..*_exps=CPU`],
     ...['-ot', '([=CPU', '--n-cpu-moe', '3', '-ncffn', '1'],
-  ])
-  const keptOnCpu = (name: string) => overrides.find(({ matches }) => matches(name))?.onCpu ?? false
+  ]
+  const keptOnCpu = (name: string): boolean => overrides.find(({ matches }) => matches(name))?.onCpu ?? false
   const names = [
     '0.ffn_up_exps',
     '1.ffn_up_exps',
@@ -97,6 +98,11 @@ test('tensors stay with the CPU where the first override that matches says so', 
     '0.ffn_up',
     '1.ffn_up',
   ]
+  const matches = await matchTensors(
+    overridePatterns(argv),
+    names.map((name) => `blk.${name}.weight`),
+  )
+  const { overrides, unreadable } = serverArguments(argv, {}, matches)
   expect(names.filter((name) => keptOnCpu(`blk.${name}.weight`))).toEqual([
     '0.ffn_up_exps',
     '1.ffn_down_exps',

@@ -65,13 +65,18 @@ describe('the token of the Hub', () => {
   })
 
   test('in a Secret is found under the usual keys, and its absence says where to put it', () => {
-    expect(tokenOfSecret('ns', 'hub', { AWS_REGION: 'x', token: 'hf_a\n' })).toEqual({
+    expect(tokenOfSecret({ namespace: 'ns', name: 'hub' }, { AWS_REGION: 'x', token: 'hf_a\n' })).toEqual({
       value: 'hf_a',
       from: 'Secret ns/hub',
     })
-    expect(() => tokenOfSecret('ns', 'hub', { AWS_SECRET_ACCESS_KEY: 'x' })).toThrow(
+    expect(() => tokenOfSecret({ namespace: 'ns', name: 'hub' }, { AWS_SECRET_ACCESS_KEY: 'x' })).toThrow(
       'Secret ns/hub, which spec.sourceSecretRef names, has no Hugging Face token (its keys: AWS_SECRET_ACCESS_KEY): put one under the key HF_TOKEN.',
     )
+    const other = { token: 'eyJhbGciOiJSUzI1NiJ9' }
+    expect(() => tokenOfSecret({ namespace: 'ns', name: 'hub' }, other)).toThrow(
+      /label the Secret metalbar.dev\/hub-token=true/,
+    )
+    expect(tokenOfSecret({ namespace: 'ns', name: 'hub', isForHub: true }, other).value).toBe(other.token)
     expect([secretMissing('ns', 'hub').message, secretUnreadable('ns', 'hub', 'forbidden').message]).toEqual([
       'Secret ns/hub, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.',
       'Secret ns/hub, which spec.sourceSecretRef names, cannot be read (forbidden): allow this agent to get Secrets in ns, or remove sourceSecretRef.',

@@ -1,9 +1,9 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { writeLlamaGguf } from '../../support/gguf-writer.ts'
-import { useLlamaServer } from '../../support/skip.ts'
-import { ServerRoom } from './server-room.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { useLlamaServer } from '../support/skip.ts'
+import { ServerRoom } from '../unit/process/server-room.ts'
 
 describe('the real llama-server ends, and a person reads why and what to do about it', () => {
   const executable = useLlamaServer()

@@ -1,0 +1,25 @@
+import type { Access, Manifest } from './manifest.ts'
+import type { RemoteFile } from './remote-file.ts'
+
+/** Whether the bytes may be given to the namespace without asking their source once more. `''` is the person at this machine. */
+export const isOpenTo = ({ access }: Pick<Manifest, 'access'>, namespace: string): boolean =>
+  access !== undefined && (access.isPublic || access.namespaces.includes(namespace))
+
+/** After the source gave, or would give, these files to the namespace. */
+export function accessAfter(
+  before: Access | undefined,
+  files: readonly Pick<RemoteFile, 'hub' | 'credentials'>[],
+  namespace: string,
+): Access {
+  const namespaces = [...new Set([...(before?.namespaces ?? []), namespace])].slice(-maxNamespaces)
+  // An address that is no repository may be a secret itself, as presigned ones are.
+  const isPublic = files.every(({ hub, credentials }) => hub !== undefined && credentials === undefined)
+  return { isPublic: isPublic || before?.isPublic === true, namespaces }
+}
+
+/** The others are asked again. */
+const maxNamespaces = 1_000
+
+/** Whether the Hub itself said, to who may see the repository, that the file has this content; a Model may say so of any file. */
+export const isVouchedFor = ({ hub, blob, sha256 }: Pick<RemoteFile, 'hub' | 'blob' | 'sha256'>): boolean =>
+  hub !== undefined && sha256 !== undefined && blob === sha256

@@ -1,0 +1,180 @@
+import { isAbsolute, normalize, relative } from 'node:path'
+import { flagName, llamaServerFlags, type ValueKind } from './llama-server-flags.ts'
+
+/** What a person of this machine decided about what a spec may ask of a server. */
+export interface ArgumentPolicy {
+  /** `--allow-unsafe-extra-args`. */
+  readonly allowsUnsafe: boolean
+  /** Absolute folders below which a file must lie that a server is told to read. */
+  readonly modelRoots: readonly string[]
+}
+
+interface ArgumentRefusal {
+  /** One sentence or two: the flag, why, and what to do. */
+  readonly message: string
+  /** A server that was started with these arguments may run programs for others. */
+  readonly loadsCode: boolean
+}
+
+export const unsafeFlag = '--allow-unsafe-extra-args'
+
+/**
+ * Judges the arguments that a spec adds to a server's command line, as llama-server would read them. A value never begins with a
+ * dash unless it is a number, so that no build, however many values it takes for a flag, finds a flag where this found a value.
+ * Pure: what needs a look at the machine is judged by {@link startProblem}.
+ */
+export function judgeArguments(args: readonly string[], policy: ArgumentPolicy): ArgumentRefusal | undefined {
+  const names = args.map((argument) => read(argument).name)
+  const ours = names.find((name) => llamaServerFlags.get(name)?.verdict === 'ours')
+  const loadsCode = names.some((name) => isCode(name))
+  if (ours !== undefined)
+    return { message: `spec.extraArgs: ${ours} is refused: ${whyOf(ours)}. Take it out.`, loadsCode }
+  if (policy.allowsUnsafe) return undefined
+  const problem = uses(args).find((use) => problemWith(use, policy) !== undefined)
+  if (problem === undefined) return undefined
+  const { name } = problem
+  const what = `spec.extraArgs: ${shown(name)} is refused: ${problemWith(problem, policy) ?? ''}`
+  return {
+    message: `${what}. Take it out, or allow it on this machine with ${unsafeFlag}.`,
+    loadsCode,
+  }
+}
+
+interface StartLook {
+  readonly policy: ArgumentPolicy
+  readonly executable: string
+  /** The flags it knows; undefined where it does not say. */
+  readonly known: ReadonlySet<string> | undefined
+  /** Links are followed. */
+  readonly allowsFile: (path: string) => Promise<boolean>
+}
+
+/**
+ * What this machine has against arguments that were judged: a flag that the installed llama-server does not know or a link that leads out of the model roots.
+ */
+export async function startProblem(
+  args: readonly string[],
+  { policy, executable, known, allowsFile }: StartLook,
+): Promise<string | undefined> {
+  if (policy.allowsUnsafe || args.length === 0) return undefined
+  if (known === undefined) {
+    return `spec.extraArgs cannot be judged, for ${executable} does not answer --help. Install llama.cpp again, or take them out.`
+  }
+  const used = uses(args)
+  const unknown = used.find(({ name }) => !known.has(name))
+  if (unknown !== undefined) {
+    return `spec.extraArgs: ${shown(unknown.name)} is refused: ${executable} does not know it. Take it out, or install another version of llama.cpp.`
+  }
+  for (const use of used) {
+    for (const path of pathsOf(use)) {
+      if (await allowsFile(path)) continue
+      return `spec.extraArgs: ${shown(use.name)} is refused: its file is not in the model store or an allowed model root.`
+    }
+  }
+  return undefined
+}
+
+/** Undefined where the text may stand as the value of a flag that takes any text. */
+export const textProblem = (text: string): string | undefined => {
+  if (text.includes('\0')) return 'its value holds a zero byte'
+  return text.startsWith('-') && !number.test(text) ? 'its value must not begin with a dash' : undefined
+}
+
+/** A flag with what follows it. */
+interface Use {
+  readonly name: string
+  readonly values: readonly string[]
+}
+
+/** Absent from the table = takes nothing; it is refused anyway. */
+function uses(args: readonly string[]): Use[] {
+  const found: Use[] = []
+  for (let at = 0; at < args.length; at++) {
+    const { name, joined } = read(args[at] ?? '')
+    const judgement = llamaServerFlags.get(name)
+    const count = judgement?.verdict === 'allowed' ? valueCounts[judgement.takes] : 0
+    const values = joined === undefined ? args.slice(at + 1, at + 1 + count) : [joined]
+    if (joined === undefined) at += count
+    found.push({ name, values })
+  }
+  return found
+}
+
+/** `--flag=value` is judged as the flag, whether or not a build takes it so. */
+function read(argument: string): { readonly name: string; readonly joined?: string } {
+  const at = argument.startsWith('-') ? argument.indexOf('=') : -1
+  if (at === -1) return { name: flagName(argument) }
+  return { name: flagName(argument.slice(0, at)), joined: argument.slice(at + 1) }
+}
+
+const valueCounts: Readonly<Record<ValueKind, number>> = {
+  none: 0,
+  number: 1,
+  twoNumbers: 2,
+  text: 1,
+  paths: 1,
+  scaledPaths: 1,
+}
+
+const number = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i
+
+function problemWith(use: Use, { modelRoots }: ArgumentPolicy): string | undefined {
+  const { name, values } = use
+  const judgement = llamaServerFlags.get(name)
+  if (judgement === undefined) {
+    return name.startsWith('-')
+      ? 'this agent does not know it; write flags as llama-server --help does'
+      : 'it is neither a flag nor the value of one'
+  }
+  if (judgement.verdict !== 'allowed') return judgement.why
+  const { takes } = judgement
+  if (values.length !== valueCounts[takes]) {
+    return takes === 'none' ? 'it takes no value' : `it needs ${takes === 'twoNumbers' ? 'two numbers' : 'a value'}`
+  }
+  if ((takes === 'number' || takes === 'twoNumbers') && !values.every((value) => number.test(value))) {
+    return `it needs ${takes === 'number' ? 'a number' : 'two numbers'}`
+  }
+  const text = values.map(textProblem).find((problem) => problem !== undefined)
+  if (text !== undefined) return text
+  const outside = pathsOf(use).some((path) => !isBelowAny(path, modelRoots))
+  return outside
+    ? 'a file must be given by its absolute path below the model store or an allowed model root'
+    : undefined
+}
+
+function pathsOf({ name, values }: Use): readonly string[] {
+  const judgement = llamaServerFlags.get(name)
+  if (judgement?.verdict !== 'allowed') return []
+  switch (judgement.takes) {
+    case 'paths':
+      return values.flatMap((value) => value.split(','))
+    case 'scaledPaths':
+      return values.flatMap((value) => value.split(',')).map((one) => one.slice(0, Math.max(0, one.lastIndexOf(':'))))
+    case 'none':
+    case 'number':
+    case 'twoNumbers':
+    case 'text':
+      return []
+  }
+}
+
+const isBelowAny = (path: string, roots: readonly string[]): boolean =>
+  isAbsolute(path) && normalize(path) === path && roots.some((root) => isBelow(path, root))
+
+function isBelow(path: string, root: string): boolean {
+  const rest = relative(root, path)
+  return rest !== '' && rest !== '..' && !rest.startsWith('../') && !isAbsolute(rest)
+}
+
+const whyOf = (name: string): string => {
+  const judgement = llamaServerFlags.get(name)
+  return judgement === undefined || judgement.verdict === 'allowed' ? '' : judgement.why
+}
+
+function isCode(name: string): boolean {
+  const judgement = llamaServerFlags.get(name)
+  return judgement?.verdict === 'refused' && judgement.loadsCode
+}
+
+const maxShownLength = 60
+const shown = (text: string): string => (text.length <= maxShownLength ? text : `${text.slice(0, maxShownLength)}…`)

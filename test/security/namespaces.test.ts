@@ -1,0 +1,164 @@
+import { readdir, readFile, writeFile, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { defaultDownloadSettings, type ModelRequest, type ModelsOptions } from '../../src/agent-core/models/models.ts'
+import { startFakeHub, type FakeHub } from '../support/fake-hub.ts'
+import { failure, filesBelow, gguf, startWorld, staying, type World } from '../unit/models/world.ts'
+
+const tokens = { a: 'hf_aaaaaaaa', b: 'hf_bbbbbbbb', mine: 'hf_ofThePerson' }
+const source = 'hf://org/private'
+
+let hub: FakeHub
+let world: World
+beforeEach(async () => {
+  hub = await startFakeHub({ tokens: Object.values(tokens) })
+  await hub.addRepo('org/private', { 'm.gguf': gguf('for a') }, { private: true, grantedTo: [tokens.a, tokens.mine] })
+  await hub.addRepo('org/public', { 'm.gguf': gguf('public') })
+  world = await startWorld({ env: { HF_ENDPOINT: hub.endpoint }, allowInsecureLoopback: true })
+})
+afterEach(async () => {
+  await world[Symbol.asyncDispose]()
+  await hub[Symbol.asyncDispose]()
+})
+
+type Namespace = 'a' | 'b' | 'none'
+
+const asked = (namespace: Namespace, more: Partial<ModelRequest> = {}): ModelRequest => ({
+  namespace,
+  name: 'shared',
+  source,
+  ...(namespace !== 'none' && {
+    secret: () => Promise.resolve({ value: tokens[namespace], from: `Secret ${namespace}/hub` }),
+  }),
+  ...more,
+})
+const ensure = (request: ModelRequest, options: Partial<ModelsOptions> = {}) =>
+  world.restarted(options).ensure(request, staying())
+
+/** `ok`, or why not. */
+const outcome = (request: ModelRequest, models = world.models): Promise<string> =>
+  models.ensure(request, staying()).then(
+    () => 'ok',
+    async (error: unknown) => (await failure(Promise.reject(error as Error))).reason ?? '',
+  )
+
+const orders: Namespace[][] = [
+  ['a', 'b', 'none'],
+  ['a', 'none', 'b'],
+  ['b', 'a', 'none'],
+  ['b', 'none', 'a'],
+  ['none', 'a', 'b'],
+  ['none', 'b', 'a'],
+]
+const expected = { a: 'ok', b: 'NotFound', none: 'NotFound' }
+
+describe('what one namespace fetched with its Secret another gets only with its own', () => {
+  describe.each([
+    { what: 'a Model of the same name', more: {} },
+    { what: 'a Model of another name', more: { byNamespace: true } },
+  ])('as $what', ({ more }) => {
+    const request = (namespace: Namespace) => asked(namespace, 'byNamespace' in more ? { name: `m-${namespace}` } : {})
+
+    test.each(orders.map((order) => ({ order })))('one after the other: $order', async ({ order }) => {
+      for (const namespace of order)
+        expect([namespace, await outcome(request(namespace))]).toEqual([namespace, expected[namespace]])
+      // Another life of the agent knows it too.
+      const later = world.restarted()
+      for (const namespace of order) expect(await outcome(request(namespace), later)).toBe(expected[namespace])
+    })
+
+    test('all at once', async () => {
+      const all = ['b', 'a', 'none'] as const
+      const outcomes = await Promise.all(all.map((namespace) => outcome(request(namespace))))
+      expect(outcomes).toEqual(all.map((namespace) => expected[namespace]))
+    })
+  })
+
+  test('and a source that gives it to both is not fetched twice', async () => {
+    await hub.addRepo('org/both', { 'm.gguf': gguf('both') }, { private: true, grantedTo: [tokens.a, tokens.b] })
+    const bytes = () => hub.requests.filter(({ path, method }) => method === 'GET' && path.includes('/resolve/')).length
+    await ensure(asked('a', { source: 'hf://org/both' }))
+    const before = bytes()
+    expect(await ensure(asked('b', { source: 'hf://org/both' }))).toMatchObject({ sizeBytes: 4096 })
+    expect(bytes()).toBe(before)
+  })
+
+  test('not by its checksum under an address of its own', async () => {
+    const { path } = await ensure(asked('a'))
+    const sha256 = await storedSha256(path)
+    world.server.serve('/m.gguf', gguf('for b', 8192))
+    const stolen = ensure(asked('none', { name: 'mine', source: `${world.server.origin}/m.gguf`, sha256 }))
+    expect(await failure(stolen)).toMatchObject({ reason: 'ChecksumMismatch' })
+  })
+
+  test('not by its path in the store', async () => {
+    const { path } = await ensure(asked('a'))
+    expect(await failure(ensure(asked('b', { source: path })))).toMatchObject({ reason: 'ModelSourceNotAllowed' })
+    expect(await ensure(asked('a', { source: path }))).toMatchObject({ path })
+  })
+
+  test('a store that an earlier version left is used without a new fetch, by who has access', async () => {
+    const { path } = await ensure(asked('a'))
+    const record = `${path}.metalbar.json`
+    const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
+    await writeFile(record, JSON.stringify(old))
+    const fetched = hub.requests.filter(({ server }) => server === 'cdn').length
+    expect([await outcome(asked('b')), await outcome(asked('a')), await outcome(asked('b'))]).toEqual([
+      'NotFound',
+      'ok',
+      'NotFound',
+    ])
+    expect(hub.requests.filter(({ server }) => server === 'cdn').length).toBe(fetched)
+  })
+})
+
+describe('the folder of a Model belongs to its namespace', () => {
+  test.each([
+    { what: 'another source', others: 'hf://org/public' },
+    { what: 'the same source and another checksum', others: source },
+  ])("and another namespace's Model of that name with $what goes beside it", async ({ others }) => {
+    const first = await ensure(asked('a'))
+    const sha256 = others === source ? { sha256: '0'.repeat(64) } : {}
+    await ensure(asked('b', { source: others, ...sha256 })).catch(() => undefined)
+    expect(await readFile(first.path, 'latin1')).toBe(gguf('for a').toString('latin1'))
+    expect(await outcome(asked('a'))).toBe('ok')
+    if (others !== source)
+      expect(Object.keys(await filesBelow(world.store))).toEqual([
+        expect.stringMatching(/^shared\/[0-9a-f]{16}\/m\.gguf$/),
+        'shared/m.gguf',
+      ])
+  })
+})
+
+describe('the login of the person at this machine', () => {
+  const env = () => ({ HF_ENDPOINT: hub.endpoint, HF_TOKEN: tokens.mine })
+
+  test('serves what the person pulls, and no namespace', async () => {
+    const models = world.restarted({ env: env() })
+    expect(await outcome(asked('none'), models)).toBe('NotFound')
+    expect(await outcome(asked('none', { namespace: '', name: 'pulled' }), models)).toBe('ok')
+    expect(await outcome(asked('none', { name: 'pulled' }), models)).toBe('NotFound')
+    expect(hub.requests.filter(({ headers }) => headers.authorization !== undefined).length).toBeGreaterThan(0)
+  })
+
+  test('serves a namespace that the person listed', async () => {
+    const settings = () => ({ ...defaultDownloadSettings, hubLoginNamespaces: ['none'] })
+    expect(await outcome(asked('none'), world.restarted({ env: env(), settings }))).toBe('ok')
+    expect(await outcome(asked('none', { namespace: 'other' }), world.restarted({ env: env(), settings }))).toBe(
+      'NotFound',
+    )
+  })
+})
+
+test('a file that the Go agent left counts for a Model whose login its source accepts', async () => {
+  await mkdir(join(world.store, 'shared'), { recursive: true })
+  await writeFile(join(world.store, 'shared', 'm.gguf'), gguf('for a'))
+  const named = { source: 'hf://org/private/m.gguf' }
+  expect([await outcome(asked('b', named)), await outcome(asked('a', named))]).toEqual(['NotFound', 'ok'])
+  expect((await readdir(join(world.store, 'shared'))).filter((name) => name.endsWith('.gguf'))).toEqual(['m.gguf'])
+})
+
+async function storedSha256(path: string): Promise<string> {
+  const { files } = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8')) as { files: { sha256: string }[] }
+  return files[0]?.sha256 ?? ''
+}

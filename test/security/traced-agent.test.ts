@@ -1,0 +1,170 @@
+import { execFileSync } from 'node:child_process'
+import { access, mkdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { onPath } from '../../tasks/setup/tools.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
+import { eventually } from '../support/eventually.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { hostileSpecs } from '../support/hostile-specs.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { skipWhen, useLlamaServer } from '../support/skip.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const llamaServer = useLlamaServer()
+const apiVersion = 'inference.llmkube.dev/v1alpha1'
+const patienceMs = 110_000
+
+const statusShape = z.object({
+  status: z.object({
+    conditions: z.array(z.looseObject({ type: z.string(), reason: z.string(), message: z.string() })),
+  }),
+})
+
+/** A simulated cluster, and an agent with the real llama-server whose Models may name the files below `models`. */
+async function world(args: readonly string[] = [], startedBy: (folder: string) => readonly string[] = () => []) {
+  await using stack = new AsyncDisposableStack()
+  const { dir: folder } = stack.use(await temporaryFolder())
+  const sim = stack.use(await KubeSim.start())
+  stack.use(await startControllerStandIn({ connection: sim.connection() }))
+  const models = path.join(folder, 'models')
+  await mkdir(models, { mode: 0o700 })
+  await writeLlamaGguf(path.join(models, 'tiny.gguf'))
+  sim.create({
+    apiVersion,
+    kind: 'Model',
+    metadata: { name: 'tiny' },
+    spec: { source: path.join(models, 'tiny.gguf'), format: 'gguf', hardware: { accelerator: 'metal' } },
+  })
+  const agent = stack.use(
+    await AgentProcess.start({
+      folder,
+      kubeconfig: sim.kubeconfig(),
+      args: ['--llama-server', llamaServer, ...args],
+      startedBy: startedBy(folder),
+    }),
+  )
+  const apply = (name: string, spec: object): void =>
+    void sim.create({ apiVersion, kind: 'InferenceService', metadata: { name }, spec: { modelRef: 'tiny', ...spec } })
+  const owned = stack.move()
+  return { sim, folder, agent, apply, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+}
+
+type World = Awaited<ReturnType<typeof world>>
+
+/** What became of each, as soon as it serves or is known not to. */
+function outcomes({ agent }: World, names: readonly string[]): Promise<Map<string, string>> {
+  return eventually(
+    async () => {
+      const { services } = await agent.snapshot()
+      const settled = services.filter(
+        ({ state, reason }) =>
+          state === 'ready' || state === 'refused' || state === 'crash-looping' || settledReasons.has(reason),
+      )
+      const known = new Map(settled.map(({ name, reason }) => [name, reason]))
+      if (names.every((name) => known.has(name))) return known
+      const open = services.filter(({ name }) => names.includes(name) && !known.has(name))
+      throw new Error(`still open: ${open.map(({ name, message }) => `${name}: ${message}`).join('; ')}`)
+    },
+    { timeoutMs: patienceMs, what: 'an outcome of every service' },
+  )
+}
+
+const settledReasons: ReadonlySet<string> = new Set(['StartFailed', 'InsufficientMemory', 'MemoryCheckFailed'])
+
+test('what would run programs or write files is refused in the cluster, by its reason, and does nothing', async () => {
+  await using there = await world()
+  const marker = path.join(there.folder, 'marker')
+  const mcp = JSON.stringify({ mcpServers: { x: { command: 'touch', args: [marker] } } })
+  there.apply('mcp', { extraArgs: ['--mcp-servers-json', mcp] })
+  there.apply('tools', { extraArgs: ['--tools', 'all'] })
+  there.apply('log', { extraArgs: [`--log_file=${marker}`] })
+  there.apply('preload', { env: [{ name: 'LD_PRELOAD', value: path.join(there.folder, 'models', 'tiny.gguf') }] })
+  there.apply('good', { extraArgs: ['--cache-ram', '64', '--chat-template', 'chatml'] })
+  expect(Object.fromEntries(await outcomes(there, ['mcp', 'tools', 'log', 'preload', 'good']))).toEqual({
+    mcp: 'ExtraArgsRejected',
+    tools: 'ExtraArgsRejected',
+    log: 'ExtraArgsRejected',
+    preload: 'EnvironmentRejected',
+    good: 'Serving',
+  })
+  const told = await eventually(() => {
+    const { conditions } = statusShape.parse(there.sim.get({ resource: 'inferenceservices', name: 'log' })).status
+    return conditions.find(({ type }) => type === 'MetalAgent')
+  })
+  expect(told.reason).toBe('ExtraArgsRejected')
+  expect(told.message).toMatch(/^spec\.extraArgs: --log-file is refused: .+ --allow-unsafe-extra-args\.$/)
+  await expect(access(marker)).rejects.toThrow('ENOENT')
+})
+
+test('with --allow-unsafe-extra-args the same attack succeeds, and everybody is told that it can', async () => {
+  await using there = await world(['--allow-unsafe-extra-args'])
+  const marker = path.join(there.folder, 'marker')
+  there.apply('log', { extraArgs: [`--log_file`, marker] })
+  await outcomes(there, ['log'])
+  await access(marker)
+  const warning = '--allow-unsafe-extra-args is set: whoever may write an InferenceService can run programs'
+  expect((await there.agent.snapshot()).notices.join(' ')).toContain(warning)
+  expect((await there.agent.run('status')).stdout).toContain('--allow-unsafe-extra-args is set')
+  expect(there.agent.stderr).toContain(warning)
+})
+
+describe('with every system call looked at', () => {
+  const strace = onPath('strace')
+  skipWhen(
+    strace === undefined ? 'the system calls of an agent are looked at with strace, which is not installed' : undefined,
+  )
+
+  /** As many as a busy machine answers in time. */
+  const count = 60
+
+  test('hostile specs make the agent and llama-server run no other program and write no file outside their folders', async () => {
+    await using there = await world([], (folder) => [
+      ...[strace ?? '', '-D', '-f', '-qq', '-y', '-s', '400', '--seccomp-bpf'],
+      ...['-e', 'trace=execve,execveat,open,openat,openat2,creat', '-o', path.join(folder, 'trace')],
+    ])
+    const specs = fc.sample(hostileSpecs(path.join(there.folder, 'models')), { numRuns: count, seed: 13 })
+    // Every other one asks for nothing but arguments, which more often pass.
+    const names = specs.map((spec, at) => {
+      there.apply(`s${at}`, at % 2 === 0 ? spec : { extraArgs: spec.extraArgs })
+      return `s${at}`
+    })
+    const served = ['--metrics', '--seed', '7', '--chat-template', '{{ "/etc/passwd" }}']
+    there.apply('served', { extraArgs: served, env: [{ name: 'OMP_NUM_THREADS', value: '1' }] })
+    const found = await outcomes(there, [...names, 'served'])
+    expect(found.get('served')).toBe('Serving')
+    await there.agent.stop()
+    const calls = (await readFile(path.join(there.folder, 'trace'), 'utf8')).split('\n')
+    expect(programsIn(calls).filter((program) => program !== llamaServer && program !== process.execPath)).toEqual([])
+    expect(programsIn(calls)).toContain(llamaServer)
+    const ours = [`${there.folder}/`, '/dev/null', '/proc/']
+    expect(writtenIn(calls).filter((file) => !ours.some((start) => file.startsWith(start)))).toEqual([])
+  })
+
+  test('a program and a file that are there are found in the same look', async () => {
+    await using folder = await temporaryFolder()
+    const [trace, file] = [path.join(folder.dir, 'trace'), path.join(folder.dir, 'written')]
+    const looked = ['-f', '-qq', '-y', '-e', 'trace=execve,openat', '-o', trace]
+    execFileSync(strace ?? '', [...looked, '/bin/sh', '-c', `/bin/ls / > ${file}`])
+    const calls = (await readFile(trace, 'utf8')).split('\n')
+    expect(programsIn(calls)).toEqual(['/bin/sh', '/bin/ls'])
+    expect(writtenIn(calls)).toEqual([file])
+  })
+})
+
+/** Programs that were really started. */
+const programsIn = (calls: readonly string[]): string[] => [
+  ...new Set(calls.flatMap((call) => /execve(?:at)?\(.*?"([^"]+)".*\) = 0$/.exec(call)?.[1] ?? [])),
+]
+
+/** Files that were really opened to be written, by where they really are. */
+const writtenIn = (calls: readonly string[]): string[] => [
+  ...new Set(
+    calls.flatMap((call) =>
+      /O_WRONLY|O_RDWR|O_CREAT|creat\(/.test(call) ? (/ = \d+<([^>]+)>$/.exec(call)?.[1] ?? []) : [],
+    ),
+  ),
+]
