@@ -38,7 +38,12 @@ export function keptEntries(raw: unknown): unknown {
   const kept: Record<string, unknown> = {}
   let foreign = 0
   for (const [key, value] of Object.entries(raw)) {
-    if (key === lastApplied || key.length > maxKeyLength || (typeof value === 'string' && value.length > maxEntryLength)) continue
+    if (
+      key === lastApplied ||
+      key.length > maxKeyLength ||
+      (typeof value === 'string' && value.length > maxEntryLength)
+    )
+      continue
     if (!meaning.test(key) && (foreign += 1) > maxForeignEntries) continue
     kept[key] = value
   }
