@@ -11,6 +11,9 @@ const maxKeyLength = 317
 /** Of LLMKube, Kueue, Kubernetes and ours: a hostile writer's thousand others must not push these out. */
 const meaning = /^(?:[\w-]+\.)*(?:metalbar\.dev|llmkube\.(?:ai|dev)|x-k8s\.io|kubernetes\.io)\//
 
+/** Of every object that was applied with kubectl, a second copy: kept in no memory. */
+const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
+
 /**
  * What a schema knows of a raw object, and no more of its lists than it can allow, before the schema goes through it: an object may have
  * megabytes, in a hundred thousand keys, and the event loop serves every other model meanwhile.
