@@ -48,5 +48,8 @@ function utf8Bytes(character: string): number {
   return point < 0x1_0000 ? 3 : 4
 }
 
-/** A sentence on its way out: {@link cleanText}, {@link cutText}. */
-export const sentence = (text: string, maxBytes: number): string => cutText(cleanText(text), maxBytes)
+/** A sentence on its way out, clean and at most so many bytes; of what is far longer only the beginning is looked at. */
+export function sentence(text: string, maxBytes: number): string {
+  const head = text.slice(0, maxBytes * 4)
+  return cutText(`${cleanText(head)}${head.length < text.length ? ellipsis : ''}`, maxBytes)
+}

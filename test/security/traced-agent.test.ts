@@ -20,6 +20,7 @@ const patienceMs = 110_000
 
 const statusShape = z.object({
   status: z.object({
+    schedulingStatus: z.string().default(''),
     conditions: z.array(z.looseObject({ type: z.string(), reason: z.string(), message: z.string() })),
   }),
 })
@@ -92,8 +93,10 @@ test('what would run programs or write files is refused in the cluster, by its r
     good: 'Serving',
   })
   const told = await eventually(() => {
-    const { conditions } = statusShape.parse(there.sim.get({ resource: 'inferenceservices', name: 'log' })).status
-    return conditions.find(({ type }) => type === 'MetalAgent')
+    const { conditions, schedulingStatus } = statusShape.parse(
+      there.sim.get({ resource: 'inferenceservices', name: 'log' }),
+    ).status
+    return schedulingStatus === 'ExtraArgsRejected' && conditions.find(({ type }) => type === 'MetalAgent')
   })
   expect(told.reason).toBe('ExtraArgsRejected')
   expect(told.message).toMatch(/^spec\.extraArgs: --log-file is refused: .+ --allow-unsafe-extra-args\.$/)

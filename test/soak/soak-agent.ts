@@ -159,7 +159,17 @@ export class SoakAgent implements AsyncDisposable {
 
 /** Short where a real one is patient, so that more happens in less time. */
 const flags = [
-  ...['--llama-server', sampleServerPath, '--host-ip', '', '--log-format', 'json', '--drain-timeout', '1s'],
+  ...[
+    '--llama-server',
+    sampleServerPath,
+    '--allow-unsafe-extra-args',
+    '--host-ip',
+    '',
+    '--log-format',
+    'json',
+    '--drain-timeout',
+    '1s',
+  ],
   ...['--eviction-enabled', '--eviction-share', '0', '--eviction-at-admission', '--memory-fraction', '0.95'],
   ...['--memory-watchdog-interval', '1s', '--come-back-after', '2s'],
 ]

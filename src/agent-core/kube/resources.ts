@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import { cutText } from '../../contract/clean-text.ts'
+import { keptEntries, trimmed } from './raw-object.ts'
 
 /** Where one kind of object lives in the API. */
 export interface Resource {
@@ -28,12 +30,20 @@ export const resources = {
 export const apiVersionOf = ({ group, version }: Resource): string => (group === '' ? version : `${group}/${version}`)
 
 const stringMap = z.record(z.string(), z.string())
+const entries = z.preprocess(keptEntries, stringMap.default({}))
 
-/** Of every object that was applied with kubectl, a second copy: kept in no memory. */
-const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
-const annotationMap = stringMap.transform((all) =>
-  Object.fromEntries(Object.entries(all).filter(([name]) => name !== lastApplied)),
-)
+/** Refused where it is longer, since half a source is another source. */
+const text = (max: number) => z.string().max(max, `must be at most ${max} characters`)
+/** What stands in sentences, paths and addresses. */
+const line = (max: number) => text(max).regex(/^\P{Cc}*$/u, 'must not contain control characters')
+const listOf = <T extends z.ZodType>(item: T, max: number) => z.array(item).max(max, `must be at most ${max} entries`)
+/** As our own conditions are at most. */
+const maxToldBytes = 1_024
+/** Of a status, which only informs: longer ones are cut. */
+const told = z
+  .string()
+  .default('')
+  .transform((message) => cutText(message, maxToldBytes))
 
 export const ownerReference = z.object({
   apiVersion: z.string(),
@@ -53,8 +63,8 @@ export const objectMeta = z.object({
   generation: z.number().int().default(0),
   creationTimestamp: z.string().optional(),
   deletionTimestamp: z.string().optional(),
-  labels: stringMap.default({}),
-  annotations: annotationMap.default({}),
+  labels: entries,
+  annotations: entries,
   ownerReferences: z.array(ownerReference).default([]),
   managedFields: z
     .array(
@@ -69,13 +79,13 @@ export interface KubeObject {
   readonly metadata: ObjectMeta
 }
 
-const cacheType = z.string().min(1)
+const cacheType = line(63).min(1)
 const int = z.number().int()
 
 /** The fields of `InferenceService.spec` that matter on a Mac; ranges as LLMKube's schema states them. */
 export const inferenceServiceSpec = z.object({
-  modelRef: z.string().default(''),
-  runtime: z.string().optional(),
+  modelRef: line(253).default(''),
+  runtime: line(253).optional(),
   replicas: int.min(0).max(10).default(1),
   suspend: z.boolean().default(false),
   priority: z.enum(['critical', 'high', 'normal', 'low', 'batch']).default('normal'),
@@ -84,8 +94,7 @@ export const inferenceServiceSpec = z.object({
   ropeScaling: z
     .object({
       type: z.enum(['linear', 'yarn', 'longrope']),
-      factor: z
-        .string()
+      factor: text(32)
         .regex(/^[0-9]+(\.[0-9]+)?$/)
         .optional(),
       originalContext: int.min(128).optional(),
@@ -96,36 +105,38 @@ export const inferenceServiceSpec = z.object({
   jinja: z.boolean().optional(),
   cacheTypeK: cacheType.optional(),
   cacheTypeV: cacheType.optional(),
-  cacheTypeCustomK: z.string().optional(),
-  cacheTypeCustomV: z.string().optional(),
+  cacheTypeCustomK: line(63).optional(),
+  cacheTypeCustomV: line(63).optional(),
   moeCPUOffload: z.boolean().optional(),
   moeCPULayers: int.min(0).optional(),
   noKvOffload: z.boolean().optional(),
   noWarmup: z.boolean().optional(),
   reasoningBudget: int.min(0).optional(),
-  reasoningBudgetMessage: z.string().optional(),
-  metadataOverrides: z.array(z.string()).default([]),
-  tensorOverrides: z.array(z.string()).default([]),
+  reasoningBudgetMessage: text(4_096).optional(),
+  metadataOverrides: listOf(text(1_024), 256).default([]),
+  tensorOverrides: listOf(text(1_024), 256).default([]),
   batchSize: int.min(1).max(16_384).optional(),
   uBatchSize: int.min(1).optional(),
   mode: z.enum(['chat', 'embedding', 'rerank']).optional(),
-  extraArgs: z.array(z.string()).default([]),
-  env: z
-    .array(z.object({ name: z.string().min(1), value: z.string().optional(), valueFrom: z.unknown().optional() }))
-    .default([]),
-  endpoint: z.object({ port: int.min(1).max(65_535).optional(), path: z.string().optional() }).optional(),
+  /** A chat template may be one of them. */
+  extraArgs: listOf(text(16_384), 256).default([]),
+  env: listOf(
+    z.object({ name: line(256).min(1), value: text(16_384).optional(), valueFrom: z.unknown().optional() }),
+    256,
+  ).default([]),
+  endpoint: z.object({ port: int.min(1).max(65_535).optional(), path: line(2_048).optional() }).optional(),
 })
 export type InferenceServiceSpec = z.infer<typeof inferenceServiceSpec>
 
 export const modelSpec = z.object({
-  source: z.string().default(''),
-  format: z.string().default('gguf'),
+  source: line(2_048).default(''),
+  format: line(63).default('gguf'),
   /** As in the names of files: Q4_K_M, UD-Q4_K_XL. Chooses among the files of a repository. */
-  quantization: z.string().optional(),
+  quantization: line(253).optional(),
   /** Of a source that names a repository or folder; the first is what the runtime is given. */
-  files: z.array(z.string()).default([]),
+  files: listOf(line(1_024), 1_000).default([]),
   /** A multimodal projector, relative to the source as `files`. */
-  mmproj: z.string().optional(),
+  mmproj: line(1_024).optional(),
   /** Of the first file, in hex. */
   sha256: z
     .string()
@@ -133,13 +144,13 @@ export const modelSpec = z.object({
     .optional(),
   refreshPolicy: z.enum(['IfNotPresent', 'OnChange']).default('IfNotPresent'),
   /** A Secret of the Model's namespace. An empty name is allowed by the API and means none. */
-  sourceSecretRef: z.object({ name: z.string().default('') }).optional(),
+  sourceSecretRef: z.object({ name: line(253).default('') }).optional(),
   hardware: z
     .object({
-      accelerator: z.string().default('cpu'),
+      accelerator: line(63).default('cpu'),
       gpu: z.object({ layers: int.min(-1).optional() }).optional(),
       /** A quantity of memory, and a fraction of it; judged when a server is to be started. */
-      memoryBudget: z.string().optional(),
+      memoryBudget: line(63).optional(),
       memoryFraction: z.number().optional(),
     })
     .optional(),
@@ -150,7 +161,7 @@ export const condition = z.object({
   type: z.string(),
   status: z.string(),
   reason: z.string().default(''),
-  message: z.string().default(''),
+  message: told,
   lastTransitionTime: z.string().optional(),
   observedGeneration: z.number().optional(),
 })
@@ -161,7 +172,7 @@ const inferenceServiceStatus = z.object({
   readyReplicas: int.default(0),
   desiredReplicas: int.default(0),
   schedulingStatus: z.string().default(''),
-  schedulingMessage: z.string().default(''),
+  schedulingMessage: told,
   conditions: z.array(condition).default([]),
 })
 export type InferenceServiceStatus = z.infer<typeof inferenceServiceStatus>
@@ -235,12 +246,17 @@ export type EndpointSlice = z.infer<typeof endpointSlice>
 const envelope = z.object({ metadata: objectMeta, spec: z.unknown().optional(), status: z.unknown().optional() })
 
 /** Throws a ZodError where the metadata is not an object's. */
+const parseAs = <T>(schema: z.ZodType<T>, raw: unknown): T => schema.parse(trimmed(schema, raw))
+
+/** Throws a ZodError where the metadata is not an object's. */
 export function parseInferenceService(raw: unknown): InferenceService {
-  const { metadata, spec, status } = envelope.parse(raw)
+  const { metadata, spec, status } = parseAs(envelope, raw)
   return {
     metadata,
     spec: parseSpec('InferenceService', metadata, inferenceServiceSpec, spec),
-    status: inferenceServiceStatus.safeParse(status ?? {}).data ?? inferenceServiceStatus.parse({}),
+    status:
+      inferenceServiceStatus.safeParse(trimmed(inferenceServiceStatus, status ?? {})).data ??
+      inferenceServiceStatus.parse({}),
   }
 }
 
@@ -254,16 +270,17 @@ const modelStatus = z.object({
 
 /** Throws a ZodError where the metadata is not an object's. */
 export function parseModel(raw: unknown): Model {
-  const { metadata, spec, status } = envelope.parse(raw)
+  const { metadata, spec, status } = parseAs(envelope, raw)
   const { phase = '', gguf } = modelStatus.safeParse(status ?? {}).data ?? {}
   return { metadata, spec: parseSpec('Model', metadata, modelSpec, spec), status: { phase, ...(gguf && { gguf }) } }
 }
 
-export const parseService = (raw: unknown): Service => service.parse(raw)
-export const parseEndpointSlice = (raw: unknown): EndpointSlice => endpointSlice.parse(raw)
+export const parseService = (raw: unknown): Service => parseAs(service, raw)
+export const parseEndpointSlice = (raw: unknown): EndpointSlice => parseAs(endpointSlice, raw)
 
-function parseSpec<T>(kind: string, { namespace, name }: ObjectMeta, schema: z.ZodType<T>, spec: unknown): Parsed<T> {
-  const result = schema.safeParse(spec ?? {})
+function parseSpec<T>(kind: string, { namespace, name }: ObjectMeta, schema: z.ZodType<T>, raw: unknown): Parsed<T> {
+  const spec = trimmed(schema, raw ?? {})
+  const result = schema.safeParse(spec)
   if (result.success) return { ok: true, value: result.data }
   const [issue] = result.error.issues
   const { value, unread } = readableOf(schema, spec)

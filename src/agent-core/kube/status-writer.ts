@@ -60,7 +60,7 @@ export const hasCondition = ({ status }: InferenceService): boolean =>
   status.conditions.some(({ type }) => type === metalAgentCondition)
 
 /** Values of `schedulingStatus` that an agent wrote: stale once the service is ready, and no controller clears them. */
-export const agentSchedulingStatuses = ['InsufficientMemory', 'MemoryCheckFailed'] as const
+export const agentSchedulingStatuses = ['InsufficientMemory', 'MemoryCheckFailed', 'ExtraArgsRejected'] as const
 export type AgentSchedulingStatus = (typeof agentSchedulingStatuses)[number]
 
 export const hasStaleSchedulingStatus = (service: InferenceService): boolean =>

@@ -24,7 +24,13 @@ export type Transition =
   | { readonly kind: 'leftBehind'; readonly message: string }
   | { readonly kind: 'download'; readonly note: DownloadNote }
   | { readonly kind: 'fetchFailed'; readonly message: string }
-  | { readonly kind: 'refused'; readonly message: string; readonly isToldBefore: boolean }
+  | {
+      readonly kind: 'refused'
+      readonly message: string
+      /** The rule that the spec breaks, where it is one for servers. */
+      readonly rule?: 'ExtraArgsRejected' | 'EnvironmentRejected'
+      readonly isToldBefore: boolean
+    }
   | { readonly kind: 'modelMissing'; readonly message: string }
   | {
       readonly kind: 'noMemory'
@@ -92,9 +98,9 @@ export function tellingOf(transition: Transition): Telling {
     case 'fetchFailed':
       return { event: warning('StartFailed', transition.message) }
     case 'refused': {
-      const { message, isToldBefore } = transition
+      const { message, rule, isToldBefore } = transition
       return {
-        ...(!isToldBefore && { event: warning('Refused', message) }),
+        ...(!isToldBefore && { event: warning(rule ?? 'Refused', message) }),
         history: { kind: 'refused', message },
       }
     }

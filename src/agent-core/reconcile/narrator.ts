@@ -294,7 +294,9 @@ export class Narrator {
     const known = this.#condition(key)
     if (known?.message === message && known.reason === reason) return
     // A model that cannot be fetched was told when the fetch failed.
-    if (state === 'refused') this.tell(key, { kind: 'refused', message, isToldBefore: reason === 'FetchFailed' })
+    const rule = reason === 'ExtraArgsRejected' || reason === 'EnvironmentRejected' ? { rule: reason } : {}
+    if (state === 'refused')
+      this.tell(key, { kind: 'refused', message, ...rule, isToldBefore: reason === 'FetchFailed' })
     else this.tell(key, { kind: 'modelMissing', message })
   }
 

@@ -182,6 +182,19 @@ describe('a server that an agent left behind', () => {
     })
   })
 
+  test('that was killed in the turn of the spawn, before it could be identified, is taken over and can be ended', async () => {
+    await using room = await ServerRoom.create()
+    const program = fileURLToPath(new URL('agent-that-ends.ts', import.meta.url))
+    const agent = spawn(process.execPath, [program, room.folder, '{}', 'killed'], { stdio: 'ignore' })
+    expect(await once(agent, 'exit')).toEqual([null, 'SIGKILL'])
+    expect(await readFile(join(room.folder, 'ledger.json'), 'utf8')).not.toContain('commandLineDigest')
+    expect(await adoptIn(room)).toEqual([])
+    const { pid } = await room.reached('ready')
+    expect(await livingPids(pid)).toEqual([pid])
+    expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
+    expect(await livingPids(pid)).toEqual([])
+  })
+
   test('and ends is seen to end, with its last words', async () => {
     await using room = await ServerRoom.create()
     const pid = await serverLeftIn(room, {

@@ -5,9 +5,13 @@ import { Ledger } from '../../../src/agent-core/process/ledger.ts'
 import { Servers } from '../../../src/agent-core/process/servers.ts'
 import { sampleScriptArgs, sampleServerPath, type SampleScript } from '../../support/sample-servers/sample.ts'
 
-/** A process that starts one server (of the script it may be given) in the folder it is given, says so once that is ready, and then has nothing left to do. */
+/**
+ * A process that starts one server (of the script it may be given) in the folder it is given, says so once that is ready, and then has
+ * nothing left to do; told `killed`, it is killed in the turn of the spawn.
+ */
 const folder = process.argv[2] ?? ''
 const script = JSON.parse(process.argv[3] ?? '{ "noise": { "lines": 1, "everyMs": 20 } }') as SampleScript
+const isKilled = process.argv[4] === 'killed'
 const ignore = () => undefined
 const platform = hostPlatform()
 const log = { debug: ignore, info: ignore, warn: ignore, error: ignore }
@@ -19,6 +23,7 @@ const servers = new Servers({
 })
 const keepAlive = setInterval(ignore, 60_000)
 servers.onChange((_, state) => {
+  if (isKilled && state.kind === 'starting' && state.pid !== undefined) process.kill(process.pid, 'SIGKILL')
   if (state.kind !== 'ready') return
   process.stdout.write(JSON.stringify({ pid: state.pid, logFile: servers.logFileOf('a/b') }))
   clearInterval(keepAlive)

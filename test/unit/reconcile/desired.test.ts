@@ -93,6 +93,13 @@ const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = 
     { chooseRuntime: () => ({ ok: false, message: 'No.' }) },
     'refused Refused',
   ],
+  [
+    'a spec that asks a server for what this machine does not allow is refused by that name',
+    {
+      chooseRuntime: () => ({ ok: false, reason: 'ExtraArgsRejected', message: 'No.', digest: 'd', loadsCode: true }),
+    },
+    'refused ExtraArgsRejected',
+  ],
 ]
 
 test.each(stories)('%s', (_sentence, facts, kind) => {

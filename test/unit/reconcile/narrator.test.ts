@@ -163,6 +163,11 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     { events: ['Refused: No.'], history: ['refused: No.'] },
   ],
   [
+    'a refusal by a rule for servers, as LLMKube names it',
+    { kind: 'refused', message: 'No.', rule: 'ExtraArgsRejected', isToldBefore: false },
+    { events: ['ExtraArgsRejected: No.'], history: ['refused: No.'] },
+  ],
+  [
     'a refusal that a failed download told',
     { kind: 'refused', message: 'No.', isToldBefore: true },
     { history: ['refused: No.'] },

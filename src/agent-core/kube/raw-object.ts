@@ -1,0 +1,54 @@
+import { z } from 'zod'
+
+/** Of a list of any kind: what has more is refused by its schema, and is not looked at item by item before. */
+const maxItems = 1_000
+/** Labels and annotations of others that are kept beside those that may mean something to us. */
+const maxForeignEntries = 64
+/** A claim, the longest of ours, has a tenth of it. */
+const maxEntryLength = 4_096
+const maxKeyLength = 317
+
+/** Of LLMKube, Kueue, Kubernetes and ours: a hostile writer's thousand others must not push these out. */
+const meaning = /^(?:[\w-]+\.)*(?:metalbar\.dev|llmkube\.(?:ai|dev)|x-k8s\.io|kubernetes\.io)\//
+
+/** Of every object that was applied with kubectl, a second copy: kept in no memory. */
+const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
+
+/**
+ * What a schema knows of a raw object, and no more of its lists than it can allow, before the schema goes through it: an object may have
+ * megabytes, in a hundred thousand keys, and the event loop serves every other model meanwhile.
+ */
+export function trimmed(schema: z.ZodType, raw: unknown): unknown {
+  const inner = unwrapped(schema)
+  if (inner instanceof z.ZodArray && Array.isArray(raw)) {
+    return raw.slice(0, maxItems + 1).map((item: unknown) => trimmed(inner.element as z.ZodType, item))
+  }
+  if (!(inner instanceof z.ZodObject) || typeof raw !== 'object' || raw === null || Array.isArray(raw)) return raw
+  const shape: Readonly<Record<string, z.ZodType>> = inner.shape
+  const known = Object.entries(shape).filter(([key]) => Object.hasOwn(raw, key))
+  return Object.fromEntries(known.map(([key, field]) => [key, trimmed(field, Reflect.get(raw, key))]))
+}
+
+function unwrapped(schema: z.ZodType): z.ZodType {
+  return schema instanceof z.ZodOptional || schema instanceof z.ZodDefault
+    ? unwrapped(schema.unwrap() as z.ZodType)
+    : schema
+}
+
+/** Labels or annotations, without what is too long or too much to mean anything here. */
+export function keptEntries(raw: unknown): unknown {
+  if (typeof raw !== 'object' || raw === null) return raw
+  const kept: Record<string, unknown> = {}
+  let foreign = 0
+  for (const [key, value] of Object.entries(raw)) {
+    if (
+      key === lastApplied ||
+      key.length > maxKeyLength ||
+      (typeof value === 'string' && value.length > maxEntryLength)
+    )
+      continue
+    if (!meaning.test(key) && (foreign += 1) > maxForeignEntries) continue
+    kept[key] = value
+  }
+  return kept
+}
