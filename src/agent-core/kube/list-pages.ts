@@ -1,5 +1,4 @@
 import { answerTooLarge, isApiError } from './api-error.ts'
-import type { ListPage, ListQuery } from './kube-api.ts'
 
 const objectsPerPage = 500
 /** A page whose answer is too large is asked for again with so many objects less. */
@@ -9,9 +8,9 @@ const shrinkBy = 8
  * Every page of a list. What others put into their objects is not ours to trust, so that an answer is bounded in bytes as well: pages
  * shrink until each fits.
  */
-export async function* pagesOf(
-  list: (page: Pick<ListQuery, 'limit' | 'continueToken'>) => Promise<ListPage>,
-): AsyncGenerator<ListPage, void> {
+export async function* pagesOf<P extends { readonly continueToken: string | undefined }>(
+  list: (page: { readonly limit: number; readonly continueToken: string | undefined }) => Promise<P>,
+): AsyncGenerator<P, void> {
   let limit = objectsPerPage
   let continueToken: string | undefined
   for (;;) {
