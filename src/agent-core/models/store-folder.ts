@@ -40,12 +40,14 @@ export async function judgeStoreFolder(directory: string): Promise<FolderJudgeme
       )
     }
   }
-  if (/^(?:\/private)?\/(?:var\/)?tmp\//.test(directory))
-    warnings.push(
-      `The model store ${directory} is in a folder for temporary files, which a restart may empty: choose another --model-store.`,
-    )
   return { warnings }
 }
+
+/** One sentence where a restart of the machine may empty the store. */
+export const temporaryNote = (directory: string): string | undefined =>
+  /^(?:\/private)?\/(?:var\/)?tmp\//.test(directory)
+    ? `The model store ${directory} is in a folder for temporary files, which a restart may empty: choose another --model-store.`
+    : undefined
 
 const octal = ({ mode }: Stats): string => (mode & 0o7777).toString(8).padStart(4, '0')
 

@@ -3,7 +3,7 @@ import { access } from 'node:fs/promises'
 import type { Logger } from '../observability/logger.ts'
 import { storeError } from './disk.ts'
 import { localRepairMs, ModelError } from './errors.ts'
-import { judgeStoreFolder } from './store-folder.ts'
+import { judgeStoreFolder, temporaryNote } from './store-folder.ts'
 import { isAway, placeOf, StoreHome } from './store-volume.ts'
 
 /** Looking costs a few system calls, and tells of a volume that went before a model is wanted. */
@@ -41,6 +41,8 @@ export class StoreWatch {
   }
 
   start(): void {
+    const note = temporaryNote(this.#directory)
+    if (note !== undefined) this.#log.info('model store may be emptied by a restart', { text: note })
     void this.look()
     this.#timer = setInterval(() => void this.look(), lookEveryMs).unref()
   }
