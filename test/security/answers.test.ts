@@ -1,6 +1,13 @@
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { readdir, rm, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { Bandwidth } from '../../src/agent-core/models/download/bandwidth.ts'
+import { download } from '../../src/agent-core/models/download/download.ts'
+import { requireFreeSpace, SpaceClaims } from '../../src/agent-core/models/download/free-space.ts'
+import { createTransport } from '../../src/agent-core/models/download/transport.ts'
+import { silentLog } from '../support/silent-log.ts'
 import { failure, gguf, request, startWorld, staying, type World } from '../unit/models/world.ts'
 
 let world: World
@@ -41,3 +48,57 @@ test.each([
   expect(failed).toMatchObject({ reason: 'HttpRefused', message: expect.stringContaining(stated.range) as string })
   expect(performance.now() - before).toBeLessThan(15_000)
 })
+
+test('an answer that says no length and never ends is cut off at a bound', async () => {
+  await using server = await served((_, response) => {
+    response.writeHead(200)
+    response.write(content)
+    const more = (): void => {
+      while (response.write(Buffer.alloc(65_536))) if (response.destroyed) return
+    }
+    response.on('drain', more)
+    more()
+  })
+  await using transport = await createTransport({ env: {} })
+  const failed = await failure(
+    download(
+      { url: server.url, fileName: 'm.gguf' },
+      {
+        partialPath: join(world.folder, 'partial'),
+        signal: new AbortController().signal,
+        log: silentLog,
+        transport,
+        bandwidth: new Bandwidth(0),
+        attempts: 1,
+        unknownLengthBytes: 3_000_000,
+      },
+    ),
+  )
+  expect(failed).toMatchObject({
+    reason: 'WrongLength',
+    message: expect.stringMatching(/does not say its length and goes on/) as string,
+  })
+  await rm(join(world.folder, 'partial'), { force: true })
+})
+
+test('several downloads together leave the reserve alone', async () => {
+  const { bavail, bsize } = await statfs(world.folder)
+  const room = { folder: world.folder, claims: new SpaceClaims(), reserveBytes: Math.floor((bavail * bsize) / 2) }
+  const most = Math.floor((bavail * bsize) / 3)
+  const [first, second] = [{}, {}]
+  await requireFreeSpace(room, most, first)
+  expect(await failure(requireFreeSpace(room, most, second))).toMatchObject({ reason: 'DiskFull' })
+  room.claims.claim(first, 0)
+  await requireFreeSpace(room, most, second)
+})
+
+test.each(['custom', 'gguf'])(
+  'what is no model is not kept, whatever it is called (spec.format %s)',
+  async (format) => {
+    const { url } = world.server.serve('/payload.so', Buffer.concat([Buffer.from('\x7fELF'), Buffer.alloc(4096)]))
+    expect(await failure(world.models.ensure({ ...request(url), format }, staying()))).toMatchObject({
+      reason: 'NotAModel',
+    })
+    expect(await readdir(join(world.store, 'tiny')).catch(() => [])).toEqual([])
+  },
+)

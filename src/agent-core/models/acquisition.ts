@@ -31,6 +31,8 @@ export interface AcquisitionOptions {
   readonly log: Logger
   /** Throws ModelError where the store cannot be written to. */
   readonly requireStore: () => Promise<void>
+  /** Throws ModelError where the store is somebody else's. */
+  readonly requireOwnStore: () => Promise<void>
   /** Takes work whose end no caller waits for. */
   readonly beside: (work: Promise<void>) => void
 }
@@ -49,6 +51,7 @@ export class Acquisition {
     const parsed = parseModelSource(request.source)
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
     const wanted = wantedOf(request)
+    await this.#options.requireOwnStore()
     const found = await this.#verified(request, await this.#options.store.find(wanted))
     if (found) return this.#arrived(request, await this.#admitted(request, found, waiters.signal))
     if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)

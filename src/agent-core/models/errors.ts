@@ -40,6 +40,7 @@ export type ModelErrorReason =
   | 'StoreUnusable'
   | 'StoreEscape'
   | 'StoreGone'
+  | 'StoreNotOurs'
   | 'FormatMismatch'
   | 'ShuttingDown'
 

@@ -20,6 +20,7 @@ import { Remote, type DownloadSettings } from './remote.ts'
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { parseModelSource, shownSource } from './source.ts'
 import { Store } from './store.ts'
+import { judgeStoreFolder } from './store-folder.ts'
 import { StoreWatch } from './store-watch.ts'
 import { messageOf } from '../support/message-of.ts'
 import { untilAborted } from '../support/until-aborted.ts'
@@ -156,6 +157,10 @@ export class Models {
       headers: this.#headers,
       log,
       requireStore: () => this.#watch.require(),
+      requireOwnStore: async () => {
+        const { problem } = await judgeStoreFolder(directory)
+        if (problem) throw problem
+      },
       beside: (work) => this.#inBackground(work),
     })
   }

@@ -6,10 +6,12 @@ import type { Content, ContentFetches } from './content-fetches.ts'
 import { accessAfter, isOpenTo, isVouchedFor } from './access.ts'
 import { Bandwidth } from './download/bandwidth.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
+import { SpaceClaims } from './download/free-space.ts'
 import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { createTransport, type Transport } from './download/transport.ts'
-import { localRepairMs, ModelError } from './errors.ts'
+import { localRepairMs, ModelError, remoteRepairMs } from './errors.ts'
 import { formatMismatch, requireFormat } from './format-check.ts'
+import { contentKindOf, isKindOf } from './gguf/content-kind.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
@@ -17,6 +19,7 @@ import type { Access, Manifest } from './manifest.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
 import { resolveSource, type WantedModel } from './resolve-source.ts'
+import { isFolderFormat, isWeightsName } from './selection.ts'
 import { shownSource } from './source.ts'
 import type { Arrived, Store, StoredModel, Wanted } from './store.ts'
 import { sameBytes } from './store-paths.ts'
@@ -73,6 +76,7 @@ interface FetchOptions {
 export class Remote implements AsyncDisposable {
   readonly #options: RemoteOptions
   readonly #bandwidth: Bandwidth
+  readonly #claims = new SpaceClaims()
   /** By the authorities that they trust. */
   readonly #transports = new Map<string, Promise<Transport>>()
 
@@ -208,6 +212,7 @@ export class Remote implements AsyncDisposable {
       transport: await this.#transport(),
       bandwidth: this.#bandwidth,
       deletableBytes,
+      claims: this.#claims,
       ...(reserveBytes > 0 && { reserveBytes }),
     })
   }
@@ -251,7 +256,7 @@ export class Remote implements AsyncDisposable {
       ...(credentials && { credentials }),
       ...(blob !== undefined && { etag: blob }),
     }
-    const refusal = format === undefined ? undefined : (start: Uint8Array) => formatMismatch(start, format)
+    const refusal = format === undefined ? undefined : (start: Uint8Array) => formatProblem(start, format, file)
     return contents.get(request, { model: wanted.model, signal, onProgress, refusal })
   }
 
@@ -342,6 +347,19 @@ class TotalProgress {
 /** Undefined where the download looks for that very format by the file's name, and says what it found instead. */
 const formatToCheck = ({ fileName }: RemoteFile, format = 'gguf'): string | undefined =>
   expectsGguf(fileName) && format === 'gguf' ? undefined : format
+
+/** Of another format, or no model at all. */
+function formatProblem(start: Uint8Array, format: string, { fileName, url }: RemoteFile): ModelError | undefined {
+  const contradiction = formatMismatch(start, format)
+  if (contradiction || (isFolderFormat(format) && !isWeightsName(fileName))) return contradiction
+  if (isKindOf(format, contentKindOf(start))) return undefined
+  return new ModelError(
+    'transient',
+    'NotAModel',
+    `${shownSource(url)} answered with something that is no model of spec.format ${format}: check spec.source and spec.format.`,
+    { retryAfterMs: remoteRepairMs },
+  )
+}
 
 /** What tells this content from a later one of the same address. */
 function validatorOf(file: RemoteFile | undefined, { etag, lastModified }: DownloadedFile): string | undefined {

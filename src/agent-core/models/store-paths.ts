@@ -40,10 +40,10 @@ export async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** With its parents. `mkdir` calls a read-only volume ENOENT here; asking for the right to write tells what it is. */
+/** With its parents, for this user alone. `mkdir` calls a read-only volume ENOENT here; asking for the right to write tells what it is. */
 export async function makeFolder(path: string): Promise<void> {
   try {
-    await mkdir(path, { recursive: true, mode: 0o755 })
+    await mkdir(path, { recursive: true, mode: 0o700 })
   } catch (error) {
     let existing = path
     while ((await lstatIfThere(existing)) === undefined) existing = dirname(existing)

@@ -3,6 +3,7 @@ import { access } from 'node:fs/promises'
 import type { Logger } from '../observability/logger.ts'
 import { storeError } from './disk.ts'
 import { localRepairMs, ModelError } from './errors.ts'
+import { judgeStoreFolder, temporaryNote } from './store-folder.ts'
 import { isAway, placeOf, StoreHome } from './store-volume.ts'
 
 /** Looking costs a few system calls, and tells of a volume that went before a model is wanted. */
@@ -22,6 +23,7 @@ export class StoreWatch {
   readonly #home: StoreHome
   readonly #log: Logger
   readonly #onChange: () => void
+  readonly #warned = new Set<string>()
   #problem: ModelError | undefined
   #timer: NodeJS.Timeout | undefined
   #looking: Promise<ModelError | undefined> | undefined
@@ -39,6 +41,8 @@ export class StoreWatch {
   }
 
   start(): void {
+    const note = temporaryNote(this.#directory)
+    if (note !== undefined) this.#log.info('model store may be emptied by a restart', { text: note })
     void this.look()
     this.#timer = setInterval(() => void this.look(), lookEveryMs).unref()
   }
@@ -76,12 +80,21 @@ export class StoreWatch {
     try {
       const place = await placeOf(this.#directory)
       if (await isAway(this.#directory, place, await this.#home.mountPoint)) return gone(this.#directory)
+      const { problem, warnings } = await judgeStoreFolder(this.#directory)
+      if (problem) return problem
+      for (const text of warnings) this.#warnOnce(text)
       await access(place.nearest, constants.W_OK)
       if (isMade || place.nearest === this.#directory) await this.#keepHome(place.mountPoint)
       return undefined
     } catch (error) {
       return storeError(error, this.#directory)
     }
+  }
+
+  #warnOnce(text: string): void {
+    if (this.#warned.has(text)) return
+    this.#warned.add(text)
+    this.#log.warn('others may reach the model store', { directory: this.#directory, text })
   }
 
   async #keepHome(mountPoint: string): Promise<void> {

@@ -226,7 +226,6 @@ test('the launcher hands on its arguments and exit code, also through a symbolic
         '--liftoff-only',
         '--no-opt',
         '--invocation-count-for-maglev=100000',
-        '--v8-pool-size=1',
       ],
       ['--a', 'b c', ''],
     ]),

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
+import { formatBytes } from '../../../contract/format.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { asError } from '../../support/message-of.ts'
 import { magicLength } from '../content.ts'
@@ -25,6 +26,8 @@ const batchMs = 1000
 /** How often the free space is looked at. */
 const spaceBytes = 32 * 1024 * 1024
 const spaceMs = 5000
+/** Of an answer that does not say its length, and need never end. */
+const defaultUnknownLengthBytes = 256 * 1024 ** 3
 
 /** What is there is of no use: the attempt ends, and the next begins with an empty file. */
 export class StartOver extends Error {
@@ -51,6 +54,8 @@ export interface AttemptOptions {
   readonly connections: number
   /** False: the server was seen to send whole files only. */
   readonly ranges: boolean
+  /** For tests: the bound of an answer that does not say its length. */
+  readonly unknownLengthBytes?: number | undefined
   readonly stallMs: number
   readonly now: () => number
   readonly log: Logger
@@ -99,6 +104,7 @@ export class Attempt {
   async run(): Promise<number> {
     this.#spawn()
     while (this.#lanes.size > 0) await Promise.all(this.#lanes)
+    this.#options.room.claims?.claim(this, 0)
     this.#options.signal.throwIfAborted()
     if (this.#failure !== undefined) throw this.#failure
     const sizeBytes = this.#wholeBytes ?? this.#partial.remote.sizeBytes
@@ -230,7 +236,9 @@ export class Attempt {
   async #store(body: Body, start: number, end: number): Promise<number> {
     const { bandwidth, sizeBytes: wanted } = this.#options
     const enough = Math.ceil(batchBytes / this.#options.connections)
-    const limit = Math.min(end, wanted === undefined ? Infinity : wanted + 1)
+    const { unknownLengthBytes = defaultUnknownLengthBytes } = this.#options
+    const isEndless = end === Infinity && wanted === undefined
+    const limit = isEndless ? unknownLengthBytes : Math.min(end, wanted === undefined ? Infinity : wanted + 1)
     let position = start
     // Copied at once, so that the memory of each chunk can be given back before the next is read.
     let filling = Buffer.allocUnsafeSlow(enough)
@@ -274,6 +282,7 @@ export class Attempt {
       release(filling)
       release(spare)
     }
+    if (isEndless && position >= limit) throw endless(this.#shown, limit)
     return position
   }
 
@@ -282,8 +291,9 @@ export class Attempt {
     const at = performance.now()
     if (!now && writtenBytes - this.#spaceSeen.bytes < spaceBytes && at - this.#spaceSeen.at < spaceMs) return
     this.#spaceSeen = { bytes: writtenBytes, at }
-    const total = remote.sizeBytes ?? this.#options.sizeBytes ?? writtenBytes
-    await requireFreeSpace(this.#options.room, Math.max(0, total - writtenBytes))
+    // Of a file whose length nobody says: as much as may come before the next look.
+    const total = remote.sizeBytes ?? this.#options.sizeBytes ?? writtenBytes + 2 * spaceBytes
+    await requireFreeSpace(this.#options.room, Math.max(0, total - writtenBytes), this)
   }
 }
 
@@ -365,6 +375,15 @@ function decoded(body: Answer['body'], encoding: string, shown: string): Readabl
   }
   body.on('error', (error: Error) => decoder.destroy(error))
   return body.pipe(decoder)
+}
+
+function endless(shown: string, bytes: number): ModelError {
+  return new ModelError(
+    'transient',
+    'WrongLength',
+    `${shown} does not say its length and goes on after ${formatBytes(bytes)}: give an address that says how long the file is.`,
+    { retryAfterMs: remoteRepairMs },
+  )
 }
 
 export function wrongLength(shown: string, wanted: number, found: number): ModelError {

@@ -14,6 +14,7 @@ import { validator } from './answer-meaning.ts'
 import { Attempt, StartOver, wrongLength } from './attempt.ts'
 import type { Bandwidth } from './bandwidth.ts'
 import { prefixLength } from './byte-ranges.ts'
+import type { SpaceClaims } from './free-space.ts'
 import { downloadStallMs } from './pace-guard.ts'
 import { isWhole, PartialFile, type Identity } from './partial-file.ts'
 import { ProgressReport } from './progress-report.ts'
@@ -59,6 +60,10 @@ export interface DownloadOptions {
   readonly reserveBytes?: number | undefined
   /** For the message about a full disk: what deleting models that nobody uses would give. */
   readonly deletableBytes?: (() => Promise<number>) | undefined
+  /** See `SpaceClaims`; shared by all downloads to the volume. */
+  readonly claims?: SpaceClaims | undefined
+  /** For tests: the bound of an answer that does not say its length. */
+  readonly unknownLengthBytes?: number | undefined
   /** Longest silence of the server in ms; without it 60 s. */
   readonly stallMs?: number | undefined
   /** Failures in a row without progress after which it is given up; without it 6. */
@@ -196,7 +201,7 @@ class Download {
   async #try(partial: PartialFile, progress: ProgressReport): Promise<number> {
     const { partialPath, storeFolder, reserveBytes, deletableBytes, stallMs = downloadStallMs } = this.#options
     const { url, fileName, credentials, sizeBytes, sha256 } = this.#request
-    const { transport, bandwidth, log, signal, onStart } = this.#options
+    const { transport, bandwidth, log, signal, onStart, claims, unknownLengthBytes } = this.#options
     this.#attempt = new Attempt(partial, {
       url,
       fileName,
@@ -205,7 +210,8 @@ class Download {
       verified: sha256 !== undefined,
       transport,
       bandwidth,
-      room: { folder: dirname(partialPath), name: storeFolder, reserveBytes, deletableBytes },
+      room: { folder: dirname(partialPath), name: storeFolder, reserveBytes, deletableBytes, claims },
+      unknownLengthBytes,
       connections: this.#connections,
       ranges: this.#ranges,
       stallMs,

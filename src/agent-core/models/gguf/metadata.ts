@@ -1,7 +1,10 @@
 import type { Cursor, Reading } from './cursor.ts'
 import type { GgufScalar, GgufValue } from './types.ts'
 
-const maxKeys = 65_536
+/** Real ones stay below 100. */
+const maxKeys = 16_384
+/** Of all keys together. */
+const maxKeysBytes = 1024 * 1024
 /** The format's own limit. */
 const maxKeyBytes = 65_535
 /** Chat templates and licences stay below 100 kB. */
@@ -21,8 +24,11 @@ export function* readMetadata(cursor: Cursor, count: number): Reading<Metadata> 
   const metadata = new Map<string, GgufValue>()
   const arrayLengths = new Map<string, number>()
   const budget = { bytes: maxKeptBytes }
+  let keysBytes = 0
   for (let index = 0; index < count; index += 1) {
     const key = yield* readName(cursor, maxKeyBytes, 'a key')
+    keysBytes += Buffer.byteLength(key)
+    if (keysBytes > maxKeysBytes) throw cursor.malformed(`its keys take more than ${maxKeysBytes} bytes together`)
     if (key === '' || metadata.has(key) || arrayLengths.has(key)) {
       throw cursor.malformed(key === '' ? 'a key is empty' : `the key ${shown(key)} comes twice`)
     }

@@ -1,0 +1,60 @@
+import { chmod, stat } from 'node:fs/promises'
+import { userInfo } from 'node:os'
+import { dirname } from 'node:path'
+import type { Stats } from 'node:fs'
+import { localRepairMs, ModelError } from './errors.ts'
+import { statIfThere } from './store-paths.ts'
+
+/** What is found out about a store's folder and those above it. */
+export interface FolderJudgement {
+  /** Nothing is written there, nor served from there. */
+  readonly problem?: ModelError
+  /** What a person should know, one sentence each. */
+  readonly warnings: readonly string[]
+}
+
+/** Who else could put files where models are kept. Takes from a store of ours what lets others write to it; a store of somebody else's is refused. */
+export async function judgeStoreFolder(directory: string): Promise<FolderJudgement> {
+  const found = await statIfThere(directory)
+  if (found === undefined) return { warnings: [] }
+  const { uid, username } = userInfo()
+  if (found.uid !== uid && uid !== -1) return { problem: foreign(directory, found, username), warnings: [] }
+  const warnings: string[] = []
+  if ((found.mode & 0o022) !== 0) {
+    // Some volumes keep no modes.
+    const isMended = await chmod(directory, found.mode & 0o755).then(
+      () => true,
+      () => false,
+    )
+    warnings.push(
+      `Others ${isMended ? 'could' : 'can'} write to the model store ${directory} (mode ${octal(found)})${isMended ? '; now this user alone may' : ': choose a --model-store on a volume that keeps permissions'}.`,
+    )
+  }
+  for (let above = dirname(directory), below = directory; above !== below; [above, below] = [dirname(above), above]) {
+    const state = await stat(above)
+    const isOthers = state.uid !== uid && state.uid !== 0
+    const isOpen = (state.mode & 0o022) !== 0 && (state.mode & 0o1000) === 0
+    if (isOthers || isOpen) {
+      warnings.push(
+        `Others could replace the model store ${directory}, since ${above} ${isOthers ? `belongs to user ${state.uid}` : `may be written by them (mode ${octal(state)})`}: choose a --model-store in a folder of your own.`,
+      )
+    }
+  }
+  return { warnings }
+}
+
+/** One sentence where a restart of the machine may empty the store. */
+export const temporaryNote = (directory: string): string | undefined =>
+  /^(?:\/private)?\/(?:var\/)?tmp\//.test(directory)
+    ? `The model store ${directory} is in a folder for temporary files, which a restart may empty: choose another --model-store.`
+    : undefined
+
+const octal = ({ mode }: Stats): string => (mode & 0o7777).toString(8).padStart(4, '0')
+
+const foreign = (directory: string, found: Stats, username: string): ModelError =>
+  new ModelError(
+    'transient',
+    'StoreNotOurs',
+    `The model store ${directory} belongs to user ${found.uid} (mode ${octal(found)}), who could put anything there: give it to this user with "sudo chown -R ${username} '${directory}'", or choose another --model-store.`,
+    { retryAfterMs: localRepairMs },
+  )
