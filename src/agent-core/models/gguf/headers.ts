@@ -50,7 +50,7 @@ export class GgufHeaders {
 }
 
 /** What it takes in memory, roughly. */
-export function weightOf({ metadata, tensors }: Pick<GgufHeader, 'metadata' | 'tensors'>): number {
+function weightOf({ metadata, tensors }: Pick<GgufHeader, 'metadata' | 'tensors'>): number {
   let bytes = 0
   for (const [key, value] of metadata) bytes += 2 * key.length + weightOfValue(value)
   for (const { name } of tensors) bytes += 2 * name.length + 100
