@@ -41,7 +41,8 @@ export class SoakAgent implements AsyncDisposable {
   readonly #options: SoakAgentOptions
   #surroundings = undisturbed
   #process: AgentProcess | undefined
-  #isWanted = false
+  /** Between a `start` and the next `end`; what was ended is not gone on with because of a later start. */
+  #time: { isWanted: boolean } = { isWanted: false }
   #seesSince: number | undefined
   #readTo = 0
   #nodeId: string | undefined
@@ -88,18 +89,20 @@ export class SoakAgent implements AsyncDisposable {
   }
 
   start(): void {
-    if (this.#isWanted) return
-    this.#isWanted = true
+    if (this.#time.isWanted) return
+    const time = { isWanted: true }
+    this.#time = time
     const before = this.#supervision
-    this.#supervision = before.then(() => this.#supervise())
+    this.#supervision = before.then(() => this.#supervise(time))
   }
 
   /** Ends it, and it stays away until `start`. */
   async end(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
-    this.#isWanted = false
+    const over = this.#supervision
+    this.#time.isWanted = false
     if (signal === 'SIGTERM') await this.#process?.stop()
     else this.#process?.signal(signal)
-    await this.#supervision
+    await over
   }
 
   /** A verb of the command line: whether the agent said yes. */
@@ -119,12 +122,12 @@ export class SoakAgent implements AsyncDisposable {
     await this.end('SIGTERM')
   }
 
-  async #supervise(): Promise<void> {
+  async #supervise(time: { readonly isWanted: boolean }): Promise<void> {
     const { namespace, connection, ports, logFile } = this.#options
     await mkdir(this.folder, { recursive: true })
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
-    while (this.#isWanted) {
+    while (isWanted(time)) {
       const isExcused = this.mayFailToStart
       const agent = await AgentProcess.start({
         folder: this.folder,
@@ -136,20 +139,16 @@ export class SoakAgent implements AsyncDisposable {
       this.#readTo = 0
       this.#process = agent
       // It was unwanted while it was being started.
-      if (!this.#mayRun()) agent.signal('SIGKILL')
+      if (!isWanted(time)) agent.signal('SIGKILL')
       const { code, signal } = await agent.exited
       await appendFile(logFile, `${agent.stdout}${agent.stderr}-- ended: ${code ?? signal}\n`)
-      if (!this.#mayRun()) return
+      if (!isWanted(time)) return
       const last = agent.stderr.trimEnd().split('\n').slice(-3).join('\n')
       if (!isExcused && !this.mayFailToStart) {
         this.unexpected.push(`The ${this.name} agent ended with ${code ?? signal}: ${last}`)
       }
       await delay(restartAfterMs)
     }
-  }
-
-  #mayRun(): boolean {
-    return this.#isWanted
   }
 
   get #surroundingsFile(): string {
@@ -173,3 +172,6 @@ const flags = [
   ...['--eviction-enabled', '--eviction-share', '0', '--eviction-at-admission', '--memory-fraction', '0.95'],
   ...['--memory-watchdog-interval', '1s', '--come-back-after', '2s'],
 ]
+
+/** Asked anew each time: it changes while something is waited for. */
+const isWanted = (time: { readonly isWanted: boolean }): boolean => time.isWanted
