@@ -119,13 +119,11 @@ export class PartialFile implements AsyncDisposable {
   /** Forgets every byte. Nothing may be writing. */
   async startOver(): Promise<void> {
     await this.#settled()
+    this.#forgetRanges()
     await removePartialState(this.path)
     await this.#hash[Symbol.asyncDispose]()
     await this.#handle.truncate(0)
-    this.#ranges = []
     this.#remote = {}
-    this.#unrecorded = 0
-    this.#unsynced = 0
     this.#hash = new PrefixHash(this.#handle.fd)
   }
 
@@ -148,16 +146,16 @@ export class PartialFile implements AsyncDisposable {
   /** Out of the way, for whoever wants to look. Returns where to. */
   async quarantine(): Promise<string> {
     await this.#settled()
+    this.#forgetRanges()
     const aside = `${this.path}.quarantined`
     await rename(this.path, aside)
     await removePartialState(this.path)
-    this.#ranges = []
-    this.#unrecorded = 0
     return aside
   }
 
   /** Records what is there, or removes it where it cannot be continued, and closes. Throws what the file system says. */
   async close({ keep }: { keep: boolean }): Promise<void> {
+    clearInterval(this.#timer)
     try {
       await this.#settled()
       if (!(await this.isInPlace())) await removePartialState(this.path)
@@ -274,9 +272,17 @@ export class PartialFile implements AsyncDisposable {
     }
   }
 
+  /** No record is being written, nor begun by the timer while another is waited for. */
   async #settled(): Promise<void> {
-    await Promise.all([this.#recording, this.#syncing])
+    while (this.#recording || this.#syncing) await Promise.all([this.#recording, this.#syncing])
     this.#throwFailure()
+  }
+
+  /** There is nothing to be recorded: the timer writes no record while the old ones are removed. */
+  #forgetRanges(): void {
+    this.#ranges = []
+    this.#unrecorded = 0
+    this.#unsynced = 0
   }
 
   #throwFailure(): void {
