@@ -43,7 +43,7 @@ const escape = '\u001b'
 export const clearScreen = `${escape}[H${escape}[2J${escape}[3J`
 export const eraseLine = `\r${escape}[K`
 
-/** What we write ourselves: the two above, and the colours of styleText. Hidden or blinking text is nobody's wish. */
+/** What we write ourselves: the two above, and the colours of styleText. Not those for hidden and blinking text. */
 const ownSequences = new RegExp(
   `(${escape}\\[H${escape}\\[2J${escape}\\[3J|\r${escape}\\[K|${escape}\\[(?:[012]|22|39|3[0-7]|9[0-7])m)`,
   'u',

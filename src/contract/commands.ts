@@ -103,7 +103,7 @@ export type CommandResult = z.infer<typeof commandResult>
 
 /** Who may ask for it, as with settings. */
 export function trustOf(command: Command): EditableRow['trust'] {
-  // Whose work this machine does is for a person with a shell to say, as with the setting of the namespace.
+  // Choosing the cluster decides which authors this machine works for, so it takes a shell, as the setting of the namespace does.
   if (command.name === 'selectContext') return 'shell'
   if (command.name !== 'updateSettings') return 'page'
   const { settings } = command

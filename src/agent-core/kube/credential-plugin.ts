@@ -68,7 +68,7 @@ export class CredentialPlugins {
     })
   }
 
-  /** Who asks the same while it runs gets the same answer; another question waits for its turn. */
+  /** Callers with the same question share one run of the plugin; another question waits until that run has ended. */
   async #ask(user: string, plugin: unknown): Promise<Credential> {
     const asked = JSON.stringify(plugin)
     while (this.#running !== undefined && this.#running.asked !== asked) {

@@ -20,6 +20,6 @@ export function accessAfter(
 /** The others are asked again. */
 const maxNamespaces = 1_000
 
-/** Whether the Hub itself said, to who may see the repository, that the file has this content; a Model may say so of any file. */
+/** True where the Hub itself stated this digest, which it does only to logins that may read the repository; a digest that a Model states proves nothing. */
 export const isVouchedFor = ({ hub, blob, sha256 }: Pick<RemoteFile, 'hub' | 'blob' | 'sha256'>): boolean =>
   hub !== undefined && sha256 !== undefined && blob === sha256

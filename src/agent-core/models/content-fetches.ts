@@ -164,7 +164,7 @@ const writeNote = (path: string, note: PartialNote): Promise<void> =>
   writeFileAtomic(`${path}${noteSuffix}`, `${JSON.stringify(note)}\n`)
 
 export interface ScopedRequest extends FileRequest {
-  /** Who shares the download: requests of the same scope. Absent = whoever asks for the same. */
+  /** Only requests of the same scope share one download. Absent = all requests for the same content share it. */
   readonly scope?: string
 }
 

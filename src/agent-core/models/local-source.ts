@@ -25,7 +25,7 @@ export interface Lent {
   require(path: string): Promise<void>
 }
 
-/** A model that lies on this machine, used in place: only ever read. `lent` absent = whoever asks may read all that the agent may. Throws ModelError. */
+/** A model that lies on this machine, used in place: only ever read. `lent` absent = every file that the agent can read is allowed. Throws ModelError. */
 export async function resolveLocal(path: string, choice: Choice, lent: Lent = everything): Promise<LocalSource> {
   const given = resolve(path)
   await lent.require(given)

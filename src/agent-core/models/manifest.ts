@@ -36,7 +36,7 @@ export const headerSummary = z.object({
 })
 export type HeaderSummary = z.infer<typeof headerSummary>
 
-/** Who was seen to be given the content by its source; absent where nobody knows: an earlier version or another agent left it. */
+/** Which namespaces the source gave the content to; absent in records of an earlier version and of another agent. */
 const access = z.object({
   /** Without any login. */
   isPublic: z.boolean(),
@@ -67,7 +67,7 @@ const manifestSchema = z.object({
   mmproj: relativePath.optional(),
   lastUsedAt: z.iso.datetime().optional(),
   header: headerSummary.optional(),
-  /** Whose Model it is, which nobody else's replaces. */
+  /** Of the Model that the folder belongs to; a Model of another namespace never replaces it. */
   namespace: z.string().max(253).optional(),
   access: access.optional(),
 })

@@ -276,7 +276,7 @@ export class Remote implements AsyncDisposable {
     return findInHubCache({ ...hub, sha256, sizeBytes, env, home: homeDir, platform: process.platform, signal })
   }
 
-  /** The login of the person at this machine is nobody else's, unless they lent it to the namespace. */
+  /** A namespace gets the login of the person at this machine only where that person listed the namespace. */
   async #token({ secret, namespace }: RemoteRequest): Promise<HubToken | undefined> {
     const { env, homeDir, settings } = this.#options
     const { hubTokenFile, hubLoginNamespaces } = settings()

@@ -13,7 +13,7 @@ export interface FolderJudgement {
   readonly warnings: readonly string[]
 }
 
-/** Who else could put files where models are kept. Takes from a store of ours what lets others write to it; a store of somebody else's is refused. */
+/** Judges whether other users could put files into the model store: a store of this user is closed to them, one of another user is refused. */
 export async function judgeStoreFolder(directory: string): Promise<FolderJudgement> {
   const found = await statIfThere(directory)
   if (found === undefined) return { warnings: [] }

@@ -28,7 +28,7 @@ export function wantedDigest({
     .digest('hex')
 }
 
-/** Whether the address itself, with the login and query in it, says all that its server will know of who asks. */
+/** True for an address whose server sees nothing of the requester but the login and query in the address itself. */
 export function isPlainAddress(source: string): boolean {
   const parsed = parseModelSource(source)
   return parsed.kind === 'http' && hubAddressOf(parsed.url, new URL(parsed.url).origin) === undefined

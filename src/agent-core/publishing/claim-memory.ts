@@ -67,7 +67,7 @@ export class ClaimMemory {
     this.#last = last
   }
 
-  /** Only that we live was written: what the slice says is as it was before, `found`, whoever wrote it. */
+  /** Only the heartbeat was written: the rest of the slice is still `found`, as it was before. */
   renewed(found: Published | undefined, last: LastWritten): void {
     if (this.#wrote.length === 0) this.#wrote = [found]
     this.#last = last

@@ -28,7 +28,7 @@ export type ClaimJudgement =
   | { readonly kind: 'taken'; readonly message: string }
 
 export interface Edits {
-  /** Who seems to do it, and what happens about it. */
+  /** Names the field manager that seems to do it, and what is done about it. */
   readonly message: string
   /** Until it is put right. */
   readonly mendInMs: number
@@ -99,8 +99,8 @@ export function judgeClaim(slice: EndpointSlice | undefined, facts: ClaimFacts):
 }
 
 /**
- * An agent that knows no claims keeps our annotation and writes a heartbeat of its own. Whoever changes anything else is no agent,
- * and what was changed is put right.
+ * An agent that knows no claims keeps our annotation and writes a heartbeat of its own. Any other change was not made by an agent,
+ * and is put right.
  */
 const hasOtherHeartbeat = (slice: EndpointSlice, written: string): boolean => {
   const heartbeat = heartbeatOf(slice)

@@ -1,7 +1,7 @@
 /**
- * How long each heartbeat value has stood still, on this machine's monotonic clock. While the watch is down nobody can be heard, so
- * that this time counts for nobody; what was counted before goes on counting after it, since a watch that is opened again brings what
- * came meanwhile.
+ * How long each heartbeat value has stood still, on this machine's monotonic clock. Time in which the watch is
+ * down does not count, since no heartbeat can arrive then. The count goes on where it was afterwards: a watch that is opened again
+ * brings the heartbeats that came meanwhile.
  */
 export class HeartbeatWatch {
   readonly #now: () => number

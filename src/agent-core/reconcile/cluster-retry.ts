@@ -12,7 +12,7 @@ export interface ClusterRetry {
   readonly isRefusal: boolean
 }
 
-/** Answers that say nothing about what was asked, but that it was asked too early, by nobody known, or beside another write. */
+/** Answers that say nothing about the request itself: not logged in, timed out, in conflict with another write, too many requests. */
 const passingCodes = new Set([401, 408, 409, 429])
 
 /** Not before the time that the cluster asked for. */

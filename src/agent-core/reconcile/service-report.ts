@@ -22,7 +22,7 @@ export interface ServiceReport {
   readonly observed: Observation
   readonly since: number
   readonly server: ServerState | undefined
-  /** The server whose place was taken, until it is gone. */
+  /** The replaced server, until it is gone. */
   readonly retiring: ServerState | undefined
   /** Of the last server that ended without being asked to. */
   readonly lastFailure: Exited | undefined

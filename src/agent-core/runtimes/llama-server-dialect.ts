@@ -52,7 +52,7 @@ export class LlamaServerDialects {
 
   /**
    * The classic one where the binary does not say: its own error is then what a person reads. `env` is the agent's own, never a
-   * service's, for whoever asks first has asked for all.
+   * service's: the first answer is kept for all services.
    */
   async of(executable: string, env: Readonly<Record<string, string>>): Promise<LlamaServerDialect> {
     const { mtimeMs, size, ino } = await stat(executable)

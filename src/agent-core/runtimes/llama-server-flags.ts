@@ -12,12 +12,12 @@ export type ValueKind =
 
 type FlagJudgement =
   | { readonly verdict: 'allowed'; readonly takes: ValueKind }
-  /** The agent sets it, or decides about it: nobody else ever does. */
+  /** The agent alone sets it, or decides that it is not set. */
   | { readonly verdict: 'ours'; readonly why: string }
   | {
       readonly verdict: 'refused'
       readonly why: string
-      /** Whoever can reach the server, or wrote the spec, may run programs with it: one that runs with it is stopped. */
+      /** Lets a spec or a client of the server run programs: a server that was started with it by an earlier version is stopped. */
       readonly loadsCode: boolean
     }
 

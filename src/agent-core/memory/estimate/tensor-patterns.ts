@@ -18,8 +18,8 @@ const heapMiB = 64
 const workers = new KeptWorkers(() => startWorker(new URL('./pattern-worker.ts', import.meta.url), { heapMiB }))
 
 /**
- * Patterns come from whoever may write an InferenceService, and some take for ever: they are matched in a thread of their own, which
- * ends at the deadline. Throws RangeError with a sentence.
+ * A pattern of an InferenceService may be written so that matching it never ends: it is matched in a worker thread, which is ended at
+ * the deadline. Throws RangeError with a sentence.
  */
 export async function matchTensors(
   patterns: readonly string[],

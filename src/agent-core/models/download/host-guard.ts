@@ -19,8 +19,8 @@ export interface HostGuardOptions {
 }
 
 /**
- * Which servers a download may talk to: public addresses, and what a person listed. Without it whoever may write a Model would have this
- * machine ask the services of its own network. What is checked is what is dialled, so that a name cannot change its address in between.
+ * Limits downloads to public addresses and the hosts that a person listed; without it a Model could have this machine send requests into
+ * its own network. The address that was checked is the one that is dialled, so that a name cannot change its address in between.
  */
 export class HostGuard {
   readonly #allowed: () => readonly string[]
@@ -109,7 +109,7 @@ function bare(host: string): string {
 
 const isLocalName = (host: string): boolean => host === 'localhost' || host.endsWith('.localhost')
 
-/** Names neither the address nor the port: who asks must not learn what is there. */
+/** Names neither the address nor the port, so that a Model's author learns nothing about this machine's network. */
 function notAllowed(hostname: string): ModelError {
   const host = bare(hostname)
   return new ModelError(

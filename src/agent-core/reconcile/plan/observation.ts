@@ -56,7 +56,7 @@ export type ServerView =
 /** Whether a second server of a service may be there for as long as it takes the place of the first; `why`: the half of a sentence, or empty. */
 export type Beside = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
 
-/** Whose the slice is, and what it and its companions say, as far as the caches know. */
+/** Which agent holds the slice's claim, and what slice, Service and Endpoints say, as far as the caches know. */
 export interface PublicationView {
   readonly claim:
     | 'unknown'
@@ -99,7 +99,7 @@ export interface Observation {
   readonly server: ServerView
   /** Started beside `server`, to take its place when it answers. */
   readonly successor: ServerView
-  /** The server whose place was taken is still there: what it does. */
+  /** What the replaced server still does; undefined once it is gone. */
   readonly retiring: string | undefined
   /** Undefined = nobody asked yet. */
   readonly beside: Beside | undefined

@@ -15,8 +15,9 @@ import { messageOf, shownAs, successorFailedMessage, whyRestarted, whyStopped, w
 import { act, rest, type Plan, type Step } from './step.ts'
 
 /**
- * A successor that answers gets the traffic, and then the place; one whose predecessor is gone gets the place at once. A swap that pods
- * were told of is finished whatever is wanted by now: what answers them is not taken away, and a change of mind is the next swap.
+ * A successor that answers gets the traffic, and then the place; one whose predecessor is gone gets the place at once. A swap whose
+ * successor is already published is finished even if the spec changed back meanwhile: the server that answers Pods is not taken away,
+ * and the spec of now is the next swap.
  */
 export function takeOverStep(observed: Observation, digest?: string): Plan | undefined {
   const { server, successor, publication, address } = observed
@@ -35,7 +36,7 @@ export function takeOverStep(observed: Observation, digest?: string): Plan | und
   )
 }
 
-/** A successor that nobody wants any more. */
+/** Stops a successor whose spec is not the wanted one any more. */
 export function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
   const { server, successor } = observed
   if (successor.kind === 'none' || successor.kind === 'stopping') return undefined
