@@ -48,6 +48,22 @@ test.each([
   expect(parse(bytes, { pieceBytes: 65_536, sizeKnown: false })).toBe('Malformed')
 })
 
+test('more keys than any model has, or more bytes of their names, are refused with a sentence', () => {
+  const keys = (count: number, name: (index: number) => string) =>
+    header({ keys: BigInt(count), rest: Buffer.concat(Array.from({ length: count }, (_, index) => key(name(index)))) })
+  const read = (bytes: Buffer) => () => steps(bytes, { pieceBytes: 65_536, sizeKnown: true })
+  const short = (index: number) => `k${index}`
+  const long = (index: number) => `k${index}`.padEnd(65_535, '-')
+  expect(read(keys(16_384, short))().metadata.size).toBe(16_384)
+  expect(read(keys(16_385, short))).toThrow(
+    'hostile.gguf is a damaged GGUF file: it claims 16385 keys (at byte 24); fetch it again.',
+  )
+  expect(read(keys(16, long))().metadata.size).toBe(16)
+  expect(read(keys(17, long))).toThrow(
+    /^hostile\.gguf is a damaged GGUF file: its keys take more than 1048576 bytes together \(at byte \d+\); fetch it again\.$/,
+  )
+})
+
 test('names made to break a terminal or an object are plain text in the header and quoted in a sentence', async () => {
   await using folder = await temporaryFolder()
   const file = path.join(folder.dir, 'hostile.gguf')
