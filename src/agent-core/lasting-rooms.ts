@@ -88,8 +88,8 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
     ...(allowInsecureLoopback && { allowInsecureLoopback }),
   })
   snapshots.register(() => {
-    const { problem, downloads } = models.state()
-    return { downloads, notices: problem === undefined ? [] : [problem] }
+    const { problem, warnings, downloads } = models.state()
+    return { downloads, notices: [...(problem === undefined ? [] : [problem]), ...warnings] }
   })
   ends.defer(() => models.stop())
   return models

@@ -36,6 +36,12 @@ export class ModelRoots {
     }
   }
 
+  /** A sentence about each folder that a person listed and that is not there; it counts as soon as it is. */
+  async missing(): Promise<string[]> {
+    const told = this.#roots.map(async (root) => ((await realFolder(root)) === undefined ? [notFound(root)] : []))
+    return (await Promise.all(told)).flat()
+  }
+
   /** With all links followed; what does not exist is judged by the nearest folder above it that does. */
   async #allows(path: string, namespace: string): Promise<boolean> {
     const real = await realOf(path)
@@ -43,12 +49,18 @@ export class ModelRoots {
     if (isBelow(join(store, ownFolder), real)) return false
     if (isBelow(store, real)) return this.#isOpen(real, namespace)
     for (const root of this.#roots) {
-      const realRoot = await realpath(root).catch(() => undefined)
+      const realRoot = await realFolder(root)
       if (realRoot !== undefined && isBelow(realRoot, real)) return true
     }
     return false
   }
 }
+
+/** Undefined where this user cannot find it. */
+const realFolder = (root: string): Promise<string | undefined> => realpath(root).catch(() => undefined)
+
+const notFound = (root: string): string =>
+  `${root} of --allowed-model-roots was not found when the agent started, so no Model can be served from it: create the folder, connect its volume or correct the setting.`
 
 /** In the same words whether there is such a file or not. */
 const notAllowed = (path: string): ModelError =>

@@ -31,6 +31,8 @@ export interface ModelsState {
   directory: string
   /** Why the store cannot be used: one sentence. */
   problem?: string
+  /** What was found wrong at the start, one sentence each. */
+  warnings: readonly string[]
   /** What is being looked for or fetched, sorted by model, then source. */
   fetches: readonly FetchState[]
   downloads: readonly DownloadView[]
@@ -100,6 +102,8 @@ export class Models {
   readonly #fetches = new SharedWork<LocalModel, Progress, FetchedModel>()
   /** Work that nobody waits for, until it is over. */
   readonly #beside = new Set<Promise<void>>()
+  readonly #onChange: () => void
+  #warnings: readonly string[] = []
   readonly #stopping = new AbortController()
 
   constructor(options: ModelsOptions) {
@@ -107,6 +111,7 @@ export class Models {
     const { users = () => undefined, settings = () => defaultDownloadSettings, homeDir = homedir() } = options
     this.#store = new Store({ directory, log, now })
     this.#log = log
+    this.#onChange = onChange
     this.#settings = settings
     this.#remote = new Remote({
       log,
@@ -165,9 +170,10 @@ export class Models {
     })
   }
 
-  /** Looks after the store from now on: clears old rests of downloads, and notices when its volume goes. */
+  /** Looks after the store from now on: clears old rests of downloads, notices when its volume goes, and tells of lent folders that are missing. */
   start(): void {
     this.#watch.start()
+    this.#inBackground(this.#warnOfRoots())
     this.#inBackground(
       this.#inventory.sweep().then(({ what, bytes }) => {
         if (what.length > 0) this.#log.info('old rests of downloads removed', { models: what, bytes })
@@ -226,6 +232,7 @@ export class Models {
     return {
       directory: this.#store.directory,
       ...(problem !== undefined && { problem }),
+      warnings: this.#warnings,
       fetches,
       downloads: this.#pulls.views(),
     }
@@ -286,6 +293,14 @@ export class Models {
     await this.#fetches.idle()
     await Promise.all(this.#beside)
     await this.#remote[Symbol.asyncDispose]()
+  }
+
+  /** A typo there would else be told only by Models that are refused. */
+  async #warnOfRoots(): Promise<void> {
+    this.#warnings = await this.#roots.missing()
+    if (this.#warnings.length === 0) return
+    for (const text of this.#warnings) this.#log.warn('folder of --allowed-model-roots not found', { text })
+    this.#onChange()
   }
 
   #inBackground(work: Promise<void>): void {
