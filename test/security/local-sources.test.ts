@@ -86,6 +86,15 @@ describe('of a file that is no model nothing is told, though its folder is lent'
     expect(failed.message).not.toMatch(/[0-9a-f]{64}/)
   })
 
+  test('nor is it given to a server as a projector', async () => {
+    const source = join(home, 'mine.gguf')
+    const mmproj = join(home, '.ssh', 'id_ed25519')
+    const refused = failure(ensure(source, { mmproj }, [home]))
+    expect(await refused).toMatchObject({ reason: 'NotAModel', message: expect.stringContaining(mmproj) as string })
+    await writeFile(join(home, 'mmproj.gguf'), gguf('projector'))
+    expect(await ensure(source, { mmproj: 'mmproj.gguf' }, [home])).toMatchObject({ path: source })
+  })
+
   test('nor is it given to a server whose error would tell how it begins', async () => {
     const source = join(home, '.ssh', 'id_ed25519')
     const failures = await Promise.all(['gguf', 'custom'].map((format) => failure(ensure(source, { format }, [home]))))

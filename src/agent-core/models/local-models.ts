@@ -29,6 +29,7 @@ export async function localModel(
   const isFolder = isFolderFormat(request.format ?? 'gguf')
   for (const file of isFolder ? found.files.filter(isWeightsName) : found.files)
     await requireModel(file, request.format)
+  if (found.mmproj !== undefined) await requireModel(found.mmproj, 'gguf', 'spec.mmproj')
   const wanted = request.sha256?.toLowerCase()
   if (wanted !== undefined && (await hashes.of(first)) !== wanted) {
     throw new ModelError(
@@ -47,12 +48,16 @@ export async function localModel(
   }
 }
 
-async function requireModel(path: string, format: string | undefined): Promise<void> {
+async function requireModel(
+  path: string,
+  format: string | undefined,
+  fields = 'spec.source or spec.format',
+): Promise<void> {
   if (isKindOf(format, contentKindOf(await firstBytes(path)))) return
   throw new ModelError(
     'transient',
     'NotAModel',
-    `${path} is not a model of spec.format ${format ?? 'gguf'}: put a model file there, or correct spec.source or spec.format.`,
+    `${path} is not a model of spec.format ${format ?? 'gguf'}: put a model file there, or correct ${fields}.`,
     { retryAfterMs: localRepairMs },
   )
 }
