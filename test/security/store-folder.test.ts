@@ -36,6 +36,10 @@ test('a store of ours that others could write to is mended and told once, and a 
   expect(await world.models.ensure(request(url), staying())).toMatchObject({ sizeBytes: 4096 })
 })
 
+test("a store of root's is used as it is, since root is trusted anyway", async () => {
+  expect(await judgeStoreFolder('/usr', { uid: 12345, username: 'somebody' })).toEqual({ warnings: [] })
+})
+
 describe('as root', () => {
   skipWhen(process.getuid?.() === 0 ? undefined : 'only root can give a folder to somebody else')
 

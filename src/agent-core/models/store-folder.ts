@@ -13,21 +13,34 @@ export interface FolderJudgement {
   readonly warnings: readonly string[]
 }
 
-/** Judges whether other users could put files into the model store: a store of this user is closed to them, one of another user is refused. */
-export async function judgeStoreFolder(directory: string): Promise<FolderJudgement> {
+/**
+ * Judges whether other users could put files into the model store: a store of this user is closed to them, one of another user is refused.
+ * Root is trusted, and its store left as it is.
+ */
+export async function judgeStoreFolder(
+  directory: string,
+  { uid, username }: { readonly uid: number; readonly username: string } = userInfo(),
+): Promise<FolderJudgement> {
   const found = await statIfThere(directory)
   if (found === undefined) return { warnings: [] }
-  const { uid, username } = userInfo()
-  if (found.uid !== uid && uid !== -1) return { problem: foreign(directory, found, username), warnings: [] }
+  const isOurs = found.uid === uid || uid === -1
+  if (!isOurs && found.uid !== 0) return { problem: foreign(directory, found, username), warnings: [] }
   const warnings: string[] = []
   if ((found.mode & 0o022) !== 0) {
     // Some volumes keep no modes.
-    const isMended = await chmod(directory, found.mode & 0o755).then(
-      () => true,
-      () => false,
-    )
+    const isMended =
+      isOurs &&
+      (await chmod(directory, found.mode & 0o755).then(
+        () => true,
+        () => false,
+      ))
+    const outcome = isMended
+      ? '; now this user alone may'
+      : isOurs
+        ? ': choose a --model-store on a volume that keeps permissions'
+        : `: end that with "sudo chmod go-w '${directory}'"`
     warnings.push(
-      `Others ${isMended ? 'could' : 'can'} write to the model store ${directory} (mode ${octal(found)})${isMended ? '; now this user alone may' : ': choose a --model-store on a volume that keeps permissions'}.`,
+      `Others ${isMended ? 'could' : 'can'} write to the model store ${directory} (mode ${octal(found)})${outcome}.`,
     )
   }
   for (let above = dirname(directory), below = directory; above !== below; [above, below] = [dirname(above), above]) {
