@@ -159,7 +159,7 @@ export class Acquisition {
     }
   }
 
-  /** Undefined where the first file is not what the Model says: one that was found here is quarantined then, and served no more. */
+  /** Undefined where the first file is not what the Model says: one that was found here for this namespace is quarantined then, and served no more. */
   async #verified(request: ModelRequest, stored: StoredModel | undefined): Promise<StoredModel | undefined> {
     const wanted = request.sha256?.toLowerCase()
     const [first] = stored?.manifest.files ?? []
@@ -173,8 +173,11 @@ export class Acquisition {
       })
     }
     if (found === wanted) return stored
-    // What was downloaded is another content than is asked for, not a wrong one: it stays until that one replaces it.
-    if (stored.model !== request.name || stored.manifest.origin === 'downloaded') return undefined
+    // What was downloaded is another content than is asked for, not a wrong one: it stays until that one replaces it. What another
+    // namespace's Model is served is not this Model's to call wrong.
+    const { origin, namespace } = stored.manifest
+    const isOwn = stored.model === request.name && namespace === request.namespace
+    if (!isOwn || origin === 'downloaded') return undefined
     await this.#options.store.quarantine(
       path,
       `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,

@@ -388,7 +388,12 @@ export class Store {
         return undefined
       }
       const record = manifestPath(path)
-      const manifest: Manifest = { ...this.#facts(wanted, 'adopted'), files, primary: goName }
+      const manifest: Manifest = {
+        ...this.#facts(wanted, 'adopted'),
+        namespace: wanted.namespace,
+        files,
+        primary: goName,
+      }
       recorded = await this.#record(record, manifest)
       const stored = await this.#stored(wanted.model, { path: record, manifest })
       this.#log.info('using model found in the store', {
