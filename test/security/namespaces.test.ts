@@ -158,6 +158,31 @@ test('a file that the Go agent left counts for a Model whose login its source ac
   expect((await readdir(join(world.store, 'shared'))).filter((name) => name.endsWith('.gguf'))).toEqual(['m.gguf'])
 })
 
+test("a checksum that another namespace's Model states takes no file that was found in the store from its Model", async () => {
+  const file = join(world.store, 'shared', 'm.gguf')
+  await mkdir(join(world.store, 'shared'), { recursive: true })
+  await writeFile(file, gguf('for a'))
+  const named = { source: 'hf://org/private/m.gguf' }
+  const wrong = { ...named, sha256: '0'.repeat(64) }
+  expect(await ensure(asked('a', named))).toMatchObject({ path: file })
+  expect(await outcome(asked('b', wrong))).toBe('NotFound')
+  expect(await ensure(asked('a', named))).toMatchObject({ path: file })
+  // Its own Model may say that the file is wrong.
+  expect(await outcome(asked('a', wrong))).toBe('WrongChecksum')
+  expect((await readdir(join(world.store, 'shared'))).filter((name) => name.endsWith('.gguf'))).toEqual([])
+})
+
+test('the refusal of a private or gated repository names what gives a Model of the namespace access', async () => {
+  await hub.addRepo('org/gated', { 'm.gguf': gguf('gated') }, { gated: true })
+  const message = async (request: ModelRequest) => (await failure(world.models.ensure(request, staying()))).message
+  for (const repo of [source, 'hf://org/gated']) {
+    expect(await message(asked('none', { source: repo }))).toContain(
+      "put a token into the Secret of spec.sourceSecretRef, or lend namespace none this machine's login with --hub-login-namespaces none.",
+    )
+    expect(await message(asked('none', { source: repo, namespace: '' }))).toContain('hubTokenFile or HF_TOKEN.')
+  }
+})
+
 async function storedSha256(path: string): Promise<string> {
   const { files } = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8')) as { files: { sha256: string }[] }
   return files[0]?.sha256 ?? ''

@@ -100,6 +100,7 @@ export class Remote implements AsyncDisposable {
       transport: await this.#transport(),
       hubEndpoint: endpoint.endpoint,
       token: () => this.#token(request),
+      ...(!this.#isLoginLent(request.namespace) && { namespace: request.namespace }),
       offline: isHubOffline(env),
       signal,
       log,
@@ -279,10 +280,14 @@ export class Remote implements AsyncDisposable {
   /** A namespace gets the login of the person at this machine only where that person listed the namespace. */
   async #token({ secret, namespace }: RemoteRequest): Promise<HubToken | undefined> {
     const { env, homeDir, settings } = this.#options
-    const { hubTokenFile, hubLoginNamespaces } = settings()
-    if (secret === undefined && namespace !== '' && !hubLoginNamespaces.includes(namespace)) return undefined
+    const { hubTokenFile } = settings()
+    if (secret === undefined && !this.#isLoginLent(namespace)) return undefined
     const setting = secret === undefined && hubTokenFile !== undefined ? await tokenInFile(hubTokenFile) : undefined
     return hubToken({ secret, setting, env, home: homeDir })
+  }
+
+  #isLoginLent(namespace: string): boolean {
+    return namespace === '' || this.#options.settings().hubLoginNamespaces.includes(namespace)
   }
 
   #guard(): HostGuard | undefined {

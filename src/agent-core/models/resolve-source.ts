@@ -27,6 +27,8 @@ export interface ResolveContext {
   readonly hubEndpoint: string
   /** Asked only for sources on the Hub. */
   readonly token?: (() => Promise<HubToken | undefined>) | undefined
+  /** See `HubQuestion.namespace`. */
+  readonly namespace?: string | undefined
   /** `HF_HUB_OFFLINE`: the Hub is not asked. */
   readonly offline?: boolean | undefined
   readonly signal: AbortSignal
@@ -88,7 +90,7 @@ async function onHub(
   wanted: WantedModel,
   context: ResolveContext,
 ): Promise<RemoteSource> {
-  const { hubEndpoint: endpoint, transport, signal, log, offline, allowInsecureLoopback } = context
+  const { hubEndpoint: endpoint, transport, namespace, signal, log, offline, allowInsecureLoopback } = context
   if (offline === true) {
     throw new ModelError(
       'transient',
@@ -98,7 +100,7 @@ async function onHub(
     )
   }
   const token = await context.token?.()
-  const client = new HubClient({ endpoint, fetch: transport.fetch, token, signal, allowInsecureLoopback })
+  const client = new HubClient({ endpoint, fetch: transport.fetch, token, namespace, signal, allowInsecureLoopback })
   const resolved = await resolveHub(address, wanted, { client, endpoint, token, allowInsecureLoopback })
   for (const note of [...notes, ...resolved.notes]) log.info(note, { source: shownSource(wanted.source) })
   return { ...resolved, notes: [...notes, ...resolved.notes] }

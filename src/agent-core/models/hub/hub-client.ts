@@ -15,6 +15,8 @@ export interface HubClientOptions {
   readonly endpoint: string
   readonly fetch: Fetch
   readonly token: HubToken | undefined
+  /** See `HubQuestion.namespace`. */
+  readonly namespace?: string | undefined
   readonly signal: AbortSignal
   /** For tests: the token may go over http to this machine. */
   readonly allowInsecureLoopback?: boolean | undefined
@@ -38,7 +40,7 @@ export interface RepoState {
   readonly isGated: boolean
 }
 
-type Asked = Omit<HubQuestion, 'endpoint' | 'sent' | 'withheld'>
+type Asked = Omit<HubQuestion, 'endpoint' | 'namespace' | 'sent' | 'withheld'>
 
 /** Listings and file info of one Hub. Every method throws ModelError, or the signal's reason when that is aborted. */
 export class HubClient {
@@ -118,7 +120,8 @@ export class HubClient {
   }
 
   async #fetch(url: URL, init: RequestInit | undefined, asked: Asked): Promise<Response> {
-    const { endpoint, fetch, token, signal, allowInsecureLoopback = false, timeoutMs = answerMs } = this.#options
+    const { endpoint, fetch, token, namespace, signal } = this.#options
+    const { allowInsecureLoopback = false, timeoutMs = answerMs } = this.#options
     if (url.host !== new URL(endpoint).host) throw badAnswer(asked.repo, `it leads to another host, ${url.host}`)
     const credentials = hubCredentials(endpoint, token, allowInsecureLoopback)
     const { authorization } = new Login({ url: url.href, credentials }).headersFor(url)
@@ -133,7 +136,8 @@ export class HubClient {
         headers: Object.fromEntries(headers),
         signal: AbortSignal.any([signal, timeout]),
       })
-      const question = { ...asked, endpoint, ...(isSent ? { sent: token } : { sent: undefined, withheld: token }) }
+      const login = isSent ? { sent: token } : { sent: undefined, withheld: token }
+      const question = { ...asked, endpoint, namespace, ...login }
       const problem = hubRefusal(response.status, response.headers, question, Date.now())
       if (problem !== undefined) {
         await response.body?.cancel()

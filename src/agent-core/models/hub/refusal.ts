@@ -12,6 +12,8 @@ export interface HubQuestion {
   readonly sent: HubToken | undefined
   /** Set where there is a token that this endpoint may not see. */
   readonly withheld?: HubToken | undefined
+  /** Set where a Model of this namespace asks, to which this machine's login is not lent. */
+  readonly namespace?: string | undefined
 }
 
 /** What an answer of the Hub that is not a success means; undefined = go on. Codes: `X-Error-Code` as huggingface_hub knows them. */
@@ -22,12 +24,14 @@ export function hubRefusal(
   now: number,
 ): ModelError | undefined {
   if (status < 400) return undefined
-  const { endpoint, repo, revision = 'main', path, sent, withheld } = question
+  const { endpoint, repo, revision = 'main', path, sent, withheld, namespace } = question
   const page = `${endpoint}/${repo}`
   const hub = new URL(endpoint).host
   const giveToken =
     withheld === undefined
-      ? 'put a token into the Secret of spec.sourceSecretRef, the setting hubTokenFile or HF_TOKEN'
+      ? namespace === undefined
+        ? 'put a token into the Secret of spec.sourceSecretRef, the setting hubTokenFile or HF_TOKEN'
+        : `put a token into the Secret of spec.sourceSecretRef, or lend namespace ${namespace} this machine's login with --hub-login-namespaces ${namespace}`
       : `the token from ${withheld.from} was not sent because ${hub} is not asked over https, so set HF_ENDPOINT to an https:// address`
   switch (headers.get('x-error-code') ?? '') {
     case 'GatedRepo':
