@@ -13,6 +13,7 @@ import { ModelError } from './errors.ts'
 import { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { Inventory, prunedSentence, type ModelUser } from './inventory.ts'
+import { isModel } from './local-source.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
@@ -209,9 +210,12 @@ export class Models {
     return this.#headers.of(path)
   }
 
-  /** Whether a Model of the namespace, or the arguments of a server in it, may name this file of the machine. */
-  allowsFile(path: string, namespace: string): Promise<boolean> {
-    return this.#roots.lentTo(namespace).allows(path)
+  /**
+   * Whether the arguments of a server of the namespace may name this file of the machine: one that is open to it, and begins as a model,
+   * since a server quotes other files in its errors.
+   */
+  async allowsFile(path: string, namespace: string): Promise<boolean> {
+    return (await this.#roots.lentTo(namespace).allows(path)) && (await isModel(path))
   }
 
   /** After a change of the settings: what counts for downloads under way. */
