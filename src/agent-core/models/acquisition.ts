@@ -175,7 +175,7 @@ export class Acquisition {
     if (found === wanted) return stored
     // What was downloaded is another content than is asked for, not a wrong one: it stays until that one replaces it.
     if (stored.model !== request.name || stored.manifest.origin === 'downloaded') return undefined
-    await this.#options.store.quarantine(
+    await this.#options.store.rests.quarantine(
       path,
       `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
     )

@@ -129,9 +129,9 @@ export class Models {
       deletableBytes: () => this.#inventory.prunableBytes(),
     })
     const contents = new ContentFetches({
-      folder: () => this.#store.partialsFolder(),
+      folder: () => this.#store.rests.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
-      quarantine: (path, { name, error }) => this.#store.quarantine(path, messageOf(error), basename(name)),
+      quarantine: (path, { name, error }) => this.#store.rests.quarantine(path, messageOf(error), basename(name)),
     })
     this.#inventory = new Inventory({
       store: this.#store,
@@ -178,6 +178,7 @@ export class Models {
     this.#inBackground(
       this.#inventory.sweep().then(({ what, bytes }) => {
         if (what.length > 0) this.#log.info('old rests of downloads removed', { models: what, bytes })
+        return this.#inventory.limit()
       }),
     )
   }
@@ -323,8 +324,16 @@ export class Models {
   ): Promise<LocalModel> {
     const leaving = AbortSignal.any([signal, this.#stopping.signal])
     const about = { model: name, source }
+    // What failed, or was left, stays on the disk as a rest.
+    const limiting = (waiters: Waiters<Progress>): Promise<LocalModel> =>
+      work(waiters).finally(() => this.#inBackground(this.#inventory.limit()))
     const fetched = async (): Promise<LocalModel> => {
-      const { result, release } = await this.#fetches.join(key, { about, work, signal: leaving, onNews: onProgress })
+      const { result, release } = await this.#fetches.join(key, {
+        about,
+        work: limiting,
+        signal: leaving,
+        onNews: onProgress,
+      })
       await release()
       return result
     }
