@@ -2,11 +2,11 @@
  * Texts on their way out of the process: to a terminal, a condition, an Event, a log, a page. Names and messages come from a cluster,
  * a server's output and the network, and none of them may steer a terminal, or reverse or hide what a person reads.
  */
-const unsafe = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]+/gu
-const unsafeInLines = /[^\P{Cc}\t\n]+|[\p{Bidi_Control}\u2028\u2029]+/gu
+const unsafe = /[\p{Cc}\p{Bidi_Control}\u200b\u2028\u2029\u2060\ufeff\u{e0000}-\u{e007f}]+/gu
+const unsafeInLines = /[^\P{Cc}\t\n]+|[\p{Bidi_Control}\u200b\u2028\u2029\u2060\ufeff\u{e0000}-\u{e007f}]+/gu
 const plain = /^[\x20-\x7e]*$/
 
-/** One line: a run of control and bidi characters is one space. */
+/** One line: a run of control, bidi and invisible characters is one space. */
 export const cleanText = (text: string): string => (plain.test(text) ? text : text.replace(unsafe, ' '))
 
 /** Tabs and ends of lines stay. */

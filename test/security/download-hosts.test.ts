@@ -46,7 +46,7 @@ describe('whoever may write a Model reaches no service of this machine or its ne
     ],
     ...['10.0.0.1', '172.16.0.1', '192.168.0.1', '169.254.169.254', '100.64.0.1', '224.0.0.1', '255.255.255.255'],
     ...['192.0.0.1', '198.18.0.1', '[fc00::1]', '[fe80::1]', '[ff02::1]', '[::ffff:127.0.0.1]', '[::127.0.0.1]'],
-    ...['[64:ff9b::7f00:1]', '[64:ff9b:1::1]', '[2002:7f00:1::]', '[2001::1]'],
+    ...['[64:ff9b::7f00:1]', '[64:ff9b:1::1]', '[64:ff9b:1:a00:0:100:808:808]', '[2002:7f00:1::]', '[2001::1]'],
   ])('by the address %s', async (host) => {
     const failed = await failure(ensure(`http://${host}:${port}/m.gguf`))
     expect(failed).toMatchObject({

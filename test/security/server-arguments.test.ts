@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { inferenceServiceSpec } from '../../src/agent-core/kube/resources.ts'
+import { isModel } from '../../src/agent-core/models/local-source.ts'
 import { ModelRoots } from '../../src/agent-core/models/model-roots.ts'
 import { environmentOf } from '../../src/agent-core/reconcile/environment.ts'
 import { commandLine, specRefusal, type SpecPolicy } from '../../src/agent-core/reconcile/runtime-choice.ts'
@@ -53,6 +54,7 @@ test.each([
   ['a key file', ['--ssl-key-file', '/home/person/.ssh/id_ed25519'], false],
   ['a template outside the roots', ['--chat-template-file', '/home/person/notes'], false],
   ['a grammar outside the roots', ['--grammar-file', '/etc/passwd'], false],
+  ['a lent file that is no model', ['--chat-template-file', '/lent/notes.txt'], false],
   ['an adapter outside the roots', ['--lora', '/store/models/a.gguf,/home/person/b.gguf'], false],
   ['a scaled one', ['--lora-scaled', '/etc/passwd:0.5'], false],
   ['a way out of the roots', ['--mmproj', '/store/models/../../etc/passwd'], false],
@@ -97,7 +99,7 @@ test.each([
   [['--flash-attn', 'on', '--cache_type_k', 'q8_0', '--no-mmap']],
   [['--temp=0.2', '--seed', '-1', '--reasoning-budget', '-1']],
   [['--lora', '/store/models/a.gguf,/lent/b.gguf', '--lora-scaled', '/lent/b.gguf:-0.5']],
-  [['--chat-template-file', '/lent/x.jinja', '--override-tensor', 'exps=CPU']],
+  [['--chat-template', 'chatml', '--override-tensor', 'exps=CPU']],
   [['--control-vector-layer-range', '1', '10', '--no-slots', '--grammar', 'root ::= "a"']],
   [[]],
 ])('%j is passed on', (args) => {
@@ -121,7 +123,8 @@ test('a file is judged where its links lead, and a flag by what the installed bi
   const store = join(folder.dir, 'store')
   await mkdir(store)
   await writeFile(join(folder.dir, 'secret'), 'x')
-  await writeFile(join(store, 'adapter.gguf'), 'x')
+  await writeFile(join(store, 'adapter.gguf'), 'GGUF\u0003\0\0\0')
+  await writeFile(join(store, 'notes.gguf'), 'dear diary')
   await symlink(join(folder.dir, 'secret'), join(store, 'link.gguf'))
   await access(join(store, 'link.gguf'))
   const models = new ModelRoots({ store, roots: [], home: folder.dir, isOpen: () => Promise.resolve(true) })
@@ -131,18 +134,20 @@ test('a file is judged where its links lead, and a flag by what the installed bi
       policy,
       executable: '/bin/llama-server',
       known: known && new Set(known),
-      allowsFile: (path) => models.lentTo('default').allows(path),
+      allowsFile: async (path) => (await models.lentTo('default').allows(path)) && (await isModel(path)),
     })
   expect(judgeArguments(['--lora', join(store, 'link.gguf')], policy)).toBeUndefined()
   expect([
     await look(['--lora', join(store, 'adapter.gguf')], ['--lora']),
     await look(['--lora', join(store, 'link.gguf')], ['--lora']),
+    await look(['--lora', join(store, 'notes.gguf')], ['--lora']),
     await look(['--seed', '1'], ['--lora']),
     await look(['--seed', '1'], undefined),
     await look([], undefined),
   ]).toEqual([
     undefined,
-    'spec.extraArgs: --lora is refused: its file is not in the model store or an allowed model root.',
+    'spec.extraArgs: --lora is refused: its file is not a model in the model store or an allowed model root.',
+    'spec.extraArgs: --lora is refused: its file is not a model in the model store or an allowed model root.',
     'spec.extraArgs: --seed is refused: /bin/llama-server does not know it. Take it out, or install another version of llama.cpp.',
     'spec.extraArgs cannot be judged, for /bin/llama-server does not answer --help. Install llama.cpp again, or take them out.',
     undefined,

@@ -1,5 +1,5 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { z } from 'zod'
@@ -7,6 +7,7 @@ import { main } from '../../src/cli/main.ts'
 import { agentSnapshot, type AgentSnapshot } from '../../src/contract/snapshot.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
 import { eventually } from './eventually.ts'
+import { removeFolder } from './temporary-folder.ts'
 
 export interface AgentProcessOptions {
   /** After the flags that keep the agent inside its folder; the last one given wins. */
@@ -205,7 +206,7 @@ export class AgentProcess implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop()
-    if (!this.#keepFolder) await rm(this.folder, { recursive: true, force: true })
+    if (!this.#keepFolder) await removeFolder(this.folder)
   }
 }
 

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { randomBytes } from 'node:crypto'
@@ -17,6 +17,7 @@ import { startFileServer, type FileServer } from './file-server.ts'
 import { patienceMs, Recorder, RunningAgent } from './running-agent.ts'
 import { StatedMemory } from './stated-memory.ts'
 import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-servers/sample.ts'
+import { removeFolder } from './temporary-folder.ts'
 
 /** Of the documentation network: the API server accepts it and nobody connects to it. */
 export const hostIp = '192.0.2.7'
@@ -298,7 +299,7 @@ export class AgentWorld implements AsyncDisposable {
     await this.admin.deleteAll({ apiVersion, kind: 'Model' }).catch(() => undefined)
     this.admin.close()
     await this.files[Symbol.asyncDispose]()
-    await rm(this.folder, { recursive: true, force: true })
+    await removeFolder(this.folder)
     const left = (await Promise.all([...this.#pids].map(serverProcess))).filter((facts) => facts !== undefined)
     if (left.length > 0) throw new Error(`Servers are left: ${left.map(({ pid }) => pid).join(', ')}`)
   }

@@ -302,14 +302,21 @@ function readableOf<T>(schema: z.ZodType<T>, spec: unknown): { readonly value: T
     if (result.success) return { value: result.data, unread }
     const path = result.error.issues[0]?.path ?? []
     const end = path.findIndex((part) => typeof part !== 'string')
-    const field = (end === -1 ? path : path.slice(0, end)).map(String)
-    if (!leaveOut(rest, field)) return { value: schema.parse({}), unread: [...unread, ''] }
+    const field = leaveOut(rest, (end === -1 ? path : path.slice(0, end)).map(String))
+    if (!field) return { value: schema.parse({}), unread: [...unread, ''] }
     unread.push(field.join('.'))
   }
 }
 
-/** False where there is no such field. */
-function leaveOut(object: unknown, [first, ...rest]: readonly string[]): boolean {
-  if (first === undefined || typeof object !== 'object' || object === null || !(first in object)) return false
-  return rest.length === 0 ? Reflect.deleteProperty(object, first) : leaveOut(Reflect.get(object, first), rest)
+/** Where a required field is not there, what it is required in goes. Returns the field left out; undefined where there is none. */
+function leaveOut(object: unknown, field: readonly string[]): readonly string[] | undefined {
+  const name = field.at(-1)
+  if (name === undefined) return undefined
+  const place = field.slice(0, -1)
+  const inside = place.reduce((outer, key) => (isObject(outer) ? Reflect.get(outer, key) : undefined), object)
+  if (!isObject(inside) || !Object.hasOwn(inside, name)) return leaveOut(object, place)
+  Reflect.deleteProperty(inside, name)
+  return field
 }
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null

@@ -5,7 +5,7 @@ import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Progress } from '../../contract/service.ts'
 import { parseJson, readIfThere } from '../support/files.ts'
-import { forgetPartial } from './download/partial-file.ts'
+import { forgetPartial, wrongSuffix } from './download/partial-file.ts'
 import type { DownloadedFile, FileRequest } from './download/download.ts'
 import { firstBytes } from './local-file.ts'
 import { SharedWork, type Share, type Waiters } from './shared-work.ts'
@@ -105,7 +105,7 @@ export class ContentFetches {
     const file = await this.#options
       .download(request, { partialPath: path, signal, onStart, onProgress })
       .catch(async (error: unknown) => {
-        const wrong = `${path}.quarantined`
+        const wrong = `${path}${wrongSuffix}`
         if ((await sizeOf(wrong)) > 0) await this.#options.quarantine(wrong, { name: request.fileName, error })
         if ((await sizeOf(path)) === 0) await rm(`${path}${noteSuffix}`, { force: true })
         throw error

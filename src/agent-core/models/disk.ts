@@ -32,6 +32,15 @@ export async function storeError(error: unknown, folder: string, neededBytes?: n
   }
 }
 
+/** Runs work below the store, and names what goes wrong there. Throws ModelError. */
+export async function namingStoreErrors<T>(folder: string, work: () => Promise<T>, neededBytes?: number): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw await storeError(error, folder, neededBytes)
+  }
+}
+
 async function diskFull(folder: string, neededBytes: number | undefined, cause?: unknown): Promise<ModelError> {
   const free = await freeBytes(folder).catch(() => undefined)
   const need = neededBytes === undefined ? 'more space than there is' : formatBytes(neededBytes)

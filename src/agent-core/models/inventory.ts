@@ -38,6 +38,8 @@ export interface Pruned {
 /** What the store holds, who uses it, and what may go. */
 export class Inventory {
   readonly #options: InventoryOptions
+  /** One look after the other, so that each counts what is left. */
+  #limited: Promise<void> = Promise.resolve()
 
   constructor(options: InventoryOptions) {
     this.#options = options
@@ -69,6 +71,13 @@ export class Inventory {
     const entries = (await this.#partials()).filter(({ view }) => view.prunable !== undefined)
     const gone = await deleted(entries)
     return { what: gone.map(({ view }) => view.name), bytes: sum(gone) }
+  }
+
+  /** Deletes rests that nobody goes on with, oldest first, until all of them take no more than {@link maxRestBytes}. Throws ModelError. */
+  limit(): Promise<void> {
+    const work = (): Promise<void> => this.#limit()
+    this.#limited = this.#limited.then(work, work)
+    return this.#limited
   }
 
   /** Puts down that a server was started with the model at `path`, and deletes older contents of its source. */
@@ -143,16 +152,42 @@ export class Inventory {
     })
   }
 
-  async #partials(): Promise<Entry[]> {
+  async #limit(): Promise<void> {
+    const rests = [...(await this.#partials()), ...(await this.#quarantined())].filter(({ isWanted }) => !isWanted)
+    let excessBytes = sum(rests) - maxRestBytes
+    const gone: Entry[] = []
+    for (const rest of rests.sort((a, b) => a.changedAt - b.changedAt)) {
+      if (excessBytes <= 0) break
+      if (rest.view.sizeBytes === 0 || !(await rest.remove())) continue
+      excessBytes -= rest.view.sizeBytes
+      gone.push(rest)
+    }
+    if (gone.length === 0) return
+    this.#options.log.warn('rests of downloads and quarantined files removed, since they took too much of the disk', {
+      paths: gone.map(({ view }) => view.path),
+      bytes: sum(gone),
+      limitBytes: maxRestBytes,
+    })
+  }
+
+  /** Whether the rest of a download of that Model is, or may soon be, gone on with. */
+  #isWanted(model: string | undefined): boolean {
+    const known = this.#options.users()
+    if (known === undefined || model === undefined) return known === undefined
+    return this.#options.fetching().has(model) || known.some((user) => user.model === model)
+  }
+
+  async #partials(): Promise<Rest[]> {
     const { store, contents, partialKeepMs, now } = this.#options
-    const files = (await store.partials()).filter(({ path }) => partialKey.test(baseOf(path)))
+    const files = (await store.rests.partials()).filter(({ path }) => partialKey.test(baseOf(path)))
     const keys = new Map(files.map((file) => [file.path.slice(0, keyEnd(file.path)), files]))
     return Promise.all(
       [...keys.keys()].map(async (path) => {
         const own = files.filter((file) => file.path.startsWith(path))
         const note = await readNote(path)
         const isActive = contents.active.has(baseOf(path))
-        const ageMs = now() - Math.max(...own.map(({ changedAt }) => changedAt))
+        const changedAt = Math.max(...own.map((file) => file.changedAt))
+        const ageMs = now() - changedAt
         const isOld = !isActive && ageMs >= partialKeepMs()
         const view: StoredModelView = {
           name: note?.model ?? '',
@@ -170,14 +205,17 @@ export class Inventory {
           await removeDownload(path)
           return true
         }
-        return { view, remove }
+        return { view, remove, changedAt, isWanted: isActive || this.#isWanted(note?.model) }
       }),
     )
   }
 
-  async #quarantined(): Promise<Entry[]> {
-    const files = await this.#options.store.quarantined()
-    return files.map(({ path, sizeBytes }) => ({
+  async #quarantined(): Promise<Rest[]> {
+    const { store, contents } = this.#options
+    const files = await store.rests.quarantined()
+    return files.map(({ path, sizeBytes, changedAt }) => ({
+      changedAt,
+      isWanted: false,
       view: {
         name: '',
         source: '',
@@ -189,6 +227,8 @@ export class Inventory {
         prunable: 'its content was not what it should be',
       },
       remove: async () => {
+        // It is on its way to quarantine yet.
+        if (contents.active.has(baseOf(path.slice(0, keyEnd(path))))) return false
         await rm(path, { force: true })
         await rm(`${path}.json`, { force: true })
         return true
@@ -202,6 +242,16 @@ interface Entry {
   /** False where it is in use by now, and stays. */
   readonly remove: () => Promise<boolean>
 }
+
+/** What is no model. */
+interface Rest extends Entry {
+  /** In ms since 1970. */
+  readonly changedAt: number
+  readonly isWanted: boolean
+}
+
+/** Enough for what is left of one of the largest models that Macs run, and for a person to look at it; more only fills the disk. */
+const maxRestBytes = 64 * 1024 ** 3
 
 /** Those of them that could be deleted, and are. */
 async function deleted(entries: readonly Entry[]): Promise<Entry[]> {

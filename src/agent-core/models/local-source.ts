@@ -105,7 +105,8 @@ async function listFolder(folder: string, asked: readonly string[], lent: Lent):
   return found.filter((file) => file !== undefined)
 }
 
-async function isModel(path: string): Promise<boolean> {
+/** Whether the file is there and begins as a model of any format. */
+export async function isModel(path: string): Promise<boolean> {
   const start = await firstBytes(path).catch(ifMissing)
   return start !== undefined && isModelKind(contentKindOf(start))
 }

@@ -60,7 +60,7 @@ export class ModelRoots {
 const realFolder = (root: string): Promise<string | undefined> => realpath(root).catch(() => undefined)
 
 const notFound = (root: string): string =>
-  `${root} of --allowed-model-roots was not found when the agent started, so no Model can be served from it: create the folder, connect its volume or correct the setting.`
+  `${root} of --allowed-model-roots was not found when the agent started, so no Model is served from it until it is there: create the folder, connect its volume or correct the setting.`
 
 /** In the same words whether there is such a file or not. */
 const notAllowed = (path: string): ModelError =>

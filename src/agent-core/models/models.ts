@@ -13,6 +13,7 @@ import { ModelError } from './errors.ts'
 import { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { Inventory, prunedSentence, type ModelUser } from './inventory.ts'
+import { isModel } from './local-source.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
@@ -128,9 +129,9 @@ export class Models {
       deletableBytes: () => this.#inventory.prunableBytes(),
     })
     const contents = new ContentFetches({
-      folder: () => this.#store.partialsFolder(),
+      folder: () => this.#store.rests.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
-      quarantine: (path, { name, error }) => this.#store.quarantine(path, messageOf(error), basename(name)),
+      quarantine: (path, { name, error }) => this.#store.rests.quarantine(path, messageOf(error), basename(name)),
     })
     this.#inventory = new Inventory({
       store: this.#store,
@@ -177,6 +178,7 @@ export class Models {
     this.#inBackground(
       this.#inventory.sweep().then(({ what, bytes }) => {
         if (what.length > 0) this.#log.info('old rests of downloads removed', { models: what, bytes })
+        return this.#inventory.limit()
       }),
     )
   }
@@ -209,9 +211,12 @@ export class Models {
     return this.#headers.of(path)
   }
 
-  /** Whether a Model of the namespace, or the arguments of a server in it, may name this file of the machine. */
-  allowsFile(path: string, namespace: string): Promise<boolean> {
-    return this.#roots.lentTo(namespace).allows(path)
+  /**
+   * Whether the arguments of a server of the namespace may name this file of the machine: one that is open to it, and begins as a model,
+   * since a server quotes other files in its errors.
+   */
+  async allowsFile(path: string, namespace: string): Promise<boolean> {
+    return (await this.#roots.lentTo(namespace).allows(path)) && (await isModel(path))
   }
 
   /** After a change of the settings: what counts for downloads under way. */
@@ -319,8 +324,16 @@ export class Models {
   ): Promise<LocalModel> {
     const leaving = AbortSignal.any([signal, this.#stopping.signal])
     const about = { model: name, source }
+    // What failed, or was left, stays on the disk as a rest.
+    const limiting = (waiters: Waiters<Progress>): Promise<LocalModel> =>
+      work(waiters).finally(() => this.#inBackground(this.#inventory.limit()))
     const fetched = async (): Promise<LocalModel> => {
-      const { result, release } = await this.#fetches.join(key, { about, work, signal: leaving, onNews: onProgress })
+      const { result, release } = await this.#fetches.join(key, {
+        about,
+        work: limiting,
+        signal: leaving,
+        onNews: onProgress,
+      })
       await release()
       return result
     }

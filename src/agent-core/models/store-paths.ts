@@ -1,7 +1,7 @@
 import { constants, type Stats } from 'node:fs'
 import { access, copyFile, link, lstat, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, sep } from 'node:path'
-import { errorCode } from './errors.ts'
+import { errorCode, localRepairMs, ModelError } from './errors.ts'
 
 /** Our own folder in the store; no Model can have its name. */
 export const ownFolder = '.metalbar'
@@ -20,6 +20,17 @@ export async function isInside(root: string, path: string): Promise<boolean> {
     if (real !== undefined)
       return real === realRoot || real.startsWith(realRoot.endsWith(sep) ? realRoot : realRoot + sep)
   }
+}
+
+/** Throws ModelError where a link leads out of the store. */
+export async function requireInside(store: string, folder: string): Promise<void> {
+  if (await isInside(store, folder)) return
+  throw new ModelError(
+    'transient',
+    'StoreEscape',
+    `${folder} is a symbolic link that leaves the model store ${store}: replace it by a folder, or give the model's absolute path as spec.source.`,
+    { retryAfterMs: localRepairMs },
+  )
 }
 
 export async function lstatIfThere(path: string): Promise<Stats | undefined> {

@@ -1,11 +1,10 @@
-import { readdir, realpath, rename, rm, rmdir, writeFile } from 'node:fs/promises'
-import { basename, dirname, join, posix, relative, sep } from 'node:path'
-import { z } from 'zod'
+import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
+import { dirname, join, posix, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
-import { parseJson, readIfThere, syncFolder } from '../support/files.ts'
+import { syncFolder } from '../support/files.ts'
 import { isOpenTo } from './access.ts'
 import { expectsGguf, isGguf } from './content.ts'
-import { storeError } from './disk.ts'
+import { namingStoreErrors } from './disk.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 import { firstBytes } from './local-file.ts'
 import {
@@ -22,7 +21,8 @@ import {
 } from './manifest.ts'
 import { goAgentFileName, shortDigestLength, shownSource, sourceDigest } from './source.ts'
 import { parseShard, shardPaths } from './shards.ts'
-import { comparable, isInside, lstatIfThere, makeFolder, ownFolder, statIfThere } from './store-paths.ts'
+import { comparable, isInside, lstatIfThere, makeFolder, requireInside, statIfThere } from './store-paths.ts'
+import { StoreRests } from './store-rests.ts'
 
 /** Which bytes, for which Model. */
 export interface Wanted {
@@ -96,6 +96,7 @@ export interface StoreOptions {
  */
 export class Store {
   readonly directory: string
+  readonly rests: StoreRests
   readonly #log: Logger
   readonly #now: () => number
   /** Comparable path → who may use it, and for what (`claimOf`): what is being written, and what could not be recorded. */
@@ -105,11 +106,7 @@ export class Store {
     this.directory = directory
     this.#log = log
     this.#now = now
-  }
-
-  /** Of downloads that are not complete; made when asked for. Throws ModelError. */
-  partialsFolder(): Promise<string> {
-    return this.#ownFolder('partials')
+    this.rests = new StoreRests({ directory, log, now })
   }
 
   /** The complete model, if the store has it for a Model of this name and source; of several contents its namespace's newest. Throws ModelError. */
@@ -221,7 +218,7 @@ export class Store {
   async remove({ model, folder, manifest, manifestPath: record }: StoredModel): Promise<void> {
     return this.#guarded(async () => {
       const root = this.#modelFolder(model)
-      await this.#requireInside(folder)
+      await requireInside(this.directory, folder)
       await rm(record, { force: true })
       for (const { path } of manifest.files) {
         const file = join(folder, path)
@@ -234,67 +231,10 @@ export class Store {
     })
   }
 
-  /**
-   * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more and
-   * deleted only when somebody asks, or when the same download is wrong again. Throws ModelError.
-   */
-  async quarantine(path: string, why: string, name = basename(path)): Promise<string> {
-    return this.#guarded(async () => {
-      const folder = await this.#ownFolder('quarantine')
-      const stamp = this.#time().replace(/[:.]/g, '-')
-      const to = join(folder, `${stamp}-${name}`)
-      await writeFile(`${to}.json`, `${JSON.stringify({ path, why, at: this.#time() }, null, 2)}\n`)
-      await rename(path, to)
-      await syncFolder(folder)
-      this.#log.warn('model file quarantined', { path, to, why })
-      if (dirname(path) === join(this.directory, ownFolder, 'partials')) await this.#dropEarlier(path, to)
-      return to
-    })
-  }
-
-  /** What was quarantined from the same path before: a download that stays wrong would fill the disk with its copies. */
-  async #dropEarlier(path: string, last: string): Promise<void> {
-    for (const { path: earlier } of await this.quarantined()) {
-      if (earlier === last) continue
-      const note = quarantineNote.safeParse(parseJson((await readIfThere(`${earlier}.json`)) ?? '')).data
-      if (note?.path !== path) continue
-      await rm(earlier, { force: true })
-      await rm(`${earlier}.json`, { force: true })
-    }
-  }
-
-  /** Files that were quarantined. Throws ModelError. */
-  async quarantined(): Promise<{ readonly path: string; readonly sizeBytes: number }[]> {
-    return this.#guarded(() => this.#filesOf('quarantine', (name) => !name.endsWith('.json')))
-  }
-
-  /** Every file of the folder of partial downloads, the notes beside them included. Throws ModelError. */
-  async partials(): Promise<{ readonly path: string; readonly sizeBytes: number; readonly changedAt: number }[]> {
-    return this.#guarded(() => this.#filesOf('partials', () => true))
-  }
-
-  async #filesOf(name: string, isMeant: (name: string) => boolean) {
-    const folder = join(this.directory, ownFolder, name)
-    const names = await readdir(folder).catch(() => [])
-    const files = names.filter(isMeant).map(async (file) => {
-      const path = join(folder, file)
-      const found = await lstatIfThere(path)
-      return found?.isFile() === true ? [{ path, sizeBytes: found.size, changedAt: found.mtimeMs }] : []
-    })
-    return (await Promise.all(files)).flat()
-  }
-
-  async #ownFolder(name: string): Promise<string> {
-    const folder = join(this.directory, ownFolder, name)
-    await makeFolder(folder)
-    await this.#requireInside(folder)
-    return folder
-  }
-
   /** Newest first. `digest` undefined = of any source. */
   async #complete(model: string, digest: string | undefined): Promise<StoredModel[]> {
     const folder = this.#modelFolder(model)
-    await this.#requireInside(folder)
+    await requireInside(this.directory, folder)
     const records = await this.#records(folder)
     const meant = records.filter(({ manifest }) => digest === undefined || manifest.sourceSha256 === digest)
     const stored = await Promise.all(meant.map((record) => this.#stored(model, record)))
@@ -444,14 +384,14 @@ export class Store {
         if (!this.#claim(path, claimOf(wanted))) return (release(), undefined)
         claimed.push(path)
       }
-      await this.#requireInside(folder)
+      await requireInside(this.directory, folder)
       const records = await this.#recordsIn(folder)
       if (records.some(({ manifest }) => !isOwn(manifest, wanted))) return (release(), undefined)
       for (const path of paths) {
         if (!(await this.#isFree(path, { records, digest: wanted.digest, beside }))) return (release(), undefined)
       }
       await makeFolder(folder)
-      await this.#requireInside(folder)
+      await requireInside(this.directory, folder)
     } catch (error) {
       release()
       throw error
@@ -502,7 +442,7 @@ export class Store {
     for (const { path, moveTo } of arrival.files) {
       const to = join(folder, path)
       await makeFolder(dirname(to))
-      await this.#requireInside(dirname(to))
+      await requireInside(this.directory, dirname(to))
       await moveTo(to)
       await syncFolder(dirname(to))
       // As earlier versions left them.
@@ -543,16 +483,6 @@ export class Store {
     return join(this.directory, model)
   }
 
-  async #requireInside(folder: string): Promise<void> {
-    if (await isInside(this.directory, folder)) return
-    throw new ModelError(
-      'transient',
-      'StoreEscape',
-      `${folder} is a symbolic link that leaves the model store ${this.directory}: replace it by a folder, or give the model's absolute path as spec.source.`,
-      { retryAfterMs: localRepairMs },
-    )
-  }
-
   #claim(path: string, claim: string): boolean {
     const key = comparable(path)
     const holder = this.#claims.get(key)
@@ -574,13 +504,8 @@ export class Store {
     return new Date(this.#now()).toISOString()
   }
 
-  /** Names what the disk answers. */
-  async #guarded<T>(work: () => Promise<T>, neededBytes?: number): Promise<T> {
-    try {
-      return await work()
-    } catch (error) {
-      throw await storeError(error, this.directory, neededBytes)
-    }
+  #guarded<T>(work: () => Promise<T>, neededBytes?: number): Promise<T> {
+    return namingStoreErrors(this.directory, work, neededBytes)
   }
 }
 
@@ -589,12 +514,6 @@ interface Recorded {
   readonly path: string
   readonly manifest: Manifest
 }
-
-/** Beside every quarantined file, among what a person wants to know. */
-const quarantineNote = z.object({
-  /** Where it was. */
-  path: z.string(),
-})
 
 const claimOf = ({ digest, namespace }: Wanted): string => `${digest} ${namespace}`
 

@@ -18,8 +18,8 @@ interface EnvironmentRefusal {
 }
 
 /** Undefined where no variable is one that no server may ever be given. */
-export function environmentRefusal({ env }: InferenceServiceSpec): EnvironmentRefusal | undefined {
-  const names = env.map(({ name }) => name).filter((name) => judgeVariable(name, []) === 'never')
+export function environmentRefusal(spec: InferenceServiceSpec): EnvironmentRefusal | undefined {
+  const names = Object.keys(statedEnvironment(spec)).filter((name) => judgeVariable(name, []) === 'never')
   if (names.length === 0) return undefined
   return {
     message: `spec.env: ${listed(names.map(shown))} can load code into the server, decide where it looks for files or stand for an argument, and is never passed on. Take it out.`,

@@ -12,6 +12,7 @@ import type { Desired } from './desired.ts'
 import { ModelFetch } from './model-fetch.ts'
 import { fetchRequest } from './model-request.ts'
 import { drainFigures, publicationView } from './observe.ts'
+import { isHeld } from './plan/facts.ts'
 import type { Beside, MemoryReason, Observation, ServerView } from './plan/observation.ts'
 import { plan } from './plan/plan.ts'
 import type { Plan } from './plan/step.ts'
@@ -121,8 +122,7 @@ export class ManagedService {
 
   /** Whether this machine has a claim on it that its last word would be about. */
   get isClaimed(): boolean {
-    const claim = this.#last?.observed.publication.claim
-    return claim === 'ours' || claim === 'uncertain'
+    return this.#last !== undefined && isHeld(this.#last.observed.publication)
   }
 
   /** Nothing of it runs, and what the cluster could be told it was told. */

@@ -11,6 +11,7 @@ import type { Servers } from '../process/servers.ts'
 import type { Exited, ServerState } from '../process/server-state.ts'
 import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
 import { tellingOf, type Transition } from './narration.ts'
+import { isForeign } from './plan/facts.ts'
 import type { MemoryReason } from './plan/observation.ts'
 import { crashLoopMessage, isCrashLoop, successorFailedMessage } from './plan/server-words.ts'
 import type { Plan } from './plan/step.ts'
@@ -170,6 +171,8 @@ export class Narrator {
     const { status } = this.#options.cluster() ?? {}
     const told = this.#toldOf(key, inputs.service.metadata.uid)
     const now = this.#now()
+    // That agent writes the same conditions: what was said here before its turn is said again after it.
+    if (isForeign(inputs.observed.publication)) told.unclaimed = undefined
     if (!status) return undefined
     if (told.reportRetry && told.reportRetry.at > now) return told.reportRetry.at
     const due = reportDue(inputs)

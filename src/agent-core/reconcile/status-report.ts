@@ -12,7 +12,7 @@ import {
 } from '../kube/status-writer.ts'
 import type { PressureLevel } from '../memory/pressure.ts'
 import type { Absence } from './absence.ts'
-import { isUnsettled } from './plan/facts.ts'
+import { isHeld, isUnsettled } from './plan/facts.ts'
 import type { Observation } from './plan/observation.ts'
 import { isCrashLoop } from './plan/server-words.ts'
 import type { Plan } from './plan/step.ts'
@@ -69,7 +69,7 @@ export async function writeReport(
 ): Promise<number | undefined> {
   const { plan, service, now } = inputs
   const agent = agentCondition(inputs, told)
-  const ownInputs = holdsClaim(inputs) ? undefined : ownInputsOf(inputs, told)
+  const ownInputs = isHeld(inputs.observed.publication) ? undefined : ownInputsOf(inputs, told)
   if (ownInputs === undefined || ownInputs !== told.unclaimed) {
     const change = conditionsChange(service, [agent, ...pressureCondition(inputs)], wallTimeOf(now))
     const current = change ? await status.writeConditions(service, change) : service
@@ -79,9 +79,6 @@ export async function writeReport(
   const isAskedToStop = plan.state === 'stopped' && plan.reason !== 'Held' && plan.reason !== 'Idle'
   return isAskedToStop ? reportStopped(inputs, told, status) : undefined
 }
-
-const holdsClaim = ({ observed }: ReportInputs): boolean =>
-  observed.publication.claim === 'ours' || observed.publication.claim === 'uncertain'
 
 /** Nothing that another agent writes: two that hold no claim and disagree would answer each other for ever. */
 const ownInputsOf = (

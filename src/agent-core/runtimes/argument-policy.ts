@@ -68,7 +68,7 @@ export async function startProblem(
   for (const use of used) {
     for (const path of pathsOf(use)) {
       if (await allowsFile(path)) continue
-      return `spec.extraArgs: ${shown(use.name)} is refused: its file is not in the model store or an allowed model root.`
+      return `spec.extraArgs: ${shown(use.name)} is refused: its file is not a model in the model store or an allowed model root.`
     }
   }
   return undefined

@@ -87,11 +87,7 @@ export const llamaServerFlags: ReadonlyMap<string, FlagJudgement> = new Map([
     -mmdev --mmproj-device --tags --ui-config --webui-config --chat-template-kwargs --reasoning-format -rea --reasoning
     --reasoning-effort --reasoning-budget-message --chat-template`,
   ),
-  ...allowed(
-    'paths',
-    `-mm --mmproj --spec-draft-model -md --model-draft --chat-template-file --grammar-file -jf --json-schema-file -lcs
-    --lookup-cache-static --ui-config-file --webui-config-file --lora --control-vector`,
-  ),
+  ...allowed('paths', '-mm --mmproj --spec-draft-model -md --model-draft --lora --control-vector'),
   ...allowed('scaledPaths', '--lora-scaled --control-vector-scaled'),
 
   ...ours('the agent decides where the server listens', '--host --port --reuse-port'),
@@ -111,6 +107,11 @@ export const llamaServerFlags: ReadonlyMap<string, FlagJudgement> = new Map([
     `--path --media-path --log-file --log-prompts-dir --slot-save-path --models-dir --models-preset --api-key-file --ssl-key-file
     --ssl-cert-file -lcd --lookup-cache-dynamic`,
   ),
+  ...refused(
+    'every client of the server could read its file; give the text itself, with the flag without -file',
+    '--chat-template-file --grammar-file -jf --json-schema-file --ui-config-file --webui-config-file',
+  ),
+  ...refused('its file is no model, and could be any file', '-lcs --lookup-cache-static'),
   ...refused('the server would serve other models than the one of its Model', '--models-max --models-autoload'),
   ...refused(
     'models are fetched by the agent, which checks where they come from and what they are',

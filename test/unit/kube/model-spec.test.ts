@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseModel } from '../../../src/agent-core/kube/resources.ts'
+import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
 
 const spec = (fields: object): unknown => {
   const metadata = { name: 'm', namespace: 'ns', uid: '1', resourceVersion: '1' }
@@ -26,4 +26,15 @@ test.each([
   [{ files: [1] }, 'spec.files.0: '],
 ])('what the schema of LLMKube does not allow is refused by the field (%j)', (fields, message) => {
   expect(spec(fields)).toContain(message)
+})
+
+test('a field that is missing its own required part is left out, and nothing of the rest is lost', () => {
+  const metadata = { name: 's', namespace: 'ns', uid: '1', resourceVersion: '1' }
+  const rest = { modelRef: 'tiny', suspend: true, replicas: 0, priority: 'high', endpoint: { port: 8080 } }
+  for (const ropeScaling of [{ type: 'dynamic', factor: '4' }, { factor: '4' }, {}, 'yarn']) {
+    const { spec: parsed } = parseInferenceService({ metadata, spec: { ...rest, ropeScaling } })
+    expect(parsed).toMatchObject({ ok: false, value: rest })
+    expect(parsed.value).not.toHaveProperty('ropeScaling')
+    expect(parsed.ok ? [] : parsed.unread).toContain('ropeScaling')
+  }
 })

@@ -13,7 +13,7 @@ test('a folder that --allowed-model-roots names and that is not there is told at
   models.start()
   await eventually(() => models.state().warnings.length > 0)
   const told = (folder: string) =>
-    `${folder} of --allowed-model-roots was not found when the agent started, so no Model can be served from it: create the folder, connect its volume or correct the setting.`
+    `${folder} of --allowed-model-roots was not found when the agent started, so no Model is served from it until it is there: create the folder, connect its volume or correct the setting.`
   expect([models.state().warnings, world.logged]).toEqual([
     [told(absent), told(join(home, 'typo'))],
     expect.arrayContaining(['folder of --allowed-model-roots not found']),

@@ -37,11 +37,24 @@ test.each([
   ['PYTHONSTARTUP', true],
   ['NODE_OPTIONS', true],
   ['BASH_ENV', true],
-  ['A=B', true],
 ])('%s is never passed on, whatever a person allowed', (name, loadsCode) => {
   const spec = specOf({ name, value: 'x' })
   expect(environmentOf(spec, [name])).toEqual({})
   const refusal = environmentRefusal(spec)
   expect(refusal?.message).toContain(`spec.env: ${name} `)
   expect(refusal?.loadsCode).toBe(loadsCode)
+})
+
+test.each(['my.app-setting', 'FOO-BAR', 'A=B'])(
+  'the unusual name %s is left out, and no reason to refuse or stop a server',
+  (name) => {
+    const spec = specOf({ name, value: 'x' })
+    expect(environmentOf(spec, [])).toEqual({})
+    expect(environmentRefusal(spec)).toBeUndefined()
+    expect(environmentNotice(spec, [])).toContain(`It runs without ${name} of spec.env`)
+  },
+)
+
+test('a variable that only a Pod can read is no reason to refuse, whatever its name', () => {
+  expect(environmentRefusal(specOf({ name: 'LD_LIBRARY_PATH', valueFrom: secret }))).toBeUndefined()
 })

@@ -405,6 +405,22 @@ describe('a state', () => {
     expect(condition()).toEqual(['False Held: Held by hand.'])
   })
 
+  test('of a service that nobody holds is said again when another agent had its turn and said otherwise', async () => {
+    const as = (claim: 'released' | 'foreign') => ({ publication: { ...observed.publication, claim } })
+    const heldHere = rests('stopped', 'Held', 'Held by hand.')
+    const [one, other] = [begin(), begin()]
+    narrator = one
+    await report(heldHere, as('released'))
+    await report(heldHere, as('foreign'))
+    narrator = other
+    await report(rests('stopped', 'Stopped', 'The other agent was stopped.'))
+    narrator = one
+    await report(heldHere, as('foreign'))
+    expect(condition()).toEqual(['False Stopped: The other agent was stopped.'])
+    await report(heldHere, as('released'))
+    expect(condition()).toEqual(['False Held: Held by hand.'])
+  })
+
   test('that cannot be written is tried again later, and told once', async () => {
     const fault = { kind: 'status', code: 503, reason: 'ServiceUnavailable', message: 'no' } as const
     sim.faults.add({ on: { resource: 'inferenceservices/status' }, times: Infinity, fault })

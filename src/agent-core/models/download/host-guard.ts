@@ -59,9 +59,10 @@ export class HostGuard {
   }
 
   #mayDial(address: string): boolean {
-    const judged = innermost(ipaddr.parse(address))
-    if (judged.range() === 'unicast' && !isLocalTranslation(judged)) return true
-    return this.#allowed().some((entry) => holds(entry, judged))
+    const dialled = ipaddr.parse(address)
+    const judged = innermost(dialled)
+    if (judged.range() === 'unicast' && !isLocalTranslation(dialled)) return true
+    return this.#allowed().some((entry) => holds(entry, judged) || holds(entry, dialled))
   }
 }
 

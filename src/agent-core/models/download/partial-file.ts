@@ -147,7 +147,7 @@ export class PartialFile implements AsyncDisposable {
   async quarantine(): Promise<string> {
     await this.#settled()
     this.#forgetRanges()
-    const aside = `${this.path}.quarantined`
+    const aside = `${this.path}${wrongSuffix}`
     await rename(this.path, aside)
     await removePartialState(this.path)
     return aside
@@ -299,6 +299,9 @@ interface OpenOptions {
   /** While what was left there is read again. */
   readonly onVerify: (bytes: number, of: number) => void
 }
+
+/** Of a file whose content is not what was announced, until it is taken away. */
+export const wrongSuffix = '.quarantined'
 
 const verifyReportMs = 250
 

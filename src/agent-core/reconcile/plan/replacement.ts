@@ -11,7 +11,14 @@ import {
   type Serve,
 } from './facts.ts'
 import type { Observation } from './observation.ts'
-import { messageOf, shownAs, successorFailedMessage, whyRestarted, whyStopped, withoutAnswer } from './server-words.ts'
+import {
+  shownAs,
+  startMessageOf,
+  successorFailedMessage,
+  whyRestarted,
+  whyStopped,
+  withoutAnswer,
+} from './server-words.ts'
 import { act, rest, type Plan, type Step } from './step.ts'
 
 /**
@@ -23,7 +30,7 @@ export function takeOverStep(observed: Observation, digest?: string): Plan | und
   const { server, successor, publication, address } = observed
   if (!isRunning(successor) || (successor.digest !== digest && !leadsToSuccessor(observed))) return undefined
   if (!isAlive(server)) {
-    return act({ do: 'promote' }, 'starting', 'Starting', `The server before is gone. ${messageOf(successor)}`)
+    return act({ do: 'promote' }, 'starting', 'Starting', `The server before is gone. ${startMessageOf(successor)}`)
   }
   if (successor.kind !== 'ready' || address.ip === undefined || !isWritable(observed)) return undefined
   const { port } = successor
@@ -85,7 +92,7 @@ function whileReplaced(observed: Observation, server: Running): Plan | undefined
     return goingOn(
       observed,
       server,
-      `The new server is started beside it and takes over when it answers. ${messageOf(successor)}`,
+      `The new server is started beside it and takes over when it answers. ${startMessageOf(successor)}`,
     )
   }
   if (successor.kind === 'failed' && !restartAsked && now < successor.nextStartAt) {

@@ -151,6 +151,8 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
   const isSwapped = leadsToSuccessor(observed)
   if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
   if (observed.paused) return whilePaused(observed)
+  // What it gave way to waits for its memory.
+  if (observed.absent?.kind === 'displaced') return staysAway(observed, observed.absent)
   const taken = takeOverStep(observed)
   if (taken) return { ...taken, message: why }
   if (isSwapped || !serves) return rest(...shownAs(observed, server), why)

@@ -55,7 +55,7 @@ const failedSoOften = ({ failures }: { readonly failures: number }): string => `
 /** Such as 14:03:20Z. */
 const clockTime = (at: number): string => `${wallTimeOf(at).toISOString().slice(11, 19)}Z`
 
-export const messageOf = (server: Running): string =>
+export const startMessageOf = (server: Running): string =>
   server.kind === 'ready' ? 'The new one answers.' : server.message
 
 export function whyRestarted({ restartAsked }: Observation, { digest }: Running): string {
