@@ -100,8 +100,7 @@ export class ClusterLink {
     const { kubeconfig, env, isContextStated, pin } = this.#options
     const isKept = !isContextStated()
     const context = await PinnedContext.load({ file: kubeconfig(), context: this.#wantedContext, isKept, env })
-    if (isKept) await pin.check(context)
-    return context
+    return isKept ? await pin.check(context) : context
   }
 
   /** Resolves when it serves the cluster, or cannot: it looks at the kubeconfig again from time to time then. */

@@ -27,6 +27,8 @@ const pinFile = z.object({ schema: z.literal(1), pin: pin.nullable() })
 export class ContextPin {
   readonly #file: StateFile<z.infer<typeof pinFile>>
   readonly #log: Logger
+  /** Of the context that may be another cluster: one credential plugin runs for all the looks at it, however long it takes. */
+  #doubted: KubeApi | undefined
 
   private constructor(file: StateFile<z.infer<typeof pinFile>>, log: Logger) {
     this.#file = file
@@ -53,12 +55,19 @@ export class ContextPin {
     return this.#file.value.pin?.context
   }
 
-  /** Throws {@link KubeconfigError} where the context's name stands for another cluster than the one that is kept, or may do so. */
-  async check(context: PinnedContext): Promise<void> {
+  /**
+   * The context to be served: this one, or the same of an earlier check, which has its credential by now. Throws
+   * {@link KubeconfigError} where its name stands for another cluster than the one that is kept, or may do so.
+   */
+  async check(context: PinnedContext): Promise<PinnedContext> {
     const { pin: kept } = this.#file.value
-    if (kept?.context !== context.name || kept.server === context.server) return
-    const uid = kept.clusterUid === undefined ? undefined : await clusterUidOf(new KubeApi(context), this.#log)
-    if (uid !== undefined && uid === kept.clusterUid) return
+    const before = this.#doubted?.context.isSameAs(context) === true ? this.#doubted : undefined
+    this.#doubted = undefined
+    if (kept?.context !== context.name || kept.server === context.server) return context
+    const api = before ?? new KubeApi(context)
+    const uid = kept.clusterUid === undefined ? undefined : await clusterUidOf(api, this.#log)
+    if (uid !== undefined && uid === kept.clusterUid) return api.context
+    this.#doubted = api
     const doubt =
       uid === undefined
         ? `and nothing shows that it is the same cluster: if it is to be served, say metal-agent context use ${context.name}.`

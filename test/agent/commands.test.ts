@@ -228,7 +228,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     await world.apply('tiny', { source: slow.url })
     await agent.until('tiny', 'fetching')
     const service = { namespace: world.namespace, name: 'tiny' }
-    expect((await run(agent, { name: 'cancelDownload', service })).outcome).toBe('done')
+    expect(await run(agent, { name: 'cancelDownload', service })).toMatchObject({ outcome: 'done' })
     await agent.until('tiny', ({ reason }) => reason === 'Held')
     expect(agent.view('tiny')).toMatchObject({ hold: { cause: 'downloadCancelled' } })
     expect(await run(agent, { name: 'cancelDownload', service })).toMatchObject({ outcome: 'refused' })

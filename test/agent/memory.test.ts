@@ -176,8 +176,8 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
     await world.applyModel('tiny')
     await world.patchModel('tiny', withBudget('1Mi'))
     await world.applyService('tiny')
-    // By the agent for itself, and for the start.
-    await soon('the question', async () => (await readFile(asked, 'utf8').catch(() => '')).length > 1)
+    await soon('the question', async () => (await readFile(asked, 'utf8').catch(() => '')).length > 0)
+    await agent.until('tiny', 'starting')
     await world.patchModel('tiny', withBudget('4Gi'))
     // Models are told of in order.
     await world.apply('marker')

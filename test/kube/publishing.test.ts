@@ -681,6 +681,11 @@ describe('publishing when the cluster misbehaves', () => {
       [],
       [],
     ])
+    await cluster.patch('endpointslices', 'shown', { metadata: { labels: { 'llmkube.ai/inference-service': null } } })
+    await eventually(
+      () => !('llmkube.ai/inference-service' in (agent.slices.get('default', 'shown')?.metadata.labels ?? {})),
+    )
+    expect([ports(agent, 'default/other'), ports(agent, 'default/shown')]).toEqual([[server.port], []])
     await done(agent.publisher.withdraw(target))
     expect(ports(agent, 'default/other')).toEqual([])
   })

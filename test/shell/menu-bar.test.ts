@@ -32,6 +32,7 @@ describe('the icon and its menu', () => {
       menu: [
         '(Serving 1 model)',
         '(sim (default) · Live)',
+        expect.stringContaining('--allow-unsafe-extra-args is set'),
         expect.stringContaining('Metal'),
         '-',
         {
@@ -142,7 +143,7 @@ describe('beside another program', () => {
     await using agent = await AgentProcess.start({
       folder: folder.dir,
       kubeconfig: world.sim.kubeconfig(),
-      args: ['--state-dir', stateDirIn(folder.dir), '--llama-server', sampleServerPath],
+      args: ['--state-dir', stateDirIn(folder.dir), '--llama-server', sampleServerPath, '--allow-unsafe-extra-args'],
     })
     await agent.logged('cluster')
     await using app = await ShellApp.start({ folder: folder.dir })

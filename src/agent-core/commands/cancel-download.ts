@@ -8,8 +8,9 @@ export async function cancelDownload(rooms: Rooms, { service }: Extract<Command,
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  const { fetch, observed } = known.report
-  if (!fetch.isRunning) return refused(`Nothing is being downloaded for ${key}.`)
+  const { fetch, observed, plan } = known.report
+  // A download that is just about to begin is shown as one already.
+  if (!fetch.isRunning && plan.state !== 'fetching') return refused(`Nothing is being downloaded for ${key}.`)
   if (observed.server.kind === 'ready' || observed.server.kind === 'unready') {
     return refused(
       `${key} serves its previous model while the new one is downloaded; only a stop of the service ends that.`,

@@ -25,6 +25,8 @@ export class PinnedContext {
   readonly name: string
   readonly server: string
   readonly #choice: KubeconfigChoice
+  /** Its clusters and users as the kubeconfig stated them, plugins included. */
+  readonly #stated: string
   /** Of this context for good: a renewal starts no second plugin beside one that hangs. */
   readonly #plugins: CredentialPlugins
   #config: KubeConfig
@@ -35,6 +37,7 @@ export class PinnedContext {
     this.server = server
     this.#config = config
     this.#choice = choice
+    this.#stated = JSON.stringify([config.clusters, config.users])
     this.#plugins = new CredentialPlugins(choice)
     this.#plugins.serve(config)
   }
@@ -51,6 +54,11 @@ export class PinnedContext {
 
   get config(): KubeConfig {
     return this.#config
+  }
+
+  /** Whether nothing of it was changed in the kubeconfig between the loading of the two. */
+  isSameAs(other: PinnedContext): boolean {
+    return this.name === other.name && this.server === other.server && this.#stated === other.#stated
   }
 
   /**

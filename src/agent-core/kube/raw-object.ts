@@ -8,8 +8,8 @@ const maxForeignEntries = 64
 const maxEntryLength = 4_096
 const maxKeyLength = 317
 
-/** Of LLMKube, Kueue, Kubernetes and ours: a hostile writer's thousand others must not push these out. */
-const meaning = /^(?:[\w-]+\.)*(?:metalbar\.dev|llmkube\.(?:ai|dev)|x-k8s\.io|kubernetes\.io)\//
+/** Of LLMKube, Kueue, Kubernetes and ours, with our label `app`: a hostile writer's thousand others must not push these out. */
+const meaning = /^(?:app$|(?:[\w-]+\.)*(?:metalbar\.dev|llmkube\.(?:ai|dev)|x-k8s\.io|kubernetes\.io)\/)/
 
 /** Of every object that was applied with kubectl, a second copy: kept in no memory. */
 const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'

@@ -39,6 +39,7 @@ export class ClaimMemory {
     const claim = judgeClaim(slice, { self: this.#self, target, last: this.#last, silentMs, overwrites })
     if (claim.kind === 'overwritten') this.#overwrites = { count: overwrites, heartbeat }
     this.#rival = claim.kind === 'foreign' ? { uid: target.uid, holder: claim.holder, goneAt: undefined } : undefined
+    if (isLost(claim)) this.#last = undefined
     if (claim.kind !== 'ours') return claim
     const edits = this.#edits.look(slice, this.#wrote.length > 0 && !this.#wrote.some(isAs))
     return edits ? { ...claim, edits } : claim
@@ -65,6 +66,7 @@ export class ClaimMemory {
   wrote(published: Published | undefined, last: LastWritten): void {
     this.#wrote = [published]
     this.#last = last
+    this.#edits.putRight()
   }
 
   /** Only the heartbeat was written: the rest of the slice is still `found`, as it was before. */
@@ -78,6 +80,10 @@ export class ClaimMemory {
     this.#last = undefined
   }
 }
+
+/** Somebody else has it or may take it: what we wrote before is no proof that it is ours. */
+const isLost = ({ kind }: ClaimJudgement): boolean =>
+  kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead' || kind === 'released'
 
 const isSame = (one: Published | undefined, other: Published | undefined): boolean =>
   one?.address === other?.address && one?.port === other?.port && one?.ready === other?.ready

@@ -54,10 +54,13 @@ export class EndpointsWriter {
     return this.#known.has(key)
   }
 
+  /** True also where there is nothing we may do about them, until a later try succeeds. */
   isCurrent(publication: Publication): boolean {
-    const key = refKey(publication)
-    if (!this.#resource || this.#isDenied(key)) return true
-    const known = this.#known.get(key)
+    return !this.#resource || this.#denials.has(refKey(publication)) || this.#isAsKnown(publication)
+  }
+
+  #isAsKnown(publication: Publication): boolean {
+    const known = this.#known.get(refKey(publication))
     return known ? endpointsAreCurrent(known, publication) : publication.published === undefined
   }
 
@@ -96,7 +99,7 @@ export class EndpointsWriter {
   async write(publication: Publication, { reread = false } = {}): Promise<void> {
     const key = refKey(publication)
     const { published } = publication
-    if (!this.#resource || this.#isDenied(key) || (this.isCurrent(publication) && !reread)) return
+    if (!this.#resource || this.#isDenied(key) || (this.#isAsKnown(publication) && !reread)) return
     try {
       const settled = await settledWrite<Endpoints, 'foreign' | 'nothing to do'>({
         ...this.#place(publication),
@@ -117,7 +120,8 @@ export class EndpointsWriter {
       if (settled.kind === 'stopped' && settled.result === 'foreign') {
         this.#deny(key, 'Endpoints left alone', 'Endpoints of this name belong to somebody else.')
       }
-      if (settled.kind === 'written') this.#denials.delete(key)
+      const isRight = settled.kind === 'stopped' && settled.result === 'nothing to do' && this.#known.has(key)
+      if (settled.kind === 'written' || isRight) this.#denials.delete(key)
     } catch (error) {
       if (!isAnswered(error, 403)) throw error
       this.#deny(key, 'Endpoints left alone', error.message)

@@ -254,7 +254,8 @@ export class Publisher {
       const published = publishedOf(slice)
       const isOurs = claim !== undefined && claim !== 'released' && claim.node === node.id
       if (!isOurs || published?.ready !== true) continue
-      if (keyOf(namespace, named[labels.inferenceService] ?? '') !== key) ports.add(published.port)
+      if (keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? '') !== key)
+        ports.add(published.port)
     }
     return ports
   }
@@ -333,13 +334,13 @@ export class Publisher {
     }, this.#options.renewEveryMs ?? renewEveryMs).unref()
   }
 
-  /** What others did to Endpoints is found by one list, and put right. */
+  /** What others did to Endpoints is found by one list, and put right; without the list, what is known to differ. */
   async #lookAtEndpoints(): Promise<void> {
     try {
       this.#asksForEach = !(await this.#endpoints.lookAtAll(this.#options.namespace))
     } catch (error) {
+      if (this.#stopped.signal.aborted) return
       this.#options.log.debug('Endpoints not looked at', { error })
-      return
     }
     await Promise.all(this.#slices.held().map((target) => this.#mendEndpoints(target)))
   }

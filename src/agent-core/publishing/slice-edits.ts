@@ -37,6 +37,11 @@ export class SliceEdits {
     }
   }
 
+  /** We wrote it anew: what is not so from now on was changed since, be it by a webhook in the answer to that very write. */
+  putRight(): void {
+    this.#isEdited = false
+  }
+
   #notice({ metadata }: EndpointSlice): void {
     this.#count += 1
     this.#at = this.#now()
