@@ -133,14 +133,16 @@ export class KubeApi {
     const silence = new AbortController()
     const endIn = (ms: number): NodeJS.Timeout =>
       setTimeout(() => silence.abort(new Error(`nothing came for ${ms / 1_000} s`)), ms).unref()
-    // Credentials and the server's first word take no longer than for any request: until then nothing is watched.
+    // Credentials take no longer than for any request; the server may stay silent until it has an event.
     let timer = endIn(Math.min(silenceMs, requestTimeoutMs))
     const signal = AbortSignal.any([options.signal, silence.signal])
     try {
-      const { statusCode, headers, body } = await this.#open(new RequestContext(url, HttpMethod.GET), signal)
+      const { statusCode, headers, body } = await this.#open(new RequestContext(url, HttpMethod.GET), signal, () => {
+        clearTimeout(timer)
+        timer = endIn(silenceMs)
+      })
       if (statusCode !== 200) throw ApiError.fromResponse('watch', statusCode, await textOf(body, 'watch'), headers)
-      clearTimeout(timer)
-      timer = endIn(silenceMs)
+      timer.refresh()
       onOpen()
       for await (const line of linesOf(body)) {
         timer.refresh()
@@ -292,10 +294,15 @@ export class KubeApi {
   }
 
   /** The signal ends it, so that undici's own timeouts, for which it wakes twice a second, are off. */
-  async #open(asked: RequestContext, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+  async #open(
+    asked: RequestContext,
+    signal: AbortSignal,
+    onCredentials: () => void = () => undefined,
+  ): Promise<Dispatcher.ResponseData> {
     asked.setHeaderParam('Accept', 'application/json')
     asked.setHeaderParam('User-Agent', fieldManager)
     await unlessAborted(signal, this.context.config.applySecurityAuthentication(asked))
+    onCredentials()
     const [dispatcher, body] = [asked.getDispatcher(), asked.getBody()]
     return await request(asked.getUrl(), {
       method: asked.getHttpMethod(),
