@@ -20,7 +20,7 @@ import { noAddress } from './published-address.ts'
 import { answer } from './queries/queries.ts'
 import { followLog } from './queries/server-log.ts'
 import { countServers } from './reconcile/server-memory.ts'
-import type { RoomContext } from './room-context.ts'
+import { llamaServer, type RoomContext } from './room-context.ts'
 import { launchRules } from './room-settings.ts'
 import type { AgentSettings } from './settings/settings.ts'
 import type { SnapshotBase } from './snapshot/compose.ts'
@@ -92,6 +92,13 @@ export class Agent {
         interfaces: () => platform.interfaces(),
         hostAddress: () => address.current,
         models: this.#rooms.models,
+        sizing: {
+          platform: platform.name,
+          memory: this.#rooms.memory,
+          metal: this.#machine.hasMetal,
+          llamaServer: () => llamaServer(this.#context),
+          modelStore: this.#settings.modelStore,
+        },
         output: (service) => this.#output(service),
       },
       query,

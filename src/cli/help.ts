@@ -20,7 +20,7 @@ export const exitCodeTexts: readonly (readonly [code: number, meaning: string])[
   [exitCodes.noAgent, 'no agent is running'],
   [exitCodes.refused, 'refused by the agent or the cluster'],
   [exitCodes.notAvailable, 'not built yet'],
-  [exitCodes.doesNotFit, 'the model does not fit on this machine'],
+  [exitCodes.doesNotFit, 'the model does not fit on this machine, or not beside what runs'],
 ]
 
 const outro = `

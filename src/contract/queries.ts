@@ -4,6 +4,7 @@ import { historyEntry } from './history.ts'
 import { logChunk, logQuery } from './log.ts'
 import { modelStoreView } from './models.ts'
 import { settingView } from './settings.ts'
+import { sizingView } from './sizing.ts'
 
 export const maxPage = 200
 const limit = z.int().min(1).max(maxPage).default(50)
@@ -24,6 +25,7 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('contexts') }),
   z.object({ name: z.literal('hostAddresses') }),
   z.object({ name: z.literal('models') }),
+  z.object({ name: z.literal('sizing') }),
 ])
 export type Query = z.output<typeof query>
 export type QueryInput = z.input<typeof query>
@@ -69,6 +71,7 @@ export const answers = {
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   models: modelStoreView,
+  sizing: sizingView,
 } satisfies Record<QueryName, z.ZodType>
 
 export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>

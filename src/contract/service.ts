@@ -119,6 +119,8 @@ export const wayToFit = z.object({
 })
 export type WayToFitView = z.infer<typeof wayToFit>
 
+export const priorities = ['critical', 'high', 'normal', 'low', 'batch'] as const
+
 /** What its server needs, and what stands in the way. */
 export const serviceMemory = z.object({
   /** Of the server that runs or is to run; absent where nobody could estimate it. */
@@ -130,7 +132,7 @@ export const serviceMemory = z.object({
   guess: z.string().optional(),
   /** What a person should know about the numbers. */
   notes: z.array(z.string()).optional(),
-  priority: z.enum(['critical', 'high', 'normal', 'low', 'batch']),
+  priority: z.enum(priorities),
   /** Never evicted: by its specification, or by a person on this machine. */
   isProtected: z.boolean(),
   /** 1 = the next to start; absent where it does not wait for memory, or would not fit even alone. */

@@ -10,6 +10,7 @@ import { untilGone } from '../support/agent-world.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer } from '../support/file-server.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 
@@ -109,6 +110,44 @@ test('shutdown --keep-serving leaves the server to the next agent, and shutdown 
   expect(await second.exited).toEqual({ code: 0, signal: null })
   await untilGone(pid ?? 0)
   expect(await second.run('status')).toMatchObject({ code: 3, stdout: '' })
+})
+
+test('fit sizes with the settings of the agent that runs, beside what it runs, and what it advises is true when it is tried', async () => {
+  await using world = await serving()
+  const { agent } = world
+  await writeLlamaGguf(path.join(agent.folder, 'new.gguf'))
+  const fit = async () => {
+    const { code, stdout } = await agent.run('fit', 'new.gguf', '--json')
+    return { code, ...fitAnswer.parse(JSON.parse(stdout)) }
+  }
+  const beside = await fit()
+  expect(beside).toMatchObject({ code: 0, from: 'agent', held: [{ service: 'default/tiny' }], fits: true })
+  expect(await agent.run('settings', 'set', 'memory-budget', String(beside.total))).toMatchObject({ code: 0 })
+  expect(await fit()).toMatchObject({ code: 6, budget: beside.total, fits: false, fitsWhenStopped: ['default/tiny'] })
+  expect(await agent.run('fit', 'new.gguf')).toMatchObject({
+    code: 6,
+    stdout: saying(/^It does not fit beside what runs: .* It fits alone, when default\/tiny is stopped/m),
+  })
+  // By its name in the model store of this agent, which is not where a model store usually is.
+  expect(await agent.run('fit', 'tiny')).toMatchObject({ code: 1, stderr: saying(/GGUF/) })
+  await agent.run('stop', 'tiny')
+  await agent.service('tiny', 'stopped')
+  expect(await fit()).toMatchObject({ code: 0, budget: beside.total, held: [], fits: true })
+  await agent.run('shutdown')
+  await agent.exited
+  const alone = await agent.run('fit', 'new.gguf')
+  expect(alone.stdout).toMatch(
+    /^It fits\.$[^]*^Sized with this machine's own figures .* No agent runs on the state folder/m,
+  )
+})
+
+const fitAnswer = z.object({
+  from: z.enum(['agent', 'machine']),
+  total: z.number(),
+  budget: z.number(),
+  held: z.array(z.object({ service: z.string(), bytes: z.number().positive() })),
+  fits: z.boolean(),
+  fitsWhenStopped: z.array(z.string()).optional(),
 })
 
 test('bash completes verbs, and services by what the agent serves', async () => {

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { HttpMethod, RequestContext } from '@kubernetes/client-node'
 import PQueue from 'p-queue'
 import { request, type Dispatcher } from 'undici'
@@ -10,8 +11,11 @@ import { apiVersionOf, type Resource } from './resources.ts'
 /** A list page must fit well inside this; an API server that takes longer is treated as not answering. */
 export const requestTimeoutMs = 15_000
 
-/** No object is nearly as large: etcd takes about 1.5 MB. What a list answers beyond it is asked for in smaller pages. */
+/** No object is nearly as large: etcd takes about 1.5 MB. */
 const maxAnswerBytes = 8 * 1024 * 1024
+
+/** Half a millisecond of reading an ordinary answer; one that was made to be slow takes a hundred times as long. */
+const largeTextLength = 64 * 1024
 
 /** Between two clocks, and from the whole seconds of the `Date` header, this much is noise. */
 const clockNoiseMs = 1_500
@@ -38,6 +42,8 @@ export interface ListQuery {
   readonly fieldSelector?: string | undefined
   readonly limit?: number
   readonly continueToken?: string | undefined
+  /** Of the answer, where it is to have less than any other. */
+  readonly maxBytes?: number
 }
 
 export interface WatchQuery {
@@ -101,6 +107,7 @@ export class KubeApi {
         continue: query.continueToken,
       },
       signal,
+      maxBytes: query.maxBytes,
     })
     const { metadata, items } = listBody.parse(body)
     return { items, resourceVersion: metadata.resourceVersion, continueToken: metadata.continue || undefined }
@@ -109,7 +116,7 @@ export class KubeApi {
   /** All of a list, in pages that are bounded in number and in bytes. Throws ApiError. */
   pages(
     resource: Resource,
-    query: Omit<ListQuery, 'limit' | 'continueToken'>,
+    query: Omit<ListQuery, 'limit' | 'continueToken' | 'maxBytes'>,
     signal?: AbortSignal,
   ): AsyncGenerator<ListPage, void> {
     return pagesOf((page) => this.list(resource, { ...query, ...page }, signal))
@@ -126,18 +133,20 @@ export class KubeApi {
     const silence = new AbortController()
     const endIn = (ms: number): NodeJS.Timeout =>
       setTimeout(() => silence.abort(new Error(`nothing came for ${ms / 1_000} s`)), ms).unref()
-    // Credentials and the server's first word take no longer than for any request: until then nothing is watched.
+    // Credentials take no longer than for any request; the server may stay silent until it has an event.
     let timer = endIn(Math.min(silenceMs, requestTimeoutMs))
     const signal = AbortSignal.any([options.signal, silence.signal])
     try {
-      const { statusCode, headers, body } = await this.#open(new RequestContext(url, HttpMethod.GET), signal)
+      const { statusCode, headers, body } = await this.#open(new RequestContext(url, HttpMethod.GET), signal, () => {
+        clearTimeout(timer)
+        timer = endIn(silenceMs)
+      })
       if (statusCode !== 200) throw ApiError.fromResponse('watch', statusCode, await textOf(body, 'watch'), headers)
-      clearTimeout(timer)
-      timer = endIn(silenceMs)
+      timer.refresh()
       onOpen()
       for await (const line of linesOf(body)) {
         timer.refresh()
-        yield watchEvent.parse(JSON.parse(line))
+        yield watchEvent.parse(await parsedJson(line))
       }
     } catch (error) {
       if (error instanceof ApiError) throw error
@@ -267,8 +276,8 @@ export class KubeApi {
     try {
       const { statusCode, headers, body } = await this.#open(asked, signal)
       this.#learnServerTime(headers.date)
-      const text = await textOf(body, what)
-      if (statusCode >= 200 && statusCode < 300) return JSON.parse(text) as unknown
+      const text = await textOf(body, what, options.maxBytes)
+      if (statusCode >= 200 && statusCode < 300) return await parsedJson(text)
       throw ApiError.fromResponse(what, statusCode, text, headers)
     } catch (error) {
       if (error instanceof ApiError) throw error
@@ -285,10 +294,15 @@ export class KubeApi {
   }
 
   /** The signal ends it, so that undici's own timeouts, for which it wakes twice a second, are off. */
-  async #open(asked: RequestContext, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+  async #open(
+    asked: RequestContext,
+    signal: AbortSignal,
+    onCredentials: () => void = () => undefined,
+  ): Promise<Dispatcher.ResponseData> {
     asked.setHeaderParam('Accept', 'application/json')
     asked.setHeaderParam('User-Agent', fieldManager)
     await unlessAborted(signal, this.context.config.applySecurityAuthentication(asked))
+    onCredentials()
     const [dispatcher, body] = [asked.getDispatcher(), asked.getBody()]
     return await request(asked.getUrl(), {
       method: asked.getHttpMethod(),
@@ -306,15 +320,26 @@ export class KubeApi {
   }
 }
 
-async function textOf(body: Dispatcher.ResponseData['body'], what: string): Promise<string> {
+/** Whoever goes on with what was large does so in another turn of the event loop than the one that its reading has taken. */
+async function parsedJson(text: string): Promise<unknown> {
+  const value: unknown = JSON.parse(text)
+  if (text.length > largeTextLength) await nextTurn()
+  return value
+}
+
+async function textOf(
+  body: Dispatcher.ResponseData['body'],
+  what: string,
+  maxBytes: number = maxAnswerBytes,
+): Promise<string> {
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of body) {
     const piece = Buffer.from(chunk as Uint8Array)
     bytes += piece.length
     // Leaving the loop ends the connection.
-    if (bytes > maxAnswerBytes) {
-      throw new ApiError(`${what}: the answer has more than ${maxAnswerBytes / 1024 / 1024} MB`, {
+    if (bytes > maxBytes) {
+      throw new ApiError(`${what}: the answer has more than ${maxBytes / 1024 / 1024} MB`, {
         reason: answerTooLarge,
       })
     }
@@ -352,6 +377,7 @@ interface RequestOptions {
   readonly body?: object
   readonly contentType?: string
   readonly signal?: AbortSignal | undefined
+  readonly maxBytes?: number | undefined
 }
 
 /** Server-side apply keys ownership by this name: it must never change. */

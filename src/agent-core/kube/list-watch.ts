@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { ConnectionState } from '../../contract/cluster.ts'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../support/back-off.ts'
+import { Turns } from '../support/turns.ts'
 import { ApiError, isApiError, rootMessage } from './api-error.ts'
 import type { KubeApi } from './kube-api.ts'
 import type { ObjectCache } from './object-cache.ts'
@@ -138,9 +139,11 @@ export class ListWatch<T extends KubeObject> {
     const { api, resource, namespace, labelSelector, cache } = this.#options
     const objects: T[] = []
     let version = ''
+    const turns = new Turns()
     cache.beginList()
     for await (const page of api.pages(resource, { namespace, labelSelector }, signal)) {
       for (const item of page.items) {
+        await turns.pass()
         const object = this.#parse(item)
         if (object) objects.push(object)
       }

@@ -4,6 +4,8 @@ import { z } from 'zod'
 const maxItems = 1_000
 /** Labels and annotations of others that are kept beside those that may mean something to us. */
 const maxForeignEntries = 64
+/** A writer who repeats our prefixes fills no memory with it; nobody has nearly as many. */
+const maxMeaningEntries = 1_000
 /** A claim, the longest of ours, has a tenth of it. */
 const maxEntryLength = 4_096
 const maxKeyLength = 317
@@ -39,15 +41,15 @@ function unwrapped(schema: z.ZodType): z.ZodType {
 export function keptEntries(raw: unknown): unknown {
   if (typeof raw !== 'object' || raw === null) return raw
   const kept: Record<string, unknown> = {}
-  let foreign = 0
-  for (const [key, value] of Object.entries(raw)) {
-    if (
-      key === lastApplied ||
-      key.length > maxKeyLength ||
-      (typeof value === 'string' && value.length > maxEntryLength)
-    )
-      continue
-    if (!meaning.test(key) && (foreign += 1) > maxForeignEntries) continue
+  const room = { foreign: maxForeignEntries, meaning: maxMeaningEntries }
+  // Pairs of a hundred thousand would take three times as long as their keys.
+  for (const key of Object.keys(raw)) {
+    if (key === lastApplied || key.length > maxKeyLength) continue
+    const kind = meaning.test(key) ? 'meaning' : 'foreign'
+    if (room[kind] === 0) continue
+    const value: unknown = Reflect.get(raw, key)
+    if (typeof value === 'string' && value.length > maxEntryLength) continue
+    room[kind] -= 1
     kept[key] = value
   }
   return kept

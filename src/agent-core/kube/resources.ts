@@ -81,6 +81,11 @@ export interface KubeObject {
 
 const cacheType = line(63).min(1)
 const int = z.number().int()
+/** Nothing but whether it is there: it may be as large as an object can be. */
+const presence = z
+  .unknown()
+  .transform((): unknown => true)
+  .optional()
 
 /** The fields of `InferenceService.spec` that matter on a Mac; ranges as LLMKube's schema states them. */
 export const inferenceServiceSpec = z.object({
@@ -120,10 +125,9 @@ export const inferenceServiceSpec = z.object({
   mode: z.enum(['chat', 'embedding', 'rerank']).optional(),
   /** A chat template may be one of them. */
   extraArgs: listOf(text(16_384), 256).default([]),
-  env: listOf(
-    z.object({ name: line(256).min(1), value: text(16_384).optional(), valueFrom: z.unknown().optional() }),
-    256,
-  ).default([]),
+  env: listOf(z.object({ name: line(256).min(1), value: text(16_384).optional(), valueFrom: presence }), 256).default(
+    [],
+  ),
   endpoint: z.object({ port: int.min(1).max(65_535).optional(), path: line(2_048).optional() }).optional(),
 })
 export type InferenceServiceSpec = z.infer<typeof inferenceServiceSpec>
@@ -293,9 +297,8 @@ function parseSpec<T>(kind: string, { namespace, name }: ObjectMeta, schema: z.Z
   }
 }
 
-/** Leaves out one unreadable field after the other; a list goes as a whole. */
-function readableOf<T>(schema: z.ZodType<T>, spec: unknown): { readonly value: T; readonly unread: readonly string[] } {
-  const rest: unknown = structuredClone(spec)
+/** Leaves out of a trimmed spec, which nobody else has, one unreadable field after the other; a list goes as a whole. */
+function readableOf<T>(schema: z.ZodType<T>, rest: unknown): { readonly value: T; readonly unread: readonly string[] } {
   const unread: string[] = []
   for (;;) {
     const result = schema.safeParse(rest)

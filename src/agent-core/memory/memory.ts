@@ -252,6 +252,12 @@ export class Memory implements AsyncDisposable {
     return fits(complete.needBytes, this.#book.roomFor(complete))
   }
 
+  /** Other applications, the biggest first; empty where they are not known. */
+  async applications(): Promise<readonly BigApplication[]> {
+    await this.#refreshApplications()
+    return this.#applications?.found ?? []
+  }
+
   async #refreshApplications(): Promise<void> {
     const now = performance.now()
     if (this.#applications && now - this.#applications.at < applicationsForMs) return

@@ -14,6 +14,7 @@ import { contexts } from './contexts.ts'
 import { events } from './events.ts'
 import { hostAddresses } from './host-addresses.ts'
 import { logPage } from './server-log.ts'
+import { sizing, type SizingSources } from './sizing.ts'
 
 /** What is looked up for an answer. */
 export interface Sources {
@@ -26,6 +27,7 @@ export interface Sources {
   readonly interfaces: () => readonly HostCandidate[]
   readonly hostAddress: () => HostAddress
   readonly models: Models
+  readonly sizing: SizingSources
   /** What the servers of an InferenceService write and wrote. */
   readonly output: (service: ServiceRef) => ReadableOutput
 }
@@ -54,6 +56,8 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
     }
     case 'models':
       return sources.models.view()
+    case 'sizing':
+      return sizing(sources.sizing)
     case 'log':
       return logPage(sources.output(query.service), query)
   }

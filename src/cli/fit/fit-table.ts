@@ -1,22 +1,35 @@
 import { formatBytes } from '../../contract/format.ts'
 import { itemNames } from '../../agent-core/memory/estimate/summary.ts'
 import type { Estimate, MemoryItems } from '../../agent-core/memory/estimate/items.ts'
+import type { Shortage } from '../../agent-core/memory/room.ts'
+import { refKey } from '../../agent-core/support/object-key.ts'
+import type { FitDecision } from './fit-decision.ts'
+import type { FitMachine } from './fit-machine.ts'
 
-/** Whether a model fits on this machine, in bytes. */
+/** Whether a model fits on this machine, in bytes; `--json` prints it as it is. */
 export interface FitAnswer {
   readonly items: MemoryItems
   readonly total: number
   readonly budget: number
   /** What the system could give now. */
   readonly available: number
+  /** Whose figures and settings these are: the running agent's, or this machine's as the command sees it. */
+  readonly from: 'agent' | 'machine'
+  /** By services, as namespace/name, whose servers run or start; the largest first. */
+  readonly held: readonly { readonly service: string; readonly bytes: number }[]
+  /** What starting servers will still take of what is available. */
+  readonly promised: number
+  /** Beside what runs. */
   readonly fits: boolean
+  /** Services, as namespace/name, without which it fits; absent where it fits as it is, or not even alone. */
+  readonly fitsWhenStopped?: readonly string[]
   readonly waysToFit: readonly { readonly sentence: string }[]
 }
 
 export interface FitDetails {
   readonly estimate: Estimate
-  /** One sentence: where the budget comes from. */
-  readonly budgetFrom: string
+  readonly decision: FitDecision
+  readonly machine: Pick<FitMachine, 'fromMessage' | 'budgetHow' | 'pressure' | 'waiting'>
   readonly unicode: boolean
 }
 
@@ -28,8 +41,8 @@ const sizeWidth = 9
  * The items stacked, each bar beginning where the one above ends, over a width that stands for the budget or, where it is the larger,
  * the total.
  */
-export function renderFit(answer: FitAnswer, { estimate, budgetFrom, unicode }: FitDetails): string {
-  const { items, total, budget, available, fits, waysToFit } = answer
+export function renderFit(answer: FitAnswer, { estimate, decision, machine, unicode }: FitDetails): string {
+  const { items, total, budget, available, held, promised, fits, waysToFit } = answer
   const scale = Math.max(total, budget, 1)
   const cell = (bytes: number) => Math.round((bytes / scale) * barWidth)
   const full = unicode ? '█' : '#'
@@ -57,30 +70,71 @@ export function renderFit(answer: FitAnswer, { estimate, budgetFrom, unicode }: 
     ...context,
     ...stacked,
     row('Total', formatBytes(total), bar(0, total)),
-    row('Budget', formatBytes(budget), budgetFrom),
+    row('Budget', formatBytes(budget), machine.budgetHow),
+    ...(held.length === 0 ? [] : [row('Held by servers', formatBytes(sumOf(held)), held.map(holderText).join(', '))]),
     row('Available now', formatBytes(available)),
+    ...(promised === 0 ? [] : [row('Of it promised', formatBytes(promised), 'to servers that start')]),
     ...(estimate.gpuBytes === undefined ? [] : [row('Of it on the GPU', formatBytes(estimate.gpuBytes))]),
     '',
-    verdict(answer),
+    verdict(answer, decision),
     ...(fits ? [] : waysToFit.map(({ sentence }) => `  ${unicode ? '•' : '-'} ${sentence}.`)),
     ...(estimate.guess === undefined ? [] : [`This is a guess. ${estimate.guess}`]),
+    ...obstacles(machine),
     ...estimate.notes,
+    machine.fromMessage,
     '',
   ].join('\n')
 }
 
-function verdict({ fits, total, budget, available, waysToFit }: FitAnswer): string {
-  if (fits) return 'It fits.'
-  const missing = [
-    ...(total > budget ? [`${formatBytes(total - budget)} more than the budget`] : []),
-    ...(total > available ? [`${formatBytes(total - available)} more than is available now`] : []),
-  ]
-  const sentence = `It does not fit: it needs ${missing.join(' and ')}.`
-  return waysToFit.length === 0
-    ? `${sentence} Nothing on this machine would make it fit.`
-    : `${sentence} What would help:`
+function verdict(answer: FitAnswer, decision: FitDecision): string {
+  const runsNothing = answer.held.length === 0
+  const hasWays = answer.waysToFit.length > 0
+  switch (decision.kind) {
+    case 'fits':
+      return runsNothing ? 'It fits.' : 'It fits beside what runs.'
+    case 'whenStopped': {
+      const { stop, shortage } = decision
+      const freed = stop.reduce((sum, { committedBytes }) => sum + committedBytes, 0)
+      const names = listed(stop.map(refKey))
+      const when = stop.length === answer.held.length ? 'It fits alone, when' : 'It fits when'
+      const stopped = `${names} ${stop.length === 1 ? 'is' : 'are'} stopped, which frees ${formatBytes(freed)}`
+      const sentence = `It does not fit beside what runs: it needs ${missing(shortage, 'than the budget has left', 'than is available now')}. ${when} ${stopped}.`
+      return hasWays ? `${sentence} What else would help:` : sentence
+    }
+    case 'not': {
+      const sentence = runsNothing
+        ? `It does not fit: it needs ${missing(decision.shortage, 'than the budget', 'than is available now')}.`
+        : `It does not fit, even with everything stopped: it would still need ${missing(decision.shortage, 'than the budget', 'than would be available')}.`
+      return hasWays ? `${sentence} What would help:` : `${sentence} Nothing on this machine would make it fit.`
+    }
+  }
 }
 
+const missing = ({ budget, available }: Shortage, thanBudget: string, thanAvailable: string): string =>
+  [
+    ...(budget > 0 ? [`${formatBytes(budget)} more ${thanBudget}`] : []),
+    ...(available > 0 ? [`${formatBytes(available)} more ${thanAvailable}`] : []),
+  ].join(' and ')
+
+/** What keeps it from starting at once although it fits. */
+function obstacles({ pressure, waiting }: FitDetails['machine']): string[] {
+  return [
+    ...(pressure === 'critical' ? ['Memory pressure is critical: nothing new is started until it has passed.'] : []),
+    ...(waiting.length === 0
+      ? []
+      : [
+          `${listed(waiting)} ${waiting.length === 1 ? 'waits' : 'wait'} for memory already: it is given by priority, then by age.`,
+        ]),
+  ]
+}
+
+const sumOf = (held: FitAnswer['held']): number => held.reduce((sum, { bytes }) => sum + bytes, 0)
+const holderText = ({ service, bytes }: FitAnswer['held'][number]): string => `${service} ${formatBytes(bytes)}`
 const capitalised = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}`
 const grouped = (count: number): string => count.toLocaleString('en-US')
 const slotsText = (slots: number): string => (slots === 1 ? '1 slot' : `${slots} slots`)
+
+function listed(names: readonly string[]): string {
+  const last = names.at(-1) ?? ''
+  return names.length < 2 ? last : `${names.slice(0, -1).join(', ')} and ${last}`
+}

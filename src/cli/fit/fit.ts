@@ -1,23 +1,20 @@
-import { resolveBudget } from '../../agent-core/memory/budget.ts'
 import type { Estimate } from '../../agent-core/memory/estimate/items.ts'
 import { estimateLlamaServer } from '../../agent-core/memory/estimate/llama-server.ts'
 import { MlxFolderError } from '../../agent-core/memory/estimate/mlx-folder.ts'
 import { estimateMlx } from '../../agent-core/memory/estimate/mlx.ts'
-import { parseRecommendedWorkingSet } from '../../agent-core/memory/gpu-limit.ts'
 import { type ServerChange, waysToFit } from '../../agent-core/memory/ways-to-fit.ts'
 import { ModelError } from '../../agent-core/models/errors.ts'
 import { GgufError } from '../../agent-core/models/gguf/gguf-error.ts'
-import { hostPlatform } from '../../agent-core/platform/host.ts'
-import { type Platform, PlatformError } from '../../agent-core/platform/platform.ts'
-import { findLlamaServer } from '../../agent-core/runtimes/binary.ts'
-import { devicesAsTold } from '../../agent-core/runtimes/devices.ts'
+import { PlatformError } from '../../agent-core/platform/platform.ts'
 import { type LlamaServerDialect, LlamaServerDialects } from '../../agent-core/runtimes/llama-server-dialect.ts'
 import { llamaServerArgv } from '../../agent-core/runtimes/llama-server.ts'
 import { ProgramError } from '../../agent-core/support/ask-program.ts'
-import { VerbError } from '../agent-session.ts'
+import { refKey } from '../../agent-core/support/object-key.ts'
+import { type CliIo, exitCodes, usesUnicode } from '../io.ts'
+import { decideFit, type FitDecision, roomOf } from './fit-decision.ts'
+import { environmentOf, type FitMachine, machineToFit } from './fit-machine.ts'
 import { findModel, type FoundModel } from './fit-model.ts'
 import { type FitAnswer, renderFit } from './fit-table.ts'
-import { type CliIo, exitCodes, usesUnicode } from '../io.ts'
 
 export interface FitOptions {
   readonly json: boolean
@@ -26,25 +23,27 @@ export interface FitOptions {
   readonly slots?: number | undefined
   /** One cache type, or those of keys and values with a comma between. */
   readonly kv?: string | undefined
-  readonly modelStore: string
+  /** Absent = where the agent keeps models, or would. */
+  readonly modelStore?: string | undefined
+  readonly stateDir: string
 }
 
-/** Prints whether the model fits on this machine; answers the exit code. Throws VerbError. */
+/** Prints whether the model fits on this machine, beside what the agent runs; answers the exit code. Throws VerbError. */
 export async function fit(given: string, options: FitOptions, io: CliIo): Promise<number> {
   try {
+    const machine = await machineToFit({ io, stateDir: options.stateDir })
     const model = await findModel(given, {
       io,
-      modelStore: options.modelStore,
+      modelStore: options.modelStore ?? machine.modelStore,
       signal: new AbortController().signal,
     })
-    const { answer, estimate, budgetFrom } = await answerFor(model, options, io)
-    const { items, total, budget, available, fits, waysToFit: ways } = answer
+    const { answer, estimate, decision } = await answerFor(model, options, { io, machine })
     io.stdout.write(
       options.json
-        ? `${JSON.stringify({ items, total, budget, available, fits, waysToFit: ways }, null, 2)}\n`
-        : renderFit(answer, { estimate, budgetFrom, unicode: usesUnicode(io) }),
+        ? `${JSON.stringify(answer, null, 2)}\n`
+        : renderFit(answer, { estimate, decision, machine, unicode: usesUnicode(io) }),
     )
-    return fits ? exitCodes.done : exitCodes.doesNotFit
+    return answer.fits ? exitCodes.done : exitCodes.doesNotFit
   } catch (error) {
     if (!isSaid(error)) throw error
     io.stderr.write(`metal-agent: ${error.message}\n`)
@@ -56,41 +55,46 @@ export async function fit(given: string, options: FitOptions, io: CliIo): Promis
 const isSaid = (error: unknown): error is Error =>
   [ModelError, GgufError, MlxFolderError, PlatformError, ProgramError, RangeError].some((kind) => error instanceof kind)
 
-async function answerFor(model: FoundModel, options: FitOptions, io: CliIo) {
-  const platform = hostPlatform(io.platform)
-  const [memory, apps, { available: metal }, server] = await Promise.all([
-    platform.memory(),
-    platform.biggestProcesses(8),
-    platform.metal(),
-    installedServer(platform, io),
-  ])
-  const estimateWith = estimator(model, options, { metal, dialect: server.dialect })
+async function answerFor(
+  model: FoundModel,
+  options: FitOptions,
+  { io, machine }: { readonly io: CliIo; readonly machine: FitMachine },
+): Promise<{ readonly answer: FitAnswer; readonly estimate: Estimate; readonly decision: FitDecision }> {
+  const { llamaServer, metal, holders } = machine
+  const dialect =
+    llamaServer === undefined ? undefined : await new LlamaServerDialects().of(llamaServer, environmentOf(io))
+  const estimateWith = estimator(model, options, { metal, dialect })
   const estimate = estimateWith({})
-
-  const gpuLimitBytes = (await platform.gpuMemoryLimit()) ?? server.gpuLimitBytes
-  const gpuLimit = gpuLimitBytes === undefined ? {} : { gpuLimitBytes }
-  const result = resolveBudget({ totalBytes: memory.totalBytes, ...gpuLimit, platform: platform.name })
-  if (!result.ok) throw new VerbError(`${result.message}.`)
-  const { budget } = result
-
   const { total, items } = estimate
-  const available = memory.availableBytes
+  const room = roomOf(machine)
+  const decision = decideFit(total, machine)
   const ways = waysToFit({
     needBytes: total,
-    room: { budgetBytes: budget.bytes, committedBytes: 0, availableBytes: available, promisedBytes: 0 },
+    room,
     priority: 'normal',
     ...(estimate.contextTokens !== undefined && { contextTokens: options.context ?? estimate.contextTokens }),
     ...(options.slots !== undefined && { slots: options.slots }),
     estimateAt: (change) => estimateWith(change).total,
+    // What may be stopped is decided by the person who asks, not by priority: see `decideFit`.
     servers: [],
-    apps,
-    totalBytes: memory.totalBytes,
-    ...gpuLimit,
-    platform: platform.name,
+    apps: machine.applications,
+    totalBytes: machine.totalBytes,
+    ...(machine.gpuLimitBytes !== undefined && { gpuLimitBytes: machine.gpuLimitBytes }),
+    platform: machine.platform,
   })
-  const fits = total <= budget.bytes && total <= available
-  const answer: FitAnswer = { items, total, budget: budget.bytes, available, fits, waysToFit: ways }
-  return { answer, estimate, budgetFrom: budget.how }
+  const answer: FitAnswer = {
+    items,
+    total,
+    budget: machine.budgetBytes,
+    available: machine.availableBytes,
+    from: machine.from,
+    held: holders.map((holder) => ({ service: refKey(holder), bytes: holder.committedBytes })),
+    promised: room.promisedBytes,
+    fits: decision.kind === 'fits',
+    ...(decision.kind === 'whenStopped' && { fitsWhenStopped: decision.stop.map(refKey) }),
+    waysToFit: ways,
+  }
+  return { answer, estimate, decision }
 }
 
 /** What it would take with a change, as the agent would start it. */
@@ -126,20 +130,4 @@ function estimator(
       }),
       host: { metal },
     })
-}
-
-interface InstalledServer {
-  readonly dialect?: LlamaServerDialect
-  readonly gpuLimitBytes?: number
-}
-
-/** What the llama-server of this machine tells of itself and of the GPU; nothing where there is none, which is no obstacle here. */
-async function installedServer(platform: Platform, io: CliIo): Promise<InstalledServer> {
-  const found = await findLlamaServer({ system: platform.name, path: io.env['PATH'] })
-  if (found.kind === 'missing') return {}
-  const env = { PATH: io.env['PATH'] ?? '', HOME: io.homeDir }
-  const dialect = await new LlamaServerDialects().of(found.path, env)
-  if (platform.name !== 'darwin') return { dialect }
-  const gpuLimitBytes = parseRecommendedWorkingSet(await devicesAsTold(found.path, env))
-  return { dialect, ...(gpuLimitBytes !== undefined && { gpuLimitBytes }) }
 }

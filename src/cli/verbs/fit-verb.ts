@@ -1,7 +1,6 @@
 import path from 'node:path'
 import { Command } from 'commander'
 import { z } from 'zod'
-import { defaultModelStore } from '../../agent-core/models/default-store.ts'
 import { VerbError } from '../agent-session.ts'
 import type { VerbContext } from './verb.ts'
 
@@ -20,22 +19,31 @@ const fitOptions = z.object({
     .string()
     .regex(/^[a-z0-9_]+(,[a-z0-9_]+)?$/i, '--kv must be a cache type such as q8_0, or two of them as q8_0,q4_0')
     .optional(),
-  modelStore: z.string(),
+  modelStore: z.string().optional(),
+  stateDir: z.string(),
 })
 
-export function fitVerb({ io, end }: VerbContext): Command {
+export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
   return new Command('fit')
-    .description('say whether a model fits on this machine, and what would make it fit; asks neither cluster nor agent')
+    .description(
+      'say whether a model fits on this machine, and what would make it fit: by the settings of the agent that runs and beside what it runs, or by what this machine has',
+    )
     .argument('<model>', 'a GGUF file, an MLX folder, a name in the model store, or a source such as hf://owner/name')
     .option('--context <tokens>', 'context size; default 2048, as the agent has it')
     .option('--slots <number>', 'requests at once; left to llama-server where it is left out')
     .option('--kv <type>', 'type of the KV cache, or of keys and values as K,V; default f16')
-    .option('--model-store <folder>', 'folder of downloaded models', defaultModelStore(io.platform, io.env, io.homeDir))
+    .option('--model-store <folder>', 'folder of downloaded models; left out, that of the agent or else the usual one')
+    .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
     .option('--json', 'print the answer as JSON, in bytes')
     .action(async (given: string, options: unknown) => {
       const parsed = fitOptions.safeParse(options)
       if (!parsed.success) throw new VerbError(`${parsed.error.issues[0]?.message ?? 'The options make no sense'}.`)
       const { fit } = await import('../fit/fit.ts')
-      end(await fit(given, { ...parsed.data, modelStore: path.resolve(io.cwd, parsed.data.modelStore) }, io))
+      const { modelStore, stateDir, ...rest } = parsed.data
+      const folders = {
+        ...(modelStore !== undefined && { modelStore: path.resolve(io.cwd, modelStore) }),
+        stateDir: path.resolve(io.cwd, stateDir),
+      }
+      end(await fit(given, { ...rest, ...folders }, io))
     })
 }

@@ -44,6 +44,9 @@ const answer = z.strictObject({
   total: bytes,
   budget: bytes,
   available: bytes,
+  from: z.literal('machine'),
+  held: z.array(z.never()),
+  promised: z.literal(0),
   fits: z.boolean(),
   waysToFit: z.array(z.looseObject({ sentence: z.string() })),
 })
@@ -69,6 +72,7 @@ test('a small file fits: the table ends with the verdict, and the exit code is 0
     '',
     'It fits.',
     expect.stringMatching(/^The prompt cache is counted/),
+    "Sized with this machine's o",
     '',
   ])
 })

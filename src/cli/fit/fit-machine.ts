@@ -1,0 +1,81 @@
+import { LinkError } from '../../contract/client.ts'
+import type { SizingView } from '../../contract/sizing.ts'
+import { resolveBudget } from '../../agent-core/memory/budget.ts'
+import { parseRecommendedWorkingSet } from '../../agent-core/memory/gpu-limit.ts'
+import { defaultModelStore } from '../../agent-core/models/default-store.ts'
+import { hostPlatform } from '../../agent-core/platform/host.ts'
+import type { Platform } from '../../agent-core/platform/platform.ts'
+import { findLlamaServer } from '../../agent-core/runtimes/binary.ts'
+import { devicesAsTold } from '../../agent-core/runtimes/devices.ts'
+import { type AgentSessionOptions, connect, VerbError } from '../agent-session.ts'
+import type { CliIo } from '../io.ts'
+
+/** What a model is sized with, and whose word that is. */
+export interface FitMachine extends SizingView {
+  readonly from: 'agent' | 'machine'
+  /** One sentence or two that say so. */
+  readonly fromMessage: string
+}
+
+/** As the agent of the state folder has it, its settings and what it runs; as this command sees the machine where none answers. Throws VerbError. */
+export async function machineToFit(session: AgentSessionOptions): Promise<FitMachine> {
+  const asked = await askAgent(session).catch((error: unknown) => {
+    if (error instanceof LinkError) return error
+    throw error
+  })
+  if (!(asked instanceof LinkError))
+    return { ...asked, from: 'agent', fromMessage: 'Sized with the figures and settings of the running agent.' }
+  return {
+    ...(await lookAt(session.io)),
+    from: 'machine',
+    fromMessage: `Sized with this machine's own figures and default settings. ${asked.message}`,
+  }
+}
+
+async function askAgent(session: AgentSessionOptions): Promise<SizingView> {
+  await using agent = await connect(session)
+  return await agent.query({ name: 'sizing' })
+}
+
+async function lookAt(io: CliIo): Promise<SizingView> {
+  const platform = hostPlatform(io.platform)
+  const [memory, applications, { available: metal }, binary] = await Promise.all([
+    platform.memory(),
+    platform.biggestProcesses(8),
+    platform.metal(),
+    findLlamaServer({ system: platform.name, path: io.env['PATH'] }),
+  ])
+  const llamaServer = binary.kind === 'found' ? binary.path : undefined
+  const gpuLimitBytes = await gpuLimit(platform, llamaServer, io)
+  const limit = gpuLimitBytes === undefined ? {} : { gpuLimitBytes }
+  const result = resolveBudget({ totalBytes: memory.totalBytes, ...limit, platform: platform.name })
+  if (!result.ok) throw new VerbError(`${result.message}.`)
+  return {
+    platform: platform.name,
+    totalBytes: memory.totalBytes,
+    availableBytes: memory.availableBytes,
+    budgetBytes: result.budget.bytes,
+    budgetHow: result.budget.how,
+    ...limit,
+    pressure: 'unknown',
+    holders: [],
+    waiting: [],
+    applications: applications.map(({ name, bytes }) => ({ name, bytes })),
+    metal,
+    ...(llamaServer !== undefined && { llamaServer }),
+    modelStore: defaultModelStore(io.platform, io.env, io.homeDir),
+  }
+}
+
+/** Where the system does not say what the GPU may hold, llama-server may know. */
+async function gpuLimit(platform: Platform, llamaServer: string | undefined, io: CliIo): Promise<number | undefined> {
+  const set = await platform.gpuMemoryLimit()
+  if (set !== undefined || platform.name !== 'darwin' || llamaServer === undefined) return set
+  return parseRecommendedWorkingSet(await devicesAsTold(llamaServer, environmentOf(io)))
+}
+
+/** What a llama-server that is only asked something needs. */
+export const environmentOf = ({ env, homeDir }: Pick<CliIo, 'env' | 'homeDir'>) => ({
+  PATH: env['PATH'] ?? '',
+  HOME: homeDir,
+})
