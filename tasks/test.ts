@@ -15,7 +15,7 @@ const strict = process.env['CI'] === 'true'
 const waitingTestsAtOnce = availableParallelism() + 1
 
 /** Where more files failed than these it is no race, and a second run would only hide how much is broken. */
-const mostFilesRunAgain = 4
+const mostFilesRunAgain = 8
 
 process.exitCode = (await everything()) ? 0 : 1
 

@@ -61,6 +61,8 @@ export class ClusterLink {
   #wasLive = false
   /** The last session whose cluster answered. */
   #reached: ClusterSession | undefined
+  /** An agent that is stopped as soon as it is connected still keeps what it was connected to. */
+  #pinning: Promise<void> = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #isEnding = false
   /** Called at every change of the session that is being left. */
@@ -141,7 +143,7 @@ export class ClusterLink {
     this.#isEnding = true
     this.#lookAtLeaving?.()
     clearTimeout(this.#timer)
-    await within(stepLimitMs, this.#session?.reconciler.stop())
+    await within(stepLimitMs, Promise.all([this.#session?.reconciler.stop(), this.#pinning]))
   }
 
   /** No new traffic to this machine. */
@@ -221,7 +223,7 @@ export class ClusterLink {
   #pinReached(): void {
     if (!this.#session || this.#session === this.#reached) return
     this.#reached = this.#session
-    this.#inBackground(this.#options.pin.reached(this.#session.cluster.api))
+    this.#pinning = this.#caught(this.#options.pin.reached(this.#session.cluster.api))
   }
 
   #complain(message: string, unfinished: readonly Unfinished[]): void {
@@ -230,6 +232,10 @@ export class ClusterLink {
 
   /** For work that reports what it expects itself: whatever else goes wrong is a defect, and must not end the agent. */
   #inBackground(work: Promise<void>): void {
-    work.catch((error: unknown) => this.#options.log.error('background work failed', { error }))
+    void this.#caught(work)
+  }
+
+  #caught(work: Promise<void>): Promise<void> {
+    return work.catch((error: unknown) => this.#options.log.error('background work failed', { error }))
   }
 }

@@ -366,9 +366,12 @@ async function complaint(
     ({ cluster }) => cluster.state === state && isOne(cluster.message) && cluster,
     `the cluster as ${state}`,
   )
-  expect(agent.log.filter(({ level }) => level === 'warn' || level === 'error').flatMap(Object.values)).toContain(
-    message,
-  )
+  // The log comes on another way than the snapshot.
+  await eventually(() => {
+    const words = agent.log.filter(({ level }) => level === 'warn' || level === 'error').flatMap(Object.values)
+    expect(words).toContain(message)
+    return true
+  })
   return plain(message, { agent, ...(sim && { sim }) })
 }
 
