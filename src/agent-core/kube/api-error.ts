@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { parseJson } from '../support/files.ts'
 
 const status = z.object({ reason: z.string().optional(), message: z.string().optional() })
 
@@ -37,7 +38,7 @@ export class ApiError extends Error {
     body: string,
     headers: Readonly<Record<string, string | string[] | undefined>>,
   ): ApiError {
-    const parsed = status.safeParse(jsonOrUndefined(body)).data
+    const parsed = status.safeParse(parseJson(body)).data
     const retryAfter = Math.min(maxRetryAfterSeconds, Number(headers['retry-after']))
     return new ApiError(`${what}: ${parsed?.message ?? `HTTP ${code}`}`, {
       code,
@@ -56,12 +57,4 @@ export function rootMessage(error: unknown): string {
   while (current instanceof Error && current.cause instanceof Error) current = current.cause
   if (current instanceof AggregateError && current.errors.length > 0) return rootMessage(current.errors[0])
   return current instanceof Error ? current.message || current.name : String(current)
-}
-
-function jsonOrUndefined(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

@@ -320,7 +320,7 @@ export class KubeApi {
   }
 }
 
-/** Whoever goes on with what was large does so in another turn of the event loop than the one that its reading has taken. */
+/** After parsing a large answer the caller goes on in another turn of the event loop, so that others are served in between. */
 async function parsedJson(text: string): Promise<unknown> {
   const value: unknown = JSON.parse(text)
   if (text.length > largeTextLength) await nextTurn()

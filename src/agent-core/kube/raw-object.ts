@@ -4,7 +4,7 @@ import { z } from 'zod'
 const maxItems = 1_000
 /** Labels and annotations of others that are kept beside those that may mean something to us. */
 const maxForeignEntries = 64
-/** A writer who repeats our prefixes fills no memory with it; nobody has nearly as many. */
+/** Bounds the memory that labels and annotations with our own prefixes can take; real objects have a handful. */
 const maxMeaningEntries = 1_000
 /** A claim, the longest of ours, has a tenth of it. */
 const maxEntryLength = 4_096

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { parseJson } from '../support/files.ts'
 
 const claim = z.object({
   /** The random id of an agent's state folder. */
@@ -20,14 +21,6 @@ export const claimText = (held: Claim | undefined): string => JSON.stringify(hel
 /** What the annotation says; text that is no claim counts as none, since whoever wrote it knows no claims. */
 export function parseClaim(text: string | undefined): Claim | 'released' | undefined {
   if (text === undefined) return undefined
-  const json = jsonOrUndefined(text)
+  const json = parseJson(text)
   return claim.safeParse(json).data ?? (released.safeParse(json).success ? 'released' : undefined)
-}
-
-function jsonOrUndefined(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
