@@ -47,6 +47,8 @@ const editedAgain: PublicationView = {
   mendAt: now + 30_000,
 }
 
+const serviceEditedUntil = (mendAt: number) => ({ message: 'The Service is changed again and again.', mendAt })
+
 const shownElsewhere: PublicationView = { ...claimed, shown: { address: ip, port: 9, ready: true } }
 const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
 const ready: ServerView = { kind: 'ready', digest: 'd1', port: 5001 }
@@ -771,6 +773,26 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'rest',
       'unready',
     ],
+    [
+      'waits where others change it again and again',
+      {
+        publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now + 1) },
+        fetch: fetched,
+        server: ready,
+      },
+      'rest',
+      'ready',
+    ],
+    [
+      'and is written when that is over',
+      {
+        publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now) },
+        fetch: fetched,
+        server: ready,
+      },
+      'ensureService',
+      'ready',
+    ],
   ],
   'a write that the cluster refuses': [
     [
@@ -1351,4 +1373,17 @@ describe('a cluster that says something else', () => {
     const since = now - 60_000
     expect(plan({ ...idle, ...changed, disagreement: { message, since } }).step.do).toBe('withdraw')
   })
+})
+
+test('who changes the Service again and again is told as long as that is remembered, and it is put right in time', () => {
+  const told = (service: PublicationView['service'], mendAt: number) =>
+    plan({
+      ...idle,
+      publication: { ...shownReady, service, serviceEdits: serviceEditedUntil(mendAt) },
+      fetch: fetched,
+      server: ready,
+    })
+  const message = `Serving at ${ip}:5001. The Service is changed again and again.`
+  expect(told('outdated', now + 30_000)).toMatchObject({ message, retryAt: now + 30_000 })
+  expect(told('ours', now)).toMatchObject({ message, step: { do: 'rest' } })
 })
