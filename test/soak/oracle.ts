@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { annotations } from '../../src/agent-core/publishing/objects.ts'
-import { parseClaim } from '../../src/agent-core/publishing/claim-text.ts'
+import { holderOf } from '../../src/agent-core/publishing/claim-text.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { KubeHttp } from '../support/controller-stand-in/kube-http.ts'
 import { Reflector } from '../support/controller-stand-in/reflector.ts'
@@ -99,8 +99,7 @@ export class Oracle implements AsyncDisposable {
     const isReady = found?.endpoints?.some(({ conditions }) => conditions?.ready === true) === true
     const port = found?.ports?.[0]?.port
     if (!found || !isReady || port === undefined || port === null) return undefined
-    const claim = parseClaim(found.metadata.annotations[annotations.claim])
-    const node = claim === undefined || claim === 'released' ? undefined : claim.node
+    const node = holderOf(found.metadata.annotations[annotations.claim])
     return { port, holder: node !== undefined && node === agents.second.nodeId ? 'second' : 'first' }
   }
 

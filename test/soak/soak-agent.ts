@@ -36,8 +36,8 @@ export class SoakAgent implements AsyncDisposable {
   readonly stateDir: string
   /** Ends that nobody ordered, with what it wrote last. */
   readonly unexpected: string[] = []
-  /** Without a disk it says why it cannot start, and ends. */
-  mayFailToStart = false
+  /** How much is wrong with its disk, without which it says why it cannot start, and ends. */
+  diskFaults = 0
   readonly #options: SoakAgentOptions
   #surroundings = undisturbed
   #process: AgentProcess | undefined
@@ -128,7 +128,7 @@ export class SoakAgent implements AsyncDisposable {
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {
-      const isExcused = this.mayFailToStart
+      const isExcused = this.diskFaults > 0
       const agent = await AgentProcess.start({
         folder: this.folder,
         kubeconfig,
@@ -144,7 +144,7 @@ export class SoakAgent implements AsyncDisposable {
       await appendFile(logFile, `${agent.stdout}${agent.stderr}-- ended: ${code ?? signal}\n`)
       if (!isWanted(time)) return
       const last = agent.stderr.trimEnd().split('\n').slice(-3).join('\n')
-      if (!isExcused && !this.mayFailToStart) {
+      if (!isExcused && this.diskFaults === 0) {
         this.unexpected.push(`The ${this.name} agent ended with ${code ?? signal}: ${last}`)
       }
       await delay(restartAfterMs)

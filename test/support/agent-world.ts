@@ -260,6 +260,12 @@ export class AgentWorld implements AsyncDisposable {
     })
   }
 
+  /** What the annotation of the slice says of who holds it; undefined where there is none. */
+  async claim(name: string): Promise<unknown> {
+    const text = claimedShape.safeParse(await this.slice(name)).data?.metadata.annotations['metalbar.dev/claim']
+    return text === undefined ? undefined : JSON.parse(text)
+  }
+
   /** Where pods are sent; undefined where there is no slice or it names no address. */
   async published(name: string, namespace = this.namespace): Promise<Published | undefined> {
     const slice = await this.slice(name, namespace)
@@ -347,6 +353,7 @@ const eventShape = z.looseObject({
   involvedObject: z.looseObject({ name: z.string() }),
 })
 
+const claimedShape = z.looseObject({ metadata: z.looseObject({ annotations: z.record(z.string(), z.string()) }) })
 const sliceShape = z.looseObject({
   endpoints: z
     .array(z.looseObject({ addresses: z.array(z.string()), conditions: z.looseObject({ ready: z.boolean() }) }))

@@ -1,5 +1,5 @@
 import type { EndpointSlice } from '../kube/resources.ts'
-import { parseClaim, type Claim } from './claim-text.ts'
+import { isClaim, parseClaim, type Claim } from './claim-text.ts'
 import type { Edits } from './foreign-edits.ts'
 import { annotations, heartbeatOf, isOwnedBy, labels, ownerOf, publishedOf, type PublishTarget } from './objects.ts'
 
@@ -73,9 +73,11 @@ export function judgeClaim(slice: EndpointSlice | undefined, facts: ClaimFacts):
   if (owningService !== target.name) return { kind: 'taken', message: takenMessage(slice, owningService) }
   const claim = parseClaim(slice.metadata.annotations[annotations.claim])
   const published = publishedOf(slice)
-  if (claim === 'released') {
-    // A release withdraws: an address that is ready again comes from an agent that did not read the claim.
-    return published?.ready === true ? foreign('unclaimed', slice, undefined, facts) : { kind: 'released' }
+  if (claim && !isClaim(claim)) {
+    if (published?.ready !== true) return { kind: 'released' }
+    // A release withdraws: an address that is ready again comes from an agent that did not read the claim, or from no agent.
+    const isAgents = claim.heartbeat === undefined || hasOtherHeartbeat(slice, claim.heartbeat)
+    return isAgents ? foreign('unclaimed', slice, undefined, facts) : readyUnheld(target)
   }
   const epoch = claim?.epoch ?? epochOfStripped(slice, facts)
   if (epoch === undefined) return foreign('unclaimed', slice, undefined, facts)
@@ -104,6 +106,14 @@ function epochOfStripped(slice: EndpointSlice, { last }: ClaimFacts): number | u
   const isLast = last !== undefined && slice.metadata.uid === last.uid
   return isLast && !hasOtherHeartbeat(slice, last.heartbeat) ? last.epoch : undefined
 }
+
+/** Pods are sent to where nothing listens. */
+const readyUnheld = ({ namespace, name }: PublishTarget): ClaimJudgement => ({
+  kind: 'dead',
+  epoch: 0,
+  ready: true,
+  message: `The EndpointSlice of InferenceService ${namespace}/${name} was made ready by something else while no agent held it; it can be taken over.`,
+})
 
 function foreign(
   kind: ForeignClaim['kind'],

@@ -296,7 +296,7 @@ const serviceAnnotations = { [annotations.metalAccelerated]: 'true', [annotation
 const sliceAnnotations = ({ heartbeat, agentVersion, claim }: Publication): Readonly<Record<string, string>> => ({
   [annotations.heartbeat]: heartbeat,
   ...(agentVersion === '' ? {} : { [annotations.agentVersion]: agentVersion }),
-  [annotations.claim]: claimText(claim),
+  [annotations.claim]: claimText(claim ?? { heartbeat }),
 })
 
 const sliceContent = ({ name, published, servicePorts }: Publication) =>

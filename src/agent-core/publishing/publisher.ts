@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { parseClaim } from './claim-text.ts'
+import { holderOf } from './claim-text.ts'
 import { messageOf } from '../support/message-of.ts'
 import { keyOf, refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
@@ -260,10 +260,8 @@ export class Publisher {
     const ports = new Set<number>()
     for (const slice of slices.cache.values()) {
       const { namespace, annotations: told, labels: named } = slice.metadata
-      const claim = parseClaim(told[annotations.claim])
       const published = publishedOf(slice)
-      const isOurs = claim !== undefined && claim !== 'released' && claim.node === node.id
-      if (!isOurs || published?.ready !== true) continue
+      if (holderOf(told[annotations.claim]) !== node.id || published?.ready !== true) continue
       if (keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? '') !== key)
         ports.add(published.port)
     }

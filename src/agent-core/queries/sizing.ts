@@ -1,6 +1,6 @@
 import { LinkError } from '../../contract/client.ts'
 import type { HolderView, SizingView } from '../../contract/sizing.ts'
-import type { HeldMemory } from '../memory/book.ts'
+import type { HeldMemory } from '../memory/holds.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { splitKey } from '../support/object-key.ts'

@@ -1,5 +1,5 @@
 import type { ServiceReason } from '../../contract/service.ts'
-import type { Failure } from '../process/server-process.ts'
+import type { Failure } from '../process/back-off.ts'
 import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
 import type { PublicationView, ServerView } from './plan/observation.ts'

@@ -1,5 +1,5 @@
 import type { CrashView, ServiceFigures, ServiceMemory, ServiceView, WayToFitView } from '../../contract/service.ts'
-import { idOf } from '../memory/memory.ts'
+import { idOf } from '../memory/holds.ts'
 import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
