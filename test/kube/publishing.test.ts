@@ -784,7 +784,11 @@ describe('publishing when the cluster misbehaves', () => {
     }
     // It knows nothing of the Endpoints that its predecessor wrote.
     await using agent = await startPublishing(on, 'node-a')
-    const away = sim.faults.add({ on: { resource: 'endpoints' }, times: Infinity, fault: { kind: 'status', code: 503 } })
+    const away = sim.faults.add({
+      on: { resource: 'endpoints' },
+      times: Infinity,
+      fault: { kind: 'status', code: 503 },
+    })
     await expect(agent.publisher.release(target)).rejects.toMatchObject({ code: 503 })
     expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: { ready: false } })
     away.remove()

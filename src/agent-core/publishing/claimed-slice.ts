@@ -221,7 +221,8 @@ export class ClaimedSlice {
 
   #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
     if (!slice) return this.#memory.judgeAbsence(target)
-    const isAs = (told: Told): boolean => sliceTells(slice, this.#options.publication(target, undefined, undefined), told)
+    const isAs = (told: Told): boolean =>
+      sliceTells(slice, this.#options.publication(target, undefined, undefined), told)
     const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
     if (claim.kind === 'ours') {
       if (!this.#held) this.#adopt(target, claim.epoch, slice)

@@ -237,7 +237,8 @@ export class Publisher {
       }
       const shown = slice.cached(target)
       // The claim goes last: as long as it is held, something is left to do.
-      if (shown) await this.#writeEndpoints(target, publishedOf(shown), { reread: !this.#endpoints.has(refKey(target)) })
+      if (shown)
+        await this.#writeEndpoints(target, publishedOf(shown), { reread: !this.#endpoints.has(refKey(target)) })
       const released = await slice.release(target)
       this.#endpoints.forget(refKey(target))
       return released
