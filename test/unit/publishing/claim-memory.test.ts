@@ -25,6 +25,20 @@ test('what a webhook makes of each of our writes is put right three times at onc
   expect(writtenAndChanged()).toMatchObject({ edits: { mendInMs: 30_000 } })
 })
 
+test('edits of others are forgotten when none came for ten minutes', () => {
+  const clock = { now: 1_000_000 }
+  const memory = memoryAt(clock)
+  const writtenAndChanged = () => {
+    memory.wrote(publication.published, last)
+    return memory.judge({ slice: ours, silentMs: 0, isAs: () => false }, target)
+  }
+  for (let write = 1; write <= 4; write += 1) writtenAndChanged()
+  clock.now += 599_999
+  expect(writtenAndChanged()).toMatchObject({ edits: { mendInMs: 30_000, forgottenInMs: 600_000 } })
+  clock.now += 600_000
+  expect(writtenAndChanged()).toEqual({ kind: 'ours', epoch: 3 })
+})
+
 test('a slice that was another agent’s meanwhile is not ours because it lost its claim', () => {
   const memory = memoryAt({ now: 0 })
   memory.wrote(told, last)
