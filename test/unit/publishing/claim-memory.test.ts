@@ -29,7 +29,7 @@ test('edits of others are forgotten when none came for ten minutes', () => {
   const clock = { now: 1_000_000 }
   const memory = memoryAt(clock)
   const writtenAndChanged = () => {
-    memory.wrote(publication.published, last)
+    memory.wrote(told, last)
     return memory.judge({ slice: ours, silentMs: 0, isAs: () => false }, target)
   }
   for (let write = 1; write <= 4; write += 1) writtenAndChanged()
