@@ -154,6 +154,7 @@ export const serviceView = z.object({
   message: z.string(),
   steps: z.object({ fetched: step, started: step, healthy: step, published: step, clusterAgrees: step }),
   since: timestamp,
+  /** When what does not serve is tried again. */
   retryAt: timestamp.optional(),
   model: z.string(),
   runtime: z.string(),

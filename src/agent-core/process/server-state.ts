@@ -109,6 +109,11 @@ export type ServerState =
   | Exited
   | FailedToSpawn
 
+/** It, or what it left behind, cannot be ended; that is tried on, for nobody knows how long. */
+export const isUnendable = (state: ServerState): boolean =>
+  (state.kind === 'stopping' && state.hangs !== undefined) ||
+  (state.kind === 'exited' && !state.settled && state.left !== undefined)
+
 /** Nothing of it is left: another may be started under the same key. */
 export const isOver = (state: ServerState): boolean =>
   state.kind === 'failedToSpawn' || (state.kind === 'exited' && state.settled)

@@ -1,7 +1,7 @@
 import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Servers } from '../process/servers.ts'
-import { isOver } from '../process/server-state.ts'
+import { isOver, isUnendable, type ServerState } from '../process/server-state.ts'
 import { isOnItsWay } from './observe.ts'
 import type { Absences, AbsenceTarget } from './absences.ts'
 import type { Narrator } from './narrator.ts'
@@ -224,9 +224,8 @@ export class Admission implements Disposable {
 
   /** Once nothing is left of a displaced service, the winner is answered first, with what that made free. */
   async serverOver(key: string): Promise<void> {
-    const { servers, memory, absences } = this.#options
-    const left = [servers.get(key), servers.successor(key), servers.retiring(key)]
-    if (!this.#displaced.has(key) || left.some((state) => state !== undefined && !isOver(state))) return
+    const { memory, absences } = this.#options
+    if (!this.#displaced.has(key) || this.#leftOf(key).length > 0) return
     await memory.look()
     const displacement = this.#displaced.get(key)
     const absence = absences.of(displacement?.target.uid)
@@ -236,6 +235,12 @@ export class Admission implements Disposable {
       this.#lookAgain()
     }
     this.#endDisplacements()
+  }
+
+  #leftOf(key: string): ServerState[] {
+    const { servers } = this.#options
+    const states = [servers.get(key), servers.successor(key), servers.retiring(key)]
+    return states.filter((state): state is ServerState => state !== undefined && !isOver(state))
   }
 
   /** When the winner must have its place. */
@@ -320,19 +325,23 @@ export class Admission implements Disposable {
     }
   }
 
-  /** All that gave way to them is gone for long enough, and they wait on: what was freed went elsewhere. */
+  /** All that gave way to them and can be ended is gone for long enough, and they wait on: what was freed went elsewhere. */
   #winnersInVain(): ReadonlySet<string> {
     const { absences, memory, placeWithinMs = defaultPlaceWithinMs } = this.#options
-    const losers = Map.groupBy(this.#displaced.values(), ({ target }) => {
+    const losers = Map.groupBy(this.#displaced, ([, { target }]) => {
       const absence = absences.of(target.uid)
       return absence?.kind === 'displaced' ? absence.winner : undefined
     })
     const winners = new Set<string>()
     for (const [winner, gone] of losers) {
       const entry = winner === undefined ? undefined : this.#entries.get(winner)
-      const isOver = gone.every(({ freedAt }) => freedAt !== undefined && memory.now() - freedAt >= placeWithinMs)
+      const isGone = ({ freedAt }: Displacement): boolean =>
+        freedAt !== undefined && memory.now() - freedAt >= placeWithinMs
+      const isAllGone =
+        gone.some(([, one]) => isGone(one)) &&
+        gone.every(([key, one]) => isGone(one) || this.#leftOf(key).some(isUnendable))
       // Without a refusal it is about to be answered.
-      if (winner === undefined || entry?.refusal === undefined || !isOver) continue
+      if (winner === undefined || entry?.refusal === undefined || !isAllGone) continue
       entry.isInVain = true
       winners.add(winner)
     }

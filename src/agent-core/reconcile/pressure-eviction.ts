@@ -4,7 +4,7 @@ import type { Memory } from '../memory/memory.ts'
 import type { MemoryView } from '../memory/watchdog.ts'
 import type { Logger } from '../observability/logger.ts'
 import { askActivity, type Activity } from '../process/activity.ts'
-import type { ServerState } from '../process/server-state.ts'
+import { isOver, isUnendable, type ServerState } from '../process/server-state.ts'
 import type { Absences } from './absences.ts'
 import type { ServiceReport } from './service-report.ts'
 import type { Narrator } from './narrator.ts'
@@ -196,12 +196,15 @@ export class PressureEviction implements Disposable {
     })
   }
 
-  /** The time at which what left had left. */
+  /** The time at which what left had left, or was given up on. */
   #noteEnd(): void {
     if (this.#leaving === undefined) return
     const { reconciler } = this.#options.session() ?? {}
     const report = reconciler?.report(this.#leaving)
-    if (report && (isAlive(report.server) || isAlive(report.retiring))) return
+    const left = [report?.server, report?.retiring].filter(isAlive)
+    if (left.some((state) => !isUnendable(state))) return
+    const text = `${this.#leaving} cannot be ended; if memory stays critically short, the next model leaves instead.`
+    if (left.length > 0) this.#options.log.warn('evicted model keeps its memory', { key: this.#leaving, text })
     this.#leaving = undefined
     this.#endedAt = this.#options.memory.now()
   }
@@ -211,7 +214,9 @@ export class PressureEviction implements Disposable {
     const reports = session()?.reconciler.reports() ?? []
     return reports.flatMap((report): LoadedModel[] => {
       const { key, server } = report
-      if (!isAlive(server) && !isAlive(report.retiring)) return []
+      const alive = [server, report.retiring].filter(isAlive)
+      if (alive.length === 0) return []
+      const isStuck = alive.every(isUnendable)
       const use = this.#uses.get(key)
       const footprintBytes = memory.view?.footprints.get(key)
       const isLeaving = report.absence !== undefined
@@ -221,8 +226,9 @@ export class PressureEviction implements Disposable {
           priority: priorityOf(report),
           isProtected: report.isProtected,
           isReady: server?.kind === 'ready' && server.healthy,
-          isStopping: !isAlive(server) || server?.kind === 'stopping' || server?.kind === 'exited' || isLeaving,
-          canBeEvicted: true,
+          isStopping:
+            !isStuck && (!isAlive(server) || server.kind === 'stopping' || server.kind === 'exited' || isLeaving),
+          canBeEvicted: !isStuck,
           ...(use?.isBusy !== undefined && { isBusy: use.isBusy }),
           ...(use?.idleSince !== undefined && { idleForMs: this.#options.memory.now() - use.idleSince }),
           ...(footprintBytes !== undefined && { footprintBytes }),
@@ -258,5 +264,4 @@ export class PressureEviction implements Disposable {
 
 const priorityOf = ({ service }: ServiceReport) => service?.spec.value.priority ?? 'normal'
 
-const isAlive = (state: ServerState | undefined): boolean =>
-  state !== undefined && state.kind !== 'failedToSpawn' && !(state.kind === 'exited' && state.settled)
+const isAlive = (state: ServerState | undefined): state is ServerState => state !== undefined && !isOver(state)

@@ -20,7 +20,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     message: plan.message,
     steps: stepsOf(observed, service, model, alive?.pid !== undefined),
     since: wallTimeOf(report.since).toISOString(),
-    ...(plan.retryAt !== undefined && { retryAt: wallTimeOf(plan.retryAt).toISOString() }),
+    ...retryOf(plan),
     model: service?.spec.value.modelRef ?? '',
     runtime: 'llama-server',
     ...(alive?.pid !== undefined && { pid: alive.pid }),
@@ -33,6 +33,10 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(service && { memory: memoryOf(report, service.spec.value.priority) }),
   }
 }
+
+/** What is ready waits for no next try: when it is looked at again is nothing that a person waits for. */
+const retryOf = ({ state, retryAt }: ServiceReport['plan']) =>
+  state === 'ready' || retryAt === undefined ? {} : { retryAt: wallTimeOf(retryAt).toISOString() }
 
 /** What it needs, and what stands in the way. */
 function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): ServiceMemory {

@@ -243,6 +243,17 @@ describe('a start of higher priority', () => {
     expect(displaced('ns/low')).toBe(false)
   })
 
+  test('that waits for one that cannot be ended lets the others come back', async () => {
+    for (const key of ['ns/one', 'ns/two']) starts(key, 10, { priority: 'low' })
+    starts('ns/high', 25, { priority: 'high' })
+    running.set('ns/two', { kind: 'stopping', since: 0, cause: 'stopped', hangs: 'Process 7 did not end.' })
+    await ends('ns/one')
+    expect(starts('ns/high', 25, { priority: 'high' })).toBe(false)
+    await expect.poll(() => displaced('ns/one')).toBe(false)
+    expect([enqueued.has('ns/one'), displaced('ns/two')]).toEqual([true, true])
+    expect(starts('ns/one', 10, { priority: 'low' })).toBe(true)
+  })
+
   test('displaces again when it was not wanted meanwhile', async () => {
     starts('ns/low', 10, { priority: 'low' })
     starts('ns/high', 25, { priority: 'high' })

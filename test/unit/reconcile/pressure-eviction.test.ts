@@ -40,6 +40,7 @@ let events: string[]
 let evicted: number
 /** Decisions against an eviction. */
 let skips: number
+let warnings: string[]
 
 beforeEach(async () => {
   folder = await temporaryFolder()
@@ -62,6 +63,7 @@ beforeEach(async () => {
   events = []
   evicted = 0
   skips = 0
+  warnings = []
   now = 0
   memory = new Memory({
     platform: machine.platform,
@@ -86,7 +88,7 @@ beforeEach(async () => {
       },
     }),
     settings: () => ({ isEnabled: true, share: 0, comeBackMs }),
-    log: silentLog,
+    log: { ...silentLog, warn: (message) => warnings.push(message) },
     onEvicted: () => void (evicted += 1),
     onSkipped: () => void (skips += 1),
     now: () => now,
@@ -293,6 +295,22 @@ test('the next one goes only some time after the last server of the one before i
   now = goneAt + evictionTimes.coolDownMs
   await untilTold('evicted second')
   expect(Date.parse(absences.of(uidOf('second'))?.since ?? '')).toBe(now)
+})
+
+test.each<[what: string, server: object]>([
+  ['a process that does not end though it was killed', { kind: 'stopping', hangs: 'Process 7 did not end.' }],
+  ['processes that its server left behind', { kind: 'exited', settled: false, left: 'Process 8 is left.' }],
+])('%s holds up no further eviction, and that is said once', async (_what, server) => {
+  for (const name of ['first', 'second', 'third']) isLoaded(name)
+  await memoryIsCritical()
+  await untilTold('evicted first')
+  serviceIs('first', { server })
+  await eventually(async () => {
+    now += 1_000
+    await memory.look()
+    return told.includes('evicted second')
+  })
+  expect(warnings).toEqual(['evicted model keeps its memory'])
 })
 
 test('why nothing is evicted is told once for each time that memory becomes critically short', async () => {

@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest'
+import type { ServiceState } from '../../../src/contract/service.ts'
+import { rest } from '../../../src/agent-core/reconcile/plan/step.ts'
+import type { ServiceReport } from '../../../src/agent-core/reconcile/service-report.ts'
+import { serviceViewOf } from '../../../src/agent-core/snapshot/service-view.ts'
+import { wallTimeOf } from '../../../src/agent-core/support/steady-clock.ts'
+
+const at = 1_000_000
+
+test.each<[state: ServiceState, shown: string | undefined]>([
+  ['unready', wallTimeOf(at).toISOString()],
+  ['crash-looping', wallTimeOf(at).toISOString()],
+  ['ready', undefined],
+])('when a service that is %s is looked at again is shown only where a person waits for it', (state, shown) => {
+  expect(serviceViewOf(reportOf(state)).retryAt).toBe(shown)
+})
+
+function reportOf(state: ServiceState): ServiceReport {
+  const publication = { claim: 'ours', message: '', service: 'ours', serviceMessage: '', complete: true, present: true }
+  const observed = { fetch: { kind: 'none' }, server: { kind: 'none' }, publication }
+  const report = { key: 'ns/a', namespace: 'ns', name: 'a', uid: 'a', since: 0, failures: 0, restarts: 0, observed }
+  return { ...report, plan: rest(state, 'Serving', 'Serving.', at) } as unknown as ServiceReport
+}
