@@ -1,6 +1,6 @@
 import { HttpMethod } from '@kubernetes/client-node'
 import { z } from 'zod'
-import { fieldManager, KubeTransport, type StreamOptions } from './kube-transport.ts'
+import { fieldManager, KubeTransport, type RequestOptions, type StreamOptions } from './kube-transport.ts'
 import { pagesOf } from './list-pages.ts'
 import type { PinnedContext } from './pinned-context.ts'
 import { apiVersionOf, type Resource } from './resources.ts'
@@ -42,6 +42,9 @@ export interface WatchEvent {
 }
 
 const watchEvent = z.object({ type: z.string(), object: z.unknown() })
+
+const mergePatch = { contentType: 'application/merge-patch+json', query: { fieldManager } }
+const forcedApply = { contentType: 'application/apply-patch+yaml', query: { fieldManager, force: 'true' } }
 
 export interface Preconditions {
   readonly uid: string
@@ -135,12 +138,7 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#transport.request(HttpMethod.PATCH, pathOf(resource, namespace, name), {
-      body,
-      contentType: 'application/merge-patch+json',
-      query: { fieldManager },
-      signal,
-    })
+    return this.#patch(pathOf(resource, namespace, name), { ...mergePatch, body, signal })
   }
 
   /** Server-side apply of the fields we own on `/status`, taken by force. */
@@ -151,12 +149,8 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#transport.request(HttpMethod.PATCH, `${pathOf(resource, namespace, name)}/status`, {
-      body: withType(resource, body),
-      contentType: 'application/apply-patch+yaml',
-      query: { fieldManager, force: 'true' },
-      signal,
-    })
+    const path = `${pathOf(resource, namespace, name)}/status`
+    return this.#patch(path, { ...forcedApply, body: withType(resource, body), signal })
   }
 
   async mergePatchStatus(
@@ -166,12 +160,11 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#transport.request(HttpMethod.PATCH, `${pathOf(resource, namespace, name)}/status`, {
-      body,
-      contentType: 'application/merge-patch+json',
-      query: { fieldManager },
-      signal,
-    })
+    return this.#patch(`${pathOf(resource, namespace, name)}/status`, { ...mergePatch, body, signal })
+  }
+
+  #patch(path: string, options: RequestOptions): Promise<unknown> {
+    return this.#transport.request(HttpMethod.PATCH, path, options)
   }
 
   async delete(

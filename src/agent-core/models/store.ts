@@ -2,6 +2,7 @@ import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, posix, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import { syncFolder } from '../support/files.ts'
+import { isBelow } from '../support/is-below.ts'
 import { isOpenTo } from './access.ts'
 import { expectsGguf, isGguf } from './content.ts'
 import { namingStoreErrors } from './disk.ts'
@@ -538,7 +539,7 @@ const isAbsence = (error: unknown): boolean =>
 
 /** From `folder` up to but not including `root`. */
 async function removeEmpty(folder: string, root: string): Promise<void> {
-  for (let current = folder; relative(root, current) !== '' && !relative(root, current).startsWith('..');) {
+  for (let current = folder; isBelow(current, root);) {
     const isEmpty = await rmdir(current).then(
       () => true,
       () => false,

@@ -10,6 +10,7 @@ import { type LlamaServerDialect, LlamaServerDialects } from '../../agent-core/r
 import { llamaServerArgv } from '../../agent-core/runtimes/llama-server.ts'
 import { ProgramError } from '../../agent-core/support/ask-program.ts'
 import { refKey } from '../../agent-core/support/object-key.ts'
+import { cleanText } from '../../contract/clean-text.ts'
 import { type CliIo, exitCodes, usesUnicode } from '../io.ts'
 import { decideFit, type FitDecision, roomOf } from './fit-decision.ts'
 import { environmentOf, type FitMachine, machineToFit } from './fit-machine.ts'
@@ -46,7 +47,7 @@ export async function fit(given: string, options: FitOptions, io: CliIo): Promis
     return answer.fits ? exitCodes.done : exitCodes.doesNotFit
   } catch (error) {
     if (!isSaid(error)) throw error
-    io.stderr.write(`metal-agent: ${error.message}\n`)
+    io.stderr.write(`metal-agent: ${cleanText(error.message)}\n`)
     return exitCodes.failed
   }
 }
