@@ -1,5 +1,6 @@
 import { HttpMethod } from '@kubernetes/client-node'
 import { z } from 'zod'
+import type { AnswerKind } from './large-answer.ts'
 import { fieldManager, KubeTransport, type RequestOptions, type StreamOptions } from './kube-transport.ts'
 import { pagesOf } from './list-pages.ts'
 import type { PinnedContext } from './pinned-context.ts'
@@ -73,6 +74,7 @@ export class KubeApi {
 
   async list(resource: Resource, query: ListQuery, signal?: AbortSignal): Promise<ListPage> {
     const body = await this.#transport.request(HttpMethod.GET, pathOf(resource, query.namespace), {
+      answer: { form: 'list', kind: resource.kind },
       query: {
         labelSelector: query.labelSelector,
         fieldSelector: query.fieldSelector,
@@ -103,18 +105,28 @@ export class KubeApi {
       timeoutSeconds: timeoutSeconds.toString(),
     }
     const parse = (line: unknown): WatchEvent => watchEvent.parse(line)
-    return this.#transport.stream(pathOf(resource, namespace), { ...options, what: 'watch', query: asked, parse })
+    return this.#transport.stream(pathOf(resource, namespace), {
+      ...options,
+      what: 'watch',
+      answer: { form: 'event', kind: resource.kind },
+      query: asked,
+      parse,
+    })
   }
 
   /** Names of the API groups the server has, such as `discovery.k8s.io`. */
   async groups(signal?: AbortSignal): Promise<string[]> {
-    const { groups } = groupList.parse(await this.#transport.request(HttpMethod.GET, '/apis', { signal }))
+    const answer = { form: 'object', kind: 'APIGroupList' } as const
+    const { groups } = groupList.parse(await this.#transport.request(HttpMethod.GET, '/apis', { answer, signal }))
     return groups.map(({ name }) => name)
   }
 
   /** A quorum read: what the server holds now, not what a cache remembers. */
   async get(resource: Resource, namespace: string | undefined, name: string, signal?: AbortSignal): Promise<unknown> {
-    return this.#transport.request(HttpMethod.GET, pathOf(resource, namespace, name), { signal })
+    return this.#transport.request(HttpMethod.GET, pathOf(resource, namespace, name), {
+      answer: objectOf(resource),
+      signal,
+    })
   }
 
   async create(
@@ -124,6 +136,7 @@ export class KubeApi {
     options: { dryRun?: boolean; signal?: AbortSignal } = {},
   ): Promise<unknown> {
     return this.#transport.request(HttpMethod.POST, pathOf(resource, namespace), {
+      answer: objectOf(resource),
       body: withType(resource, body),
       query: { dryRun: options.dryRun === true ? 'All' : undefined, fieldManager },
       signal: options.signal,
@@ -138,7 +151,7 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#patch(pathOf(resource, namespace, name), { ...mergePatch, body, signal })
+    return this.#patch(pathOf(resource, namespace, name), { ...mergePatch, answer: objectOf(resource), body, signal })
   }
 
   /** Server-side apply of the fields we own on `/status`, taken by force. */
@@ -150,7 +163,7 @@ export class KubeApi {
     signal?: AbortSignal,
   ): Promise<unknown> {
     const path = `${pathOf(resource, namespace, name)}/status`
-    return this.#patch(path, { ...forcedApply, body: withType(resource, body), signal })
+    return this.#patch(path, { ...forcedApply, answer: objectOf(resource), body: withType(resource, body), signal })
   }
 
   async mergePatchStatus(
@@ -160,7 +173,7 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#patch(`${pathOf(resource, namespace, name)}/status`, { ...mergePatch, body, signal })
+    return this.#patch(`${pathOf(resource, namespace, name)}/status`, { ...mergePatch, answer: objectOf(resource), body, signal })
   }
 
   #patch(path: string, options: RequestOptions): Promise<unknown> {
@@ -175,6 +188,7 @@ export class KubeApi {
     signal?: AbortSignal,
   ): Promise<void> {
     await this.#transport.request(HttpMethod.DELETE, pathOf(resource, namespace, name), {
+      answer: objectOf(resource),
       body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions },
       signal,
     })
@@ -187,6 +201,8 @@ export function pathOf(resource: Resource, namespace?: string, name?: string): s
   const scope = namespace ? `/namespaces/${encodeURIComponent(namespace)}` : ''
   return `${root}${scope}/${resource.plural}${name === undefined ? '' : `/${encodeURIComponent(name)}`}`
 }
+
+const objectOf = ({ kind }: Resource): AnswerKind => ({ form: 'object', kind })
 
 const withType = (resource: Resource, body: object): object => ({
   apiVersion: apiVersionOf(resource),

@@ -1,8 +1,8 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { HttpMethod, RequestContext } from '@kubernetes/client-node'
 import PQueue from 'p-queue'
 import { request, type Dispatcher } from 'undici'
 import { answerTooLarge, ApiError, isApiError, rootMessage } from './api-error.ts'
+import { readAnswer, type AnswerKind } from './large-answer.ts'
 import type { PinnedContext } from './pinned-context.ts'
 
 /** A list page must fit well inside this; an API server that takes longer is treated as not answering. */
@@ -10,9 +10,6 @@ export const requestTimeoutMs = 15_000
 
 /** No object is nearly as large: etcd takes about 1.5 MB. */
 const maxAnswerBytes = 8 * 1024 * 1024
-
-/** Half a millisecond of reading an ordinary answer; one that was made to be slow takes a hundred times as long. */
-const largeTextLength = 64 * 1024
 
 /** Between two clocks, and from the whole seconds of the `Date` header, this much is noise. */
 const clockNoiseMs = 1_500
@@ -24,6 +21,7 @@ const maxRequestsAtOnce = 32
 export const fieldManager = 'metalbar'
 
 export interface RequestOptions {
+  readonly answer: AnswerKind
   readonly query?: Readonly<Record<string, string | undefined>>
   readonly body?: object
   readonly contentType?: string
@@ -42,6 +40,7 @@ export interface StreamOptions {
 interface StreamRequest<T> extends StreamOptions {
   /** What an error calls it. */
   readonly what: string
+  readonly answer: AnswerKind
   readonly query: RequestOptions['query']
   readonly parse: (line: unknown) => T
 }
@@ -75,7 +74,7 @@ export class KubeTransport {
 
   /** The JSON of each line as `parse` reads it, until the server ends the answer; throws ApiError where the connection was lost. */
   async *stream<T>(path: string, options: StreamRequest<T>): AsyncGenerator<T, void> {
-    const { what, query, parse, silenceMs, onOpen } = options
+    const { what, answer, query, parse, silenceMs, onOpen } = options
     const silence = new AbortController()
     const endIn = (ms: number): NodeJS.Timeout =>
       setTimeout(() => silence.abort(new Error(`nothing came for ${ms / 1_000} s`)), ms).unref()
@@ -93,7 +92,7 @@ export class KubeTransport {
       onOpen()
       for await (const line of linesOf(body)) {
         timer.refresh()
-        yield parse(await parsedJson(line))
+        yield parse(await readAnswer(line, answer, signal))
       }
     } catch (error) {
       if (error instanceof ApiError) throw error
@@ -136,7 +135,7 @@ export class KubeTransport {
       const { statusCode, headers, body } = await this.#open(asked, signal)
       this.#learnServerTime(headers.date)
       const text = await textOf(body, what, options.maxBytes)
-      if (statusCode >= 200 && statusCode < 300) return await parsedJson(text)
+      if (statusCode >= 200 && statusCode < 300) return await readAnswer(text, options.answer, signal)
       throw ApiError.fromResponse(what, statusCode, text, headers)
     } catch (error) {
       if (error instanceof ApiError) throw error
@@ -179,13 +178,6 @@ export class KubeTransport {
   }
 }
 
-/** After parsing a large answer the caller goes on in another turn of the event loop, so that others are served in between. */
-async function parsedJson(text: string): Promise<unknown> {
-  const value: unknown = JSON.parse(text)
-  if (text.length > largeTextLength) await nextTurn()
-  return value
-}
-
 async function textOf(
   body: Dispatcher.ResponseData['body'],
   what: string,
@@ -207,14 +199,21 @@ async function textOf(
   return Buffer.concat(chunks).toString()
 }
 
+/** A line may come in hundreds of pieces: each is looked at once. */
 async function* linesOf(body: Dispatcher.ResponseData['body']): AsyncGenerator<string, void> {
-  let rest = ''
+  let pieces: string[] = []
+  let length = 0
   body.setEncoding('utf8')
   for await (const chunk of body) {
-    const lines = `${rest}${String(chunk)}`.split('\n')
-    rest = lines.pop() ?? ''
-    if (rest.length > maxAnswerBytes) throw new Error('a line of it is too long')
-    for (const line of lines) if (line !== '') yield line
+    const [end = '', ...starts] = String(chunk).split('\n')
+    pieces.push(end)
+    length += end.length
+    for (const start of starts) {
+      if (length > 0) yield pieces.join('')
+      pieces = [start]
+      length = start.length
+    }
+    if (length > maxAnswerBytes) throw new Error('a line of it is too long')
   }
 }
 

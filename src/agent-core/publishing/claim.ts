@@ -1,5 +1,6 @@
 import type { EndpointSlice } from '../kube/resources.ts'
 import { isClaim, parseClaim, type Claim } from './claim-text.ts'
+import type { Edits } from './foreign-edits.ts'
 import { annotations, heartbeatOf, isOwnedBy, labels, ownerOf, publishedOf, type PublishTarget } from './objects.ts'
 
 /** LLMKube's controller and every Metalbar call an agent gone after this long without a new heartbeat. */
@@ -26,15 +27,6 @@ export type ClaimJudgement =
   | { readonly kind: 'dead'; readonly epoch: number; readonly ready: boolean; readonly message: string }
   /** No agent's slice, or another InferenceService's: never touched. */
   | { readonly kind: 'taken'; readonly message: string }
-
-export interface Edits {
-  /** Names the field manager that seems to do it, and what is done about it. */
-  readonly message: string
-  /** Until it is put right. */
-  readonly mendInMs: number
-  /** Until they are forgotten, should no more come. */
-  readonly forgottenInMs: number
-}
 
 export interface ForeignClaim {
   /** `unclaimed`: written by an agent that knows no claims. `overwritten`: it wrote over ours. */

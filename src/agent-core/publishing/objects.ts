@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { EndpointSlice, ObjectMeta, OwnerReference, Service } from '../kube/resources.ts'
 import { claimText, type Claim } from './claim-text.ts'
 
@@ -151,22 +152,37 @@ export const withdrawPatch = (current: EndpointSlice): MergePatch => ({
 })
 
 /** True where a write would change nothing but the heartbeat. */
-export function sliceIsCurrent(slice: EndpointSlice, publication: Publication): boolean {
-  const { published, servicePorts, agentVersion } = publication
-  const shown = publishedOf(slice)
-  const wantedPorts = published === undefined ? [] : servicePorts
+export const sliceIsCurrent = (slice: EndpointSlice, publication: Publication): boolean =>
+  sliceTells(slice, publication, toldBy(publication))
+
+/** Whether it tells pods `told`, and is labelled and owned as for `publication`. */
+export function sliceTells(slice: EndpointSlice, publication: Publication, told: Told): boolean {
+  const { agentVersion } = publication
   return (
     holds(slice.metadata.labels, sliceLabels(publication)) &&
     (agentVersion === '' || slice.metadata.annotations[annotations.agentVersion] === agentVersion) &&
     isOwnedBy(slice, publication) &&
-    slice.endpoints.length === (published === undefined ? 0 : 1) &&
-    shown?.address === published?.address &&
-    shown?.ready === published?.ready &&
-    slice.ports.length === wantedPorts.length &&
-    wantedPorts.every(
-      ({ name }, index) => slice.ports[index]?.name === name && slice.ports[index].port === published?.port,
-    )
+    isDeepStrictEqual(toldIn(slice), told)
   )
+}
+
+/** What a slice tells pods, as far as we compare it. */
+export interface Told {
+  readonly published: Published | undefined
+  readonly addresses: number
+  readonly ports: readonly { readonly name: string | null | undefined; readonly port: number | null | undefined }[]
+}
+
+export const toldIn = (slice: EndpointSlice): Told => ({
+  published: publishedOf(slice),
+  addresses: slice.endpoints.length,
+  ports: slice.ports.map(({ name, port }) => ({ name, port })),
+})
+
+export function toldBy({ published, servicePorts }: Pick<Publication, 'published' | 'servicePorts'>): Told {
+  if (!published) return { published, addresses: 0, ports: [] }
+  const { address, port, ready } = published
+  return { published: { address, port, ready }, addresses: 1, ports: servicePorts.map(({ name }) => ({ name, port })) }
 }
 
 export const heartbeatOf = ({ metadata }: EndpointSlice): string => metadata.annotations[annotations.heartbeat] ?? ''

@@ -7,6 +7,7 @@ import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { within } from '../support/within.ts'
 import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
+import type { Edits } from './foreign-edits.ts'
 import type { ClaimedSlice } from './claimed-slice.ts'
 import { ClaimedSlices } from './claimed-slices.ts'
 import { renewEveryMs } from './heartbeat-timer.ts'
@@ -64,6 +65,8 @@ export interface PublicationView {
   readonly service: ServiceView
   /** True also where there is no Service of ours to be out of date. */
   readonly serviceUpToDate: boolean
+  /** Only while others change the Service again and again. */
+  readonly serviceEdits: Edits | undefined
   /** False while Endpoints, or details of a slice that is ours, tell something else than the slice's address. */
   readonly complete: boolean
   /** What the slice tells pods now, whoever wrote it. */
@@ -126,16 +129,18 @@ export class Publisher {
     const published = slice && publishedOf(slice)
     const publication = this.#publication(target, published)
     const { service, recheckInMs: serviceRecheckInMs } = this.#service.view(target)
+    const serviceEdits = this.#service.edits(target, publication)
     return {
       claim,
       service,
       serviceUpToDate: this.#service.isCurrent(target, publication),
+      serviceEdits,
       complete:
         !isHeld(claim) ||
         (this.#endpoints.isCurrent(publication) && slice !== undefined && sliceIsCurrent(slice, publication)),
       published,
       present: isDeletable(claim) || this.#endpoints.has(refKey(target)),
-      recheckInMs: serviceRecheckInMs ?? recheckInMs,
+      recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, serviceEdits?.forgottenInMs),
     }
   }
 
@@ -225,12 +230,18 @@ export class Publisher {
   /** Ready no more, and free for any other agent at once. */
   release(target: PublishTarget): Promise<WriteResult> {
     return this.#inTurn(target, async (slice) => {
-      const result = await slice.release(target)
-      const key = refKey(target)
-      const cached = this.#endpoints.has(key) ? slice.cached(target) : undefined
-      if (cached) await this.#writeEndpoints(target, publishedOf(cached))
-      this.#endpoints.forget(key)
-      return result
+      const { result } = await slice.withdraw(target)
+      if (result.kind !== 'done') {
+        this.#endpoints.forget(refKey(target))
+        return result
+      }
+      const shown = slice.cached(target)
+      // The claim goes last: as long as it is held, something is left to do.
+      if (shown)
+        await this.#writeEndpoints(target, publishedOf(shown), { reread: !this.#endpoints.has(refKey(target)) })
+      const released = await slice.release(target)
+      this.#endpoints.forget(refKey(target))
+      return released
     })
   }
 
@@ -345,8 +356,10 @@ export class Publisher {
 
   async #mendEndpoints(target: PublishTarget): Promise<void> {
     await this.#inTurn(target, async (slice) => {
-      const cached = slice.cached(target)
-      if (cached && isHeld(slice.judge(target))) await this.#keepEndpoints(target, publishedOf(cached))
+      // What is wanted may have changed while this waited for its turn.
+      const wanted = slice.heldFor
+      const cached = wanted && slice.cached(wanted)
+      if (cached && isHeld(slice.judge(wanted))) await this.#keepEndpoints(wanted, publishedOf(cached))
       return done
     })
   }
@@ -403,6 +416,11 @@ export class Publisher {
   }
 }
 
+function soonest(...times: readonly (number | undefined)[]): number | undefined {
+  const known = times.filter((time) => time !== undefined)
+  return known.length === 0 ? undefined : Math.min(...known)
+}
+
 /** Undefined = there is nothing left to be written. */
 const failureOf = (write: Promise<WriteResult>): Promise<string | undefined> =>
   write.then((result) => (result.kind === 'done' || result.kind === 'lost' ? undefined : result.message), messageOf)
@@ -414,6 +432,7 @@ const unknownView: PublicationView = {
   claim: { kind: 'unknown' },
   service: { kind: 'absent' },
   serviceUpToDate: true,
+  serviceEdits: undefined,
   complete: true,
   published: undefined,
   present: false,

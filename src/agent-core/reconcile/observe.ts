@@ -114,6 +114,9 @@ export function publicationView(
     message: 'message' in claim ? claim.message : claim.kind === 'ours' ? (claim.edits?.message ?? '') : '',
     retryAt: view.recheckInMs === undefined ? undefined : now + view.recheckInMs,
     ...serviceView(view, ownsService),
+    ...(view.serviceEdits && {
+      serviceEdits: { message: view.serviceEdits.message, mendAt: now + view.serviceEdits.mendInMs },
+    }),
     shown: published,
     complete: view.complete,
     ...(claim.kind === 'ours' && claim.edits !== undefined && { mendAt: now + claim.edits.mendInMs }),

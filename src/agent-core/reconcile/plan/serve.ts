@@ -62,17 +62,22 @@ function whileFetched(observed: Observation, desired: Serve): Plan | undefined {
 /** Where traffic goes is put right first: a Service that cannot be written holds up neither a withdrawal nor a publication. */
 function withService(next: Plan, observed: Observation): Plan {
   const { publication, serviceRetry, now } = observed
-  if (publication.service === 'ours' || next.step.do === 'withdraw' || next.step.do === 'publish') return next
-  if (isWritable(observed) && (serviceRetry?.at ?? 0) <= now) {
+  const { service, serviceEdits: edits } = publication
+  if (next.step.do === 'withdraw' || next.step.do === 'publish') return next
+  const mayWrite = (serviceRetry?.at ?? 0) <= now && (edits?.mendAt ?? 0) <= now
+  if (service !== 'ours' && isWritable(observed) && mayWrite) {
     return act({ do: 'ensureService' }, next.state, next.reason, 'Writing the Service.')
   }
-  if (next.step.do !== 'rest' || !serviceRetry) return next
-  const isReached = next.state !== 'ready' || publication.service !== 'absent'
+  if (next.step.do !== 'rest') return next
+  const told = edits ? { ...next, message: `${next.message} ${edits.message}` } : next
+  const at = Math.min(serviceRetry?.at ?? Infinity, edits && edits.mendAt > now ? edits.mendAt : Infinity)
+  if (service === 'ours' || at === Infinity) return told
+  const isReached = next.state !== 'ready' || service !== 'absent'
   return {
-    ...next,
+    ...told,
     ...(isReached ? {} : ({ state: 'unready', reason: 'Starting' } as const)),
-    message: `${next.message} ${serviceRetry.message}`,
-    retryAt: Math.min(next.retryAt ?? Infinity, serviceRetry.at),
+    message: serviceRetry ? `${told.message} ${serviceRetry.message}` : told.message,
+    retryAt: Math.min(next.retryAt ?? Infinity, at),
   }
 }
 
