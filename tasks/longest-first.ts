@@ -3,13 +3,21 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 /** Files whose tests take longest on two cores, longest first: what starts last must not be what everything waits for. */
 const longest = [
   'agent/kill-storm',
-  'agent/soak',
   'agent/swap-storm',
-  'security/',
+  'agent/bad-input',
   'agent/swap',
-  'agent/memory',
+  'agent/commands',
+  'agent/life-cycle',
+  'agent/models',
+  'window/states',
   'agent/',
+  'window/real-agent',
+  'security/',
   'kube/',
+  'shell/',
+  'window/',
+  'unit/models/download/',
+  'unit/process/',
 ]
 
 /** Starts the longest files first. */

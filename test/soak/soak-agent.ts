@@ -133,6 +133,7 @@ export class SoakAgent implements AsyncDisposable {
         folder: this.folder,
         kubeconfig,
         args: [...flags, '--namespace', namespace, '--port-range', ports.join('-')],
+        fromSource: true,
         env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },
       })
       this.#seesSince = undefined
