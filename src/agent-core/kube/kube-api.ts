@@ -173,7 +173,12 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#patch(`${pathOf(resource, namespace, name)}/status`, { ...mergePatch, answer: objectOf(resource), body, signal })
+    return this.#patch(`${pathOf(resource, namespace, name)}/status`, {
+      ...mergePatch,
+      answer: objectOf(resource),
+      body,
+      signal,
+    })
   }
 
   #patch(path: string, options: RequestOptions): Promise<unknown> {
