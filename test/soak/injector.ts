@@ -223,13 +223,14 @@ export class Injector {
   async #spoilDisk({ kind, forMs }: What<'fillDisk' | 'readOnlyDisk'>): Promise<void> {
     const { disk, agents } = this.#options
     if (!disk) return
-    agents.first.diskFaults += 1
+    agents.first.diskFaults.open += 1
+    agents.first.diskFaults.begun += 1
     if (kind === 'fillDisk') disk.fill()
     else await disk.protect()
     await delay(forMs)
     if (kind === 'fillDisk') await disk.empty()
     else disk.release()
-    agents.first.diskFaults -= 1
+    agents.first.diskFaults.open -= 1
   }
 
   /** Whoever is quicker has the claim on a slice that is gone. */

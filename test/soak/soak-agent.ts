@@ -36,8 +36,8 @@ export class SoakAgent implements AsyncDisposable {
   readonly stateDir: string
   /** Ends that nobody ordered, with what it wrote last. */
   readonly unexpected: string[] = []
-  /** How much is wrong with its disk, without which it says why it cannot start, and ends. */
-  diskFaults = 0
+  /** Without a disk it says why it cannot start, and ends. */
+  readonly diskFaults = { open: 0, begun: 0 }
   readonly #options: SoakAgentOptions
   #surroundings = undisturbed
   #process: AgentProcess | undefined
@@ -128,7 +128,7 @@ export class SoakAgent implements AsyncDisposable {
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {
-      const isExcused = this.diskFaults > 0
+      const { open, begun } = this.diskFaults
       const agent = await AgentProcess.start({
         folder: this.folder,
         kubeconfig,
@@ -145,7 +145,7 @@ export class SoakAgent implements AsyncDisposable {
       await appendFile(logFile, `${agent.stdout}${agent.stderr}-- ended: ${code ?? signal}\n`)
       if (!isWanted(time)) return
       const last = agent.stderr.trimEnd().split('\n').slice(-3).join('\n')
-      if (!isExcused && this.diskFaults === 0) {
+      if (open === 0 && this.diskFaults.begun === begun) {
         this.unexpected.push(`The ${this.name} agent ended with ${code ?? signal}: ${last}`)
       }
       await delay(restartAfterMs)
