@@ -24,7 +24,7 @@ export interface SoakAgentOptions {
 
 /** It asks the servers it found, and reads the cluster once more where it wants to be sure. */
 const settlingMs = 3_000
-/** After an end that nobody ordered, as a launch agent of macOS does. */
+/** After an end that was not ordered, as a launch agent of macOS does. */
 const restartAfterMs = 300
 const nodeFile = z.object({ nodeId: z.string() })
 const preload = `--import=${new URL('agent-preload.ts', import.meta.url).href}`
@@ -34,7 +34,7 @@ export class SoakAgent implements AsyncDisposable {
   readonly name: AgentName
   readonly folder: string
   readonly stateDir: string
-  /** Ends that nobody ordered, with what it wrote last. */
+  /** Ends that were not ordered, with the last lines of the agent. */
   readonly unexpected: string[] = []
   /** Without a disk it says why it cannot start, and ends. */
   readonly diskFaults = { open: 0, begun: 0 }
@@ -112,7 +112,7 @@ export class SoakAgent implements AsyncDisposable {
     return (await agent.run(...verb)).code === 0
   }
 
-  /** Undefined where nobody answers. */
+  /** Undefined where no agent answers. */
   async snapshot() {
     const agent = this.#process
     return agent && !agent.exit ? agent.snapshot().catch(() => undefined) : undefined

@@ -52,7 +52,7 @@ export function renderFit(answer: FitAnswer, { estimate, decision, machine, unic
     `${name.padEnd(nameWidth)}${size.padStart(sizeWidth)}  ${rest}`.trimEnd()
   const bar = (from: number, to: number) => {
     const start = cell(from)
-    // What is there is seen, however small.
+    // An item shows at least one cell, however small.
     const end = Math.max(cell(to), to > from ? start + 1 : start)
     const shift = Math.max(0, end - barWidth)
     return `${empty.repeat(start - shift)}${full.repeat(end - start)}${empty.repeat(barWidth - end + shift)}`

@@ -76,7 +76,7 @@ async function answerFor(
     ...(estimate.contextTokens !== undefined && { contextTokens: options.context ?? estimate.contextTokens }),
     ...(options.slots !== undefined && { slots: options.slots }),
     estimateAt: (change) => estimateWith(change).total,
-    // What may be stopped is decided by the person who asks, not by priority: see `decideFit`.
+    // The person who asks decides which servers may be stopped, not their priority: see `decideFit`.
     servers: [],
     apps: machine.applications,
     totalBytes: machine.totalBytes,
@@ -98,7 +98,7 @@ async function answerFor(
   return { answer, estimate, decision }
 }
 
-/** What it would take with a change, as the agent would start it. */
+/** The estimate with a change applied, as the agent would start the server. */
 function estimator(
   model: FoundModel,
   { context, slots, kv }: FitOptions,
