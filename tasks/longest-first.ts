@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
-/** Files whose tests take longest on two cores, longest first: what starts last must not be what everything waits for. */
+/** Files whose tests take longest on two cores, longest first, so that the run does not end waiting for one long file that started last. */
 const longest = [
   'agent/kill-storm',
   'agent/swap-storm',

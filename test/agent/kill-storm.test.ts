@@ -111,7 +111,7 @@ async function killed(agent: AgentProcess): Promise<void> {
   await agent.exited
 }
 
-/** Somebody who cannot make up their mind. */
+/** A person who changes the spec again and again. */
 class Script {
   readonly #world: AgentWorld
   #ended = false

@@ -691,7 +691,7 @@ describe('publishing when the cluster misbehaves', () => {
     await eventually(() => looks.mock.settledResults.slice(before).some(({ type }) => type === 'fulfilled'))
     gate.resolve(undefined)
     await done(published)
-    // What was queued meanwhile has its turn before this.
+    // Work queued meanwhile has its turn before this.
     await done(agent.publisher.claim(moved))
     const written = patches.mock.calls.filter(([{ plural }]) => plural === 'endpoints')
     expect(written.map(([, , , body]) => body)).toMatchObject([{ subsets: [{ ports: [{}, { name: 'endpoint' }] }] }])
@@ -722,7 +722,7 @@ describe('publishing when the cluster misbehaves', () => {
       })
       agent.clock.now += 30_000
       expect(await mendAll()).toHaveLength(1)
-      // What is wanted differently does not wait.
+      // A changed target does not wait.
       expect(await mendAll({ ...target, endpointPort: 9_000 })).toHaveLength(1)
       vi.restoreAllMocks()
       agent.clock.now += 30_000

@@ -54,7 +54,7 @@ test('a moved cluster that nobody may recognise is not taken for the one before'
   await expect(pin.check(moved)).rejects.toThrow('nothing shows that it is the same cluster')
 })
 
-/** Ends once somebody has logged in. */
+/** Ends once a person has logged in. */
 const login = (runs: string, loggedIn: string): string => {
   const credential = { apiVersion: 'client.authentication.k8s.io/v1', kind: 'ExecCredential', status: { token } }
   return `echo run >>'${runs}'; until [ -e '${loggedIn}' ]; do sleep 0.1; done; echo '${JSON.stringify(credential)}'`
