@@ -32,7 +32,7 @@ interface Hostile {
   readonly spec: object
 }
 
-/** Each as large as an object can be, in another place and of what is slow there. */
+/** Each as large as an object can be, each with slow content in a different place. */
 const models: Readonly<Record<string, Hostile>> = {
   source: { spec: { source: 'x'.repeat(largest) } },
   shapes: { spec: { source: '/a', unknown: differentObjects } },

@@ -20,7 +20,7 @@ const maxRequestsAtOnce = 32
 /** Server-side apply keys ownership by this name: it must never change. */
 export const fieldManager = 'metalbar'
 
-interface RequestOptions {
+export interface RequestOptions {
   readonly answer: AnswerKind
   readonly query?: Readonly<Record<string, string | undefined>>
   readonly body?: object

@@ -34,7 +34,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
   }
 }
 
-/** What it needs, and what stands in the way. */
+/** The memory it needs, and the obstacles to getting it. */
 function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): ServiceMemory {
   const { admission, isProtected, needBytes } = report
   const { place, ways } = admission
