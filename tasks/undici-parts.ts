@@ -13,8 +13,8 @@ const connector = path.join(folder, 'lib/core/connect.js')
 const [offersHttp2, offersNone] = ['allowH2 = allowH2 != null ? allowH2 : true', 'allowH2 = false']
 
 /**
- * Undici's entry loads all of it, of which most (mocks, caches, WebSocket, cookies, EventSource) is never used here, and fetch
- * only for models from elsewhere: a third of the bundle, and megabytes of memory. Whoever imports anything else from it is told so by the build.
+ * Undici's entry loads all of it, of which most (mocks, caches, WebSocket, cookies, EventSource) is never used here, and fetch only for
+ * models from elsewhere: a third of the bundle, and megabytes of memory. The build fails where anything else is imported from it.
  */
 export function undiciParts(): Plugin {
   return {
