@@ -264,7 +264,7 @@ const readObjects: Readonly<Record<string, z.ZodType>> = {
   [resources.endpointSlices.kind]: endpointSlice,
 }
 
-/** A raw object of this kind without what nobody reads; of a kind that has no parser here its metadata alone are shortened. */
+/** A raw object of this kind reduced to the fields that are read; of a kind without a parser here only the metadata are shortened. */
 export function shortened(kind: string, raw: unknown): unknown {
   const schema = readObjects[kind]
   const object = schema ? trimmed(schema, raw) : raw

@@ -1,6 +1,6 @@
 import { untilAborted } from '../support/until-aborted.ts'
 
-/** What work has of those who wait for it. */
+/** The work's view of the callers that wait for it. */
 export interface Waiters<News> {
   /** Aborted when the last of them has left. */
   readonly signal: AbortSignal

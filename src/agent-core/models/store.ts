@@ -100,7 +100,10 @@ export class Store {
   readonly rests: StoreRests
   readonly #log: Logger
   readonly #now: () => number
-  /** Comparable path → who may use it, and for what (`claimOf`): what is being written, and what could not be recorded. */
+  /**
+   * Comparable path → the namespace and content it is reserved for (`claimOf`): paths being written, and paths whose record could not be
+   * written.
+   */
   readonly #claims = new Map<string, string>()
 
   constructor({ directory, log, now = Date.now }: StoreOptions) {
