@@ -247,7 +247,7 @@ export const editableRows = {
     default: 7 * dayMs,
     group: 'Models',
     flag: 'partial-keep',
-    help: 'how long the rest of a download that was cut short is kept',
+    help: 'how long a partial download is kept',
     counts: 'now',
     trust: 'page',
   },

@@ -182,7 +182,7 @@ export class Acquisition {
     const { origin, namespace } = stored.manifest
     const isOwn = stored.model === request.name && namespace === request.namespace
     if (!isOwn || origin === 'downloaded') return undefined
-    await this.#options.store.rests.quarantine(
+    await this.#options.store.leftovers.quarantine(
       path,
       `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
     )

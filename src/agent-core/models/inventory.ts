@@ -74,7 +74,7 @@ export class Inventory {
   }
 
   /**
-   * Deletes partial downloads that are not being continued, oldest first, until all of them take no more than {@link maxRestBytes}. Throws
+   * Deletes partial downloads that are not being continued, oldest first, until all of them take no more than {@link maxLeftoverBytes}. Throws
    * ModelError.
    */
   limit(): Promise<void> {
@@ -156,33 +156,33 @@ export class Inventory {
   }
 
   async #limit(): Promise<void> {
-    const rests = [...(await this.#partials()), ...(await this.#quarantined())].filter(({ isWanted }) => !isWanted)
-    let excessBytes = sum(rests) - maxRestBytes
+    const leftovers = [...(await this.#partials()), ...(await this.#quarantined())].filter(({ isWanted }) => !isWanted)
+    let excessBytes = sum(leftovers) - maxLeftoverBytes
     const gone: Entry[] = []
-    for (const rest of rests.sort((a, b) => a.changedAt - b.changedAt)) {
+    for (const leftover of leftovers.sort((a, b) => a.changedAt - b.changedAt)) {
       if (excessBytes <= 0) break
-      if (rest.view.sizeBytes === 0 || !(await rest.remove())) continue
-      excessBytes -= rest.view.sizeBytes
-      gone.push(rest)
+      if (leftover.view.sizeBytes === 0 || !(await leftover.remove())) continue
+      excessBytes -= leftover.view.sizeBytes
+      gone.push(leftover)
     }
     if (gone.length === 0) return
-    this.#options.log.warn('rests of downloads and quarantined files removed, since they took too much of the disk', {
+    this.#options.log.warn('partial downloads and quarantined files removed, since they took too much of the disk', {
       paths: gone.map(({ view }) => view.path),
       bytes: sum(gone),
-      limitBytes: maxRestBytes,
+      limitBytes: maxLeftoverBytes,
     })
   }
 
-  /** Whether the rest of a download of that Model is, or may soon be, gone on with. */
+  /** Whether a partial download of that Model is, or may soon be, continued. */
   #isWanted(model: string | undefined): boolean {
     const known = this.#options.users()
     if (known === undefined || model === undefined) return known === undefined
     return this.#options.fetching().has(model) || known.some((user) => user.model === model)
   }
 
-  async #partials(): Promise<Rest[]> {
+  async #partials(): Promise<Leftover[]> {
     const { store, contents, partialKeepMs, now } = this.#options
-    const files = (await store.rests.partials()).filter(({ path }) => partialKey.test(baseOf(path)))
+    const files = (await store.leftovers.partials()).filter(({ path }) => partialKey.test(baseOf(path)))
     const keys = new Map(files.map((file) => [file.path.slice(0, keyEnd(file.path)), files]))
     return Promise.all(
       [...keys.keys()].map(async (path) => {
@@ -200,7 +200,7 @@ export class Inventory {
           files: 1,
           path,
           usedBy: [],
-          ...(isOld && { prunable: `the rest of a download that nobody went on with for ${days(ageMs)}` }),
+          ...(isOld && { prunable: `a partial download that was not continued for ${days(ageMs)}` }),
         }
         const remove = async (): Promise<boolean> => {
           // A download may have continued it since it was listed.
@@ -213,9 +213,9 @@ export class Inventory {
     )
   }
 
-  async #quarantined(): Promise<Rest[]> {
+  async #quarantined(): Promise<Leftover[]> {
     const { store, contents } = this.#options
-    const files = await store.rests.quarantined()
+    const files = await store.leftovers.quarantined()
     return files.map(({ path, sizeBytes, changedAt }) => ({
       changedAt,
       isWanted: false,
@@ -247,14 +247,14 @@ interface Entry {
 }
 
 /** Files that are no model. */
-interface Rest extends Entry {
+interface Leftover extends Entry {
   /** In ms since 1970. */
   readonly changedAt: number
   readonly isWanted: boolean
 }
 
 /** Enough for what is left of one of the largest models that Macs run, and for a person to look at it; more only fills the disk. */
-const maxRestBytes = 64 * 1024 ** 3
+const maxLeftoverBytes = 64 * 1024 ** 3
 
 /** Those of them that could be deleted, and are. */
 async function deleted(entries: readonly Entry[]): Promise<Entry[]> {

@@ -129,9 +129,9 @@ export class Models {
       deletableBytes: () => this.#inventory.prunableBytes(),
     })
     const contents = new ContentFetches({
-      folder: () => this.#store.rests.partialsFolder(),
+      folder: () => this.#store.leftovers.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
-      quarantine: (path, { name, error }) => this.#store.rests.quarantine(path, messageOf(error), basename(name)),
+      quarantine: (path, { name, error }) => this.#store.leftovers.quarantine(path, messageOf(error), basename(name)),
     })
     this.#inventory = new Inventory({
       store: this.#store,
@@ -171,13 +171,13 @@ export class Models {
     })
   }
 
-  /** Looks after the store from now on: clears old rests of downloads, notices when its volume goes, and tells of lent folders that are missing. */
+  /** Looks after the store from now on: clears old partial downloads, notices when its volume goes, and tells of lent folders that are missing. */
   start(): void {
     this.#watch.start()
     this.#inBackground(this.#warnOfRoots())
     this.#inBackground(
       this.#inventory.sweep().then(({ what, bytes }) => {
-        if (what.length > 0) this.#log.info('old rests of downloads removed', { models: what, bytes })
+        if (what.length > 0) this.#log.info('old partial downloads removed', { models: what, bytes })
         return this.#inventory.limit()
       }),
     )

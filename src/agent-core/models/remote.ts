@@ -190,7 +190,7 @@ export class Remote implements AsyncDisposable {
       destination.release()
       for (const released of await Promise.allSettled(arrived.map((content) => content.release()))) {
         if (released.status === 'rejected')
-          log.warn('rest of a download not removed', { model: wanted.model, error: released.reason })
+          log.warn('partial download not removed', { model: wanted.model, error: released.reason })
       }
     }
   }

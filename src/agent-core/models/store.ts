@@ -23,7 +23,7 @@ import {
 import { goAgentFileName, shortDigestLength, shownSource, sourceDigest } from './source.ts'
 import { parseShard, shardPaths } from './shards.ts'
 import { comparable, isInside, lstatIfThere, makeFolder, requireInside, statIfThere } from './store-paths.ts'
-import { StoreRests } from './store-rests.ts'
+import { StoreLeftovers } from './store-leftovers.ts'
 
 /** Which bytes, for which Model. */
 export interface Wanted {
@@ -97,7 +97,7 @@ export interface StoreOptions {
  */
 export class Store {
   readonly directory: string
-  readonly rests: StoreRests
+  readonly leftovers: StoreLeftovers
   readonly #log: Logger
   readonly #now: () => number
   /**
@@ -110,7 +110,7 @@ export class Store {
     this.directory = directory
     this.#log = log
     this.#now = now
-    this.rests = new StoreRests({ directory, log, now })
+    this.leftovers = new StoreLeftovers({ directory, log, now })
   }
 
   /** The complete model, if the store has it for a Model of this name and source; of several contents its namespace's newest. Throws ModelError. */

@@ -13,7 +13,7 @@ import {
   type LivenessTimings,
   type Look,
 } from './liveness.ts'
-import { pause, pauseUntilBeat } from './pause.ts'
+import { pause, pauseUntilNext } from './pause.ts'
 import type { Hang, Trouble } from './server-state.ts'
 
 export interface LivenessWatch {
@@ -38,7 +38,7 @@ export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefi
   let pulse = steadyPulse
   let told: Trouble | undefined
   const next = () =>
-    pulse === steadyPulse ? pauseUntilBeat(timings.everyMs, signal) : pause(timings.followUpMs, signal)
+    pulse === steadyPulse ? pauseUntilNext(timings.everyMs, signal) : pause(timings.followUpMs, signal)
   while (await next()) {
     const look = await vitals.look(pulse !== steadyPulse)
     if (signal.aborted) return undefined

@@ -12,7 +12,7 @@ import {
   nextLookMs,
   type OutputLimits,
 } from './output-rotation.ts'
-import { untilBeatMs } from './pause.ts'
+import { untilNextMs } from './pause.ts'
 
 /** One sentence why the output has nowhere to go. */
 export class OutputError extends Error {
@@ -99,7 +99,7 @@ export class OutputLog {
       return nextLookMs({ room: cutSize(this.#options.limits) - size, bytesPerMs })
     }
     const lookIn = (ms: number) => {
-      const dueIn = Math.min(ms, untilBeatMs(maxLookMs))
+      const dueIn = Math.min(ms, untilNextMs(maxLookMs))
       timer = setTimeout(() => void look().then((next) => timer && lookIn(next)), dueIn).unref()
     }
     lookIn(firstLookMs)

@@ -74,14 +74,14 @@ export class Attempt {
   readonly #ending = new AbortController()
   readonly #signal: AbortSignal
   readonly #shown: string
-  readonly #lanes = new Set<Promise<void>>()
-  /** Lanes that go on. */
+  readonly #open = new Set<Promise<void>>()
+  /** How many connections go on. */
   #active = 0
   #limit: number
   #claimed: readonly ByteRange[] = []
   #buffered = 0
   #failure: Error | undefined
-  /** Why the last lane ended that others went on without. */
+  /** Why the latest connection ended whose work others took over. */
   #fault: ModelError | undefined
   #spaceSeen = { bytes: 0, at: -Infinity }
   /** Set by a body that is the whole file: its end is the file's end. */
@@ -103,7 +103,7 @@ export class Attempt {
   /** The file's size. Throws ModelError, StartOver, what the file system says, or the signal's reason. */
   async run(): Promise<number> {
     this.#spawn()
-    while (this.#lanes.size > 0) await Promise.all(this.#lanes)
+    while (this.#open.size > 0) await Promise.all(this.#open)
     this.#options.room.claims?.claim(this, 0)
     this.#options.signal.throwIfAborted()
     if (this.#failure !== undefined) throw this.#failure
@@ -114,8 +114,8 @@ export class Attempt {
 
   #spawn(): void {
     this.#active += 1
-    const lane: Promise<void> = this.#lane().finally(() => this.#lanes.delete(lane))
-    this.#lanes.add(lane)
+    const connection: Promise<void> = this.#connection().finally(() => this.#open.delete(connection))
+    this.#open.add(connection)
   }
 
   /** One connection after the other is added as long as there is something left for it. */
@@ -124,7 +124,7 @@ export class Attempt {
   }
 
   /** Never rejects. */
-  async #lane(): Promise<void> {
+  async #connection(): Promise<void> {
     try {
       while (!this.#signal.aborted && this.#active <= this.#limit) {
         const range = this.#nextRange()
@@ -138,14 +138,14 @@ export class Attempt {
         this.#grow()
       }
     } catch (error) {
-      this.#laneFailed(error)
+      this.#connectionFailed(error)
     } finally {
       this.#active -= 1
     }
   }
 
-  /** What passes by itself ends the attempt only where no other connection goes on. */
-  #laneFailed(error: unknown): void {
+  /** A transient failure ends the attempt only where no other connection goes on. */
+  #connectionFailed(error: unknown): void {
     const limited = error instanceof ModelError && error.reason === 'RateLimited'
     if (limited) this.#options.onOneConnection()
     if (this.#active > 1 && error instanceof ModelError && isRetryable(error) && !this.#signal.aborted) {

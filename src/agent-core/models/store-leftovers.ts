@@ -14,7 +14,7 @@ export interface RestFile {
   readonly changedAt: number
 }
 
-export interface StoreRestsOptions {
+export interface StoreLeftoversOptions {
   /** The store's. */
   readonly directory: string
   readonly log: Logger
@@ -22,12 +22,12 @@ export interface StoreRestsOptions {
 }
 
 /** The files that the store keeps beside models: partial downloads, and quarantined files, whose content is wrong. */
-export class StoreRests {
+export class StoreLeftovers {
   readonly #directory: string
   readonly #log: Logger
   readonly #now: () => number
 
-  constructor({ directory, log, now }: StoreRestsOptions) {
+  constructor({ directory, log, now }: StoreLeftoversOptions) {
     this.#directory = directory
     this.#log = log
     this.#now = now

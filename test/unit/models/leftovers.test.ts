@@ -43,7 +43,7 @@ const quarantined = (name: string, sizeBytes: number, hoursOld: number): Promise
     content: { path: '/models/x.gguf', why: 'it is wrong', at: '2026-01-01T00:00:00.000Z' },
   })
 
-const removed = 'rests of downloads and quarantined files removed, since they took too much of the disk'
+const removed = 'partial downloads and quarantined files removed, since they took too much of the disk'
 
 test('of rests that take more than 64 GiB the oldest go, and never one that is wanted or being fetched', async () => {
   const slow = world.server.serve('/slow.gguf', gguf('S', 50_000), { paced: true })
