@@ -74,8 +74,8 @@ export class Inventory {
   }
 
   /**
-   * Deletes quarantined files and partial downloads that are not being continued, oldest first, until all of them take no more than {@link
-   * maxLeftoverBytes}. Throws ModelError.
+   * Deletes quarantined files and partial downloads that are not being continued, oldest first, until all of them take no more than
+   * {@link maxLeftoverBytes}. Throws ModelError.
    */
   limit(): Promise<void> {
     const work = (): Promise<void> => this.#limit()
