@@ -45,7 +45,7 @@ const quarantined = (name: string, sizeBytes: number, hoursOld: number): Promise
 
 const removed = 'partial downloads and quarantined files removed, since they took too much of the disk'
 
-test('of rests that take more than 64 GiB the oldest go, and never one that is wanted or being fetched', async () => {
+test('of leftovers that take more than 64 GiB the oldest go, and never one that is wanted or being fetched', async () => {
   const slow = world.server.serve('/slow.gguf', gguf('S', 50_000), { paced: true })
   const fetched = world.models.ensure(request(slow.url, 'slow'), staying())
   await eventually(() => slow.openResponses === 1)
@@ -67,7 +67,7 @@ test('of rests that take more than 64 GiB the oldest go, and never one that is w
   ])
 })
 
-test('a wrong download makes room for itself in quarantine, and no rest goes while nobody knows who wants it', async () => {
+test('a wrong download makes room for itself in quarantine, and no leftover goes while its users are unknown', async () => {
   users = undefined
   await partial(key('a'), 'perhaps', 70 * GiB, 8)
   await quarantined('old', 70 * GiB, 7)

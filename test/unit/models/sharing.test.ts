@@ -434,7 +434,7 @@ test('what no service uses is pruned, what one may use again is not, and nothing
   ])
 })
 
-test('the rest of a download is kept for a week and swept at a start after that', async () => {
+test('a partial download is kept for a week and swept at a start after that', async () => {
   await hub.addRepo('org/slow', { 'x.gguf': gguf('A', 5_000_000) })
   hub.cdn.throttle = 100_000
   const leaving = new AbortController()
