@@ -12,7 +12,7 @@ export function accessAfter(
   namespace: string,
 ): Access {
   const namespaces = [...new Set([...(before?.namespaces ?? []), namespace])].slice(-maxNamespaces)
-  // An address that is no repository may be a secret itself, as presigned ones are.
+  // An address that is no repository may be a secret itself, as presigned URLs are.
   const isPublic = files.every(({ hub, credentials }) => hub !== undefined && credentials === undefined)
   return { isPublic: isPublic || before?.isPublic === true, namespaces }
 }

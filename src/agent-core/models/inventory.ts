@@ -35,10 +35,10 @@ export interface Pruned {
   readonly isSure: boolean
 }
 
-/** What the store holds, who uses it, and what may go. */
+/** The models of the store, the services that use them, and what may be deleted. */
 export class Inventory {
   readonly #options: InventoryOptions
-  /** One look after the other, so that each counts what is left. */
+  /** Deletions run one after the other, so that each counts what is left. */
   #limited: Promise<void> = Promise.resolve()
 
   constructor(options: InventoryOptions) {
@@ -66,14 +66,17 @@ export class Inventory {
     }
   }
 
-  /** Rests of downloads that nobody went on with in time. Throws ModelError. */
+  /** Deletes partial downloads that were not continued in time. Throws ModelError. */
   async sweep(): Promise<Omit<Pruned, 'isSure'>> {
     const entries = (await this.#partials()).filter(({ view }) => view.prunable !== undefined)
     const gone = await deleted(entries)
     return { what: gone.map(({ view }) => view.name), bytes: sum(gone) }
   }
 
-  /** Deletes rests that nobody goes on with, oldest first, until all of them take no more than {@link maxRestBytes}. Throws ModelError. */
+  /**
+   * Deletes partial downloads that are not being continued, oldest first, until all of them take no more than {@link maxRestBytes}. Throws
+   * ModelError.
+   */
   limit(): Promise<void> {
     const work = (): Promise<void> => this.#limit()
     this.#limited = this.#limited.then(work, work)
@@ -200,7 +203,7 @@ export class Inventory {
           ...(isOld && { prunable: `the rest of a download that nobody went on with for ${days(ageMs)}` }),
         }
         const remove = async (): Promise<boolean> => {
-          // Somebody may have gone on with it since it was listed.
+          // A download may have continued it since it was listed.
           if (contents.active.has(baseOf(path))) return false
           await removeDownload(path)
           return true
@@ -243,7 +246,7 @@ interface Entry {
   readonly remove: () => Promise<boolean>
 }
 
-/** What is no model. */
+/** Files that are no model. */
 interface Rest extends Entry {
   /** In ms since 1970. */
   readonly changedAt: number

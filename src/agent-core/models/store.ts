@@ -2,6 +2,7 @@ import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, posix, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import { syncFolder } from '../support/files.ts'
+import { isBelow } from '../support/is-below.ts'
 import { isOpenTo } from './access.ts'
 import { expectsGguf, isGguf } from './content.ts'
 import { namingStoreErrors } from './disk.ts'
@@ -71,7 +72,7 @@ export interface Arrival {
   readonly header?: HeaderSummary | undefined
 }
 
-/** Where a model goes. Nobody else is given these paths until `release`. */
+/** Where a model goes. These paths are given to no other caller until `release`. */
 export interface Destination {
   readonly folder: string
   /** Makes what has arrived the model, with its record. */
@@ -367,7 +368,7 @@ export class Store {
     }
   }
 
-  /** Undefined where one of the places belongs to somebody else. */
+  /** Undefined where one of the places belongs to another model. */
   async #claimAll(
     wanted: Wanted,
     folder: string,
@@ -517,7 +518,7 @@ interface Recorded {
 
 const claimOf = ({ digest, namespace }: Wanted): string => `${digest} ${namespace}`
 
-/** What nobody is named for, an earlier version left or a person pulled: the first Model of that name goes on with it. */
+/** Files without a named owner were left by an earlier version or pulled by a person: the first Model of that name takes them over. */
 const isOwn = ({ namespace = '' }: Manifest, wanted: Wanted): boolean =>
   namespace === '' || namespace === wanted.namespace
 
@@ -538,7 +539,7 @@ const isAbsence = (error: unknown): boolean =>
 
 /** From `folder` up to but not including `root`. */
 async function removeEmpty(folder: string, root: string): Promise<void> {
-  for (let current = folder; relative(root, current) !== '' && !relative(root, current).startsWith('..');) {
+  for (let current = folder; isBelow(current, root);) {
     const isEmpty = await rmdir(current).then(
       () => true,
       () => false,

@@ -101,10 +101,10 @@ export function matchesArguments(pattern: string, args: readonly string[]): bool
   return new RegExp(`^${globSource(pattern)}$`, 's').test(text)
 }
 
-/** One that cannot be read here is taken to match, so that a rule is rather called too wide. */
+/** A comma is escaped in a rule. An expression that cannot be read here is taken to match, so that a rule is rather called too wide. */
 function matchesExpression(pattern: string, text: string): boolean {
   try {
-    return new RegExp(pattern, 's').test(text)
+    return new RegExp(pattern.replaceAll(String.raw`\,`, ','), 's').test(text)
   } catch (error) {
     if (error instanceof SyntaxError) return true
     throw error
