@@ -5,7 +5,7 @@ import { within } from '../support/within.ts'
 import { powermetricsArguments, type PowerCommands } from './powermetrics.ts'
 import { PowermetricsParser, type PowerSample } from './powermetrics-parser.ts'
 
-export interface PowermetricsRun {
+interface PowermetricsRun {
   readonly commands: PowerCommands
   readonly intervalMs: number
   /** Without a sample for so long it hangs. */

@@ -11,7 +11,7 @@ export type Reading =
   /** From now on there is none, until the next sample; one sentence why. */
   | { readonly kind: 'failed'; readonly message: string }
 
-export interface SamplerOptions {
+interface SamplerOptions {
   readonly commands: PowerCommands
   readonly intervalMs: PowerIntervalMs
   readonly onReading: (reading: Reading) => void

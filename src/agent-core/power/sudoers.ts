@@ -6,7 +6,7 @@ export interface SudoUser {
 }
 
 /** Where sudo reads rules beside its own; it ignores names with a dot. */
-export const sudoersFolder = '/etc/sudoers.d'
+const sudoersFolder = '/etc/sudoers.d'
 
 /** One file for each user, so that none takes the rule from another. */
 export const fragmentFile = ({ id }: SudoUser): string => `${sudoersFolder}/metalbar-powermetrics-${id}`

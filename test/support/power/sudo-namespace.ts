@@ -44,7 +44,7 @@ echo ready
 exec cat
 `
 
-export interface Ran {
+interface Ran {
   readonly code: number | undefined
   readonly stdout: string
   readonly stderr: string
