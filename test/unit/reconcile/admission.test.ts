@@ -149,6 +149,17 @@ describe('a start', () => {
     expect(admission.report('ns/c').place).toBe(1)
   })
 
+  test('has no place while nobody knows how much memory is available, and is looked at again for that', async () => {
+    starts('ns/a', 20)
+    starts('ns/b', 25)
+    enqueued.clear()
+    machine.isUnknown = true
+    await memory.look()
+    expect([...enqueued]).toEqual(['ns/b'])
+    starts('ns/b', 25)
+    expect([admission.report('ns/b').place, view('ns/b').noMemory?.reason]).toEqual([undefined, 'MemoryCheckFailed'])
+  })
+
   test('is refused while pressure is critical, and the settings are asked again when they change', async () => {
     machine.kernelLevel = 'critical'
     await memory.look()
