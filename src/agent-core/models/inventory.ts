@@ -3,7 +3,8 @@ import { formatBytes } from '../../contract/format.ts'
 import type { StoredModelView } from '../../contract/models.ts'
 import type { Logger } from '../observability/logger.ts'
 import { partialKey, readNote, removeDownload, type ContentFetches } from './content-fetches.ts'
-import type { Store, StoredModel, Wanted } from './store.ts'
+import type { Store } from './store.ts'
+import type { StoredModel, Wanted } from './stored-model.ts'
 
 /** A service whose Model's files are, or will be, in the store. */
 export interface ModelUser {
@@ -80,7 +81,10 @@ export class Inventory {
     return this.#limited
   }
 
-  /** Puts down that a server was started with the model at `path`, and deletes older contents of its source. */
+  /**
+   * Puts down that a server was started with the model at `path`, and deletes older contents of its source that belong to the namespace.
+   * What a person pulled, and what belongs to nobody, only a person deletes.
+   */
   async markUsed({ model, digest, namespace }: Wanted, path: string): Promise<void> {
     const { store, log } = this.#options
     try {
@@ -90,7 +94,7 @@ export class Inventory {
       await store.markUsed(used)
       for (const old of stored) {
         if (old === used || old.manifest.completedAt >= used.manifest.completedAt) continue
-        if ((old.manifest.namespace ?? namespace) !== namespace) continue
+        if (old.manifest.namespace !== namespace) continue
         await store.remove(old)
         log.info('older content of a model removed', { model: old.model, path: old.path })
       }

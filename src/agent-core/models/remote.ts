@@ -15,14 +15,17 @@ import { contentKindOf, isKindOf } from './gguf/content-kind.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
-import type { Access, Manifest } from './manifest.ts'
+import type { Manifest } from './manifest.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
-import { resolveSource, type WantedModel } from './resolve-source.ts'
+import { resolveSource, type ResolveContext, type WantedModel } from './resolve-source.ts'
 import { isFolderFormat, isWeightsName } from './selection.ts'
+import { askAccess } from './source-access.ts'
 import { shownSource } from './source.ts'
-import type { Arrived, Store, StoredModel, Wanted } from './store.ts'
+import type { Store } from './store.ts'
 import { sameBytes } from './store-paths.ts'
+import type { Arrived } from './store-places.ts'
+import type { StoredModel, Wanted } from './stored-model.ts'
 
 export interface DownloadSettings {
   /** Of all downloads together; 0 = no limit. */
@@ -92,20 +95,7 @@ export class Remote implements AsyncDisposable {
 
   /** Which files the source means now. Throws ModelError. */
   async resolve(request: RemoteRequest, signal: AbortSignal): Promise<RemoteSource> {
-    const { env, settings, log, allowInsecureLoopback } = this.#options
-    const endpoint = hubEndpoint(env, settings().hubEndpoint)
-    if ('problem' in endpoint)
-      throw new ModelError('transient', 'BadAnswer', endpoint.problem, { retryAfterMs: localRepairMs })
-    const resolved = await resolveSource(request, {
-      transport: await this.#transport(),
-      hubEndpoint: endpoint.endpoint,
-      token: () => this.#token(request),
-      ...(!this.#isLoginLent(request.namespace) && { namespace: request.namespace }),
-      offline: isHubOffline(env),
-      signal,
-      log,
-      allowInsecureLoopback,
-    })
+    const resolved = await resolveSource(request, await this.#context(request, signal))
     if (resolved.kind === 'remote') return resolved
     throw new Error(`${shownSource(request.source)} is on this machine.`)
   }
@@ -140,12 +130,9 @@ export class Remote implements AsyncDisposable {
     return { isSame, validators }
   }
 
-  /** Asks the source with the login of the request whether it would give the files; what the record may then say. Throws ModelError. */
-  async admit(request: RemoteRequest, { access }: Manifest, signal: AbortSignal): Promise<Access> {
-    const { files } = await this.resolve(request, signal)
-    for (const file of files.filter(({ hub, credentials }) => hub === undefined && credentials !== undefined))
-      await remoteState(file, { transport: await this.#transport(), signal })
-    return accessAfter(access, files, request.namespace)
+  /** See {@link askAccess}: with the login of the request. */
+  async askAccess(request: RemoteRequest, manifest: Manifest, signal: AbortSignal): Promise<{ isPublic: boolean }> {
+    return askAccess(request, manifest, await this.#context(request, signal))
   }
 
   /** Brings every file of the source here and makes them a model of the store. Throws ModelError, or the signal's reason. */
@@ -181,7 +168,10 @@ export class Remote implements AsyncDisposable {
         primary,
         mmproj,
         revision,
-        access: accessAfter(undefined, files, request.namespace),
+        access: accessAfter(undefined, {
+          namespace: request.namespace,
+          isPublic: files.every(({ isPublic }) => isPublic === true),
+        }),
       })
       const { sizeBytes } = stored
       log.info('downloaded model', { ...fields, path: stored.path, sizeBytes, durationMs: now() - startedAt })
@@ -275,6 +265,23 @@ export class Remote implements AsyncDisposable {
     if (stored !== undefined || hub === undefined || sizeBytes === undefined || !isVouched) return stored
     const { env, homeDir } = this.#options
     return findInHubCache({ ...hub, sha256, sizeBytes, env, home: homeDir, platform: process.platform, signal })
+  }
+
+  async #context(request: RemoteRequest, signal: AbortSignal): Promise<ResolveContext & { transport: Transport }> {
+    const { env, settings, log, allowInsecureLoopback } = this.#options
+    const endpoint = hubEndpoint(env, settings().hubEndpoint)
+    if ('problem' in endpoint)
+      throw new ModelError('transient', 'BadAnswer', endpoint.problem, { retryAfterMs: localRepairMs })
+    return {
+      transport: await this.#transport(),
+      hubEndpoint: endpoint.endpoint,
+      token: () => this.#token(request),
+      ...(!this.#isLoginLent(request.namespace) && { namespace: request.namespace }),
+      offline: isHubOffline(env),
+      signal,
+      log,
+      allowInsecureLoopback,
+    }
   }
 
   /** A namespace gets the login of the person at this machine only where that person listed the namespace. */

@@ -4,7 +4,8 @@ import { dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
 import { modelFileName, sourceDigest } from '../../../src/agent-core/models/source.ts'
-import { Store, type Destination } from '../../../src/agent-core/models/store.ts'
+import { Store } from '../../../src/agent-core/models/store.ts'
+import type { Destination } from '../../../src/agent-core/models/store-places.ts'
 import { sameBytes } from '../../../src/agent-core/models/store-paths.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
@@ -63,6 +64,7 @@ test('a record of the first versions is understood, and written as of today', as
       origin: 'downloaded',
       files: [{ path: 'x.gguf', sizeBytes: 4096 }],
       primary: 'x.gguf',
+      namespace: 'default',
       access: { isPublic: false, namespaces: ['default'] },
       lastUsedAt: expect.stringMatching(/^20/) as string,
     },
