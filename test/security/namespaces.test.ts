@@ -97,6 +97,14 @@ describe('what one namespace fetched with its Secret another gets only with its 
     expect(await ensure(asked('a', { source: path }))).toMatchObject({ path })
   })
 
+  test('not by its path in a store that an earlier version left', async () => {
+    const { path } = await ensure(asked('a'))
+    const record = `${path}.metalbar.json`
+    const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
+    await writeFile(record, JSON.stringify(old))
+    expect(await failure(ensure(asked('b', { source: path })))).toMatchObject({ reason: 'ModelSourceNotAllowed' })
+  })
+
   test('a store that an earlier version left is used without a new fetch, by who has access', async () => {
     const { path } = await ensure(asked('a'))
     const record = `${path}.metalbar.json`
@@ -144,15 +152,16 @@ describe.each([
     return reason === 'ok'
   }
 
-  test.each(['one Model', 'Models of several names'])('%s: one after the other, in every order', async (names) => {
+  test('one after the other, in every order, as Models of one name and of several', async () => {
     for (const [at, order] of orders.entries()) {
-      const name = (namespace: Namespace) => (names === 'one Model' ? `m${at}` : `m${at}-${namespace}`)
-      for (const namespace of [...order, ...order])
+      const name = (namespace: Namespace) => (at % 2 === 0 ? `m${at}` : `m${at}-${namespace}`)
+      for (const namespace of order)
         expect([order, namespace, await isGiven(namespace, name(namespace))]).toEqual([
           order,
           namespace,
           namespace === 'a',
         ])
+      expect(await isGiven('none', name('none'))).toBe(false)
     }
   })
 

@@ -166,7 +166,14 @@ export class Acquisition {
         manifest.files.map(async ({ path, sizeBytes, sha256, etag }) => {
           const from = join(folder, path)
           const hash = sha256 ?? (await this.#hashes.of(from))
-          return { path, from, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
+          return {
+            path,
+            from,
+            sizeBytes,
+            sha256: hash,
+            etag,
+            moveTo: (to: string) => sameBytes(from, to, this.#options.remote.withRoom),
+          }
         }),
       )
       return await destination.commit({ files, primary, mmproj, revision, header, access })

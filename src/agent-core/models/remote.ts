@@ -1,29 +1,28 @@
 import { lstat } from 'node:fs/promises'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { expectsGguf } from './content.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
 import { accessAfter, isOpenTo, isVouchedFor } from './access.ts'
 import { Bandwidth } from './download/bandwidth.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
-import { SpaceClaims } from './download/free-space.ts'
+import { requireFreeSpace, SpaceClaims } from './download/free-space.ts'
 import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { createTransport, type Transport } from './download/transport.ts'
-import { localRepairMs, ModelError, remoteRepairMs } from './errors.ts'
-import { formatMismatch, requireFormat } from './format-check.ts'
-import { contentKindOf, isKindOf } from './gguf/content-kind.ts'
+import { localRepairMs, ModelError } from './errors.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
 import type { Manifest } from './manifest.ts'
+import { firstBytes } from './local-file.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
 import { resolveSource, type ResolveContext, type WantedModel } from './resolve-source.ts'
-import { isFolderFormat, isWeightsName } from './selection.ts'
 import { askAccess } from './source-access.ts'
+import { startProblem } from './start-check.ts'
 import { shownSource } from './source.ts'
 import type { Store } from './store.ts'
-import { sameBytes } from './store-paths.ts'
+import { sameBytes, type WithRoom } from './store-paths.ts'
+import { TotalProgress } from './total-progress.ts'
 import type { Arrived } from './store-places.ts'
 import type { StoredModel, Wanted } from './stored-model.ts'
 
@@ -74,6 +73,9 @@ interface FetchOptions {
   readonly beside: boolean
   readonly onProgress: (progress: Progress) => void
 }
+
+/** Why a file that begins like this is not what is wanted. */
+type Refusal = (start: Uint8Array) => ModelError | undefined
 
 /** Models on other machines: which files they are, and their bytes. */
 export class Remote implements AsyncDisposable {
@@ -156,8 +158,8 @@ export class Remote implements AsyncDisposable {
       const startedAt = now()
       const progress = new TotalProgress(files, options.onProgress)
       for (const [at, file] of files.entries()) {
-        const format = at === 0 ? formatToCheck(file, request.format) : undefined
-        arrived.push(await this.#content(file, { ...options, format }, (news) => progress.report(file, news)))
+        const refusal = (start: Uint8Array) => startProblem(start, file, { isFirst: at === 0, format: request.format })
+        arrived.push(await this.#content(file, { ...options, refusal }, (news) => progress.report(file, news)))
         progress.end(file, arrived.at(-1)?.sizeBytes ?? 0)
       }
       const stored = await destination.commit({
@@ -208,6 +210,20 @@ export class Remote implements AsyncDisposable {
     })
   }
 
+  /** Throws `DiskFull` where it would take of the disk's reserve, or of what downloads under way need. */
+  readonly withRoom: WithRoom = async ({ folder, bytes }, work) => {
+    const { settings, deletableBytes, storeFolder: name } = this.#options
+    const { reserveBytes } = settings()
+    const room = { folder, name, deletableBytes, claims: this.#claims, ...(reserveBytes > 0 && { reserveBytes }) }
+    const owner = {}
+    try {
+      await requireFreeSpace(room, bytes, owner)
+      await work()
+    } finally {
+      this.#claims.claim(owner, 0)
+    }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     for (const made of this.#transports.values()) {
       const transport = await made.catch(() => undefined)
@@ -218,7 +234,7 @@ export class Remote implements AsyncDisposable {
   /** From the store, the caches of other tools, or the network. */
   async #content(
     file: RemoteFile,
-    { store, contents, signal, wanted, format }: FetchOptions & { readonly format: string | undefined },
+    { store, contents, signal, wanted, refusal }: FetchOptions & { readonly refusal: Refusal },
     onProgress: (progress: Progress) => void,
   ): Promise<Content & Pick<Arrived, 'from'>> {
     const { sha256, sizeBytes } = file
@@ -226,13 +242,14 @@ export class Remote implements AsyncDisposable {
       sha256 === undefined ? undefined : await this.#alreadyHere(file, { store, signal, namespace: wanted.namespace })
     if (here !== undefined && sha256 !== undefined) {
       const found = await lstat(here)
-      if (format !== undefined) await requireFormat(here, format)
+      const problem = refusal(await firstBytes(here))
+      if (problem) throw problem
       this.#options.log.info('using content that is on this machine already', { path: here, model: wanted.model })
       return {
         sha256,
         sizeBytes: sizeBytes ?? found.size,
         from: here,
-        moveTo: (path) => sameBytes(here, path),
+        moveTo: (path) => sameBytes(here, path, this.withRoom),
         release: () => Promise.resolve(),
       }
     }
@@ -247,7 +264,6 @@ export class Remote implements AsyncDisposable {
       ...(credentials && { credentials }),
       ...(blob !== undefined && { etag: blob }),
     }
-    const refusal = format === undefined ? undefined : (start: Uint8Array) => formatProblem(start, format, file)
     return contents.get(request, { model: wanted.model, signal, onProgress, refusal })
   }
 
@@ -320,57 +336,6 @@ export class Remote implements AsyncDisposable {
 function chosenHub(env: RemoteOptions['env'], setting: string | undefined): readonly string[] {
   const hub = hubEndpoint(env, setting)
   return 'endpoint' in hub && hub.endpoint !== publicHub ? [new URL(hub.endpoint).hostname] : []
-}
-
-/** The progress of several files as one. */
-class TotalProgress {
-  readonly #done = new Map<RemoteFile, number>()
-  readonly #totalBytes: number | undefined
-  readonly #isSingle: boolean
-  readonly #onProgress: (progress: Progress) => void
-
-  constructor(files: readonly RemoteFile[], onProgress: (progress: Progress) => void) {
-    const sizes = files.map(({ sizeBytes }) => sizeBytes)
-    this.#isSingle = files.length === 1
-    this.#totalBytes = sizes.reduce<number | undefined>(
-      (sum, size) => (sum === undefined || size === undefined ? undefined : sum + size),
-      0,
-    )
-    this.#onProgress = onProgress
-  }
-
-  report(file: RemoteFile, progress: Progress): void {
-    if (this.#isSingle) {
-      this.#onProgress(progress)
-      return
-    }
-    this.#done.set(file, progress.doneBytes)
-    const { totalBytes: _, ...rest } = progress
-    const doneBytes = [...this.#done.values()].reduce((sum, bytes) => sum + bytes, 0)
-    const totalBytes = this.#totalBytes
-    this.#onProgress({ ...rest, doneBytes, ...(totalBytes !== undefined && { totalBytes }) })
-  }
-
-  end(file: RemoteFile, sizeBytes: number): void {
-    this.#done.set(file, sizeBytes)
-  }
-}
-
-/** Undefined where the download looks for that very format by the file's name, and says what it found instead. */
-const formatToCheck = ({ fileName }: RemoteFile, format = 'gguf'): string | undefined =>
-  expectsGguf(fileName) && format === 'gguf' ? undefined : format
-
-/** Of another format, or no model at all. */
-function formatProblem(start: Uint8Array, format: string, { fileName, url }: RemoteFile): ModelError | undefined {
-  const contradiction = formatMismatch(start, format)
-  if (contradiction || (isFolderFormat(format) && !isWeightsName(fileName))) return contradiction
-  if (isKindOf(format, contentKindOf(start))) return undefined
-  return new ModelError(
-    'transient',
-    'NotAModel',
-    `${shownSource(url)} answered with something that is no model of spec.format ${format}: check spec.source and spec.format.`,
-    { retryAfterMs: remoteRepairMs },
-  )
 }
 
 /** What tells this content from a later one of the same address. */

@@ -1,9 +1,10 @@
 import { magicLength } from './content.ts'
+import { Body } from './download/body.ts'
 import { PaceGuard } from './download/pace-guard.ts'
 import { discard, send } from './download/request.ts'
 import type { Transport } from './download/transport.ts'
 import { hasReason, type ModelErrorReason } from './errors.ts'
-import { contentProblem, refusal, truncated } from './http-answer.ts'
+import { contentProblem, refusal } from './http-answer.ts'
 import type { Manifest } from './manifest.ts'
 import type { RemoteFile } from './remote-file.ts'
 import { hubAddressIn, hubClient, resolveSource, type ResolveContext, type WantedModel } from './resolve-source.ts'
@@ -50,27 +51,15 @@ async function requireFile(
   const shown = shownSource(url)
   using guard = new PaceGuard(answerMs, shown)
   const range = [0, magicLength] as const
-  const { status, headers, body } = await send({ url, credentials, range }, { transport, signal, guard })
+  const answer = await send({ url, credentials, range }, { transport, signal, guard })
+  const { status, headers, body } = answer
   try {
     const problem = refusal(status === 206 ? 200 : status, headers, shown, Date.now())
     if (problem) throw problem
-    const start = await firstOf(body).catch((error: unknown) => {
-      signal.throwIfAborted()
-      guard.signal.throwIfAborted()
-      throw truncated(shown, 0, undefined, error)
-    })
+    const start = await new Body(answer, undefined, guard, signal, shown).start(undefined)
     const other = contentProblem(fileName, start, headers.get('content-type'), shown)
     if (other) throw other
   } finally {
     discard(body)
   }
-}
-
-async function firstOf(body: AsyncIterable<unknown>): Promise<Buffer> {
-  const chunks: Uint8Array[] = []
-  for await (const chunk of body) {
-    if (chunk instanceof Uint8Array) chunks.push(chunk)
-    if (chunks.reduce((sum, { length }) => sum + length, 0) >= magicLength) break
-  }
-  return Buffer.concat(chunks).subarray(0, magicLength)
 }

@@ -107,7 +107,7 @@ export class Store {
       const [model = ''] = below.split(sep)
       if (!modelName.test(model)) return true
       const naming = (await this.#records.of(join(this.directory, model))).filter((record) => isNamedBy(record, file))
-      return naming.every(({ manifest }) => manifest.access === undefined || isOpenTo(manifest, namespace))
+      return naming.every(({ manifest }) => namespace === '' || isOpenTo(manifest, namespace) || isFound(manifest))
     })
   }
 
@@ -211,6 +211,9 @@ export class Store {
     return namingStoreErrors(this.directory, work, neededBytes)
   }
 }
+
+/** With nobody's login: another agent, or a person, put it there. */
+const isFound = ({ access, origin }: Manifest): boolean => access === undefined && origin === 'adopted'
 
 /** Of complete models, newest first. */
 const nearest = (complete: readonly StoredModel[], { namespace }: Wanted): StoredModel | undefined =>

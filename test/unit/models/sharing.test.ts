@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/p
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
-import type { ModelUser } from '../../../src/agent-core/models/inventory.ts'
+import type { ModelUser } from '../../../src/agent-core/models/model-user.ts'
 import { wantedDigest } from '../../../src/agent-core/models/wanted.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startFakeHub, type FakeHub } from '../../support/fake-hub.ts'

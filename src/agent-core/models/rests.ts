@@ -1,0 +1,155 @@
+import { rm } from 'node:fs/promises'
+import type { StoredModelView } from '../../contract/models.ts'
+import type { Logger } from '../observability/logger.ts'
+import { partialKey, readNote, removeDownload, type ContentFetches } from './content-fetches.ts'
+import type { ModelUser } from './model-user.ts'
+import type { StoreRests } from './store-rests.ts'
+
+/** What the store holds, and how it is deleted. */
+export interface Entry {
+  readonly view: StoredModelView
+  /** False where it is in use by now, and stays. */
+  readonly remove: () => Promise<boolean>
+}
+
+/** What is no model. */
+interface Rest extends Entry {
+  /** In ms since 1970. */
+  readonly changedAt: number
+  readonly isWanted: boolean
+}
+
+export interface RestsOptions {
+  readonly rests: StoreRests
+  readonly contents: ContentFetches
+  /** Undefined while it is not known which services there are. */
+  readonly users: () => readonly ModelUser[] | undefined
+  /** Models that are being fetched. */
+  readonly fetching: () => ReadonlySet<string>
+  readonly partialKeepMs: () => number
+  readonly log: Logger
+  readonly now: () => number
+}
+
+/** What the store holds that is no model: partial downloads, and files whose content was wrong. */
+export class Rests {
+  readonly #options: RestsOptions
+  /** One look after the other, so that each counts what is left. */
+  #limited: Promise<void> = Promise.resolve()
+
+  constructor(options: RestsOptions) {
+    this.#options = options
+  }
+
+  /** Deletes rests that nobody goes on with, oldest first, until all of them take no more than {@link maxRestBytes}. Throws ModelError. */
+  limit(): Promise<void> {
+    const work = (): Promise<void> => this.#limit()
+    this.#limited = this.#limited.then(work, work)
+    return this.#limited
+  }
+
+  async #limit(): Promise<void> {
+    const all = [...(await this.partials()), ...(await this.quarantined())].filter(({ isWanted }) => !isWanted)
+    let excessBytes = sum(all) - maxRestBytes
+    const gone: Entry[] = []
+    for (const rest of all.sort((a, b) => a.changedAt - b.changedAt)) {
+      if (excessBytes <= 0) break
+      if (rest.view.sizeBytes === 0 || !(await rest.remove())) continue
+      excessBytes -= rest.view.sizeBytes
+      gone.push(rest)
+    }
+    if (gone.length === 0) return
+    this.#options.log.warn('rests of downloads and quarantined files removed, since they took too much of the disk', {
+      paths: gone.map(({ view }) => view.path),
+      bytes: sum(gone),
+      limitBytes: maxRestBytes,
+    })
+  }
+
+  /** Whether the rest of a download of that Model is, or may soon be, gone on with. */
+  #isWanted(model: string | undefined): boolean {
+    const known = this.#options.users()
+    if (known === undefined || model === undefined) return known === undefined
+    return this.#options.fetching().has(model) || known.some((user) => user.model === model)
+  }
+
+  async partials(): Promise<Rest[]> {
+    const { rests, contents, partialKeepMs, now } = this.#options
+    const files = (await rests.partials()).filter(({ path }) => partialKey.test(baseOf(path)))
+    const keys = new Map(files.map((file) => [file.path.slice(0, keyEnd(file.path)), files]))
+    return Promise.all(
+      [...keys.keys()].map(async (path) => {
+        const own = files.filter((file) => file.path.startsWith(path))
+        const note = await readNote(path)
+        const isActive = contents.active.has(baseOf(path))
+        const changedAt = Math.max(...own.map((file) => file.changedAt))
+        const ageMs = now() - changedAt
+        const isOld = !isActive && ageMs >= partialKeepMs()
+        const view: StoredModelView = {
+          name: note?.model ?? '',
+          source: note?.source ?? '',
+          state: 'partial',
+          sizeBytes: own.find((file) => file.path === path)?.sizeBytes ?? 0,
+          files: 1,
+          path,
+          usedBy: [],
+          ...(isOld && { prunable: `the rest of a download that nobody went on with for ${days(ageMs)}` }),
+        }
+        const remove = async (): Promise<boolean> => {
+          // Somebody may have gone on with it since it was listed.
+          if (contents.active.has(baseOf(path))) return false
+          await removeDownload(path)
+          return true
+        }
+        return { view, remove, changedAt, isWanted: isActive || this.#isWanted(note?.model) }
+      }),
+    )
+  }
+
+  async quarantined(): Promise<Rest[]> {
+    const { rests, contents } = this.#options
+    const files = await rests.quarantined()
+    return files.map(({ path, sizeBytes, changedAt }) => ({
+      changedAt,
+      isWanted: false,
+      view: {
+        name: '',
+        source: '',
+        state: 'quarantined',
+        sizeBytes,
+        files: 1,
+        path,
+        usedBy: [],
+        prunable: 'its content was not what it should be',
+      },
+      remove: async () => {
+        // It is on its way to quarantine yet.
+        if (contents.active.has(baseOf(path.slice(0, keyEnd(path))))) return false
+        await rm(path, { force: true })
+        await rm(`${path}.json`, { force: true })
+        return true
+      },
+    }))
+  }
+}
+
+/** Enough for what is left of one of the largest models that Macs run, and for a person to look at it; more only fills the disk. */
+const maxRestBytes = 64 * 1024 ** 3
+
+const baseOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1)
+
+const keyEnd = (path: string): number => path.lastIndexOf('/') + 1 + (partialKey.exec(baseOf(path))?.[0].length ?? 0)
+
+/** Those of them that could be deleted, and are. */
+export async function deleted(entries: readonly Entry[]): Promise<Entry[]> {
+  const gone: Entry[] = []
+  for (const entry of entries) if (await entry.remove()) gone.push(entry)
+  return gone
+}
+
+export const sum = (entries: readonly Entry[]): number => entries.reduce((bytes, { view }) => bytes + view.sizeBytes, 0)
+
+const days = (ms: number): string => {
+  const hours = Math.round(ms / 3_600_000)
+  return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`
+}
