@@ -7,8 +7,8 @@ const id = '\0undici-parts'
 const file = (name: string): string => JSON.stringify(path.join(folder, 'lib', name))
 
 /**
- * Undici's entry loads all of it, of which most (mocks, caches, WebSocket, cookies, EventSource) is never used here, and fetch
- * only for models from elsewhere: a third of the bundle, and megabytes of memory. Whoever imports anything else from it is told so by the build.
+ * Undici's entry loads all of it, of which most (mocks, caches, WebSocket, cookies, EventSource) is never used here, and fetch only for
+ * models from elsewhere: a third of the bundle, and megabytes of memory. The build fails where anything else is imported from it.
  */
 export function undiciParts(): Plugin {
   return {

@@ -14,7 +14,7 @@ export interface AgentOptions {
   readonly log: Logger
   /** True sentences about this agent that belong in every snapshot. */
   readonly notices: readonly string[]
-  /** Somebody asked the agent to end; undefined = it is not for them to do. */
+  /** Ends the agent on request; undefined where its host does not allow that. */
   readonly onShutdown?: (request: ShutdownRequest) => void
   /** A person set how much is logged. */
   readonly onLogLevel?: (level: LogLevel) => void

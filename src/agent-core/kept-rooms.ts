@@ -27,7 +27,7 @@ export interface KeptRooms {
   readonly address: PublishedAddress
   readonly link: ClusterLink
   readonly commands: Commands
-  /** What was found wrong with the files, as sentences. */
+  /** Problems found in the state files, as sentences. */
   readonly notices: readonly string[]
 }
 

@@ -14,7 +14,7 @@ import { launchEnvironment } from './process/launch.ts'
 import { devicesAsTold } from './runtimes/devices.ts'
 import { memoryFiguresOf } from './snapshot/memory-view.ts'
 
-/** What every session with a cluster finds as the one before left it. */
+/** The rooms that outlive a session: every session with a cluster finds them as the session before left them. */
 export interface LastingRooms {
   readonly ledger: Ledger
   readonly servers: Servers

@@ -9,7 +9,7 @@ export interface Flag extends FlagSpec {
   readonly help: string
   /** What an empty or zero default stands for. */
   readonly defaultMeans?: string | undefined
-  /** What it states; absent for an action, and for what changes nothing. */
+  /** The setting it states; absent for an action, and for a flag that changes nothing. */
   readonly setting?: AgentSettingName
   /** Why a given flag changes nothing; completes "<flag> is not in effect: …". */
   readonly notInEffect?: string
@@ -35,7 +35,7 @@ export const flagKinds: Readonly<Record<SettingKind, FlagKind>> = {
   switch: 'bool',
 }
 
-/** Every flag: of each setting, then what is none; by group, each with its name, meaning and default of the Go agent where that has it. */
+/** Every flag: those of settings, then the others; by group, each with the Go agent's name, meaning and default where that agent has it. */
 export function flagTable(defaults: FlagDefaults): Readonly<Record<string, Flag>> {
   const ofSettings = mapRows(allRows, (row: SettingRow, setting) => settingFlags(row, setting, defaults))
   const flags = [...Object.values(ofSettings).flat(), ...Object.entries(otherFlags)]

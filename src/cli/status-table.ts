@@ -140,7 +140,7 @@ function cellsOf(service: ServiceView, now: string, style: TableStyle): string[]
   ]
 }
 
-/** What it holds and what it would need if it ran are not to be taken for each other. */
+/** Marks the need of a service that does not run, so that it is not taken for memory it holds. */
 function memoryOf({ state, memory }: ServiceView): string {
   if (memory?.needBytes === undefined) return '-'
   const bytes = formatBytes(memory.needBytes)

@@ -35,7 +35,7 @@ export interface SettingRow {
   /** Absent = as `defaultMeans` says. */
   readonly default?: string | number | boolean | readonly string[]
   readonly defaultMeans?: string
-  /** What the agent starts with where nobody says anything, though no value at all means something else. */
+  /** The value at the start where neither a flag nor a person sets one, for a setting in which no value means something else. */
   readonly startsAs?: string
   /** There is no agent without a value; where it runs decides about the default. */
   readonly required?: true
@@ -56,14 +56,14 @@ export interface SettingRow {
   readonly help: string
 }
 
-/** One that a person may change while the agent runs. */
+/** A setting that a person may change while the agent runs. */
 export interface EditableRow extends SettingRow {
   /** In `metal-agent settings`; absent = as the flag. */
   readonly spelled?: string
   readonly counts: keyof typeof countsTexts
   /**
-   * `page`: a page in a browser may set it too. `shell`: chooses an executable or what else amounts to running commands, reading files
-   * as this user or working for somebody else, so only a person with a shell or the app on this machine may.
+   * `page`: a page in a browser may set it too. `shell`: chooses an executable or what else amounts to running commands, reading files as
+   * this user or serving another cluster, so only a person with a shell or the app on this machine may.
    */
   readonly trust: 'page' | 'shell'
 }
@@ -227,7 +227,7 @@ export const editableRows = {
     flag: 'ca-file',
     help: 'PEM file of certificate authorities that downloads trust beside the usual ones',
     counts: 'nextDownload',
-    // Whom downloads trust decides what is run.
+    // The authorities that downloads trust decide which code and models are run.
     trust: 'shell',
   },
   diskReserveBytes: {
@@ -351,7 +351,7 @@ export const editableRows = {
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
-/** The same names, with what is made of each row. */
+/** The same names, with the value made of each row. */
 export function mapRows<Name extends string, Row extends SettingRow, Made>(
   rows: Readonly<Record<Name, Row>>,
   make: (row: Row, name: Name) => Made,

@@ -14,14 +14,14 @@ export const hostView = z.object({
   /** Absent = nothing can be published; `message` says why. */
   address: z.string().optional(),
   message: z.string(),
-  /** Somebody paused this machine: endpoints are withdrawn, models stay in memory. */
+  /** A person paused this machine: endpoints are withdrawn, models stay in memory. */
   paused: z.boolean(),
 })
 export type HostView = z.infer<typeof hostView>
 
 export const agentSnapshot = z.object({
   protocol: z.literal(protocolVersion),
-  /** New at every start of the agent: a reader that sees another one starts over. */
+  /** New at every start of the agent: a reader that sees a different id starts over. */
   bootId: z.string(),
   revision: z.number().int(),
   /** The agent's clock: ages are `now` minus a timestamp, whatever the reader's clock says. */

@@ -110,8 +110,15 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       await untilGone(pid)
       const held = await agent.until('tiny', ({ state, reason }) => state === 'stopped' && reason === 'Held')
       expect(held).toMatchObject({ hold: { cause: 'stopped' }, message: saying(/only on this machine/) })
-      expect((await world.slice('tiny'))?.metadata['annotations']).toMatchObject({ 'metalbar.dev/claim': '{}' })
+      expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/) })
       await eventually(async () => (await world.condition('tiny')) === 'False Held')
+
+      await world.admin.patch(
+        { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata: { name: 'tiny' } },
+        { endpoints: [{ addresses: [hostIp], conditions: { ready: true } }] },
+      )
+      await world.untilNotReady('tiny')
+      expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/) })
 
       await agent.stop()
       const again = await world.startAgent({ connection })
@@ -395,7 +402,7 @@ describe('another context', () => {
     await agent.untilReady('other', 'default')
     expect(agent.snapshot.services.map(({ name }) => name)).toEqual(['other'])
     expect(await world.published('tiny')).toMatchObject({ ready: false })
-    expect((await world.slice('tiny'))?.metadata['annotations']).toMatchObject({ 'metalbar.dev/claim': '{}' })
+    expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/) })
     const contexts = await agent.agent.query({ name: 'contexts' })
     expect(contexts).toEqual({
       kubeconfig,

@@ -3,6 +3,7 @@ import { createServer } from 'node:net'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { version } from '../../package.json' with { type: 'json' }
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { agentSnapshot } from '../../src/contract/snapshot.ts'
 import { AgentProcess, missingSetpriv, type AgentProcessOptions } from '../support/agent-process.ts'
@@ -195,7 +196,7 @@ describe.concurrent('how it starts', () => {
         ts: text,
         level: 'info',
         msg: 'starting metal-agent',
-        version: 'dev',
+        version,
         stateDir: path.join(home, '.local/state/metalbar'),
         modelStore: path.join(home, '.local/share/metalbar/models'),
       },
@@ -245,7 +246,7 @@ describe.concurrent('what operators rely on', () => {
     const lines = agent.stderr.trimEnd().split('\n')
     expect(lines.map((line) => line.replace(/^\S+Z /, '<time> '))).toEqual(
       expect.arrayContaining([
-        expect.stringMatching(/^<time> INFO {2}starting metal-agent version=dev stateDir=/),
+        expect.stringMatching(/^<time> INFO {2}starting metal-agent version=\d+\.\d+\.\d+ stateDir=/),
         expect.stringMatching(/^<time> ERROR no cluster reason="There is no kubeconfig at /),
         '<time> INFO  stopped metal-agent',
       ]),

@@ -1,5 +1,6 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
+import { EndpointsWriter } from '../../src/agent-core/publishing/endpoints-writer.ts'
 import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
 import { apiWorlds, type World } from '../support/api-worlds/api-worlds.ts'
 import { KubeHttp, type KubeRequest } from '../support/controller-stand-in/kube-http.ts'
@@ -96,6 +97,7 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
       claim: { kind: 'ours', epoch: 1 },
       service: { kind: 'ours' },
       serviceUpToDate: true,
+      serviceEdits: undefined,
       complete: true,
       published: server,
       present: true,
@@ -666,6 +668,135 @@ describe('publishing when the cluster misbehaves', () => {
     expect(agent.warnings).toHaveLength(1)
   })
 
+  test('Endpoints are kept as the last publication wants them, also where that waited for its turn behind another', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    const looks = vi.spyOn(EndpointsWriter.prototype, 'lookAtAll')
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a', {
+      renewEveryMs: 50,
+    })
+    const target = await cluster.inferenceService('late')
+    await serve(agent, target)
+    const patch = agent.api.mergePatch.bind(agent.api)
+    const gate = Promise.withResolvers<undefined>()
+    const patches = vi.spyOn(agent.api, 'mergePatch').mockImplementation(async (...parameters) => {
+      await gate.promise
+      return patch(...parameters)
+    })
+    const moved = { ...target, endpointPort: 9_000 }
+    const published = agent.publisher.publish(moved, server)
+    await eventually(() => patches.mock.calls.length > 0)
+    const before = looks.mock.calls.length
+    // The look that is under way may have listed before.
+    await eventually(() => looks.mock.settledResults.slice(before).some(({ type }) => type === 'fulfilled'))
+    gate.resolve(undefined)
+    await done(published)
+    // Work queued meanwhile has its turn before this.
+    await done(agent.publisher.claim(moved))
+    const written = patches.mock.calls.filter(([{ plural }]) => plural === 'endpoints')
+    expect(written.map(([, , , body]) => body)).toMatchObject([{ subsets: [{ ports: [{}, { name: 'endpoint' }] }] }])
+  })
+
+  test.each(['app', 'llmkube.ai/managed-by'])(
+    'a Service of which a webhook changes the label %s in every answer is put right three times at once, and then now and then',
+    async (label) => {
+      await using sim = await KubeSim.start({ garbageCollection: false })
+      const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+      await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+      const target = await cluster.inferenceService('hooked')
+      changeInFlight(agent, 'services', { metadata: { labels: { [label]: 'another' } } })
+      await serve(agent, target)
+      agent.api.takeRequests()
+      const seen = () => agent.publisher.observe(target)
+      const mendAll = async (wanted = target) => {
+        for (let pass = 0; pass < 20; pass += 1) await done(agent.publisher.ensureService(wanted))
+        return agent.api.takeRequests().filter((request) => request === 'PATCH services')
+      }
+      expect(await mendAll()).toHaveLength(3)
+      expect(seen()).toMatchObject({
+        serviceEdits: {
+          message:
+            'Service default/hooked is changed again and again, the last time by somebody; it is put right every 30 s until that ends.',
+          mendInMs: 30_000,
+        },
+      })
+      agent.clock.now += 30_000
+      expect(await mendAll()).toHaveLength(1)
+      // A changed target does not wait.
+      expect(await mendAll({ ...target, endpointPort: 9_000 })).toHaveLength(1)
+      vi.restoreAllMocks()
+      agent.clock.now += 30_000
+      expect(await mendAll()).toHaveLength(1)
+      agent.clock.now += 600_000
+      expect(seen()).toMatchObject({ serviceUpToDate: true, serviceEdits: undefined })
+    },
+  )
+
+  test('Endpoints that a webhook changes in every answer are put right three times at once, and then now and then', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('hooked')
+    changeInFlight(agent, 'endpoints', { metadata: { labels: { app: 'another' } } })
+    await serve(agent, target)
+    agent.api.takeRequests()
+    const publishAll = async (published = server) => {
+      for (let pass = 0; pass < 20; pass += 1) await done(agent.publisher.publish(target, published))
+      return agent.api.takeRequests().filter((request) => request === 'PATCH endpoints')
+    }
+    expect(await publishAll()).toHaveLength(3)
+    expect(agent.publisher.observe(target).complete).toBe(true)
+    expect(agent.warnings).toMatchObject([
+      {
+        message: 'Endpoints changed by others',
+        fields: { reason: expect.stringMatching(/^Endpoints default\/hooked is changed again and again/) as string },
+      },
+    ])
+    agent.clock.now += 30_000
+    expect(await publishAll()).toHaveLength(1)
+    expect(await publishAll({ ...server, port: 53_212 })).toHaveLength(1)
+    expect(agent.warnings).toHaveLength(1)
+    expect(await cluster.get('endpoints', 'hooked')).toMatchObject({ subsets: [{ ports: [{ port: 53_212 }] }] })
+  })
+
+  test('what the service itself changes about its ports is nobody else’s edit', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('moving')
+    await serve(agent, target)
+    for (const endpointPort of [9_001, undefined, 9_002, undefined, 9_003, undefined]) {
+      const moved = { ...target, endpointPort }
+      expect(agent.publisher.observe(moved).claim).toEqual({ kind: 'ours', epoch: 1 })
+      await done(agent.publisher.publish(moved, server))
+      expect(agent.publisher.observe(moved).claim).toEqual({ kind: 'ours', epoch: 1 })
+    }
+  })
+
+  test('a claim is free for others only when its Endpoints send nobody here any more', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    const on = { connection: sim.connection(), namespace: 'default' }
+    const target = await cluster.inferenceService('freed')
+    {
+      await using first = await startPublishing(on, 'node-a')
+      await serve(first, target)
+    }
+    // It knows nothing of the Endpoints that its predecessor wrote.
+    await using agent = await startPublishing(on, 'node-a')
+    const away = sim.faults.add({
+      on: { resource: 'endpoints' },
+      times: Infinity,
+      fault: { kind: 'status', code: 503 },
+    })
+    await expect(agent.publisher.release(target)).rejects.toMatchObject({ code: 503 })
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: { ready: false } })
+    away.remove()
+    await done(agent.publisher.release(target))
+    expect(agent.publisher.observe(target).claim).toEqual({ kind: 'released' })
+    expect(await cluster.get('endpoints', 'freed')).toMatchObject({ subsets: [{ notReadyAddresses: [{}] }] })
+  })
+
   test('the ports that pods are sent to are known until they are withdrawn', async () => {
     await using sim = await KubeSim.start({ garbageCollection: false })
     const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
@@ -769,6 +900,27 @@ async function serve({ publisher }: PublishingAgent, target: PublishTarget): Pro
 
 async function done(result: ReturnType<PublishingAgent['publisher']['claim']>): Promise<void> {
   expect(await result).toEqual({ kind: 'done' })
+}
+
+/** As a mutating webhook does: what is written is merged with `change`. */
+function changeInFlight({ api }: PublishingAgent, kind: string, change: { readonly metadata: object }): void {
+  const [create, patch] = [api.create.bind(api), api.mergePatch.bind(api)]
+  vi.spyOn(api, 'create').mockImplementation((resource, namespace, body, options) =>
+    create(resource, namespace, resource.plural === kind ? merged(body, change) : body, options),
+  )
+  vi.spyOn(api, 'mergePatch').mockImplementation((resource, namespace, name, body, signal) =>
+    patch(resource, namespace, name, resource.plural === kind ? merged(body, change) : body, signal),
+  )
+}
+
+function merged(to: object, change: object): object {
+  const into: Readonly<Record<string, unknown>> = { ...to }
+  const entries = Object.entries(change).map(([key, value]: [string, unknown]) => {
+    const there = into[key]
+    const isNested = typeof value === 'object' && value !== null && typeof there === 'object' && there !== null
+    return [key, isNested ? merged(there, value) : value]
+  })
+  return { ...into, ...(Object.fromEntries(entries) as object) }
 }
 
 function overwritten({ publisher }: PublishingAgent, target: PublishTarget) {

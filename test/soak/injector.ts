@@ -14,7 +14,7 @@ import type { Touches } from './touches.ts'
 /** Undoing goes on until it is done; an agent that takes a word no more at all is a finding. */
 const undoLimitMs = 90_000
 const retryMs = 200
-/** How long somebody tries to tell the agent something that is a fault itself. */
+/** How long a command to the agent that is a fault itself is tried. */
 const tellLimitMs = 4_000
 
 export interface InjectorOptions {
@@ -169,7 +169,7 @@ export class Injector {
     }
   }
 
-  /** What is being done to the same thing already is not done twice at a time. */
+  /** The same fault is not injected twice at a time into the same thing. */
   async #alone(what: string, run: () => Promise<void>): Promise<void> {
     if (this.#busy.has(what)) return
     this.#busy.add(what)
@@ -223,16 +223,17 @@ export class Injector {
   async #spoilDisk({ kind, forMs }: What<'fillDisk' | 'readOnlyDisk'>): Promise<void> {
     const { disk, agents } = this.#options
     if (!disk) return
-    agents.first.mayFailToStart = true
+    agents.first.diskFaults.open += 1
+    agents.first.diskFaults.begun += 1
     if (kind === 'fillDisk') disk.fill()
     else await disk.protect()
     await delay(forMs)
     if (kind === 'fillDisk') await disk.empty()
     else disk.release()
-    agents.first.mayFailToStart = false
+    agents.first.diskFaults.open -= 1
   }
 
-  /** Whoever is quicker has the claim on a slice that is gone. */
+  /** The quicker agent gets the claim on a slice that is gone. */
   async #deletePublished({ object, service }: What<'deletePublished'>): Promise<void> {
     const { touches, objects } = this.#options
     const mayMove = object === 'EndpointSlice' && this.#guests > 0 ? [service] : []

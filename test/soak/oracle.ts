@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { annotations } from '../../src/agent-core/publishing/objects.ts'
-import { parseClaim } from '../../src/agent-core/publishing/claim-text.ts'
+import { holderOf } from '../../src/agent-core/publishing/claim-text.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { KubeHttp } from '../support/controller-stand-in/kube-http.ts'
 import { Reflector } from '../support/controller-stand-in/reflector.ts'
@@ -54,7 +54,7 @@ export class Oracle implements AsyncDisposable {
   readonly #events = new Map<ServiceName, number[]>()
   readonly #patience = new Patience()
   readonly #ends: Ends
-  /** What the looks so far were good for: late ones tell nothing of the agent, nor do those while it is away or cannot write. */
+  /** How many observations count: late ones tell nothing of the agent, nor do those while it is away or cannot write. */
   readonly looks = { all: 0, late: 0, away: 0, blocked: 0 }
   #seen: ServerProcess[] = []
   #lookedAt = performance.now()
@@ -99,8 +99,7 @@ export class Oracle implements AsyncDisposable {
     const isReady = found?.endpoints?.some(({ conditions }) => conditions?.ready === true) === true
     const port = found?.ports?.[0]?.port
     if (!found || !isReady || port === undefined || port === null) return undefined
-    const claim = parseClaim(found.metadata.annotations[annotations.claim])
-    const node = claim === undefined || claim === 'released' ? undefined : claim.node
+    const node = holderOf(found.metadata.annotations[annotations.claim])
     return { port, holder: node !== undefined && node === agents.second.nodeId ? 'second' : 'first' }
   }
 

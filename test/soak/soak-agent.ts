@@ -24,7 +24,7 @@ export interface SoakAgentOptions {
 
 /** It asks the servers it found, and reads the cluster once more where it wants to be sure. */
 const settlingMs = 3_000
-/** After an end that nobody ordered, as a launch agent of macOS does. */
+/** After an end that was not ordered, as a launch agent of macOS does. */
 const restartAfterMs = 300
 const nodeFile = z.object({ nodeId: z.string() })
 const preload = `--import=${new URL('agent-preload.ts', import.meta.url).href}`
@@ -34,10 +34,10 @@ export class SoakAgent implements AsyncDisposable {
   readonly name: AgentName
   readonly folder: string
   readonly stateDir: string
-  /** Ends that nobody ordered, with what it wrote last. */
+  /** Ends that were not ordered, with the last lines of the agent. */
   readonly unexpected: string[] = []
   /** Without a disk it says why it cannot start, and ends. */
-  mayFailToStart = false
+  readonly diskFaults = { open: 0, begun: 0 }
   readonly #options: SoakAgentOptions
   #surroundings = undisturbed
   #process: AgentProcess | undefined
@@ -112,7 +112,7 @@ export class SoakAgent implements AsyncDisposable {
     return (await agent.run(...verb)).code === 0
   }
 
-  /** Undefined where nobody answers. */
+  /** Undefined where no agent answers. */
   async snapshot() {
     const agent = this.#process
     return agent && !agent.exit ? agent.snapshot().catch(() => undefined) : undefined
@@ -128,11 +128,12 @@ export class SoakAgent implements AsyncDisposable {
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {
-      const isExcused = this.mayFailToStart
+      const { open, begun } = this.diskFaults
       const agent = await AgentProcess.start({
         folder: this.folder,
         kubeconfig,
         args: [...flags, '--namespace', namespace, '--port-range', ports.join('-')],
+        fromSource: true,
         env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },
       })
       this.#seesSince = undefined
@@ -144,7 +145,7 @@ export class SoakAgent implements AsyncDisposable {
       await appendFile(logFile, `${agent.stdout}${agent.stderr}-- ended: ${code ?? signal}\n`)
       if (!isWanted(time)) return
       const last = agent.stderr.trimEnd().split('\n').slice(-3).join('\n')
-      if (!isExcused && !this.mayFailToStart) {
+      if (open === 0 && this.diskFaults.begun === begun) {
         this.unexpected.push(`The ${this.name} agent ended with ${code ?? signal}: ${last}`)
       }
       await delay(restartAfterMs)

@@ -13,9 +13,9 @@ import type { Identity } from './kube-sim/tls.ts'
 type HubContent = Buffer | { readonly file: string }
 
 interface RepoOptions {
-  /** Listed for everybody; its files only for a token of `grantedTo`. */
+  /** Listed without a token; its files only with a token of `grantedTo`. */
   gated?: boolean
-  /** Does not exist for anybody without a token of `grantedTo`. */
+  /** Does not exist without a token of `grantedTo`. */
   private?: boolean
   /** Tokens that may read the repository. */
   grantedTo?: readonly string[]

@@ -40,7 +40,7 @@ test('a login that takes longer than one look at a moved cluster is waited for, 
   expect(await readFile(runs, 'utf8')).toBe('run\n')
 }, 60_000)
 
-/** Ends once somebody has logged in. */
+/** Ends once a person has logged in. */
 const login = (runs: string, loggedIn: string): string => {
   const credential = { apiVersion: 'client.authentication.k8s.io/v1', kind: 'ExecCredential', status: { token } }
   return `echo run >>'${runs}'; until [ -e '${loggedIn}' ]; do sleep 0.1; done; echo '${JSON.stringify(credential)}'`

@@ -105,7 +105,7 @@ export class Commands {
     return result
   }
 
-  /** Oldest first; what is under way is never forgotten. */
+  /** Oldest first; a command that is under way is never removed. */
   #forgetOld(): void {
     const oldest = this.#now() - rememberedMs
     for (const [id, { at, isUnderWay }] of this.#remembered) {

@@ -50,7 +50,7 @@ export interface AgentControls {
   /** Publishes the address that the settings now ask for. */
   readonly checkAddress: () => Promise<void>
   readonly setLogLevel: ((level: LogLevel) => void) | undefined
-  /** Undefined where whoever hosts the agent does not let it end itself. */
+  /** Undefined where the host of the agent does not let it end itself. */
   readonly shutDown: ((request: ShutdownRequest) => void) | undefined
   /** Something that a snapshot shows has changed. */
   readonly changed: () => void

@@ -18,26 +18,39 @@ const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
 
 /**
  * What a schema knows of a raw object, and no more of its lists than it can allow, before the schema goes through it: an object may have
- * megabytes, in a hundred thousand keys, and the event loop serves every other model meanwhile.
+ * megabytes, in a hundred thousand keys, and the event loop serves every other model meanwhile. What is an object or a list where it
+ * should be neither or the other loses its content, and stays as wrong as it was.
  */
 export function trimmed(schema: z.ZodType, raw: unknown): unknown {
+  if (typeof raw !== 'object' || raw === null) return raw
   const inner = unwrapped(schema)
   if (inner instanceof z.ZodArray && Array.isArray(raw)) {
     return raw.slice(0, maxItems + 1).map((item: unknown) => trimmed(inner.element as z.ZodType, item))
   }
-  if (!(inner instanceof z.ZodObject) || typeof raw !== 'object' || raw === null || Array.isArray(raw)) return raw
-  const shape: Readonly<Record<string, z.ZodType>> = inner.shape
-  const known = Object.entries(shape).filter(([key]) => Object.hasOwn(raw, key))
-  return Object.fromEntries(known.map(([key, field]) => [key, trimmed(field, Reflect.get(raw, key))]))
+  if (inner instanceof z.ZodObject && !Array.isArray(raw)) {
+    const shape: Readonly<Record<string, z.ZodType>> = inner.shape
+    const known = Object.entries(shape).filter(([key]) => Object.hasOwn(raw, key))
+    return Object.fromEntries(known.map(([key, field]) => [key, trimmed(field, Reflect.get(raw, key))]))
+  }
+  return withoutInside.some((type) => inner instanceof type) ? emptied(raw) : raw
 }
+
+/** Schemas for which what is inside of an object makes no difference, once lists and objects that fit were gone through. */
+const withoutInside = [z.ZodArray, z.ZodObject, z.ZodString, z.ZodNumber, z.ZodBoolean, z.ZodEnum, z.ZodCustom]
+
+const emptied = (raw: object): object => (Array.isArray(raw) ? [] : {})
 
 function unwrapped(schema: z.ZodType): z.ZodType {
-  return schema instanceof z.ZodOptional || schema instanceof z.ZodDefault
-    ? unwrapped(schema.unwrap() as z.ZodType)
-    : schema
+  if (schema instanceof z.ZodPipe) return unwrapped(schema.in as z.ZodType)
+  const isWrapper =
+    schema instanceof z.ZodOptional ||
+    schema instanceof z.ZodNullable ||
+    schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodCatch
+  return isWrapper ? unwrapped(schema.unwrap() as z.ZodType) : schema
 }
 
-/** Labels or annotations, without what is too long or too much to mean anything here. */
+/** Labels or annotations, without those beyond the limits of length and number, which mean nothing here. */
 export function keptEntries(raw: unknown): unknown {
   if (typeof raw !== 'object' || raw === null) return raw
   const kept: Record<string, unknown> = {}
@@ -50,7 +63,7 @@ export function keptEntries(raw: unknown): unknown {
     const value: unknown = Reflect.get(raw, key)
     if (typeof value === 'string' && value.length > maxEntryLength) continue
     room[kind] -= 1
-    kept[key] = value
+    kept[key] = typeof value === 'object' && value !== null ? emptied(value) : value
   }
   return kept
 }

@@ -83,7 +83,7 @@ const cacheType = line(63).min(1)
 const int = z.number().int()
 /** Nothing but whether it is there: it may be as large as an object can be. */
 const presence = z
-  .unknown()
+  .custom()
   .transform((): unknown => true)
   .optional()
 
@@ -249,6 +249,31 @@ export type EndpointSlice = z.infer<typeof endpointSlice>
 
 const envelope = z.object({ metadata: objectMeta, spec: z.unknown().optional(), status: z.unknown().optional() })
 
+const modelStatus = z.object({
+  phase: z.string().default(''),
+  gguf: z
+    .object({ layerCount: z.number().optional(), embeddingSize: z.number().optional() })
+    .optional()
+    .catch(undefined),
+})
+
+const readObjects: Readonly<Record<string, z.ZodType>> = {
+  [resources.inferenceServices.kind]: envelope.extend({ spec: inferenceServiceSpec, status: inferenceServiceStatus }),
+  [resources.models.kind]: envelope.extend({ spec: modelSpec, status: modelStatus }),
+  [resources.services.kind]: service,
+  [resources.endpointSlices.kind]: endpointSlice,
+}
+
+/** A raw object of this kind without what nobody reads; of a kind that has no parser here its metadata alone are shortened. */
+export function shortened(kind: string, raw: unknown): unknown {
+  const schema = readObjects[kind]
+  const object = schema ? trimmed(schema, raw) : raw
+  if (!isObject(object) || !('metadata' in object) || !isObject(object.metadata)) return object
+  const metadata = trimmed(objectMeta, object.metadata) as Readonly<Record<string, unknown>>
+  const [labels, annotations] = [keptEntries(metadata['labels']), keptEntries(metadata['annotations'])]
+  return { ...object, metadata: { ...metadata, labels, annotations } }
+}
+
 /** Throws a ZodError where the metadata is not an object's. */
 const parseAs = <T>(schema: z.ZodType<T>, raw: unknown): T => schema.parse(trimmed(schema, raw))
 
@@ -263,14 +288,6 @@ export function parseInferenceService(raw: unknown): InferenceService {
       inferenceServiceStatus.parse({}),
   }
 }
-
-const modelStatus = z.object({
-  phase: z.string().default(''),
-  gguf: z
-    .object({ layerCount: z.number().optional(), embeddingSize: z.number().optional() })
-    .optional()
-    .catch(undefined),
-})
 
 /** Throws a ZodError where the metadata is not an object's. */
 export function parseModel(raw: unknown): Model {
@@ -297,7 +314,7 @@ function parseSpec<T>(kind: string, { namespace, name }: ObjectMeta, schema: z.Z
   }
 }
 
-/** Leaves out of a trimmed spec, which nobody else has, one unreadable field after the other; a list goes as a whole. */
+/** Removes one unreadable field after the other from a trimmed spec, which is a copy of our own; a list is removed as a whole. */
 function readableOf<T>(schema: z.ZodType<T>, rest: unknown): { readonly value: T; readonly unread: readonly string[] } {
   const unread: string[] = []
   for (;;) {
@@ -311,7 +328,7 @@ function readableOf<T>(schema: z.ZodType<T>, rest: unknown): { readonly value: T
   }
 }
 
-/** Where a required field is not there, what it is required in goes. Returns the field left out; undefined where there is none. */
+/** Where a required field is missing, the object that requires it is removed. Returns the field left out; undefined where there is none. */
 function leaveOut(object: unknown, field: readonly string[]): readonly string[] | undefined {
   const name = field.at(-1)
   if (name === undefined) return undefined

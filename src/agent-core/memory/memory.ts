@@ -1,12 +1,17 @@
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
 import { splitKey } from '../support/object-key.ts'
-import { MemoryBook, type BesideVerdict, type ServerRole, type StartRequest } from './book.ts'
+import { BigApplications } from './big-applications.ts'
+import { MemoryBook, type BesideVerdict } from './book.ts'
 import { resolveBudget, type Budget } from './budget.ts'
+import { CurrentBudget, unlimited } from './current-budget.ts'
+import { GpuLimit } from './gpu-limit.ts'
+import { idOf, type ServerRole } from './holds.ts'
 import type { PressureThresholds } from './pressure.ts'
 import { waysToFit, type Misfit, type WayToFit } from './ways-to-fit.ts'
 import type { Refusal } from './refusal.ts'
 import { fits } from './room.ts'
+import type { StartRequest } from './start-request.ts'
 import { Watchdog, type MemoryView, type PressureChange } from './watchdog.ts'
 
 /** As they are now. */
@@ -70,37 +75,25 @@ export type Changeable = Pick<Misfit, 'contextTokens' | 'slots' | 'estimateAt'>
 
 export type MemoryRefusal = Refusal & { readonly ways: readonly WayToFit[] }
 
-/** More than any machine has: where nobody knows how much there is, this decides nothing. */
-const unlimited = Number.MAX_SAFE_INTEGER
-
-/** How long the answer about the biggest applications holds; it costs a look at every process. */
-const applicationsForMs = 10_000
-
-/** A person may change what the GPU may hold at any time, by a command that tells nobody. */
-const gpuLimitForMs = 60_000
-
-/** Knows what memory there is, who has it and who waits for it, and decides who may have more. */
+/** What memory there is, which servers have it, which starts wait for it, and which may go on. */
 export class Memory implements AsyncDisposable {
   readonly #options: MemoryOptions
   readonly #book: MemoryBook
   readonly #watchdog: Watchdog
   readonly #listeners = new Set<MemoryListener>()
+  readonly #gpu: GpuLimit
+  readonly #budget: CurrentBudget
+  readonly #applications: BigApplications
   readonly now: () => number
-  #gpuBytes: number | undefined
-  /** What of that the system says, as of the latest answer. */
-  #gpuLimitSet: number | undefined
-  #gpuReadAt = 0
-  #isGpuUnread = false
-  #budget: Budget | undefined
-  #problem: string | undefined
   /** On the wall clock. */
   #levelSince: { readonly since: number; readonly at: number } | undefined
-  #applications: { readonly at: number; readonly found: readonly BigApplication[] } | undefined
-
   constructor(options: MemoryOptions) {
     this.#options = options
     const { platform, thresholds, intervalMs, log, now = () => performance.now() } = options
     this.now = now
+    this.#gpu = new GpuLimit({ ...options, now })
+    this.#budget = new CurrentBudget(options)
+    this.#applications = new BigApplications(() => this.#watchdog.biggestApplications(), log)
     this.#book = new MemoryBook({ budgetBytes: unlimited, pressure: 'normal' }, (keys) => {
       for (const { onFreed } of this.#listeners) onFreed?.(keys)
     })
@@ -120,7 +113,7 @@ export class Memory implements AsyncDisposable {
 
   /** Resolves after the first look at memory. */
   async start(): Promise<void> {
-    await this.#readGpuLimit()
+    await this.#gpu.read()
     await this.#watchdog.sampleNow()
     this.#watchdog.start()
   }
@@ -136,12 +129,12 @@ export class Memory implements AsyncDisposable {
   }
 
   get budget(): Budget | undefined {
-    return this.#budget
+    return this.#budget.budget
   }
 
   /** Why there is no budget, or what is wrong with what was set. */
   get problem(): string | undefined {
-    return this.#problem
+    return this.#budget.problem
   }
 
   get book(): Pick<MemoryBook, 'held' | 'places' | 'state'> {
@@ -163,15 +156,15 @@ export class Memory implements AsyncDisposable {
     return this.#watchdog.sampleNow()
   }
 
-  /** For who decides now: a look, where there is none by the clock. */
+  /** Before a decision: a look, where there is none by the clock. */
   async fresh(): Promise<void> {
     if (this.#options.intervalMs === 0) await this.look()
   }
 
-  /** The settings are other ones, which counts at once. Resolves when what the GPU may hold was asked again as well; never rejects. */
+  /** Applies changed settings at once. Resolves when what the GPU may hold was asked again as well; never rejects. */
   async settingsChanged(): Promise<void> {
     this.#resolveBudget()
-    this.#book.observe({ budgetBytes: this.#budget?.bytes ?? unlimited })
+    this.#book.observe({ budgetBytes: this.#budget.bytes })
     await this.#followGpuLimit()
   }
 
@@ -207,7 +200,7 @@ export class Memory implements AsyncDisposable {
     this.#book.adopt(server)
   }
 
-  /** What its object says now; true where that is news to those who wait for memory that its servers hold. */
+  /** What its object says now; true where that may change the queue for the memory that its servers hold. */
   know(...about: Parameters<MemoryBook['know']>): boolean {
     return this.#book.know(...about)
   }
@@ -216,7 +209,7 @@ export class Memory implements AsyncDisposable {
     this.#book.ready(key, role)
   }
 
-  /** A server is gone: what it had shows at the next look, which is now. */
+  /** A server is gone: looks at memory at once, since the freed memory shows only then. */
   gone(key: string, what: 'all' | 'beside' | 'replaced'): void {
     if (what === 'all') this.#book.release(key)
     if (what === 'beside') this.#book.releaseBeside(key)
@@ -238,12 +231,13 @@ export class Memory implements AsyncDisposable {
   }
 
   /**
-   * Before the request is answered, which must happen in one turn: a look, where there is none by the clock, and where it does not
-   * fit the applications that could be quit. Listing them costs more than all else before a start, so one that fits waits for none.
+   * Fetches what the answer to the request, which must come in one turn, rests on: a look at memory, where there is none by the clock, and,
+   * where the server does not fit, the applications that could be quit. Listing those costs more than all else before a start, so a server
+   * that fits does not wait for it.
    */
   async prepare(request: SizedRequest): Promise<void> {
     await this.fresh()
-    if (!this.#fitsNow(request)) await this.#refreshApplications()
+    if (!this.#fitsNow(request)) await this.#applications.refresh()
   }
 
   #fitsNow(request: SizedRequest): boolean {
@@ -254,18 +248,8 @@ export class Memory implements AsyncDisposable {
 
   /** Other applications, the biggest first; empty where they are not known. */
   async applications(): Promise<readonly BigApplication[]> {
-    await this.#refreshApplications()
-    return this.#applications?.found ?? []
-  }
-
-  async #refreshApplications(): Promise<void> {
-    const now = performance.now()
-    if (this.#applications && now - this.#applications.at < applicationsForMs) return
-    try {
-      this.#applications = { at: now, found: await this.#watchdog.biggestApplications() }
-    } catch (error) {
-      this.#options.log.debug('biggest applications not known', { error })
-    }
+    await this.#applications.refresh()
+    return this.#applications.found
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -274,30 +258,11 @@ export class Memory implements AsyncDisposable {
   }
 
   async #followGpuLimit(): Promise<void> {
-    const before = this.#gpuBytes
-    await this.#readGpuLimit()
-    if (this.#gpuBytes !== before) await this.#watchdog.sampleNow()
-  }
-
-  /** Where it cannot be read, what was known stays. */
-  async #readGpuLimit(): Promise<void> {
-    const { platform, recommendedGpuBytes, log } = this.#options
-    this.#gpuReadAt = this.now()
-    try {
-      const set = await platform.gpuMemoryLimit()
-      // What llama-server says follows from it, and asking costs a process.
-      const isKnown = set === this.#gpuLimitSet && this.#gpuBytes !== undefined
-      if (set !== undefined || !isKnown) this.#gpuBytes = set ?? (await recommendedGpuBytes?.())
-      this.#gpuLimitSet = set
-      this.#isGpuUnread = false
-    } catch (error) {
-      if (!this.#isGpuUnread) log.warn('limit of the GPU not known', { error })
-      this.#isGpuUnread = true
-    }
+    if (await this.#gpu.read()) await this.#watchdog.sampleNow()
   }
 
   #sampled(view: MemoryView): void {
-    if (this.now() - this.#gpuReadAt >= gpuLimitForMs) void this.#followGpuLimit()
+    if (this.#gpu.isStale) void this.#followGpuLimit()
     this.#resolveBudget(view.figures?.totalBytes)
     if (this.#levelSince?.since !== view.since) {
       this.#levelSince = { since: view.since, at: Date.now() - this.levelForMs(view) }
@@ -307,7 +272,7 @@ export class Memory implements AsyncDisposable {
       if (bytes !== undefined) this.#book.measured(key, bytes, role)
     }
     this.#book.observe({
-      budgetBytes: this.#budget?.bytes ?? unlimited,
+      budgetBytes: this.#budget.bytes,
       pressure: view.level === 'unknown' ? 'normal' : view.level,
       availableBytes: view.figures?.availableBytes,
     })
@@ -315,23 +280,7 @@ export class Memory implements AsyncDisposable {
   }
 
   #resolveBudget(totalBytes = this.view?.figures?.totalBytes ?? 0): void {
-    const { platform, settings } = this.#options
-    const { fraction, budgetBytes } = settings()
-    // What the machine has does not change; a look that failed does not unsay it.
-    if (totalBytes === 0 && this.#budget) return
-    const result = resolveBudget({
-      totalBytes,
-      settingFraction: fraction,
-      ...(budgetBytes !== undefined && { settingBytes: budgetBytes }),
-      ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),
-      platform: platform.name,
-    })
-    const before = this.#problem ?? this.#budget?.how
-    this.#budget = result.ok ? result.budget : undefined
-    this.#problem = result.ok ? undefined : `${result.message}.`
-    if (before === (this.#problem ?? this.#budget?.how)) return
-    if (result.ok) this.#options.log.info('memory budget', { bytes: result.budget.bytes, text: result.budget.how })
-    else this.#options.log.warn('no memory budget', { text: this.#problem })
+    this.#budget.resolve(totalBytes, this.#gpu.bytes)
   }
 
   #complete(request: SizedRequest): StartRequest | { readonly message: string } {
@@ -344,7 +293,7 @@ export class Memory implements AsyncDisposable {
       totalBytes,
       ...(modelBudget !== undefined && { modelBudget }),
       ...(modelFraction !== undefined && { modelFraction }),
-      ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),
+      ...(this.#gpu.bytes !== undefined && { gpuLimitBytes: this.#gpu.bytes }),
       platform: this.#options.platform.name,
     })
     if (!result.ok) return { message: result.message }
@@ -353,7 +302,7 @@ export class Memory implements AsyncDisposable {
 
   /** Whatever the mode: a budget that cannot be read is none. */
   #badBudget(request: SizedRequest, message: string): RefusedAdmission {
-    const room = { budgetBytes: this.#budget?.bytes ?? unlimited, committedBytes: 0, promisedBytes: 0 }
+    const room = { budgetBytes: this.#budget.bytes, committedBytes: 0, promisedBytes: 0 }
     const shortage = { own: 0, budget: 0, available: 0 }
     return {
       admitted: false,
@@ -380,15 +329,12 @@ export class Memory implements AsyncDisposable {
         .held()
         .filter(({ key }) => key !== request.key)
         .map((held) => ({ ...held, name: splitKey(held.key).name })),
-      apps: this.#applications?.found ?? [],
+      apps: this.#applications.found,
       totalBytes: this.view?.figures?.totalBytes ?? 0,
-      ...(this.#gpuBytes !== undefined && { gpuLimitBytes: this.#gpuBytes }),
+      ...(this.#gpu.bytes !== undefined && { gpuLimitBytes: this.#gpu.bytes }),
       platform: platform.name,
     })
   }
 }
 
 type RefusedAdmission = MemoryRefusal & { readonly admitted: false }
-
-/** Keys are namespace/name, so that the space cannot be part of one. */
-export const idOf = (key: string, role: ServerRole): string => (role === 'current' ? key : `${key} ${role}`)

@@ -32,9 +32,9 @@ export interface AcquisitionOptions {
   readonly log: Logger
   /** Throws ModelError where the store cannot be written to. */
   readonly requireStore: () => Promise<void>
-  /** Throws ModelError where the store is somebody else's. */
+  /** Throws ModelError where the store belongs to another user. */
   readonly requireOwnStore: () => Promise<void>
-  /** Takes work whose end no caller waits for. */
+  /** Takes work that goes on after the caller's answer. */
   readonly beside: (work: Promise<void>) => void
 }
 
@@ -126,9 +126,9 @@ export class Acquisition {
   }
 
   /**
-   * What its source gave to another namespace, after the source was asked with the login of this one. Nobody knows who was given what an
-   * earlier version or another agent left: where its source cannot be asked at all it counts for who names it, and it belongs to the first
-   * namespace that its source would give it to. Throws ModelError.
+   * What its source gave to another namespace, after the source was asked with the login of this one. For files that an earlier version or
+   * another agent left, no namespace is recorded: they belong to the first namespace that their source would give them to, and where their
+   * source cannot be asked at all, every Model that names them may have them. Throws ModelError.
    */
   async #admitted(request: ModelRequest, stored: StoredModel, signal: AbortSignal): Promise<StoredModel> {
     const { log, remote, store } = this.#options
@@ -182,7 +182,10 @@ export class Acquisition {
     }
   }
 
-  /** Undefined where the first file is not what the Model says: one that was found here for this namespace is quarantined then, and served no more. */
+  /**
+   * Undefined where the first file has not the checksum that the Model states: a file that was found here for this namespace is then
+   * quarantined, and served no more.
+   */
   async #verified(request: ModelRequest, stored: StoredModel): Promise<StoredModel | undefined> {
     const wanted = request.sha256?.toLowerCase()
     const [first] = stored.manifest.files

@@ -12,11 +12,11 @@ import { SharedWork, type Share, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
 import { sameBytes, type WithRoom } from './store-paths.ts'
 
-/** Complete and verified bytes, as long as somebody holds them. */
+/** Complete and verified bytes, kept as long as a caller holds them. */
 export interface Content extends DownloadedFile {
   /** In place of what stands at `path`. */
   readonly moveTo: (path: string) => Promise<void>
-  /** After it nobody may be given these bytes by this holder. */
+  /** After it this holder gives these bytes to no other caller. */
   readonly release: () => Promise<void>
 }
 
@@ -38,7 +38,7 @@ export interface ContentFetchesOptions {
   readonly quarantine: (path: string, why: { readonly name: string; readonly error: unknown }) => Promise<unknown>
 }
 
-/** Beside every partial download, for who lists them. */
+/** A file beside every partial download, for those who list the partial downloads. */
 export const partialNote = z.object({
   /** Without credentials. */
   source: z.string(),
@@ -124,7 +124,7 @@ interface GetOptions {
   readonly model: string
   readonly signal: AbortSignal
   readonly onProgress: (progress: Progress) => void
-  /** Why a file that begins like this is not what is wanted: thrown as soon as that is known. */
+  /** Why a file that begins like this is not the wanted one: thrown as soon as that is known. */
   readonly refusal?: ((start: Uint8Array) => Error | undefined) | undefined
 }
 

@@ -89,7 +89,7 @@ export function errorCode(error: unknown): string | undefined {
   return undefined
 }
 
-/** The sentence of a failure, for somebody who asked once and for whom nobody tries again. */
+/** The sentence of a failure, for a request that is made once and not retried. */
 export const asAskedOnce = (message: string): string =>
   message.replace(
     /[:;,](?: so)? the agent (?:waits and )?tries again(?: when that may be over)?\.$/,

@@ -16,7 +16,7 @@ export interface Pruned {
   readonly isSure: boolean
 }
 
-/** What the store holds, who uses it, and what may go. */
+/** The models of the store, the services that use them, and what may be deleted. */
 export class Inventory {
   readonly #options: InventoryOptions
   readonly #rests: Rests
@@ -52,7 +52,7 @@ export class Inventory {
     }
   }
 
-  /** Rests of downloads that nobody went on with in time. Throws ModelError. */
+  /** Deletes partial downloads that were not continued in time. Throws ModelError. */
   async sweep(): Promise<Omit<Pruned, 'isSure'>> {
     const entries = (await this.#rests.partials()).filter(({ view }) => view.prunable !== undefined)
     const gone = await deleted(entries)

@@ -33,9 +33,9 @@ export interface ModelsState {
   directory: string
   /** Why the store cannot be used: one sentence. */
   problem?: string
-  /** What was found wrong at the start, one sentence each. */
+  /** Problems found at the start, one sentence each. */
   warnings: readonly string[]
-  /** What is being looked for or fetched, sorted by model, then source. */
+  /** Models that are being resolved or fetched, sorted by model, then source. */
   fetches: readonly FetchState[]
   downloads: readonly DownloadView[]
 }
@@ -102,7 +102,7 @@ export class Models {
   readonly #pulls: Pulls
   readonly #watch: StoreWatch
   readonly #fetches = new SharedWork<LocalModel, Progress, FetchedModel>()
-  /** Work that nobody waits for, until it is over. */
+  /** Work in the background, until it is over. */
   readonly #beside = new Set<Promise<void>>()
   readonly #onChange: () => void
   #warnings: readonly string[] = []
@@ -317,7 +317,7 @@ export class Models {
     this.#beside.add(done)
   }
 
-  /** At once where the signal is aborted or the agent stops; what nobody waits for any more ends by itself. */
+  /** Rejects at once where the signal is aborted or the agent stops; work without a waiting caller ends by itself. */
   async #shared(
     key: string,
     { name, source }: ModelRequest,

@@ -14,7 +14,7 @@ export interface RemoteFile {
   /** In hex: of the Model's spec, else the Hub's. */
   readonly sha256?: string
   readonly credentials?: Credentials
-  /** What the Hub calls the content, where it is on the Hub: the sha256 or git's hash. Another one is another content. */
+  /** The Hub's hash of the content, where it is on the Hub: sha256 or git's. Another hash is another content. */
   readonly blob?: string
   /** Where it is on the Hub. */
   readonly hub?: { readonly repo: string; readonly path: string }

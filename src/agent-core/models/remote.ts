@@ -51,7 +51,7 @@ export interface RemoteOptions {
   /** As messages about the disk name it. */
   readonly storeFolder?: string | undefined
   readonly allowInsecureLoopback: boolean | undefined
-  /** Servers beside the public ones that downloads may talk to; `any` for what a person at this machine asks for. */
+  /** Servers beside the public ones that downloads may talk to; `any` for downloads that a person at this machine asks for. */
   readonly allowedHosts: readonly string[] | 'any'
   /** For tests: in place of the system's. */
   readonly resolveHost?: Resolve | undefined

@@ -39,7 +39,7 @@ export interface ResolveContext {
 
 export type ResolvedSource = LocalSource | RemoteSource
 
-/** Which files a Model's source means, and where they are. Asks nobody but the Hub. Throws ModelError, or the signal's reason. */
+/** Which files a Model's source means, and where they are. Sends requests to the Hub alone. Throws ModelError, or the signal's reason. */
 export async function resolveSource(wanted: WantedModel, context: ResolveContext): Promise<ResolvedSource> {
   const parsed = parseModelSource(wanted.source)
   switch (parsed.kind) {

@@ -12,7 +12,7 @@ export interface Entry {
   readonly remove: () => Promise<boolean>
 }
 
-/** What is no model. */
+/** Files that are no model. */
 interface Rest extends Entry {
   /** In ms since 1970. */
   readonly changedAt: number
@@ -34,14 +34,17 @@ export interface RestsOptions {
 /** What the store holds that is no model: partial downloads, and files whose content was wrong. */
 export class Rests {
   readonly #options: RestsOptions
-  /** One look after the other, so that each counts what is left. */
+  /** Deletions run one after the other, so that each counts what is left. */
   #limited: Promise<void> = Promise.resolve()
 
   constructor(options: RestsOptions) {
     this.#options = options
   }
 
-  /** Deletes rests that nobody goes on with, oldest first, until all of them take no more than {@link maxRestBytes}. Throws ModelError. */
+  /**
+   * Deletes partial downloads that are not being continued, and quarantined files, oldest first, until all of them take no more than
+   * {@link maxRestBytes}. Throws ModelError.
+   */
   limit(): Promise<void> {
     const work = (): Promise<void> => this.#limit()
     this.#limited = this.#limited.then(work, work)
@@ -96,7 +99,7 @@ export class Rests {
           ...(isOld && { prunable: `the rest of a download that nobody went on with for ${days(ageMs)}` }),
         }
         const remove = async (): Promise<boolean> => {
-          // Somebody may have gone on with it since it was listed.
+          // A download may have continued it since it was listed.
           if (contents.active.has(baseOf(path))) return false
           await removeDownload(path)
           return true

@@ -31,7 +31,7 @@ export interface Arrival {
   readonly header?: HeaderSummary | undefined
 }
 
-/** Where a model goes. Nobody else is given these paths until `release`. */
+/** Where a model goes. These paths are given to no other caller until `release`. */
 export interface Destination {
   readonly folder: string
   /** Makes what has arrived the model, with its record. */
@@ -74,7 +74,7 @@ export class StorePlaces {
     }
   }
 
-  /** Undefined where one of the places belongs to somebody else. */
+  /** Undefined where one of the places belongs to another model. */
   async #claimAll(
     wanted: Wanted,
     folder: string,
@@ -171,7 +171,7 @@ export class StorePlaces {
 
 const claimOf = ({ digest, namespace }: Wanted): string => `${digest} ${namespace}`
 
-/** What nobody is named for an earlier version left, or was found: the first Model of that name goes on with it. */
+/** Files without a named owner were left by an earlier version, or found here: the first Model of that name takes them over. */
 const isOwn = ({ namespace }: Manifest, wanted: Wanted): boolean =>
   namespace === undefined || namespace === wanted.namespace
 

@@ -1,6 +1,7 @@
 import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
+import { isBelow } from '../support/is-below.ts'
 import { isOpenTo } from './access.ts'
 import { namingStoreErrors } from './disk.ts'
 import { ModelError } from './errors.ts'
@@ -228,7 +229,7 @@ const isAbsence = (error: unknown): boolean =>
 
 /** From `folder` up to but not including `root`. */
 async function removeEmpty(folder: string, root: string): Promise<void> {
-  for (let current = folder; relative(root, current) !== '' && !relative(root, current).startsWith('..');) {
+  for (let current = folder; isBelow(current, root);) {
     const isEmpty = await rmdir(current).then(
       () => true,
       () => false,

@@ -166,7 +166,7 @@ export class AgentMetrics {
     for (const metric of series) metric.remove(labelsOf(service))
   }
 
-  /** For what is only brought up to date when it is read. */
+  /** For figures that are brought up to date only when they are read. */
   beforeRender(refresh: () => void): void {
     this.#refresh = refresh
   }

@@ -56,7 +56,7 @@ export interface OutputLogOptions {
   readonly files: () => Promise<readonly string[]>
 }
 
-/** What one run of a server writes to `file`, bounded while the run goes on. Whoever started the server does not matter. */
+/** What one run of a server writes to `file`, bounded while the run goes on. It does not matter which agent started the server. */
 export class OutputLog {
   readonly file: string
   readonly #options: OutputLogOptions
@@ -151,7 +151,7 @@ export async function readRun(
 ): Promise<OutputBytes> {
   const { maxBytes, over } = asked
   const end = endOf(pieces.at(-1))
-  // Beyond the end: somebody else has cut the file, so all that it holds is new.
+  // Beyond the end: another process has cut the file, so all that it holds is new.
   const wanted = asked.offset > end ? (pieces.at(-1)?.from ?? 0) : asked.offset
   const piece = pieces.find((one) => endOf(one) > wanted)
   if (piece === undefined) return { bytes: Buffer.alloc(0), offset: end, remaining: 0, over }

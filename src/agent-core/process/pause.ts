@@ -11,7 +11,7 @@ export async function pause(ms: number, signal: AbortSignal): Promise<boolean> {
   }
 }
 
-/** Until the next multiple of `everyMs`: all who wait for the same beat are woken at once, which costs less than one by one. */
+/** Until the next multiple of `everyMs`: all timers of the same interval fire at once, which costs less than one by one. */
 export const pauseUntilBeat = (everyMs: number, signal: AbortSignal): Promise<boolean> =>
   pause(untilBeatMs(everyMs), signal)
 

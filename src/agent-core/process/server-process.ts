@@ -1,14 +1,17 @@
 import { messageOf } from '../support/message-of.ts'
+import type { Failure } from './back-off.ts'
 import { hangsMessage, stoppedMessage } from './exit-message.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs, type ServerLaunch } from './launch.ts'
 import { LedgerError, type Ledger } from './ledger.ts'
 import { OutputError } from './output-log.ts'
 import { NoPortError } from './ports.ts'
-import { killLimitMs, ServerRun, type EndOptions, type RunContext, type RunEnd } from './server-run.ts'
+import type { RunContext } from './run-context.ts'
 import type { RunFolder } from './run-folder.ts'
+import { ServerRun, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
 import type { ServiceRuns } from './service-runs.ts'
 import { spawnServer, SpawnError, type RunningProcess } from './spawn.ts'
+import { killLimitMs, type EndOptions } from './termination.ts'
 
 export interface ServerProcessOptions extends Omit<RunContext, 'output'> {
   readonly key: string
@@ -39,12 +42,6 @@ export interface FoundServer {
   readonly readySince?: number | undefined
 }
 
-export interface Failure {
-  /** In a row. */
-  readonly failures: number
-  readonly retryAt: number
-}
-
 export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs' | 'quietMs'>
 
 export type StopReport = { readonly stopped: true } | { readonly stopped: false; readonly message: string }
@@ -60,7 +57,7 @@ export class ServerProcess {
   #state: ServerState
   #folder: RunFolder | undefined
   #run: ServerRun | undefined
-  /** The shortest grace anybody asked for. */
+  /** The shortest grace that was asked for. */
   #stopWithin: number | undefined
 
   constructor(options: ServerProcessOptions) {

@@ -1,18 +1,20 @@
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import { afterCrash, noCrashes, retryDelayMs } from './back-off.ts'
+import { BackOffs, type Failure } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import { ExitWatch } from './exit-watch.ts'
 import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
 import type { Ledger, LedgerEntry } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
+import { logState } from './log-state.ts'
 import type { ReadableOutput } from './output-log.ts'
 import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
 import { Ports } from './ports.ts'
 import { runFolder, runOf, serverFolders, type RunFolder } from './run-folder.ts'
-import { ServerProcess, type Failure, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
+import { ServerProcess, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
 import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
 import { ServiceRuns } from './service-runs.ts'
+import { roleOf, slotsOf, type Service, type Slot } from './service-slots.ts'
 import { steadyNow } from '../support/steady-clock.ts'
 
 export interface ServersOptions {
@@ -57,8 +59,7 @@ export class Servers implements AsyncDisposable {
   readonly #options: Required<ServersOptions>
   readonly #ports: Ports
   readonly #services = new Map<string, Service>()
-  /** Of keys whose latest starts failed. */
-  readonly #backOffs = new Map<string, Failure>()
+  readonly #backOffs: BackOffs
   readonly #runs = new Map<string, ServiceRuns>()
   readonly #listeners = new Set<ServerListener>()
   readonly #exits: ExitWatch
@@ -74,6 +75,7 @@ export class Servers implements AsyncDisposable {
       outputLimits: () => defaultOutputLimits,
       ...options,
     }
+    this.#backOffs = new BackOffs(this.#options)
     this.#exits = new ExitWatch(options)
     this.#ports = new Ports({
       holders: async (port) => (await options.platform.portListeners(port, noGroup)).others,
@@ -158,7 +160,7 @@ export class Servers implements AsyncDisposable {
     if (role === 'retiring') this.#retire(service, slot)
   }
 
-  /** They run on without us; the ledger has what another agent needs to know. Nothing is told of them any more. */
+  /** The servers run on without this agent, and the ledger has what the next one needs. No listener is called any more. */
   async letGo(): Promise<void> {
     this.#listeners.clear()
     this.#exits[Symbol.dispose]()
@@ -205,7 +207,7 @@ export class Servers implements AsyncDisposable {
     return this.#services.get(key)?.[role]?.digest
   }
 
-  /** What it is expected to hold, in bytes; undefined where nobody estimated it. */
+  /** The estimate of its memory, in bytes; undefined where there is none. */
   needOf(key: string, role: ServerRole = 'current'): number | undefined {
     return this.#services.get(key)?.[role]?.needBytes
   }
@@ -237,38 +239,34 @@ export class Servers implements AsyncDisposable {
     )
   }
 
-  /** How its last server ended that nobody had asked to, with its last lines; kept while others take its place. */
+  /** How the latest server that was not stopped ended, with its last lines; kept while others take its place. */
   lastFailure(key: string): Exited | undefined {
     return this.#services.get(key)?.lastFailure
   }
 
-  /** How often it failed in a row, and when it may be tried again; undefined when nothing speaks against a start. */
+  /** How often it failed in a row, and when it may be tried again; undefined where no start has failed. */
   backOff(key: string): Failure | undefined {
-    return this.#backOffs.get(key)
+    return this.#backOffs.of(key)
   }
 
   /** For a start that failed before there was a process, as for one that failed after. */
   countFailure(key: string, servedMs = 0): Failure {
-    const { now, random } = this.#options
-    const crashes = afterCrash(this.#backOffs.get(key) ?? noCrashes, servedMs)
-    const failure = { ...crashes, retryAt: now() + retryDelayMs(crashes, servedMs, random) }
-    this.#backOffs.set(key, failure)
-    return failure
+    return this.#backOffs.count(key, servedMs)
   }
 
-  /** What failed is no measure for what comes now: it may be tried at once, and the next failure counts as the first. */
+  /** The next start need not wait, and the next failure counts as the first. */
   clearBackOff(key: string): void {
-    this.#backOffs.delete(key)
+    this.#backOffs.clear(key)
   }
 
   /** Throws while something of it is left. */
   forget(key: string): void {
     this.#refuseWhileAlive(key)
     this.#services.delete(key)
-    this.#backOffs.delete(key)
+    this.#backOffs.clear(key)
   }
 
-  /** Calls on every change, in the turn in which it is known; an exit in the one in which it was reaped. */
+  /** Calls on every change, in the turn in which it is known; for an exit that is the turn in which the process was reaped. */
   onChange(listener: ServerListener): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
@@ -342,7 +340,7 @@ export class Servers implements AsyncDisposable {
     return slot
   }
 
-  /** Whoever still knows the old port is answered until nobody does. Told of its end by its state. */
+  /** Clients that still know the old port are answered until no request comes any more. Its state tells its end. */
   #retire(service: Service, slot: Slot): void {
     service.retiring = slot
     void slot.process.stop({ quietMs: flipSettleMs })
@@ -351,7 +349,7 @@ export class Servers implements AsyncDisposable {
   #changed(service: Service, slot: Slot, state: ServerState): void {
     const { key } = service
     const role = roleOf(service, slot)
-    this.#logChange(key, state)
+    logState(this.#options.log, key, state)
     this.#note(slot.process.folder, state)
     if (state.kind === 'exited' && state.settled && state.cause !== 'stopped') service.lastFailure = state
     if (role === 'retiring' && isOver(state)) service.retiring = undefined
@@ -371,44 +369,9 @@ export class Servers implements AsyncDisposable {
     if (isOver(state)) ledger.forget(folder.name)
     if (state.kind === 'ready' && state.healthy) void ledger.ready(folder.name, state.pid, state.readySince)
   }
-
-  #logChange(key: string, state: ServerState): void {
-    const { log } = this.#options
-    switch (state.kind) {
-      case 'starting':
-        if (state.pid !== undefined) log.debug('started server', { service: key, pid: state.pid, port: state.port })
-        return
-      case 'loading':
-        log.debug('server is loading', { service: key, pid: state.pid, port: state.port })
-        return
-      case 'ready':
-        if (!state.healthy)
-          log.warn('server does not answer', { service: key, pid: state.pid, port: state.port, trouble: state.trouble })
-        else log.debug('server is ready', { service: key, pid: state.pid, port: state.port })
-        return
-      case 'stopping':
-        if (state.drain) log.info('requests are finishing', { service: key, pid: state.pid, ...state.drain })
-        else log.info('stopping server', { service: key, pid: state.pid, port: state.port, cause: state.cause })
-        return
-      case 'failedToSpawn':
-        log.warn('server could not be started', { service: key, reason: state.message })
-        return
-      case 'exited': {
-        if (!state.settled) return
-        const { code, signal, message: reason, cause, left } = state
-        log[cause === 'stopped' && left === undefined ? 'info' : 'warn']('server exited', {
-          service: key,
-          code,
-          signal,
-          reason,
-          left,
-        })
-      }
-    }
-  }
 }
 
-/** Whoever listens is somebody else: no group has this number. */
+/** No process group has this number, so that every listener counts as a stranger's. */
 const noGroup = -1
 
 interface Beginning {
@@ -419,26 +382,5 @@ interface Beginning {
   readonly needBytes: number | undefined
 }
 
-interface Slot {
-  readonly process: ServerProcess
-  readonly digest: string
-  readonly needBytes: number | undefined
-}
-
-interface Service {
-  readonly key: string
-  current?: Slot | undefined
-  successor?: Slot | undefined
-  retiring?: Slot | undefined
-  starts: number
-  lastFailure?: Exited | undefined
-}
-
 const wasStopped = (state: ServerState): boolean =>
   state.kind === 'exited' && state.settled && state.cause === 'stopped'
-
-const slotsOf = (service: Service | undefined): Slot[] =>
-  [service?.current, service?.successor, service?.retiring].filter((slot) => slot !== undefined)
-
-const roleOf = ({ successor, retiring }: Service, slot: Slot): ServerRole =>
-  slot === successor ? 'successor' : slot === retiring ? 'retiring' : 'current'

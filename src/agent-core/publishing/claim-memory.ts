@@ -1,36 +1,40 @@
 import { refKey } from '../support/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { judgeClaim, type ClaimJudgement, type ForeignClaim, type LastWritten } from './claim.ts'
-import { heartbeatOf, type Published, type PublishTarget } from './objects.ts'
-import { SliceEdits } from './slice-edits.ts'
+import { ForeignEdits } from './foreign-edits.ts'
+import { heartbeatOf, type PublishTarget, type Told } from './objects.ts'
 
-/** Whoever loses a slice by accident posts it again at once; others leave it that long. */
+/** An agent that lost a slice by accident posts it again at once; other agents wait for this long. */
 export const holderGraceMs = 10_000
 
-/** What was judged: `isAs` says whether the slice says this, and all that goes with it. */
+/** What was judged: `isAs` says whether the slice tells this, and all that goes with it. */
 export interface JudgedSlice {
   readonly slice: EndpointSlice
   readonly silentMs: number
-  readonly isAs: (published: Published | undefined) => boolean
+  readonly isAs: (told: Told) => boolean
 }
 
-/** Judges the slice of one InferenceService by what was seen and written of it before. */
+/** Judges the slice of one InferenceService by its earlier versions and by our own writes. */
 export class ClaimMemory {
   readonly #self: string
   readonly #now: () => number
-  readonly #edits: SliceEdits
-  /** What our last writes may have left in the slice; empty = we have not written since the start. */
-  #wrote: readonly (Published | undefined)[] = []
+  readonly #edits: ForeignEdits<Told>
   #last: LastWritten | undefined
   #overwrites = { count: 0, heartbeat: '' }
   /** A living holder whose slice we have seen, and since when that is gone. */
   #rival: { readonly uid: string; readonly holder: string; readonly goneAt: number | undefined } | undefined
 
-  /** `self` is our node id, `fieldManager` the name our writes have in the cluster. */
-  constructor(options: { readonly self: string; readonly fieldManager: string; readonly monotonicNow: () => number }) {
+  /** Of the slice of that namespace and name; `self` is our node id, `fieldManager` the name our writes have in the cluster. */
+  constructor(options: {
+    readonly namespace: string
+    readonly name: string
+    readonly self: string
+    readonly fieldManager: string
+    readonly monotonicNow: () => number
+  }) {
     this.#self = options.self
     this.#now = options.monotonicNow
-    this.#edits = new SliceEdits(options)
+    this.#edits = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
   }
 
   judge({ slice, silentMs, isAs }: JudgedSlice, target: PublishTarget): ClaimJudgement {
@@ -41,7 +45,7 @@ export class ClaimMemory {
     this.#rival = claim.kind === 'foreign' ? { uid: target.uid, holder: claim.holder, goneAt: undefined } : undefined
     if (isLost(claim)) this.#last = undefined
     if (claim.kind !== 'ours') return claim
-    const edits = this.#edits.look(slice, this.#wrote.length > 0 && !this.#wrote.some(isAs))
+    const edits = this.#edits.look(slice, isAs)
     return edits ? { ...claim, edits } : claim
   }
 
@@ -58,32 +62,28 @@ export class ClaimMemory {
   }
 
   /** To be called before the request, whose answer may get lost. */
-  writing(published: Published | undefined): void {
-    this.#wrote = [...this.#wrote.filter((one) => !isSame(one, published)), published]
+  writing(told: Told): void {
+    this.#edits.writing(told)
   }
 
   /** This and nothing else is what our writes have left. */
-  wrote(published: Published | undefined, last: LastWritten): void {
-    this.#wrote = [published]
+  wrote(told: Told, last: LastWritten): void {
+    this.#edits.wrote(told)
     this.#last = last
-    this.#edits.putRight()
   }
 
   /** Only the heartbeat was written: the rest of the slice is still `found`, as it was before. */
-  renewed(found: Published | undefined, last: LastWritten): void {
-    if (this.#wrote.length === 0) this.#wrote = [found]
+  renewed(found: Told, last: LastWritten): void {
+    this.#edits.found(found)
     this.#last = last
   }
 
   forgetWrites(): void {
-    this.#wrote = []
+    this.#edits.forgetWrites()
     this.#last = undefined
   }
 }
 
-/** Somebody else has it or may take it: what we wrote before is no proof that it is ours. */
+/** Another agent has it or may take it: an earlier write of ours is no proof that it is ours. */
 const isLost = ({ kind }: ClaimJudgement): boolean =>
   kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead' || kind === 'released'
-
-const isSame = (one: Published | undefined, other: Published | undefined): boolean =>
-  one?.address === other?.address && one?.port === other?.port && one?.ready === other?.ready

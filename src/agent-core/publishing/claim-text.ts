@@ -13,14 +13,26 @@ const claim = z.object({
 })
 export type Claim = z.infer<typeof claim>
 
-const released = z.strictObject({})
+const released = z.strictObject({
+  /** The slice's heartbeat when the claim was given up; slices of earlier builds do not say it. */
+  heartbeat: z.string().optional(),
+})
+export type Released = z.infer<typeof released>
 
 /** The value of the annotation `metalbar.dev/claim`. */
-export const claimText = (held: Claim | undefined): string => JSON.stringify(held ?? {})
+export const claimText = (claim: Claim | Released): string => JSON.stringify(claim)
 
-/** What the annotation says; text that is no claim counts as none, since whoever wrote it knows no claims. */
-export function parseClaim(text: string | undefined): Claim | 'released' | undefined {
+/** What the annotation says; text that is no claim counts as none: an agent that knows no claims wrote it. */
+export function parseClaim(text: string | undefined): Claim | Released | undefined {
   if (text === undefined) return undefined
   const json = parseJson(text)
-  return claim.safeParse(json).data ?? (released.safeParse(json).success ? 'released' : undefined)
+  return claim.safeParse(json).data ?? released.safeParse(json).data
+}
+
+export const isClaim = (found: Claim | Released): found is Claim => 'node' in found
+
+/** The node id of the agent that holds the claim. */
+export function holderOf(text: string | undefined): string | undefined {
+  const found = parseClaim(text)
+  return found && isClaim(found) ? found.node : undefined
 }

@@ -1,5 +1,6 @@
 import type { EndpointSlice } from '../kube/resources.ts'
-import { parseClaim, type Claim } from './claim-text.ts'
+import { isClaim, parseClaim, type Claim } from './claim-text.ts'
+import type { Edits } from './foreign-edits.ts'
 import { annotations, heartbeatOf, isOwnedBy, labels, ownerOf, publishedOf, type PublishTarget } from './objects.ts'
 
 /** LLMKube's controller and every Metalbar call an agent gone after this long without a new heartbeat. */
@@ -22,19 +23,10 @@ export type ClaimJudgement =
   /** Given up in good order: anyone may take it at once. */
   | { readonly kind: 'released' }
   | ForeignClaim
-  /** To be taken over by whoever can serve, and withdrawn by whoever sees it. */
+  /** An agent that can serve takes it over; any other agent withdraws it. */
   | { readonly kind: 'dead'; readonly epoch: number; readonly ready: boolean; readonly message: string }
   /** No agent's slice, or another InferenceService's: never touched. */
   | { readonly kind: 'taken'; readonly message: string }
-
-export interface Edits {
-  /** Names the field manager that seems to do it, and what is done about it. */
-  readonly message: string
-  /** Until it is put right. */
-  readonly mendInMs: number
-  /** Until they are forgotten, should no more come. */
-  readonly forgottenInMs: number
-}
 
 export interface ForeignClaim {
   /** `unclaimed`: written by an agent that knows no claims. `overwritten`: it wrote over ours. */
@@ -50,7 +42,7 @@ export interface ForeignClaim {
 export const isHeld = (claim: ClaimJudgement): claim is Extract<ClaimJudgement, { kind: 'ours' | 'uncertain' }> =>
   claim.kind === 'ours' || claim.kind === 'uncertain'
 
-/** A released slice belongs to whoever comes first, also to delete it. */
+/** The first agent that comes may claim or delete a released slice. */
 export const isDeletable = (claim: ClaimJudgement): boolean =>
   isHeld(claim) || claim.kind === 'previous' || claim.kind === 'released'
 
@@ -81,9 +73,11 @@ export function judgeClaim(slice: EndpointSlice | undefined, facts: ClaimFacts):
   if (owningService !== target.name) return { kind: 'taken', message: takenMessage(slice, owningService) }
   const claim = parseClaim(slice.metadata.annotations[annotations.claim])
   const published = publishedOf(slice)
-  if (claim === 'released') {
-    // A release withdraws: an address that is ready again comes from an agent that did not read the claim.
-    return published?.ready === true ? foreign('unclaimed', slice, undefined, facts) : { kind: 'released' }
+  if (claim && !isClaim(claim)) {
+    if (published?.ready !== true) return { kind: 'released' }
+    // A release withdraws: an address that is ready again comes from an agent that did not read the claim, or from no agent.
+    const isAgents = claim.heartbeat === undefined || hasOtherHeartbeat(slice, claim.heartbeat)
+    return isAgents ? foreign('unclaimed', slice, undefined, facts) : readyUnheld(target)
   }
   const epoch = claim?.epoch ?? epochOfStripped(slice, facts)
   if (epoch === undefined) return foreign('unclaimed', slice, undefined, facts)
@@ -107,11 +101,19 @@ const hasOtherHeartbeat = (slice: EndpointSlice, written: string): boolean => {
   return heartbeat !== '' && heartbeat !== written
 }
 
-/** Of the claim that somebody took from our slice, and no agent did. */
+/** Of the claim that was taken from our slice by a client that is no agent. */
 function epochOfStripped(slice: EndpointSlice, { last }: ClaimFacts): number | undefined {
   const isLast = last !== undefined && slice.metadata.uid === last.uid
   return isLast && !hasOtherHeartbeat(slice, last.heartbeat) ? last.epoch : undefined
 }
+
+/** Pods are sent to where nothing listens. */
+const readyUnheld = ({ namespace, name }: PublishTarget): ClaimJudgement => ({
+  kind: 'dead',
+  epoch: 0,
+  ready: true,
+  message: `The EndpointSlice of InferenceService ${namespace}/${name} was made ready by something else while no agent held it; it can be taken over.`,
+})
 
 function foreign(
   kind: ForeignClaim['kind'],

@@ -1,4 +1,4 @@
-import { refKey } from '../support/object-key.ts'
+import { refKey, splitKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -22,10 +22,14 @@ import {
   sliceBody,
   sliceIsCurrent,
   slicePatch,
+  sliceTells,
+  toldBy,
+  toldIn,
   withdrawPatch,
   type Publication,
   type Published,
   type PublishTarget,
+  type Told,
 } from './objects.ts'
 import { recheckMs, type Obstacle } from './service-writer.ts'
 import { settledWrite, type WriteStep } from './settled-write.ts'
@@ -91,10 +95,12 @@ export class ClaimedSlice {
     this.#silentMs = silentMs
     this.#turns = new Turns(options.signal)
     const { node: self, api, monotonicNow } = options
-    this.#memory = new ClaimMemory({ self, fieldManager: api.fieldManager, monotonicNow })
+    const { namespace, name } = splitKey(key)
+    const place = { namespace, name: serviceNameOf(name) }
+    this.#memory = new ClaimMemory({ ...place, self, fieldManager: api.fieldManager, monotonicNow })
   }
 
-  /** Whom we hold the claim for. */
+  /** Whom we hold the claim for, as it was wanted last. */
   get heldFor(): PublishTarget | undefined {
     return this.#held?.target
   }
@@ -120,7 +126,7 @@ export class ClaimedSlice {
     return { slice, claim, recheckInMs: recheckInMsOf(claim) }
   }
 
-  /** Whose it is by the cache; adopts what is ours and lets go of what is not. */
+  /** Reads the holder from the cache; adopts a slice of ours and lets go of a foreign one. */
   judge(target: PublishTarget): ClaimJudgement {
     return this.#judge(target, this.cached(target))
   }
@@ -130,7 +136,7 @@ export class ClaimedSlice {
     return this.#turns.take(work)
   }
 
-  /** Takes what nobody has or what was released; makes sure of what is ours. */
+  /** Takes a slice that is free or was released; verifies a slice of ours. */
   async claim(target: PublishTarget): Promise<WriteResult> {
     return (await this.#write(target, this.cached(target), claimStep)).result
   }
@@ -180,7 +186,7 @@ export class ClaimedSlice {
     return result
   }
 
-  /** Only what is ours, or nobody's. */
+  /** Only a slice that is ours or has no holder. */
   async delete(target: PublishTarget): Promise<WriteResult> {
     const result = await this.#settle(target, this.cached(target), ({ claim, slice }) => {
       if (!slice) return { do: 'stop', result: done }
@@ -194,7 +200,7 @@ export class ClaimedSlice {
     this.#turns.dropWaiting()
   }
 
-  /** Events may have been missed: what is ours is read again before it is relied on. */
+  /** Events may have been missed: our slices are read again before they are relied on. */
   watchGap(): void {
     this.#turns.dropWaiting()
     this.#hadGap = true
@@ -215,8 +221,8 @@ export class ClaimedSlice {
 
   #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
     if (!slice) return this.#memory.judgeAbsence(target)
-    const isAs = (published: Published | undefined): boolean =>
-      sliceIsCurrent(slice, this.#options.publication(target, published, undefined))
+    const isAs = (told: Told): boolean =>
+      sliceTells(slice, this.#options.publication(target, undefined, undefined), told)
     const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
     if (claim.kind === 'ours') {
       if (!this.#held) this.#adopt(target, claim.epoch, slice)
@@ -250,13 +256,14 @@ export class ClaimedSlice {
       changed ||= step.do === 'write'
       const { slice } = facts
       const { epoch } = step
-      const found = slice && publishedOf(slice)
-      const publication = this.#options.publication(target, step.do === 'renew' ? found : step.published, epoch)
-      if (step.do !== 'renew') this.#memory.writing(step.published)
+      const shown = slice && publishedOf(slice)
+      const publication = this.#options.publication(target, step.do === 'renew' ? shown : step.published, epoch)
+      const told = toldBy(publication)
+      if (step.do !== 'renew') this.#memory.writing(told)
       written = () => {
         const last = { uid: this.cached(target)?.metadata.uid ?? '', epoch, heartbeat: publication.heartbeat }
-        if (step.do === 'renew') this.#memory.renewed(found, last)
-        else this.#memory.wrote(step.published, last)
+        if (step.do === 'renew') this.#memory.renewed(slice ? toldIn(slice) : told, last)
+        else this.#memory.wrote(told, last)
         this.#hold(target, epoch)
       }
       if (step.do === 'create' || !slice) return { do: 'create', body: sliceBody(publication) }
@@ -267,7 +274,7 @@ export class ClaimedSlice {
     return { result, changed }
   }
 
-  /** Any write, with the preconditions that make it safe. One that the server refuses is thrown: it changed nothing. */
+  /** Any write, with the preconditions that make it safe. Throws where the server refuses it, which changes nothing. */
   async #settle(
     target: PublishTarget,
     known: EndpointSlice | undefined | 'unread',
@@ -283,6 +290,7 @@ export class ClaimedSlice {
       known,
       decide: (slice) => {
         const claim = this.#judge(target, slice)
+        this.#held?.aimAt(target)
         if (claim.kind === 'taken') this.#obstacle = { ...claim, at: monotonicNow() }
         const heldEpoch = this.#held?.target.uid === target.uid ? this.#held.epoch : undefined
         return decide({ claim, slice, target, heldEpoch })
@@ -294,7 +302,7 @@ export class ClaimedSlice {
 
   /** After a restart, or when the answer to our own write was lost. */
   #adopt(target: PublishTarget, epoch: number, slice: EndpointSlice): void {
-    this.#memory.wrote(publishedOf(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
+    this.#memory.wrote(toldIn(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
     this.#hold(target, epoch)
     this.#held?.renewSoon()
   }

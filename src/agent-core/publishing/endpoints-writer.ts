@@ -4,17 +4,29 @@ import type { Resource } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { backOffCeilingMs } from '../support/back-off.ts'
 import { endpointsAreCurrent, isAgents, parseEndpoints, type Endpoints } from './endpoints.ts'
+import { ForeignEdits } from './foreign-edits.ts'
 import { endpointsBody, endpointsPatch, labels, managedBy, serviceNameOf, type Publication } from './objects.ts'
 import { isAnswered, settledWrite, type ObjectStore } from './settled-write.ts'
 
 /** Rights may be granted, and others' Endpoints may go: they are looked at again, ever more seldom. */
 const deniedBackOff = { firstMs: 30_000, maxMs: 600_000 }
 
-/** Somebody else's, or we have no rights to them: left alone until `until` of the monotonic clock, and said so once. */
+/** Foreign Endpoints, or no rights to them: left alone until `until` of the monotonic clock, and logged once. */
 interface Denial {
   readonly reason: string
   readonly failures: number
   readonly until: number
+}
+
+/** What Endpoints say, and so tells two writes apart. */
+type Wish = Pick<Publication, 'uid' | 'servicePorts' | 'published'>
+
+const wishOf = ({ uid, servicePorts, published }: Publication): Wish => ({ uid, servicePorts, published })
+
+/** What we wrote, and whether it was said that others change it again and again. */
+interface Written {
+  readonly edits: ForeignEdits<Wish>
+  isTold: boolean
 }
 
 type Place = Pick<Publication, 'namespace' | 'name' | 'serviceName'>
@@ -32,6 +44,7 @@ export class EndpointsWriter {
   readonly #random: () => number
   readonly #known = new Map<string, Endpoints>()
   readonly #denials = new Map<string, Denial>()
+  readonly #written = new Map<string, Written>()
 
   /** Without a resource nothing is ever written. */
   constructor(options: {
@@ -56,7 +69,13 @@ export class EndpointsWriter {
 
   /** True also where there is nothing we may do about them, until a later try succeeds. */
   isCurrent(publication: Publication): boolean {
-    return !this.#resource || this.#denials.has(refKey(publication)) || this.#isAsKnown(publication)
+    const key = refKey(publication)
+    return (
+      !this.#resource ||
+      this.#denials.has(key) ||
+      this.#isAsKnown(publication) ||
+      this.#waits(publication, this.#known.get(key))
+    )
   }
 
   #isAsKnown(publication: Publication): boolean {
@@ -85,7 +104,7 @@ export class EndpointsWriter {
       return false
     }
     for (const [key, known] of before) {
-      // What was written meanwhile is newer than the list.
+      // Endpoints written meanwhile are newer than the list.
       if (this.#known.get(key) !== known) continue
       const { namespace: where, name } = splitKey(key)
       const now = found.get(keyOf(where, serviceNameOf(name)))
@@ -100,22 +119,24 @@ export class EndpointsWriter {
     const key = refKey(publication)
     const { published } = publication
     if (!this.#resource || this.#isDenied(key) || (this.#isAsKnown(publication) && !reread)) return
+    const { edits } = this.#writtenOf(publication)
+    const wish = wishOf(publication)
     try {
-      const settled = await settledWrite<Endpoints, 'foreign' | 'nothing to do'>({
+      const settled = await settledWrite<Endpoints, 'foreign' | 'others write' | 'nothing to do'>({
         ...this.#place(publication),
         store: this.#store(this.#resource, key),
         known: reread ? 'unread' : this.#known.get(key),
         decide: (endpoints) => {
-          if (!endpoints) {
-            return published
-              ? { do: 'create', body: endpointsBody(publication) }
-              : { do: 'stop', result: 'nothing to do' }
-          }
-          if (!isAgents(endpoints)) return { do: 'stop', result: 'foreign' }
-          if (endpointsAreCurrent(endpoints, publication)) return { do: 'stop', result: 'nothing to do' }
-          return { do: 'patch', object: endpoints, body: endpointsPatch(publication, endpoints) }
+          if (endpoints && !isAgents(endpoints)) return { do: 'stop', result: 'foreign' }
+          const isRight = endpoints ? endpointsAreCurrent(endpoints, publication) : !published
+          if (isRight) return { do: 'stop', result: 'nothing to do' }
+          if (this.#waits(publication, endpoints)) return { do: 'stop', result: 'others write' }
+          edits.writing(wish)
+          if (endpoints) return { do: 'patch', object: endpoints, body: endpointsPatch(publication, endpoints) }
+          return { do: 'create', body: endpointsBody(publication) }
         },
       })
+      if (settled.kind === 'written') edits.wrote(wish)
       if (settled.kind === 'refused') this.#deny(key, 'Endpoints refused', settled.message)
       if (settled.kind === 'stopped' && settled.result === 'foreign') {
         this.#deny(key, 'Endpoints left alone', 'Endpoints of this name belong to somebody else.')
@@ -132,6 +153,7 @@ export class EndpointsWriter {
     const key = refKey(place)
     const known = this.#known.get(key)
     this.#known.delete(key)
+    this.#written.delete(key)
     if (!this.#resource || this.#isDenied(key)) return
     try {
       await settledWrite<Endpoints, undefined>({
@@ -154,6 +176,35 @@ export class EndpointsWriter {
   forget(key: string): void {
     this.#known.delete(key)
     this.#denials.delete(key)
+    this.#written.delete(key)
+  }
+
+  /** What others make of our writes again and again is put right no sooner than that allows; said once. */
+  #waits(publication: Publication, endpoints: Endpoints | undefined): boolean {
+    const key = refKey(publication)
+    const written = this.#written.get(key)
+    const isAs = (wish: Wish): boolean =>
+      endpoints ? endpointsAreCurrent(endpoints, { ...publication, ...wish }) : wish.published === undefined
+    const edits = written?.edits.look(endpoints, isAs)
+    if (!written || !edits) {
+      if (written) written.isTold = false
+      return false
+    }
+    if (!written.isTold) this.#log.warn('Endpoints changed by others', { key, reason: edits.message })
+    written.isTold = true
+    // What is wanted differently now is written at once.
+    return edits.mendInMs > 0 && written.edits.hasWritten(wishOf(publication))
+  }
+
+  #writtenOf({ namespace, name, serviceName }: Place): Written {
+    const key = refKey({ namespace, name })
+    const known = this.#written.get(key)
+    if (known) return known
+    const { fieldManager } = this.#api
+    const of = { kind: 'Endpoints', namespace, name: serviceName, fieldManager, monotonicNow: this.#now } as const
+    const written: Written = { edits: new ForeignEdits<Wish>(of), isTold: false }
+    this.#written.set(key, written)
+    return written
   }
 
   #isDenied(key: string): boolean {

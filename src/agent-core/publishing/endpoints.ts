@@ -37,6 +37,7 @@ const endpoints = z.object({
     resourceVersion: z.string(),
     labels: z.record(z.string(), z.string()).default({}),
     ownerReferences: z.array(ownerReference).default([]),
+    managedFields: z.array(z.object({ manager: z.string().default(''), time: z.string().optional() })).default([]),
   }),
   subsets,
 })

@@ -64,6 +64,11 @@ export class HeldClaim {
     this.#timer.renewed()
   }
 
+  /** What is renewed from now on is as wanted now, also where that needed no write. */
+  aimAt(target: PublishTarget): void {
+    if (target.uid === this.#target.uid) this.#target = target
+  }
+
   renewSoon(): void {
     this.#timer.soon()
   }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { EndpointSlice, ObjectMeta, OwnerReference, Service } from '../kube/resources.ts'
 import { claimText, type Claim } from './claim-text.ts'
 
@@ -74,7 +75,7 @@ const defaultServicePort = 8080
 /** Service, EndpointSlice and Endpoints all carry this name; LLMKube looks for it there. */
 export const serviceNameOf = (inferenceService: string): string => inferenceService.replaceAll('.', '-')
 
-/** LLMKube's controller and gateway address the port that the spec names; everybody else uses 8080. */
+/** LLMKube's controller and gateway address the port that the spec names; all other clients use 8080. */
 export const servicePortsOf = (endpointPort: number | undefined): readonly ServicePort[] => [
   { name: 'http', port: defaultServicePort },
   ...(endpointPort === undefined || endpointPort === defaultServicePort
@@ -144,29 +145,44 @@ export const heartbeatPatch = (publication: Publication, current: EndpointSlice)
   metadata: slicePatch(publication, current).metadata,
 })
 
-/** Takes a dead agent's address out of service; the claim stays for whoever can serve. */
+/** Takes a dead agent's address out of service; the claim stays for an agent that can serve. */
 export const withdrawPatch = (current: EndpointSlice): MergePatch => ({
   metadata: {},
   endpoints: current.endpoints.map(({ addresses }) => ({ addresses, conditions: { ready: false } })),
 })
 
 /** True where a write would change nothing but the heartbeat. */
-export function sliceIsCurrent(slice: EndpointSlice, publication: Publication): boolean {
-  const { published, servicePorts, agentVersion } = publication
-  const shown = publishedOf(slice)
-  const wantedPorts = published === undefined ? [] : servicePorts
+export const sliceIsCurrent = (slice: EndpointSlice, publication: Publication): boolean =>
+  sliceTells(slice, publication, toldBy(publication))
+
+/** Whether it tells pods `told`, and is labelled and owned as for `publication`. */
+export function sliceTells(slice: EndpointSlice, publication: Publication, told: Told): boolean {
+  const { agentVersion } = publication
   return (
     holds(slice.metadata.labels, sliceLabels(publication)) &&
     (agentVersion === '' || slice.metadata.annotations[annotations.agentVersion] === agentVersion) &&
     isOwnedBy(slice, publication) &&
-    slice.endpoints.length === (published === undefined ? 0 : 1) &&
-    shown?.address === published?.address &&
-    shown?.ready === published?.ready &&
-    slice.ports.length === wantedPorts.length &&
-    wantedPorts.every(
-      ({ name }, index) => slice.ports[index]?.name === name && slice.ports[index].port === published?.port,
-    )
+    isDeepStrictEqual(toldIn(slice), told)
   )
+}
+
+/** What a slice tells pods, as far as we compare it. */
+export interface Told {
+  readonly published: Published | undefined
+  readonly addresses: number
+  readonly ports: readonly { readonly name: string | null | undefined; readonly port: number | null | undefined }[]
+}
+
+export const toldIn = (slice: EndpointSlice): Told => ({
+  published: publishedOf(slice),
+  addresses: slice.endpoints.length,
+  ports: slice.ports.map(({ name, port }) => ({ name, port })),
+})
+
+export function toldBy({ published, servicePorts }: Pick<Publication, 'published' | 'servicePorts'>): Told {
+  if (!published) return { published, addresses: 0, ports: [] }
+  const { address, port, ready } = published
+  return { published: { address, port, ready }, addresses: 1, ports: servicePorts.map(({ name }) => ({ name, port })) }
 }
 
 export const heartbeatOf = ({ metadata }: EndpointSlice): string => metadata.annotations[annotations.heartbeat] ?? ''
@@ -280,7 +296,7 @@ const serviceAnnotations = { [annotations.metalAccelerated]: 'true', [annotation
 const sliceAnnotations = ({ heartbeat, agentVersion, claim }: Publication): Readonly<Record<string, string>> => ({
   [annotations.heartbeat]: heartbeat,
   ...(agentVersion === '' ? {} : { [annotations.agentVersion]: agentVersion }),
-  [annotations.claim]: claimText(claim),
+  [annotations.claim]: claimText(claim ?? { heartbeat }),
 })
 
 const sliceContent = ({ name, published, servicePorts }: Publication) =>

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { parseClaim } from './claim-text.ts'
+import { holderOf } from './claim-text.ts'
 import { messageOf } from '../support/message-of.ts'
 import { keyOf, refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
@@ -7,6 +7,7 @@ import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { within } from '../support/within.ts'
 import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
+import type { Edits } from './foreign-edits.ts'
 import type { ClaimedSlice } from './claimed-slice.ts'
 import { ClaimedSlices } from './claimed-slices.ts'
 import { renewEveryMs } from './heartbeat-timer.ts'
@@ -64,9 +65,11 @@ export interface PublicationView {
   readonly service: ServiceView
   /** True also where there is no Service of ours to be out of date. */
   readonly serviceUpToDate: boolean
+  /** Only while others change the Service again and again. */
+  readonly serviceEdits: Edits | undefined
   /** False while Endpoints, or details of a slice that is ours, tell something else than the slice's address. */
   readonly complete: boolean
-  /** What the slice tells pods now, whoever wrote it. */
+  /** The address that the slice gives pods now, whichever client wrote it. */
   readonly published: Published | undefined
   /** There is something that {@link Publisher.unpublish} would delete. */
   readonly present: boolean
@@ -126,20 +129,22 @@ export class Publisher {
     const published = slice && publishedOf(slice)
     const publication = this.#publication(target, published)
     const { service, recheckInMs: serviceRecheckInMs } = this.#service.view(target)
+    const serviceEdits = this.#service.edits(target, publication)
     return {
       claim,
       service,
       serviceUpToDate: this.#service.isCurrent(target, publication),
+      serviceEdits,
       complete:
         !isHeld(claim) ||
         (this.#endpoints.isCurrent(publication) && slice !== undefined && sliceIsCurrent(slice, publication)),
       published,
       present: isDeletable(claim) || this.#endpoints.has(refKey(target)),
-      recheckInMs: serviceRecheckInMs ?? recheckInMs,
+      recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, serviceEdits?.forgottenInMs),
     }
   }
 
-  /** Takes a slice that nobody has or that was released, where the Service's name is free and valid. */
+  /** Takes a slice that is free or was released, where the Service's name is free and valid. */
   claim(target: PublishTarget): Promise<WriteResult> {
     return this.#inTurn(target, async (slice) => {
       const judged = slice.judge(target)
@@ -166,7 +171,7 @@ export class Publisher {
     })
   }
 
-  /** For those who see a dead claim and cannot serve: traffic must not flow into a hole. */
+  /** For an agent that sees a dead claim and cannot serve: no traffic may go to the dead address. */
   withdrawDead(target: PublishTarget): Promise<WriteResult> {
     return this.#inTurn(target, (slice) => slice.withdrawDead(target))
   }
@@ -225,12 +230,18 @@ export class Publisher {
   /** Ready no more, and free for any other agent at once. */
   release(target: PublishTarget): Promise<WriteResult> {
     return this.#inTurn(target, async (slice) => {
-      const result = await slice.release(target)
-      const key = refKey(target)
-      const cached = this.#endpoints.has(key) ? slice.cached(target) : undefined
-      if (cached) await this.#writeEndpoints(target, publishedOf(cached))
-      this.#endpoints.forget(key)
-      return result
+      const { result } = await slice.withdraw(target)
+      if (result.kind !== 'done') {
+        this.#endpoints.forget(refKey(target))
+        return result
+      }
+      const shown = slice.cached(target)
+      // The claim goes last: as long as it is held, something is left to do.
+      if (shown)
+        await this.#writeEndpoints(target, publishedOf(shown), { reread: !this.#endpoints.has(refKey(target)) })
+      const released = await slice.release(target)
+      this.#endpoints.forget(refKey(target))
+      return released
     })
   }
 
@@ -250,10 +261,8 @@ export class Publisher {
     const ports = new Set<number>()
     for (const slice of slices.cache.values()) {
       const { namespace, annotations: told, labels: named } = slice.metadata
-      const claim = parseClaim(told[annotations.claim])
       const published = publishedOf(slice)
-      const isOurs = claim !== undefined && claim !== 'released' && claim.node === node.id
-      if (!isOurs || published?.ready !== true) continue
+      if (holderOf(told[annotations.claim]) !== node.id || published?.ready !== true) continue
       if (keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? '') !== key)
         ports.add(published.port)
     }
@@ -276,8 +285,8 @@ export class Publisher {
   }
 
   /**
-   * Whether the watch on EndpointSlices is live. While it is not, nobody's silence counts; our own claims are treated as after a gap,
-   * others' silence from before it goes on counting afterwards.
+   * Whether the watch on EndpointSlices is live. While it is not, no holder's silence counts; our own claims are treated as after a gap,
+   * and other holders' silence from before it goes on counting afterwards.
    */
   setWatchLive(live: boolean): void {
     this.#slices.setWatchLive(live)
@@ -334,7 +343,7 @@ export class Publisher {
     }, this.#options.renewEveryMs ?? renewEveryMs).unref()
   }
 
-  /** What others did to Endpoints is found by one list, and put right; without the list, what is known to differ. */
+  /** Lists the Endpoints once, to find and correct foreign changes; without the list it corrects those known to differ. */
   async #lookAtEndpoints(): Promise<void> {
     try {
       this.#asksForEach = !(await this.#endpoints.lookAtAll(this.#options.namespace))
@@ -347,8 +356,10 @@ export class Publisher {
 
   async #mendEndpoints(target: PublishTarget): Promise<void> {
     await this.#inTurn(target, async (slice) => {
-      const cached = slice.cached(target)
-      if (cached && isHeld(slice.judge(target))) await this.#keepEndpoints(target, publishedOf(cached))
+      // What is wanted may have changed while this waited for its turn.
+      const wanted = slice.heldFor
+      const cached = wanted && slice.cached(wanted)
+      if (cached && isHeld(slice.judge(wanted))) await this.#keepEndpoints(wanted, publishedOf(cached))
       return done
     })
   }
@@ -405,6 +416,11 @@ export class Publisher {
   }
 }
 
+function soonest(...times: readonly (number | undefined)[]): number | undefined {
+  const known = times.filter((time) => time !== undefined)
+  return known.length === 0 ? undefined : Math.min(...known)
+}
+
 /** Undefined = there is nothing left to be written. */
 const failureOf = (write: Promise<WriteResult>): Promise<string | undefined> =>
   write.then((result) => (result.kind === 'done' || result.kind === 'lost' ? undefined : result.message), messageOf)
@@ -416,6 +432,7 @@ const unknownView: PublicationView = {
   claim: { kind: 'unknown' },
   service: { kind: 'absent' },
   serviceUpToDate: true,
+  serviceEdits: undefined,
   complete: true,
   published: undefined,
   present: false,

@@ -1,6 +1,7 @@
 import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Service } from '../kube/resources.ts'
+import { ForeignEdits, type Edits } from './foreign-edits.ts'
 import {
   isOwnedBy,
   serviceBody,
@@ -30,13 +31,20 @@ export interface Obstacle {
   readonly at: number
 }
 
-/** Creates, adopts and removes Services; never takes one over that is somebody else's. */
+/** What a Service says of its InferenceService, and so tells two writes apart. */
+type Wish = Pick<Publication, 'uid' | 'servicePorts'>
+
+const wishOf = ({ uid, servicePorts }: Publication): Wish => ({ uid, servicePorts })
+
+/** Creates, adopts and removes Services; never takes over a foreign one. */
 export class ServiceWriter {
   readonly #api: KubeApi
   readonly #services: WatchedKind<Service>
   readonly #now: () => number
   readonly #signal: AbortSignal
   readonly #obstacles = new Map<string, Obstacle>()
+  /** By key, of what we have written. */
+  readonly #edits = new Map<string, ForeignEdits<Wish>>()
 
   constructor(options: {
     readonly api: KubeApi
@@ -58,6 +66,11 @@ export class ServiceWriter {
     return obstacle && recheckInMs > 0
       ? { service: { kind: obstacle.kind, message: obstacle.message }, recheckInMs }
       : { service: judgeService(service, target), recheckInMs: undefined }
+  }
+
+  /** Only while others change it again and again. */
+  edits(target: PublishTarget, publication: Publication): Edits | undefined {
+    return this.#lookAtEdits(target, this.#cached(target), publication)
   }
 
   /** True also where there is none of ours to be out of date. */
@@ -87,6 +100,8 @@ export class ServiceWriter {
 
   /** `onCreate`: there was none, and so Kubernetes has deleted the Endpoints too. Throws what the server refuses: its name was free before. */
   async write(target: PublishTarget, publication: Publication, onCreate: () => void): Promise<WriteResult> {
+    const edits = this.#editsOf(target)
+    const wish = wishOf(publication)
     const settled = await settledWrite<Service, WriteResult>({
       ...this.#place(target),
       store: watchedStore(this.#services),
@@ -94,16 +109,18 @@ export class ServiceWriter {
       decide: (service) => {
         const judged = judgeService(service, target)
         if (judged.kind === 'taken') return { do: 'stop', result: this.#remember(target, judged) }
-        if (!service) {
-          onCreate()
-          return { do: 'create', body: serviceBody(publication) }
-        }
-        if (serviceIsCurrent(service, publication)) return { do: 'stop', result: done }
-        return { do: 'patch', object: service, body: servicePatch(publication, service) }
+        if (service && serviceIsCurrent(service, publication)) return { do: 'stop', result: done }
+        if ((this.#lookAtEdits(target, service, publication)?.mendInMs ?? 0) > 0) return { do: 'stop', result: done }
+        edits.writing(wish)
+        if (service) return { do: 'patch', object: service, body: servicePatch(publication, service) }
+        onCreate()
+        return { do: 'create', body: serviceBody(publication) }
       },
     })
     if (settled.kind === 'refused') throw settled.error
-    return settled.kind === 'stopped' ? settled.result : done
+    if (settled.kind === 'stopped') return settled.result
+    edits.wrote(wish)
+    return done
   }
 
   /** Only one made for this very InferenceService. */
@@ -118,11 +135,33 @@ export class ServiceWriter {
           : { do: 'stop', result: done },
     })
     if (settled.kind === 'refused') throw settled.error
+    this.#edits.delete(refKey(target))
     return settled.kind === 'stopped' ? settled.result : done
   }
 
   forget(key: string): void {
     this.#obstacles.delete(key)
+    this.#edits.delete(key)
+  }
+
+  #lookAtEdits(target: PublishTarget, service: Service | undefined, publication: Publication): Edits | undefined {
+    const known = this.#edits.get(refKey(target))
+    const isAs = (wish: Wish): boolean =>
+      service !== undefined && serviceIsCurrent(service, { ...publication, ...wish })
+    const edits = known?.look(service, isAs)
+    // What is wanted differently now is written at once.
+    return edits && known?.hasWritten(wishOf(publication)) === false ? { ...edits, mendInMs: 0 } : edits
+  }
+
+  #editsOf(target: PublishTarget): ForeignEdits<Wish> {
+    const key = refKey(target)
+    const known = this.#edits.get(key)
+    if (known) return known
+    const { namespace, name } = this.#place(target)
+    const { fieldManager } = this.#api
+    const edits = new ForeignEdits<Wish>({ kind: 'Service', namespace, name, fieldManager, monotonicNow: this.#now })
+    this.#edits.set(key, edits)
+    return edits
   }
 
   #remember(target: PublishTarget, { kind, message }: Omit<Obstacle, 'at'>): WriteResult {

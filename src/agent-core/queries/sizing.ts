@@ -1,6 +1,6 @@
 import { LinkError } from '../../contract/client.ts'
 import type { HolderView, SizingView } from '../../contract/sizing.ts'
-import type { HeldMemory } from '../memory/book.ts'
+import type { HeldMemory } from '../memory/holds.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { splitKey } from '../support/object-key.ts'
@@ -38,7 +38,7 @@ export async function sizing({ platform, memory, metal, llamaServer, modelStore 
   }
 }
 
-/** By service, since one that is stopped gives back what all of its servers hold; the largest first. */
+/** By service, since a stopped service gives back what all of its servers hold; the largest first. */
 function holdersOf(held: readonly HeldMemory[]): HolderView[] {
   const byKey = Map.groupBy(held, ({ key }) => key)
   const holders = [...byKey].map(([key, servers]) => {

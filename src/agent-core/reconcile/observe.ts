@@ -1,5 +1,5 @@
 import type { ServiceReason } from '../../contract/service.ts'
-import type { Failure } from '../process/server-process.ts'
+import type { Failure } from '../process/back-off.ts'
 import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
 import type { PublicationView as Published } from '../publishing/publisher.ts'
 import type { PublicationView, ServerView } from './plan/observation.ts'
@@ -56,7 +56,7 @@ const troubles: Readonly<Record<Trouble, string>> = {
   failing: 'The server answers its health check with an error; if that lasts, it is restarted.',
 }
 
-/** What is said of requests that finish, which changes all the time; undefined where no server waits for any. */
+/** The sentence about requests in flight, which changes all the time; undefined where no server drains. */
 export function drainFigures(states: readonly (ServerState | undefined)[]): string | undefined {
   const draining = states.find((state) => state?.kind === 'stopping' && state.drain !== undefined)
   return draining?.kind === 'stopping' ? stoppingMessage(draining) : undefined
@@ -114,6 +114,9 @@ export function publicationView(
     message: 'message' in claim ? claim.message : claim.kind === 'ours' ? (claim.edits?.message ?? '') : '',
     retryAt: view.recheckInMs === undefined ? undefined : now + view.recheckInMs,
     ...serviceView(view, ownsService),
+    ...(view.serviceEdits && {
+      serviceEdits: { message: view.serviceEdits.message, mendAt: now + view.serviceEdits.mendInMs },
+    }),
     shown: published,
     complete: view.complete,
     ...(claim.kind === 'ours' && claim.edits !== undefined && { mendAt: now + claim.edits.mendInMs }),

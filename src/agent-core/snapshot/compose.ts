@@ -45,13 +45,13 @@ export function joinParts(base: SnapshotBase, parts: readonly Partial<RoomParts>
   return { ...base, ...joined, notices: parts.flatMap(({ notices = [] }) => notices) }
 }
 
-/** Thirty services of somebody who writes all that a schema allows still make a snapshot of less than 64 KiB. */
+/** Thirty services with the longest texts that the schemas allow still make a snapshot of less than 64 KiB. */
 const maxMessageBytes = 700
 const maxTextBytes = 300
 const maxPathBytes = 1_024
 const maxNoticeBytes = 1_024
 
-/** The one place where what the rooms say becomes a snapshot. What did not change keeps its object identity and revision. */
+/** The one place that composes a snapshot out of what the rooms report. Unchanged parts keep their object identity and revision. */
 export function composeSnapshot(previous: AgentSnapshot | undefined, parts: SnapshotParts): AgentSnapshot {
   const before = new Map(previous?.services.map((service) => [service.uid, service]))
   const services = parts.services

@@ -1,5 +1,5 @@
 import type { CrashView, ServiceFigures, ServiceMemory, ServiceView, WayToFitView } from '../../contract/service.ts'
-import { idOf } from '../memory/memory.ts'
+import { idOf } from '../memory/holds.ts'
 import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
@@ -34,7 +34,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
   }
 }
 
-/** What it needs, and what stands in the way. */
+/** The memory it needs, and the obstacles to getting it. */
 function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): ServiceMemory {
   const { admission, isProtected, needBytes } = report
   const { place, ways } = admission

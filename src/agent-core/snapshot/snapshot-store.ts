@@ -4,7 +4,7 @@ import { composeSnapshot, joinParts, type RoomParts, type SnapshotBase } from '.
 /** Readers are told at most this often; what changes in between is one change. */
 const coalesceMs = 50
 
-/** The agent's state as one immutable value, composed only when there is somebody to read it. */
+/** The agent's state as one immutable value, composed only when it is read. */
 export class SnapshotStore {
   readonly #base: () => SnapshotBase
   readonly #parts: (() => Partial<RoomParts>)[] = []

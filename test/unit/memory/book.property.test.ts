@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { MemoryBook, type StartRequest } from '../../../src/agent-core/memory/book.ts'
+import { MemoryBook } from '../../../src/agent-core/memory/book.ts'
+import type { StartRequest } from '../../../src/agent-core/memory/start-request.ts'
 
 const keys = ['ns/a', 'ns/b', 'ns/c', 'ns/d', 'ns/e', 'ns/f'] as const
 const priorities = ['batch', 'low', 'normal', 'high', 'critical'] as const
@@ -125,7 +126,7 @@ class World {
     this.book.observe({ availableBytes: this.available })
   }
 
-  /** Until nobody has anything to ask any more. */
+  /** Until no request is left. */
   settle(): void {
     for (let round = 0; this.woken.size > 0; round++) {
       expect(round, 'whoever is woken is served').toBeLessThan(100)

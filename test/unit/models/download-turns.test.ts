@@ -54,5 +54,5 @@ test('who leaves while waiting is gone at once, and the next comes nearer', asyn
 })
 
 function noPlace(): void {
-  // nobody looks at it
+  // the value is not used
 }

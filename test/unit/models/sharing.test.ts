@@ -471,28 +471,37 @@ test('a store that may not be written is a sentence, and works again by itself',
   ])
 })
 
-test('only what belongs to its own namespace is deleted when a newer content of its source serves', async () => {
-  const contents = new Map<string, string>()
-  const label = async (path: string): Promise<string> => (await readFile(path, 'latin1')).slice(4, 6)
-  const serve = (content: string) => world.server.serve('/x.gguf', gguf(content, 4096 + Number(content.slice(1)))).url
-  const url = serve('v1')
-  const ask = (namespace: string) => request(url, 'm', namespace)
-  const pulled = await world.models.ensure(ask(''), staying())
-  const refreshed = async (namespace: string, content: string): Promise<string> => {
-    serve(content)
-    const fresh = await world.models.refresh(ask(namespace), pulled, staying())
-    if (!fresh) throw new Error('nothing new')
-    await world.models.markUsed(ask(namespace), fresh)
-    contents.set(content, fresh.path)
-    return fresh.path
-  }
-  await refreshed('a', 'v2')
-  await refreshed('b', 'v3')
-  await refreshed('a', 'v4')
-  const kept = ['v3', 'v4'].map((content) => label(contents.get(content) ?? ''))
-  expect([await label(pulled.path), ...(await Promise.all(kept))]).toEqual(['v1', 'v3', 'v4'])
-  await expect(readFile(contents.get('v2') ?? '')).rejects.toThrow('ENOENT')
-})
+test.each([
+  { kept: 'a person pulled', forget: [''] },
+  { kept: 'an earlier version left', forget: ['namespace', 'access'] },
+])(
+  'what $kept, or another namespace has, is not deleted when a newer content of its source serves',
+  async ({ forget }) => {
+    const contents = new Map<string, string>()
+    const label = async (path: string): Promise<string> => (await readFile(path, 'latin1')).slice(4, 6)
+    const serve = (content: string) => world.server.serve('/x.gguf', gguf(content, 4096 + Number(content.slice(1)))).url
+    const url = serve('v1')
+    const ask = (namespace: string) => request(url, 'm', namespace)
+    const pulled = await world.models.ensure(ask(''), staying())
+    const record = `${pulled.path}.metalbar.json`
+    const said = Object.entries(JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>)
+    await writeFile(record, JSON.stringify(Object.fromEntries(said.filter(([key]) => !forget.includes(key)))))
+    const refreshed = async (namespace: string, content: string): Promise<string> => {
+      serve(content)
+      const fresh = await world.models.refresh(ask(namespace), pulled, staying())
+      if (!fresh) throw new Error('nothing new')
+      await world.models.markUsed(ask(namespace), fresh)
+      contents.set(content, fresh.path)
+      return fresh.path
+    }
+    await refreshed('a', 'v2')
+    await refreshed('b', 'v3')
+    await refreshed('a', 'v4')
+    const kept = ['v3', 'v4'].map((content) => label(contents.get(content) ?? ''))
+    expect([await label(pulled.path), ...(await Promise.all(kept))]).toEqual(['v1', 'v3', 'v4'])
+    await expect(readFile(contents.get('v2') ?? '')).rejects.toThrow('ENOENT')
+  },
+)
 
 test("a person's pull is not replaced by a Model of its name that states another checksum", async () => {
   const { url } = world.server.serve('/x.gguf', gguf('v1'))

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { NoPortError, Ports } from '../../../src/agent-core/process/ports.ts'
 import { ServerRoom } from './server-room.ts'
 
-/** Something of somebody else, on a port of its own or the given one; it answers everything with 200. */
+/** A foreign server, on a port of its own or the given one; it answers every request with 200. */
 async function stranger(port = 0, host = '0.0.0.0'): Promise<{ port: number } & AsyncDisposable> {
   const server = createServer((_, response) => response.end('{"status":"ok"}')).listen(port, host)
   await once(server, 'listening')

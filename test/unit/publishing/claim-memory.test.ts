@@ -1,17 +1,19 @@
 import { expect, test } from 'vitest'
 import { ClaimMemory } from '../../../src/agent-core/publishing/claim-memory.ts'
 import type { EndpointSlice } from '../../../src/agent-core/kube/resources.ts'
+import { toldBy } from '../../../src/agent-core/publishing/objects.ts'
 import { publication, sliceOf, target } from './examples.ts'
 
 const ours = sliceOf(publication)
+const told = toldBy(publication)
 const last = { uid: ours.metadata.uid, epoch: 3, heartbeat: publication.heartbeat }
 
 test('what a webhook makes of each of our writes is put right three times at once, and then every 30 s', () => {
   const clock = { now: 1_000_000 }
   const memory = memoryAt(clock)
   const writtenAndChanged = () => {
-    memory.writing(publication.published)
-    memory.wrote(publication.published, last)
+    memory.writing(told)
+    memory.wrote(told, last)
     return memory.judge({ slice: ours, silentMs: 0, isAs: () => false }, target)
   }
   for (let write = 1; write <= 3; write += 1) expect(writtenAndChanged()).toEqual({ kind: 'ours', epoch: 3 })
@@ -23,9 +25,23 @@ test('what a webhook makes of each of our writes is put right three times at onc
   expect(writtenAndChanged()).toMatchObject({ edits: { mendInMs: 30_000 } })
 })
 
+test('edits of others are forgotten when none came for ten minutes', () => {
+  const clock = { now: 1_000_000 }
+  const memory = memoryAt(clock)
+  const writtenAndChanged = () => {
+    memory.wrote(told, last)
+    return memory.judge({ slice: ours, silentMs: 0, isAs: () => false }, target)
+  }
+  for (let write = 1; write <= 4; write += 1) writtenAndChanged()
+  clock.now += 599_999
+  expect(writtenAndChanged()).toMatchObject({ edits: { mendInMs: 30_000, forgottenInMs: 600_000 } })
+  clock.now += 600_000
+  expect(writtenAndChanged()).toEqual({ kind: 'ours', epoch: 3 })
+})
+
 test('a slice that was another agent’s meanwhile is not ours because it lost its claim', () => {
   const memory = memoryAt({ now: 0 })
-  memory.wrote(publication.published, last)
+  memory.wrote(told, last)
   const { 'metalbar.dev/claim': _, ...stripped } = ours.metadata.annotations
   const judge = (slice: EndpointSlice) => memory.judge({ slice, silentMs: 0, isAs: () => true }, target).kind
   const theirs = sliceOf({ ...publication, claim: { node: 'node-b', epoch: 4, heartbeat: publication.heartbeat } })
@@ -34,5 +50,11 @@ test('a slice that was another agent’s meanwhile is not ours because it lost i
 })
 
 function memoryAt(clock: { readonly now: number }): ClaimMemory {
-  return new ClaimMemory({ self: 'node-a', fieldManager: 'metalbar', monotonicNow: () => clock.now })
+  return new ClaimMemory({
+    namespace: target.namespace,
+    name: target.name,
+    self: 'node-a',
+    fieldManager: 'metalbar',
+    monotonicNow: () => clock.now,
+  })
 }

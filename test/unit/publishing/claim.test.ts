@@ -45,7 +45,26 @@ describe('whose slice it is', () => {
     ],
     ['ours without its owner', sliceOf(publication, { ownerReferences: [] }), {}, { kind: 'ours' }],
     ['released', sliceOf({ ...publication, published: undefined, claim: undefined }), {}, { kind: 'released' }],
-    ['released, but ready again', sliceOf({ ...publication, claim: undefined }), {}, { kind: 'unclaimed' }],
+    [
+      'released, and made ready by no agent',
+      sliceOf({ ...publication, claim: undefined }),
+      {},
+      { kind: 'dead', epoch: 0, ready: true },
+    ],
+    [
+      'released, and ready again with a heartbeat of another agent',
+      annotated(sliceOf({ ...publication, claim: undefined }), {
+        'llmkube.ai/agent-heartbeat': '2026-11-21T10:00:30Z',
+      }),
+      {},
+      { kind: 'unclaimed' },
+    ],
+    [
+      'released by an earlier build, but ready again',
+      annotated(sliceOf({ ...publication, claim: undefined }), { 'metalbar.dev/claim': '{}' }),
+      {},
+      { kind: 'unclaimed' },
+    ],
     ['of another node', theirs, {}, { kind: 'foreign', holder: 'node-b', silentMs: 0, deadInMs: 180_000 }],
     ['of another node, silent for a while', theirs, { silentMs: 170_000 }, { kind: 'foreign', deadInMs: 10_000 }],
     ['of another node, silent for 180 s', theirs, { silentMs: 180_000 }, { kind: 'dead', epoch: 5, ready: true }],
@@ -101,7 +120,8 @@ describe('whose slice it is', () => {
 
 test('a claim survives its annotation', () => {
   const claim = { node: 'node-a', epoch: 3, heartbeat: '2026-11-21T10:00:00Z', displayName: 'studio' }
-  expect([claimText(claim), claimText(undefined)].map(parseClaim)).toEqual([claim, 'released'])
+  const released = { heartbeat: claim.heartbeat }
+  expect([claimText(claim), claimText(released), '{}'].map(parseClaim)).toEqual([claim, released, {}])
 })
 
 test.each([

@@ -108,8 +108,10 @@ describe('the objects on the wire', () => {
     expect(sliceOf(claimed).metadata.annotations).not.toHaveProperty(['llmkube.ai/agent-version'])
   })
 
-  test('a released slice carries an empty claim', () => {
-    expect(sliceOf({ ...publication, claim: undefined }).metadata.annotations['metalbar.dev/claim']).toBe('{}')
+  test('a released slice says with which heartbeat it was released, and names no node', () => {
+    expect(sliceOf({ ...publication, claim: undefined }).metadata.annotations['metalbar.dev/claim']).toBe(
+      '{"heartbeat":"2026-11-21T10:00:00Z"}',
+    )
   })
 
   test('Endpoints are never mirrored, have no heartbeat, and flip between ready and not ready', () => {

@@ -51,6 +51,15 @@ test('each absence is there again after a restart of the agent, but for what gav
   ])
 })
 
+test('what a person stops while it gives way to another stays stopped when that one has its place', async () => {
+  const absences = await open()
+  absences.leave(target('small'), displaced)
+  await absences.hold(target('small'), held)
+  expect(absences.of('uid of small')).toEqual(held)
+  await absences.bringBack('uid of small')
+  expect(absences.of('uid of small')).toBeUndefined()
+})
+
 test('what the agent before this file kept is read once, and its files are gone', async () => {
   const kept = (name: string, hold: object) => ({ ...target(name), hold: { since, message: 'Why.', ...hold } })
   const holds = [kept('a', { cause: 'stopped', by: 'person' }), kept('b', { cause: 'evicted', by: 'pressure' })]

@@ -243,6 +243,21 @@ describe('a start of higher priority', () => {
     expect(displaced('ns/low')).toBe(false)
   })
 
+  test('displaces again when it was not wanted meanwhile', async () => {
+    starts('ns/low', 10, { priority: 'low' })
+    starts('ns/high', 25, { priority: 'high' })
+    Object.assign(machine, { totalBytes: 40 * gigabyte, availableBytes: 22 * gigabyte })
+    await ends('ns/low')
+    starts('ns/high', 25, { priority: 'high' })
+    await expect.poll(() => displaced('ns/low')).toBe(false)
+    admission.leaveQueue('ns/high')
+    Object.assign(machine, { availableBytes: 40 * gigabyte })
+    await memory.look()
+    expect(starts('ns/low', 10, { priority: 'low' })).toBe(true)
+    expect(starts('ns/high', 25, { priority: 'high' })).toBe(false)
+    expect(displaced('ns/low')).toBe(true)
+  })
+
   test('lets it come back when the winner is not wanted any more', async () => {
     starts('ns/low', 20, { priority: 'low' })
     starts('ns/high', 20, { priority: 'high' })
@@ -299,6 +314,6 @@ test('what a server needs is worked out once for each server', async () => {
     sizings += 1
     return Promise.resolve({ ...needing(1), of })
   }
-  for (const of of ['one', 'one', 'other']) await admission.need('ns/a', of, sizeUp(of))
+  for (const server of ['one', 'one', 'other']) await admission.need('ns/a', server, sizeUp(server))
   expect([sizings, admission.report('ns/a').need?.of]).toEqual([2, 'other'])
 })

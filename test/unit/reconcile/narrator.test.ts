@@ -7,7 +7,7 @@ import { ObjectCache } from '../../../src/agent-core/kube/object-cache.ts'
 import { PinnedContext } from '../../../src/agent-core/kube/pinned-context.ts'
 import { parseInferenceService, resources, type InferenceService } from '../../../src/agent-core/kube/resources.ts'
 import { StatusWriter } from '../../../src/agent-core/kube/status-writer.ts'
-import type { Failure } from '../../../src/agent-core/process/server-process.ts'
+import type { Failure } from '../../../src/agent-core/process/back-off.ts'
 import type { ServerRole } from '../../../src/agent-core/process/server-state.ts'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
 import type { Transition } from '../../../src/agent-core/reconcile/narration.ts'
@@ -421,6 +421,14 @@ describe('a state', () => {
     expect(condition()).toEqual(['False Held: Held by hand.'])
   })
 
+  test('that was written on an old version of the object is written again soon, and nobody is told', async () => {
+    const fault = { kind: 'status', code: 409, reason: 'Conflict', message: 'newer' } as const
+    sim.faults.add({ on: { resource: 'inferenceservices/status' }, times: 1, fault })
+    for (const _look of [1, 2]) await report(rests('ready', 'Serving', 'Serving.'))
+    expect((await told()).log).toEqual(['state'])
+    expect(condition()).toEqual(['True Serving: Serving.'])
+  })
+
   test('that cannot be written is tried again later, and told once', async () => {
     const fault = { kind: 'status', code: 503, reason: 'ServiceUnavailable', message: 'no' } as const
     sim.faults.add({ on: { resource: 'inferenceservices/status' }, times: Infinity, fault })
@@ -438,6 +446,12 @@ test('a server that hangs although it was killed is told once, however often it 
     events: ['Stopped: Process 7 did not end.'],
     history: ['stopped: Process 7 did not end.'],
   })
+})
+
+test('what two servers in a row leave behind is told for each, though it is the same', async () => {
+  const left = { ...exit, cause: 'itself', message: 'It crashed.', left: 'Port 5001 is taken.' } as const
+  for (const settled of [false, true, false, true]) narrator.serverChanged(key, { ...left, settled }, 'current')
+  expect((await told()).events.filter((text) => text === 'Stopped: Port 5001 is taken.')).toHaveLength(2)
 })
 
 test('a wait for memory is told once for its reason, and again after it was granted', async () => {

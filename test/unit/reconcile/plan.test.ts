@@ -47,6 +47,8 @@ const editedAgain: PublicationView = {
   mendAt: now + 30_000,
 }
 
+const serviceEditedUntil = (mendAt: number) => ({ message: 'The Service is changed again and again.', mendAt })
+
 const shownElsewhere: PublicationView = { ...claimed, shown: { address: ip, port: 9, ready: true } }
 const fetched: Observation['fetch'] = { kind: 'done', source: serve.source }
 const ready: ServerView = { kind: 'ready', digest: 'd1', port: 5001 }
@@ -107,7 +109,7 @@ const nextReady: ServerView = { kind: 'ready', digest: 'd2', port: 5002 }
 const nextFailed = { ...crashed, digest: 'd2' } as const
 const flipped: PublicationView = { ...shownReady, shown: { address: ip, port: 5002, ready: true } }
 
-/** [what is so, the next step, the state people see]; the rows of one block tell one story in order. */
+/** [the observation, the next step, the state people see]; the rows of one block tell one story in order. */
 const stories: Record<string, readonly (readonly [string, Partial<Observation>, string, string])[]> = {
   'from nothing to serving': [
     ['a wanted service is claimed before anything else is done for it', {}, 'claim', 'waiting'],
@@ -653,6 +655,17 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'stopping',
     ],
     [
+      'nor a successor, though pods are sent to it already',
+      {
+        desired: { ...argsRejected, spares: { except: 'd2' } },
+        publication: flipped,
+        server: ready,
+        successor: nextReady,
+      },
+      'withdraw',
+      'stopping',
+    ],
+    [
       'a server of the spec before goes on',
       { desired: { ...argsRejected, spares: { except: 'd2' } }, publication: shownReady, server: ready },
       'rest',
@@ -771,6 +784,26 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'rest',
       'unready',
     ],
+    [
+      'waits where others change it again and again',
+      {
+        publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now + 1) },
+        fetch: fetched,
+        server: ready,
+      },
+      'rest',
+      'ready',
+    ],
+    [
+      'and is written when that is over',
+      {
+        publication: { ...shownReady, service: 'outdated', serviceEdits: serviceEditedUntil(now) },
+        fetch: fetched,
+        server: ready,
+      },
+      'ensureService',
+      'ready',
+    ],
   ],
   'a write that the cluster refuses': [
     [
@@ -834,6 +867,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'stopping',
     ],
     [
+      'what was found running is not stopped for a change before pods can be told',
+      { ...changed, clusterRetry: outage, server: found },
+      'rest',
+      'starting',
+    ],
+    [
       'what is left to write waits',
       { clusterRetry: outage, desired: stopped, publication: shownReady },
       'rest',
@@ -856,6 +895,19 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ],
     ['the old one goes first where they do not fit', changed, 'withdraw', 'stopping'],
     ['nor where the old one does not serve', { ...changed, beside: fits, server: unready }, 'withdraw', 'unready'],
+    ['which makes way then', { ...changed, beside: fits, server: unready, publication: withdrawn }, 'stop', 'stopping'],
+    [
+      'the old one is not published again while a newer model is fetched and pods are sent to one that was found running',
+      {
+        ...changed,
+        desired: { ...serve, source: 'https://models.example/b.gguf', digest: 'd3' },
+        fetch: { kind: 'running', source: 'https://models.example/b.gguf' },
+        successor: { ...next, unasked: true, port: 5002 },
+        publication: flipped,
+      },
+      'rest',
+      'fetching',
+    ],
     [
       'one that was found running is asked first whether it serves',
       { ...changed, beside: fits, server: found },
@@ -1351,4 +1403,17 @@ describe('a cluster that says something else', () => {
     const since = now - 60_000
     expect(plan({ ...idle, ...changed, disagreement: { message, since } }).step.do).toBe('withdraw')
   })
+})
+
+test('who changes the Service again and again is told as long as that is remembered, and it is put right in time', () => {
+  const told = (service: PublicationView['service'], mendAt: number) =>
+    plan({
+      ...idle,
+      publication: { ...shownReady, service, serviceEdits: serviceEditedUntil(mendAt) },
+      fetch: fetched,
+      server: ready,
+    })
+  const message = `Serving at ${ip}:5001. The Service is changed again and again.`
+  expect(told('outdated', now + 30_000)).toMatchObject({ message, retryAt: now + 30_000 })
+  expect(told('ours', now)).toMatchObject({ message, step: { do: 'rest' } })
 })

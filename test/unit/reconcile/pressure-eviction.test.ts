@@ -131,7 +131,7 @@ function serviceIs(name: string, more: object): void {
   reports.set(facts.key, report as unknown as ServiceReport)
 }
 
-/** It has memory, and serves nobody yet unless told otherwise. */
+/** It has memory, and is not ready yet unless told otherwise. */
 function isLoaded(name: string, server: object = { kind: 'starting' }): void {
   serviceIs(name, { server: { pid: groupId, ...server }, plan: { state: 'ready' } })
   servers.push({ key: `ns/${name}`, role: 'current', groupId })
@@ -202,6 +202,29 @@ test('one that answers a request goes after one that answers none, also when mem
   expect(messageOf('free')).toContain('answers no request now')
 })
 
+test('one that worked between two looks is not idle, though it answers no request at either', async () => {
+  const tokens = { used: 1, waiting: 1 }
+  const looks = { used: 0, waiting: 0 }
+  for (const name of ['used', 'waiting'] as const) {
+    const port = await listen((_, response) => {
+      looks[name] += 1
+      response.end(`llamacpp:requests_processing 0\nllamacpp:prompt_tokens_total ${tokens[name]}\n`)
+    })
+    isLoaded(name, { kind: 'ready', port, healthy: true })
+  }
+  machine.kernelLevel = 'warning'
+  await memory.start()
+  await eventually(async () => {
+    await memory.look()
+    return looks.used > 1 && looks.waiting > 1
+  })
+  tokens.used += 1
+  now += evictionTimes.idleAfterMs
+  await memoryIsCritical()
+  await untilTold('evicted')
+  expect(told).toEqual(['evicted waiting'])
+})
+
 test('one that does not answer counts as busy, so that one without a request goes first', async () => {
   for (const [name, port] of Object.entries({ hanging: await silentPort(), idle: await metricsOf(0) })) {
     isLoaded(name, { kind: 'ready', port, healthy: true })
@@ -234,6 +257,23 @@ test('one that is evicted again soon after it came back stays out for twice as l
   now += comeBackMs
   await untilTold('broughtBack first')
   expect(sentences.at(-1)).toContain('normal for 2 s')
+})
+
+test('one that stayed long enough after it came back starts over with the first wait', async () => {
+  isLoaded('first')
+  isLoaded('second')
+  await memoryIsCritical()
+  await untilTold('evicted first')
+  serviceIs('first', {})
+  await memoryCalmsDownTo('normal')
+  now += comeBackMs
+  await untilTold('broughtBack first')
+  told.length = 0
+  isLoaded('first')
+  now += comeBackTimes.stableMs
+  await memoryIsCritical()
+  await untilTold('evicted first')
+  expect(absences.eviction(uidOf('first'))).toMatchObject({ evictions: 1 })
 })
 
 test('the next one goes only some time after the last server of the one before is gone', async () => {

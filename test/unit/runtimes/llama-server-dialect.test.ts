@@ -67,6 +67,16 @@ test('a binary that has no help is started with the documented arguments', async
   expect(await new LlamaServerDialects().of(binary, env)).toEqual(classicDialect)
 })
 
+test('a binary that did not answer is asked again at the next start, although its file is the same', async () => {
+  const binary = join(folder, 'late')
+  await writeFile(binary, `#!/bin/sh\ntest -e ${folder}/ready || exit 1\necho '--load-mode MODE mlock'\n`)
+  await chmod(binary, 0o755)
+  const dialects = new LlamaServerDialects()
+  expect((await dialects.of(binary, env)).lockMemory).toEqual(['--mlock'])
+  await writeFile(join(folder, 'ready'), '')
+  expect((await dialects.of(binary, env)).lockMemory).toEqual(['--load-mode', 'mlock'])
+})
+
 test('the other spelling takes the place of --mlock in the command line', () => {
   const argv = llamaServerArgv({
     spec: {},

@@ -27,7 +27,7 @@ const spaceMs = 5000
 /** Of an answer that does not say its length, and need never end. */
 const defaultUnknownLengthBytes = 256 * 1024 ** 3
 
-/** What is there is of no use: the attempt ends, and the next begins with an empty file. */
+/** The partial file is of no use: the attempt ends, and the next begins with an empty file. */
 export class StartOver extends Error {
   readonly why: 'changed' | 'no-ranges'
 
@@ -197,7 +197,7 @@ export class Attempt {
     )
     const type = answer.headers.get('content-type')
     if (meaning.kind === 'changed' || meaning.kind === 'no-ranges') {
-      // A login page or a captive portal in place of the file is no reason to throw away what is there.
+      // A login page or a captive portal in place of the file is no reason to throw away the partial file.
       if (answer.status === 200) this.#checkStart(await body.start(contentLength(answer.headers)), type)
       throw new StartOver(meaning.kind)
     }
@@ -252,7 +252,7 @@ export class Attempt {
       writing = this.#partial.write(batch, at).finally(() => {
         this.#buffered -= batch.length
       })
-      writing.catch(() => undefined) // whoever awaits it next is told
+      writing.catch(() => undefined) // the next await of it rejects
       await this.#checkSpace(false)
     }
     try {
@@ -274,7 +274,7 @@ export class Attempt {
         if (performance.now() - filledSince >= batchMs) await flush()
       }
     } finally {
-      // What was received stays, whatever ended it.
+      // The bytes received stay, whatever ended the request.
       await flush()
       await writing
       release(filling)
@@ -289,15 +289,15 @@ export class Attempt {
     const at = performance.now()
     if (!now && writtenBytes - this.#spaceSeen.bytes < spaceBytes && at - this.#spaceSeen.at < spaceMs) return
     this.#spaceSeen = { bytes: writtenBytes, at }
-    // Of a file whose length nobody says: as much as may come before the next look.
+    // Of a file of unknown length: as much as may come before the next look.
     const total = remote.sizeBytes ?? this.#options.sizeBytes ?? writtenBytes + 2 * spaceBytes
     await requireFreeSpace(this.#options.room, Math.max(0, total - writtenBytes), this)
   }
 }
 
 /**
- * Gives the memory of a buffer back at once, where no other shares it: left to the garbage collector it would be tens
- * of MiB, which that hardly sees, as they lie outside its heap. Nobody may use the buffer afterwards.
+ * Gives the memory of a buffer back at once, where no other shares it: left to the garbage collector it would be tens of MiB, which that
+ * hardly sees, as they lie outside its heap. The buffer must not be used afterwards.
  */
 function release({ buffer, byteLength }: Uint8Array): void {
   if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer(0)

@@ -2,7 +2,7 @@ import { ModelError, remoteRepairMs } from '../errors.ts'
 import { refusal } from '../http-answer.ts'
 import type { HubToken } from './token.ts'
 
-/** What was asked of the Hub, for the sentence that says why it was refused. */
+/** The request to the Hub, for the sentence that says why it was refused. */
 export interface HubQuestion {
   readonly endpoint: string
   readonly repo: string

@@ -28,7 +28,7 @@ export async function resolveHub(
   const asked = exactPaths(choice)
   const known = asked === undefined ? [] : await client.info(repo, at, asked)
   const isKnown = known.some((file) => file.path === path)
-  // Where the file is not there the sentence lists what is.
+  // Where the file is missing the sentence lists the files that exist.
   const listing = isKnown ? known : await client.list(repo, at)
   const place: Place = { name: repo, naming: (file) => `hf://${repo}/${file}`, isLocal: false }
   const selected = selectFiles(listing, choice, place)

@@ -6,7 +6,9 @@ import type { Observation } from './observation.ts'
 import { refused, serve, unreadable, withoutModel } from './serve.ts'
 import { forget, rest, type Plan } from './step.ts'
 
-/** From what is wanted and what is so to the one next step and the sentence that explains it. Pure: its table of tests is the contract. */
+/**
+ * From the desired and the observed state to the one next step and the sentence that explains it. Pure: its table of tests is the contract.
+ */
 export function plan(observed: Observation): Plan {
   const next = withDisagreement(withNotice(nextStep(observed), observed.desired), observed)
   const mayMend = next.step.do === 'rest' && isHole(observed)
@@ -30,7 +32,7 @@ function withDisagreement(next: Plan, { disagreement, now }: Observation): Plan 
   return { ...next, reason, message: `${next.message} ${disagreement.message}`.trim() }
 }
 
-/** Traffic flows to an agent that is gone, and nobody takes over. */
+/** Traffic goes to an agent that is gone, and no other agent takes over. */
 function isHole(observed: Observation): boolean {
   const { publication, desired } = observed
   if (desired.kind === 'unknown' || desired.kind === 'excluded') return false

@@ -62,17 +62,22 @@ function whileFetched(observed: Observation, desired: Serve): Plan | undefined {
 /** Where traffic goes is put right first: a Service that cannot be written holds up neither a withdrawal nor a publication. */
 function withService(next: Plan, observed: Observation): Plan {
   const { publication, serviceRetry, now } = observed
-  if (publication.service === 'ours' || next.step.do === 'withdraw' || next.step.do === 'publish') return next
-  if (isWritable(observed) && (serviceRetry?.at ?? 0) <= now) {
+  const { service, serviceEdits: edits } = publication
+  if (next.step.do === 'withdraw' || next.step.do === 'publish') return next
+  const mayWrite = (serviceRetry?.at ?? 0) <= now && (edits?.mendAt ?? 0) <= now
+  if (service !== 'ours' && isWritable(observed) && mayWrite) {
     return act({ do: 'ensureService' }, next.state, next.reason, 'Writing the Service.')
   }
-  if (next.step.do !== 'rest' || !serviceRetry) return next
-  const isReached = next.state !== 'ready' || publication.service !== 'absent'
+  if (next.step.do !== 'rest') return next
+  const told = edits ? { ...next, message: `${next.message} ${edits.message}` } : next
+  const at = Math.min(serviceRetry?.at ?? Infinity, edits && edits.mendAt > now ? edits.mendAt : Infinity)
+  if (service === 'ours' || at === Infinity) return told
+  const isReached = next.state !== 'ready' || service !== 'absent'
   return {
-    ...next,
+    ...told,
     ...(isReached ? {} : ({ state: 'unready', reason: 'Starting' } as const)),
-    message: `${next.message} ${serviceRetry.message}`,
-    retryAt: Math.min(next.retryAt ?? Infinity, serviceRetry.at),
+    message: serviceRetry ? `${told.message} ${serviceRetry.message}` : told.message,
+    retryAt: Math.min(next.retryAt ?? Infinity, at),
   }
 }
 
@@ -114,7 +119,7 @@ export function withoutModel(observed: Observation, { message, graceEndsAt = 0 }
   const kept = `${message} The server keeps the model it loaded, but could not be started again.`
   const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
   if (left) return left
-  // Nobody knows yet whether the service is one for a Mac.
+  // It is not known yet whether the service is one for a Mac.
   if (observed.now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
   return rest('waiting', 'ModelMissing', message)
 }
@@ -137,7 +142,9 @@ const wasStartedWith = (digest: string, refused: string | undefined): boolean =>
 
 type Unreadable = Extract<Desired, { kind: 'unreadable' }>
 
-/** A newer LLMKube in the cluster must not take down what serves; what is not known to be for a Mac is for others to judge. */
+/**
+ * A newer LLMKube in the cluster must not take down a serving model; a service that is not known to be for a Mac is left to other agents.
+ */
 export function unreadable(observed: Observation, { message, isForMac }: Unreadable): Plan {
   const kept = `${message} The server goes on as it was started, but could not be started again.`
   const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
@@ -151,7 +158,7 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
   const isSwapped = leadsToSuccessor(observed)
   if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
   if (observed.paused) return whilePaused(observed)
-  // What it gave way to waits for its memory.
+  // The service it gave way to waits for its memory.
   if (observed.absent?.kind === 'displaced') return staysAway(observed, observed.absent)
   const taken = takeOverStep(observed)
   if (taken) return { ...taken, message: why }

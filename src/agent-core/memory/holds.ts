@@ -1,0 +1,160 @@
+import type { Evictable } from './fewest.ts'
+
+/** Which of the two servers that one service has for a moment while it is swapped. */
+export type ServerRole = 'current' | 'beside'
+
+export interface HeldMemory extends Evictable {
+  readonly role: ServerRole
+  readonly phase: 'starting' | 'running'
+  readonly needBytes?: number
+  readonly measuredBytes?: number
+}
+
+/** A server that memory is reserved for. */
+export type HeldServer = Pick<HeldMemory, 'key' | 'priority'> & {
+  readonly isProtected?: boolean
+  readonly needBytes: number | undefined
+}
+
+interface Hold {
+  readonly key: string
+  readonly role: ServerRole
+  readonly priority: HeldMemory['priority']
+  readonly isProtected: boolean
+  readonly needBytes: number | undefined
+  readonly phase: 'starting' | 'running'
+  readonly measuredBytes: number | undefined
+  /** What the latest figure of available memory already shows as taken by it. */
+  readonly seenBytes: number
+}
+
+/** Keys are namespace/name, so that the space cannot be part of one. */
+export const idOf = (key: string, role: ServerRole): string => (role === 'current' ? key : `${key} ${role}`)
+
+/** The servers that have memory, with what they need, what was measured and what is only promised to them. */
+export class Holds {
+  readonly #holds: Map<string, Hold>
+
+  constructor(holds: Iterable<readonly [string, Hold]> = []) {
+    this.#holds = new Map(holds)
+  }
+
+  has(key: string, role: ServerRole = 'current'): boolean {
+    return this.#holds.has(idOf(key, role))
+  }
+
+  /** A server that is to start. */
+  reserve(server: HeldServer, role: ServerRole): void {
+    this.#holds.set(idOf(server.key, role), holdOf(server, role, 'starting', 0))
+  }
+
+  /** A server that was found. */
+  adopt(server: HeldServer, role: ServerRole, phase: Hold['phase']): void {
+    const seenBytes = phase === 'running' ? (server.needBytes ?? 0) : 0
+    this.#holds.set(idOf(server.key, role), holdOf(server, role, phase, seenBytes))
+  }
+
+  /** What its object says now of the key's servers; false where nothing of that is new, or nothing is held. */
+  know(key: string, { priority, isProtected }: Pick<HeldMemory, 'priority' | 'isProtected'>): boolean {
+    let isNews = false
+    for (const [id, hold] of this.#holds) {
+      if (hold.key !== key || (hold.priority === priority && hold.isProtected === isProtected)) continue
+      this.#holds.set(id, { ...hold, priority, isProtected })
+      isNews = true
+    }
+    return isNews
+  }
+
+  /** The server has loaded. */
+  ready(key: string, role: ServerRole): void {
+    this.#change(key, role, { phase: 'running' })
+  }
+
+  /** False where it holds nothing. */
+  measured(key: string, role: ServerRole, measuredBytes: number): boolean {
+    return this.#change(key, role, { measuredBytes })
+  }
+
+  /** A new figure of available memory has come: it shows what was measured, and all that a server that was ready before it holds. */
+  seen(): void {
+    for (const [id, hold] of this.#holds) {
+      const need = hold.needBytes ?? 0
+      const seenBytes = hold.phase === 'running' ? need : Math.min(need, hold.measuredBytes ?? 0)
+      this.#holds.set(id, { ...hold, seenBytes })
+    }
+  }
+
+  drop(key: string): void {
+    this.#holds.delete(key)
+    this.dropBeside(key)
+  }
+
+  dropBeside(key: string): void {
+    this.#holds.delete(idOf(key, 'beside'))
+  }
+
+  /** The second server of the key becomes its only one; false where there is none. */
+  promoteBeside(key: string): boolean {
+    const beside = this.#holds.get(idOf(key, 'beside'))
+    if (beside === undefined) return false
+    this.drop(key)
+    this.#holds.set(key, { ...beside, role: 'current' })
+    return true
+  }
+
+  /** What would be held, and what the system would get back, if the servers of the key were gone. */
+  without(key: string): { readonly holds: Holds; readonly freedBytes: number } {
+    const own = [...this.#holds.values()].filter((hold) => hold.key === key)
+    const freedBytes = own.reduce((sum, { measuredBytes, seenBytes }) => sum + (measuredBytes ?? seenBytes), 0)
+    return { holds: new Holds([...this.#holds].filter(([, hold]) => hold.key !== key)), freedBytes }
+  }
+
+  list(): readonly HeldMemory[] {
+    return [...this.#holds.values()].map((hold) => {
+      const { key, role, priority, isProtected, phase, needBytes, measuredBytes } = hold
+      return {
+        key,
+        role,
+        priority,
+        isProtected,
+        phase,
+        committedBytes: committed(hold),
+        residentBytes: measuredBytes ?? 0,
+        promisedBytes: promised(hold),
+        ...(needBytes !== undefined && { needBytes }),
+        ...(measuredBytes !== undefined && { measuredBytes }),
+      }
+    })
+  }
+
+  get committedBytes(): number {
+    return this.#sum(committed)
+  }
+
+  get promisedBytes(): number {
+    return this.#sum(promised)
+  }
+
+  #change(key: string, role: ServerRole, change: Partial<Hold>): boolean {
+    const hold = this.#holds.get(idOf(key, role))
+    if (hold !== undefined) this.#holds.set(idOf(key, role), { ...hold, ...change })
+    return hold !== undefined
+  }
+
+  #sum(bytes: (hold: Hold) => number): number {
+    return [...this.#holds.values()].reduce((sum, hold) => sum + bytes(hold), 0)
+  }
+}
+
+function holdOf(server: HeldServer, role: ServerRole, phase: Hold['phase'], seenBytes: number): Hold {
+  const { key, needBytes, priority, isProtected = false } = server
+  return { key, role, priority, isProtected, needBytes, phase, measuredBytes: undefined, seenBytes }
+}
+
+function committed({ needBytes = 0, measuredBytes = 0 }: Hold): number {
+  return Math.max(needBytes, measuredBytes)
+}
+
+function promised({ needBytes = 0, seenBytes }: Hold): number {
+  return Math.max(0, needBytes - seenBytes)
+}

@@ -1,0 +1,118 @@
+import { execFileSync } from 'node:child_process'
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { AgentProcess } from '../support/agent-process.ts'
+import { eventually } from '../support/eventually.ts'
+import { loopRecorder, loopRecordsVariable, longTurns } from '../support/event-loop/loop-records.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { hostileSpecs } from '../support/hostile-specs.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const apiVersion = 'inference.llmkube.dev/v1alpha1'
+/** A person notices what takes longer, and so does a probe of another server. */
+const maxTurnMs = 200
+const fuzzed = 24
+/** Of a machine that does much else besides. */
+const patienceMs = 150_000
+
+/** As large as etcd takes an object. */
+const largest = 1_400_000
+const filled = (item: (at: number) => unknown, length: number): unknown[] =>
+  Array.from({ length: largest / length }, (_, at) => item(at))
+const differentObjects = filled((at) => ({ [(46_656 + at).toString(36)]: 1 }), 11)
+const longTexts = (text: string): string[] => Array.from({ length: 256 }, () => text)
+const ourKeys = Object.fromEntries(Array.from({ length: 3_000 }, (_, at) => [`metalbar.dev/${at}`, 'x'.repeat(60)]))
+
+interface Hostile {
+  readonly metadata?: object
+  readonly spec: object
+}
+
+/** Each as large as an object can be, each with slow content in a different place. */
+const models: Readonly<Record<string, Hostile>> = {
+  source: { spec: { source: 'x'.repeat(largest) } },
+  shapes: { spec: { source: '/a', unknown: differentObjects } },
+}
+const services: Readonly<Record<string, Hostile>> = {
+  shapes: { spec: { unknown: differentObjects } },
+  'shapes-in-place': { spec: { endpoint: { unknown: differentObjects } } },
+  objects: { spec: { endpoint: { unknown: filled(() => ({}), 3) } } },
+  arguments: { spec: { extraArgs: filled((at) => `--arg-${1_000 + at}`, 13) } },
+  'odd-arguments': { spec: { extraArgs: longTexts('_'.repeat(5_000)) } },
+  variables: { spec: { env: filled((at) => ({ name: 'A', valueFrom: { [`a${1_000 + at}`]: {} } }), 38) } },
+  patterns: { spec: { tensorOverrides: longTexts(`${'(a*)*'.repeat(200)}=CPU`) } },
+  keys: { metadata: { annotations: ourKeys, labels: ourKeys }, spec: {} },
+}
+
+test(
+  `objects as large as can be and ${fuzzed} random ones never hold the event loop for ${maxTurnMs} ms, in a watch or in a list`,
+  async () => {
+    await using folder = await temporaryFolder()
+    await using sim = await KubeSim.start()
+    const records = path.join(folder.dir, 'loop-records')
+    await writeFile(records, '')
+    await mkdir(path.join(folder.dir, 'models'), { mode: 0o700 })
+    const source = path.join(folder.dir, 'models', 'tiny.gguf')
+    await writeLlamaGguf(source)
+    const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
+    sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
+    await using agent = await AgentProcess.start({
+      folder: folder.dir,
+      kubeconfig: sim.kubeconfig(),
+      // Every spec is judged, and no server starts.
+      args: ['--llama-server', sampleServerPath, '--memory-budget', '1Mi'],
+      env: { NODE_OPTIONS: loopRecorder, [loopRecordsVariable]: records },
+    })
+    await agent.shows(({ cluster }) => cluster.state === 'live', 'a cluster that is watched')
+    const from = Date.now()
+    for (const [name, { spec }] of Object.entries(models)) {
+      sim.create({ apiVersion, kind: 'Model', metadata: { name }, spec })
+    }
+    const serve = (name: string, { metadata, spec }: Hostile): void =>
+      void sim.create({
+        ...{ apiVersion, kind: 'InferenceService' },
+        metadata: { name, ...metadata },
+        spec: { modelRef: 'tiny', ...spec },
+      })
+    for (const [name, hostile] of Object.entries(services)) {
+      serve(name, hostile)
+    }
+    const specs = fc.sample(hostileSpecs(path.dirname(source)), { numRuns: fuzzed, seed: 13 })
+    for (const [at, spec] of specs.entries()) serve(`random-${at}`, { spec })
+    const names = [...Object.keys(services), ...specs.map((_, at) => `random-${at}`)]
+    await allSettled(agent, names)
+    sim.breakWatches('gone')
+    serve('last', { spec: {} })
+    await allSettled(agent, [...names, 'last'])
+    expect((await longTurns(records, from)).filter((ms) => ms > maxTurnMs)).toEqual([])
+  },
+  2 * patienceMs + 60_000,
+)
+
+/** Waits until of each service it is known why it does not serve. */
+async function allSettled(agent: AgentProcess, names: readonly string[]): Promise<void> {
+  const isKnown = async (): Promise<boolean> => {
+    const { services } = await agent.snapshot()
+    const settled = new Set(services.flatMap(({ name, reason }) => (reasons.has(reason) ? [name] : [])))
+    return names.every((name) => settled.has(name))
+  }
+  await eventually(isKnown, { timeoutMs: patienceMs, what: 'an outcome of every service' })
+}
+
+const reasons: ReadonlySet<string> = new Set([
+  ...['Refused', 'ExtraArgsRejected', 'EnvironmentRejected', 'InsufficientMemory', 'MemoryCheckFailed'],
+])
+
+test('a turn that computes for longer is found in the same look', async () => {
+  await using folder = await temporaryFolder()
+  const records = path.join(folder.dir, 'loop-records')
+  await writeFile(records, '')
+  const busy = 'const end = performance.now() + 2_000; while (performance.now() < end);'
+  const script = `setTimeout(() => { ${busy} setTimeout(() => {}, 100) }, 50)`
+  execFileSync(process.execPath, [loopRecorder, '-e', script], { env: { [loopRecordsVariable]: records } })
+  expect((await longTurns(records, 0)).filter((ms) => ms > maxTurnMs)).toHaveLength(1)
+})
