@@ -36,7 +36,7 @@ export async function adopt(
   const names = shard === undefined ? [goName] : shardPaths(goName, shard)
   const path = join(folder, goName)
   if (!claims.take(path, wanted.digest)) return undefined
-  let isRecorded = true
+  let keepsClaim = false
   try {
     const files: ManifestFile[] = []
     for (const name of names) {
@@ -50,13 +50,16 @@ export async function adopt(
     }
     const record = manifestPath(path)
     const manifest: Manifest = { ...recordFacts(wanted, { origin: 'adopted', now }), files, primary: goName }
-    const isOurs = await records.add(record, manifest).catch((error: unknown) => {
-      // The claim in memory then keeps other sources away from the file.
-      isRecorded = false
-      log.debug('model found in the store cannot be recorded', { path: record, error })
-      return true
-    })
-    if (!isOurs) return undefined
+    const outcome = await records.add(record, manifest).then(
+      (isAdded) => (isAdded ? 'recorded' : 'taken'),
+      (error: unknown) => {
+        log.debug('model found in the store cannot be recorded', { path: record, error })
+        return 'unrecorded' as const
+      },
+    )
+    if (outcome === 'taken') return undefined
+    // The claim in memory then keeps other sources away from the file.
+    keepsClaim = outcome === 'unrecorded'
     const stored = await storedModel(store, wanted.model, { path: record, manifest })
     log.info('using model found in the store', {
       path,
@@ -65,7 +68,7 @@ export async function adopt(
     })
     return stored
   } finally {
-    if (isRecorded) claims.release(path, wanted.digest)
+    if (!keepsClaim) claims.release(path, wanted.digest)
   }
 }
 

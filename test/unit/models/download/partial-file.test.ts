@@ -28,12 +28,12 @@ const opened = (): Promise<PartialFile> =>
 
 /** The second in which a record is due passes again and again until the work is over. */
 async function amidTicks<T>(work: Promise<T>): Promise<T> {
-  let isOver = false
+  const state = { isOver: false }
   const over = (): void => {
-    isOver = true
+    state.isOver = true
   }
   work.then(over, over)
-  while (!isOver) {
+  while (!state.isOver) {
     vi.advanceTimersByTime(1000)
     await nextTurn()
   }
