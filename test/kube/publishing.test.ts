@@ -290,7 +290,7 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     await eventually(() => b.publisher.observe(target).claim.kind === 'foreign')
     expect(await a.publisher.releaseAll()).toEqual([])
     expect(await cluster.get('endpointslices', 'handed')).toMatchObject({
-      metadata: { annotations: { 'metalbar.dev/claim': '{}' } },
+      metadata: { annotations: { 'metalbar.dev/claim': expect.stringMatching(/^{"heartbeat":"[^"]+"}$/) as string } },
       endpoints: [{ conditions: { ready: false } }],
     })
     expect(await cluster.get('endpoints', 'handed')).toMatchObject({ subsets: [{ notReadyAddresses: [{}] }] })

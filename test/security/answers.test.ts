@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Bandwidth } from '../../src/agent-core/models/download/bandwidth.ts'
 import { download } from '../../src/agent-core/models/download/download.ts'
-import { requireFreeSpace, SpaceClaims } from '../../src/agent-core/models/download/free-space.ts'
 import { createTransport } from '../../src/agent-core/models/download/transport.ts'
 import { defaultDownloadSettings, type ModelRequest } from '../../src/agent-core/models/models.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
+import type { Progress } from '../../src/contract/service.ts'
 import { silentLog } from '../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from '../unit/models/world.ts'
 
@@ -86,13 +86,32 @@ test('an answer that says no length and never ends is cut off at a bound', async
 
 test('several downloads together leave the reserve alone', async () => {
   const { bavail, bsize } = await statfs(world.folder)
-  const room = { folder: world.folder, claims: new SpaceClaims(), reserveBytes: Math.floor((bavail * bsize) / 2) }
-  const most = Math.floor((bavail * bsize) / 3)
-  const [first, second] = [{}, {}]
-  await requireFreeSpace(room, most, first)
-  expect(await failure(requireFreeSpace(room, most, second))).toMatchObject({ reason: 'DiskFull' })
-  room.claims.claim(first, 0)
-  await requireFreeSpace(room, most, second)
+  const free = bavail * bsize
+  await using server = await served((_, response) => {
+    response.writeHead(200, { 'content-length': Math.floor(free / 3) })
+    // The beginning, and then silence.
+    response.write(content)
+  })
+  const settings = () => ({ ...defaultDownloadSettings, atOnce: 2, reserveBytes: Math.floor(free / 2) })
+  const models = world.restarted({ settings })
+  const begin = async (name: string) => {
+    const leave = new AbortController()
+    const { promise: begun, resolve } = Promise.withResolvers<undefined>()
+    const onProgress = ({ doneBytes }: Progress): void => (doneBytes > 0 ? resolve(undefined) : undefined)
+    const ended: Promise<unknown> = models
+      .ensure(request(`${server.url}?${name}`, name), { signal: leave.signal, onProgress })
+      .catch((error: unknown) => error)
+    const why = await Promise.race([begun, ended])
+    return { why, leave: () => leave.abort(), ended }
+  }
+  const first = await begin('first')
+  expect((await begin('second')).why).toMatchObject({ reason: 'DiskFull' })
+  first.leave()
+  await first.ended
+  const third = await begin('third')
+  expect(third.why).toBeUndefined()
+  third.leave()
+  await third.ended
 })
 
 test.each(['custom', 'gguf'])(

@@ -191,7 +191,7 @@ export class Injector {
       await run()
     } finally {
       this.#guests -= 1
-      if (this.#guests === 0) this.#guestAway = second.end('SIGTERM')
+      if (this.#guests === 0) this.#guestAway = second.leave()
       await this.#guestAway
     }
   }

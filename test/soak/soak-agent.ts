@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
+import { eventually } from '../support/eventually.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -103,6 +104,20 @@ export class SoakAgent implements AsyncDisposable {
     if (signal === 'SIGTERM') await this.#process?.stop()
     else this.#process?.signal(signal)
     await over
+  }
+
+  /** Ends it for good: an agent that is terminated in its start does not yet stop what the one before it left. */
+  async leave(): Promise<void> {
+    await this.end('SIGTERM')
+    while (this.#process?.exit?.signal === 'SIGTERM') {
+      const before = this.#process
+      this.start()
+      await eventually(
+        () => this.#process !== before && (this.#process?.exit !== undefined || this.#process?.stderr !== ''),
+        { what: `the ${this.name} agent to begin` },
+      )
+      await this.end('SIGTERM')
+    }
   }
 
   /** A verb of the command line: whether the agent said yes. */

@@ -3,7 +3,16 @@ import type PQueue from 'p-queue'
 import type { Logger } from '../observability/logger.ts'
 import { messageOf } from '../support/message-of.ts'
 import { endOf, findRun, isAbsent, type OutputRun } from './output-pieces.ts'
-import { clearUnfinishedCut, cutOutput, cutSize, dropOldest, nextLookMs, type OutputLimits } from './output-rotation.ts'
+import {
+  clearUnfinishedCut,
+  cutOutput,
+  cutSize,
+  dropOldest,
+  maxLookMs,
+  nextLookMs,
+  type OutputLimits,
+} from './output-rotation.ts'
+import { untilBeatMs } from './pause.ts'
 
 /** One sentence why the output has nowhere to go. */
 export class OutputError extends Error {
@@ -83,14 +92,15 @@ export class OutputLog {
     let lookedAt = performance.now()
     let timer: NodeJS.Timeout | undefined
     const look = async () => {
-      const found = await this.#options.turns.add(() => this.bound())
+      const found = (await this.#foundShort()) ?? (await this.#options.turns.add(() => this.bound()))
       const now = performance.now()
       const bytesPerMs = (found.before - size) / (now - lookedAt)
       ;[size, lookedAt] = [found.after, now]
       return nextLookMs({ room: cutSize(this.#options.limits) - size, bytesPerMs })
     }
     const lookIn = (ms: number) => {
-      timer = setTimeout(() => void look().then((next) => timer && lookIn(next)), ms).unref()
+      const dueIn = Math.min(ms, untilBeatMs(maxLookMs))
+      timer = setTimeout(() => void look().then((next) => timer && lookIn(next)), dueIn).unref()
     }
     lookIn(firstLookMs)
     return {
@@ -133,6 +143,13 @@ export class OutputLog {
       this.#complain('the output of a server could not be bounded', error)
       return { before: 0, after: 0 }
     }
+  }
+
+  /** Nearly every look finds nothing to do, and needs no turn. What goes wrong here goes wrong in the turn as well, which tells it. */
+  async #foundShort(): Promise<{ before: number; after: number } | undefined> {
+    if (!this.#isClear) return undefined
+    const size = await sizeOf(this.file).catch(() => undefined)
+    return size !== undefined && size < cutSize(this.#options.limits) ? { before: size, after: size } : undefined
   }
 
   /** Once until it went well again. */

@@ -41,13 +41,15 @@ function living(servers: KnownServers) {
 }
 
 /** Keeps the book in step with the servers. Returns how to stop that. */
-export function followServers(servers: KnownServers & Pick<Servers, 'onChange'>, memory: Memory): () => void {
+export function followServers(
+  servers: Pick<Servers, 'get' | 'successor' | 'retiring' | 'onChange'>,
+  memory: Pick<Memory, 'ready' | 'gone'>,
+): () => void {
   return servers.onChange((key, state, role) => {
     const other = (one: ServerState | undefined) => one !== undefined && !isOver(one)
     const hasElder = role !== 'retiring' && other(role === 'successor' ? servers.get(key) : servers.retiring(key))
     const hasYounger = role !== 'successor' && other(role === 'current' ? servers.successor(key) : servers.get(key))
     if (state.kind === 'ready') memory.ready(key, hasElder ? 'beside' : 'current')
-    if (state.kind === 'exited' && !state.settled) return
     if (isOver(state)) memory.gone(key, hasElder ? 'beside' : hasYounger ? 'replaced' : 'all')
   })
 }
