@@ -1,6 +1,7 @@
 import type { ShutdownRequest } from './commands/rooms.ts'
 import type { Logger } from './observability/logger.ts'
 import type { Platform } from './platform/platform.ts'
+import type { PowerOptions } from './power/power.ts'
 import type { LivenessTimings } from './process/liveness.ts'
 import type { AgentSettings, LogLevel } from './settings/settings.ts'
 import type { NodeIdentity } from './state/node-id.ts'
@@ -28,6 +29,8 @@ export interface AgentOptions {
   readonly memoryClock?: () => number
   /** For tests: how long a minute without a request is. */
   readonly idleMinuteMs?: number
+  /** For tests: executables in place of sudo and powermetrics, how long a look counts, and when powermetrics hangs. */
+  readonly powerTrial?: Pick<PowerOptions, 'commands' | 'lookMs' | 'stallMs'>
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */

@@ -17,7 +17,7 @@ export type SettingKind =
   | 'fraction'
   | 'switch'
 
-export const settingGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Agent'] as const
+export const settingGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Power', 'Agent'] as const
 
 /** From when a change counts; completes "<setting> …" and "A change …". */
 export const countsTexts = {
@@ -335,6 +335,33 @@ export const editableRows = {
     group: 'Memory',
     flag: 'come-back-after',
     help: 'how long memory pressure must have been normal before an evicted model comes back',
+    counts: 'now',
+    trust: 'page',
+  },
+  applePowerEnabled: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Power',
+    flag: 'apple-power-enabled',
+    help: 'measure the power of this Mac with powermetrics while somebody looks; sudo must allow it: metal-agent power install',
+    counts: 'now',
+    // It has root run a program, though none that it chooses.
+    trust: 'shell',
+  },
+  applePowerIntervalMs: {
+    kind: 'duration',
+    schema: number(1, hourMs, 'must be from 1ms to 1h'),
+    default: 1_000,
+    group: 'Power',
+    flag: 'apple-power-interval',
+    flagTakes: {
+      what: '0 or less means the default',
+      why: 'the Go agent takes any duration',
+      schema: z.number().positive('must be longer than nothing'),
+      read: (ms: number) => (ms > 0 ? ms : undefined),
+    },
+    help: 'how often power is measured: 500ms, 1s, 2s, 5s or 10s, and for any other the next longer',
     counts: 'now',
     trust: 'page',
   },

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { clusterView } from './cluster.ts'
 import { memoryFigures, memoryView } from './memory.ts'
 import { downloadView } from './models.ts'
+import { powerFigures, powerView } from './power.ts'
 import { serviceFigures, serviceView } from './service.ts'
 
 /** Rises when a reader of the previous version could misread this one. */
@@ -37,6 +38,10 @@ export const agentSnapshot = z.object({
   /** Absent before the first look at it. */
   memory: memoryView.optional(),
   memoryFigures: memoryFigures.optional(),
+  /** Absent while nobody asked for it. */
+  power: powerView.optional(),
+  /** Absent while nothing is measured. */
+  powerFigures: powerFigures.optional(),
   /** Without a service: under way, or ended a moment ago. */
   downloads: z.array(downloadView),
   /** True sentences about the whole agent that a person should know, such as "There is no Metal on this machine". */

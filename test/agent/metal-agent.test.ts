@@ -167,14 +167,14 @@ describe.concurrent('how it starts', () => {
     await using agent = await AgentProcess.start({
       args: [
         ...['-namespace', 'team-a', '-log-level=debug', '--eviction-enabled=false'],
-        ...['-memory-fraction', '0.5', '--apple-power-enabled', '--max-watch-failures=5'],
+        ...['-memory-fraction', '0.5', '--omlx-bin', '/x', '--max-watch-failures=5'],
       ],
     })
     const { notices, memory } = await agent.snapshotWhenUp()
     const { totalBytes = 0, budgetBytes = 0 } = memory ?? {}
     expect(budgetBytes / totalBytes).toBeCloseTo(0.5, 3)
     const expected = [
-      '--apple-power-enabled is not in effect: power is not measured yet.',
+      '--omlx-bin is not in effect: only the runtime llama-server is built yet.',
       '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
       ...(process.platform === 'linux' ? ['There is no Metal on Linux, so models are served by the CPU here.'] : []),
     ]

@@ -5,6 +5,7 @@ import type { Cluster } from '../kube/cluster.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { Models } from '../models/models.ts'
+import type { Power } from '../power/power.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
 import type { LogLevel } from '../settings/settings.ts'
@@ -23,6 +24,7 @@ export interface Rooms {
   readonly servers: Servers
   readonly models: Models
   readonly memory: Memory
+  readonly power: Pick<Power, 'settingsChanged'>
   readonly log: Logger
   /** Undefined while there is no usable kubeconfig. */
   readonly session: () => Session | undefined

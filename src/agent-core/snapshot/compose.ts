@@ -3,6 +3,7 @@ import { cleanTexts, sentence } from '../../contract/clean-text.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
 import type { DownloadView } from '../../contract/models.ts'
+import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
 
@@ -23,6 +24,8 @@ export interface RoomParts {
   readonly figures: Readonly<Record<string, ServiceFigures>>
   readonly memory: MemoryStateView | undefined
   readonly memoryFigures: MemoryFiguresView | undefined
+  readonly power: PowerView | undefined
+  readonly powerFigures: PowerFigures | undefined
   readonly downloads: readonly DownloadView[]
   /** Sentences; those of all rooms are shown. */
   readonly notices: readonly string[]
@@ -35,6 +38,8 @@ const nothingSaid: RoomParts = {
   figures: {},
   memory: undefined,
   memoryFigures: undefined,
+  power: undefined,
+  powerFigures: undefined,
   downloads: [],
   notices: [],
 }
@@ -78,6 +83,8 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     figures: keep(previous?.figures, parts.figures),
     ...(parts.memory && { memory: keep(previous?.memory, parts.memory) }),
     ...(parts.memoryFigures && { memoryFigures: keep(previous?.memoryFigures, parts.memoryFigures) }),
+    ...(parts.power && { power: keep(previous?.power, cleanTexts(parts.power)) }),
+    ...(parts.powerFigures && { powerFigures: keep(previous?.powerFigures, parts.powerFigures) }),
     downloads: keep(previous?.downloads, cleanTexts([...parts.downloads])),
     notices: keep(
       previous?.notices,

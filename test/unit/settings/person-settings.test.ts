@@ -31,6 +31,8 @@ const kept = {
     evictionShare: 0.25,
     evictionAtAdmission: true,
     comeBackMs: 1_000,
+    applePowerEnabled: true,
+    applePowerIntervalMs: 5_000,
     logLevel: 'debug',
   },
   context: 'lab',
