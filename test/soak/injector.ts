@@ -264,7 +264,9 @@ export class Injector {
     await delay(forMs)
     const isBack = async () => {
       const view = (await agent.snapshot())?.services.find((one) => one.name === service)
-      return (view !== undefined && view.hold === undefined) || agent.tell('bring-back', key)
+      // An agent that has only just started does not say yet what is held.
+      const isFree = view !== undefined && view.reason !== 'Pending' && view.hold === undefined
+      return isFree || agent.tell('bring-back', key)
     }
     await this.#until(isBack, `the ${name} agent to bring ${service} back`)
   }

@@ -4,6 +4,7 @@ export type ModelErrorReason =
   | 'UnsupportedSource'
   | 'Ambiguous'
   | 'NoSuchFile'
+  | 'NoSuchRevision'
   | 'ShardMissing'
   | 'UnsafeName'
   | 'WrongChecksum'
@@ -70,6 +71,9 @@ export class ModelError extends Error {
     if (retryAfterMs !== undefined) this.retryAfterMs = retryAfterMs
   }
 }
+
+export const hasReason = (error: unknown, reasons: readonly ModelErrorReason[]): error is ModelError =>
+  error instanceof ModelError && reasons.includes(error.reason)
 
 /** A person must repair a server or an address first: asking more often only fills its log. */
 export const remoteRepairMs = 5 * 60_000

@@ -67,7 +67,10 @@ const manifestSchema = z.object({
   mmproj: relativePath.optional(),
   lastUsedAt: z.iso.datetime().optional(),
   header: headerSummary.optional(),
-  /** Of the Model that the folder belongs to; a Model of another namespace never replaces it. */
+  /**
+   * Of the Model that the files belong to; one of another namespace never replaces or deletes them. `''` = they are a person's. Absent = of
+   * nobody yet: an earlier version left them, or they were found here.
+   */
   namespace: z.string().max(253).optional(),
   access: access.optional(),
 })

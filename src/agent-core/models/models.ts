@@ -12,8 +12,9 @@ import { DownloadTurns } from './download-turns.ts'
 import { ModelError } from './errors.ts'
 import { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
-import { Inventory, prunedSentence, type ModelUser } from './inventory.ts'
+import { Inventory, prunedSentence } from './inventory.ts'
 import { isModel } from './local-source.ts'
+import type { ModelUser } from './model-user.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
@@ -131,6 +132,7 @@ export class Models {
     const contents = new ContentFetches({
       folder: () => this.#store.leftovers.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
+      withRoom: this.#remote.withRoom,
       quarantine: (path, { name, error }) => this.#store.leftovers.quarantine(path, messageOf(error), basename(name)),
     })
     this.#inventory = new Inventory({

@@ -1,6 +1,6 @@
 import { keyOf } from '../support/object-key.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import type { ModelUser } from '../models/inventory.ts'
+import type { ModelUser } from '../models/model-user.ts'
 import { wantedDigest } from '../models/wanted.ts'
 
 /** Which services have their model in the store, or will; undefined while the services are not listed yet. */
