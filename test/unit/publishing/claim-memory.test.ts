@@ -54,7 +54,7 @@ test('a slice that is gone is for ten seconds its holder’s to post again, and 
 
 test('one write over ours counts once, however often it is looked at', () => {
   const memory = memoryAt({ now: 0 })
-  memory.wrote(publication.published, last)
+  memory.wrote(told, last)
   const saidAfter = (heartbeat: string) => {
     const { metadata } = ours
     const annotations = { ...metadata.annotations, 'llmkube.ai/agent-heartbeat': heartbeat }

@@ -24,7 +24,8 @@ async function write(known: string, held: string) {
     namespace: 'ns',
     name: 'a',
     known: versioned(known),
-    decide: (current) => (current ? { do: 'patch', object: current, body: {} } : { do: 'stop', result: undefined }),
+    decide: (current) =>
+      current ? { do: 'patch', object: current, body: { metadata: {} } } : { do: 'stop', result: undefined },
     signal: new AbortController().signal,
   })
   return { kind, patched }
