@@ -135,7 +135,9 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     expect(await cluster.get('endpoints', 'stops')).toMatchObject({
       subsets: [{ notReadyAddresses: [{ ip: '192.0.2.7' }] }],
     })
+    agent.api.takeRequests()
     await done(publisher.unpublish(target))
+    expect(agent.api.takeRequests()).toEqual(['DELETE endpoints', 'DELETE endpointslices'])
     expect(publisher.observe(target)).toMatchObject({
       claim: { kind: 'absent' },
       service: { kind: 'ours' },

@@ -52,6 +52,24 @@ test('a slice that is gone is for ten seconds its holder’s to post again, and 
   expect(memory.judgeAbsence(target)).toEqual({ kind: 'absent' })
 })
 
+test('one write over ours counts once, however often it is looked at', () => {
+  const memory = memoryAt({ now: 0 })
+  memory.wrote(told, last)
+  const saidAfter = (heartbeat: string) => {
+    const { metadata } = ours
+    const annotations = { ...metadata.annotations, 'llmkube.ai/agent-heartbeat': heartbeat }
+    const claim = memory.judge(
+      { slice: { ...ours, metadata: { ...metadata, annotations } }, silentMs: 0, isAs: () => true },
+      target,
+    )
+    return 'message' in claim ? claim.message : claim.kind
+  }
+  const [first, again] = ['2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z'].map(saidAfter)
+  expect(first).toContain('wrote over it')
+  expect(again).toBe(first)
+  expect(saidAfter('2026-01-01T00:00:30Z')).toContain('keeps writing over it')
+})
+
 test('a slice that was another agent’s meanwhile is not ours because it lost its claim', () => {
   const memory = memoryAt({ now: 0 })
   memory.wrote(told, last)

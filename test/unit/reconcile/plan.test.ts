@@ -119,6 +119,21 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'claim',
       'waiting',
     ],
+    [
+      'without an address, the slice of an InferenceService that is gone is no longer shown',
+      {
+        publication: { ...shownReady, claim: 'previous' },
+        address: { ip: undefined, message: 'No network.' },
+      },
+      'unpublish',
+      'waiting',
+    ],
+    [
+      'also while this machine is paused',
+      { publication: { ...shownReady, claim: 'previous' }, paused: true },
+      'unpublish',
+      'unready',
+    ],
     ['a dead claim is taken over', { publication: { ...nothingPublished, claim: 'dead' } }, 'claim', 'waiting'],
     [
       'one that cannot be served here is withdrawn, so that traffic does not flow into a hole',

@@ -11,9 +11,9 @@ import { forget, rest, type Plan } from './step.ts'
  */
 export function plan(observed: Observation): Plan {
   const next = withDisagreement(withNotice(nextStep(observed), observed.desired), observed)
-  const mayMend = next.step.do === 'rest' && isHole(observed)
-  if (!mayMend) return next
-  return { ...next, step: { do: 'withdrawDead' }, message: next.message || observed.publication.message, forget: false }
+  const mend = next.step.do === 'rest' ? mendOf(observed) : undefined
+  if (!mend) return next
+  return { ...next, step: { do: mend }, message: next.message || observed.publication.message, forget: false }
 }
 
 /** Where it serves or cannot be started, which the notice may explain. */
@@ -32,11 +32,13 @@ function withDisagreement(next: Plan, { disagreement, now }: Observation): Plan 
   return { ...next, reason, message: `${next.message} ${disagreement.message}`.trim() }
 }
 
-/** Traffic goes to an agent that is gone, and no other agent takes over. */
-function isHole(observed: Observation): boolean {
+/** Pods are sent to an agent that is gone, or to the server of an InferenceService that is gone, and nothing takes over. */
+function mendOf(observed: Observation): 'withdrawDead' | 'unpublish' | undefined {
   const { publication, desired } = observed
-  if (desired.kind === 'unknown' || desired.kind === 'excluded') return false
-  return publication.claim === 'dead' && publication.shown?.ready === true && isWritable(observed)
+  if (desired.kind === 'unknown' || desired.kind === 'excluded') return undefined
+  if (publication.shown?.ready !== true || !isWritable(observed)) return undefined
+  if (publication.claim === 'dead') return 'withdrawDead'
+  return publication.claim === 'previous' ? 'unpublish' : undefined
 }
 
 function nextStep(observed: Observation): Plan {
