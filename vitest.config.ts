@@ -12,6 +12,7 @@ const project = (name: string, testTimeout: number, globalSetup: string[] = []) 
 })
 
 const realApiServer = ['test/support/control-plane/global-setup.ts']
+const builtAgent = ['test/support/built-agent/global-setup.ts']
 
 export default defineConfig({
   test: {
@@ -20,8 +21,8 @@ export default defineConfig({
     projects: [
       project('unit', limits.unit),
       project('kube', limits.withParts, realApiServer),
-      project('agent', limits.wholeAgent, realApiServer),
-      project('security', limits.wholeAgent, realApiServer),
+      project('agent', limits.wholeAgent, [...realApiServer, ...builtAgent]),
+      project('security', limits.wholeAgent, [...realApiServer, ...builtAgent]),
       project('shell', limits.withParts, ['test/support/electron-stand-in/global-setup.ts']),
       project('window', limits.withParts, ['test/support/window/global-setup.ts']),
     ],

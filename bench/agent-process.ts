@@ -97,7 +97,7 @@ export class AgentProcess implements AsyncDisposable {
     }
   }
 
-  /** As the kernel does when memory is short: what it started is left behind. */
+  /** As the kernel does when memory is short: child processes are left behind. */
   async kill(): Promise<void> {
     const exited = once(this.#process, 'exit')
     this.#process.kill('SIGKILL')

@@ -11,7 +11,7 @@ import { statisticsOf } from './statistics.ts'
 import type { Site } from './world.ts'
 
 const services = Array.from({ length: 10 }, (_, index) => `idle-${index}`)
-/** Suspended: what it says of its model is shown, and has nothing else done. */
+/** Suspended, so that its model is shown and nothing is started. */
 const changing = 'changing'
 /** Somewhat more often than the agent pushes, so that every push has something to tell. */
 const changeMs = 200
@@ -26,7 +26,7 @@ const unaskedSeconds = 10
 const calmMs = 100
 const resyncIsSlow = 'it is answered while the agent begins to list and compare everything'
 
-/** What it costs to be asked and to be looked at, on the socket, beside 10 idle services. */
+/** The cost of requests and of followed snapshots on the socket, with 10 idle services. */
 export const carriers: Group = {
   name: 'carriers',
   measure: async (world, { commandCalls, fanOutRuns }) => {

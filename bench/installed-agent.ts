@@ -13,6 +13,8 @@ export async function installAgent(folder: string, { entry }: { entry?: string }
   const launcher = join(folder, 'bin/metal-agent')
   await mkdir(join(folder, 'bin'), { recursive: true })
   await copyFile(join(root, 'bin/metal-agent'), launcher)
+  // It says that files are modules, which Node.js otherwise finds out by reading each twice.
+  await copyFile(join(root, 'package.json'), join(folder, 'package.json'))
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'))
   const other = entry === undefined ? [] : ['--ssr', entry]
   await execa('vite', ['build', '--logLevel', 'warn', '--outDir', join(folder, 'out/cli'), ...other], {

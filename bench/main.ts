@@ -75,24 +75,41 @@ if (wanted.length === 0) throw new Error(`--only takes ${groupNames}.`)
 const beganAt = performance.now()
 const rows: Row[] = []
 const failures: string[] = []
-await measureAll().catch((error: unknown) => failures.push(`nothing more measured: ${messageOf(error)}`))
-
-say(`The agent's bundled command on a real API server, with a sample server; ${machine()}.\n`)
-if (rows.length > 0) say(table(rows))
-for (const failure of failures) say(failure)
-say(`${((performance.now() - beganAt) / 1_000).toFixed(0)} s`)
-if (options.json !== undefined) await writeFile(options.json, `${JSON.stringify(report(), null, 2)}\n`)
+say(`The agent's bundled command on a real API server, with a sample server; ${machine()}.`)
+await measureAll().catch((error: unknown) => fail(`Nothing more measured: ${messageOf(error)}`))
+if (wanted.length > 1 && rows.length > 0) say(`\nAll together:\n\n${table(rows)}`)
+say(['', ...failures, `${seconds()} s, ${machine()}`].join('\n'))
+await keep()
 process.exitCode = failures.length === 0 ? 0 : 1
 
+/** Each group's rows are printed and kept as they come: an hour's work is not lost with what fails after it. */
 async function measureAll(): Promise<void> {
+  say('building the command and starting an API server …')
   await using world = await World.open()
-  for (const { name, measure } of wanted) {
+  for (const [index, { name, measure }] of wanted.entries()) {
+    say(`\n${name} (${index + 1} of ${wanted.length}, after ${seconds()} s) …`)
     try {
-      rows.push(...(await measure(world, options.long ? long : usual)))
+      const measured = await measure(world, options.long ? long : usual)
+      rows.push(...measured)
+      say(table(measured))
     } catch (error) {
-      failures.push(`${name}: not measured: ${messageOf(error)}`)
+      fail(`${name}: not measured: ${messageOf(error)}`)
     }
+    await keep()
   }
+}
+
+function fail(message: string): void {
+  failures.push(message)
+  say(message)
+}
+
+async function keep(): Promise<void> {
+  if (options.json !== undefined) await writeFile(options.json, `${JSON.stringify(report(), null, 2)}\n`)
+}
+
+function seconds(): string {
+  return ((performance.now() - beganAt) / 1_000).toFixed(0)
 }
 
 function messageOf(error: unknown): string {

@@ -25,7 +25,7 @@ export async function cpuShares(pid: number, seconds: number, parts = 1): Promis
 
 export interface Memory {
   readonly residentMiB: number
-  /** What is shared with other processes counted in parts. */
+  /** Memory shared with other processes is counted in parts. */
   readonly proportionalMiB: number
 }
 

@@ -69,7 +69,7 @@ async function isTaken(admin: AdminClient, name: string): Promise<boolean> {
   return text.includes('"Dangling"')
 }
 
-/** What was counted between two readings; what was not asked is left out. */
+/** The requests between two readings; kinds without a request are left out. */
 export const countsBetween = (before: RequestCounts, after: RequestCounts): RequestCounts =>
   new Map(
     [...after]

@@ -8,12 +8,12 @@ import { held, lives, type Held } from '../test/support/server-lives.ts'
 import { silentLog } from '../test/support/silent-log.ts'
 import type { Group, Row, Unit } from './row.ts'
 
-/** What is made once, such as compiled code and the first files of each key, is there by then. */
+/** Allocations that happen once, such as compiled code and the first files of each key, are done by then. */
 const warmUpLives = 100
 const outputLimits = { bytes: 65_536, count: 2 }
 const mebibytes = (bytes: number): number => bytes / 1024 ** 2
 
-/** What is left of many starts, crashes and stops of servers, measured in this process itself. */
+/** The resources not freed after many starts, crashes and stops of servers, measured in this process itself. */
 export const resources: Group = {
   name: 'resources',
   measure: async (_, extent) => {

@@ -1,6 +1,6 @@
 import type { World } from './world.ts'
 
-/** `more`: a count that grew; empty for what is counted otherwise. */
+/** `more`: a count that grew; empty for other units. */
 export type Unit = '' | 's' | 'ms' | '%' | 'MiB' | '/min' | 'more'
 
 /** One line of the table. */

@@ -16,7 +16,7 @@ const active = 'active'
 const changesPerRun = 3
 const requestsAtOnce = 16
 
-/** 1,000 InferenceServices and Models: 999 suspended and reported so by an earlier life of the agent, one that serves. */
+/** 1,000 InferenceServices and Models: 999 suspended, and reported as such by an earlier run of the agent, and one that serves. */
 export const thousand: Group = {
   name: 'thousand',
   measure: async (world, { thousandRuns }) => {

@@ -111,7 +111,7 @@ async function run(): Promise<void> {
   )
 }
 
-/** Whose cache alone takes twice of what models may have here. */
+/** A model whose cache alone takes twice the budget of the demonstration. */
 function contextBeyond(budgetBytes = Infinity): number {
   const steps = Math.ceil((2 * budgetBytes) / greedyKvBytesPerToken / 1024)
   return Math.min(longestContext, 1024 * steps)

@@ -1,4 +1,4 @@
-/** A Model and the InferenceService that serves it, as somebody would apply them. */
+/** A Model and the InferenceService that serves it, as a person would apply them. */
 export function sampleObjects(name: string, source: string, { contextSize = 512 }: { contextSize?: number } = {}) {
   const metadata = { name, namespace: 'default' }
   const apiVersion = 'inference.llmkube.dev/v1alpha1'

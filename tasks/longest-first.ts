@@ -1,15 +1,23 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
-/** Files whose tests take longest on two cores, longest first: what starts last must not be what everything waits for. */
+/** Files whose tests take longest on two cores, longest first, so that the run does not end waiting for one long file that started last. */
 const longest = [
   'agent/kill-storm',
-  'agent/soak',
   'agent/swap-storm',
-  'security/',
+  'agent/bad-input',
   'agent/swap',
-  'agent/memory',
+  'agent/commands',
+  'agent/life-cycle',
+  'agent/models',
+  'window/states',
   'agent/',
+  'window/real-agent',
+  'security/',
   'kube/',
+  'shell/',
+  'window/',
+  'unit/models/download/',
+  'unit/process/',
 ]
 
 /** Starts the longest files first. */

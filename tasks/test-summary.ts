@@ -8,9 +8,8 @@ export interface Suite {
 }
 
 /**
- * What `make test` says at its end; the names of what failed come last, where a cut log still shows them. A failure
- * whose file passed in the second run `again` is named as a race, and does not fail the whole.
- * The very last line is for programs too: it keeps its form.
+ * The summary at the end of `make test`; the names of failed tests come last, where a cut log still shows them. A failure whose file passed
+ * in the second run `again` is named as a race, and does not fail the whole. The very last line is for programs too: it keeps its form.
  */
 export function summaryOf(suites: readonly Suite[], again?: Suite): { text: string; passed: boolean } {
   const first = suites.filter((suite) => suite !== again)

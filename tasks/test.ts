@@ -11,20 +11,19 @@ import { type Suite, summaryOf } from './test-summary.ts'
 const root = join(import.meta.dirname, '..')
 const strict = process.env['CI'] === 'true'
 
-/** The agents and servers of a test mostly wait, so one test more than cores keeps the cores busy. */
-const waitingTestsAtOnce = availableParallelism() + 1
+/** Agents, servers and browsers of a test mostly wait, so two files more than cores keep the cores busy. */
+const filesAtOnce = availableParallelism() + 2
 
 /** Where more files failed than these it is no race, and a second run would only hide how much is broken. */
 const mostFilesRunAgain = 8
 
 process.exitCode = (await everything()) ? 0 : 1
 
-/** What needs no real parts runs while they are built. @returns whether all of it went well. */
+/** The checks take the time that the tests wait. @returns whether all of it went well. */
 async function everything(): Promise<boolean> {
-  const setup = timed('parts', () => setUpParts())
   const checks = allChecks()
-  const suites = [await vitest(['unit']), ...(await checks), await setup]
-  suites.push(await vitest(['kube', 'agent', 'security'], waitingTestsAtOnce), await vitest(['window', 'shell']))
+  const suites = [await timed('parts', () => setUpParts())]
+  suites.push(await vitest(), ...(await checks))
   const failed = suites.flatMap(({ results }) => results.failed)
   const again = canRunAgain(failed) ? await runAgain(failed) : undefined
   if (again !== undefined) suites.push(again)
@@ -66,10 +65,9 @@ function check(script: string): Promise<Suite> {
   })
 }
 
-function vitest(projects: readonly string[], workers?: number): Promise<Suite> {
-  const options = projects.flatMap((project) => ['--project', project])
-  if (workers !== undefined) options.push(`--maxWorkers=${workers}`)
-  return timed(projects.join('+'), () => runVitest(options, projects.join('+')))
+/** All projects in one run, so that no core waits for the last file of one before the next begins. */
+function vitest(): Promise<Suite> {
+  return timed('tests', () => runVitest([`--maxWorkers=${filesAtOnce}`], 'tests'))
 }
 
 /** A test that broke off in the middle of a run, or a single file that did not load, names no file to run again. */

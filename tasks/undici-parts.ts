@@ -6,16 +6,27 @@ const folder = path.dirname(createRequire(import.meta.url).resolve('undici'))
 const id = '\0undici-parts'
 const file = (name: string): string => JSON.stringify(path.join(folder, 'lib', name))
 
+/** Loads all of `node:http2` as it is loaded itself, which every start would wait for. Without it no connection may offer HTTP/2. */
+const http2 = path.join(folder, 'lib/dispatcher/client-h2.js')
+const noHttp2 = `module.exports = () => { throw new Error('HTTP/2 is left out of this build') }`
+const connector = path.join(folder, 'lib/core/connect.js')
+const [offersHttp2, offersNone] = ['allowH2 = allowH2 != null ? allowH2 : true', 'allowH2 = false']
+
 /**
- * Undici's entry loads all of it, of which most (mocks, caches, WebSocket, cookies, EventSource) is never used here, and fetch
- * only for models from elsewhere: a third of the bundle, and megabytes of memory. Whoever imports anything else from it is told so by the build.
+ * Undici's entry loads all of it, of which most (mocks, caches, WebSocket, cookies, EventSource) is never used here, and fetch only for
+ * models from elsewhere: a third of the bundle, and megabytes of memory. The build fails where anything else is imported from it.
  */
 export function undiciParts(): Plugin {
   return {
     name: 'undici-parts',
     enforce: 'pre',
     resolveId: (source) => (source === 'undici' ? id : undefined),
-    load: (asked) => (asked === id ? entry : undefined),
+    load: (asked) => (asked === id ? entry : asked === http2 ? noHttp2 : undefined),
+    transform(code, asked) {
+      if (asked !== connector) return undefined
+      if (!code.includes(offersHttp2)) this.error(`undici's connector no longer says "${offersHttp2}".`)
+      return { code: code.replace(offersHttp2, offersNone), map: null }
+    },
   }
 }
 

@@ -1,6 +1,7 @@
 import type { ShutdownRequest } from './commands/rooms.ts'
 import type { Logger } from './observability/logger.ts'
 import type { Platform } from './platform/platform.ts'
+import type { PowerOptions } from './power/power.ts'
 import type { LivenessTimings } from './process/liveness.ts'
 import type { AgentSettings, LogLevel } from './settings/settings.ts'
 import type { NodeIdentity } from './state/node-id.ts'
@@ -14,7 +15,7 @@ export interface AgentOptions {
   readonly log: Logger
   /** True sentences about this agent that belong in every snapshot. */
   readonly notices: readonly string[]
-  /** Somebody asked the agent to end; undefined = it is not for them to do. */
+  /** Ends the agent on request; undefined where its host does not allow that. */
   readonly onShutdown?: (request: ShutdownRequest) => void
   /** A person set how much is logged. */
   readonly onLogLevel?: (level: LogLevel) => void
@@ -28,6 +29,8 @@ export interface AgentOptions {
   readonly memoryClock?: () => number
   /** For tests: how long a minute without a request is. */
   readonly idleMinuteMs?: number
+  /** For tests: executables in place of sudo and powermetrics, how long a look counts, and when powermetrics hangs. */
+  readonly powerTrial?: Pick<PowerOptions, 'commands' | 'lookMs' | 'stallMs'>
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */

@@ -194,7 +194,7 @@ export class Agent {
   /** Everything but the cluster. */
   async #begin(): Promise<KeptRooms> {
     const { platform, log, onLogLevel } = this.#options
-    const { servers, memory, models } = this.#rooms
+    const { servers, memory, models, power } = this.#rooms
     const kept = await openKeptRooms(this.#context, {
       rooms: this.#rooms,
       machine: () => this.#machine,
@@ -212,6 +212,7 @@ export class Agent {
     countServers(servers, memory)
     await memory.start()
     models.start()
+    power.settingsChanged()
     return kept
   }
 

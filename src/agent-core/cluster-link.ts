@@ -24,7 +24,7 @@ export interface ClusterLinkOptions {
   readonly open: (context: PinnedContext, hooks: SessionHooks) => ClusterSession
   /** What must be known before anything is decided in a session. */
   readonly beforeStart: () => Promise<void>
-  /** A session ended for good, and with it what was said in it. */
+  /** Called when a session has ended for good, so that what was told in it can be forgotten. */
   readonly onLeft: () => void
   /** How many watches failed in a row. */
   readonly onWatchFailures: (failures: number) => void
@@ -230,7 +230,7 @@ export class ClusterLink {
     for (const { key, message: reason } of unfinished) this.#options.log.warn(message, { key, reason })
   }
 
-  /** For work that reports what it expects itself: whatever else goes wrong is a defect, and must not end the agent. */
+  /** For work that reports expected failures itself: any other error is a defect, which is logged and must not end the agent. */
   #inBackground(work: Promise<void>): void {
     void this.#caught(work)
   }

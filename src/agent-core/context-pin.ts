@@ -82,7 +82,7 @@ export class ContextPin {
     return this.#keep({ context: name, server })
   }
 
-  /** It answers: what is reached is kept. */
+  /** Called when the cluster answers: its context becomes the pinned one. */
   async reached(api: KubeApi): Promise<void> {
     const { name, server } = api.context
     const clusterUid = await clusterUidOf(api, this.#log)

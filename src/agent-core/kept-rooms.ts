@@ -27,7 +27,7 @@ export interface KeptRooms {
   readonly address: PublishedAddress
   readonly link: ClusterLink
   readonly commands: Commands
-  /** What was found wrong with the files, as sentences. */
+  /** Problems found in the state files, as sentences. */
   readonly notices: readonly string[]
 }
 
@@ -199,7 +199,7 @@ function openSession(
 
 function commandRooms(
   { options, snapshots }: RoomContext,
-  { rooms: { servers, models, memory } }: KeptInputs,
+  { rooms: { servers, models, memory, power } }: KeptInputs,
   { absences, history, settings, address, link }: Omit<KeptRooms, 'commands' | 'notices'>,
 ): Rooms {
   const { platform, log, onShutdown, onLogLevel } = options
@@ -210,6 +210,7 @@ function commandRooms(
     servers,
     models,
     memory,
+    power,
     log,
     session: () => link.session,
     interfaces: () => platform.interfaces(),

@@ -4,29 +4,37 @@ import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
 import { Memory } from './memory/memory.ts'
 import { Models } from './models/models.ts'
 import { memoryMetricsFeed } from './observability/memory-metrics.ts'
+import { Power } from './power/power.ts'
 import { Ledger } from './process/ledger.ts'
 import { Servers } from './process/servers.ts'
 import { modelUsers } from './reconcile/model-users.ts'
 import { followServers, measuredServers } from './reconcile/server-memory.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
-import { downloadSettings, memorySettings, outputLimits } from './room-settings.ts'
+import { downloadSettings, memorySettings, outputLimits, powerSettings } from './room-settings.ts'
 import { launchEnvironment } from './process/launch.ts'
 import { devicesAsTold } from './runtimes/devices.ts'
 import { memoryFiguresOf } from './snapshot/memory-view.ts'
 
-/** What every session with a cluster finds as the one before left it. */
+/** The rooms that outlive a session: every session with a cluster finds them as the session before left them. */
 export interface LastingRooms {
   readonly ledger: Ledger
   readonly servers: Servers
   readonly memory: Memory
   readonly models: Models
+  readonly power: Power
 }
 
 export function lastingRooms(context: RoomContext): LastingRooms {
   const { settings, platform, log } = context.options
   const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
   const servers = serverRoom(context, ledger)
-  return { ledger, servers, memory: memoryRoom(context, servers), models: modelRoom(context) }
+  return {
+    ledger,
+    servers,
+    memory: memoryRoom(context, servers),
+    models: modelRoom(context),
+    power: powerRoom(context),
+  }
 }
 
 function serverRoom({ options, metrics, settings, session }: RoomContext, ledger: Ledger): Servers {
@@ -93,4 +101,22 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
   })
   ends.defer(() => models.stop())
   return models
+}
+
+function powerRoom({ options, metrics, snapshots, ends, settings }: RoomContext): Power {
+  const { platform, log, powerTrial } = options
+  const power = new Power({
+    platform: platform.name,
+    settings: () => powerSettings(settings()),
+    log,
+    hasReaders: () => snapshots.hasReaders,
+    onChange: (figures) => {
+      metrics.setPower(figures)
+      snapshots.changed()
+    },
+    ...powerTrial,
+  })
+  snapshots.beforeLook(() => power.look())
+  snapshots.register(() => ({ power: power.view, powerFigures: power.figures }))
+  return ends.use(power)
 }

@@ -79,7 +79,7 @@ export class PublishedAddress implements Disposable {
     clearInterval(this.#timer)
   }
 
-  /** The first one is no change. */
+  /** The first address is no change. */
   #tell(): void {
     if (!this.#isFirst) this.#options.history.add({ kind: 'addressChanged', message: this.facts.message })
     this.#isFirst = false

@@ -2,6 +2,7 @@ import { homedir } from 'node:os'
 import { join } from 'node:path'
 import type { MemorySettings } from './memory/memory.ts'
 import type { DownloadSettings } from './models/remote.ts'
+import type { PowerSettings } from './power/power.ts'
 import type { GeneralRules, PortPolicy } from './process/launch.ts'
 import type { OutputLimits } from './process/output-rotation.ts'
 import type { EvictionSettings } from './reconcile/pressure-eviction.ts'
@@ -38,6 +39,12 @@ export const downloadSettings = (settings: AgentSettings): DownloadSettings => (
   hubTokenFile: settings.hubTokenFile,
   caFile: settings.caFile,
   hubLoginNamespaces: settings.hubLoginNamespaces,
+})
+
+export const powerSettings = (settings: AgentSettings): PowerSettings => ({
+  isEnabled: settings.applePowerEnabled,
+  intervalMs: settings.applePowerIntervalMs,
+  powermetrics: settings.powermetrics,
 })
 
 export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({

@@ -9,7 +9,7 @@ export interface Flag extends FlagSpec {
   readonly help: string
   /** What an empty or zero default stands for. */
   readonly defaultMeans?: string | undefined
-  /** What it states; absent for an action, and for what changes nothing. */
+  /** The setting it states; absent for an action, and for a flag that changes nothing. */
   readonly setting?: AgentSettingName
   /** Why a given flag changes nothing; completes "<flag> is not in effect: …". */
   readonly notInEffect?: string
@@ -35,7 +35,7 @@ export const flagKinds: Readonly<Record<SettingKind, FlagKind>> = {
   switch: 'bool',
 }
 
-/** Every flag: of each setting, then what is none; by group, each with its name, meaning and default of the Go agent where that has it. */
+/** Every flag: those of settings, then the others; by group, each with the Go agent's name, meaning and default where that agent has it. */
 export function flagTable(defaults: FlagDefaults): Readonly<Record<string, Flag>> {
   const ofSettings = mapRows(allRows, (row: SettingRow, setting) => settingFlags(row, setting, defaults))
   const flags = [...Object.values(ofSettings).flat(), ...Object.entries(otherFlags)]
@@ -61,7 +61,6 @@ function settingFlags(row: SettingRow, setting: AgentSettingName, defaults: Flag
 const asFlagValue = (value: SettingRow['default'], kind: FlagKind): FlagValue =>
   typeof value === 'object' ? value.join(',') : (value ?? emptyValues[kind])
 
-const power = { group: 'Not in effect yet', notInEffect: 'power is not measured yet' } as const
 const otherRuntime = { group: 'Not in effect yet', notInEffect: 'only the runtime llama-server is built yet' } as const
 
 /** Actions, other ways to state a setting, and what the Go agent takes and we do not have yet. */
@@ -87,14 +86,6 @@ const otherFlags: Readonly<Record<string, Flag>> = {
     group: 'Not in effect yet',
     notInEffect: 'the client proxy is not built yet',
     help: 'port of the OpenAI proxy on 127.0.0.1; 0 for none',
-  },
-  'apple-power-enabled': { kind: 'bool', default: false, ...power, help: 'measure power with powermetrics' },
-  'apple-power-interval': { kind: 'duration', default: 1_000, ...power, help: 'how often power is measured' },
-  'powermetrics-bin': {
-    kind: 'string',
-    default: '/usr/bin/powermetrics',
-    ...power,
-    help: 'powermetrics; any other path switches the measurement off',
   },
   'omlx-bin': {
     kind: 'string',

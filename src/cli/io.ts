@@ -49,7 +49,7 @@ const ownSequences = new RegExp(
   'u',
 )
 
-/** A terminal that nothing steers but these: the one way out for whatever a verb prints. */
+/** The one way out for all that a verb prints: no other sequence reaches the terminal. */
 export function terminalOf(output: Output): Output {
   const write = (text: string): unknown =>
     output.write(

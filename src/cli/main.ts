@@ -6,8 +6,8 @@ import { FlagError } from './go-flags.ts'
 import { exitCodes, terminalOf, type CliIo } from './io.ts'
 
 /**
- * The command `metal-agent`: flags alone run the agent, as with the Go agent; a verb talks to one that runs. Answers
- * the exit code. What only one of them needs is loaded when it is needed.
+ * The command `metal-agent`: flags alone run the agent, as with the Go agent; a verb talks to one that runs. Answers the exit code. Code
+ * that only one verb needs is loaded when that verb runs.
  */
 export async function main(args: readonly string[], given: CliIo): Promise<number> {
   const io: CliIo = { ...given, stdout: terminalOf(given.stdout), stderr: terminalOf(given.stderr) }

@@ -14,7 +14,7 @@ const code = await main(process.argv.slice(2), {
   homeDir: homedir(),
   temporaryDir: tmpdir(),
   cwd: process.cwd(),
-  // Two folders up are the same from the sources and from what is built of them.
+  // Two folders up is the same folder from the sources and from the built files.
   windowFolder: path.resolve(import.meta.dirname, '../../out/renderer'),
 }).catch((error: unknown) => {
   process.stderr.write(`metal-agent: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)

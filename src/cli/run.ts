@@ -37,7 +37,7 @@ export async function runAgent(settings: AgentSettings, io: CliIo): Promise<numb
   return isStopped ? code : exitCodes.failed
 }
 
-/** The URL goes to the terminal alone: who reads it may use the agent, and logs are kept and sent around. */
+/** The URL goes to the terminal alone: it lets its reader use the agent, and logs are kept and sent around. */
 async function printWindow(hosted: HostedAgent, port: number, io: CliIo, log: Logger): Promise<void> {
   try {
     io.stdout.write(`${await hosted.openWindow(port)}\n`)

@@ -54,7 +54,7 @@ interface Reader {
   readonly read: (text: string) => number | boolean | undefined
 }
 
-/** What is not here is text. */
+/** A unit that is not listed means text. */
 const readers: Readonly<Partial<Record<SettingKind, Reader>>> = {
   duration: { wants: 'a duration such as 30s or 2m', read: parseDuration },
   bytes: { wants: 'a number of bytes such as 20Mi', read: parseBytes },

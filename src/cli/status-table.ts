@@ -1,5 +1,6 @@
 import { styleText } from 'node:util'
 import { formatBytes } from '../contract/format.ts'
+import { powerLine } from '../contract/power.ts'
 import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { memoryLine } from '../contract/words.ts'
@@ -50,7 +51,7 @@ const shapes: Readonly<
 }
 
 function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
-  const { cluster, host, version, startedAt, now, notices, memory } = snapshot
+  const { cluster, host, version, startedAt, now, notices, memory, power, powerFigures } = snapshot
   const state = `${cluster.state} for ${formatAge(cluster.since, now)}`
   const place = host.address === undefined ? host.message : `published as ${host.address}`
   return [
@@ -62,6 +63,7 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ['Host', `${host.displayName}, ${place}`],
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
     ...(memory ? [['Memory', memoryLine(memory)] satisfies [string, string]] : []),
+    ...(power ? [['Power', powerLine(power, powerFigures)] satisfies [string, string]] : []),
     ...notices.map((notice): [string, string] => ['Note', notice]),
   ]
 }
@@ -140,7 +142,7 @@ function cellsOf(service: ServiceView, now: string, style: TableStyle): string[]
   ]
 }
 
-/** What it holds and what it would need if it ran are not to be taken for each other. */
+/** Marks the need of a service that does not run, so that it is not taken for memory it holds. */
 function memoryOf({ state, memory }: ServiceView): string {
   if (memory?.needBytes === undefined) return '-'
   const bytes = formatBytes(memory.needBytes)

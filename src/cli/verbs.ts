@@ -9,6 +9,7 @@ import { fitVerb } from './verbs/fit-verb.ts'
 import { logVerb } from './verbs/log-verbs.ts'
 import { modelsVerb } from './verbs/models-verbs.ts'
 import { nodeVerbCommands } from './verbs/node-verbs.ts'
+import { powerVerb } from './verbs/power-verb.ts'
 import { serviceVerbCommands } from './verbs/service-verbs.ts'
 import { settingsVerb } from './verbs/settings-verbs.ts'
 import { statusVerbCommands } from './verbs/status-verbs.ts'
@@ -47,6 +48,7 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     fitVerb(context),
     settingsVerb(context),
     ...nodeVerbCommands(context),
+    powerVerb(context),
   ]
   for (const verb of verbs) program.addCommand(verb)
   program.addCommand(completionVerb(program, context))

@@ -48,7 +48,7 @@ function utf8Bytes(character: string): number {
   return point < 0x1_0000 ? 3 : 4
 }
 
-/** A sentence on its way out, clean and at most so many bytes; of what is far longer only the beginning is looked at. */
+/** A sentence on its way out, clean and at most so many bytes; of a far longer text only the beginning is looked at. */
 export function sentence(text: string, maxBytes: number): string {
   const head = text.slice(0, maxBytes * 4)
   return cutText(`${cleanText(head)}${head.length < text.length ? ellipsis : ''}`, maxBytes)

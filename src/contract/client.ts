@@ -18,7 +18,7 @@ export interface AgentLink {
 
 export interface Listener<T> {
   readonly next: (item: T) => void
-  /** Called once, when it ended although nobody unsubscribed: the agent went, or the stream is refused. */
+  /** Called once, when the stream ended without an unsubscribe: the agent went, or the stream is refused. */
   readonly end: (error: LinkError) => void
 }
 

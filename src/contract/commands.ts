@@ -101,7 +101,7 @@ export const commandResult = z.discriminatedUnion('outcome', [
 ])
 export type CommandResult = z.infer<typeof commandResult>
 
-/** Who may ask for it, as with settings. */
+/** Which carriers may send it, as with settings. */
 export function trustOf(command: Command): EditableRow['trust'] {
   // Choosing the cluster decides which authors this machine works for, so it takes a shell, as the setting of the namespace does.
   if (command.name === 'selectContext') return 'shell'

@@ -23,7 +23,7 @@ export const historyEntry = z.object({
   kind: z.enum(historyKinds),
   /** Absent for what concerns the whole agent. */
   service: serviceRef.optional(),
-  /** One sentence: what, and why or by whom. */
+  /** One sentence: what happened, and why or on whose request. */
   message: z.string(),
 })
 export type HistoryEntry = z.infer<typeof historyEntry>

@@ -12,7 +12,7 @@ export const memoryView = z.object({
   budgetBytes: bytes.optional(),
   /** One sentence: where the budget comes from. */
   budgetHow: z.string().optional(),
-  /** What the GPU may hold at most, where somebody told. */
+  /** What the GPU may hold at most, where that is known. */
   gpuLimitBytes: bytes.optional(),
   /** What a person runs to raise that limit. */
   raiseCommand: z.string().optional(),
@@ -24,7 +24,7 @@ export const memoryView = z.object({
   pressure: z.enum(pressureLevels),
   pressureSince: z.iso.datetime(),
   evictionEnabled: z.boolean(),
-  /** Who would go if memory became critically short, or why nobody: one sentence. */
+  /** Which services would be evicted if memory became critically short, or why none: one sentence. */
   eviction: z.string(),
   /** As namespace/name. */
   nextEviction: z.string().optional(),

@@ -1,8 +1,8 @@
 import type { AgentSnapshot } from './snapshot.ts'
 
 /**
- * The next snapshot for one who shows snapshots: services and figures that did not change keep their object identity, so that what
- * shows them need not look at them again. Another `bootId` is another agent: nothing is kept.
+ * The next snapshot for a view: unchanged services and figures keep their object identity, so that components that show them need not
+ * render again. Another `bootId` is another agent: nothing is kept.
  */
 export function mirrored(before: AgentSnapshot | undefined, next: AgentSnapshot): AgentSnapshot {
   if (before?.bootId !== next.bootId) return next

@@ -4,7 +4,7 @@ import { progress } from './service.ts'
 const timestamp = z.iso.datetime()
 const bytes = z.number().nonnegative()
 
-/** `partial`: on its way, or the rest of a download that was cut short. `quarantined`: not what it should be, and never served. */
+/** `partial`: being downloaded, or left by a download that was cut short. `quarantined`: of wrong content, and never served. */
 export const storedModelStates = ['complete', 'partial', 'quarantined'] as const
 
 export const storedModel = z.object({
@@ -30,7 +30,7 @@ export const storedModel = z.object({
 })
 export type StoredModelView = z.infer<typeof storedModel>
 
-/** What is in the model store, and what is left of its disk. */
+/** The models in the store, and the free space of its disk. */
 export const modelStoreView = z.object({
   directory: z.string(),
   /** Set while the store cannot be used: one sentence. */

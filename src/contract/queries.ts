@@ -9,7 +9,7 @@ import { sizingView } from './sizing.ts'
 export const maxPage = 200
 const limit = z.int().min(1).max(maxPage).default(50)
 
-/** What is looked up when somebody asks, and too long or too rare for the snapshot. */
+/** Answers that are looked up on request, since they are too long or too rarely used for the snapshot. */
 export const query = z.discriminatedUnion('name', [
   /** Newest first, older than `before`. */
   z.object({
@@ -38,7 +38,7 @@ export const eventView = z.object({
   message: z.string(),
   count: z.int().positive(),
   service: serviceRef,
-  /** Who said it, such as `llmkube-metal-agent`. */
+  /** The component that reported it, such as `llmkube-metal-agent`. */
   source: z.string(),
 })
 export type EventView = z.infer<typeof eventView>

@@ -123,7 +123,7 @@ export const priorities = ['critical', 'high', 'normal', 'low', 'batch'] as cons
 
 /** What its server needs, and what stands in the way. */
 export const serviceMemory = z.object({
-  /** Of the server that runs or is to run; absent where nobody could estimate it. */
+  /** Of the server that runs or is to run; absent where there is no estimate. */
   needBytes: bytes.optional(),
   items: z
     .object({ weights: bytes, kv: bytes, compute: bytes, promptCache: bytes, mmproj: bytes, overhead: bytes })
@@ -150,7 +150,7 @@ export const serviceView = z.object({
   revision: z.number().int(),
   state: serviceState,
   reason: serviceReason,
-  /** One plain sentence: what is so, why, and what happens next. */
+  /** One plain sentence: the present state, its cause, and what happens next. */
   message: z.string(),
   steps: z.object({ fetched: step, started: step, healthy: step, published: step, clusterAgrees: step }),
   since: timestamp,
@@ -167,7 +167,7 @@ export const serviceView = z.object({
   url: z.string().optional(),
   /** Set while this machine holds it back although the cluster wants it. */
   hold: hold.optional(),
-  /** The last end that nobody asked for. */
+  /** The latest end of a server that was not stopped on purpose. */
   crash: crash.optional(),
   memory: serviceMemory.optional(),
 })

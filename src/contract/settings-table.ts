@@ -17,7 +17,7 @@ export type SettingKind =
   | 'fraction'
   | 'switch'
 
-export const settingGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Agent'] as const
+export const settingGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Power', 'Agent'] as const
 
 /** From when a change counts; completes "<setting> …" and "A change …". */
 export const countsTexts = {
@@ -35,7 +35,7 @@ export interface SettingRow {
   /** Absent = as `defaultMeans` says. */
   readonly default?: string | number | boolean | readonly string[]
   readonly defaultMeans?: string
-  /** What the agent starts with where nobody says anything, though no value at all means something else. */
+  /** The value at the start where neither a flag nor a person sets one, for a setting in which no value means something else. */
   readonly startsAs?: string
   /** There is no agent without a value; where it runs decides about the default. */
   readonly required?: true
@@ -56,14 +56,14 @@ export interface SettingRow {
   readonly help: string
 }
 
-/** One that a person may change while the agent runs. */
+/** A setting that a person may change while the agent runs. */
 export interface EditableRow extends SettingRow {
   /** In `metal-agent settings`; absent = as the flag. */
   readonly spelled?: string
   readonly counts: keyof typeof countsTexts
   /**
-   * `page`: a page in a browser may set it too. `shell`: chooses an executable or what else amounts to running commands, reading files
-   * as this user or working for somebody else, so only a person with a shell or the app on this machine may.
+   * `page`: a page in a browser may set it too. `shell`: chooses an executable or what else amounts to running commands, reading files as
+   * this user or serving another cluster, so only a person with a shell or the app on this machine may.
    */
   readonly trust: 'page' | 'shell'
 }
@@ -227,7 +227,7 @@ export const editableRows = {
     flag: 'ca-file',
     help: 'PEM file of certificate authorities that downloads trust beside the usual ones',
     counts: 'nextDownload',
-    // Whom downloads trust decides what is run.
+    // The authorities that downloads trust decide which code and models are run.
     trust: 'shell',
   },
   diskReserveBytes: {
@@ -247,7 +247,7 @@ export const editableRows = {
     default: 7 * dayMs,
     group: 'Models',
     flag: 'partial-keep',
-    help: 'how long the rest of a download that was cut short is kept',
+    help: 'how long a partial download is kept',
     counts: 'now',
     trust: 'page',
   },
@@ -338,6 +338,33 @@ export const editableRows = {
     counts: 'now',
     trust: 'page',
   },
+  applePowerEnabled: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Power',
+    flag: 'apple-power-enabled',
+    help: 'measure the power of this Mac with powermetrics while somebody looks; sudo must allow it: metal-agent power install',
+    counts: 'now',
+    // It has root run a program, though none that it chooses.
+    trust: 'shell',
+  },
+  applePowerIntervalMs: {
+    kind: 'duration',
+    schema: number(1, hourMs, 'must be from 1ms to 1h'),
+    default: 1_000,
+    group: 'Power',
+    flag: 'apple-power-interval',
+    flagTakes: {
+      what: '0 or less means the default',
+      why: 'the Go agent takes any duration',
+      schema: z.number().positive('must be longer than nothing'),
+      read: (ms: number) => (ms > 0 ? ms : undefined),
+    },
+    help: 'how often power is measured: 500ms, 1s, 2s, 5s or 10s, and for any other the next longer',
+    counts: 'now',
+    trust: 'page',
+  },
   logLevel: {
     kind: 'choice',
     schema: z.enum(['debug', 'info', 'warn', 'error'], { error: 'must be debug, info, warn or error' }),
@@ -351,7 +378,7 @@ export const editableRows = {
   },
 } as const satisfies Readonly<Record<string, EditableRow>>
 
-/** The same names, with what is made of each row. */
+/** The same names, with the value made of each row. */
 export function mapRows<Name extends string, Row extends SettingRow, Made>(
   rows: Readonly<Record<Name, Row>>,
   make: (row: Row, name: Name) => Made,

@@ -7,7 +7,7 @@ export type SettingName = keyof Rows
 
 type PatchShape = { readonly [Name in SettingName]: z.ZodOptional<z.ZodNullable<Rows[Name]['schema']>> }
 
-/** What a person may change while the agent runs; what is missing keeps its value, null goes back to the default. */
+/** The settings that a person may change while the agent runs; a missing one keeps its value, null goes back to the default. */
 export const settingsPatch = z.strictObject(
   mapRows(editableRows, (row: EditableRow) => row.schema.nullable().optional()) as PatchShape,
 )

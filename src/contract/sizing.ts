@@ -11,7 +11,7 @@ export const holderView = z.object({
   priority: z.enum(priorities),
   /** What the budget gets back when it is stopped: the larger of estimate and measured footprint. */
   committedBytes: bytes,
-  /** What the system gets back for certain: the measured footprint; 0 where nobody measured. */
+  /** What the system gets back for certain: the measured footprint; 0 where it was not measured. */
   residentBytes: bytes,
   /** What it will still take of what is available; 0 once it serves. */
   promisedBytes: bytes,
@@ -19,8 +19,8 @@ export const holderView = z.object({
 export type HolderView = z.infer<typeof holderView>
 
 /**
- * What decides whether one more model fits, to the byte: whoever sizes a model with it comes to the agent's own answer. The
- * snapshot's figures are rounded, so that it stays the same while nothing happens.
+ * The figures that decide whether one more model fits, to the byte: sizing a model with them gives the agent's own answer. The snapshot's
+ * figures are rounded, so that it stays the same while nothing happens.
  */
 export const sizingView = z.object({
   platform: z.enum(['darwin', 'linux']),
@@ -30,7 +30,7 @@ export const sizingView = z.object({
   budgetBytes: bytes,
   /** One sentence: where the budget comes from. */
   budgetHow: z.string(),
-  /** What the GPU may hold at most, where somebody told. */
+  /** What the GPU may hold at most, where that is known. */
   gpuLimitBytes: bytes.optional(),
   pressure: z.enum(pressureLevels),
   /** Services whose servers hold memory, the largest first. */

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { clusterView } from './cluster.ts'
 import { memoryFigures, memoryView } from './memory.ts'
 import { downloadView } from './models.ts'
+import { powerFigures, powerView } from './power.ts'
 import { serviceFigures, serviceView } from './service.ts'
 
 /** Rises when a reader of the previous version could misread this one. */
@@ -14,14 +15,14 @@ export const hostView = z.object({
   /** Absent = nothing can be published; `message` says why. */
   address: z.string().optional(),
   message: z.string(),
-  /** Somebody paused this machine: endpoints are withdrawn, models stay in memory. */
+  /** A person paused this machine: endpoints are withdrawn, models stay in memory. */
   paused: z.boolean(),
 })
 export type HostView = z.infer<typeof hostView>
 
 export const agentSnapshot = z.object({
   protocol: z.literal(protocolVersion),
-  /** New at every start of the agent: a reader that sees another one starts over. */
+  /** New at every start of the agent: a reader that sees a different id starts over. */
   bootId: z.string(),
   revision: z.number().int(),
   /** The agent's clock: ages are `now` minus a timestamp, whatever the reader's clock says. */
@@ -37,6 +38,10 @@ export const agentSnapshot = z.object({
   /** Absent before the first look at it. */
   memory: memoryView.optional(),
   memoryFigures: memoryFigures.optional(),
+  /** Absent while nobody asked for it. */
+  power: powerView.optional(),
+  /** Absent while nothing is measured. */
+  powerFigures: powerFigures.optional(),
   /** Without a service: under way, or ended a moment ago. */
   downloads: z.array(downloadView),
   /** True sentences about the whole agent that a person should know, such as "There is no Metal on this machine". */

@@ -1,5 +1,5 @@
 import path from 'node:path'
-// Its variant for Electron would let every page write to the log, past our check of who asks.
+// Its variant for Electron would let every page write to the log, past our check of the sender.
 import electronLog from 'electron-log/node'
 import { createLog } from '../agent-core/observability/log.ts'
 import type { LogLevel } from '../agent-core/settings/settings.ts'
@@ -7,7 +7,7 @@ import type { LogLevel } from '../agent-core/settings/settings.ts'
 /** Then the file is renamed to `metalbar.old.log` and begun anew. */
 const maxBytes = 5 * 1_024 * 1_024
 
-/** The app has no standard error that somebody reads: the same lines as `metal-agent` writes, in a file of the state folder. */
+/** The app's standard error is not read by anyone, so it writes the lines of `metal-agent` to a file of the state folder. */
 export function openAppLog(stateDir: string, level: LogLevel) {
   const log = electronLog.create({ logId: 'metalbar' })
   log.transports.console.level = false

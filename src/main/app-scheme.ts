@@ -15,7 +15,7 @@ export function registerAppScheme(): void {
   ])
 }
 
-/** Serves the built window from `folder`, to the window alone: nobody else can ask for this scheme. */
+/** Serves the built window from `folder`, to the window alone: no other program can use this scheme. */
 export function serveAppScheme(folder: string): void {
   protocol.handle(scheme, (request) => answer(folder, request))
 }

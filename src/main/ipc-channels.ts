@@ -7,7 +7,7 @@ export const channels = {
   snapshot: 'agent:snapshot',
   command: 'agent:command',
   query: 'agent:query',
-  /** Begins what is then pushed. */
+  /** Begins a stream, whose values are then pushed. */
   listen: 'agent:listen',
   leave: 'agent:leave',
   /** From main to the page. */
@@ -15,7 +15,7 @@ export const channels = {
 } as const
 
 export interface ListenRequest {
-  /** The page's own; repeated in what is pushed. */
+  /** Chosen by the page; repeated in every value pushed. */
   readonly id: string
   readonly request: { readonly name: 'snapshot' } | StreamInput
 }

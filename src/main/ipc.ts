@@ -16,7 +16,7 @@ const listenRequest = z.object({
   request: z.discriminatedUnion('name', [z.object({ name: z.literal('snapshot') }), ...streamRequest.options]),
 })
 
-/** The contract over Electron's IPC: what the app's window may ask, and nobody else. */
+/** The contract over Electron's IPC, for the app's window alone. */
 export function serveIpc(link: AgentLink, log: Logger): void {
   const pages = new WeakMap<WebContents, PageListeners>()
   const listenersOf = (page: WebContents): PageListeners => {
@@ -35,7 +35,7 @@ export function serveIpc(link: AgentLink, log: Logger): void {
   handle(log, channels.leave, z.object({ id }), (asked, page) => listenersOf(page).remove(asked.id))
 }
 
-/** No channel is registered beside it: who asks is checked first, then what is asked; whatever goes wrong is an answer. */
+/** The only place that registers channels: the sender is checked first, then the request; every failure is an answer. */
 function handle<T>(
   log: Logger,
   channel: string,

@@ -8,7 +8,7 @@ const maxListeners = 32
 
 type Request = { readonly name: 'snapshot' } | StreamRequest
 
-/** What is asked of a BrowserWindow. */
+/** The parts of a BrowserWindow that are used here. */
 type PageWindow = Pick<BrowserWindow, 'on' | 'isVisible' | 'isDestroyed' | 'webContents'>
 
 interface PageListener {
@@ -17,7 +17,7 @@ interface PageListener {
   stop?: Unsubscribe | undefined
 }
 
-/** What one window follows. Nothing is asked of the agent and nothing sent while nobody can see the window. */
+/** The streams that one window follows. While the window is hidden nothing is requested from the agent and nothing sent. */
 export class PageListeners {
   readonly #link: AgentLink
   readonly #window: PageWindow

@@ -14,13 +14,13 @@ export interface PopoverOptions {
 
 const size = { width: 400, height: 620 }
 
-/** Whoever closes a window by mistake opens it again within a minute, and finds it as it was. */
+/** A person who closes the window by mistake and opens it again within a minute finds it as it was. */
 const defaultGraceMs = 60_000
 
 /** A click on the icon takes the focus from the window, which hides it, and must not show it again. */
 const sameClickMs = 150
 
-/** The one window, under the icon; there only while somebody looks, and a while after. */
+/** The one window, under the icon; it exists only while it is open, and a while after. */
 export class Popover {
   readonly #options: PopoverOptions
   #window: BrowserWindow | undefined

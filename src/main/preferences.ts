@@ -36,7 +36,7 @@ export interface PreferencesFolder {
 
 export type Preferences =
   | { readonly ok: true; readonly settings: AgentSettings }
-  /** Nothing is started then: with other settings than the person's it could claim what it must not. */
+  /** Nothing is started then: with other settings than the person's the agent could claim services it must not. */
   | { readonly ok: false; readonly message: string }
 
 /** What the app's agent is told when it starts: as `metal-agent` without flags, and `preferences.json` of the state folder over it. */

@@ -8,7 +8,7 @@ export interface QuitOptions {
   readonly stop: () => Promise<boolean>
 }
 
-/** However the app is asked to quit, it first ends in good order what it runs. */
+/** However the app is asked to quit, it first stops its agent in good order. */
 export function stopBeforeQuit({ log, onQuitting, stop }: QuitOptions): void {
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   const end = async () => {

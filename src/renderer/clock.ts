@@ -5,7 +5,7 @@ const tickMs = 1_000
 const listeners = new Set<() => void>()
 let timer: ReturnType<typeof setInterval> | undefined
 
-/** This computer's time in milliseconds, anew every second while somebody looks. */
+/** This computer's time in milliseconds, anew every second while a component uses it. */
 export const useNow = (): number => useSyncExternalStore(subscribe, wholeSecond)
 
 /** The agent's time in milliseconds, by which its timestamps are read. */

@@ -7,7 +7,7 @@ import { mirrored } from '../contract/mirror.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { AgentConnection, type Connection } from './link/connection.ts'
 
-/** What was asked of the agent about one thing, and what came of it. */
+/** A command to the agent about one thing, and its result. */
 export type Request = { readonly requestId: string; readonly command: CommandInput } & (
   | { readonly state: 'pending' }
   | { readonly state: 'answered'; readonly result: CommandResult }

@@ -7,7 +7,7 @@ import { useLink, useWindow } from './store.ts'
 
 export type LogRun = 'current' | 'previous'
 
-/** One run of one service; `pid` because another process may have output where the one before had none. */
+/** One run of one service; `pid` because a process may have output where its predecessor had none. */
 export interface LogSource extends ServiceRef {
   readonly run: LogRun
   readonly pid: number | undefined

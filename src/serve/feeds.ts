@@ -13,7 +13,7 @@ export interface FeedOptions {
   readonly door: AgentDoor
   /** What the listener writes to; while it is full nothing is handed to the listener. */
   readonly writable: Writable
-  /** From what was thrown; says it where it is a defect of ours. */
+  /** Makes an answer of a thrown error; logs it where it is a defect of ours. */
   readonly asLinkError: (error: unknown) => LinkError
 }
 

@@ -11,7 +11,7 @@ export const maxRequestBytes = 64 * 1_024
 /** A snapshot of thousands of services fits ten times; a client reads no more than this into memory. */
 export const maxAnswerBytes = 64 * 1_024 * 1_024
 
-/** The client's own, another one for each request; repeated in what answers it. */
+/** Chosen by the client, a different id for each request; repeated in the answers to it. */
 const id = z.string().min(1).max(100)
 
 export const requestFrame = z.object({ id, verb: z.string().max(100) })
@@ -26,7 +26,7 @@ const requests = [
   z.object({ id, verb: z.literal('stream'), stream: streamRequest }),
   /** Ends the follow or stream of this id; nothing answers it. */
   z.object({ id, verb: z.literal('cancel') }),
-  /** Answered with the address of the window for a browser, which is good for one person once. */
+  /** Answered with the address of the window for a browser, which works once. */
   z.object({ id, verb: z.literal('openWindow'), port: port.optional() }),
 ] as const
 
@@ -52,7 +52,7 @@ export const answerFrame = z.discriminatedUnion('type', [
   z.object({ type: z.literal('answer'), id, answer: z.unknown() }),
   z.object({ type: z.literal('item'), id, item: streamItem }),
   z.object({ type: z.literal('window'), id, url: z.string() }),
-  /** Ends what it answers; without an id, which is where the request had none that could be read, the connection. */
+  /** Ends the request it answers; without an id, because the request had no readable one, it ends the connection. */
   linkFailure.extend({ type: z.literal('error'), id: id.optional() }),
 ])
 export type AnswerFrame = z.infer<typeof answerFrame>

@@ -18,7 +18,7 @@ export type { ServersAtEnd } from '../agent-core/agent-options.ts'
 /** Withdrawing, stopping and saying goodbye take no longer beside the drain: launchd and systemd kill at some point after it. */
 const shutdownMarginMs = 35_000
 
-export interface HostOptions extends Pick<AgentOptions, 'onShutdown' | 'onLogLevel'> {
+export interface HostOptions extends Pick<AgentOptions, 'onShutdown' | 'onLogLevel' | 'powerTrial'> {
   readonly settings: AgentSettings
   readonly platform: Platform
   readonly log: Logger
@@ -136,13 +136,13 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   }
 }
 
-/** Linux counts from the boot, so that after another one the same figure may come up again. */
+/** Linux counts from the boot, so that the same figure may come up again after the next boot. */
 async function startTimeOf(platform: Platform, pid: number): Promise<string | undefined> {
   const facts = await platform.process(pid)
   return facts && `${await platform.bootId()}:${facts.startTime}`
 }
 
-/** Who this machine is, or in one sentence why that cannot be told. */
+/** The identity of this machine, or in one sentence why it cannot be told. */
 async function identityIn(file: string): Promise<NodeIdentity | string> {
   try {
     return await loadNodeId({ file })

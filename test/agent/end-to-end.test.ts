@@ -41,7 +41,7 @@ describe('apply, ask, change, stop, delete: the real API server, llama-server an
     await tellTheStory({
       connection: controlPlane.connection,
       filesHost: '127.0.0.1',
-      // Nobody can connect to a documentation address: what the slice names is this host.
+      // No client can connect to a documentation address: the address in the slice stands for this host.
       flags: ['--host-ip', hostIp],
       enter: ([command = '', ...args]) => [command, ...args],
       reach: ({ port }) => `http://127.0.0.1:${port}`,

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { installAgent } from '../../bench/installed-agent.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
@@ -42,12 +41,10 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
     { timeout: 600_000 },
     async () => {
       await using world = await AgentWorld.open(api().connection)
-      await installAgent(join(world.folder, 'installed'))
-      const entry = join(world.folder, 'installed/out/cli/metal-agent.js')
       const folder = join(world.folder, 'agent')
       const kubeconfig = await readFile(await writeKubeconfig(join(world.folder, 'admin'), api().connection), 'utf8')
       const args = ['--namespace', world.namespace, '--llama-server', sampleServerPath, '--allow-unsafe-extra-args']
-      const start = () => AgentProcess.start({ folder, kubeconfig, args, entry })
+      const start = () => AgentProcess.start({ folder, kubeconfig, args })
       const first = await start()
       const applied = performance.now()
       await world.apply('steady', { script: { loadMs: 200 } })
@@ -114,7 +111,7 @@ async function killed(agent: AgentProcess): Promise<void> {
   await agent.exited
 }
 
-/** Somebody who cannot make up their mind. */
+/** A person who changes the spec again and again. */
 class Script {
   readonly #world: AgentWorld
   #ended = false

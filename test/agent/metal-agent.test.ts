@@ -3,6 +3,7 @@ import { createServer } from 'node:net'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { version } from '../../package.json' with { type: 'json' }
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { agentSnapshot } from '../../src/contract/snapshot.ts'
 import { AgentProcess, missingSetpriv, type AgentProcessOptions } from '../support/agent-process.ts'
@@ -166,14 +167,14 @@ describe.concurrent('how it starts', () => {
     await using agent = await AgentProcess.start({
       args: [
         ...['-namespace', 'team-a', '-log-level=debug', '--eviction-enabled=false'],
-        ...['-memory-fraction', '0.5', '--apple-power-enabled', '--max-watch-failures=5'],
+        ...['-memory-fraction', '0.5', '--omlx-bin', '/x', '--max-watch-failures=5'],
       ],
     })
     const { notices, memory } = await agent.snapshotWhenUp()
     const { totalBytes = 0, budgetBytes = 0 } = memory ?? {}
     expect(budgetBytes / totalBytes).toBeCloseTo(0.5, 3)
     const expected = [
-      '--apple-power-enabled is not in effect: power is not measured yet.',
+      '--omlx-bin is not in effect: only the runtime llama-server is built yet.',
       '--max-watch-failures is not in effect: a cluster that does not answer never ends the agent, it is asked again with back-off.',
       ...(process.platform === 'linux' ? ['There is no Metal on Linux, so models are served by the CPU here.'] : []),
     ]
@@ -195,7 +196,7 @@ describe.concurrent('how it starts', () => {
         ts: text,
         level: 'info',
         msg: 'starting metal-agent',
-        version: 'dev',
+        version,
         stateDir: path.join(home, '.local/state/metalbar'),
         modelStore: path.join(home, '.local/share/metalbar/models'),
       },
@@ -245,7 +246,7 @@ describe.concurrent('what operators rely on', () => {
     const lines = agent.stderr.trimEnd().split('\n')
     expect(lines.map((line) => line.replace(/^\S+Z /, '<time> '))).toEqual(
       expect.arrayContaining([
-        expect.stringMatching(/^<time> INFO {2}starting metal-agent version=dev stateDir=/),
+        expect.stringMatching(/^<time> INFO {2}starting metal-agent version=\d+\.\d+\.\d+ stateDir=/),
         expect.stringMatching(/^<time> ERROR no cluster reason="There is no kubeconfig at /),
         '<time> INFO  stopped metal-agent',
       ]),

@@ -254,7 +254,7 @@ describe.concurrent('a kubeconfig', () => {
   })
 })
 
-/** Rejects after the time, and holds up nobody. */
+/** Rejects after the time, without keeping the process alive. */
 async function overtime(limitMs: number): Promise<never> {
   await delay(limitMs, undefined, { ref: false })
   throw new Error(`It took longer than ${limitMs} ms.`)

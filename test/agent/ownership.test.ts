@@ -239,7 +239,7 @@ describe.each(apiWorlds)('whose an InferenceService is, on $name', ({ use }) => 
   })
 })
 
-/** Creation times have whole seconds: within one of them nobody is older. */
+/** Creation times have whole seconds: within one second no object is older. */
 async function untilTheNextSecondAfter(
   object: { readonly metadata: { readonly creationTimestamp?: string | undefined } } | undefined,
 ) {

@@ -55,7 +55,7 @@ describe('an event that changes the status alone costs no request', () => {
   })
 })
 
-/** One service that serves, and one whose Model is missing; everything about them has been written. */
+/** A service that serves, and a service whose Model is missing; all their statuses are written. */
 async function settle(world: AgentWorld, agent: RunningAgent): Promise<void> {
   await world.apply('tiny')
   await agent.untilReady('tiny')

@@ -84,7 +84,7 @@ test('the token of a Secret opens a private model at the Hub alone, and stands n
   })
   expect(hub.requests.filter(({ path }) => /forbidden|late|keyless/.test(path))).toEqual([])
 
-  // Nobody tells the agent of it: it looks again.
+  // No event tells the agent of it: it looks again by itself.
   await secret('late', { HF_TOKEN: token })
   await agent.service('late', 'ready')
 
@@ -129,7 +129,7 @@ test('the token of a Secret opens a private model at the Hub alone, and stands n
 /** Each of its own content: the same would be fetched once. */
 const modelOf = (name: string): Buffer => Buffer.from(`GGUF and nothing more than ${name}`)
 
-/** As everybody on this machine may see them, and who may see the environment too. */
+/** As every user of this machine may see them, and as a user sees them who may read the environment too. */
 async function commandAndEnvironment(pid: number): Promise<string> {
   const { stdout } = await promisify(execFile)('ps', ['eww', '-o', 'command=', '-p', String(pid)])
   return stdout

@@ -78,7 +78,7 @@ test('Endpoints labelled skip-mirror are not mirrored into a second EndpointSlic
 
 const endpointSlice = { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' }
 
-/** The three objects as an agent publishes them, at an address where nobody is. */
+/** The three objects as an agent publishes them, at an unreachable address. */
 async function publish(owner: KubeObject, { skipMirror = true } = {}): Promise<KubeObject[]> {
   const { name, uid } = owner.metadata
   const ownerReferences = [{ apiVersion: owner.apiVersion, kind: owner.kind, name, uid }]

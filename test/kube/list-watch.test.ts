@@ -72,6 +72,16 @@ test.each(survivable)('a watch that is %s loses no change', async (_how, fault) 
   expect([cache.size, gone]).toEqual([2, []])
 })
 
+test('a watch from a version that the server has forgotten is followed by a list', async () => {
+  createModel('first')
+  const { cache } = watchModels()
+  await eventually(() => sim.watchCount({ resource: 'models' }) === 1)
+  sim.breakWatches('close', { resource: 'models' })
+  createModel('second')
+  sim.compact()
+  await eventually(() => cache.get('default', 'second'))
+})
+
 test('a silent connection is given up and what it did not bring is found', async () => {
   const { cache, states } = watchModels({ silenceMs: 300 })
   await eventually(() => sim.watchCount({ resource: 'models' }) === 1)
@@ -244,6 +254,15 @@ test('a watch that is cut after it has lived is opened again without ever longer
     waits.push(retryAt - clock.now)
   }
   expect(new Set(waits)).toEqual(new Set([10]))
+})
+
+test('a server that answers nothing is asked ever more seldom', async () => {
+  const fault = { kind: 'status', code: 500 } as const
+  sim.faults.add({ on: { resource: 'models' }, times: Infinity, fault })
+  const { states } = watchModels({ clock: { now: 0 } })
+  const waits = () => states.flatMap(({ retryAt }) => (retryAt === undefined ? [] : [retryAt]))
+  await eventually(() => waits().length >= 4)
+  expect(waits().slice(0, 4)).toEqual([10, 20, 40, 80])
 })
 
 test('a server that asks for time is given it', async () => {

@@ -135,7 +135,9 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     expect(await cluster.get('endpoints', 'stops')).toMatchObject({
       subsets: [{ notReadyAddresses: [{ ip: '192.0.2.7' }] }],
     })
+    agent.api.takeRequests()
     await done(publisher.unpublish(target))
+    expect(agent.api.takeRequests()).toEqual(['DELETE endpoints', 'DELETE endpointslices'])
     expect(publisher.observe(target)).toMatchObject({
       claim: { kind: 'absent' },
       service: { kind: 'ours' },
@@ -290,7 +292,7 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     await eventually(() => b.publisher.observe(target).claim.kind === 'foreign')
     expect(await a.publisher.releaseAll()).toEqual([])
     expect(await cluster.get('endpointslices', 'handed')).toMatchObject({
-      metadata: { annotations: { 'metalbar.dev/claim': '{}' } },
+      metadata: { annotations: { 'metalbar.dev/claim': expect.stringMatching(/^{"heartbeat":"[^"]+"}$/) as string } },
       endpoints: [{ conditions: { ready: false } }],
     })
     expect(await cluster.get('endpoints', 'handed')).toMatchObject({ subsets: [{ notReadyAddresses: [{}] }] })
@@ -691,7 +693,7 @@ describe('publishing when the cluster misbehaves', () => {
     await eventually(() => looks.mock.settledResults.slice(before).some(({ type }) => type === 'fulfilled'))
     gate.resolve(undefined)
     await done(published)
-    // What was queued meanwhile has its turn before this.
+    // Work queued meanwhile has its turn before this.
     await done(agent.publisher.claim(moved))
     const written = patches.mock.calls.filter(([{ plural }]) => plural === 'endpoints')
     expect(written.map(([, , , body]) => body)).toMatchObject([{ subsets: [{ ports: [{}, { name: 'endpoint' }] }] }])
@@ -722,7 +724,7 @@ describe('publishing when the cluster misbehaves', () => {
       })
       agent.clock.now += 30_000
       expect(await mendAll()).toHaveLength(1)
-      // What is wanted differently does not wait.
+      // A changed target does not wait.
       expect(await mendAll({ ...target, endpointPort: 9_000 })).toHaveLength(1)
       vi.restoreAllMocks()
       agent.clock.now += 30_000

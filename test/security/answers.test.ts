@@ -1,14 +1,17 @@
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { readdir, rm, statfs } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { mkdir, mkdtemp, readdir, rm, stat, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Bandwidth } from '../../src/agent-core/models/download/bandwidth.ts'
 import { download } from '../../src/agent-core/models/download/download.ts'
-import { requireFreeSpace, SpaceClaims } from '../../src/agent-core/models/download/free-space.ts'
 import { createTransport } from '../../src/agent-core/models/download/transport.ts'
+import { defaultDownloadSettings, type ModelRequest } from '../../src/agent-core/models/models.ts'
+import { startFakeHub } from '../support/fake-hub.ts'
+import type { Progress } from '../../src/contract/service.ts'
 import { silentLog } from '../support/silent-log.ts'
-import { failure, gguf, request, startWorld, staying, type World } from '../unit/models/world.ts'
+import { failure, filesBelow, gguf, request, startWorld, staying, type World } from '../unit/models/world.ts'
 
 let world: World
 beforeEach(async () => {
@@ -83,13 +86,32 @@ test('an answer that says no length and never ends is cut off at a bound', async
 
 test('several downloads together leave the reserve alone', async () => {
   const { bavail, bsize } = await statfs(world.folder)
-  const room = { folder: world.folder, claims: new SpaceClaims(), reserveBytes: Math.floor((bavail * bsize) / 2) }
-  const most = Math.floor((bavail * bsize) / 3)
-  const [first, second] = [{}, {}]
-  await requireFreeSpace(room, most, first)
-  expect(await failure(requireFreeSpace(room, most, second))).toMatchObject({ reason: 'DiskFull' })
-  room.claims.claim(first, 0)
-  await requireFreeSpace(room, most, second)
+  const free = bavail * bsize
+  await using server = await served((_, response) => {
+    response.writeHead(200, { 'content-length': Math.floor(free / 3) })
+    // The beginning, and then silence.
+    response.write(content)
+  })
+  const settings = () => ({ ...defaultDownloadSettings, atOnce: 2, reserveBytes: Math.floor(free / 2) })
+  const models = world.restarted({ settings })
+  const begin = async (name: string) => {
+    const leave = new AbortController()
+    const { promise: begun, resolve } = Promise.withResolvers<undefined>()
+    const onProgress = ({ doneBytes }: Progress): void => (doneBytes > 0 ? resolve(undefined) : undefined)
+    const ended: Promise<unknown> = models
+      .ensure(request(`${server.url}?${name}`, name), { signal: leave.signal, onProgress })
+      .catch((error: unknown) => error)
+    const why = await Promise.race([begun, ended])
+    return { why, leave: () => leave.abort(), ended }
+  }
+  const first = await begin('first')
+  expect((await begin('second')).why).toMatchObject({ reason: 'DiskFull' })
+  first.leave()
+  await first.ended
+  const third = await begin('third')
+  expect(third.why).toBeUndefined()
+  third.leave()
+  await third.ended
 })
 
 test.each(['custom', 'gguf'])(
@@ -102,3 +124,51 @@ test.each(['custom', 'gguf'])(
     expect(await readdir(join(world.store, 'tiny')).catch(() => [])).toEqual([])
   },
 )
+
+const program = Buffer.concat([Buffer.from('\x7fELF'), Buffer.alloc(4096)])
+
+test.each<{ what: string; wanted: Partial<ModelRequest> }>([
+  { what: 'further files', wanted: { files: ['m.gguf', 'payload.so'] } },
+  { what: 'a projector', wanted: { mmproj: 'payload.so' } },
+  { what: 'further files of a custom model', wanted: { files: ['m.gguf', 'payload.so'], format: 'custom' } },
+  { what: 'files of a folder', wanted: { files: ['config.json', 'payload.so'], format: 'mlx' } },
+])('a program is not kept as one of the $what', async ({ wanted }) => {
+  const { url } = world.server.serve('/m.gguf', gguf('model'))
+  world.server.serve('/config.json', Buffer.from('{}'))
+  world.server.serve('/payload.so', program)
+  expect(await failure(world.models.ensure({ ...request(url), ...wanted }, staying()))).toMatchObject({
+    reason: 'NotAModel',
+    message: expect.stringContaining('/payload.so') as string,
+  })
+  expect(await filesBelow(world.store)).toEqual({})
+})
+
+test('a template and a vocabulary may lie beside a model', async () => {
+  const { url } = world.server.serve('/m.gguf', gguf('model'))
+  world.server.serve('/chat.jinja', Buffer.from('{{ messages }}'))
+  world.server.serve('/tokenizer.model', Buffer.from([0x0a, 0x0e, 0x0a, 0x05, 0x00, 0xff]))
+  await world.models.ensure({ ...request(url), files: ['m.gguf', 'chat.jinja', 'tokenizer.model'] }, staying())
+  expect(Object.keys(await filesBelow(world.store))).toEqual(['tiny/chat.jinja', 'tiny/m.gguf', 'tiny/tokenizer.model'])
+})
+
+test('a copy from another volume leaves the reserve alone too', async ({ skip }) => {
+  const other = await mkdtemp('/dev/shm/cache-').catch(() => undefined)
+  if (other === undefined || (await stat(other)).dev === (await stat(world.folder)).dev) return skip('one volume')
+  try {
+    await using hub = await startFakeHub()
+    const cached = gguf('cached')
+    await hub.addRepo('org/cached', { 'm.gguf': cached })
+    const blobs = join(other, 'models--org--cached', 'blobs')
+    await mkdir(blobs, { recursive: true })
+    await writeFile(join(blobs, createHash('sha256').update(cached).digest('hex')), cached)
+    const { bavail, bsize } = await statfs(world.folder)
+    const reserve = { reserveBytes: bavail * bsize * 2 }
+    const env = { HF_ENDPOINT: hub.endpoint, HF_HUB_CACHE: other }
+    const models = world.restarted({ env, settings: () => ({ ...defaultDownloadSettings, ...reserve }) })
+    expect(await failure(models.ensure(request('hf://org/cached'), staying()))).toMatchObject({ reason: 'DiskFull' })
+    expect(await filesBelow(world.store)).toEqual({})
+    expect(hub.requests.filter(({ server }) => server === 'cdn')).toEqual([])
+  } finally {
+    await rm(other, { recursive: true })
+  }
+})

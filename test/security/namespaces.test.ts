@@ -97,6 +97,14 @@ describe('what one namespace fetched with its Secret another gets only with its 
     expect(await ensure(asked('a', { source: path }))).toMatchObject({ path })
   })
 
+  test('not by its path in a store that an earlier version left', async () => {
+    const { path } = await ensure(asked('a'))
+    const record = `${path}.metalbar.json`
+    const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
+    await writeFile(record, JSON.stringify(old))
+    expect(await failure(ensure(asked('b', { source: path })))).toMatchObject({ reason: 'ModelSourceNotAllowed' })
+  })
+
   test('a store that an earlier version left is used without a new fetch, by who has access', async () => {
     const { path } = await ensure(asked('a'))
     const record = `${path}.metalbar.json`
@@ -110,6 +118,69 @@ describe('what one namespace fetched with its Secret another gets only with its 
     ])
     expect(hub.requests.filter(({ server }) => server === 'cdn').length).toBe(fetched)
   })
+})
+
+describe.each([
+  { mirror: 'has no API', options: { api: 'files-only' }, repo: 'org/private', link: true },
+  { mirror: 'has no API and lies below a path', options: { api: 'files-only', prefix: '/hub' }, link: true },
+  { mirror: 'lies below a path', options: { prefix: '/hub' }, link: true },
+  { mirror: 'lies below a path, by name', options: { prefix: '/hub' }, link: false },
+  { mirror: 'does not say that a repository is gated', options: { api: 'silent' }, repo: 'org/gated', link: true },
+] as const)('where the mirror of the Hub $mirror', ({ options, link, ...given }) => {
+  const repo = 'repo' in given ? given.repo : 'org/private'
+  let mirror: FakeHub
+  let mirrored: World
+  beforeEach(async () => {
+    mirror = await startFakeHub({ tokens: Object.values(tokens), ...options })
+    const files = { 'm.gguf': gguf('for a') }
+    await mirror.addRepo('org/private', files, { private: true, grantedTo: [tokens.a] })
+    await mirror.addRepo('org/gated', files, { gated: true, grantedTo: [tokens.a] })
+    mirrored = await startWorld({ env: { HF_ENDPOINT: mirror.endpoint }, allowInsecureLoopback: true })
+  })
+  afterEach(async () => {
+    await mirrored[Symbol.asyncDispose]()
+    await mirror[Symbol.asyncDispose]()
+  })
+  const request = (namespace: Namespace, name = 'shared') =>
+    asked(namespace, {
+      name,
+      source: link ? `${mirror.endpoint}/${repo}/resolve/main/m.gguf` : `hf://${repo}/m.gguf`,
+    })
+  const isGiven = async (namespace: Namespace, name?: string, models = mirrored.models): Promise<boolean> => {
+    const reason = await outcome(request(namespace, name), models)
+    expect(['ok', 'NotFound', 'AccessDenied']).toContain(reason)
+    return reason === 'ok'
+  }
+
+  test('one after the other, in every order, as Models of one name and of several', async () => {
+    for (const [at, order] of orders.entries()) {
+      const name = (namespace: Namespace) => (at % 2 === 0 ? `m${at}` : `m${at}-${namespace}`)
+      for (const namespace of order)
+        expect([order, namespace, await isGiven(namespace, name(namespace))]).toEqual([
+          order,
+          namespace,
+          namespace === 'a',
+        ])
+      expect(await isGiven('none', name('none'))).toBe(false)
+    }
+  })
+
+  test('all at once', async () => {
+    const all = ['b', 'a', 'none', 'a', 'b'] as const
+    expect(await Promise.all(all.map((namespace) => isGiven(namespace)))).toEqual([false, true, false, true, false])
+  })
+})
+
+test('a mirror without API that shows others a page to log in has given them nothing', async () => {
+  const login = world.server.serve('/login', gguf('x'), { fault: { kind: 'html' } })
+  await using mirror = await startFakeHub({ tokens: Object.values(tokens), api: 'files-only', loginPage: login.url })
+  await mirror.addRepo('org/private', { 'm.gguf': gguf('for a') }, { private: true, grantedTo: [tokens.a] })
+  const models = world.restarted({ env: { HF_ENDPOINT: mirror.endpoint } })
+  const named = { source: `${mirror.endpoint}/org/private/resolve/main/m.gguf` }
+  expect([await outcome(asked('a', named), models), await outcome(asked('none', named), models)]).toEqual([
+    'ok',
+    'NotAModel',
+  ])
 })
 
 describe('the folder of a Model belongs to its namespace', () => {
@@ -141,6 +212,16 @@ describe('the login of the person at this machine', () => {
     expect(hub.requests.filter(({ headers }) => headers.authorization !== undefined).length).toBeGreaterThan(0)
   })
 
+  test('what it fetched serves every namespace without the Hub where that said it is public, and else none', async () => {
+    const models = world.restarted({ env: env() })
+    const names = { pulled: 'hf://org/public', mine: source }
+    for (const [name, from] of Object.entries(names))
+      expect(await outcome(asked('none', { namespace: '', name, source: from }), models)).toBe('ok')
+    const offline = world.restarted({ env: { HF_ENDPOINT: hub.endpoint, HF_HUB_OFFLINE: '1' } })
+    const later = Object.entries(names).map(([name, from]) => outcome(asked('none', { name, source: from }), offline))
+    expect(await Promise.all(later)).toEqual(['ok', 'Offline'])
+  })
+
   test('serves a namespace that the person listed', async () => {
     const settings = () => ({ ...defaultDownloadSettings, hubLoginNamespaces: ['none'] })
     expect(await outcome(asked('none'), world.restarted({ env: env(), settings }))).toBe('ok')
@@ -156,6 +237,102 @@ test('a file that the Go agent left counts for a Model whose login its source ac
   const named = { source: 'hf://org/private/m.gguf' }
   expect([await outcome(asked('b', named)), await outcome(asked('a', named))]).toEqual(['NotFound', 'ok'])
   expect((await readdir(join(world.store, 'shared'))).filter((name) => name.endsWith('.gguf'))).toEqual(['m.gguf'])
+})
+
+describe('what is stored stays in use when its file is gone upstream', () => {
+  const gone = { 'other.gguf': gguf('other') }
+  const options = { private: true, grantedTo: [tokens.a] }
+  /** As an earlier version recorded it. */
+  const forget = async (path: string): Promise<void> => {
+    const record = `${path}.metalbar.json`
+    const { access: _, namespace: __, ...old } = JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>
+    await writeFile(record, JSON.stringify(old))
+  }
+  const cdnRequests = () => hub.requests.filter(({ server }) => server === 'cdn').length
+
+  test.each([
+    { kept: 'by an earlier version', repo: options },
+    { kept: 'by an earlier version, gated', repo: { gated: true, grantedTo: [tokens.a] } },
+  ])('$kept, for who may read the repository, and nobody else', async ({ repo }) => {
+    const files = await hub.addRepo('org/kept', { 'm.gguf': gguf('kept') }, repo)
+    const named = { source: 'hf://org/kept/m.gguf' }
+    const { path } = await ensure(asked('a', named))
+    await forget(path)
+    await files.commit(gone)
+    const before = cdnRequests()
+    const refusal = 'gated' in repo ? 'AccessDenied' : 'NotFound'
+    expect([
+      await outcome(asked('b', named)),
+      await outcome(asked('a', named)),
+      await outcome(asked('none', named)),
+    ]).toEqual([refusal, 'ok', refusal])
+    expect(cdnRequests()).toBe(before)
+    await hub.addRepo('org/kept', gone, { private: true })
+    await forget(path)
+    expect(await outcome(asked('a', named))).toBe('NotFound')
+  })
+
+  test('by the Go agent, also at a revision that is gone', async () => {
+    for (const [name, ending] of [
+      ['one', 'lost.gguf'],
+      ['two', 'm.gguf@lost'],
+    ] as const) {
+      await mkdir(join(world.store, name), { recursive: true })
+      await writeFile(join(world.store, name, ending), gguf('kept'))
+      const named = { name, source: `hf://org/private/${ending}` }
+      expect([await outcome(asked('b', named)), await outcome(asked('a', named))]).toEqual(['NotFound', 'ok'])
+    }
+  })
+
+  test('by another namespace with its Secret', async () => {
+    const both = await hub.addRepo(
+      'org/both',
+      { 'm.gguf': gguf('both') },
+      { ...options, grantedTo: [tokens.a, tokens.b] },
+    )
+    const named = { source: 'hf://org/both/m.gguf' }
+    await ensure(asked('a', named))
+    await both.commit(gone)
+    expect([await outcome(asked('b', named)), await outcome(asked('none', named))]).toEqual(['ok', 'NotFound'])
+  })
+})
+
+test('what several namespaces are given at the same time is recorded for each of them', async () => {
+  await hub.addRepo(
+    'org/both',
+    { 'm.gguf': gguf('both') },
+    { private: true, grantedTo: [tokens.a, tokens.b, tokens.mine] },
+  )
+  const named = { source: 'hf://org/both' }
+  const { path } = await ensure(asked('a', named))
+  const person = { value: tokens.mine, from: 'Secret c/hub' }
+  const third = asked('none', { ...named, namespace: 'c', secret: () => Promise.resolve(person) })
+  await Promise.all([asked('b', named), third].map((request) => world.models.ensure(request, staying())))
+  const { access } = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8')) as { access: { namespaces: string[] } }
+  expect([...access.namespaces].sort()).toEqual(['a', 'b', 'c'])
+})
+
+test('a file that was found in the store is not taken, nor called wrong, by who may not read its source', async () => {
+  const file = join(world.store, 'shared', 'm.gguf')
+  await mkdir(join(world.store, 'shared'), { recursive: true })
+  await writeFile(file, gguf('for a'))
+  const named = { source: 'hf://org/private/m.gguf' }
+  expect(await outcome(asked('b', { ...named, sha256: '0'.repeat(64) }))).toBe('NotFound')
+  expect(await ensure(asked('a', named))).toMatchObject({ path: file })
+  expect(JSON.parse(await readFile(`${file}.metalbar.json`, 'utf8'))).toMatchObject({ namespace: 'a' })
+})
+
+test('a file that was found in the store is one model for all that ask for it at the same time', async () => {
+  const file = join(world.store, 'shared', 'm.gguf')
+  await mkdir(join(world.store, 'shared'), { recursive: true })
+  await writeFile(file, gguf('for a'))
+  const named = { source: 'hf://org/private/m.gguf' }
+  const outcomes = await Promise.all(
+    [asked('b', named), asked('a', named), asked('none', named)].map((one) => outcome(one)),
+  )
+  expect(outcomes).toEqual(['NotFound', 'ok', 'NotFound'])
+  expect(await ensure(asked('a', named))).toMatchObject({ path: file })
+  expect(hub.requests.filter(({ server }) => server === 'cdn')).toEqual([])
 })
 
 test("a checksum that another namespace's Model states takes no file that was found in the store from its Model", async () => {

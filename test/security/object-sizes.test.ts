@@ -82,29 +82,30 @@ test('a snapshot of thirty services of which everybody says as much as can be sa
   const said = '漢\u202e\u001b[2J'.repeat(100_000)
   const failed = { status: 'failed', message: said } as const
   const waiting = { status: 'waiting' } as const
+  const way = { kind: 'evict' as const, sentence: said, evict: [`${'n'.repeat(63)}/${'n'.repeat(63)}`] }
   const services = Array.from({ length: 30 }, (_, index) => {
-    const {
-      revision: _revision,
-      crash: _crash,
-      memory: _memory,
-      ...rest
-    } = sampleService({
+    const { revision: _revision, ...rest } = sampleService({
       name: `${'n'.repeat(60)}-${index}`,
       namespace: 'n'.repeat(63),
       uid: crypto.randomUUID(),
       message: said,
       model: 'm'.repeat(253),
-      steps: { fetched: failed, started: waiting, healthy: waiting, published: waiting, clusterAgrees: waiting },
+      logFile: `/Users/somebody/Library/Application Support/Metalbar/${'n'.repeat(126)}.log`,
+      steps: { fetched: failed, started: failed, healthy: waiting, published: waiting, clusterAgrees: waiting },
+      crash: { at: '2026-01-02T03:01:05.000Z', failures: 3, message: said, firstError: said, exitCode: 1 },
+      memory: { needBytes: 1e9, priority: 'normal', isProtected: false, notes: [said], waysToFit: [way, way, way] },
     })
     return rest
   })
   const { bootId, version, host, cluster } = sampleSnapshot()
-  const rest = { downloads: [], memory: undefined, memoryFigures: undefined, figures: {}, startedAt: 0, now: 0 }
+  const unsaid = { memory: undefined, memoryFigures: undefined, power: undefined, powerFigures: undefined }
+  const rest = { ...unsaid, downloads: [], figures: {}, startedAt: 0, now: 0 }
   const parts = { bootId, version, host, cluster, services, notices: [said], ...rest }
   const before = performance.now()
   const snapshot = composeSnapshot(undefined, parts)
   expect(performance.now() - before).toBeLessThan(2_000)
   expect(Buffer.byteLength(JSON.stringify(snapshot))).toBeLessThan(64 * 1_024)
+  expect(snapshot.services[0]?.memory?.waysToFit?.[0]?.evict).toEqual(way.evict)
 })
 
 /** Two thirds of what Kubernetes allows in annotations. */

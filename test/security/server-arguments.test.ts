@@ -58,6 +58,7 @@ test.each([
   ['an adapter outside the roots', ['--lora', '/store/models/a.gguf,/home/person/b.gguf'], false],
   ['a scaled one', ['--lora-scaled', '/etc/passwd:0.5'], false],
   ['a way out of the roots', ['--mmproj', '/store/models/../../etc/passwd'], false],
+  ['a way that a link could lead out of them', ['--mmproj', '/store/models/link/../x.gguf'], false],
   ['a relative path', ['--mmproj', 'x.gguf'], false],
   ['a neighbour of a root', ['--mmproj', '/store/models-of-others/x.gguf'], false],
   ['underscores', ['--mcp_servers_json', '{}'], true],

@@ -10,7 +10,7 @@ import { writeWindow } from '../support/carriers/window-folder.ts'
 import { silentLog } from '../support/silent-log.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-/** What a page of somebody else's, in the browser of the person at this machine, can make that browser send. */
+/** The requests that a stranger's page, in the browser of the person at this machine, can make that browser send. */
 const foreign: readonly Readonly<Record<string, string>>[] = [
   { host: 'rebound.example' },
   { host: 'rebound.example:9090', origin: 'http://rebound.example:9090', 'sec-fetch-site': 'same-origin' },

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ControlRequest } from '../support/electron-stand-in/control.ts'
 import { ShellApp } from '../support/shell-app.ts'
 
-/** What the window may ask, and nobody else; asked without a window, as code in the app's process can. */
+/** Requests that only the window may make; made without a window, as code in the app's process can. */
 let app: ShellApp
 
 beforeAll(async () => {

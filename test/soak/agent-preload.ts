@@ -44,7 +44,7 @@ function now(): number {
   return RealDate.now() + current.clockOffsetMs
 }
 
-/** Replaced as a whole by whoever writes it. */
+/** Every writer replaces it as a whole. */
 function read(): Surroundings {
   return surroundings.parse(JSON.parse(readFileSync(file, 'utf8')))
 }

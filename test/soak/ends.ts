@@ -1,7 +1,7 @@
 import type { ServiceName } from './faults.ts'
 import type { Touches } from './touches.ts'
 
-/** Holds that no server ends to whose service nothing was done. */
+/** Checks that a server ends only where something was done to its service. */
 export class Ends {
   readonly #touches: Touches
   readonly #lives = new Map<number, { readonly service: ServiceName; readonly since: number }>()

@@ -14,7 +14,7 @@ import type { Touches } from './touches.ts'
 /** Undoing goes on until it is done; an agent that takes a word no more at all is a finding. */
 const undoLimitMs = 90_000
 const retryMs = 200
-/** How long somebody tries to tell the agent something that is a fault itself. */
+/** How long a command to the agent that is a fault itself is tried. */
 const tellLimitMs = 4_000
 
 export interface InjectorOptions {
@@ -169,7 +169,7 @@ export class Injector {
     }
   }
 
-  /** What is being done to the same thing already is not done twice at a time. */
+  /** The same fault is not injected twice at a time into the same thing. */
   async #alone(what: string, run: () => Promise<void>): Promise<void> {
     if (this.#busy.has(what)) return
     this.#busy.add(what)
@@ -191,7 +191,7 @@ export class Injector {
       await run()
     } finally {
       this.#guests -= 1
-      if (this.#guests === 0) this.#guestAway = second.end('SIGTERM')
+      if (this.#guests === 0) this.#guestAway = second.leave()
       await this.#guestAway
     }
   }
@@ -223,16 +223,17 @@ export class Injector {
   async #spoilDisk({ kind, forMs }: What<'fillDisk' | 'readOnlyDisk'>): Promise<void> {
     const { disk, agents } = this.#options
     if (!disk) return
-    agents.first.diskFaults += 1
+    agents.first.diskFaults.open += 1
+    agents.first.diskFaults.begun += 1
     if (kind === 'fillDisk') disk.fill()
     else await disk.protect()
     await delay(forMs)
     if (kind === 'fillDisk') await disk.empty()
     else disk.release()
-    agents.first.diskFaults -= 1
+    agents.first.diskFaults.open -= 1
   }
 
-  /** Whoever is quicker has the claim on a slice that is gone. */
+  /** The quicker agent gets the claim on a slice that is gone. */
   async #deletePublished({ object, service }: What<'deletePublished'>): Promise<void> {
     const { touches, objects } = this.#options
     const mayMove = object === 'EndpointSlice' && this.#guests > 0 ? [service] : []
@@ -263,7 +264,9 @@ export class Injector {
     await delay(forMs)
     const isBack = async () => {
       const view = (await agent.snapshot())?.services.find((one) => one.name === service)
-      return (view !== undefined && view.hold === undefined) || agent.tell('bring-back', key)
+      // An agent that has only just started does not say yet what is held.
+      const isFree = view !== undefined && view.reason !== 'Pending' && view.hold === undefined
+      return isFree || agent.tell('bring-back', key)
     }
     await this.#until(isBack, `the ${name} agent to bring ${service} back`)
   }

@@ -28,14 +28,14 @@ export interface SeenService {
 export interface Finding {
   readonly rule: 'listener' | 'one process' | 'status writes'
   readonly service: ServiceName
-  /** Who has to put it right; absent = it is wrong however short. */
+  /** The agent that has to put it right; absent = a violation however short it lasts. */
   readonly duty?: AgentName
   readonly sentence: string
 }
 
 const statusWritesAMinute = 30
 
-/** What is wrong with one look at everything. */
+/** The violations in one observation of everything. */
 export const judge = (seen: readonly SeenService[]): Finding[] => seen.flatMap(judgeService)
 
 function judgeService(service: SeenService): Finding[] {

@@ -54,7 +54,7 @@ export class Oracle implements AsyncDisposable {
   readonly #events = new Map<ServiceName, number[]>()
   readonly #patience = new Patience()
   readonly #ends: Ends
-  /** What the looks so far were good for: late ones tell nothing of the agent, nor do those while it is away or cannot write. */
+  /** How many observations count: late ones tell nothing of the agent, nor do those while it is away or cannot write. */
   readonly looks = { all: 0, late: 0, away: 0, blocked: 0 }
   #seen: ServerProcess[] = []
   #lookedAt = performance.now()

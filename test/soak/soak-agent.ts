@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
+import { eventually } from '../support/eventually.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -24,7 +25,7 @@ export interface SoakAgentOptions {
 
 /** It asks the servers it found, and reads the cluster once more where it wants to be sure. */
 const settlingMs = 3_000
-/** After an end that nobody ordered, as a launch agent of macOS does. */
+/** After an end that was not ordered, as a launch agent of macOS does. */
 const restartAfterMs = 300
 const nodeFile = z.object({ nodeId: z.string() })
 const preload = `--import=${new URL('agent-preload.ts', import.meta.url).href}`
@@ -34,10 +35,10 @@ export class SoakAgent implements AsyncDisposable {
   readonly name: AgentName
   readonly folder: string
   readonly stateDir: string
-  /** Ends that nobody ordered, with what it wrote last. */
+  /** Ends that were not ordered, with the last lines of the agent. */
   readonly unexpected: string[] = []
-  /** How much is wrong with its disk, without which it says why it cannot start, and ends. */
-  diskFaults = 0
+  /** Without a disk it says why it cannot start, and ends. */
+  readonly diskFaults = { open: 0, begun: 0 }
   readonly #options: SoakAgentOptions
   #surroundings = undisturbed
   #process: AgentProcess | undefined
@@ -105,6 +106,20 @@ export class SoakAgent implements AsyncDisposable {
     await over
   }
 
+  /** Ends it for good: an agent that is terminated in its start does not yet stop what the one before it left. */
+  async leave(): Promise<void> {
+    await this.end('SIGTERM')
+    while (this.#process?.exit?.signal === 'SIGTERM') {
+      const before = this.#process
+      this.start()
+      await eventually(
+        () => this.#process !== before && (this.#process?.exit !== undefined || this.#process?.stderr !== ''),
+        { what: `the ${this.name} agent to begin` },
+      )
+      await this.end('SIGTERM')
+    }
+  }
+
   /** A verb of the command line: whether the agent said yes. */
   async tell(...verb: [string, ...string[]]): Promise<boolean> {
     const agent = this.#process
@@ -112,7 +127,7 @@ export class SoakAgent implements AsyncDisposable {
     return (await agent.run(...verb)).code === 0
   }
 
-  /** Undefined where nobody answers. */
+  /** Undefined where no agent answers. */
   async snapshot() {
     const agent = this.#process
     return agent && !agent.exit ? agent.snapshot().catch(() => undefined) : undefined
@@ -128,11 +143,12 @@ export class SoakAgent implements AsyncDisposable {
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {
-      const isExcused = this.diskFaults > 0
+      const { open, begun } = this.diskFaults
       const agent = await AgentProcess.start({
         folder: this.folder,
         kubeconfig,
         args: [...flags, '--namespace', namespace, '--port-range', ports.join('-')],
+        fromSource: true,
         env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },
       })
       this.#seesSince = undefined
@@ -144,7 +160,7 @@ export class SoakAgent implements AsyncDisposable {
       await appendFile(logFile, `${agent.stdout}${agent.stderr}-- ended: ${code ?? signal}\n`)
       if (!isWanted(time)) return
       const last = agent.stderr.trimEnd().split('\n').slice(-3).join('\n')
-      if (!isExcused && this.diskFaults === 0) {
+      if (open === 0 && this.diskFaults.begun === begun) {
         this.unexpected.push(`The ${this.name} agent ended with ${code ?? signal}: ${last}`)
       }
       await delay(restartAfterMs)

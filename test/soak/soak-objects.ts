@@ -17,7 +17,7 @@ const apiVersions: Readonly<Record<PublishedKind, string>> = {
   Service: 'v1',
   Endpoints: 'v1',
 }
-/** Where nobody listens and nobody lives. */
+/** An address without a listener and without a host. */
 const wrong = { port: 9, address: '192.0.2.99' }
 
 const listed = z.looseObject({

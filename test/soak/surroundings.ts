@@ -15,5 +15,5 @@ export const totalMiB = 4 * 1024
 
 export const undisturbed: Surroundings = { clockOffsetMs: 0, availableMiB: totalMiB - 256, hasAddress: true }
 
-/** Of the documentation network: the API server accepts it and nobody connects to it. */
+/** Of the documentation network: the API server accepts it and no client can connect to it. */
 export const hostAddress = '192.0.2.10'

@@ -6,7 +6,7 @@ export class Touches {
   readonly #open = new Map<ServiceName, number>()
   readonly #ended = new Map<ServiceName, number>()
 
-  /** What was done shows for so long. */
+  /** How long the effect of a fault shows. */
   constructor({ aftermathMs }: { readonly aftermathMs: number }) {
     this.#aftermathMs = aftermathMs
   }
@@ -30,7 +30,7 @@ export class Touches {
     return (this.#open.get(name) ?? 0) > 0 || this.#endedAt(name) >= since
   }
 
-  /** Everything is as it should be: what was done before shows no more. */
+  /** Everything is healthy again: earlier faults show no more. */
   settle(): void {
     this.#ended.clear()
   }

@@ -6,6 +6,7 @@ import { z } from 'zod'
 import { main } from '../../src/cli/main.ts'
 import { agentSnapshot, type AgentSnapshot } from '../../src/contract/snapshot.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
+import { agentEntryVariable } from './built-agent/entry.ts'
 import { eventually } from './eventually.ts'
 import { removeFolder } from './temporary-folder.ts'
 
@@ -20,8 +21,8 @@ export interface AgentProcessOptions {
   readonly folder?: string
   /** False = only `args`, as a person would type them. */
   readonly usualFlags?: boolean
-  /** What Node runs; absent = the source. A bundle starts several times as fast. */
-  readonly entry?: string
+  /** For a preload that changes modules, which the built agent has no more. */
+  readonly fromSource?: boolean
   /** Takes from root what lets it read and write every file, so that modes count; needs `setpriv` (see `missingSetpriv`). */
   readonly obeysFileModes?: boolean
   /** A program, with its arguments, that becomes the agent in place of a plain start. */
@@ -36,11 +37,13 @@ export interface AgentExit {
 export type LogLine = z.infer<typeof logLine>
 
 const source = path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
+/** Starts several times as fast as the source; absent outside of a run that builds it. */
+const built = process.env[agentEntryVariable]
 const logLine = z.looseObject({ ts: z.string(), level: z.string(), msg: z.string() })
 /** Longer than any orderly shutdown; after it the test has failed anyway. */
 const stopLimitMs = 40_000
 
-/** `metal-agent` as a process of its own, run from source, with everything it writes in a folder that is gone at the end. */
+/** `metal-agent` as a process of its own, with everything it writes in a folder that is gone at the end. */
 export class AgentProcess implements AsyncDisposable {
   readonly folder: string
   readonly kubeconfigFile: string
@@ -67,7 +70,7 @@ export class AgentProcess implements AsyncDisposable {
     const command = [
       ...(options.startedBy ?? []),
       ...(options.obeysFileModes === true && isRoot ? setpriv : []),
-      ...[process.execPath, options.entry ?? source],
+      ...[process.execPath, options.fromSource === true ? source : (built ?? source)],
       ...(usualFlags ? usual : []),
       ...args,
     ]

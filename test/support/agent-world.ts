@@ -19,7 +19,7 @@ import { StatedMemory } from './stated-memory.ts'
 import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-servers/sample.ts'
 import { removeFolder } from './temporary-folder.ts'
 
-/** Of the documentation network: the API server accepts it and nobody connects to it. */
+/** Of the documentation network: the API server accepts it and no client can connect to it. */
 export const hostIp = '192.0.2.7'
 
 /** Settings: a sample server is taken to need 537 MB, so that a second one of a service does not fit beside the first. */
@@ -52,7 +52,7 @@ export interface AgentOptions {
   readonly idleMinuteMs?: number
   /** Shorter than a person may set it. */
   readonly refreshEveryMs?: number
-  /** Absent = far more memory than anybody needs. */
+  /** Absent = far more memory than any test needs. */
   readonly memory?: StatedMemory
   readonly memoryClock?: () => number
 }
@@ -260,7 +260,7 @@ export class AgentWorld implements AsyncDisposable {
     })
   }
 
-  /** What the annotation of the slice says of who holds it; undefined where there is none. */
+  /** The holder by the annotation of the slice; undefined where there is none. */
   async claim(name: string): Promise<unknown> {
     const text = claimedShape.safeParse(await this.slice(name)).data?.metadata.annotations['metalbar.dev/claim']
     return text === undefined ? undefined : JSON.parse(text)
@@ -327,7 +327,7 @@ export async function untilGone(pid: number): Promise<void> {
   })
 }
 
-/** The number may belong to somebody else by now. */
+/** The pid may belong to another process by now. */
 async function serverProcess(pid: number) {
   const facts = await platform.process(pid)
   return facts?.commandLine.includes('--n-gpu-layers') === true ? facts : undefined

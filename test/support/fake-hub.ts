@@ -13,9 +13,9 @@ import type { Identity } from './kube-sim/tls.ts'
 type HubContent = Buffer | { readonly file: string }
 
 interface RepoOptions {
-  /** Listed for everybody; its files only for a token of `grantedTo`. */
+  /** Listed without a token; its files only with a token of `grantedTo`. */
   gated?: boolean
-  /** Does not exist for anybody without a token of `grantedTo`. */
+  /** Does not exist without a token of `grantedTo`. */
   private?: boolean
   /** Tokens that may read the repository. */
   grantedTo?: readonly string[]
@@ -37,7 +37,7 @@ export interface FakeRepo {
 }
 
 export interface FakeHub extends AsyncDisposable {
-  /** For HF_ENDPOINT: `http://127.0.0.1:<port>`, or https. */
+  /** For HF_ENDPOINT: `http://127.0.0.1:<port>`, or https, and the prefix. */
   readonly endpoint: string
   /** Where large files come from: another port and another name of this machine. */
   readonly cdnOrigin: string
@@ -64,6 +64,12 @@ interface FakeHubOptions {
   tokens?: readonly string[]
   /** Speaks https as it, for 127.0.0.1 and localhost; without it http. */
   identity?: Identity
+  /** Of every path, as mirrors have it: `/hub`. */
+  prefix?: string
+  /** `files-only`: gives files alone, as a mirror may. `silent`: does not say which repositories are private or gated. */
+  api?: 'files-only' | 'silent'
+  /** Where it leads who may not have a file. */
+  loginPage?: string
 }
 
 interface StoredFile {
@@ -94,6 +100,9 @@ const lfsName = /\.(?:gguf|safetensors|bin|pt|pth|onnx|zip|model|msgpack|h5)$/i
 export async function startFakeHub({
   tokens = ['hf_good', 'hf_other'],
   identity,
+  prefix = '',
+  api,
+  loginPage,
 }: FakeHubOptions = {}): Promise<FakeHub> {
   const repos = new Map<string, Repo>()
   const requests: SeenHubRequest[] = []
@@ -103,7 +112,7 @@ export async function startFakeHub({
   const hub = await listen((request, response) => answerHub(request, response), identity)
   const store = await listen((request, response) => answerCdn(request, response), identity)
   const scheme = identity === undefined ? 'http' : 'https'
-  const endpoint = `${scheme}://127.0.0.1:${hub.port}`
+  const endpoint = `${scheme}://127.0.0.1:${hub.port}${prefix}`
   const cdnOrigin = `${scheme}://localhost:${store.port}`
 
   const fake: FakeHub = {
@@ -146,6 +155,11 @@ export async function startFakeHub({
     requests.push(seen('hub', request))
     const url = new URL(request.url ?? '/', endpoint)
     const body = await bodyOf(request)
+    if (!url.pathname.startsWith(`${prefix}/`)) {
+      send(response, { status: 404, body: { error: 'Not found' } })
+      return
+    }
+    const pathname = url.pathname.slice(prefix.length)
     if (fake.outage !== undefined) {
       response.writeHead(fake.outage.status, fake.outage.headers).end()
       return
@@ -155,29 +169,32 @@ export async function startFakeHub({
       send(response, refusal(401, undefined, 'Invalid credentials in Authorization header'))
       return
     }
-    const cached = /^\/api\/resolve-cache\/models\/([^/]+\/[^/]+)\/([0-9a-f]{40})\/(.+)$/.exec(url.pathname)
-    const resolve = cached ?? /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(url.pathname)
+    const cached = /^\/api\/resolve-cache\/models\/([^/]+\/[^/]+)\/([0-9a-f]{40})\/(.+)$/.exec(pathname)
+    const resolve = cached ?? /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(pathname)
     if (resolve !== null) {
       const [, name = '', revision = '', path = ''] = resolve
       await answerFile(request, response, { name, revision, path, token, direct: cached !== null })
       return
     }
-    const api = /^\/api\/models\/([^/]+\/[^/]+)(?:\/(revision|tree|paths-info)\/([^/]+)(?:\/(.*))?)?$/.exec(
-      url.pathname,
+    const question = /^\/api\/models\/([^/]+\/[^/]+)(?:\/(revision|tree|paths-info)\/([^/]+)(?:\/(.*))?)?$/.exec(
+      pathname,
     )
-    if (api === null) {
+    if (question === null || api === 'files-only') {
       send(response, { status: 404, body: { error: 'Not found' } })
       return
     }
-    const [, name = '', verb = 'revision', revision = 'main', folder = ''] = api
+    const [, name = '', verb = 'revision', revision = 'main', folder = ''] = question
     const found = find(name, decodeURIComponent(revision), token)
     if ('status' in found) {
       send(response, found)
       return
     }
     const { repo, commit, files } = found
-    if (verb === 'revision') send(response, { status: 200, body: info(repo, commit, files, url.searchParams) })
-    else if (verb === 'tree') send(response, tree(url, files, decodeURIComponent(folder)))
+    if (verb === 'revision') {
+      const facts = info(repo, commit, files, url.searchParams)
+      const { private: _, gated: __, ...silent } = facts
+      send(response, { status: 200, body: api === 'silent' ? silent : facts })
+    } else if (verb === 'tree') send(response, tree(url, files, decodeURIComponent(folder)))
     else {
       const { paths = [] } = JSON.parse(body) as { paths?: string[] } // the library's own request
       const entries = paths.map((path) => files.get(path)).filter((file) => file !== undefined)
@@ -236,7 +253,8 @@ export async function startFakeHub({
   ): Promise<void> {
     const found = find(asked.name, decodeURIComponent(asked.revision), asked.token)
     if ('status' in found) {
-      send(response, found)
+      if (loginPage === undefined) send(response, found)
+      else response.writeHead(302, { location: loginPage }).end()
       return
     }
     const { repo, commit, files } = found
@@ -261,7 +279,7 @@ export async function startFakeHub({
       }
       response.writeHead(302, headers).end(`Found. Redirecting to ${location}`)
     } else if (!asked.direct) {
-      const location = `/api/resolve-cache/models/${repo.name}/${commit}/${asked.path}`
+      const location = `${prefix}/api/resolve-cache/models/${repo.name}/${commit}/${asked.path}`
       response.writeHead(307, { ...commitHeader, location, 'x-linked-etag': `"${file.gitOid}"` }).end()
     } else {
       await sendFile(request, response, file, { ...commitHeader, etag: `"${file.gitOid}"` }, 0, undefined)

@@ -17,7 +17,7 @@ type Fault =
   | { kind: 'wrong-length'; declaredBytes: number }
   /** Sends the content in chunks, without saying its length. */
   | { kind: 'no-length' }
-  /** Compresses although nobody asked for it. */
+  /** Compresses although the request did not ask for it. */
   | { kind: 'gzip' }
   /** Status 200 and a page, as login walls and file viewers do. */
   | { kind: 'html' }
@@ -55,7 +55,7 @@ export interface ServedFile {
 export interface FileServer extends AsyncDisposable {
   /** `http://127.0.0.1:<port>` */
   readonly origin: string
-  /** Every request, also those for paths that nobody serves (404). */
+  /** Every request, also those for paths that are not served (404). */
   readonly requests: readonly SeenRequest[]
   serve(path: string, content: FileContent, options?: ServeOptions): ServedFile
 }

@@ -4,7 +4,7 @@ import { llamaServerFlags } from '../../src/agent-core/runtimes/llama-server-fla
 const flags = [...llamaServerFlags.keys(), '--brand-new', '--', '-', 'all']
 const allowedFlags = [...llamaServerFlags].flatMap(([flag, { verdict }]) => (verdict === 'allowed' ? [flag] : []))
 
-/** Specs of somebody who wants more of a machine than a model: known flags and unknown ones, odd spellings, paths in and out of `store`. */
+/** Specs that try to get more of a machine than a model: known flags and unknown ones, odd spellings, paths in and out of `store`. */
 export function hostileSpecs(store: string) {
   const value = fc.oneof(
     fc.constantFrom(

@@ -117,7 +117,7 @@ export class Recorder implements Logger {
   readonly warnings: Line[] = []
 
   debug(): void {
-    // Nobody asks for these.
+    // The tests do not use these.
   }
 
   info(message: string, fields: LogFields = {}): void {

@@ -40,7 +40,21 @@ test('a login that takes longer than one look at a moved cluster is waited for, 
   expect(await readFile(runs, 'utf8')).toBe('run\n')
 }, 60_000)
 
-/** Ends once somebody has logged in. */
+test('a moved cluster that nobody may recognise is not taken for the one before', async () => {
+  await using sim = await KubeSim.start({ namespaces: ['default'] })
+  await using folder = await temporaryFolder()
+  const file = join(folder.dir, 'kubeconfig')
+  const load = async (server: string): Promise<PinnedContext> => {
+    await writeFile(file, kubeconfigOf(server, { token }))
+    return PinnedContext.load({ file, context: 'lab', env: process.env })
+  }
+  const pin = await ContextPin.open({ stateDir: folder.dir, log: new Recorder() })
+  await pin.reached(new KubeApi(await load(sim.url)))
+  const moved = await load(sim.url.replace('127.0.0.1', 'localhost'))
+  await expect(pin.check(moved)).rejects.toThrow('nothing shows that it is the same cluster')
+})
+
+/** Ends once a person has logged in. */
 const login = (runs: string, loggedIn: string): string => {
   const credential = { apiVersion: 'client.authentication.k8s.io/v1', kind: 'ExecCredential', status: { token } }
   return `echo run >>'${runs}'; until [ -e '${loggedIn}' ]; do sleep 0.1; done; echo '${JSON.stringify(credential)}'`

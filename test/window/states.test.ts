@@ -60,7 +60,7 @@ function tooWide(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const cutOff = (element: Element) =>
       element.scrollWidth > element.clientWidth + 1 &&
-      // What is only for those who listen is one pixel wide.
+      // Text for screen readers only is one pixel wide.
       element.clientWidth > 1 &&
       getComputedStyle(element).textOverflow !== 'ellipsis'
     return [...document.querySelectorAll('body *')]

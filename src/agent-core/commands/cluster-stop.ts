@@ -24,7 +24,7 @@ interface Patch {
   readonly spec: Partial<Pick<InferenceServiceSpec, 'suspend' | 'replicas'>>
 }
 
-/** What is to be changed of the object, or undefined where it is so already. */
+/** The change to the object, or undefined where it is in that state already. */
 type Change = (metadata: ObjectMeta, spec: InferenceServiceSpec) => Patch | undefined
 
 export interface ClusterChange {
@@ -67,10 +67,10 @@ const resumption: Change = (metadata, { suspend, replicas }) => {
   }
 }
 
-/** Anybody may have written the annotation. */
+/** Other writers may have set the annotation, so its value is not trusted. */
 const replicasIn = (text = ''): number => (/^([1-9]|10)$/.test(text) ? Number(text) : 1)
 
-/** Reads, and writes on the condition that nobody wrote in between. */
+/** Reads the object and writes it with the resourceVersion read as precondition. */
 async function change(cluster: Cluster, { namespace, name }: ServiceRef, wanted: Change): Promise<ClusterChange> {
   const { api, inferenceServices } = cluster
   for (let attempt = 1; ; attempt += 1) {

@@ -52,7 +52,7 @@ export class Commands {
   readonly #rooms: Rooms
   readonly #now: () => number
   readonly #remembered = new Map<string, Remembered>()
-  readonly #lanes = new Map<string, Promise<unknown>>()
+  readonly #latest = new Map<string, Promise<unknown>>()
   #underWay = 0
 
   constructor({ rooms, now = Date.now }: CommandsOptions) {
@@ -72,7 +72,7 @@ export class Commands {
       return Promise.resolve(refused(`${maxUnderWay} commands are under way already; wait for their results.`))
     }
     this.#underWay += 1
-    const result = this.#inLane(laneOf(command), () => this.#carryOut(command))
+    const result = this.#inOrder(subjectOf(command), () => this.#carryOut(command))
     const entry: Remembered = { command, result, at: this.#now(), isUnderWay: true }
     this.#remembered.set(requestId, entry)
     void result.then(() => {
@@ -95,17 +95,17 @@ export class Commands {
     }
   }
 
-  #inLane(lane: string | undefined, work: () => Promise<CommandResult>): Promise<CommandResult> {
-    if (lane === undefined) return work()
-    const result = (this.#lanes.get(lane) ?? Promise.resolve()).then(work)
-    this.#lanes.set(lane, result)
+  #inOrder(subject: string | undefined, work: () => Promise<CommandResult>): Promise<CommandResult> {
+    if (subject === undefined) return work()
+    const result = (this.#latest.get(subject) ?? Promise.resolve()).then(work)
+    this.#latest.set(subject, result)
     void result.then(() => {
-      if (this.#lanes.get(lane) === result) this.#lanes.delete(lane)
+      if (this.#latest.get(subject) === result) this.#latest.delete(subject)
     })
     return result
   }
 
-  /** Oldest first; what is under way is never forgotten. */
+  /** Oldest first; a command that is under way is never removed. */
   #forgetOld(): void {
     const oldest = this.#now() - rememberedMs
     for (const [id, { at, isUnderWay }] of this.#remembered) {
@@ -116,7 +116,7 @@ export class Commands {
 }
 
 /** What must not be done at the same time; undefined = it waits for nothing. */
-function laneOf(command: Command): string | undefined {
+function subjectOf(command: Command): string | undefined {
   if (command.name === 'shutdown' || command.name === 'resync' || command.name === 'skipDrain') return undefined
   if (command.name === 'cancelPull' || command.name === 'pullModel') return undefined
   if (command.name === 'removeModel' || command.name === 'pruneModels') return 'models'

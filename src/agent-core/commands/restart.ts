@@ -3,7 +3,7 @@ import type { Command } from '../../contract/commands.ts'
 import { accepted, refused, type Outcome } from './results.ts'
 import { knownService, type Rooms } from './rooms.ts'
 
-/** A new server process, also in place of one that serves; waiting after crashes ends. */
+/** A new server process, also in place of a serving one; the back-off after crashes ends. */
 export function restart(rooms: Rooms, { service }: Extract<Command, { name: 'restart' }>): Outcome {
   return Promise.resolve(restarted(rooms, service))
 }

@@ -5,6 +5,7 @@ import type { Cluster } from '../kube/cluster.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { Models } from '../models/models.ts'
+import type { Power } from '../power/power.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
 import type { LogLevel } from '../settings/settings.ts'
@@ -23,6 +24,7 @@ export interface Rooms {
   readonly servers: Servers
   readonly models: Models
   readonly memory: Memory
+  readonly power: Pick<Power, 'settingsChanged'>
   readonly log: Logger
   /** Undefined while there is no usable kubeconfig. */
   readonly session: () => Session | undefined
@@ -50,7 +52,7 @@ export interface AgentControls {
   /** Publishes the address that the settings now ask for. */
   readonly checkAddress: () => Promise<void>
   readonly setLogLevel: ((level: LogLevel) => void) | undefined
-  /** Undefined where whoever hosts the agent does not let it end itself. */
+  /** Undefined where the host of the agent does not let it end itself. */
   readonly shutDown: ((request: ShutdownRequest) => void) | undefined
   /** Something that a snapshot shows has changed. */
   readonly changed: () => void

@@ -4,7 +4,7 @@ import type { Rooms } from './rooms.ts'
 
 /** All of them or none. */
 export async function updateSettings(rooms: Rooms, command: Extract<Command, { name: 'updateSettings' }>): Outcome {
-  const { settings, agent, history, models, memory, session } = rooms
+  const { settings, agent, history, models, memory, power, session } = rooms
   const flagged = settings.statedByFlag(command.settings)
   if (flagged !== undefined) {
     return refused(
@@ -15,6 +15,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   const message = await settings.update(command.settings)
   models.settingsChanged()
   void memory.settingsChanged()
+  power.settingsChanged()
   session()?.reconciler.memoryRulesChanged()
   agent.setLogLevel?.(settings.current.logLevel)
   history.add({ kind: 'settingsChanged', message: `Set by a person: ${message}` })

@@ -15,7 +15,7 @@ export interface HistoryFound {
   readonly notice: string | undefined
 }
 
-/** Reads what is readable, oldest first; a file in which more than the last line is broken is set aside. Throws what the disk answers. */
+/** Reads the entries, oldest first; a file in which more than the last line is broken is set aside. Throws the error of the disk. */
 export async function readHistory(file: string, now: () => number): Promise<HistoryFound> {
   const size = await sizeOf(file)
   if (size === 0) return { entries: [], bytes: 0, notice: undefined }

@@ -2,7 +2,7 @@ import type { HistoryEntry } from '../../contract/history.ts'
 import type { Logger } from '../observability/logger.ts'
 import { appendHistory, lineOf, readHistory, rewriteHistory } from './history-file.ts'
 
-/** What is kept; a file that outgrows it is cut to three quarters, so that it is not rewritten with every entry. */
+/** How much is kept; a file that outgrows it is cut to three quarters, so that it is not rewritten with every entry. */
 const limits = { entries: 2_000, bytes: 1_024 * 1_024 }
 const keptShare = 0.75
 /** One sentence, but it may quote a server's error line. */
@@ -78,7 +78,7 @@ export class History {
   }
 
   async #write(): Promise<void> {
-    // What is added in one turn is written together.
+    // Entries added in one turn of the event loop are written together.
     await Promise.resolve()
     while (this.#unwritten.length > 0) {
       const added = this.#unwritten

@@ -17,7 +17,7 @@ import {
   type Service,
 } from './resources.ts'
 
-/** A namespace that is missing is asked for again this often: somebody was told to create it. */
+/** How often a missing namespace is looked for again, since a person was told to create it. */
 const namespaceRetryMs = 15_000
 
 /** What every Service and EndpointSlice of an agent carries, ours and the Go agent's alike. */

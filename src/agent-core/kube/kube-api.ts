@@ -1,7 +1,7 @@
 import { HttpMethod } from '@kubernetes/client-node'
 import { z } from 'zod'
 import type { AnswerKind } from './large-answer.ts'
-import { fieldManager, KubeTransport, type StreamOptions } from './kube-transport.ts'
+import { fieldManager, KubeTransport, type RequestOptions, type StreamOptions } from './kube-transport.ts'
 import { pagesOf } from './list-pages.ts'
 import type { PinnedContext } from './pinned-context.ts'
 import { apiVersionOf, type Resource } from './resources.ts'
@@ -43,6 +43,9 @@ export interface WatchEvent {
 }
 
 const watchEvent = z.object({ type: z.string(), object: z.unknown() })
+
+const mergePatch = { contentType: 'application/merge-patch+json', query: { fieldManager } }
+const forcedApply = { contentType: 'application/apply-patch+yaml', query: { fieldManager, force: 'true' } }
 
 export interface Preconditions {
   readonly uid: string
@@ -148,13 +151,7 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#transport.request(HttpMethod.PATCH, pathOf(resource, namespace, name), {
-      answer: objectOf(resource),
-      body,
-      contentType: 'application/merge-patch+json',
-      query: { fieldManager },
-      signal,
-    })
+    return this.#patch(pathOf(resource, namespace, name), { ...mergePatch, answer: objectOf(resource), body, signal })
   }
 
   /** Server-side apply of the fields we own on `/status`, taken by force. */
@@ -165,13 +162,8 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#transport.request(HttpMethod.PATCH, `${pathOf(resource, namespace, name)}/status`, {
-      answer: objectOf(resource),
-      body: withType(resource, body),
-      contentType: 'application/apply-patch+yaml',
-      query: { fieldManager, force: 'true' },
-      signal,
-    })
+    const path = `${pathOf(resource, namespace, name)}/status`
+    return this.#patch(path, { ...forcedApply, answer: objectOf(resource), body: withType(resource, body), signal })
   }
 
   async mergePatchStatus(
@@ -181,13 +173,16 @@ export class KubeApi {
     body: object,
     signal?: AbortSignal,
   ): Promise<unknown> {
-    return this.#transport.request(HttpMethod.PATCH, `${pathOf(resource, namespace, name)}/status`, {
+    return this.#patch(`${pathOf(resource, namespace, name)}/status`, {
+      ...mergePatch,
       answer: objectOf(resource),
       body,
-      contentType: 'application/merge-patch+json',
-      query: { fieldManager },
       signal,
     })
+  }
+
+  #patch(path: string, options: RequestOptions): Promise<unknown> {
+    return this.#transport.request(HttpMethod.PATCH, path, options)
   }
 
   async delete(

@@ -20,7 +20,7 @@ const maxRequestsAtOnce = 32
 /** Server-side apply keys ownership by this name: it must never change. */
 export const fieldManager = 'metalbar'
 
-interface RequestOptions {
+export interface RequestOptions {
   readonly answer: AnswerKind
   readonly query?: Readonly<Record<string, string | undefined>>
   readonly body?: object
@@ -129,8 +129,13 @@ export class KubeTransport {
       asked.setBody(JSON.stringify(options.body))
       asked.setHeaderParam('Content-Type', options.contentType ?? 'application/json')
     }
-    const timeout = AbortSignal.timeout(requestTimeoutMs)
-    const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout
+    const late = new AbortController()
+    // Cleared with the answer: AbortSignal.timeout would wake us 15 s after each request, for nobody.
+    const timer = setTimeout(
+      () => late.abort(new Error(`no answer within ${requestTimeoutMs / 1_000} s`)),
+      requestTimeoutMs,
+    )
+    const signal = options.signal ? AbortSignal.any([options.signal, late.signal]) : late.signal
     try {
       const { statusCode, headers, body } = await this.#open(asked, signal)
       this.#learnServerTime(headers.date)
@@ -140,6 +145,8 @@ export class KubeTransport {
     } catch (error) {
       if (error instanceof ApiError) throw error
       throw new ApiError(`${what}: ${rootMessage(error)}`, { cause: error })
+    } finally {
+      clearTimeout(timer)
     }
   }
 

@@ -90,7 +90,7 @@ export class ListWatch<T extends KubeObject> {
     this.#loop ??= this.#run()
   }
 
-  /** Lists again at once: after a wake, or when somebody suspects that an event was lost. */
+  /** Lists again at once: after a wake, or where an event may have been lost. */
   resync(): void {
     this.#generation.abort()
   }
@@ -154,7 +154,7 @@ export class ListWatch<T extends KubeObject> {
     return version
   }
 
-  /** Throws when the stream failed or may have lost something; what it brought until then is known. */
+  /** Throws when the stream failed or may have lost events; the events before that are in the cache. */
   async #watch(from: string, signal: AbortSignal): Promise<void> {
     const { api, resource, namespace, labelSelector, silenceMs = watchSilenceMs } = this.#options
     const timeoutSeconds = Math.round(lerp(watchTimeoutSeconds.from, watchTimeoutSeconds.to, this.#random()))

@@ -36,7 +36,7 @@ export class ObjectCache<T extends KubeObject> {
     return this.#objects.get(keyOf(namespace, name))
   }
 
-  /** What was read before, where `raw` is that very version of it: a watch brings back all that we write ourselves. */
+  /** The object as read before, where `raw` has the same resourceVersion: a watch brings back every write of our own. */
   known(raw: unknown): T | undefined {
     if (!hasMetadata(raw)) return undefined
     const { namespace = '', name, uid, resourceVersion } = raw.metadata
@@ -92,7 +92,7 @@ export class ObjectCache<T extends KubeObject> {
     if (!this.#removed.has(object.metadata.uid)) this.upsert(object)
   }
 
-  /** Older news than what is known (our own writes run ahead of the watch) is ignored. */
+  /** Ignores versions older than the known one: our own writes run ahead of the watch. */
   upsert(object: T): void {
     const key = keyOf(object.metadata.namespace, object.metadata.name)
     const before = this.#objects.get(key)

@@ -209,9 +209,8 @@ async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
 }
 
 /**
- * client-node makes a new undici agent for every request; reusing the first keeps connections, and one handshake, alive.
- * HTTP/2 stays off: undici 8 throws "socket idle timeout" from a timer, where nobody can catch it, when the last stream
- * of a session has ended.
+ * client-node makes a new undici agent for every request; reusing the first keeps connections, and one handshake, alive. HTTP/2 stays off:
+ * when the last stream of a session has ended, undici 8 throws "socket idle timeout" from a timer, where it cannot be caught.
  */
 class ReusingKubeConfig extends KubeConfig {
   /** Where no proxy is between. */
@@ -246,7 +245,10 @@ class ReusingKubeConfig extends KubeConfig {
 type DispatcherArguments = Parameters<KubeConfig['createDispatcherOptions']>
 type DispatcherOptions = ReturnType<KubeConfig['createDispatcherOptions']>
 
-/** Heartbeats come every 45 s or oftener and need no new handshake; API servers close what is idle for 90 s, some balancers after 60 s. */
+/**
+ * Heartbeats come every 45 s or oftener and need no new handshake; API servers close idle connections after 90 s, some load balancers after
+ * 60 s.
+ */
 const keepIdleMs = 50_000
 
 /** The types disagree about options that are there and undefined, which undici reads as absent. */

@@ -50,7 +50,7 @@ function unwrapped(schema: z.ZodType): z.ZodType {
   return isWrapper ? unwrapped(schema.unwrap() as z.ZodType) : schema
 }
 
-/** Labels or annotations, without what is too long or too much to mean anything here. */
+/** Labels or annotations, without those beyond the limits of length and number, which mean nothing here. */
 export function keptEntries(raw: unknown): unknown {
   if (typeof raw !== 'object' || raw === null) return raw
   const kept: Record<string, unknown> = {}

@@ -264,7 +264,7 @@ const readObjects: Readonly<Record<string, z.ZodType>> = {
   [resources.endpointSlices.kind]: endpointSlice,
 }
 
-/** A raw object of this kind without what nobody reads; of a kind that has no parser here its metadata alone are shortened. */
+/** A raw object of this kind reduced to the fields that are read; of a kind without a parser here only the metadata are shortened. */
 export function shortened(kind: string, raw: unknown): unknown {
   const schema = readObjects[kind]
   const object = schema ? trimmed(schema, raw) : raw
@@ -314,7 +314,7 @@ function parseSpec<T>(kind: string, { namespace, name }: ObjectMeta, schema: z.Z
   }
 }
 
-/** Leaves out of a trimmed spec, which nobody else has, one unreadable field after the other; a list goes as a whole. */
+/** Removes one unreadable field after the other from a trimmed spec, which is a copy of our own; a list is removed as a whole. */
 function readableOf<T>(schema: z.ZodType<T>, rest: unknown): { readonly value: T; readonly unread: readonly string[] } {
   const unread: string[] = []
   for (;;) {
@@ -328,7 +328,7 @@ function readableOf<T>(schema: z.ZodType<T>, rest: unknown): { readonly value: T
   }
 }
 
-/** Where a required field is not there, what it is required in goes. Returns the field left out; undefined where there is none. */
+/** Where a required field is missing, the object that requires it is removed. Returns the field left out; undefined where there is none. */
 function leaveOut(object: unknown, field: readonly string[]): readonly string[] | undefined {
   const name = field.at(-1)
   if (name === undefined) return undefined

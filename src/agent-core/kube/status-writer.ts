@@ -15,7 +15,7 @@ export const metalAgentCondition = 'MetalAgent'
 /** LLMKube's own type, which agents write while memory is short. */
 export const memoryPressureCondition = 'MemoryPressure'
 
-/** LLMKube's own conditions are far shorter, and everybody who watches the object gets it. */
+/** LLMKube's own conditions are far shorter, and every watcher of the object receives the text. */
 const maxMessageBytes = 1_024
 
 export interface ConditionWanted {
@@ -77,8 +77,8 @@ export class StatusWriter {
   }
 
   /**
-   * All of ours: what is left out is removed. The resourceVersion guards against writing a predecessor's conditions onto a re-created
-   * object. Returns the object as it is then.
+   * Applies all conditions of ours: a condition left out is removed. The resourceVersion guards against writing a predecessor's conditions
+   * onto a re-created object. Returns the object after the write.
    */
   writeConditions(
     { metadata }: InferenceService,

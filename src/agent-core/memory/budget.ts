@@ -34,7 +34,7 @@ export interface BudgetInputs {
 export type BudgetResult =
   { readonly ok: true; readonly budget: Budget } | { readonly ok: false; readonly message: string }
 
-/** The guide's table: the share of all memory that models may hold when nobody says otherwise. */
+/** The guide's table: the share of all memory that models may hold where no setting and no Model says otherwise. */
 export function defaultFraction(totalBytes: number): number {
   if (totalBytes <= 36 * gib) return 0.67
   return totalBytes < 128 * gib ? 0.75 : 0.9

@@ -33,7 +33,10 @@ export function evictedOnceMore(before: EvictionRecord | undefined, now: number)
 export const comeBackWaitMs = (evictions: number, firstMs: number = comeBackTimes.backOff.firstMs): number =>
   backOffCeilingMs({ firstMs, maxMs: Math.max(firstMs, comeBackTimes.backOff.maxMs) }, Math.max(1, evictions))
 
-/** A service that was evicted for want of memory and is still out. One that a person evicted stays out, so is none. */
+/**
+ * A service that was evicted for want of memory and is still out. A service that a person evicted does not come back by itself, so it is
+ * not among them.
+ */
 export interface EvictedService {
   readonly key: string
   readonly priority: Priority
@@ -44,7 +47,7 @@ export interface ComeBackQuestion {
   readonly evicted: readonly EvictedService[]
   readonly level: PressureLevel | 'unknown'
   readonly levelForMs: number
-  /** The one that was brought back and neither serves nor failed yet. */
+  /** The service that was brought back and has neither become ready nor failed yet. */
   readonly comingBack?: string
   /** Since the latest came back; absent where none did. */
   readonly sinceComeBackMs?: number

@@ -12,15 +12,18 @@ export interface LoadedModel {
   readonly key: string
   readonly priority: Priority
   readonly isProtected: boolean
-  /** Serves; one that still starts, or answers nobody, does not. */
+  /** Serves; a server that still starts, or does not answer, does not. */
   readonly isReady: boolean
   /** On its way out already. */
   readonly isStopping: boolean
   /** Whether its runtime gives memory back when its process ends; not so for a daemon that several models share. */
   readonly canBeEvicted: boolean
-  /** Milliseconds since its latest request ended, or since the first look that saw none; absent while it answers one, or nobody knows. */
+  /**
+   * Milliseconds since its latest request ended, or since the first look that saw none; absent while it answers a request, or that is
+   * unknown.
+   */
   readonly idleForMs?: number
-  /** Answers a request now; absent where nobody knows. */
+  /** Answers a request now; absent where that is unknown. */
   readonly isBusy?: boolean
   /** As measured; absent before the first measurement. */
   readonly footprintBytes?: number
@@ -59,13 +62,13 @@ export type EvictionChoice =
 export const evictionTimes = {
   /** Critical for so long, which takes more than one look, before a model has to go. */
   settleMs: 5_000,
-  /** What a model leaves comes back to the system over some seconds; only then the next one is considered. */
+  /** The memory of a stopped model comes back to the system over some seconds; only then the next eviction is considered. */
   coolDownMs: 20_000,
   /** Without a request for so long, a model counts as idle: not in the pause between two turns of a conversation. */
   idleAfterMs: 60_000,
 }
 
-/** Which model has to leave memory now, or why none; one at a time, and only on figures from after the one before. */
+/** The model to evict now, or why none; one at a time, and only on figures from after the eviction before. */
 export function chooseEviction(question: EvictionQuestion): EvictionChoice {
   const reluctance = untimely(question) ?? notOurs(question)
   if (reluctance) return reluctance
@@ -78,7 +81,7 @@ export function chooseEviction(question: EvictionQuestion): EvictionChoice {
   }
 }
 
-/** Who would go if memory became critically short now, whether or not eviction is enabled. */
+/** The models that would be evicted if memory became critically short now, whether or not eviction is enabled. */
 export function nextToGo(models: readonly LoadedModel[]): { key?: string; sentence: string } {
   const order = evictionOrder(models.filter((model) => !model.isStopping))
   if ('skip' in order) return { sentence: `Nothing would be evicted: ${order.sentence}` }
@@ -154,7 +157,7 @@ function evictionOrder(models: readonly LoadedModel[]): { models: [LoadedModel, 
   return first ? { models: [first, ...rest] } : skip('floor', 'The last model that serves is never evicted.')
 }
 
-/** One that serves nobody yet disturbs nobody by leaving. */
+/** Evicting a server that does not serve yet interrupts no request. */
 const isIdle = ({ isReady, idleForMs }: LoadedModel): boolean =>
   !isReady || (idleForMs !== undefined && idleForMs >= evictionTimes.idleAfterMs)
 
@@ -168,7 +171,7 @@ function whyFirst(first: LoadedModel, all: readonly LoadedModel[]): string {
   return all.length === 1 ? `is the only one that may leave, ${parts.join(', ')}` : parts.join(', ')
 }
 
-/** Nothing where nobody knows. */
+/** Empty where that is unknown. */
 function activityOf({ isReady, isBusy = false, idleForMs }: LoadedModel): string[] {
   if (!isReady) return ['does not serve yet']
   if (isBusy) return ['is busy']

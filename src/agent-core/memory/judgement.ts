@@ -23,7 +23,7 @@ export interface Situation {
 
 export interface WaitingStart {
   readonly key: string
-  /** 1 = the next; absent for one that would not even fit alone or cannot be judged. */
+  /** 1 = the next; absent for a start that would not even fit alone or cannot be judged. */
   readonly place?: number
   readonly needBytes: number
   readonly priority: StartRequest['priority']

@@ -209,7 +209,7 @@ export class Memory implements AsyncDisposable {
     this.#book.ready(key, role)
   }
 
-  /** A server is gone: what it had shows at the next look, which is now. */
+  /** A server is gone: looks at memory at once, since the freed memory shows only then. */
   gone(key: string, what: 'all' | 'beside' | 'replaced'): void {
     if (what === 'all') this.#book.release(key)
     if (what === 'beside') this.#book.releaseBeside(key)
@@ -231,8 +231,9 @@ export class Memory implements AsyncDisposable {
   }
 
   /**
-   * Before the request is answered, which must happen in one turn: a look, where there is none by the clock, and where it does not
-   * fit the applications that could be quit. Listing them costs more than all else before a start, so one that fits waits for none.
+   * Fetches what the answer to the request, which must come in one turn, rests on: a look at memory, where there is none by the clock, and,
+   * where the server does not fit, the applications that could be quit. Listing those costs more than all else before a start, so a server
+   * that fits does not wait for it.
    */
   async prepare(request: SizedRequest): Promise<void> {
     await this.fresh()

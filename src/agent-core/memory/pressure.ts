@@ -54,8 +54,8 @@ export interface Pressure {
 }
 
 /**
- * The pressure after one more sample; `undefined` stands for one that could not be read, which never changes a level but
- * to unknown, and that only when it lasts. Up at once; down by the rules of `hysteresis`. `now` in milliseconds.
+ * The pressure after one more sample; `undefined` stands for a sample that could not be read, which changes a level only to unknown, and
+ * that only when it lasts. Up at once; down by the rules of `hysteresis`. `now` in milliseconds.
  */
 export function nextPressure(
   before: Pressure | undefined,
@@ -88,7 +88,7 @@ function levelOf({ totalBytes, availableBytes, kernelLevel }: MemorySample, limi
   return worse(byFraction, kernelLevel ?? 'normal')
 }
 
-/** Calm has to begin anew after a sample that could not be read: nobody knows what was in between. */
+/** The time of calm begins anew after a sample that could not be read, since pressure may have risen in between. */
 function withoutSample(before: Pressure | undefined, now: number): Pressure {
   if (before === undefined) return { level: 'unknown', since: now }
   const { level, since, readAt } = before

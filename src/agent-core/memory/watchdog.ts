@@ -90,8 +90,8 @@ export class Watchdog {
   }
 
   /**
-   * A look that begins after this call, with the footprints of all models: what somebody did before shows in it.
-   * Everybody who asks while another look is under way shares the next one. Never rejects: see `problem`.
+   * A sample that begins after this call, with the footprints of all models, so that it shows what was done before. Calls during a running
+   * sample share the next one. Never rejects: see `problem`.
    */
   sampleNow(): Promise<MemoryView> {
     if (!this.#running) return this.#begin(true)
@@ -176,7 +176,7 @@ export class Watchdog {
     return view
   }
 
-  /** A model that is gone is forgotten at once; one that could not be measured again keeps its latest figure. */
+  /** A model that is gone is forgotten at once; a model that could not be measured keeps its latest figure. */
   async #footprints(isWanted: boolean): Promise<Pick<MemoryView, 'footprints' | 'footprintsAt'>> {
     const keys = new Set(this.#options.models().map(({ key }) => key))
     const known = [...(this.#latest?.footprints ?? [])].filter(([key]) => keys.has(key))

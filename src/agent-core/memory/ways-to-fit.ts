@@ -5,7 +5,7 @@ import { type Priority, priorityWeights } from './priority.ts'
 import { fits, limitOf, type Room, shortageOf } from './room.ts'
 
 const contextStep = 1024
-/** Nobody is served by less. */
+/** A smaller context is of no use. */
 const minContext = 2048
 
 /** What a person could set differently; absent = as it is. */
@@ -184,7 +184,7 @@ function raised(misfit: Misfit): WayToFit | undefined {
   }
 }
 
-/** So that the figure a person reads, with its one decimal, is not smaller than what is needed. */
+/** Rounds up, so that the figure a person reads, with its one decimal, is not smaller than the need. */
 function roundedUp(bytes: number): number {
   const unit = 1_000 ** Math.floor(Math.log10(Math.max(1, bytes)) / 3)
   const step = bytes >= 100 * unit ? unit : unit / 10

@@ -5,15 +5,12 @@ import type { RemoteFile } from './remote-file.ts'
 export const isOpenTo = ({ access }: Pick<Manifest, 'access'>, namespace: string): boolean =>
   access !== undefined && (access.isPublic || access.namespaces.includes(namespace))
 
-/** After the source gave, or would give, these files to the namespace. */
+/** After the source gave, or would give, the files to the namespace; `isPublic`: to everybody. */
 export function accessAfter(
   before: Access | undefined,
-  files: readonly Pick<RemoteFile, 'hub' | 'credentials'>[],
-  namespace: string,
+  { namespace, isPublic }: { readonly namespace: string; readonly isPublic: boolean },
 ): Access {
   const namespaces = [...new Set([...(before?.namespaces ?? []), namespace])].slice(-maxNamespaces)
-  // An address that is no repository may be a secret itself, as presigned ones are.
-  const isPublic = files.every(({ hub, credentials }) => hub !== undefined && credentials === undefined)
   return { isPublic: isPublic || before?.isPublic === true, namespaces }
 }
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { isOpenTo } from './access.ts'
+import { accessAfter, isOpenTo } from './access.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ContentFetches } from './content-fetches.ts'
@@ -11,14 +11,15 @@ import type { GgufHeader } from './gguf/types.ts'
 import { FileHashes } from './hash-file.ts'
 import { localModel } from './local-models.ts'
 import type { ModelRoots } from './model-roots.ts'
-import { contentRevision, type HeaderSummary } from './manifest.ts'
+import { contentRevision, type HeaderSummary, type Manifest } from './manifest.ts'
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
 import { waitingSentence } from './pulls.ts'
 import type { Remote } from './remote.ts'
 import type { Waiters } from './shared-work.ts'
 import { parseModelSource } from './source.ts'
-import type { Store, StoredModel, Wanted } from './store.ts'
+import type { Store } from './store.ts'
 import { sameBytes } from './store-paths.ts'
+import type { StoredModel, Wanted } from './stored-model.ts'
 
 export interface AcquisitionOptions {
   readonly store: Store
@@ -31,9 +32,9 @@ export interface AcquisitionOptions {
   readonly log: Logger
   /** Throws ModelError where the store cannot be written to. */
   readonly requireStore: () => Promise<void>
-  /** Throws ModelError where the store is somebody else's. */
+  /** Throws ModelError where the store belongs to another user. */
   readonly requireOwnStore: () => Promise<void>
-  /** Takes work whose end no caller waits for. */
+  /** Takes work that goes on after the caller's answer. */
   readonly beside: (work: Promise<void>) => void
 }
 
@@ -52,16 +53,13 @@ export class Acquisition {
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
     const wanted = wantedOf(request)
     await this.#options.requireOwnStore()
-    const found = await this.#verified(request, await this.#options.store.find(wanted))
-    if (found) return this.#arrived(request, await this.#admitted(request, found, waiters.signal))
+    const found = await this.#allowed(request, await this.#options.store.find(wanted), waiters.signal)
+    if (found) return this.#arrived(request, found)
     if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
     waiters.signal.throwIfAborted()
     await this.#options.requireStore()
-    const elsewhere = await this.#verified(request, await this.#options.store.findElsewhere(wanted))
-    if (elsewhere) {
-      const admitted = await this.#admitted(request, elsewhere, waiters.signal)
-      return this.#arrived(request, await this.#share(wanted, admitted))
-    }
+    const elsewhere = await this.#allowed(request, await this.#options.store.findElsewhere(wanted), waiters.signal)
+    if (elsewhere) return this.#arrived(request, await this.#share(wanted, elsewhere))
     return this.#arrived(request, await this.#fetch(request, waiters, { beside: false }))
   }
 
@@ -73,7 +71,7 @@ export class Acquisition {
     const remote = await this.#options.remote.resolve(request, signal)
     const stored = await this.#options.store.find(wantedOf(request))
     const told = stored && (await this.#options.remote.isSame(remote, stored.manifest, signal))
-    if (stored && told?.isSame === true) return localOf(stored)
+    if (stored && told?.isSame === true) return localOf(await this.#admitted(request, stored, signal))
     await this.#options.requireStore()
     const fresh = await this.#fetch(request, waiters, { beside: true })
     if (!stored || contentRevision(fresh.manifest.files) !== contentRevision(stored.manifest.files)) {
@@ -85,7 +83,10 @@ export class Acquisition {
       const etag = told?.validators.get(file.path) ?? file.etag
       return { ...file, ...(etag !== undefined && { etag }) }
     })
-    return localOf(await this.#options.store.amend(stored, { files }))
+    const isPublic = fresh.manifest.access?.isPublic === true
+    const { namespace } = request
+    const merged = (now: Manifest) => ({ files, access: accessAfter(now.access, { namespace, isPublic }) })
+    return localOf(await this.#options.store.amend(stored, merged))
   }
 
   #inPlace(path: string, request: ModelRequest): Promise<LocalModel> {
@@ -102,8 +103,8 @@ export class Acquisition {
     const wanted = wantedOf(request)
     return this.#options.turns.take(signal, onPlace, async () => {
       // Another request may have brought it while this one waited.
-      const found = beside ? undefined : await this.#verified(request, await this.#options.store.find(wanted))
-      if (found) return this.#admitted(request, found, signal)
+      const found = beside ? undefined : await this.#allowed(request, await this.#options.store.find(wanted), signal)
+      if (found) return found
       return this.#options.remote.fetch(request, {
         wanted,
         store: this.#options.store,
@@ -115,9 +116,19 @@ export class Acquisition {
     })
   }
 
+  /** What the namespace may have and its Model means. Throws ModelError where it may not have it. */
+  async #allowed(
+    request: ModelRequest,
+    stored: StoredModel | undefined,
+    signal: AbortSignal,
+  ): Promise<StoredModel | undefined> {
+    return stored && this.#verified(request, await this.#admitted(request, stored, signal))
+  }
+
   /**
-   * What its source gave to another namespace, after the source was asked with the login of this one. Nobody knows who was given what an
-   * earlier version or another agent left: where its source cannot be asked at all it counts for who names it. Throws ModelError.
+   * What its source gave to another namespace, after the source was asked with the login of this one. For files that an earlier version or
+   * another agent left, no namespace is recorded: they belong to the first namespace that their source would give them to, and where their
+   * source cannot be asked at all, every Model that names them may have them. Throws ModelError.
    */
   async #admitted(request: ModelRequest, stored: StoredModel, signal: AbortSignal): Promise<StoredModel> {
     const { log, remote, store } = this.#options
@@ -125,8 +136,13 @@ export class Acquisition {
     const isUnknown = stored.manifest.access === undefined
     if (isUnknown && parseModelSource(request.source).kind === 'unsupported') return stored
     try {
-      const access = await remote.admit(request, stored.manifest, signal)
-      return await store.amend(stored, { access }).catch((error: unknown) => {
+      const { isPublic } = await remote.askAccess(request, stored.manifest, signal)
+      const { namespace } = request
+      const admitted = (now: Manifest): Partial<Manifest> => ({
+        access: accessAfter(now.access, { namespace, isPublic }),
+        ...(now.namespace === undefined && namespace !== '' && { namespace }),
+      })
+      return await store.amend(stored, admitted).catch((error: unknown) => {
         log.debug('access to a model cannot be recorded', { path: stored.path, error })
         return stored
       })
@@ -150,7 +166,14 @@ export class Acquisition {
         manifest.files.map(async ({ path, sizeBytes, sha256, etag }) => {
           const from = join(folder, path)
           const hash = sha256 ?? (await this.#hashes.of(from))
-          return { path, from, sizeBytes, sha256: hash, etag, moveTo: (to: string) => sameBytes(from, to) }
+          return {
+            path,
+            from,
+            sizeBytes,
+            sha256: hash,
+            etag,
+            moveTo: (to: string) => sameBytes(from, to, this.#options.remote.withRoom),
+          }
         }),
       )
       return await destination.commit({ files, primary, mmproj, revision, header, access })
@@ -159,16 +182,21 @@ export class Acquisition {
     }
   }
 
-  /** Undefined where the first file is not what the Model says: one that was found here for this namespace is quarantined then, and served no more. */
-  async #verified(request: ModelRequest, stored: StoredModel | undefined): Promise<StoredModel | undefined> {
+  /**
+   * Undefined where the first file has not the checksum that the Model states: a file that was found here for this namespace is then
+   * quarantined, and served no more.
+   */
+  async #verified(request: ModelRequest, stored: StoredModel): Promise<StoredModel | undefined> {
     const wanted = request.sha256?.toLowerCase()
-    const [first] = stored?.manifest.files ?? []
-    if (!stored || wanted === undefined || !first) return stored
+    const [first] = stored.manifest.files
+    if (wanted === undefined || !first) return stored
     const path = join(stored.folder, first.path)
     const found = first.sha256 ?? (await this.#hashes.of(path))
     if (first.sha256 === undefined) {
-      const files = stored.manifest.files.map((file) => (file === first ? { ...file, sha256: found } : file))
-      await this.#options.store.amend(stored, { files }).catch((error: unknown) => {
+      const hashed = ({ files }: Manifest): Partial<Manifest> => ({
+        files: files.map((file) => (file.path === first.path ? { ...file, sha256: found } : file)),
+      })
+      await this.#options.store.amend(stored, hashed).catch((error: unknown) => {
         this.#options.log.debug('checksum of a model cannot be recorded', { path, error })
       })
     }
@@ -178,7 +206,7 @@ export class Acquisition {
     const { origin, namespace } = stored.manifest
     const isOwn = stored.model === request.name && namespace === request.namespace
     if (!isOwn || origin === 'downloaded') return undefined
-    await this.#options.store.rests.quarantine(
+    await this.#options.store.leftovers.quarantine(
       path,
       `Its SHA-256 is ${found}, and spec.sha256 of Model ${request.name} says ${wanted}.`,
     )
@@ -195,7 +223,8 @@ export class Acquisition {
   async #describe(stored: StoredModel): Promise<void> {
     if (!/\.gguf$/i.test(stored.path)) return
     try {
-      await this.#options.store.amend(stored, { header: summaryOf(await this.#options.headers.of(stored.path)) })
+      const header = summaryOf(await this.#options.headers.of(stored.path))
+      await this.#options.store.amend(stored, () => ({ header }))
     } catch (error) {
       this.#options.log.debug('header of a model not read', { path: stored.path, error })
     }

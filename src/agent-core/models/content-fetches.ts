@@ -10,13 +10,13 @@ import type { DownloadedFile, FileRequest } from './download/download.ts'
 import { firstBytes } from './local-file.ts'
 import { SharedWork, type Share, type Waiters } from './shared-work.ts'
 import { shownSource } from './source.ts'
-import { sameBytes } from './store-paths.ts'
+import { sameBytes, type WithRoom } from './store-paths.ts'
 
-/** Complete and verified bytes, as long as somebody holds them. */
+/** Complete and verified bytes, kept as long as a caller holds them. */
 export interface Content extends DownloadedFile {
   /** In place of what stands at `path`. */
   readonly moveTo: (path: string) => Promise<void>
-  /** After it nobody may be given these bytes by this holder. */
+  /** After it this holder gives these bytes to no other caller. */
   readonly release: () => Promise<void>
 }
 
@@ -33,11 +33,12 @@ export interface ContentFetchesOptions {
       onProgress: (progress: Progress) => void
     },
   ) => Promise<DownloadedFile>
+  readonly withRoom: WithRoom
   /** Takes over a file that was found to be wrong. Throws ModelError. */
   readonly quarantine: (path: string, why: { readonly name: string; readonly error: unknown }) => Promise<unknown>
 }
 
-/** Beside every partial download, for who lists them. */
+/** A file beside every partial download, for those who list the partial downloads. */
 export const partialNote = z.object({
   /** Without credentials. */
   source: z.string(),
@@ -84,7 +85,7 @@ export class ContentFetches {
         else if (progress) onProgress(progress)
       },
     })
-    return { ...share.result.file, release: share.release, moveTo: (path) => move(share, path) }
+    return { ...share.result.file, release: share.release, moveTo: (path) => move(share, path, this.#options.withRoom) }
   }
 
   async #download(request: ScopedRequest, model: string, { signal, tell }: Waiters<News>): Promise<Landed> {
@@ -123,7 +124,7 @@ interface GetOptions {
   readonly model: string
   readonly signal: AbortSignal
   readonly onProgress: (progress: Progress) => void
-  /** Why a file that begins like this is not what is wanted: thrown as soon as that is known. */
+  /** Why a file that begins like this is not the wanted one: thrown as soon as that is known. */
   readonly refusal?: ((start: Uint8Array) => Error | undefined) | undefined
 }
 
@@ -141,11 +142,11 @@ interface Landed {
 }
 
 /** The last holder takes the bytes away; others leave them where they are. */
-async function move({ result, isAlone, close }: Share<Landed>, path: string): Promise<void> {
+async function move({ result, isAlone, close }: Share<Landed>, path: string, withRoom: WithRoom): Promise<void> {
   if (isAlone()) {
     close()
     await rename(result.path, path)
-  } else await sameBytes(result.path, path)
+  } else await sameBytes(result.path, path, withRoom)
   result.isElsewhere = true
 }
 

@@ -29,8 +29,8 @@ export function maySend({ hosts, allowInsecureLoopback = false }: Credentials, u
 }
 
 /**
- * What is sent to whom along one chain of redirects: the login of the address to its own origin, else the token to the
- * hosts it is for. Either stays behind at the first redirect to anybody else, also where that one sends us back.
+ * The credentials sent along one chain of redirects: the login of the address to its own origin, else the token to the hosts it is for.
+ * From the first redirect to another host on neither is sent, also where that host redirects back.
  */
 export class Login {
   readonly #origin: string

@@ -4,6 +4,7 @@ export type ModelErrorReason =
   | 'UnsupportedSource'
   | 'Ambiguous'
   | 'NoSuchFile'
+  | 'NoSuchRevision'
   | 'ShardMissing'
   | 'UnsafeName'
   | 'WrongChecksum'
@@ -71,6 +72,9 @@ export class ModelError extends Error {
   }
 }
 
+export const hasReason = (error: unknown, reasons: readonly ModelErrorReason[]): error is ModelError =>
+  error instanceof ModelError && reasons.includes(error.reason)
+
 /** A person must repair a server or an address first: asking more often only fills its log. */
 export const remoteRepairMs = 5 * 60_000
 
@@ -85,7 +89,7 @@ export function errorCode(error: unknown): string | undefined {
   return undefined
 }
 
-/** The sentence of a failure, for somebody who asked once and for whom nobody tries again. */
+/** The sentence of a failure, for a request that is made once and not retried. */
 export const asAskedOnce = (message: string): string =>
   message.replace(
     /[:;,](?: so)? the agent (?:waits and )?tries again(?: when that may be over)?\.$/,

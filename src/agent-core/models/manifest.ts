@@ -21,7 +21,7 @@ const relativePath = z
 const manifestFile = z.object({
   path: relativePath,
   sizeBytes: z.int().positive(),
-  /** Absent where nobody has computed it: the file was found here. */
+  /** Absent where it was not computed: the file was found here. */
   sha256: sha256.optional(),
   /** As the server gave it. */
   etag: z.string().max(1_000).optional(),
@@ -67,7 +67,10 @@ const manifestSchema = z.object({
   mmproj: relativePath.optional(),
   lastUsedAt: z.iso.datetime().optional(),
   header: headerSummary.optional(),
-  /** Of the Model that the folder belongs to; a Model of another namespace never replaces it. */
+  /**
+   * Of the Model that the files belong to; one of another namespace never replaces or deletes them. `''` = they are a person's. Absent = of
+   * nobody yet: an earlier version left them, or they were found here.
+   */
   namespace: z.string().max(253).optional(),
   access: access.optional(),
 })
@@ -102,7 +105,7 @@ export async function writeManifest(path: string, manifest: Manifest): Promise<v
   await writeFileAtomic(path, `${JSON.stringify(manifest, null, 2)}\n`)
 }
 
-/** Keeps a broken record for whoever wants to look, out of the way of the next one. */
+/** Keeps a broken record for a person to look at, out of the way of the next one. */
 export async function setManifestAside(path: string): Promise<void> {
   await rename(path, brokenManifestPath(path))
 }
@@ -112,7 +115,7 @@ export function brokenManifestPath(path: string): string {
   return `${path}.broken`
 }
 
-/** Tells contents of one source apart, as far as anybody knows them: hashes, else what the server calls them, else lengths. */
+/** Tells contents of one source apart by the best that is known: hashes, else the server's ETags, else lengths. */
 export function contentRevision(files: readonly ManifestFile[]): string {
   const known = files.map(({ path, sizeBytes, sha256: hash, etag }) => [path, hash ?? etag ?? sizeBytes])
   return createHash('sha256').update(JSON.stringify(known)).digest('hex')

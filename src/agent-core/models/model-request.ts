@@ -1,7 +1,7 @@
 import type { Progress } from '../../contract/service.ts'
 import type { HubToken } from './hub/token.ts'
-import type { Wanted } from './store.ts'
-import { isPlainAddress, wantedDigest, type Selection } from './wanted.ts'
+import type { Wanted } from './stored-model.ts'
+import { wantedDigest, type Selection } from './wanted.ts'
 
 export interface ModelRequest extends Selection {
   readonly namespace: string
@@ -35,9 +35,9 @@ export const wantedOf = (request: ModelRequest): Wanted => ({
   digest: wantedDigest(request),
 })
 
-/** Requests of the same key can share one fetch: what they check, and with which login they ask, is the same too. */
+/** Requests of the same key share one fetch: what they check, and with whose login they ask, is the same too. What two namespaces ask for is brought by one download where both may have it. */
 export const requestKey = (request: ModelRequest): string =>
   [
-    ...[isPlainAddress(request.source) ? '' : request.namespace, request.name, wantedDigest(request)],
+    ...[request.namespace, request.name, wantedDigest(request)],
     ...[request.format ?? 'gguf', request.sha256?.toLowerCase() ?? ''],
   ].join('\n')

@@ -1,5 +1,6 @@
 import { realpath } from 'node:fs/promises'
-import { dirname, isAbsolute, join, relative, sep } from 'node:path'
+import { dirname, join, relative } from 'node:path'
+import { isBelow } from '../support/is-below.ts'
 import { ModelError } from './errors.ts'
 import type { Lent } from './local-source.ts'
 import { ownFolder } from './store-paths.ts'
@@ -7,7 +8,7 @@ import { ownFolder } from './store-paths.ts'
 export interface ModelRootsOptions {
   /** The model store, whose models may be named by their paths. */
   readonly store: string
-  /** Folders that a person lends to Models: absolute, or below the home folder with `~/`. */
+  /** Folders whose files Models may name, as a person listed them: absolute, or below the home folder with `~/`. */
   readonly roots: readonly string[]
   readonly home: string
   /** Whether a file of the store, by its real path, may be given to the namespace. */
@@ -36,7 +37,7 @@ export class ModelRoots {
     }
   }
 
-  /** A sentence about each folder that a person listed and that is not there; it counts as soon as it is. */
+  /** A sentence about each listed folder that does not exist; it counts as soon as it does. */
   async missing(): Promise<string[]> {
     const told = this.#roots.map(async (root) => ((await realFolder(root)) === undefined ? [notFound(root)] : []))
     return (await Promise.all(told)).flat()
@@ -46,11 +47,11 @@ export class ModelRoots {
   async #allows(path: string, namespace: string): Promise<boolean> {
     const real = await realOf(path)
     const store = await realpath(this.#store).catch(() => this.#store)
-    if (isBelow(join(store, ownFolder), real)) return false
-    if (isBelow(store, real)) return this.#isOpen(real, namespace)
+    if (isAtOrBelow(real, join(store, ownFolder))) return false
+    if (isAtOrBelow(real, store)) return this.#isOpen(real, namespace)
     for (const root of this.#roots) {
       const realRoot = await realFolder(root)
-      if (realRoot !== undefined && isBelow(realRoot, real)) return true
+      if (realRoot !== undefined && isAtOrBelow(real, realRoot)) return true
     }
     return false
   }
@@ -78,7 +79,5 @@ async function realOf(path: string): Promise<string> {
   }
 }
 
-function isBelow(root: string, path: string): boolean {
-  const way = relative(root, path)
-  return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way))
-}
+/** A folder that a person listed may be a model itself. */
+const isAtOrBelow = (path: string, folder: string): boolean => path === folder || isBelow(path, folder)

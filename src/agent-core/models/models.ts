@@ -12,8 +12,9 @@ import { DownloadTurns } from './download-turns.ts'
 import { ModelError } from './errors.ts'
 import { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
-import { Inventory, prunedSentence, type ModelUser } from './inventory.ts'
+import { Inventory, prunedSentence } from './inventory.ts'
 import { isModel } from './local-source.ts'
+import type { ModelUser } from './model-user.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
@@ -32,9 +33,9 @@ export interface ModelsState {
   directory: string
   /** Why the store cannot be used: one sentence. */
   problem?: string
-  /** What was found wrong at the start, one sentence each. */
+  /** Problems found at the start, one sentence each. */
   warnings: readonly string[]
-  /** What is being looked for or fetched, sorted by model, then source. */
+  /** Models that are being resolved or fetched, sorted by model, then source. */
   fetches: readonly FetchState[]
   downloads: readonly DownloadView[]
 }
@@ -101,7 +102,7 @@ export class Models {
   readonly #pulls: Pulls
   readonly #watch: StoreWatch
   readonly #fetches = new SharedWork<LocalModel, Progress, FetchedModel>()
-  /** Work that nobody waits for, until it is over. */
+  /** Work in the background, until it is over. */
   readonly #beside = new Set<Promise<void>>()
   readonly #onChange: () => void
   #warnings: readonly string[] = []
@@ -129,9 +130,10 @@ export class Models {
       deletableBytes: () => this.#inventory.prunableBytes(),
     })
     const contents = new ContentFetches({
-      folder: () => this.#store.rests.partialsFolder(),
+      folder: () => this.#store.leftovers.partialsFolder(),
       download: (request, how) => this.#remote.download(request, how),
-      quarantine: (path, { name, error }) => this.#store.rests.quarantine(path, messageOf(error), basename(name)),
+      withRoom: this.#remote.withRoom,
+      quarantine: (path, { name, error }) => this.#store.leftovers.quarantine(path, messageOf(error), basename(name)),
     })
     this.#inventory = new Inventory({
       store: this.#store,
@@ -171,13 +173,13 @@ export class Models {
     })
   }
 
-  /** Looks after the store from now on: clears old rests of downloads, notices when its volume goes, and tells of lent folders that are missing. */
+  /** Looks after the store from now on: clears old partial downloads, notices when its volume goes, and tells of lent folders that are missing. */
   start(): void {
     this.#watch.start()
     this.#inBackground(this.#warnOfRoots())
     this.#inBackground(
       this.#inventory.sweep().then(({ what, bytes }) => {
-        if (what.length > 0) this.#log.info('old rests of downloads removed', { models: what, bytes })
+        if (what.length > 0) this.#log.info('old partial downloads removed', { models: what, bytes })
         return this.#inventory.limit()
       }),
     )
@@ -315,7 +317,7 @@ export class Models {
     this.#beside.add(done)
   }
 
-  /** At once where the signal is aborted or the agent stops; what nobody waits for any more ends by itself. */
+  /** Rejects at once where the signal is aborted or the agent stops; work without a waiting caller ends by itself. */
   async #shared(
     key: string,
     { name, source }: ModelRequest,

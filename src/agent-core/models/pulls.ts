@@ -25,7 +25,7 @@ export interface PullRequest {
   readonly format?: string | undefined
 }
 
-/** How long the end of a download is told: whoever looks in between should learn of it. */
+/** How long the end of a download is shown, so that a person who looks only now and then learns of it. */
 const toldForMs = { done: 60_000, cancelled: 60_000, failed: 600_000 } as const
 
 /** Downloads that a person asked for, without a service. */
@@ -106,7 +106,7 @@ interface Pull {
 export const waitingSentence = (ahead: number): string =>
   `Waiting for ${ahead} other download${ahead === 1 ? '' : 's'}.`
 
-/** A Model's name made of a source, for who gives none. Empty where nothing of it can be one. */
+/** A Model's name made of a source, where none is given. Empty where nothing of the source can be a name. */
 export function modelNameOf(source: string): string {
   const base = shownSource(source).replace(/\/+$/, '').split('/').at(-1) ?? ''
   return base

@@ -14,10 +14,14 @@ export interface RemoteFile {
   /** In hex: of the Model's spec, else the Hub's. */
   readonly sha256?: string
   readonly credentials?: Credentials
-  /** What the Hub calls the content, where it is on the Hub: the sha256 or git's hash. Another one is another content. */
+  /** The Hub's hash of the content, where it is on the Hub: sha256 or git's. Another hash is another content. */
   readonly blob?: string
   /** Where it is on the Hub. */
   readonly hub?: { readonly repo: string; readonly path: string }
+  /** At a mirror of the Hub without its API: who may have it only a request for the file itself tells. */
+  readonly isAtMirror?: boolean
+  /** The Hub says, or shows by giving it without a login, that everybody may have it. Absent = its address may be a secret, as presigned ones are. */
+  readonly isPublic?: boolean
 }
 
 export interface RemoteSource {

@@ -1,28 +1,30 @@
 import { lstat } from 'node:fs/promises'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
-import { expectsGguf } from './content.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
 import { accessAfter, isOpenTo, isVouchedFor } from './access.ts'
 import { Bandwidth } from './download/bandwidth.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
-import { SpaceClaims } from './download/free-space.ts'
+import { requireFreeSpace, SpaceClaims } from './download/free-space.ts'
 import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { createTransport, type Transport } from './download/transport.ts'
-import { localRepairMs, ModelError, remoteRepairMs } from './errors.ts'
-import { formatMismatch, requireFormat } from './format-check.ts'
-import { contentKindOf, isKindOf } from './gguf/content-kind.ts'
+import { localRepairMs, ModelError } from './errors.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
-import type { Access, Manifest } from './manifest.ts'
+import type { Manifest } from './manifest.ts'
+import { firstBytes } from './local-file.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
-import { resolveSource, type WantedModel } from './resolve-source.ts'
-import { isFolderFormat, isWeightsName } from './selection.ts'
+import { resolveSource, type ResolveContext, type WantedModel } from './resolve-source.ts'
+import { askAccess } from './source-access.ts'
+import { startProblem } from './start-check.ts'
 import { shownSource } from './source.ts'
-import type { Arrived, Store, StoredModel, Wanted } from './store.ts'
-import { sameBytes } from './store-paths.ts'
+import type { Store } from './store.ts'
+import { sameBytes, type WithRoom } from './store-paths.ts'
+import { TotalProgress } from './total-progress.ts'
+import type { Arrived } from './store-places.ts'
+import type { StoredModel, Wanted } from './stored-model.ts'
 
 export interface DownloadSettings {
   /** Of all downloads together; 0 = no limit. */
@@ -49,7 +51,7 @@ export interface RemoteOptions {
   /** As messages about the disk name it. */
   readonly storeFolder?: string | undefined
   readonly allowInsecureLoopback: boolean | undefined
-  /** Servers beside the public ones that downloads may talk to; `any` for what a person at this machine asks for. */
+  /** Servers beside the public ones that downloads may talk to; `any` for downloads that a person at this machine asks for. */
   readonly allowedHosts: readonly string[] | 'any'
   /** For tests: in place of the system's. */
   readonly resolveHost?: Resolve | undefined
@@ -72,6 +74,9 @@ interface FetchOptions {
   readonly onProgress: (progress: Progress) => void
 }
 
+/** Why a file that begins like this is not what is wanted. */
+type Refusal = (start: Uint8Array) => ModelError | undefined
+
 /** Models on other machines: which files they are, and their bytes. */
 export class Remote implements AsyncDisposable {
   readonly #options: RemoteOptions
@@ -92,20 +97,7 @@ export class Remote implements AsyncDisposable {
 
   /** Which files the source means now. Throws ModelError. */
   async resolve(request: RemoteRequest, signal: AbortSignal): Promise<RemoteSource> {
-    const { env, settings, log, allowInsecureLoopback } = this.#options
-    const endpoint = hubEndpoint(env, settings().hubEndpoint)
-    if ('problem' in endpoint)
-      throw new ModelError('transient', 'BadAnswer', endpoint.problem, { retryAfterMs: localRepairMs })
-    const resolved = await resolveSource(request, {
-      transport: await this.#transport(),
-      hubEndpoint: endpoint.endpoint,
-      token: () => this.#token(request),
-      ...(!this.#isLoginLent(request.namespace) && { namespace: request.namespace }),
-      offline: isHubOffline(env),
-      signal,
-      log,
-      allowInsecureLoopback,
-    })
+    const resolved = await resolveSource(request, await this.#context(request, signal))
     if (resolved.kind === 'remote') return resolved
     throw new Error(`${shownSource(request.source)} is on this machine.`)
   }
@@ -140,12 +132,9 @@ export class Remote implements AsyncDisposable {
     return { isSame, validators }
   }
 
-  /** Asks the source with the login of the request whether it would give the files; what the record may then say. Throws ModelError. */
-  async admit(request: RemoteRequest, { access }: Manifest, signal: AbortSignal): Promise<Access> {
-    const { files } = await this.resolve(request, signal)
-    for (const file of files.filter(({ hub, credentials }) => hub === undefined && credentials !== undefined))
-      await remoteState(file, { transport: await this.#transport(), signal })
-    return accessAfter(access, files, request.namespace)
+  /** See {@link askAccess}: with the login of the request. */
+  async askAccess(request: RemoteRequest, manifest: Manifest, signal: AbortSignal): Promise<{ isPublic: boolean }> {
+    return askAccess(request, manifest, await this.#context(request, signal))
   }
 
   /** Brings every file of the source here and makes them a model of the store. Throws ModelError, or the signal's reason. */
@@ -169,8 +158,8 @@ export class Remote implements AsyncDisposable {
       const startedAt = now()
       const progress = new TotalProgress(files, options.onProgress)
       for (const [at, file] of files.entries()) {
-        const format = at === 0 ? formatToCheck(file, request.format) : undefined
-        arrived.push(await this.#content(file, { ...options, format }, (news) => progress.report(file, news)))
+        const refusal = (start: Uint8Array) => startProblem(start, file, { isFirst: at === 0, format: request.format })
+        arrived.push(await this.#content(file, { ...options, refusal }, (news) => progress.report(file, news)))
         progress.end(file, arrived.at(-1)?.sizeBytes ?? 0)
       }
       const stored = await destination.commit({
@@ -181,7 +170,10 @@ export class Remote implements AsyncDisposable {
         primary,
         mmproj,
         revision,
-        access: accessAfter(undefined, files, request.namespace),
+        access: accessAfter(undefined, {
+          namespace: request.namespace,
+          isPublic: files.every(({ isPublic }) => isPublic === true),
+        }),
       })
       const { sizeBytes } = stored
       log.info('downloaded model', { ...fields, path: stored.path, sizeBytes, durationMs: now() - startedAt })
@@ -190,7 +182,7 @@ export class Remote implements AsyncDisposable {
       destination.release()
       for (const released of await Promise.allSettled(arrived.map((content) => content.release()))) {
         if (released.status === 'rejected')
-          log.warn('rest of a download not removed', { model: wanted.model, error: released.reason })
+          log.warn('partial download not removed', { model: wanted.model, error: released.reason })
       }
     }
   }
@@ -218,6 +210,20 @@ export class Remote implements AsyncDisposable {
     })
   }
 
+  /** Throws `DiskFull` where it would take of the disk's reserve, or of what downloads under way need. */
+  readonly withRoom: WithRoom = async ({ folder, bytes }, work) => {
+    const { settings, deletableBytes, storeFolder: name } = this.#options
+    const { reserveBytes } = settings()
+    const room = { folder, name, deletableBytes, claims: this.#claims, ...(reserveBytes > 0 && { reserveBytes }) }
+    const owner = {}
+    try {
+      await requireFreeSpace(room, bytes, owner)
+      await work()
+    } finally {
+      this.#claims.claim(owner, 0)
+    }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     for (const made of this.#transports.values()) {
       const transport = await made.catch(() => undefined)
@@ -228,7 +234,7 @@ export class Remote implements AsyncDisposable {
   /** From the store, the caches of other tools, or the network. */
   async #content(
     file: RemoteFile,
-    { store, contents, signal, wanted, format }: FetchOptions & { readonly format: string | undefined },
+    { store, contents, signal, wanted, refusal }: FetchOptions & { readonly refusal: Refusal },
     onProgress: (progress: Progress) => void,
   ): Promise<Content & Pick<Arrived, 'from'>> {
     const { sha256, sizeBytes } = file
@@ -236,13 +242,14 @@ export class Remote implements AsyncDisposable {
       sha256 === undefined ? undefined : await this.#alreadyHere(file, { store, signal, namespace: wanted.namespace })
     if (here !== undefined && sha256 !== undefined) {
       const found = await lstat(here)
-      if (format !== undefined) await requireFormat(here, format)
+      const problem = refusal(await firstBytes(here))
+      if (problem) throw problem
       this.#options.log.info('using content that is on this machine already', { path: here, model: wanted.model })
       return {
         sha256,
         sizeBytes: sizeBytes ?? found.size,
         from: here,
-        moveTo: (path) => sameBytes(here, path),
+        moveTo: (path) => sameBytes(here, path, this.withRoom),
         release: () => Promise.resolve(),
       }
     }
@@ -257,7 +264,6 @@ export class Remote implements AsyncDisposable {
       ...(credentials && { credentials }),
       ...(blob !== undefined && { etag: blob }),
     }
-    const refusal = format === undefined ? undefined : (start: Uint8Array) => formatProblem(start, format, file)
     return contents.get(request, { model: wanted.model, signal, onProgress, refusal })
   }
 
@@ -275,6 +281,23 @@ export class Remote implements AsyncDisposable {
     if (stored !== undefined || hub === undefined || sizeBytes === undefined || !isVouched) return stored
     const { env, homeDir } = this.#options
     return findInHubCache({ ...hub, sha256, sizeBytes, env, home: homeDir, platform: process.platform, signal })
+  }
+
+  async #context(request: RemoteRequest, signal: AbortSignal): Promise<ResolveContext & { transport: Transport }> {
+    const { env, settings, log, allowInsecureLoopback } = this.#options
+    const endpoint = hubEndpoint(env, settings().hubEndpoint)
+    if ('problem' in endpoint)
+      throw new ModelError('transient', 'BadAnswer', endpoint.problem, { retryAfterMs: localRepairMs })
+    return {
+      transport: await this.#transport(),
+      hubEndpoint: endpoint.endpoint,
+      token: () => this.#token(request),
+      ...(!this.#isLoginLent(request.namespace) && { namespace: request.namespace }),
+      offline: isHubOffline(env),
+      signal,
+      log,
+      allowInsecureLoopback,
+    }
   }
 
   /** A namespace gets the login of the person at this machine only where that person listed the namespace. */
@@ -313,57 +336,6 @@ export class Remote implements AsyncDisposable {
 function chosenHub(env: RemoteOptions['env'], setting: string | undefined): readonly string[] {
   const hub = hubEndpoint(env, setting)
   return 'endpoint' in hub && hub.endpoint !== publicHub ? [new URL(hub.endpoint).hostname] : []
-}
-
-/** The progress of several files as one. */
-class TotalProgress {
-  readonly #done = new Map<RemoteFile, number>()
-  readonly #totalBytes: number | undefined
-  readonly #isSingle: boolean
-  readonly #onProgress: (progress: Progress) => void
-
-  constructor(files: readonly RemoteFile[], onProgress: (progress: Progress) => void) {
-    const sizes = files.map(({ sizeBytes }) => sizeBytes)
-    this.#isSingle = files.length === 1
-    this.#totalBytes = sizes.reduce<number | undefined>(
-      (sum, size) => (sum === undefined || size === undefined ? undefined : sum + size),
-      0,
-    )
-    this.#onProgress = onProgress
-  }
-
-  report(file: RemoteFile, progress: Progress): void {
-    if (this.#isSingle) {
-      this.#onProgress(progress)
-      return
-    }
-    this.#done.set(file, progress.doneBytes)
-    const { totalBytes: _, ...rest } = progress
-    const doneBytes = [...this.#done.values()].reduce((sum, bytes) => sum + bytes, 0)
-    const totalBytes = this.#totalBytes
-    this.#onProgress({ ...rest, doneBytes, ...(totalBytes !== undefined && { totalBytes }) })
-  }
-
-  end(file: RemoteFile, sizeBytes: number): void {
-    this.#done.set(file, sizeBytes)
-  }
-}
-
-/** Undefined where the download looks for that very format by the file's name, and says what it found instead. */
-const formatToCheck = ({ fileName }: RemoteFile, format = 'gguf'): string | undefined =>
-  expectsGguf(fileName) && format === 'gguf' ? undefined : format
-
-/** Of another format, or no model at all. */
-function formatProblem(start: Uint8Array, format: string, { fileName, url }: RemoteFile): ModelError | undefined {
-  const contradiction = formatMismatch(start, format)
-  if (contradiction || (isFolderFormat(format) && !isWeightsName(fileName))) return contradiction
-  if (isKindOf(format, contentKindOf(start))) return undefined
-  return new ModelError(
-    'transient',
-    'NotAModel',
-    `${shownSource(url)} answered with something that is no model of spec.format ${format}: check spec.source and spec.format.`,
-    { retryAfterMs: remoteRepairMs },
-  )
 }
 
 /** What tells this content from a later one of the same address. */

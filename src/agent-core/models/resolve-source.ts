@@ -1,6 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import { hubCredentials } from './credentials.ts'
-import { localRepairMs, ModelError } from './errors.ts'
+import { hasReason, localRepairMs, ModelError } from './errors.ts'
 import { resolveHttp } from './http-source.ts'
 import { fileUrl, hubAddressOf } from './hub/endpoint.ts'
 import { HubClient, type Fetch } from './hub/hub-client.ts'
@@ -39,7 +39,7 @@ export interface ResolveContext {
 
 export type ResolvedSource = LocalSource | RemoteSource
 
-/** Which files a Model's source means, and where they are. Asks nobody but the Hub. Throws ModelError, or the signal's reason. */
+/** Which files a Model's source means, and where they are. Sends requests to the Hub alone. Throws ModelError, or the signal's reason. */
 export async function resolveSource(wanted: WantedModel, context: ResolveContext): Promise<ResolvedSource> {
   const parsed = parseModelSource(wanted.source)
   switch (parsed.kind) {
@@ -70,7 +70,7 @@ async function atHubAddress(
   try {
     return await onHub(address, notes, wanted, context)
   } catch (error) {
-    if (!(error instanceof ModelError && error.reason === 'NoHubApi') || address.path === undefined) throw error
+    if (!hasReason(error, ['NoHubApi']) || address.path === undefined) throw error
     const url = fileUrl(hubEndpoint, address.repo, address.revision ?? 'main', address.path)
     const plain = resolveHttp(url, wanted.source, wanted)
     const credentials = hubCredentials(hubEndpoint, await context.token?.(), allowInsecureLoopback)
@@ -78,7 +78,12 @@ async function atHubAddress(
     context.log.info(note, { source: shown })
     return {
       ...plain,
-      files: plain.files.map((file) => (credentials === undefined ? file : { ...file, credentials })),
+      files: plain.files.map((file) => ({
+        ...file,
+        isAtMirror: true,
+        isPublic: credentials === undefined,
+        ...(credentials && { credentials }),
+      })),
       notes: [...notes, note],
     }
   }
@@ -90,18 +95,37 @@ async function onHub(
   wanted: WantedModel,
   context: ResolveContext,
 ): Promise<RemoteSource> {
-  const { hubEndpoint: endpoint, transport, namespace, signal, log, offline, allowInsecureLoopback } = context
+  const { hubEndpoint: endpoint, log, allowInsecureLoopback } = context
+  const { client, token } = await hubClient(wanted, context)
+  const resolved = await resolveHub(address, wanted, { client, endpoint, token, allowInsecureLoopback })
+  for (const note of [...notes, ...resolved.notes]) log.info(note, { source: shownSource(wanted.source) })
+  return { ...resolved, notes: [...notes, ...resolved.notes] }
+}
+
+/** What of the Hub the source means, as its page or file address too; undefined where it means none. */
+export function hubAddressIn(source: string, endpoint: string): HubAddress | undefined {
+  const parsed = parseModelSource(source)
+  if (parsed.kind === 'hub') return parsed
+  return parsed.kind === 'http' ? hubAddressOf(parsed.url, endpoint) : undefined
+}
+
+/** With the login of the request. Throws ModelError. */
+export async function hubClient(
+  { source }: WantedModel,
+  { hubEndpoint: endpoint, transport, token, namespace, signal, offline, allowInsecureLoopback }: ResolveContext,
+): Promise<{ client: HubClient; token: HubToken | undefined }> {
   if (offline === true) {
     throw new ModelError(
       'transient',
       'Offline',
-      `HF_HUB_OFFLINE is set, so the Hub is not asked for ${shownSource(wanted.source)}: unset it, put the files into the model store, or give an absolute path.`,
+      `HF_HUB_OFFLINE is set, so the Hub is not asked for ${shownSource(source)}: unset it, put the files into the model store, or give an absolute path.`,
       { retryAfterMs: localRepairMs },
     )
   }
-  const token = await context.token?.()
-  const client = new HubClient({ endpoint, fetch: transport.fetch, token, namespace, signal, allowInsecureLoopback })
-  const resolved = await resolveHub(address, wanted, { client, endpoint, token, allowInsecureLoopback })
-  for (const note of [...notes, ...resolved.notes]) log.info(note, { source: shownSource(wanted.source) })
-  return { ...resolved, notes: [...notes, ...resolved.notes] }
+  const login = await token?.()
+  const { fetch } = transport
+  return {
+    client: new HubClient({ endpoint, fetch, token: login, namespace, signal, allowInsecureLoopback }),
+    token: login,
+  }
 }

@@ -332,7 +332,7 @@ function projectorNote(path: string, place: Place): string {
   return `${place.name} also has the projector ${printable(path)}: set spec.mmproj to it for a model that sees images.`
 }
 
-/** What is not in a remote place today may be there tomorrow, and nothing tells us. */
+/** A file that a remote place lacks today may be there tomorrow, and no event tells us. */
 function repairable({ isLocal }: Place, reason: ModelErrorReason, message: string): ModelError {
   return new ModelError('transient', reason, onOneLine(message), {
     retryAfterMs: isLocal ? localRepairMs : remoteRepairMs,

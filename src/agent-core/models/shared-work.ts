@@ -1,10 +1,10 @@
 import { untilAborted } from '../support/until-aborted.ts'
 
-/** What work has of those who wait for it. */
+/** The work's view of the callers that wait for it. */
 export interface Waiters<News> {
   /** Aborted when the last of them has left. */
   readonly signal: AbortSignal
-  /** The last news is told to who comes later too. */
+  /** The latest progress is told to callers that join later too. */
   readonly tell: (news: News) => void
 }
 
@@ -19,16 +19,16 @@ export interface JoinOptions<Result, News, About> {
 /** The result, as long as it is held. */
 export interface Share<Result> {
   readonly result: Result
-  /** Nobody else holds it. */
+  /** No other caller holds it. */
   readonly isAlone: () => boolean
-  /** Who comes from now on waits until all have let go, and then begins anew. */
+  /** Callers that come from now on wait until all holders have released it, and then begin anew. */
   readonly close: () => void
   readonly release: () => Promise<void>
 }
 
 /**
- * Work that several callers share: the first of a key begins it, all are told how it goes on and get its result or its
- * error, and it is aborted when the last of them leaves. A result is given to whoever comes while somebody holds it.
+ * Work that several callers share: the first of a key begins it, all are told how it goes on and get its result or its error, and it is
+ * aborted when the last of them leaves. As long as a caller holds the result, later callers get it as well.
  */
 export class SharedWork<Result, News, About> {
   readonly #jobs = new Map<string, Job<Result, News, About>>()
@@ -158,7 +158,7 @@ interface Job<Result, News, About> {
   readonly ending: AbortController
   readonly holders: Set<Holder<News>>
   news: News | undefined
-  /** Nobody can join it any more. */
+  /** No caller can join it any more. */
   isClosed: boolean
   isOver: boolean
   readonly done: Promise<Result>

@@ -63,8 +63,17 @@ export async function makeFolder(path: string): Promise<void> {
   }
 }
 
-/** The same bytes under a second name, which replaces what stands there: a hard link, where the volume has none a clone or copy. */
-export async function sameBytes(from: string, to: string): Promise<void> {
+/** Lets what takes so many bytes of the folder's volume happen, or throws where there is no room. */
+export type WithRoom = (
+  room: { readonly folder: string; readonly bytes: number },
+  work: () => Promise<void>,
+) => Promise<void>
+
+/**
+ * The same bytes under a second name, which replaces what stands there: a hard link, where the volume has none a clone, else a copy as far as
+ * there is room.
+ */
+export async function sameBytes(from: string, to: string, withRoom: WithRoom): Promise<void> {
   // The same file, if perhaps by a name that only some volumes tell apart.
   if (comparable(from) === comparable(to)) return rename(from, to)
   let beside = `${to}.metalbar.new`
@@ -72,7 +81,7 @@ export async function sameBytes(from: string, to: string): Promise<void> {
   beingMade.add(comparable(beside))
   try {
     await rm(beside, { force: true })
-    await linkOrCopy(from, beside)
+    await linkOrCopy(from, beside, withRoom)
     await rename(beside, to)
   } finally {
     // Two names of one inode: rename leaves both.
@@ -83,12 +92,17 @@ export async function sameBytes(from: string, to: string): Promise<void> {
 /** So that two at once do not share a name, and the rest of a killed copy is found under its name by the next. */
 const beingMade = new Set<string>()
 
-async function linkOrCopy(from: string, to: string): Promise<void> {
+async function linkOrCopy(from: string, to: string, withRoom: WithRoom): Promise<void> {
   try {
     await link(from, to)
   } catch (error) {
     if (!linkless.has(errorCode(error) ?? '')) throw error
-    await copyFile(from, to, constants.COPYFILE_FICLONE)
+    const isClone = await copyFile(from, to, constants.COPYFILE_FICLONE_FORCE).then(
+      () => true,
+      () => false,
+    )
+    const { size: bytes } = await stat(from)
+    if (!isClone) await withRoom({ folder: dirname(to), bytes }, () => copyFile(from, to))
     const copy = await open(to)
     await copy.sync().finally(() => copy.close())
   }

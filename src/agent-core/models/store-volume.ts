@@ -40,7 +40,7 @@ export async function isAway(directory: string, place: StorePlace, home: string 
   return place.nearest !== directory || !(await hasModels(directory))
 }
 
-/** What is kept of the store's volume between two lives of the agent. */
+/** The facts about the store's volume that are kept over restarts of the agent. */
 export class StoreHome {
   readonly #file: string | undefined
   readonly #directory: string

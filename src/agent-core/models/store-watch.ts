@@ -35,7 +35,7 @@ export class StoreWatch {
     this.#onChange = onChange
   }
 
-  /** As it was when somebody last looked: one sentence. */
+  /** As of the last look: one sentence. */
   get problem(): string | undefined {
     return this.#problem?.message
   }

@@ -28,12 +28,6 @@ export function wantedDigest({
     .digest('hex')
 }
 
-/** True for an address whose server sees nothing of the requester but the login and query in the address itself. */
-export function isPlainAddress(source: string): boolean {
-  const parsed = parseModelSource(source)
-  return parsed.kind === 'http' && hubAddressOf(parsed.url, new URL(parsed.url).origin) === undefined
-}
-
 /** The page of one too, on whatever mirror. */
 function isRepository(source: string): boolean {
   const parsed = parseModelSource(source)

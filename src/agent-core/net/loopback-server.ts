@@ -50,8 +50,8 @@ export type LoopbackServerResult =
   | { readonly ok: false; readonly code: string; readonly message: string }
 
 /**
- * Listens on 127.0.0.1 and answers only requests whose Host is this machine under a name that no DNS record can point
- * here (a web page would otherwise reach us through a name of its own). Any port is fine in it: people tunnel.
+ * Listens on 127.0.0.1 and answers only requests whose Host is this machine under a name that no DNS record can point here (a web page
+ * would otherwise reach us through a name of its own). Any port in it is accepted, since people use tunnels.
  */
 export async function listenOnLoopback(options: LoopbackServerOptions): Promise<LoopbackServerResult> {
   const limits = { ...defaultLoopbackLimits, ...options.limits }

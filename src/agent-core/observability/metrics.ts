@@ -1,5 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { powerFigures, type PowerFigures } from '../../contract/power.ts'
 
 export interface ServiceKey {
   readonly namespace: string
@@ -78,8 +79,15 @@ export class AgentMetrics {
     ...this.#named('evictions_skipped_total', 'Looks at critically short memory after which nothing was evicted'),
     labelNames: ['reason'],
   })
+  readonly #power = {
+    combinedWatts: new Gauge(this.#named('apple_power_combined_watts', 'Power of CPU, GPU and ANE together')),
+    gpuWatts: new Gauge(this.#named('apple_power_gpu_watts', 'Power of the GPU')),
+    cpuWatts: new Gauge(this.#named('apple_power_cpu_watts', 'Power of the CPU')),
+    aneWatts: new Gauge(this.#named('apple_power_ane_watts', 'Power of the Apple Neural Engine')),
+  }
 
   constructor() {
+    this.setPower(undefined)
     const unknown = [this.#memoryBudget, this.#memoryAvailable, this.#memoryWired, this.#pressureLevel]
     for (const gauge of unknown) gauge.remove()
     for (const to of [...Object.keys(pressureNumbers), 'unknown']) this.#pressureChanges.inc({ to }, 0)
@@ -160,13 +168,22 @@ export class AgentMetrics {
     this.#evictionsSkipped.inc({ reason })
   }
 
+  /** What is not reported has no figure; undefined: nothing is measured now. */
+  setPower(figures: PowerFigures | undefined): void {
+    for (const name of powerFigures.keyof().options) {
+      const watts = figures?.[name]
+      if (watts === undefined) this.#power[name].remove()
+      else this.#power[name].set(watts)
+    }
+  }
+
   /** A service that is gone leaves no series behind. */
   removeService(service: ServiceKey): void {
     const series = [this.#healthy, this.#restarts, this.#healthChecks, this.#memoryEstimated, this.#processMemory]
     for (const metric of series) metric.remove(labelsOf(service))
   }
 
-  /** For what is only brought up to date when it is read. */
+  /** For figures that are brought up to date only when they are read. */
   beforeRender(refresh: () => void): void {
     this.#refresh = refresh
   }

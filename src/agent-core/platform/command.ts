@@ -9,7 +9,7 @@ export interface CommandResult {
 /** Runs a system command given by its absolute path. Throws PlatformError when it cannot be run or takes too long. */
 export type CommandRunner = (command: string, args: readonly string[]) => Promise<CommandResult>
 
-/** The slowest command here, system_profiler, takes about a second; one that takes ten hangs. */
+/** The slowest command here, system_profiler, takes about a second; a command that takes ten hangs. */
 export const commandTimeLimitMs = 10_000
 
 /** A process table of thousands of long command lines stays below this. */

@@ -138,7 +138,7 @@ export class DarwinPlatform implements Platform {
     return loginSessionIn(await this.processes())
   }
 
-  /** Processes of other users are invisible to lsof: what nobody is seen to hold is not ours either. */
+  /** Processes of other users are invisible to lsof: a port without a visible holder is not ours either. */
   async portListeners(port: number, groupId: number): Promise<PortListeners> {
     const { stdout } = await this.#run(commands.lsof, ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpgc'])
     const listeners = parseLsof(stdout)

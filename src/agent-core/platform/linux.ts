@@ -150,7 +150,7 @@ export class LinuxPlatform implements Platform {
     return Promise.resolve(undefined)
   }
 
-  /** The leader first: it is nearly always the one, and spares looking through every process for the rest of its group. */
+  /** The leader first: it is nearly always the listener, which spares looking through every process for the rest of its group. */
   async portListeners(port: number, groupId: number): Promise<PortListeners> {
     const inodes = await listeningInodes(port)
     if (inodes.size === 0) return { ours: [], others: [] }
@@ -290,7 +290,7 @@ async function holdersOf(inodes: ReadonlySet<string>): Promise<PortHolder[]> {
   return known.length > 0 ? known : [{}]
 }
 
-/** For what may take the kernel long: a process that is busy with its own memory holds up whoever reads about that. */
+/** For files that the kernel may take long to make: a process that is busy with its own memory holds up every reader of its figures. */
 const readProc = (path: string): Promise<string | undefined> => unlessGone(readFile(path, 'utf8'))
 
 /** For everything else: no disk is behind it, and the round trips through the thread pool cost many times as much. */

@@ -48,7 +48,7 @@ export interface Workplace {
   readonly output?: string
 }
 
-/** Who listens on a TCP port of this host, whatever the address: seen from one process group. */
+/** The listeners on a TCP port of this host, whatever the address: seen from one process group. */
 export interface PortListeners {
   /** Processes of the group that listen there. */
   readonly ours: readonly number[]
@@ -104,10 +104,10 @@ export interface Platform {
   isRunning(process: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean>
   /** Another after every boot: pids and start times of an earlier one mean nothing. */
   bootId(): Promise<string>
-  /** Another after every login at the screen; undefined where nobody is logged in there. */
+  /** Another after every login at the screen; undefined where no user is logged in there. */
   loginSession(): Promise<string | undefined>
   portListeners(port: number, groupId: number): Promise<PortListeners>
-  /** TCP connections to this port of this host that are open at both ends, whoever opened them and from wherever. */
+  /** TCP connections to this port of this host that are open at both ends, from any address and of any process. */
   establishedConnections(port: number): Promise<number>
   /** Undefined where cores do not come in two kinds, or the system does not say. */
   performanceCores(): Promise<number | undefined>

@@ -1,4 +1,6 @@
-import { get } from 'node:http'
+import { connect } from 'node:net'
+
+const host = '127.0.0.1'
 
 /** What a server says of its own work. */
 export type Activity =
@@ -9,24 +11,28 @@ export type Activity =
   /** No answer within the time: its HTTP threads are all taken, a long batch is computed, or it hangs. */
   | { readonly kind: 'silent' }
 
-/** Asks for llama-server's own counters. Never rejects. */
+/** Of a server's counters; another program may say as much as it likes. */
+const maxAnswerLength = 256 * 1_024
+
+/** Asks for llama-server's own counters. Never rejects. Written to the socket itself, as every server is asked now and then: see probeHealth. */
 export function askActivity(port: number, timeLimitMs: number, signal?: AbortSignal): Promise<Activity> {
   return new Promise((resolve) => {
-    const silent = () => resolve({ kind: 'silent' })
-    const options = { host: '127.0.0.1', port, path: '/metrics', agent: false, ...(signal && { signal }) }
-    const request = get(options, (response) => {
-      let text = ''
-      response.setEncoding('utf8')
-      response.on('data', (chunk: string) => (text += chunk))
-      response.on('end', () => resolve(activityFrom(response.statusCode === 200 ? text : '')))
-      response.on('error', silent)
-    })
-    const limit = setTimeout(() => request.destroy(), timeLimitMs)
+    let text = ''
+    const socket = connect({ host, port, ...(signal && { signal }) })
+    // Of HTTP/1.0, so that the answer comes whole instead of in chunks, and ends with the connection.
+    socket.write(`GET /metrics HTTP/1.0\r\nHost: ${host}:${port}\r\nConnection: close\r\n\r\n`)
+    const limit = setTimeout(() => socket.destroy(), timeLimitMs)
     limit.unref()
-    request.on('error', silent)
-    request.on('close', () => {
+    socket.setEncoding('latin1')
+    socket.on('data', (chunk: string) => {
+      text += chunk
+      if (text.length > maxAnswerLength) socket.destroy()
+    })
+    socket.on('end', () => resolve(/^HTTP\/1\.[01] \d{3}/.test(text) ? activityFrom(text) : { kind: 'silent' }))
+    socket.on('error', () => resolve({ kind: 'silent' }))
+    socket.on('close', () => {
       clearTimeout(limit)
-      silent()
+      resolve({ kind: 'silent' })
     })
   })
 }

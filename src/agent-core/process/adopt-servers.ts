@@ -78,7 +78,7 @@ async function look({ platform, ledger, log, stateDir }: AdoptionOptions): Promi
   return { host, processes, workplaces: inside, folders, digests: new Map(digests) }
 }
 
-/** A folder that is not there yet has nobody in it. */
+/** In a folder that does not exist yet no process works. */
 const realPath = (folder: string): Promise<string> => realpath(folder).catch(() => folder)
 
 /** A sentence where something could not be ended. */

@@ -6,14 +6,14 @@ import type { AdoptableServer } from './servers.ts'
 /** What a server is called that serves we do not know what, or was started for another login: it is replaced in good order. */
 export const unknownDigest = ''
 
-/** What is so on this host. */
+/** The processes found on this host. */
 export interface Sight {
   readonly host: HostSession
   /** Of this user. */
   readonly processes: readonly ProcessFacts[]
   /** Where they work, as far as that can be seen. */
   readonly workplaces: readonly Workplace[]
-  /** Real paths: nobody but our servers works in one and writes its output there. */
+  /** Real paths: only our servers work in such a folder and write their output there. */
   readonly folders: ServerFolders
   /** By pid: what servers say of themselves in their environment. */
   readonly digests: ReadonlyMap<number, string>
@@ -34,8 +34,8 @@ export interface Leftover {
 
 /**
  * What an agent may take over of an earlier one's servers. The ledger's word counts where pid, start time and command line (or workplace)
- * are still the same; a process that works in a server's folder and writes its output there is a server of ours even where
- * the ledger says nothing of it. Everything else is somebody else's and left alone.
+ * are still the same; a process that works in a server's folder and writes its output there is a server of ours even where the ledger says
+ * nothing of it. Every other process is a stranger's and left alone.
  */
 export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
   const adopt = new Map<string, AdoptableServer>()
@@ -69,15 +69,15 @@ export function judge(entries: readonly LedgerEntry[], sight: Sight): Adoption {
 }
 
 /**
- * One server answers for its service: which one, the ledger says. Alone, a server does whatever it was. Where nothing is known of two, they
- * count as one and its successor: that one is promoted or dropped by what it serves.
+ * One server answers for its service; the ledger says which. A server that is alone answers, whatever its role was. Where the roles of two
+ * are unknown, they count as a server and its successor, which is promoted or dropped by what it serves.
  */
 function withRoles(servers: readonly AdoptableServer[]): AdoptableServer[] {
   const inOrder = servers.toSorted((a, b) => likelihood.indexOf(a.role) - likelihood.indexOf(b.role))
   return inOrder.map((server, place) => withRole(server, place === 0 ? 'current' : (server.role ?? 'successor')))
 }
 
-/** Who is the one that answers. */
+/** The server that answers for its service. */
 const likelihood: readonly LedgerEntry['role'][] = [undefined, 'retiring', 'successor']
 
 const isThisBoot = (bootId: string, { host }: Sight): boolean => bootId !== '' && bootId === host.bootId
@@ -92,7 +92,7 @@ function noted(entry: LedgerEntry, wanted: Noted, sight: Sight, placed: Readonly
   return isSame ? found : undefined
 }
 
-/** The agent ended between its note and the spawn's, so the process, if there is one, is the one that was to get the port. */
+/** The agent ended between noting the start and noting its pid, so the process, if there is one, is the server that was to get the port. */
 function intended(entry: LedgerEntry, sight: Sight, placed: ReadonlyMap<number, string>) {
   if (!isThisBoot(entry.bootId, sight)) return undefined
   const run = runOfEntry(entry)

@@ -11,10 +11,10 @@ export interface CrashClues extends Exit, Evidence {
   readonly totalBytes: number
 }
 
-/** A start ends over what it says; who served for hours may have said anything before its last words. */
+/** A start fails over what it prints; a server that served for hours may have printed anything before its last lines. */
 const lastWords = 20
 
-/** One sentence with what was probably wrong and what to do about it; undefined where nothing known fits. */
+/** One sentence with the probable cause and what to do about it; undefined where no known cause fits. */
 export function guessCause(clues: CrashClues): string | undefined {
   const { outOf, firstError, tail } = clues
   const lines = outOf === 'start' ? [firstError ?? '', ...tail] : tail.slice(-lastWords)
@@ -34,7 +34,7 @@ interface KnownCause {
   readonly advice: (clues: CrashClues) => string
 }
 
-/** The first that fits counts: one failure pulls others after it, and what is said of memory is said last. */
+/** The first that matches counts: one failure causes others after it, and lines about memory come last. */
 const causes: readonly KnownCause[] = [
   {
     says: /code signature|not valid for use in process|denied by system policy/i,

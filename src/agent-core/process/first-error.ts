@@ -33,7 +33,7 @@ export const lastLines = (text: string, count: number): string[] =>
     .filter((line) => line !== '')
     .slice(-count)
 
-/** Without control characters and what is no UTF-8, and short. */
+/** Without control characters and invalid UTF-8, and short. */
 function readable(line: string): string {
   const clean = stripVTControlCharacters(line.slice(0, maxLineLength * 4))
     .replaceAll(/[\p{Cc}\uFFFD\s]+/gu, ' ')

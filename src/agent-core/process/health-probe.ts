@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 
-/** Any answer is a sign of life; what it means is for the caller. */
+/** Any answer is a sign of life; the caller decides what it means. */
 export type ProbeAnswer =
   { readonly kind: 'answered'; readonly status: number } | { readonly kind: 'silent'; readonly reason: string }
 

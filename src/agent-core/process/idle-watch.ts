@@ -20,14 +20,14 @@ export interface IdleTarget {
   readonly sleepsWhenIdle: boolean
 }
 
-/** A look costs about a millisecond; what is looked for takes minutes. */
+/** A look costs about a millisecond; idleness is a matter of minutes. */
 const longestLookMs = 30_000
 const looksPerIdleTime = 4
 /** A look that is so many times later than was meant says that the machine slept: on macOS the monotonic clock goes on meanwhile. */
 const latestLook = 2
 const answerWithinMs = 2_000
 
-/** Knows of servers whether anybody uses them. Nobody did before it began to look, so that it errs on the side of keeping them. */
+/** Knows since when servers have had no requests. Idleness counts from the first look, so that it errs on the side of keeping a server. */
 export class IdleWatch implements Disposable {
   readonly #options: IdleWatchOptions
   readonly #watched = new Map<string, Watched>()

@@ -8,7 +8,7 @@ export interface PortRange {
   readonly to: number
 }
 
-/** What counts for as long as a server runs, whoever spawned it. */
+/** The rules that count for as long as a server runs, also where an earlier agent spawned it. */
 export interface LaunchRules {
   /** Absolute path. */
   readonly executable: string
@@ -44,13 +44,13 @@ export interface ServerLaunch extends LaunchRules {
   readonly needBytes?: number
 }
 
-/** In the environment of every server, so that one whose note was lost can still say what it serves. */
+/** In the environment of every server, so that a server whose entry in the ledger was lost can still say what it serves. */
 export const digestVariable = 'METALBAR_SERVING_DIGEST'
 
 /** The Go agent's start-up time limit, which there also counted while a model was visibly loading. */
 export const defaultStartupStallMs = 120_000
 
-/** Long enough for nearly every answer; one that takes longer is cut, as llama-server cuts all that is in flight on SIGTERM. */
+/** Long enough for nearly every answer; a longer one is cut, as llama-server cuts all requests in flight on SIGTERM. */
 export const defaultDrainLimitMs = 30_000
 
 /** The Go agent gives it as long. */

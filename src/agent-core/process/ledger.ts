@@ -77,8 +77,8 @@ export interface HostSession {
 }
 
 /**
- * What an agent must know of the servers that an earlier one left running: one file, replaced as a whole. A server is noted
- * before it is spawned, so that there is no moment at which the end of the agent leaves one behind that nobody knows.
+ * What an agent must know of the servers that an earlier one left running: one file, replaced as a whole. A server is noted before it is
+ * spawned, so that the agent can end at any moment without leaving a server behind that no ledger names.
  */
 export class Ledger {
   readonly #options: LedgerOptions
@@ -161,7 +161,7 @@ export class Ledger {
     if (entry?.process?.pid === pid) this.#note({ ...entry, readySince: wallTimeOf(since).toISOString() })
   }
 
-  /** One that was found running. */
+  /** A server that was found running. */
   keep(entry: LedgerEntry): void {
     this.#note(entry)
   }

@@ -13,7 +13,7 @@ import {
   type LivenessTimings,
   type Look,
 } from './liveness.ts'
-import { pause, pauseUntilBeat } from './pause.ts'
+import { pause, pauseUntilNext } from './pause.ts'
 import type { Hang, Trouble } from './server-state.ts'
 
 export interface LivenessWatch {
@@ -31,14 +31,14 @@ export interface LivenessWatch {
   readonly onTrouble: (message: string, error: unknown) => void
 }
 
-/** Resolves with what it hangs in, or undefined when the signal ended the watch. */
+/** Resolves with the kind of hang, or undefined when the signal ended the watch. */
 export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefined> {
   const { timings, signal } = watch
   const vitals = new Vitals(watch)
   let pulse = steadyPulse
   let told: Trouble | undefined
   const next = () =>
-    pulse === steadyPulse ? pauseUntilBeat(timings.everyMs, signal) : pause(timings.followUpMs, signal)
+    pulse === steadyPulse ? pauseUntilNext(timings.everyMs, signal) : pause(timings.followUpMs, signal)
   while (await next()) {
     const look = await vitals.look(pulse !== steadyPulse)
     if (signal.aborted) return undefined
@@ -80,7 +80,7 @@ class Vitals {
     }
     const speaks = activity !== undefined && activity.kind !== 'silent'
     const facts = await this.#facts()
-    // Nobody is ended because we cannot see.
+    // A server is not ended because its processes could not be looked at.
     if (!facts) return { kind: 'missed', trouble: 'silent', working: true }
     const working = speaks || (this.#cpu !== undefined && isWorking(this.#cpu, facts))
     this.#cpu = facts

@@ -44,7 +44,7 @@ export type Look =
   /** `working`: it was silent, but seen to do something since the last look. */
   | { readonly kind: 'missed'; readonly trouble: Trouble; readonly working: boolean }
 
-/** Misses are counted, never timed: while the machine sleeps nobody misses anything. */
+/** Misses are counted, never timed: no probe is missed while the machine sleeps. */
 export interface Pulse {
   readonly missed: number
   readonly excused: number
@@ -95,7 +95,7 @@ export interface Advance extends CpuSample {
 
 /**
  * A server whose HTTP side answers may be stuck in a computation: its requests stay in flight, its counters stand still and it uses no
- * processor. Silence counts as no change in one that used to tell its counters.
+ * processor. A server that used to tell its counters and is silent now counts as unchanged.
  */
 export function advanceOf(before: Advance | undefined, activity: Activity, cpu: CpuSample): Advance | undefined {
   if (activity.kind === 'untold' || (activity.kind === 'counted' && activity.requests === 0)) return undefined

@@ -1,5 +1,5 @@
 import type { Platform, ProcessFacts } from '../platform/platform.ts'
-import { pauseUntilBeat } from './pause.ts'
+import { pauseUntilNext } from './pause.ts'
 
 /** What the processes of a server had in memory when they were last looked at before their end. */
 export interface MemoryAtEnd {
@@ -39,7 +39,7 @@ export class MemoryWatch {
   /** Until the signal ends it. */
   async watch(signal: AbortSignal): Promise<void> {
     await this.#orTrouble(() => this.look())
-    while (await pauseUntilBeat(everyMs, signal)) await this.#orTrouble(() => this.#lookAtKnown())
+    while (await pauseUntilNext(everyMs, signal)) await this.#orTrouble(() => this.#lookAtKnown())
   }
 
   atEnd(endedAt: number): MemoryAtEnd | undefined {

@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util'
 import { formatBytes } from '../../contract/format.ts'
 
-/** As much of a line as anybody reads; of the rest only the length is kept. */
+/** The most of a line that is kept to be read; of the rest only the length is kept. */
 const shownBytes = 8 * 1024
 /** Output without any line end is cut into lines of this length. */
 const longestLineBytes = 16 * 1024 * 1024
@@ -68,7 +68,7 @@ export class LineSplitter {
   }
 }
 
-/** Colours are dropped, a run of control characters (tabs aside) becomes a space, one that is no UTF-8 a single U+FFFD. */
+/** Colours are dropped, a run of control characters (tabs aside) becomes a space, a run of invalid UTF-8 a single U+FFFD. */
 const readable = (bytes: Buffer): string =>
   stripVTControlCharacters(bytes.toString('utf8'))
     .replaceAll(/[^\P{Cc}\t]+/gu, ' ')

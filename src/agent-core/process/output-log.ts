@@ -3,7 +3,16 @@ import type PQueue from 'p-queue'
 import type { Logger } from '../observability/logger.ts'
 import { messageOf } from '../support/message-of.ts'
 import { endOf, findRun, isAbsent, type OutputRun } from './output-pieces.ts'
-import { clearUnfinishedCut, cutOutput, cutSize, dropOldest, nextLookMs, type OutputLimits } from './output-rotation.ts'
+import {
+  clearUnfinishedCut,
+  cutOutput,
+  cutSize,
+  dropOldest,
+  maxLookMs,
+  nextLookMs,
+  type OutputLimits,
+} from './output-rotation.ts'
+import { untilNextMs } from './pause.ts'
 
 /** One sentence why the output has nowhere to go. */
 export class OutputError extends Error {
@@ -56,7 +65,7 @@ export interface OutputLogOptions {
   readonly files: () => Promise<readonly string[]>
 }
 
-/** What one run of a server writes to `file`, bounded while the run goes on. Whoever started the server does not matter. */
+/** What one run of a server writes to `file`, bounded while the run goes on. It does not matter which agent started the server. */
 export class OutputLog {
   readonly file: string
   readonly #options: OutputLogOptions
@@ -83,14 +92,15 @@ export class OutputLog {
     let lookedAt = performance.now()
     let timer: NodeJS.Timeout | undefined
     const look = async () => {
-      const found = await this.#options.turns.add(() => this.bound())
+      const found = (await this.#foundShort()) ?? (await this.#options.turns.add(() => this.bound()))
       const now = performance.now()
       const bytesPerMs = (found.before - size) / (now - lookedAt)
       ;[size, lookedAt] = [found.after, now]
       return nextLookMs({ room: cutSize(this.#options.limits) - size, bytesPerMs })
     }
     const lookIn = (ms: number) => {
-      timer = setTimeout(() => void look().then((next) => timer && lookIn(next)), ms).unref()
+      const dueIn = Math.min(ms, untilNextMs(maxLookMs))
+      timer = setTimeout(() => void look().then((next) => timer && lookIn(next)), dueIn).unref()
     }
     lookIn(firstLookMs)
     return {
@@ -135,6 +145,13 @@ export class OutputLog {
     }
   }
 
+  /** Nearly every look finds nothing to do, and needs no turn. What goes wrong here goes wrong in the turn as well, which tells it. */
+  async #foundShort(): Promise<{ before: number; after: number } | undefined> {
+    if (!this.#isClear) return undefined
+    const size = await sizeOf(this.file).catch(() => undefined)
+    return size !== undefined && size < cutSize(this.#options.limits) ? { before: size, after: size } : undefined
+  }
+
   /** Once until it went well again. */
   #complain(message: string, error: unknown, bytes?: number): void {
     if (!this.#hasComplained) this.#options.log.warn(message, { file: this.file, bytes, error })
@@ -151,7 +168,7 @@ export async function readRun(
 ): Promise<OutputBytes> {
   const { maxBytes, over } = asked
   const end = endOf(pieces.at(-1))
-  // Beyond the end: somebody else has cut the file, so all that it holds is new.
+  // Beyond the end: another process has cut the file, so all that it holds is new.
   const wanted = asked.offset > end ? (pieces.at(-1)?.from ?? 0) : asked.offset
   const piece = pieces.find((one) => endOf(one) > wanted)
   if (piece === undefined) return { bytes: Buffer.alloc(0), offset: end, remaining: 0, over }

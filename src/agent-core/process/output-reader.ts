@@ -93,7 +93,7 @@ export interface FollowOptions {
 const pollMs = 250
 /** A line that does not end is shown as far as it is known after so long without news of it. */
 const flushAfterMs = 1_000
-/** Whoever is further behind is moved to the last part of it. */
+/** A reader that is further behind is moved to the last part of it. */
 const maxLagBytes = 1024 * 1024
 const keptLagBytes = 128 * 1024
 const maxChunkLines = 2_000

@@ -24,7 +24,8 @@ export interface LostOutput {
 }
 
 const minLookMs = 500
-const maxLookMs = 5_000
+/** On its beats all files are looked at at once, which costs less than one by one. */
+export const maxLookMs = 5_000
 
 /** How long a file may be left alone at the rate at which it grew last. */
 export function nextLookMs({ room, bytesPerMs }: { room: number; bytesPerMs: number }): number {

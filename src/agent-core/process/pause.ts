@@ -11,9 +11,9 @@ export async function pause(ms: number, signal: AbortSignal): Promise<boolean> {
   }
 }
 
-/** Until the next multiple of `everyMs`: all who wait for the same beat are woken at once, which costs less than one by one. */
-export const pauseUntilBeat = (everyMs: number, signal: AbortSignal): Promise<boolean> =>
-  pause(untilBeatMs(everyMs), signal)
+/** Until the next multiple of `everyMs`: all timers of the same interval fire at once, which costs less than one by one. */
+export const pauseUntilNext = (everyMs: number, signal: AbortSignal): Promise<boolean> =>
+  pause(untilNextMs(everyMs), signal)
 
 /** On the monotonic clock; never 0. */
-export const untilBeatMs = (everyMs: number, now = performance.now()): number => Math.ceil(everyMs - (now % everyMs))
+export const untilNextMs = (everyMs: number, now = performance.now()): number => Math.ceil(everyMs - (now % everyMs))

@@ -32,7 +32,7 @@ interface ReserveOptions {
 /** Hands out ports no other server of ours has and nothing else listens on, until they are given back. */
 export class Ports {
   readonly #reserved = new Set<number>()
-  /** Those given back, the longest unused first: news of a port that is not used any more takes a moment to reach everybody. */
+  /** Ports given back, the longest unused first: the cluster takes a moment to learn that a port is not used any more. */
   readonly #givenBack = new Set<number>()
   readonly #holders: (port: number) => Promise<readonly PortHolder[]>
   readonly #publishedBesides: (key: string) => ReadonlySet<number>
@@ -131,7 +131,7 @@ export class Ports {
   }
 }
 
-/** Names who has the port as far as the system tells. */
+/** Names the holder of the port as far as the system tells. */
 export function portTakenMessage(port: number, holders: readonly PortHolder[], setting: string | undefined): string {
   const names = holders.flatMap(({ pid, command }) =>
     pid === undefined ? [] : [`process ${pid}${command === undefined ? '' : ` (${command})`}`],

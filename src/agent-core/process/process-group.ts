@@ -13,14 +13,14 @@ const maxLookMs = 100
 export interface ProcessGroupOptions {
   readonly groupId: number
   readonly table: ProcessTable
-  /** Of a leader that is not our child: nobody but a look at it tells whether the number still is its own. */
+  /** Of a leader that is not our child: only a look at the process tells whether the pid is still its own. */
   readonly leaderStartTime?: string | undefined
   readonly onTrouble: (error: unknown) => void
 }
 
 /**
- * The processes that came from one spawn. A signal is only sent while it must reach ours: the number of a group stays taken as long as
- * its leader is not reaped or a member lives, and may be anybody's afterwards.
+ * The processes that came from one spawn. A signal is only sent while it must reach ours: the number of a group stays taken as long as its
+ * leader is not reaped or a member lives, and may be another group's afterwards.
  */
 export class ProcessGroup {
   readonly groupId: number
@@ -50,7 +50,7 @@ export class ProcessGroup {
     this.#send(signal)
   }
 
-  /** For the time before the leader is reaped: at once where it is our child, else after a look at who it is. */
+  /** For the time before the leader is reaped: at once where it is our child, else after a look whether it is still the same process. */
   signalNow(signal: NodeJS.Signals): void {
     if (this.#isOurs()) this.#send(signal)
     else if (!this.#leaderReaped) this.signal(signal).catch(this.#options.onTrouble)

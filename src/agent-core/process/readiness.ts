@@ -33,7 +33,7 @@ export type StartVerdict =
 /** A server that accepts and says nothing is asked again, on a new connection. */
 const probeLimitMs = 2_000
 
-/** An answer nobody is seen to listen for: its listener has just gone, or is hidden from us, which more of them show. */
+/** An answer without a visible listener: the listener has just gone, or is hidden from us, which further such answers show. */
 const unseenAnswersAllowed = 3
 
 /** Follows a start until the server answers 200 on its own port, or makes no progress for too long. */
@@ -74,7 +74,7 @@ type ListenersVerdict =
   | { readonly kind: 'unseen' }
   | { readonly kind: 'unknown' }
 
-/** Ours only when nobody else listens there: two listeners of one port share its connections. */
+/** Ours only when no other process listens there: two listeners of one port share its connections. */
 async function listenersVerdict({ listeners, onTrouble }: StartWatch): Promise<ListenersVerdict> {
   try {
     const { ours, others } = await listeners()

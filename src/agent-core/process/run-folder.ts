@@ -51,7 +51,7 @@ export function keyOfRun(name: string): string {
   return (service.endsWith(second) ? service.slice(0, -second.length) : service).replace('.', '/')
 }
 
-/** Which run a process belongs to. A shell that somebody opened in the folder does not write into our output files. */
+/** Which run a process belongs to. A shell that a person opened in the folder does not write into our output files. */
 export function runOfPlace({ workingDirectory, output }: Workplace, folders: ServerFolders): string | undefined {
   const name = runOf(workingDirectory)
   const folder = runFolder(folders, name)

@@ -57,7 +57,7 @@ export class ServerProcess {
   #state: ServerState
   #folder: RunFolder | undefined
   #run: ServerRun | undefined
-  /** The shortest grace anybody asked for. */
+  /** The shortest grace that was asked for. */
   #stopWithin: number | undefined
 
   constructor(options: ServerProcessOptions) {

@@ -23,7 +23,7 @@ export type Trouble = 'silent' | 'suspended' | 'failing'
 /** `stuck`: it answers, but the requests in flight do not advance. */
 export type Hang = Trouble | 'stuck'
 
-/** `itself`: nobody asked it to. */
+/** `itself`: the agent did not end it. */
 export type ExitCause = 'itself' | 'stalled' | 'hung' | 'portTaken' | 'stopped'
 
 export interface Exited extends Exit, Evidence {
@@ -31,7 +31,7 @@ export interface Exited extends Exit, Evidence {
   readonly since: number
   readonly cause: ExitCause
   readonly outOf: 'start' | 'serving'
-  /** Absent where it ended before anybody looked. */
+  /** Absent where it ended before the first look. */
   readonly memory?: MemoryAtEnd
   /** What ended how, and where a known cause fits, what to do about it. */
   readonly message: string
@@ -59,7 +59,7 @@ export interface FailedToSpawn {
 
 export interface Stopping {
   readonly kind: 'stopping'
-  /** Of what is told here, not of the stop. */
+  /** Of this state, not of the stop. */
   readonly since: number
   readonly cause: Exclude<ExitCause, 'itself'>
   readonly pid?: number

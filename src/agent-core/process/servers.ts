@@ -266,7 +266,7 @@ export class Servers implements AsyncDisposable {
     this.#backOffs.clear(key)
   }
 
-  /** Calls on every change, in the turn in which it is known; an exit in the one in which it was reaped. */
+  /** Calls on every change, in the turn in which it is known; for an exit that is the turn in which the process was reaped. */
   onChange(listener: ServerListener): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)

@@ -7,7 +7,7 @@ import type { Exit } from './server-state.ts'
 /** A server's first process, spawned by us or found running. */
 export interface RunningProcess {
   readonly pid: number
-  /** Of a process that is not our child, whose pid may be anybody's once it ended; a child keeps its own until it is reaped. */
+  /** Of a process that is not our child: its pid may be another process's once it ended, while a child keeps its pid until it is reaped. */
   readonly startTime?: string
   /** Settles in the turn in which a child was reaped, or another's end was seen. */
   readonly exited: Promise<Exit>

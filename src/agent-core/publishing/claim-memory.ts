@@ -4,7 +4,7 @@ import { judgeClaim, type ClaimJudgement, type ForeignClaim, type LastWritten } 
 import { ForeignEdits } from './foreign-edits.ts'
 import { heartbeatOf, type PublishTarget, type Told } from './objects.ts'
 
-/** Whoever loses a slice by accident posts it again at once; others leave it that long. */
+/** An agent that lost a slice by accident posts it again at once; other agents wait for this long. */
 export const holderGraceMs = 10_000
 
 /** What was judged: `isAs` says whether the slice tells this, and all that goes with it. */
@@ -14,7 +14,7 @@ export interface JudgedSlice {
   readonly isAs: (told: Told) => boolean
 }
 
-/** Judges the slice of one InferenceService by what was seen and written of it before. */
+/** Judges the slice of one InferenceService by its earlier versions and by our own writes. */
 export class ClaimMemory {
   readonly #self: string
   readonly #now: () => number
@@ -84,6 +84,6 @@ export class ClaimMemory {
   }
 }
 
-/** Somebody else has it or may take it: what we wrote before is no proof that it is ours. */
+/** Another agent has it or may take it: an earlier write of ours is no proof that it is ours. */
 const isLost = ({ kind }: ClaimJudgement): boolean =>
   kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead' || kind === 'released'

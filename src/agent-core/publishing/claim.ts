@@ -23,7 +23,7 @@ export type ClaimJudgement =
   /** Given up in good order: anyone may take it at once. */
   | { readonly kind: 'released' }
   | ForeignClaim
-  /** To be taken over by whoever can serve, and withdrawn by whoever sees it. */
+  /** An agent that can serve takes it over; any other agent withdraws it. */
   | { readonly kind: 'dead'; readonly epoch: number; readonly ready: boolean; readonly message: string }
   /** No agent's slice, or another InferenceService's: never touched. */
   | { readonly kind: 'taken'; readonly message: string }
@@ -42,7 +42,7 @@ export interface ForeignClaim {
 export const isHeld = (claim: ClaimJudgement): claim is Extract<ClaimJudgement, { kind: 'ours' | 'uncertain' }> =>
   claim.kind === 'ours' || claim.kind === 'uncertain'
 
-/** A released slice belongs to whoever comes first, also to delete it. */
+/** The first agent that comes may claim or delete a released slice. */
 export const isDeletable = (claim: ClaimJudgement): boolean =>
   isHeld(claim) || claim.kind === 'previous' || claim.kind === 'released'
 
@@ -101,7 +101,7 @@ const hasOtherHeartbeat = (slice: EndpointSlice, written: string): boolean => {
   return heartbeat !== '' && heartbeat !== written
 }
 
-/** Of the claim that somebody took from our slice, and no agent did. */
+/** Of the claim that was taken from our slice by a client that is no agent. */
 function epochOfStripped(slice: EndpointSlice, { last }: ClaimFacts): number | undefined {
   const isLast = last !== undefined && slice.metadata.uid === last.uid
   return isLast && !hasOtherHeartbeat(slice, last.heartbeat) ? last.epoch : undefined

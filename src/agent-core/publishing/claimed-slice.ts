@@ -126,7 +126,7 @@ export class ClaimedSlice {
     return { slice, claim, recheckInMs: recheckInMsOf(claim) }
   }
 
-  /** Whose it is by the cache; adopts what is ours and lets go of what is not. */
+  /** Reads the holder from the cache; adopts a slice of ours and lets go of a foreign one. */
   judge(target: PublishTarget): ClaimJudgement {
     return this.#judge(target, this.cached(target))
   }
@@ -136,7 +136,7 @@ export class ClaimedSlice {
     return this.#turns.take(work)
   }
 
-  /** Takes what nobody has or what was released; makes sure of what is ours. */
+  /** Takes a slice that is free or was released; verifies a slice of ours. */
   async claim(target: PublishTarget): Promise<WriteResult> {
     return (await this.#write(target, this.cached(target), claimStep)).result
   }
@@ -186,7 +186,7 @@ export class ClaimedSlice {
     return result
   }
 
-  /** Only what is ours, or nobody's. */
+  /** Only a slice that is ours or has no holder. */
   async delete(target: PublishTarget): Promise<WriteResult> {
     const result = await this.#settle(target, this.cached(target), ({ claim, slice }) => {
       if (!slice) return { do: 'stop', result: done }
@@ -200,7 +200,7 @@ export class ClaimedSlice {
     this.#turns.dropWaiting()
   }
 
-  /** Events may have been missed: what is ours is read again before it is relied on. */
+  /** Events may have been missed: our slices are read again before they are relied on. */
   watchGap(): void {
     this.#turns.dropWaiting()
     this.#hadGap = true
@@ -274,7 +274,7 @@ export class ClaimedSlice {
     return { result, changed }
   }
 
-  /** Any write, with the preconditions that make it safe. One that the server refuses is thrown: it changed nothing. */
+  /** Any write, with the preconditions that make it safe. Throws where the server refuses it, which changes nothing. */
   async #settle(
     target: PublishTarget,
     known: EndpointSlice | undefined | 'unread',

@@ -11,7 +11,7 @@ import { isAnswered, settledWrite, type ObjectStore } from './settled-write.ts'
 /** Rights may be granted, and others' Endpoints may go: they are looked at again, ever more seldom. */
 const deniedBackOff = { firstMs: 30_000, maxMs: 600_000 }
 
-/** Somebody else's, or we have no rights to them: left alone until `until` of the monotonic clock, and said so once. */
+/** Foreign Endpoints, or no rights to them: left alone until `until` of the monotonic clock, and logged once. */
 interface Denial {
   readonly reason: string
   readonly failures: number
@@ -104,7 +104,7 @@ export class EndpointsWriter {
       return false
     }
     for (const [key, known] of before) {
-      // What was written meanwhile is newer than the list.
+      // Endpoints written meanwhile are newer than the list.
       if (this.#known.get(key) !== known) continue
       const { namespace: where, name } = splitKey(key)
       const now = found.get(keyOf(where, serviceNameOf(name)))

@@ -28,7 +28,7 @@ export class HeartbeatWatch {
     return this.#seen.has(key)
   }
 
-  /** 0 for what was never observed, and while the watch is down: silence there is our own deafness. */
+  /** 0 for a holder that was never observed, and while the watch is down: no heartbeat could reach us then. */
   silentMs(key: string): number {
     const known = this.#seen.get(key)
     return known && this.#liveSince !== undefined ? this.#heardMs() - known.since : 0

@@ -20,7 +20,7 @@ export interface SliceFacts {
   readonly heldEpoch: number | undefined
 }
 
-/** Takes what nobody has or what was released; makes sure of what is ours. */
+/** Takes a slice that is free or was released; verifies a slice of ours. */
 export const claimStep = (facts: SliceFacts): HoldStep =>
   facts.slice && facts.claim.kind === 'released'
     ? { do: 'write', epoch: firstEpoch, published: undefined }

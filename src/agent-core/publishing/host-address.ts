@@ -54,9 +54,9 @@ export function explicitHostAddress(given: string): HostAddress {
 }
 
 /**
- * The address pods are sent to: the one this host uses towards the API server (`preferred`), then Tailscale's, then the
- * first of a local network. Names such as host.docker.internal are not asked for: they resolve to an address inside this
- * host's virtual machines, or not at all, and an address that nobody reaches is worse than none.
+ * The address pods are sent to: the one this host uses towards the API server (`preferred`), then Tailscale's, then the first of a local
+ * network. Names such as host.docker.internal are not asked for: they resolve to an address inside this host's virtual machines, or not at
+ * all, and an unreachable address is worse than none.
  */
 export function chooseHostAddress(candidates: readonly HostCandidate[], preferred: string | undefined): HostAddress {
   const judged = candidates.map(({ name, address }) => ({ name, address, reason: rejection(address, preferred) }))
@@ -110,7 +110,7 @@ export interface HostAddressOptions {
   /** URL of the API server. */
   readonly server: string
   readonly interfaces: () => readonly HostCandidate[]
-  /** What was chosen before. */
+  /** The address chosen before. */
   readonly before?: HostAddress
 }
 

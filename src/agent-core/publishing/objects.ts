@@ -75,7 +75,7 @@ const defaultServicePort = 8080
 /** Service, EndpointSlice and Endpoints all carry this name; LLMKube looks for it there. */
 export const serviceNameOf = (inferenceService: string): string => inferenceService.replaceAll('.', '-')
 
-/** LLMKube's controller and gateway address the port that the spec names; everybody else uses 8080. */
+/** LLMKube's controller and gateway address the port that the spec names; all other clients use 8080. */
 export const servicePortsOf = (endpointPort: number | undefined): readonly ServicePort[] => [
   { name: 'http', port: defaultServicePort },
   ...(endpointPort === undefined || endpointPort === defaultServicePort
@@ -145,7 +145,7 @@ export const heartbeatPatch = (publication: Publication, current: EndpointSlice)
   metadata: slicePatch(publication, current).metadata,
 })
 
-/** Takes a dead agent's address out of service; the claim stays for whoever can serve. */
+/** Takes a dead agent's address out of service; the claim stays for an agent that can serve. */
 export const withdrawPatch = (current: EndpointSlice): MergePatch => ({
   metadata: {},
   endpoints: current.endpoints.map(({ addresses }) => ({ addresses, conditions: { ready: false } })),

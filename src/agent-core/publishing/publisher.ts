@@ -69,7 +69,7 @@ export interface PublicationView {
   readonly serviceEdits: Edits | undefined
   /** False while Endpoints, or details of a slice that is ours, tell something else than the slice's address. */
   readonly complete: boolean
-  /** What the slice tells pods now, whoever wrote it. */
+  /** The address that the slice gives pods now, whichever client wrote it. */
   readonly published: Published | undefined
   /** There is something that {@link Publisher.unpublish} would delete. */
   readonly present: boolean
@@ -144,7 +144,7 @@ export class Publisher {
     }
   }
 
-  /** Takes a slice that nobody has or that was released, where the Service's name is free and valid. */
+  /** Takes a slice that is free or was released, where the Service's name is free and valid. */
   claim(target: PublishTarget): Promise<WriteResult> {
     return this.#inTurn(target, async (slice) => {
       const judged = slice.judge(target)
@@ -171,7 +171,7 @@ export class Publisher {
     })
   }
 
-  /** For those who see a dead claim and cannot serve: traffic must not flow into a hole. */
+  /** For an agent that sees a dead claim and cannot serve: no traffic may go to the dead address. */
   withdrawDead(target: PublishTarget): Promise<WriteResult> {
     return this.#inTurn(target, (slice) => slice.withdrawDead(target))
   }
@@ -285,8 +285,8 @@ export class Publisher {
   }
 
   /**
-   * Whether the watch on EndpointSlices is live. While it is not, nobody's silence counts; our own claims are treated as after a gap,
-   * others' silence from before it goes on counting afterwards.
+   * Whether the watch on EndpointSlices is live. While it is not, no holder's silence counts; our own claims are treated as after a gap,
+   * and other holders' silence from before it goes on counting afterwards.
    */
   setWatchLive(live: boolean): void {
     this.#slices.setWatchLive(live)
@@ -343,7 +343,7 @@ export class Publisher {
     }, this.#options.renewEveryMs ?? renewEveryMs).unref()
   }
 
-  /** What others did to Endpoints is found by one list, and put right; without the list, what is known to differ. */
+  /** Lists the Endpoints once, to find and correct foreign changes; without the list it corrects those known to differ. */
   async #lookAtEndpoints(): Promise<void> {
     try {
       this.#asksForEach = !(await this.#endpoints.lookAtAll(this.#options.namespace))

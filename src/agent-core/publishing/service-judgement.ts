@@ -4,7 +4,7 @@ import { isOwnedBy, labels, managedBy, type PublishTarget } from './objects.ts'
 export type ServiceJudgement =
   | { readonly kind: 'absent' }
   | { readonly kind: 'ours' }
-  /** Somebody else's: nothing is published beside it. */
+  /** A foreign Service: nothing is published beside it. */
   | { readonly kind: 'taken'; readonly message: string }
 
 /** Whether the Service under our name may be written: ours, or left by an agent for the same InferenceService. */

@@ -36,7 +36,7 @@ type Wish = Pick<Publication, 'uid' | 'servicePorts'>
 
 const wishOf = ({ uid, servicePorts }: Publication): Wish => ({ uid, servicePorts })
 
-/** Creates, adopts and removes Services; never takes one over that is somebody else's. */
+/** Creates, adopts and removes Services; never takes over a foreign one. */
 export class ServiceWriter {
   readonly #api: KubeApi
   readonly #services: WatchedKind<Service>

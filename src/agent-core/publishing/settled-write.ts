@@ -3,7 +3,7 @@ import type { KubeApi } from '../kube/kube-api.ts'
 import type { Resource } from '../kube/resources.ts'
 import type { MergePatch } from './objects.ts'
 
-/** Somebody may win against us this often in a row before the key goes back to its queue. */
+/** How many attempts in a row may end in a conflict before the key goes back to its queue. */
 const maxAttempts = 4
 
 export interface Versioned {
@@ -18,7 +18,7 @@ export interface ObjectStore<T extends Versioned> {
   readonly learn: (namespace: string, name: string, object: T | undefined) => void
 }
 
-/** What is to be done with an object as it is now. */
+/** The write that an object as it is now needs. */
 export type WriteStep<T, R> =
   | { readonly do: 'create'; readonly body: object }
   | { readonly do: 'patch'; readonly object: T; readonly body: MergePatch }
@@ -44,8 +44,8 @@ export interface WriteOptions<T extends Versioned, R> {
 }
 
 /**
- * Writes with uid and resourceVersion as preconditions. Whatever the server objects to (404, 409, 422) is settled by
- * reading what it holds now and deciding again. Throws ApiError for everything else, and when others keep winning.
+ * Writes with uid and resourceVersion as preconditions. Whatever the server objects to (404, 409, 422) is settled by reading what it holds
+ * now and deciding again. Throws ApiError for every other answer, and after too many conflicts.
  */
 export async function settledWrite<T extends Versioned, R>(options: WriteOptions<T, R>): Promise<Settled<T, R>> {
   const { store, namespace, name, decide } = options
@@ -86,7 +86,7 @@ export async function readNow<T extends Versioned>({
   }
 }
 
-/** Rooms do not import one another's code, so an ApiError is known by what it carries. */
+/** Rooms do not import one another's code, so an ApiError is recognised by its fields. */
 export const isAnswered = (error: unknown, ...codes: readonly number[]): error is ApiError =>
   error instanceof Error && 'code' in error && typeof error.code === 'number' && codes.includes(error.code)
 

@@ -8,11 +8,11 @@ export type WriteResult =
   | { readonly kind: 'done' }
   /** The claim is not ours, or not ours any more. */
   | { readonly kind: 'lost'; readonly message: string }
-  /** Somebody else's object has our name. */
+  /** A foreign object has our name. */
   | { readonly kind: 'taken'; readonly message: string }
   /** The server does not accept the object; in its words. */
   | { readonly kind: 'refused'; readonly message: string }
-  /** Not attempted, because what it was based on is out of date: look again. */
+  /** Not attempted, because the state it was based on is out of date: read again. */
   | { readonly kind: 'dropped'; readonly message: string }
 
 export const done: WriteResult = { kind: 'done' }

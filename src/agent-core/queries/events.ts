@@ -61,7 +61,7 @@ async function readAll(api: KubeApi, namespace: string | undefined, fieldSelecto
   return views
 }
 
-/** Undefined where it is not one, which anybody may have written. */
+/** Undefined where it is no Event of that form: other clients may write any. */
 function viewOf(item: unknown): EventView | undefined {
   const { data } = event.safeParse(item)
   const at = Date.parse(

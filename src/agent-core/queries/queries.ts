@@ -16,7 +16,7 @@ import { hostAddresses } from './host-addresses.ts'
 import { logPage } from './server-log.ts'
 import { sizing, type SizingSources } from './sizing.ts'
 
-/** What is looked up for an answer. */
+/** The rooms that answers are looked up in. */
 export interface Sources {
   readonly history: History
   readonly settings: PersonSettings

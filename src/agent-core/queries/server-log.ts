@@ -17,7 +17,7 @@ export async function logPage(
   }
 }
 
-/** What is written from a place on, until nobody listens any more. */
+/** The lines written from a cursor on, until the listener leaves. */
 export function followLog(log: ReadableOutput, { from }: StreamRequest, listener: Listener<StreamItem>): Unsubscribe {
   const left = new AbortController()
   const { signal } = left

@@ -38,7 +38,7 @@ export async function sizing({ platform, memory, metal, llamaServer, modelStore 
   }
 }
 
-/** By service, since one that is stopped gives back what all of its servers hold; the largest first. */
+/** By service, since a stopped service gives back what all of its servers hold; the largest first. */
 function holdersOf(held: readonly HeldMemory[]): HolderView[] {
   const byKey = Map.groupBy(held, ({ key }) => key)
   const holders = [...byKey].map(([key, servers]) => {

@@ -79,7 +79,7 @@ export async function earlierFiles(
   return { found, notices }
 }
 
-/** To be called once what they said is written elsewhere. */
+/** To be called once their content is written elsewhere. */
 export async function removeEarlierFiles(stateDir: string): Promise<void> {
   for (const file of ['holds.json', 'memory.json']) await rm(join(stateDir, file), { force: true })
 }

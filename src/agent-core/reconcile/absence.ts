@@ -45,6 +45,6 @@ export function holdOf(absence: Absence | undefined): Hold | undefined {
   return undefined
 }
 
-/** Memory is what is short, so that its requests get less time to finish. */
+/** Memory is short, so its requests get less time to finish. */
 export const isShedding = (absence: Absence | undefined): boolean =>
   absence?.kind === 'evicted' || absence?.kind === 'displaced'

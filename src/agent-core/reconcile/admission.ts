@@ -18,7 +18,7 @@ export interface AdmissionOptions {
   readonly log: Logger
   /** Of the object as it is now. */
   readonly targetOf: (key: string) => (AbsenceTarget & { readonly isProtected: boolean }) | undefined
-  /** The answer to this key may be another one now. */
+  /** The answer for this key may have changed. */
   readonly enqueue: (key: string) => void
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
@@ -32,7 +32,7 @@ const defaultPlaceWithinMs = 10_000
 
 /** What a pass needs to know of memory. */
 export interface AdmissionView {
-  /** Undefined = nobody asked yet. */
+  /** Undefined = not asked for yet. */
   readonly beside: Beside | undefined
   /** Why the wanted server would not fit even in place of the present one, as a sentence. */
   readonly instead: string | undefined
@@ -98,14 +98,14 @@ export class Admission implements Disposable {
     })
   }
 
-  /** Services that gave way may be asked for in another cluster: what they gave way to is not. */
+  /** Services that gave way may be wanted in another cluster, where the services they gave way to do not exist. */
   [Symbol.dispose](): void {
     this.#unsubscribe()
     clearTimeout(this.#looksAgain)
     for (const { target } of this.#displaced.values()) this.#options.absences.end(target.uid)
   }
 
-  /** What was answered to this very wish: an answer to another one says nothing. */
+  /** The answer for this very spec: an answer for another one says nothing. */
   view(key: string, wanted: WantedServer | undefined): AdmissionView {
     const { refusal, comparison } = this.#entry(key)
     const of = wanted && (refusal || comparison) ? wishKey(wanted) : undefined
@@ -127,7 +127,9 @@ export class Admission implements Disposable {
     }
   }
 
-  /** Which services may be evicted for which is decided by what is so now: those that wait ask again when it changes. */
+  /**
+   * Called when a priority or a protection changed: which service may be evicted for which follows from it, so waiting services ask again.
+   */
   know(key: string, rank: { readonly priority: SizedRequest['priority']; readonly isProtected: boolean }): void {
     const { memory } = this.#options
     if (memory.know(key, rank)) this.#askAgain(memory.book.places().map((waiting) => waiting.key))
@@ -266,7 +268,7 @@ export class Admission implements Disposable {
     }
   }
 
-  /** What was answered about changes holds no longer. */
+  /** Forgets the answers about changes of the spec. */
   pressureChanged(): void {
     for (const entry of this.#entries.values()) entry.comparison = undefined
   }
@@ -325,7 +327,7 @@ export class Admission implements Disposable {
     }
   }
 
-  /** All that gave way to them and can be ended is gone for long enough, and they wait on: what was freed went elsewhere. */
+  /** All that gave way to them and can be ended is gone for long enough, and they still wait: the freed memory went elsewhere. */
   #winnersInVain(): ReadonlySet<string> {
     const { absences, memory, placeWithinMs = defaultPlaceWithinMs } = this.#options
     const losers = Map.groupBy(this.#displaced, ([, { target }]) => {
@@ -357,7 +359,7 @@ export class Admission implements Disposable {
     }
   }
 
-  /** What was answered about a change holds no longer where memory is another; nor does a place that is another. */
+  /** An answer about a change of the spec holds no longer where memory has changed, nor does a queue position that has. */
   #memorySeen(): void {
     const { memory, enqueue } = this.#options
     for (const [key, entry] of this.#entries) {
@@ -369,7 +371,7 @@ export class Admission implements Disposable {
     this.#placesMoved()
   }
 
-  /** Requeues services whose queue position changed, so that what is said of it is true. */
+  /** Requeues services whose queue position changed, so that what they report of it is true. */
   #placesMoved(): void {
     this.#endDisplacements()
     const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))

@@ -5,7 +5,7 @@ export type ClusterAgreement =
   | { readonly kind: 'agrees' }
   /** Nothing is known to stand in the way: the controller may only need a moment. */
   | { readonly kind: 'pending'; readonly message: string }
-  /** It will not agree before somebody changes something. */
+  /** It will not agree before a person changes something. */
   | { readonly kind: 'disagrees'; readonly message: string }
   | { readonly kind: 'noController'; readonly message: string }
 
@@ -31,7 +31,7 @@ export function clusterAgreement(service: InferenceService | undefined, model: M
 /** The controller gets so long to take up what is published or withdrawn. */
 export const disagreementAfterMs = 60_000
 
-/** What a person is told where the cluster goes on saying something else than what is so here; undefined where it does not. */
+/** The sentence for a person where the cluster's status goes on contradicting this machine; undefined where it does not. */
 export function disagreement(
   isPublished: boolean,
   service: InferenceService | undefined,

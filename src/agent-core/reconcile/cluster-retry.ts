@@ -8,7 +8,7 @@ const backOff = { firstMs: 500, maxMs: 30_000 }
 export interface ClusterRetry {
   readonly at: number
   readonly failures: number
-  /** It answered, and did not take what was asked: no outage. */
+  /** It answered and refused the request: no outage. */
   readonly isRefusal: boolean
 }
 

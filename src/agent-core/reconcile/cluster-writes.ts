@@ -43,13 +43,13 @@ export class ClusterWrites {
     this.#serviceRetry = undefined
   }
 
-  /** A retry whose time came is over when there is nothing to write. */
+  /** A retry that is due is dropped when there is nothing to write. */
   nothingIsLeft(now: number): void {
     if (this.#retry && this.#retry.at <= now) this.#retry = undefined
     if (this.#serviceRetry && this.#serviceRetry.at <= now) this.#serviceRetry = undefined
   }
 
-  /** A cluster that does not take a write holds up what needs it, not what is local. */
+  /** A cluster that refuses a write holds up the steps that need it, not the local ones. */
   async perform(step: ClusterStep, target: Reading['target'], publication: PublicationView): Promise<void> {
     const { log, now, random } = this.#rooms
     const isService = step.do === 'ensureService'

@@ -3,7 +3,7 @@ import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '.
 import { readAnnotations } from './annotations.ts'
 import { contentKey } from './model-request.ts'
 
-/** What the cluster wants of this machine for one InferenceService. */
+/** What the cluster asks of this machine for one InferenceService. */
 export type Desired =
   /** Too early to tell: nothing may be concluded from an absence. */
   | { readonly kind: 'unknown'; readonly message: string }

@@ -1,7 +1,7 @@
 import { formatBytes, formatSpan } from '../../contract/format.ts'
 import type { Progress } from '../../contract/service.ts'
 
-/** Shorter downloads are over before anybody has read of a quarter. */
+/** Shorter downloads are over before a person has read of their first quarter. */
 const longDownloadMs = 5 * 60_000
 const quarters = [25, 50, 75]
 

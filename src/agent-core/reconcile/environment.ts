@@ -17,7 +17,7 @@ interface EnvironmentRefusal {
   readonly loadsCode: boolean
 }
 
-/** Undefined where no variable is one that no server may ever be given. */
+/** Undefined where every variable is one that a server may be given. */
 export function environmentRefusal(spec: InferenceServiceSpec): EnvironmentRefusal | undefined {
   const names = Object.keys(statedEnvironment(spec)).filter((name) => judgeVariable(name, []) === 'never')
   if (names.length === 0) return undefined

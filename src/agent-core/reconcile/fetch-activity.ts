@@ -50,7 +50,7 @@ export class FetchActivity {
     void this.#outcomeOf((how) => options.models.ensure(this.request, how)).then((outcome) => {
       if (signal.aborted || outcome === undefined) return
       this.#end(outcome)
-      // What was downloaded a moment ago needs no question; what the store had does.
+      // Files downloaded a moment ago need not be compared with their source; files that the store had do.
       if (outcome.kind === 'done' && this.request.refreshEveryMs)
         this.#refreshIn(this.#progress === undefined ? 0 : this.#nextMs())
     })
@@ -65,7 +65,7 @@ export class FetchActivity {
     return this.#outcome
   }
 
-  /** The outcome is another content than what was here at first. */
+  /** The outcome is another content than the store had at first. */
   get isNewer(): boolean {
     return this.#isNewer
   }

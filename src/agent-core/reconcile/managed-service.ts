@@ -26,7 +26,7 @@ import { wallTimeOf } from '../support/steady-clock.ts'
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
 
-/** A model that has to go lets its requests finish for a few seconds: memory is what is short. */
+/** An evicted model gets a few seconds for its requests, since memory is short. */
 const shedDrainMs = 5_000
 
 /** When the key wants its next pass, or that nothing of it is left. */
@@ -221,9 +221,9 @@ export class ManagedService {
     if (service) {
       admission.know(this.key, { priority: service.spec.value.priority, isProtected: isProtected(absences, service) })
     }
-    // A hold is for one object: one that is deleted and made again under its name starts over.
+    // A hold is for one object: an object that is deleted and made again under its name starts over.
     if (cluster.synced) absences.endOthers({ ...this.#absenceTarget(service?.metadata), uid: service?.metadata.uid })
-    // What is wanted differently now, and like this again later, starts over.
+    // A spec that changes, and later changes back, starts over.
     if (wish.kind !== 'serve' && wish.kind !== 'unknown') servers.clearBackOff(this.key)
     const endsIdleness = wish.kind === 'serve' ? wish.idleMinutes === undefined : isEnded(wish)
     const uid = this.#metadata?.uid
@@ -319,7 +319,7 @@ export class ManagedService {
     return { kind: 'rest', again: again.length === 0 ? undefined : Math.min(...again) }
   }
 
-  /** What serves needs no fetch, but one that keeps it as new as its source. */
+  /** A serving model needs no fetch, except to keep it as new as its source. */
   #keepFresh(reading: Reading, { desired: wish, server }: Observation): void {
     if (wish.kind !== 'serve' || server.kind === 'none' || server.kind === 'failed') return
     if (this.#fetch.content?.source === wish.source || this.#fetch.isRunning) return
@@ -327,7 +327,7 @@ export class ManagedService {
     if (isOnChange && 'digest' in server && server.digest === wish.digest) this.#beginFetch(reading)
   }
 
-  /** Only what serves can be idle, and only what is told to. */
+  /** Only a server that serves, and is to be stopped when idle, is watched for it. */
   #watchIdle({ wanted }: Reading, { state }: Plan, { desired: wish, successor }: Observation): void {
     const { servers, idle, settings } = this.#rooms
     const server = servers.get(this.key)
@@ -346,7 +346,7 @@ export class ManagedService {
     return this.#starts.soonerStart(model, this.#fetch.model)
   }
 
-  /** The object as it is now: what was written since the reading belongs to it. */
+  /** The object as it is now, with the writes since the reading. */
   async #report(next: Plan, observed: Observation): Promise<number | undefined> {
     const { cluster, memory, narrator, now } = this.#rooms
     const level = memory.view?.level

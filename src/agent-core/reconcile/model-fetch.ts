@@ -28,7 +28,7 @@ export class ModelFetch {
   #activity: FetchActivity | undefined
   #failures = 0
   #retryAt: number | undefined
-  /** The pid of the server whose model was put down as used. */
+  /** The pid of the server whose model was recorded as used. */
   #usedPid: number | undefined
 
   constructor(options: ModelFetchOptions) {

@@ -22,8 +22,8 @@ export function modelIdentity(spec: ModelSpec): string {
 }
 
 /**
- * The digest of what a server is started with: that of the spec, and behind it the content of the model. As long as nobody knows
- * that the content is another one (`isNewer`: it came while the server ran), a running server has the right one.
+ * The digest of what a server is started with: that of the spec, and behind it the content of the model. As long as the content is not
+ * known to be another one (`isNewer`: it came while the server ran), a running server has the right one.
  */
 export function digestWith(
   base: string,

@@ -1,9 +1,9 @@
 import { keyOf } from '../support/object-key.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import type { ModelUser } from '../models/inventory.ts'
+import type { ModelUser } from '../models/model-user.ts'
 import { wantedDigest } from '../models/wanted.ts'
 
-/** Which services have their model in the store, or will; undefined while nobody knows which services there are. */
+/** Which services have their model in the store, or will; undefined while the services are not listed yet. */
 export function modelUsers(cluster: Cluster | undefined): ModelUser[] | undefined {
   if (cluster?.synced !== true) return undefined
   return [...cluster.inferenceServices.values()].flatMap(({ metadata, spec }) => {

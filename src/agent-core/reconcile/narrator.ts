@@ -65,8 +65,8 @@ interface Told extends ReportMemory {
 }
 
 /**
- * Tells people what happens to the services of this machine: each transition once as a log line, once as an Event, once in the history
- * and once as a condition, however often it is looked at. It remembers what was told, and nothing else does.
+ * Tells people what happens to the services of this machine: each transition once as a log line, once as an Event, once in the history and
+ * once as a condition, however often it is looked at. It alone remembers what was told.
  */
 export class Narrator {
   readonly #options: NarratorOptions
@@ -97,7 +97,7 @@ export class Narrator {
     if (telling.history) history.add({ ...telling.history, service: { namespace, name } })
   }
 
-  /** To be told of every change of a server, whoever asked for it. */
+  /** To be called on every change of a server, whatever caused it. */
   serverChanged(key: string, state: ServerState, role: ServerRole): void {
     const told = this.#toldOf(key)
     switch (state.kind) {
@@ -164,14 +164,14 @@ export class Narrator {
   }
 
   /**
-   * Brings the status of the object to what is so. A status tells and decides nothing: one that cannot be written waits by itself and
-   * holds up nothing. Returns the time of the next look, where one is owed.
+   * Brings the object's status up to date. Nothing depends on a status: one that cannot be written is retried by itself and holds up
+   * nothing. Returns when to write again, where a write is due.
    */
   async report(key: string, inputs: ReportInputs): Promise<number | undefined> {
     const { status } = this.#options.cluster() ?? {}
     const told = this.#toldOf(key, inputs.service.metadata.uid)
     const now = this.#now()
-    // That agent writes the same conditions: what was said here before its turn is said again after it.
+    // That agent writes the same conditions, so ours from before its time are written again after it.
     if (isForeign(inputs.observed.publication)) told.unclaimed = undefined
     if (!status) return undefined
     if (told.reportRetry && told.reportRetry.at > now) return told.reportRetry.at

@@ -56,7 +56,7 @@ const troubles: Readonly<Record<Trouble, string>> = {
   failing: 'The server answers its health check with an error; if that lasts, it is restarted.',
 }
 
-/** What is said of requests that finish, which changes all the time; undefined where no server waits for any. */
+/** The sentence about requests in flight, which changes all the time; undefined where no server drains. */
 export function drainFigures(states: readonly (ServerState | undefined)[]): string | undefined {
   const draining = states.find((state) => state?.kind === 'stopping' && state.drain !== undefined)
   return draining?.kind === 'stopping' ? stoppingMessage(draining) : undefined

@@ -39,9 +39,9 @@ const activityLimitMs = 2_000
 interface Use {
   readonly pid: number
   work: number | undefined
-  /** Undefined while nobody knows. */
+  /** Undefined while unknown. */
   isBusy: boolean | undefined
-  /** On the monotonic clock; undefined while it answers a request, or nobody knows. */
+  /** On the monotonic clock; undefined while it answers a request, or while that is unknown. */
   idleSince: number | undefined
 }
 
@@ -66,7 +66,7 @@ export class PressureEviction implements Disposable {
     this.#unsubscribe = options.memory.listen({ onSample: (view) => this.#consider(view) })
   }
 
-  /** Who would go if memory became critically short now. */
+  /** The services that would be evicted if memory became critically short now. */
   next(): { key?: string; sentence: string } {
     return nextToGo(this.#models())
   }
@@ -237,7 +237,7 @@ export class PressureEviction implements Disposable {
     })
   }
 
-  /** Only while memory is short: whoever has no request now counts as idle from the first look on. */
+  /** Only while memory is short: a server without requests counts as idle from the first look on. */
   async #lookAtUse(): Promise<void> {
     const reports = this.#options.session()?.reconciler.reports() ?? []
     const alive = new Set<string>()
@@ -248,7 +248,7 @@ export class PressureEviction implements Disposable {
       const unknown: Use = { pid: server.pid, work: undefined, isBusy: undefined, idleSince: undefined }
       const use = known?.pid === server.pid ? known : unknown
       this.#uses.set(key, use)
-      // To one that sleeps when idle a look at its counters is use.
+      // For a server that sleeps when idle, reading its counters counts as use.
       const sleeps = service !== undefined && sleepsWhenIdle(service.spec.value)
       const activity: Activity = sleeps ? { kind: 'untold' } : await askActivity(server.port, activityLimitMs)
       const hasWorked = activity.kind === 'counted' && use.work !== undefined && use.work !== activity.work

@@ -5,7 +5,7 @@ import { desired, type Desired, type DesiredInputs } from './desired.ts'
 import { digestWith } from './model-request.ts'
 import type { ServiceNames } from './service-names.ts'
 
-/** What is to be served. */
+/** The model and spec to be served. */
 export interface WantedServer {
   readonly service: InferenceService
   readonly spec: InferenceServiceSpec
@@ -54,7 +54,7 @@ export interface ReadingInputs extends Pick<DesiredInputs, 'key' | 'allowlist' |
   readonly before: Durations
 }
 
-/** What is known of the content of a model. */
+/** The known facts about a model's content. */
 export interface FetchedContent {
   /** See `contentKey`. */
   readonly source: string
@@ -68,7 +68,7 @@ export interface FetchedContent {
 /** Edits of one person or tool that come within this of each other cost one restart; a load costs minutes. */
 const settleMs = 500
 
-/** A person who applies a Model and its service together must not read that one is missing. */
+/** Where a Model and its service are applied together, the service must not be reported as lacking its Model. */
 const modelGraceMs = 2_000
 
 /** Has no effect: the same inputs are the same reading. */
@@ -118,7 +118,7 @@ function durationsOf(before: Durations, wish: Desired, now: number): Durations {
   }
 }
 
-/** A wish that has only just come up may be half of what is meant. */
+/** A spec that has only just changed may be half of a person's edit. */
 function withPatience(wish: Desired, { digest, modelMissingSince }: Durations): Desired {
   if (wish.kind === 'modelMissing') return { ...wish, graceEndsAt: (modelMissingSince ?? 0) + modelGraceMs }
   return wish.kind === 'serve' ? { ...wish, settlesAt: (digest?.since ?? 0) + settleMs } : wish

@@ -49,8 +49,8 @@ export interface ReconcilerOptions {
 }
 
 /**
- * Brings each service into the work queue when something it depends on has changed: an object of the cluster, a server, memory, the
- * clock. What is then done about it is the business of its {@link ManagedService}.
+ * Brings each service into the work queue when something it depends on has changed: an object of the cluster, a server, memory, the clock.
+ * Its {@link ManagedService} then decides what to do.
  */
 export class Reconciler {
   readonly #options: ReconcilerOptions
@@ -152,7 +152,7 @@ export class Reconciler {
     this.#admission.rulesChanged()
   }
 
-  /** For good: everything comes down and is free for other agents, and the sentence is what is said of it. */
+  /** For good: all servers are stopped and all claims released, and the sentence is what people read of it. */
   leave(message: string): void {
     const { now } = this.#rooms
     this.#leaving = { kind: 'held', cause: 'released', since: wallTimeOf(now()).toISOString(), message }
@@ -183,7 +183,7 @@ export class Reconciler {
     await this.#queue.stop()
   }
 
-  /** After `stop`: an agent that is gone corrects nothing that it said of what it held. */
+  /** After `stop`: an agent that is gone cannot correct what its status says. */
   async sayStopped(displayName: string): Promise<void> {
     const { narrator } = this.#options
     const claimed = [...this.#services.values()].filter(({ isClaimed }) => isClaimed)

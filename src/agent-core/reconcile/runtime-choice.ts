@@ -23,7 +23,7 @@ export interface SpecPolicy extends ArgumentPolicy {
   readonly allowedEnv: readonly string[]
 }
 
-/** What is known of a server only when it is started here. */
+/** Values that are known only when the server is started here. */
 export interface ServerPlace {
   readonly modelPath: string
   readonly mmproj?: string | undefined

@@ -14,7 +14,7 @@ export function countServers(
   memory: { readonly adopt: (server: Parameters<Memory['adopt']>[0]) => void },
 ): void {
   for (const { key, role, state, as } of living(servers)) {
-    // One that has not answered yet may still be loading: until it does it counts as that.
+    // A server that has not answered yet may still be loading: until it answers it counts as starting.
     const phase = state.kind === 'starting' || state.kind === 'loading' ? 'starting' : 'running'
     memory.adopt({ key, role, needBytes: servers.needOf(key, as), priority: 'normal', phase })
   }
@@ -40,14 +40,16 @@ function living(servers: KnownServers) {
   })
 }
 
-/** Keeps the book in step with what servers do, whoever asked them to. Returns how to stop that. */
-export function followServers(servers: KnownServers & Pick<Servers, 'onChange'>, memory: Memory): () => void {
+/** Keeps the book in step with the servers. Returns how to stop that. */
+export function followServers(
+  servers: Pick<Servers, 'get' | 'successor' | 'retiring' | 'onChange'>,
+  memory: Pick<Memory, 'ready' | 'gone'>,
+): () => void {
   return servers.onChange((key, state, role) => {
     const other = (one: ServerState | undefined) => one !== undefined && !isOver(one)
     const hasElder = role !== 'retiring' && other(role === 'successor' ? servers.get(key) : servers.retiring(key))
     const hasYounger = role !== 'successor' && other(role === 'current' ? servers.successor(key) : servers.get(key))
     if (state.kind === 'ready') memory.ready(key, hasElder ? 'beside' : 'current')
-    if (state.kind === 'exited' && !state.settled) return
     if (isOver(state)) memory.gone(key, hasElder ? 'beside' : hasYounger ? 'replaced' : 'all')
   })
 }

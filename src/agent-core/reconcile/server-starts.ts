@@ -157,7 +157,7 @@ export class ServerStarts {
     return true
   }
 
-  /** Whether the wanted server fits beside the one that runs, or in its place, is asked of admission. */
+  /** Asks admission whether the desired server fits beside the running one, or in its place. */
   async compare(wanted: WantedServer, file: LocalModel): Promise<void> {
     const { key, launches, admission } = this.#options
     // Without a binary the start says what is missing; the answer here is about memory alone.
@@ -185,7 +185,7 @@ export class ServerStarts {
     this.#whenStopped(this.#options.servers.stop(this.#options.key, options))
   }
 
-  /** A start that waits for its back-off waits no longer when what it is made of has changed. Returns the time of the next look. */
+  /** A start in back-off waits no longer when its inputs have changed. Returns when to try again. */
   async soonerStart(model: Model | undefined, file: LocalModel | undefined): Promise<number> {
     const { key, servers, launches, now } = this.#options
     const inputs = await inputsOf(model, await launches.findBinary(), file)

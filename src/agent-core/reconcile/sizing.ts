@@ -10,7 +10,7 @@ import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import type { Model } from '../kube/resources.ts'
 
-/** What a server will hold, as far as anybody can say. */
+/** The estimate of what a server will hold. */
 export interface Need {
   /** Of which server: see `needKey`. */
   readonly of: string

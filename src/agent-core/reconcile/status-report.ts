@@ -28,16 +28,16 @@ export interface ReportInputs {
   readonly observed: Observation
   readonly service: InferenceService
   readonly absence: Absence | undefined
-  /** Of the memory of this machine; undefined while nobody knows it. */
+  /** Of the memory of this machine; undefined while it is unknown. */
   readonly pressure: PressureLevel | undefined
   readonly now: number
 }
 
-/** What was written to the status of one object, so that it is written once. */
+/** The values written to the status of one object, so that each is written once. */
 export interface ReportMemory {
   /** Of the last message that counts requests as they finish: the message without the count. */
   lasting: string | undefined
-  /** What was written to schedulingStatus last. */
+  /** The value written to schedulingStatus last. */
   scheduling: string | undefined
   /** When the service was first at rest as stopped: the controller gets a moment to say so itself. */
   stoppedAt: number | undefined
@@ -52,15 +52,15 @@ export function reportDue(inputs: ReportInputs): Due {
   const { plan, observed, service } = inputs
   if (isUnsettled(observed) || !isOursToTell(inputs)) return 'nothing'
   if (observed.desired.kind === 'notOurs') {
-    // From a time when it was for a Mac, or its Model was not there yet: nobody would ever correct it.
+    // Written while it was for a Mac, or while its Model was missing: no other writer would ever correct it.
     return plan.forget && hasCondition(service) ? 'removal' : 'nothing'
   }
   return plan.forget || isOnTheWay(inputs) ? 'nothing' : 'report'
 }
 
 /**
- * Brings the object's status to what is so, and writes nothing that it says already. Returns the time of the next
- * look, where one is owed. Throws ApiError.
+ * Brings the object's status up to date, and writes nothing that it says already. Returns when to write again, where a write is due. Throws
+ * ApiError.
  */
 export async function writeReport(
   inputs: ReportInputs,
@@ -112,7 +112,7 @@ function agentCondition(inputs: ReportInputs, told: ReportMemory): ConditionWant
   return { type: metalAgentCondition, status: isServing ? 'True' : 'False', reason, message: messageFor(inputs, told) }
 }
 
-/** Of requests that finish, what was said first stays until something else is to be said. */
+/** Of requests in flight, the first sentence stays until there is another thing to say. */
 function messageFor({ plan, observed, service: { metadata, status } }: ReportInputs, told: ReportMemory): string {
   const lasting =
     observed.drainFigures === undefined ? undefined : plan.message.replace(observed.drainFigures, () => '')

@@ -1,4 +1,5 @@
-import { isAbsolute, normalize, relative } from 'node:path'
+import { isAbsolute, normalize } from 'node:path'
+import { isBelow } from '../support/is-below.ts'
 import { flagName, llamaServerFlags, type ValueKind } from './llama-server-flags.ts'
 
 /** What a person of this machine decided about what a spec may ask of a server. */
@@ -160,11 +161,6 @@ function pathsOf({ name, values }: Use): readonly string[] {
 
 const isBelowAny = (path: string, roots: readonly string[]): boolean =>
   isAbsolute(path) && normalize(path) === path && roots.some((root) => isBelow(path, root))
-
-function isBelow(path: string, root: string): boolean {
-  const rest = relative(root, path)
-  return rest !== '' && rest !== '..' && !rest.startsWith('../') && !isAbsolute(rest)
-}
 
 const whyOf = (name: string): string => {
   const judgement = llamaServerFlags.get(name)

@@ -64,7 +64,7 @@ export class LlamaServerDialects {
     return entry.dialect
   }
 
-  /** What is not known is asked again at the next start. */
+  /** An answer that did not come is asked for again at the next start. */
   async #ask(
     executable: string,
     env: Readonly<Record<string, string>>,

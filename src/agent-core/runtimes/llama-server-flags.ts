@@ -33,8 +33,8 @@ const named = (names: string, judgement: FlagJudgement): [string, FlagJudgement]
     .map((name) => [name, judgement])
 
 /**
- * Every flag of llama-server 11434, and those of earlier builds that people use, with a judgement each. What is not here is refused:
- * a flag that a newer build brings is looked at before anybody may use it.
+ * Every flag of llama-server 11434, and those of earlier builds that people use, with a judgement each. A flag that is not listed is
+ * refused: a flag of a newer build is judged before it may be used.
  */
 export const llamaServerFlags: ReadonlyMap<string, FlagJudgement> = new Map([
   ...allowed(

@@ -20,7 +20,7 @@ export type RuntimeResolution =
       readonly message: string
     }
 
-/** What LLMKube's schema fills in when nobody chose: for a Model that llama.cpp cannot read it is no choice at all. */
+/** LLMKube's schema fills this in by default: for a Model that llama.cpp cannot read it does not count as a choice. */
 const schemaDefault = 'llamacpp'
 
 const aliases = new Map([

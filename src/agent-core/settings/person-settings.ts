@@ -65,7 +65,7 @@ export class PersonSettings {
     return this.#started.context !== undefined
   }
 
-  /** What shall be published, whoever said so; automatic = chosen among this host's addresses. */
+  /** The address to publish, from the flag or the person's setting; automatic = chosen among this host's addresses. */
   get hostAddress(): { readonly by: 'flag' | 'person'; readonly address: string } | { readonly by: 'automatic' } {
     const { hostAddress } = this.#file.value
     if (this.#started.hostIp !== undefined) return { by: 'flag', address: this.#started.hostIp }
@@ -80,7 +80,7 @@ export class PersonSettings {
     })
   }
 
-  /** The first of the patch that a flag states, so that nobody else may. */
+  /** The first setting of the patch that a flag fixes, so that it cannot be changed. */
   statedByFlag(patch: SettingsPatch): SettingName | undefined {
     return namesIn(patch).find((name) => this.#isGiven(name))
   }
@@ -110,7 +110,7 @@ export class PersonSettings {
   }
 }
 
-/** What a person set of downloads, for who works on the store while no agent runs. Throws StateFileError. */
+/** What a person set for downloads, for commands that use the store while no agent runs. Throws StateFileError. */
 export async function personsDownloads(file: string): Promise<Partial<DownloadSettings>> {
   const kept = await StateFile.open({
     file,

@@ -211,6 +211,19 @@ export const startRows = {
     flag: 'host-ip',
     help: 'IPv4 address of this host as the cluster reaches it',
   },
+  powermetrics: {
+    kind: 'path',
+    schema: nonEmpty,
+    default: '/usr/bin/powermetrics',
+    group: 'Power',
+    flag: 'powermetrics-bin',
+    flagTakes: {
+      what: 'an empty one means the default',
+      why: 'so does the Go agent',
+      read: (path: string) => path || undefined,
+    },
+    help: 'powermetrics; any other path switches the measurement off',
+  },
   port: {
     kind: 'port',
     schema: portOrZero,

@@ -3,6 +3,7 @@ import { cleanTexts, sentence } from '../../contract/clean-text.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
 import type { DownloadView } from '../../contract/models.ts'
+import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
 
@@ -23,6 +24,8 @@ export interface RoomParts {
   readonly figures: Readonly<Record<string, ServiceFigures>>
   readonly memory: MemoryStateView | undefined
   readonly memoryFigures: MemoryFiguresView | undefined
+  readonly power: PowerView | undefined
+  readonly powerFigures: PowerFigures | undefined
   readonly downloads: readonly DownloadView[]
   /** Sentences; those of all rooms are shown. */
   readonly notices: readonly string[]
@@ -35,6 +38,8 @@ const nothingSaid: RoomParts = {
   figures: {},
   memory: undefined,
   memoryFigures: undefined,
+  power: undefined,
+  powerFigures: undefined,
   downloads: [],
   notices: [],
 }
@@ -45,13 +50,21 @@ export function joinParts(base: SnapshotBase, parts: readonly Partial<RoomParts>
   return { ...base, ...joined, notices: parts.flatMap(({ notices = [] }) => notices) }
 }
 
-/** Thirty services of somebody who writes all that a schema allows still make a snapshot of less than 64 KiB. */
-const maxMessageBytes = 700
-const maxTextBytes = 300
-const maxPathBytes = 1_024
+/** Thirty services with the longest texts that the schemas allow still make a snapshot of less than 64 KiB: each has a share of it. */
+const maxViewBytes = 2_048
+/** In UTF-8, of a service's texts; where they make a view too large, the next ones count. */
+const textBounds = [
+  { message: 700, other: 300, path: 1_024, ways: 8 },
+  { message: 500, other: 200, path: 400, ways: 4 },
+  { message: 300, other: 100, path: 300, ways: 2 },
+] as const
+const tightestBounds = { message: 250, other: 50, path: 250, ways: 1 }
+type TextBounds = Readonly<Record<keyof typeof tightestBounds, number>>
+/** Of names, by which services are found. */
+const maxNameBytes = 300
 const maxNoticeBytes = 1_024
 
-/** The one place where what the rooms say becomes a snapshot. What did not change keeps its object identity and revision. */
+/** The one place that composes a snapshot out of what the rooms report. Unchanged parts keep their object identity and revision. */
 export function composeSnapshot(previous: AgentSnapshot | undefined, parts: SnapshotParts): AgentSnapshot {
   const before = new Map(previous?.services.map((service) => [service.uid, service]))
   const services = parts.services
@@ -70,6 +83,8 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     figures: keep(previous?.figures, parts.figures),
     ...(parts.memory && { memory: keep(previous?.memory, parts.memory) }),
     ...(parts.memoryFigures && { memoryFigures: keep(previous?.memoryFigures, parts.memoryFigures) }),
+    ...(parts.power && { power: keep(previous?.power, cleanTexts(parts.power)) }),
+    ...(parts.powerFigures && { powerFigures: keep(previous?.powerFigures, parts.powerFigures) }),
     downloads: keep(previous?.downloads, cleanTexts([...parts.downloads])),
     notices: keep(
       previous?.notices,
@@ -98,20 +113,40 @@ const sameElements = <T>(before: readonly T[] | undefined, after: readonly T[]):
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
 
-function boundedView({ logFile, ...view }: Omit<ServiceView, 'revision'>): Omit<ServiceView, 'revision'> {
+function boundedView(view: Omit<ServiceView, 'revision'>): Omit<ServiceView, 'revision'> {
+  for (const bounds of textBounds) {
+    const bounded = viewWithin(bounds, view)
+    if (Buffer.byteLength(JSON.stringify(bounded)) <= maxViewBytes) return bounded
+  }
+  return viewWithin(tightestBounds, view)
+}
+
+function viewWithin(
+  bounds: TextBounds,
+  { logFile, memory, ...view }: Omit<ServiceView, 'revision'>,
+): Omit<ServiceView, 'revision'> {
   const { crash } = view
+  const ways = memory?.waysToFit?.slice(0, bounds.ways).map(({ evict, ...way }) => ({
+    ...boundedTexts(way, bounds.other),
+    ...(evict && { evict: boundedTexts(evict, maxNameBytes) }),
+  }))
   return {
-    ...boundedTexts(view),
-    message: sentence(view.message, maxMessageBytes),
-    ...(logFile !== undefined && { logFile: sentence(logFile, maxPathBytes) }),
-    ...(crash && { crash: { ...boundedTexts(crash), message: sentence(crash.message, maxMessageBytes) } }),
+    ...boundedTexts(view, maxNameBytes),
+    message: sentence(view.message, bounds.message),
+    model: sentence(view.model, bounds.other),
+    steps: boundedTexts(view.steps, bounds.other),
+    ...(logFile !== undefined && { logFile: sentence(logFile, bounds.path) }),
+    ...(crash && {
+      crash: { ...boundedTexts(crash, bounds.other), message: sentence(crash.message, bounds.message) },
+    }),
+    ...(memory && { memory: { ...boundedTexts(memory, bounds.other), ...(ways && { waysToFit: ways }) } }),
   }
 }
 
-function boundedTexts<T>(value: T): T
-function boundedTexts(value: unknown): unknown {
-  if (typeof value === 'string') return sentence(value, maxTextBytes)
-  if (Array.isArray(value)) return value.map((item: unknown) => boundedTexts(item))
+function boundedTexts<T>(value: T, maxBytes: number): T
+function boundedTexts(value: unknown, maxBytes: number): unknown {
+  if (typeof value === 'string') return sentence(value, maxBytes)
+  if (Array.isArray(value)) return value.map((item: unknown) => boundedTexts(item, maxBytes))
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, boundedTexts<unknown>(item)]))
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, boundedTexts<unknown>(item, maxBytes)]))
 }

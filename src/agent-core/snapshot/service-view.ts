@@ -38,7 +38,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
 const retryOf = ({ state, retryAt }: ServiceReport['plan']) =>
   state === 'ready' || retryAt === undefined ? {} : { retryAt: wallTimeOf(retryAt).toISOString() }
 
-/** What it needs, and what stands in the way. */
+/** The memory it needs, and the obstacles to getting it. */
 function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): ServiceMemory {
   const { admission, isProtected, needBytes } = report
   const { place, ways } = admission

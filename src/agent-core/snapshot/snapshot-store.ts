@@ -4,11 +4,12 @@ import { composeSnapshot, joinParts, type RoomParts, type SnapshotBase } from '.
 /** Readers are told at most this often; what changes in between is one change. */
 const coalesceMs = 50
 
-/** The agent's state as one immutable value, composed only when there is somebody to read it. */
+/** The agent's state as one immutable value, composed only when it is read. */
 export class SnapshotStore {
   readonly #base: () => SnapshotBase
   readonly #parts: (() => Partial<RoomParts>)[] = []
   readonly #readers = new Set<() => void>()
+  #onLook: (() => void) | undefined
   #snapshot: AgentSnapshot | undefined
   /** There is a change that the snapshot has not taken in. */
   #isStale = true
@@ -26,8 +27,19 @@ export class SnapshotStore {
     this.#isStale = true
   }
 
+  /** For what is only measured while somebody looks: called with each snapshot that is asked for, and for a reader who comes. */
+  beforeLook(listener: () => void): void {
+    this.#onLook = listener
+  }
+
+  /** Somebody is told of changes. */
+  get hasReaders(): boolean {
+    return this.#readers.size > 0
+  }
+
   /** As of now: also what changed a moment ago, and with the agent's present time. */
   get(): AgentSnapshot {
+    this.#onLook?.()
     const snapshot = this.#isStale || !this.#snapshot ? this.#compose() : this.#snapshot
     return { ...snapshot, now: new Date().toISOString() }
   }
@@ -35,6 +47,7 @@ export class SnapshotStore {
   /** Called after every change, of figures as well. */
   subscribe(listener: () => void): () => void {
     this.#readers.add(listener)
+    this.#onLook?.()
     return () => void this.#readers.delete(listener)
   }
 

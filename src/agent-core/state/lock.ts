@@ -36,7 +36,7 @@ export type LockResult =
   /** The disk said no. */
   | { readonly ok: false; readonly holder: undefined; readonly message: string }
 
-/** Takes the lock of a state folder, or says who has it. */
+/** Takes the lock of a state folder, or names its holder. */
 export async function acquireLock(options: LockOptions): Promise<LockResult> {
   const { file, processStartTime, pid = process.pid, now = () => new Date() } = options
   const token = randomUUID()
@@ -59,8 +59,8 @@ export async function acquireLock(options: LockOptions): Promise<LockResult> {
 const attempts = 5
 
 /**
- * A hard link is as exclusive as O_EXCL and has its content from the first moment on, so that nobody ever reads a
- * lock that is only half written.
+ * A hard link is as exclusive as O_EXCL and has its content from the first moment on, so that no reader sees a lock that is only half
+ * written.
  */
 async function take(
   file: string,
@@ -91,7 +91,7 @@ function heldBy({ pid, since }: LockContent): LockResult {
   return { ok: false, holder: { pid, since }, message }
 }
 
-/** Renames first and looks then: what was moved away by mistake, because another agent was faster, goes back. */
+/** Renames first and looks then: a lock moved away by mistake, because another agent was faster, is put back. */
 async function clearAway(file: string, stale: string): Promise<LockContent | undefined> {
   const aside = `${file}.stale-${randomUUID()}`
   try {

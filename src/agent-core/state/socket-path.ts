@@ -19,8 +19,8 @@ export function socketPathFor(stateDir: string, temporaryDir: string): string {
 }
 
 /**
- * Makes the socket's folder private; throws where somebody else made it first, as anybody can in a temporary folder.
- * Below the state folder a link may be the owner's own wish; below the temporary one it is not.
+ * Makes the socket's folder private; throws where another user made it first, as any user can in a temporary folder. Below the state folder
+ * a link may be the owner's own wish; below the temporary folder it is not.
  */
 export async function ensureSocketFolder(socketPath: string, stateDir: string): Promise<void> {
   const folder = path.dirname(socketPath)

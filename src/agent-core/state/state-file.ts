@@ -15,12 +15,12 @@ export interface StateFileOptions<T> {
   readonly schema: z.ZodType<T>
   /** What counts where there is no file. */
   readonly initial: T
-  /** What is lost with a broken file, such as "what was stopped on this machine". */
+  /** Names what is lost with a broken file, such as "what was stopped on this machine". */
   readonly keeps: string
   readonly now?: () => number
 }
 
-/** One small JSON file that outlives the agent: what is read is checked, what is written replaces the whole file at once. */
+/** One small JSON file that outlives the agent: its content is checked when it is read, and replaced as a whole when it is written. */
 export class StateFile<T> {
   /** What a person should know, such as that the file could not be read. */
   readonly notice: string | undefined

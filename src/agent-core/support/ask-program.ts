@@ -70,7 +70,7 @@ function start(command: string, args: readonly string[], env: Readonly<Record<st
   }
 }
 
-/** Once its output is complete. What it started and left in its group goes with it. */
+/** Resolves once its output is complete. Processes that it started and left in its group are ended with it. */
 function ended(child: ChildProcess): Promise<number | null> {
   return new Promise((resolve, reject) => {
     child.once('error', reject)
@@ -102,7 +102,7 @@ const asked = new Set<ChildProcess>()
 /** An agent that ends leaves no program behind. */
 process.on('exit', () => asked.forEach(killGroup))
 
-/** Once: afterwards the number of the group may be anybody's. macOS answers EPERM where only zombies are left. */
+/** Once only: afterwards the group's number may belong to another process. macOS answers EPERM where only zombies are left. */
 function killGroup(child: ChildProcess): void {
   if (!asked.delete(child) || child.pid === undefined) return
   try {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 
-/** Far below what anybody notices, and far above what going round the event loop costs. */
+/** Far below what a person notices, and far above the cost of a turn of the event loop. */
 const turnMs = 20
 
 /** For work in many pieces: between two of them `pass` lets the event loop serve others where it has not for a while. */

@@ -89,7 +89,7 @@ export class KeptWorkers {
       void end(worker, undefined)
     }
     const timer = setTimeout(dismiss, this.#keepMs).unref()
-    // A thread that fails without work harms nobody: the next question starts another.
+    // A thread that fails without work does no harm: the next question starts another.
     worker.on('error', wake).on('exit', wake).unref()
     this.#idle.set(worker, wake)
   }
@@ -114,6 +114,6 @@ async function end(worker: Worker, signal: AbortSignal | undefined): Promise<voi
   // Whatever it still has to say, its answer is no longer wanted.
   worker.on('error', () => undefined)
   const ended = worker.terminate()
-  // A thread inside a system call ends only after it: whoever aborts does not wait for a dead volume.
+  // A thread inside a system call ends only after the call, so an abort does not wait for it: the volume may be dead.
   if (signal?.aborted !== true) await ended
 }

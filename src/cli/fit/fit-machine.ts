@@ -10,14 +10,17 @@ import { devicesAsTold } from '../../agent-core/runtimes/devices.ts'
 import { type AgentSessionOptions, connect, VerbError } from '../agent-session.ts'
 import type { CliIo } from '../io.ts'
 
-/** What a model is sized with, and whose word that is. */
+/** The figures that a model is sized with, and where they come from. */
 export interface FitMachine extends SizingView {
   readonly from: 'agent' | 'machine'
   /** One sentence or two that say so. */
   readonly fromMessage: string
 }
 
-/** As the agent of the state folder has it, its settings and what it runs; as this command sees the machine where none answers. Throws VerbError. */
+/**
+ * The figures, settings and running servers of the state folder's agent; this command's own view of the machine where no agent answers.
+ * Throws VerbError.
+ */
 export async function machineToFit(session: AgentSessionOptions): Promise<FitMachine> {
   const asked = await askAgent(session).catch((error: unknown) => {
     if (error instanceof LinkError) return error

@@ -1,3 +1,4 @@
+import { cleanText } from '../../contract/clean-text.ts'
 import { formatBytes } from '../../contract/format.ts'
 import { itemNames } from '../../agent-core/memory/estimate/summary.ts'
 import type { Estimate, MemoryItems } from '../../agent-core/memory/estimate/items.ts'
@@ -39,7 +40,7 @@ const sizeWidth = 9
 
 /**
  * The items stacked, each bar beginning where the one above ends, over a width that stands for the budget or, where it is the larger,
- * the total.
+ * the total. Names of applications and of services come from elsewhere, so each line is cleaned and stays one.
  */
 export function renderFit(answer: FitAnswer, { estimate, decision, machine, unicode }: FitDetails): string {
   const { items, total, budget, available, held, promised, fits, waysToFit } = answer
@@ -51,7 +52,7 @@ export function renderFit(answer: FitAnswer, { estimate, decision, machine, unic
     `${name.padEnd(nameWidth)}${size.padStart(sizeWidth)}  ${rest}`.trimEnd()
   const bar = (from: number, to: number) => {
     const start = cell(from)
-    // What is there is seen, however small.
+    // An item shows at least one cell, however small.
     const end = Math.max(cell(to), to > from ? start + 1 : start)
     const shift = Math.max(0, end - barWidth)
     return `${empty.repeat(start - shift)}${full.repeat(end - start)}${empty.repeat(barWidth - end + shift)}`
@@ -83,7 +84,9 @@ export function renderFit(answer: FitAnswer, { estimate, decision, machine, unic
     ...estimate.notes,
     machine.fromMessage,
     '',
-  ].join('\n')
+  ]
+    .map(cleanText)
+    .join('\n')
 }
 
 function verdict(answer: FitAnswer, decision: FitDecision): string {

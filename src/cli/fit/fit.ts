@@ -10,6 +10,7 @@ import { type LlamaServerDialect, LlamaServerDialects } from '../../agent-core/r
 import { llamaServerArgv } from '../../agent-core/runtimes/llama-server.ts'
 import { ProgramError } from '../../agent-core/support/ask-program.ts'
 import { refKey } from '../../agent-core/support/object-key.ts'
+import { cleanText } from '../../contract/clean-text.ts'
 import { type CliIo, exitCodes, usesUnicode } from '../io.ts'
 import { decideFit, type FitDecision, roomOf } from './fit-decision.ts'
 import { environmentOf, type FitMachine, machineToFit } from './fit-machine.ts'
@@ -46,7 +47,7 @@ export async function fit(given: string, options: FitOptions, io: CliIo): Promis
     return answer.fits ? exitCodes.done : exitCodes.doesNotFit
   } catch (error) {
     if (!isSaid(error)) throw error
-    io.stderr.write(`metal-agent: ${error.message}\n`)
+    io.stderr.write(`metal-agent: ${cleanText(error.message)}\n`)
     return exitCodes.failed
   }
 }
@@ -75,7 +76,7 @@ async function answerFor(
     ...(estimate.contextTokens !== undefined && { contextTokens: options.context ?? estimate.contextTokens }),
     ...(options.slots !== undefined && { slots: options.slots }),
     estimateAt: (change) => estimateWith(change).total,
-    // What may be stopped is decided by the person who asks, not by priority: see `decideFit`.
+    // The person who asks decides which servers may be stopped, not their priority: see `decideFit`.
     servers: [],
     apps: machine.applications,
     totalBytes: machine.totalBytes,
@@ -97,7 +98,7 @@ async function answerFor(
   return { answer, estimate, decision }
 }
 
-/** What it would take with a change, as the agent would start it. */
+/** The estimate with a change applied, as the agent would start the server. */
 function estimator(
   model: FoundModel,
   { context, slots, kv }: FitOptions,

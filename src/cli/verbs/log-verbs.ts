@@ -45,7 +45,7 @@ function printOn(
   })
 }
 
-/** What is missing is said beside the output, not in it. */
+/** Gaps are reported on standard error, not in the output. */
 function print({ lines, gap, ...rest }: LogChunk, io: CliIo, json: boolean): void {
   if (json) {
     io.stdout.write(`${JSON.stringify({ lines, gap, ...rest })}\n`)

@@ -14,7 +14,7 @@ import { agentVerb, type VerbContext } from './verb.ts'
 
 const storeOption = ['--model-store <folder>', 'the model store, where no agent runs'] as const
 
-/** What is in the model store, with an agent or, as far as that is safe, without one. */
+/** The content of the model store, with an agent or, as far as that is safe, without one. */
 export function modelsVerb(context: VerbContext): Command {
   const list = agentVerb('list', 'what is in the model store, who uses it, and what is left of the disk', context)
     .option(...storeOption)
@@ -118,7 +118,7 @@ async function pullModel(
   const pressed = { interrupt: false }
   const interrupt = (): void => {
     pressed.interrupt = true
-    void access.command({ name: 'cancelPull', model: pull.model }).catch(() => undefined) // its end says what is so
+    void access.command({ name: 'cancelPull', model: pull.model }).catch(() => undefined) // the download's end tells the result
   }
   process.once('SIGINT', interrupt)
   try {

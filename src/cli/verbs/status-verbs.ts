@@ -31,7 +31,7 @@ export function statusVerbCommands(context: VerbContext): Command[] {
   return [status, names]
 }
 
-/** Through restarts of the agent, until the person has seen enough; ends where only that person can mend what is wrong. */
+/** Goes on through restarts of the agent until it is interrupted; ends at a problem that only a person can mend. */
 function showOn(connect: () => Promise<AgentClient>, io: CliIo, json: boolean): Promise<never> {
   const text = (snapshot: AgentSnapshot): string => {
     if (json) return `${JSON.stringify(snapshot)}\n`

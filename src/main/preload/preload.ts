@@ -3,7 +3,7 @@ import type { Bridge, BridgeReply, LinkFailure } from '../../contract/bridge.ts'
 import type { Unsubscribe } from '../../contract/client.ts'
 import { channels, type ListenRequest, type Push } from '../ipc-channels.ts'
 
-/** What is pushed under its id is what it asked for. */
+/** Values pushed under an id belong to the request with that id. */
 interface PageListener {
   readonly next: (item: never) => void
   readonly end: (failure: LinkFailure) => void

@@ -1,3 +1,3 @@
-/** Several class names as one; what is absent or false is left out. */
+/** Several class names as one; absent and false ones are left out. */
 export const classNames = (...names: readonly (string | false | undefined)[]): string =>
   names.filter((name) => name !== undefined && name !== false).join(' ')

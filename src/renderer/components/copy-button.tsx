@@ -6,7 +6,7 @@ import { Spoken } from './spoken.tsx'
 
 interface CopyButtonProps {
   readonly text: string
-  /** What the button does, for those who listen. */
+  /** The button's label for screen readers. */
   readonly label: string
   readonly children: ReactNode
 }

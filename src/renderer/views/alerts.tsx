@@ -5,7 +5,7 @@ import { Age, LocalAge, LocalUntil, Until } from '../components/time.tsx'
 import { useWindow } from '../store.ts'
 import styles from './alerts.module.css'
 
-/** Why what is shown may not be so any more, over everything else. */
+/** Why the window may be out of date, above everything else. */
 export function Alerts({ cluster }: { readonly cluster: ClusterView }) {
   const gone = useWindow(({ connection }) => connection.state === 'gone')
   if (!gone && cluster.state === 'live') return null

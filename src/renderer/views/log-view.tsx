@@ -41,7 +41,7 @@ const endTolerance = 16
 
 function Tail({ service, run }: { readonly service: ServiceView; readonly run: LogRun }) {
   const { tail, problem } = useLog({ namespace: service.namespace, name: service.name, pid: service.pid, run })
-  /** What is shown while a person reads further up; undefined while it follows. */
+  /** The lines shown while a person reads further up; undefined while the view follows. */
   const [held, setHeld] = useState<LogTail>()
   const box = useRef<HTMLDivElement>(null)
   const { entries, nextId } = held ?? tail

@@ -27,7 +27,7 @@ export interface ConnectOptions {
   readonly timeoutMs?: number
 }
 
-/** The agent answers within a millisecond; one that takes this long is stopped in a debugger or swapped out. */
+/** The agent answers within a millisecond; an agent that takes this long is stopped in a debugger or swapped out. */
 const answerMs = 5_000
 /** What asks the cluster, or reads a long file. */
 const queryMs = 30_000

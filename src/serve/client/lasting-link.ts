@@ -15,7 +15,7 @@ export interface LastingLinkOptions {
   readonly retryDelayMs?: (failures: number) => number
 }
 
-/** What is known of an agent that comes and goes; times are milliseconds of this computer's clock. */
+/** The state of the connection to an agent that comes and goes; times are milliseconds of this computer's clock. */
 export type AgentMirror =
   | { readonly state: 'connecting' }
   | { readonly state: 'live'; readonly snapshot: AgentSnapshot }
@@ -35,7 +35,7 @@ interface Opened {
   readonly bootId: string
 }
 
-/** A link that outlives its connection: connected when somebody asks, and anew when it broke. */
+/** A link that outlives its connection: connects on the first request, and anew when the connection broke. */
 export class LastingLink implements AgentLink, AsyncDisposable {
   readonly #connect: () => Promise<AgentClient>
   readonly #retryDelayMs: (failures: number) => number
@@ -121,7 +121,7 @@ export class LastingLink implements AgentLink, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
-    // One that could not be opened has been told to who asked.
+    // The request that opened the connection reports where that failed.
     const opened = await this.#opened?.catch(() => undefined)
     await opened?.client.close()
   }
@@ -149,7 +149,7 @@ export class LastingLink implements AgentLink, AsyncDisposable {
     const known = await before?.catch(() => undefined)
     if (this.#isClosed) throw new LinkError('gone', 'The connection to the agent was closed here.')
     if (known?.client.isOpen === true) return known
-    // Unless somebody else did so meanwhile.
+    // Unless another call did so meanwhile.
     if (this.#opened === before || this.#opened === undefined) this.#opened = this.#open()
     return await this.#opened
   }

@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import { hasCode } from '../../agent-core/support/files.ts'
 
-/** Whether somebody listens there; throws where that cannot be found out. */
+/** Whether a process listens there; throws where that cannot be found out. */
 export function probeSocket(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = connect(path)
@@ -16,5 +16,5 @@ export function probeSocket(path: string): Promise<boolean> {
   })
 }
 
-/** No file, or a file that nobody listens on any more. */
+/** No file, or a file that no process listens on any more. */
 export const isNobodyThere = (error: unknown) => hasCode(error, 'ENOENT') || hasCode(error, 'ECONNREFUSED')

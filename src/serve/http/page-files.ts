@@ -25,7 +25,7 @@ export const mediaTypes: Readonly<Record<string, string>> = {
 /** In the page's `<meta property="csp-nonce">`, from where the component library takes it for the styles it adds. */
 export const noncePlaceholder = '__CSP_NONCE__'
 
-/** What is in the folder now and nothing else, whatever a path may say. Undefined where the window is not there. */
+/** The files in the folder as of now and nothing else, whatever a path may say. Undefined where the window was not built. */
 export async function openPageFiles(folder: string): Promise<PageFiles | undefined> {
   const files = new Map((await filesIn(folder)).map((file) => [`/${file}`, path.join(folder, file)]))
   const index = files.get('/index.html')

@@ -4,7 +4,7 @@ import { maxBodyBytes } from '../../contract/http.ts'
 import { requestTooLong } from '../failures.ts'
 import { HttpRefusal } from './http-refusal.ts'
 
-/** The client ended the connection, so that there is nobody to answer. */
+/** The client ended the connection, so that no answer can be sent. */
 export class ClientGoneError extends Error {
   override readonly name = 'ClientGoneError'
 }

@@ -33,7 +33,7 @@ interface Call {
   readonly bearer: string
 }
 
-/** The four verbs, each for who has a bearer. */
+/** The four verbs, each for clients with a bearer. */
 export class WindowApi {
   readonly #door: AgentDoor
   readonly #keys: WindowKeys

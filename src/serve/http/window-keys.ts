@@ -1,10 +1,10 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 
-/** From printing a URL to opening it; what was printed is worth nothing any more when somebody scrolls back to it. */
+/** From printing a URL to opening it: an old URL in a terminal's scrollback is worth nothing. */
 const tokenMs = 2 * 60_000
-/** A page that nobody used for so long asks for a new URL. */
+/** A page that was unused for so long asks for a new URL. */
 const bearerIdleMs = 12 * 3_600_000
-/** More windows than anybody has; the one that was not used for longest gives way. */
+/** More windows than a person has; the window unused for longest gives way. */
 const maxKeys = 64
 
 interface Key {
@@ -12,7 +12,7 @@ interface Key {
   expiresAt: number
 }
 
-/** Who may talk to the window's carrier: tokens that a URL carries once, and the bearers they are exchanged for. */
+/** The keys to the window's carrier: tokens that a URL carries once, and the bearers they are exchanged for. */
 export class WindowKeys {
   readonly #now: () => number
   #tokens: Key[] = []

@@ -34,7 +34,7 @@ interface Listening {
   readonly api: WindowApi
 }
 
-/** The window for a browser of this machine; nothing listens before somebody asks for it. */
+/** The window for a browser of this machine; it listens only after a person asked for it. */
 export class WindowServer implements AsyncDisposable {
   readonly #options: WindowServerOptions
   readonly #now: () => number
@@ -48,7 +48,7 @@ export class WindowServer implements AsyncDisposable {
     this.#keys = new WindowKeys(this.#now)
   }
 
-  /** A URL that works once and soon. Without a port it is the one in use, or any free one. Throws LinkError. */
+  /** A URL that works once and expires soon. Without a port: the one in use, or any free one. Throws LinkError. */
   async open(port = 0): Promise<string> {
     if (this.#isClosed) throw new LinkError('gone', 'The agent ends.')
     this.#listening ??= this.#listen(port).catch((error: unknown) => {
@@ -64,7 +64,7 @@ export class WindowServer implements AsyncDisposable {
 
   async close(): Promise<void> {
     this.#isClosed = true
-    // One that could not listen has said so to who asked.
+    // The request for the window reports where it could not listen.
     const listening = await this.#listening?.catch(() => undefined)
     listening?.api.endStreams()
     await listening?.server.close()
@@ -135,7 +135,7 @@ function refuse({ status, code, message, headers }: HttpRefusal, response: Serve
     'content-length': Buffer.byteLength(text),
     'content-security-policy': contentSecurityPolicy(),
     'cache-control': 'no-store',
-    // Who was refused holds no connection that others may need, and what it still sends is not waited for.
+    // A refused client keeps no connection that others may need: the rest of its request is not waited for.
     connection: 'close',
   })
   response.end(text)

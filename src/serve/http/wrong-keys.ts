@@ -1,5 +1,5 @@
 const windowMs = 60_000
-/** A person who pastes an old URL is done within as many. */
+/** More attempts than a person needs who pastes an old URL. */
 const freeOfCharge = 10
 
 /** Counts wrong tokens and bearers, so that guessing is slowed down; a right one is taken however many were wrong before. */

@@ -20,7 +20,7 @@ import { sampleSnapshot } from '../sample-snapshot.ts'
 const at = '2026-01-02T03:04:05.000Z'
 const service = { namespace: 'default', name: 'qwen' }
 
-/** Each as a client may write it, where something may be left out without it. */
+/** Each command as a client may write it, without the optional fields. */
 const commands: { readonly [N in CommandName]: Extract<CommandInput, { name: N }> } = {
   stop: { name: 'stop', service },
   start: { name: 'start', service },

@@ -19,8 +19,8 @@ import type { Carrier } from './carrier.ts'
 const preload = path.join(import.meta.dirname, '../../../out/main/preload.cjs')
 
 /**
- * The app's window that shows the agent of its state folder, which is another process: page, preload script, main process, socket.
- * Whoever uses it has put the stand-in in the place of Electron.
+ * The app's window that shows the agent of its state folder, which is another process: page, preload script, main process, socket. The test
+ * that uses it must have put the stand-in in the place of Electron.
  */
 export const ipcCarrier: Carrier = {
   name: 'Electron IPC',

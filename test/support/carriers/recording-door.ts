@@ -12,7 +12,7 @@ export class RecordingDoor implements AgentDoor {
   readonly commands: CommandRequest[] = []
   readonly queries: Query[] = []
   readonly streams: StreamRequest[] = []
-  /** Whoever listens to a stream now. */
+  /** The present listeners of a stream. */
   readonly readers = new Set<Listener<StreamItem>>()
   /** What each is answered. */
   onCommand: (request: CommandRequest) => Promise<CommandResult> = ({ command }) =>

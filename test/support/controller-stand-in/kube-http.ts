@@ -51,7 +51,7 @@ export class KubeHttp {
     if (incoming.statusCode !== 200) {
       throw new Error(`GET ${path}: ${incoming.statusCode ?? 0} ${await readText(incoming)}`)
     }
-    // Whoever iterates is told; a connection that breaks after the last event concerns nobody.
+    // The iteration throws; a connection that breaks after the last event does not matter.
     incoming.on('error', () => undefined)
     let rest = ''
     for await (const chunk of incoming.setEncoding('utf8')) {

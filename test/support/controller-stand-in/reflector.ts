@@ -101,7 +101,7 @@ export class Reflector<T extends { metadata: { name: string; namespace: string; 
     }
   }
 
-  /** An object that is not of the expected shape is left out: somebody else's schema refuses it. */
+  /** An object that is not of the expected shape is left out: the schema that refuses it is not ours. */
   #parse(raw: unknown): T[] {
     if (!meta.safeParse(raw).success) return []
     const parsed = this.#options.schema.safeParse(raw)

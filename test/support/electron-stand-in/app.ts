@@ -4,7 +4,7 @@ import { connect, createServer } from 'node:net'
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
 
-/** An event that whoever listens may prevent. */
+/** An event that a listener may prevent. */
 export class PreventableEvent {
   defaultPrevented = false
 

@@ -30,7 +30,7 @@ export type ControlRequest = z.infer<typeof controlRequest>
 
 const message = z.object({ id: z.number(), request: controlRequest })
 
-/** Answers what the test asks over the channel that it started this process with; without one nobody asks. */
+/** Answers what the test asks over the channel that it started this process with; without a channel there are no requests. */
 export function answerControl(): void {
   process.on('message', (asked: unknown) => {
     const { id, request } = message.parse(asked)

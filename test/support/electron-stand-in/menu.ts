@@ -21,7 +21,7 @@ export class Menu {
   }
 
   static setApplicationMenu(): void {
-    // Nobody sees it.
+    // The stand-in shows no menu bar.
   }
 
   /** What a person reads: `-` is a line, and entries that cannot be chosen are in brackets. */

@@ -29,7 +29,7 @@ export interface Attempt {
   readonly name: string
 }
 
-/** Who sends this. No token is the anonymous user, an unknown token nobody: throws a 401 StatusError. */
+/** The user that sends the request. Without a token the anonymous user; throws a 401 StatusError for an unknown token. */
 export function authenticate(authorization: string | undefined, users: readonly User[]): User {
   const token = /^Bearer (.+)$/.exec(authorization ?? '')?.[1]
   if (token === undefined) return { name: 'system:anonymous', token: '', rules: [] }

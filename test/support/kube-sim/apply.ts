@@ -16,7 +16,7 @@ import { metadataSchema, type Kind } from './kinds.ts'
 import { memberSchema, type Schema } from './schema.ts'
 import { StatusError } from './status-error.ts'
 
-/** Who writes, and through which door: together they are one entry of `managedFields`. */
+/** The writer, and the endpoint it writes through: together they are one entry of `managedFields`. */
 export interface Writer {
   readonly manager: string
   readonly apiVersion: string

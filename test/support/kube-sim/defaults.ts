@@ -11,7 +11,7 @@ export function fillServiceDefaults(service: KubeObject): void {
   }
 }
 
-/** What the server fills in when it gives a Service its address; nobody owns these fields. */
+/** The fields that the server sets when it gives a Service its address; no manager owns them. */
 export function allocateClusterIp(
   service: KubeObject,
   before: KubeObject | undefined,

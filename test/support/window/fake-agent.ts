@@ -46,7 +46,7 @@ export class FakeAgent implements AgentLink {
     for (const { next } of this.#followers.keys()) next(snapshot)
   }
 
-  /** Everybody loses it, and nobody reaches it any more. */
+  /** All clients lose the agent and cannot reach it any more. */
   leave(error = new LinkError('gone', 'The agent ended.')): void {
     this.#absence = error
     for (const open of [this.#followers, this.#readers]) {

@@ -168,3 +168,9 @@ test('where nothing helps, it says so', () => {
     'It does not fit: it needs 3.2 GB more than the budget. Nothing on this machine would make it fit.\n',
   )
 })
+
+test('the name of an application neither writes a line of its own nor steers the terminal', () => {
+  const sentence = 'quit \u001b[H\u001b[2J\u001b[3JEvil\n\u202eIt fits.'
+  const lines = rendered({ budget: 48e9, available: 55e9, waysToFit: [{ sentence }] }).split('\n')
+  expect(lines).toContain('  • quit  [H [2J [3JEvil It fits..')
+})

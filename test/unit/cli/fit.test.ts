@@ -27,7 +27,7 @@ async function fit(folder: string, ...args: string[]) {
   return { exitCode, ...said }
 }
 
-/** Nobody asks the real Hub. */
+/** No request reaches the real Hub. */
 const hubEnv: Record<string, string> = { HF_ENDPOINT: 'http://127.0.0.1:9' }
 
 const bytes = z.number().int().nonnegative()

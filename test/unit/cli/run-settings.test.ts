@@ -56,6 +56,9 @@ const fromDefaults = {
   evictionShare: 0.5,
   evictionAtAdmission: false,
   comeBackMs: 120_000,
+  applePowerEnabled: false,
+  applePowerIntervalMs: 1_000,
+  powermetrics: '/usr/bin/powermetrics',
   logLevel: 'info',
   logFormat: 'auto',
   givenByFlags: [],
@@ -95,6 +98,19 @@ test.each([
   { args: ['--llama-server', 'llama-server'], means: { llamaServer: 'llama-server', givenByFlags: ['llamaServer'] } },
   { args: ['--model-store', 'models', '--state-dir', 's'], means: { modelStore: '/here/models', stateDir: '/here/s' } },
   { args: ['--llama-server-port', '-5', '--port', '0'], means: { llamaServerPort: 0, port: 0 } },
+  {
+    args: ['--apple-power-enabled', '--apple-power-interval', '250ms', '--powermetrics-bin', '/opt/powermetrics'],
+    means: {
+      applePowerEnabled: true,
+      applePowerIntervalMs: 250,
+      powermetrics: '/opt/powermetrics',
+      givenByFlags: ['applePowerEnabled', 'applePowerIntervalMs'],
+    },
+  },
+  {
+    args: ['--apple-power-interval', '-1s', '--powermetrics-bin='],
+    means: { givenByFlags: ['applePowerIntervalMs'] },
+  },
   {
     args: ['--llama-server-startup-timeout', '-1s'],
     means: { startupStallMs: 120_000, givenByFlags: ['startupStallMs'] },
@@ -189,7 +205,7 @@ test.each([
 
 test('flags of what is not built yet are read, and said to change nothing when they ask for something', () => {
   const given = settings(
-    ...['--memory-fraction', '0.8', '--eviction-enabled', '--apple-power-enabled=false', '--client-port', '0'],
+    ...['--memory-fraction', '0.8', '--eviction-enabled', '--client-port', '0'],
     ...['--omlx-bin', '/x', '--max-watch-failures', '5'],
   )
   expect(startNotices(given)).toEqual([

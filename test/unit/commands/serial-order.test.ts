@@ -129,7 +129,7 @@ test(
         await run({ name: 'updateSettings', settings: { startupStallMs: null } })
         await world.applyService(name, { modelRef: 'model', spec: { runtime: 'vllm' } })
         await agent.until(name, () => true)
-        // Somebody else writes the object all the time.
+        // Another client writes the object all the time.
         const meddling = [1, 2, 3].map((at) =>
           world.admin.patch(inferenceService(name), { metadata: { annotations: { meddler: String(at) } } }),
         )

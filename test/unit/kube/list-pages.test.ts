@@ -45,3 +45,10 @@ test('one large object at the beginning does not make a thousand others come one
   expect(await sizesThrough(there)).toEqual(sizes)
   expect(there.asked.length).toBeLessThan(12)
 })
+
+test('a page of ordinary objects is short enough to be read without a thread of its own', async () => {
+  const sizes = Array.from({ length: 1_000 }, () => 2 * kiB)
+  const there = server(sizes)
+  expect(await sizesThrough(there)).toEqual(sizes)
+  expect(Math.max(...there.read)).toBeLessThanOrEqual(512 * kiB)
+})

@@ -126,7 +126,7 @@ class World {
     this.book.observe({ availableBytes: this.available })
   }
 
-  /** Until nobody has anything to ask any more. */
+  /** Until no request is left. */
   settle(): void {
     for (let round = 0; this.woken.size > 0; round++) {
       expect(round, 'whoever is woken is served').toBeLessThan(100)

@@ -25,7 +25,7 @@ const model = (key: string, more: Partial<LoadedModel> = {}): LoadedModel => ({
   ...more,
 })
 
-/** Of which nobody asked whether it has a request. */
+/** A server whose requests were not asked for. */
 const unknown = (key: string, more: Partial<LoadedModel> = {}): LoadedModel => {
   const { idleForMs: _, ...rest } = model(key, more)
   return rest

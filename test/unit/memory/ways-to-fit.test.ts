@@ -233,7 +233,7 @@ test('every way named is true by the arithmetic of admission, and no larger cont
   expect([...kinds].sort()).toEqual(['both', 'budget', 'change', 'evict', 'quit'])
 })
 
-/** What a person would meet who did what it says, by the figures in the sentence where there are any. */
+/** The room after a person has done what the sentence says, by the figures in it where there are any. */
 function isTrue(way: WayToFit, asked: Misfit): boolean {
   const { needBytes, room: before } = asked
   if (way.kind === 'change') return asked.estimateAt?.(way.change) === way.needBytes && fits(way.needBytes, before)

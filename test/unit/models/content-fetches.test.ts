@@ -32,6 +32,7 @@ function fetches() {
     return { sizeBytes: 5, sha256 }
   }
   const contents = new ContentFetches({
+    withRoom: (_, work) => work(),
     folder: () => Promise.resolve(partials),
     download,
     quarantine: () => Promise.reject(new Error('nothing is wrong here')),

@@ -53,6 +53,26 @@ test('who leaves while waiting is gone at once, and the next comes nearer', asyn
   expect([before[0], before.at(-1), await third]).toEqual([2, 1, 'done'])
 })
 
+test('who waits is told of each place that it comes nearer', async () => {
+  const turns = new DownloadTurns(() => 1)
+  const places: number[] = []
+  const gates = [1, 2, 3].map(() => Promise.withResolvers<undefined>())
+  const { signal } = new AbortController()
+  const before = gates.map((gate) => turns.take(signal, noPlace, () => gate.promise))
+  const last = turns.take(
+    signal,
+    (ahead) => void places.push(ahead),
+    () => Promise.resolve(),
+  )
+  for (const [index, gate] of gates.entries()) {
+    expect(places.at(-1)).toBe(3 - index)
+    gate.resolve(undefined)
+    await before[index]
+    await new Promise(setImmediate)
+  }
+  await last
+})
+
 function noPlace(): void {
-  // nobody looks at it
+  // the value is not used
 }

@@ -15,14 +15,14 @@ afterEach(async () => world[Symbol.asyncDispose]())
 
 /** A caller of `ensure` that can leave, and what it was told. */
 function caller(
-  namespace = 'default',
+  who = 'somebody',
   wanted: Partial<ModelRequest> = {},
 ): { leave: () => void; done: Promise<unknown>; seen: () => number | undefined } {
   const leaving = new AbortController()
   let bytes: number | undefined
   const done = world.models
     .ensure(
-      { ...request(file.url, 'tiny', namespace), ...wanted },
+      { ...request(file.url), ...wanted },
       {
         signal: leaving.signal,
         onProgress: ({ doneBytes }) => {
@@ -31,7 +31,7 @@ function caller(
       },
     )
     .catch((error: unknown) => error)
-  return { leave: () => leaving.abort(new Error(`${namespace} left`)), done, seen: () => bytes }
+  return { leave: () => leaving.abort(new Error(`${who} left`)), done, seen: () => bytes }
 }
 
 test('callers of the same model and source share one download, its progress and its file', async () => {
@@ -55,6 +55,14 @@ test('callers of the same model and source share one download, its progress and 
     requests: 1,
     files: { 'tiny/x.gguf': 'AAAAAAAA' },
   })
+})
+
+test('callers of two namespaces share the download of an address, and each has the model as its own', async () => {
+  const both = ['one', 'two'].map((namespace) => caller(namespace, { namespace }))
+  await eventually(() => world.models.state().fetches.length === 2 && file.openResponses === 1)
+  file.allow(200_000)
+  await Promise.all(both.map(({ done }) => done))
+  expect([file.requests.length, Object.values(await filesBelow(world.store))]).toEqual([1, ['AAAAAAAA', 'AAAAAAAA']])
 })
 
 test('a caller that leaves is let go at once while the others go on', async () => {

@@ -3,10 +3,11 @@ import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/p
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
-import type { ModelUser } from '../../../src/agent-core/models/inventory.ts'
+import type { ModelUser } from '../../../src/agent-core/models/model-user.ts'
 import { wantedDigest } from '../../../src/agent-core/models/wanted.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startFakeHub, type FakeHub } from '../../support/fake-hub.ts'
+import { writeLlamaGguf } from '../../support/gguf-writer.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
 
 let world: World
@@ -434,7 +435,7 @@ test('what no service uses is pruned, what one may use again is not, and nothing
   ])
 })
 
-test('the rest of a download is kept for a week and swept at a start after that', async () => {
+test('a partial download is kept for a week and swept at a start after that', async () => {
   await hub.addRepo('org/slow', { 'x.gguf': gguf('A', 5_000_000) })
   hub.cdn.throttle = 100_000
   const leaving = new AbortController()
@@ -468,4 +469,61 @@ test('a store that may not be written is a sentence, and works again by itself',
     4096,
     undefined,
   ])
+})
+
+test.each([
+  { kept: 'a person pulled', forget: [''] },
+  { kept: 'an earlier version left', forget: ['namespace', 'access'] },
+])(
+  'what $kept, or another namespace has, is not deleted when a newer content of its source serves',
+  async ({ forget }) => {
+    const contents = new Map<string, string>()
+    const label = async (path: string): Promise<string> => (await readFile(path, 'latin1')).slice(4, 6)
+    const serve = (content: string) => world.server.serve('/x.gguf', gguf(content, 4096 + Number(content.slice(1)))).url
+    const url = serve('v1')
+    const ask = (namespace: string) => request(url, 'm', namespace)
+    const pulled = await world.models.ensure(ask(''), staying())
+    const record = `${pulled.path}.metalbar.json`
+    const said = Object.entries(JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>)
+    await writeFile(record, JSON.stringify(Object.fromEntries(said.filter(([key]) => !forget.includes(key)))))
+    const refreshed = async (namespace: string, content: string): Promise<string> => {
+      serve(content)
+      const fresh = await world.models.refresh(ask(namespace), pulled, staying())
+      if (!fresh) throw new Error('nothing new')
+      await world.models.markUsed(ask(namespace), fresh)
+      contents.set(content, fresh.path)
+      return fresh.path
+    }
+    await refreshed('a', 'v2')
+    await refreshed('b', 'v3')
+    await refreshed('a', 'v4')
+    const kept = ['v3', 'v4'].map((content) => label(contents.get(content) ?? ''))
+    expect([await label(pulled.path), ...(await Promise.all(kept))]).toEqual(['v1', 'v3', 'v4'])
+    await expect(readFile(contents.get('v2') ?? '')).rejects.toThrow('ENOENT')
+  },
+)
+
+test("a person's pull is not replaced by a Model of its name that states another checksum", async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('v1'))
+  const pulled = await world.models.ensure(request(url, 'm', ''), staying())
+  const next = gguf('v2')
+  world.server.serve('/x.gguf', next)
+  const model = await world.models.ensure({ ...request(url, 'm', 'a'), sha256: sha256(next) }, staying())
+  expect(model.path).not.toBe(pulled.path)
+  expect(Object.values(await filesBelow(world.store))).toEqual(['v2v2v2v2', 'v1v1v1v1'])
+})
+
+test('the checksum of a file that was found here and what its header says are both recorded', async () => {
+  await mkdir(join(world.store, 'm'), { recursive: true })
+  const path = join(world.store, 'm', 'x.gguf')
+  await writeLlamaGguf(path)
+  const wanted = { ...request('https://nowhere.invalid/x.gguf', 'm'), sha256: sha256(await readFile(path)) }
+  await world.models.ensure(wanted, staying())
+  const record = async (): Promise<unknown> => JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8'))
+  await eventually(async () => JSON.stringify(await record()).includes('architecture'))
+  expect(await record()).toMatchObject({
+    files: [{ sha256: wanted.sha256 }],
+    header: { architecture: 'llama' },
+    namespace: 'default',
+  })
 })

@@ -4,8 +4,9 @@ import { dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
 import { modelFileName, sourceDigest } from '../../../src/agent-core/models/source.ts'
-import { Store, type Destination } from '../../../src/agent-core/models/store.ts'
-import { sameBytes } from '../../../src/agent-core/models/store-paths.ts'
+import { Store } from '../../../src/agent-core/models/store.ts'
+import type { Destination } from '../../../src/agent-core/models/store-places.ts'
+import { sameBytes, type WithRoom } from '../../../src/agent-core/models/store-paths.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { failure, filesBelow, gguf, request, startWorld, staying, type World } from './world.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -29,6 +30,8 @@ async function put(path: string, content: Buffer | string): Promise<void> {
   await mkdir(dirname(join(world.store, path)), { recursive: true })
   await writeFile(join(world.store, path), content)
 }
+
+const anyRoom: WithRoom = (_, work) => work()
 
 const short = (source: string): string => sourceDigest(source).slice(0, 16)
 
@@ -63,6 +66,7 @@ test('a record of the first versions is understood, and written as of today', as
       origin: 'downloaded',
       files: [{ path: 'x.gguf', sizeBytes: 4096 }],
       primary: 'x.gguf',
+      namespace: 'default',
       access: { isPublic: false, namespaces: ['default'] },
       lastUsedAt: expect.stringMatching(/^20/) as string,
     },
@@ -77,7 +81,13 @@ test('a file that is put in its own place again, beside another that is new, sta
     const destination = await store.reserve(wanted, paths, { primary: '1.gguf' })
     const files = paths.map((path, at) => {
       const from = labels[at] === 'same' ? join(world.store, 'tiny', path) : join(world.folder, `${labels[at]}.gguf`)
-      return { path, from, sizeBytes: 4096, sha256: 'ab'.repeat(32), moveTo: (to: string) => sameBytes(from, to) }
+      return {
+        path,
+        from,
+        sizeBytes: 4096,
+        sha256: 'ab'.repeat(32),
+        moveTo: (to: string) => sameBytes(from, to, anyRoom),
+      }
     })
     await destination.commit({ files, primary: '1.gguf' })
     destination.release()
@@ -91,7 +101,7 @@ test('a file that is put in its own place again, beside another that is new, sta
 test('many can put the same bytes in one place at the same time, and leave nothing beside them', async () => {
   await put('from.gguf', gguf('A'))
   const [from, to] = [join(world.store, 'from.gguf'), join(world.store, 'to.gguf')]
-  await Promise.all(Array.from({ length: 20 }, () => sameBytes(from, to)))
+  await Promise.all(Array.from({ length: 20 }, () => sameBytes(from, to, anyRoom)))
   expect(await filesBelow(world.store)).toEqual({ 'from.gguf': 'AAAAAAAA', 'to.gguf': 'AAAAAAAA' })
 })
 

@@ -99,6 +99,27 @@ test('memory has the names of the Go agent, and what is not known has no figure'
   ])
 })
 
+test('power has the names of the Go agent, and what is not reported has no figure', async () => {
+  const power = () => lines(/power/)
+  const atFirst = await power()
+  metrics.setPower({ combinedWatts: 12.5, cpuWatts: 4, gpuWatts: 8, aneWatts: 0.5 })
+  const whole = await power()
+  metrics.setPower({ gpuWatts: 8, aneWatts: 0 })
+  const part = await power()
+  metrics.setPower(undefined)
+  expect([atFirst, whole, part, await power()]).toEqual([
+    [],
+    [
+      'llmkube_metal_agent_apple_power_combined_watts 12.5',
+      'llmkube_metal_agent_apple_power_gpu_watts 8',
+      'llmkube_metal_agent_apple_power_cpu_watts 4',
+      'llmkube_metal_agent_apple_power_ane_watts 0.5',
+    ],
+    ['llmkube_metal_agent_apple_power_gpu_watts 8', 'llmkube_metal_agent_apple_power_ane_watts 0'],
+    [],
+  ])
+})
+
 test('a service is shown with no restarts before its first, and leaves nothing when it goes', async () => {
   metrics.setHealthy(qwen, false)
   metrics.setHealthy({ namespace: 'other', name: 'qwen' }, true)

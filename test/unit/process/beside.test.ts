@@ -47,7 +47,7 @@ test('a server is started beside another, takes its place, and the other ends wh
     'digest-2',
   ])
   await eventually(async () => JSON.stringify(await rolesIn(room)).includes('retiring'))
-  // Whoever has not heard of it yet is answered.
+  // Clients that still use the old port are answered.
   expect(await ask(old.port)).toBe('answered')
   expect(() => servers.start('a/b', room.launch())).toThrow('still has a server')
   await eventually(() => servers.retiring('a/b') === undefined)

@@ -15,7 +15,7 @@ async function listening<T extends Server>(server: T) {
   return { port, [Symbol.dispose]: () => server.close() }
 }
 
-/** Does `answer` to whoever connects. */
+/** Calls `answer` for every connection. */
 const speaking = (answer: (socket: Socket) => void) =>
   listening(
     createServer((socket) => {

@@ -126,7 +126,7 @@ test('a note that could not be written is in no later one', async () => {
   const note = room.ledger.intend(run, room.launch(), where)
   await expect(note).rejects.toThrow('could not be noted')
   await rm(file, { recursive: true })
-  room.ledger.keep({ ...entry, key: 'a/other' })
+  room.ledger.keep({ ...entry, key: 'a/other', workingDirectory: '/state/work/a.other' })
   await room.ledger.close()
   const { entries } = await open(room.folder).load()
   expect(entries.map(({ key }) => key)).toEqual(['a/other'])

@@ -39,6 +39,37 @@ test('edits of others are forgotten when none came for ten minutes', () => {
   expect(writtenAndChanged()).toEqual({ kind: 'ours', epoch: 3 })
 })
 
+test('a slice that is gone is for ten seconds its holder’s to post again, and nobody’s for an object that was made again', () => {
+  const clock = { now: 1_000_000 }
+  const memory = memoryAt(clock)
+  const theirs = sliceOf({ ...publication, claim: { node: 'node-b', epoch: 4, heartbeat: publication.heartbeat } })
+  memory.judge({ slice: theirs, silentMs: 0, isAs: () => true }, target)
+  expect(memory.judgeAbsence({ ...target, uid: 'of the next one' })).toEqual({ kind: 'absent' })
+  expect(memory.judgeAbsence(target)).toMatchObject({ kind: 'foreign', holder: 'node-b', deadInMs: 10_000 })
+  clock.now += 9_999
+  expect(memory.judgeAbsence(target)).toMatchObject({ kind: 'foreign', deadInMs: 1 })
+  clock.now += 1
+  expect(memory.judgeAbsence(target)).toEqual({ kind: 'absent' })
+})
+
+test('one write over ours counts once, however often it is looked at', () => {
+  const memory = memoryAt({ now: 0 })
+  memory.wrote(told, last)
+  const saidAfter = (heartbeat: string) => {
+    const { metadata } = ours
+    const annotations = { ...metadata.annotations, 'llmkube.ai/agent-heartbeat': heartbeat }
+    const claim = memory.judge(
+      { slice: { ...ours, metadata: { ...metadata, annotations } }, silentMs: 0, isAs: () => true },
+      target,
+    )
+    return 'message' in claim ? claim.message : claim.kind
+  }
+  const [first, again] = ['2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z'].map(saidAfter)
+  expect(first).toContain('wrote over it')
+  expect(again).toBe(first)
+  expect(saidAfter('2026-01-01T00:00:30Z')).toContain('keeps writing over it')
+})
+
 test('a slice that was another agent’s meanwhile is not ours because it lost its claim', () => {
   const memory = memoryAt({ now: 0 })
   memory.wrote(told, last)

@@ -7,11 +7,13 @@ import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
 import { Admission } from '../../../src/agent-core/reconcile/admission.ts'
 import type { WantedServer } from '../../../src/agent-core/reconcile/reading.ts'
 import type { Need } from '../../../src/agent-core/reconcile/sizing.ts'
+import { eventually } from '../../support/eventually.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { StatedMemory } from '../../support/stated-memory.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const gigabyte = 1e9
+const placeWithinMs = 50
 
 let folder: Awaited<ReturnType<typeof temporaryFolder>>
 let machine: StatedMemory
@@ -57,7 +59,7 @@ beforeEach(async () => {
     enqueue: (key) => void enqueued.add(key),
     onChange: () => undefined,
     now: () => 0,
-    placeWithinMs: 50,
+    placeWithinMs,
   })
 })
 afterEach(async () => {
@@ -145,6 +147,17 @@ describe('a start', () => {
     expect([...enqueued]).toEqual(['ns/c'])
     starts('ns/c', 25)
     expect(admission.report('ns/c').place).toBe(1)
+  })
+
+  test('has no place while nobody knows how much memory is available, and is looked at again for that', async () => {
+    starts('ns/a', 20)
+    starts('ns/b', 25)
+    enqueued.clear()
+    machine.isUnknown = true
+    await memory.look()
+    expect([...enqueued]).toEqual(['ns/b'])
+    starts('ns/b', 25)
+    expect([admission.report('ns/b').place, view('ns/b').noMemory?.reason]).toEqual([undefined, 'MemoryCheckFailed'])
   })
 
   test('is refused while pressure is critical, and the settings are asked again when they change', async () => {
@@ -252,6 +265,23 @@ describe('a start of higher priority', () => {
     await expect.poll(() => displaced('ns/one')).toBe(false)
     expect([enqueued.has('ns/one'), displaced('ns/two')]).toEqual([true, true])
     expect(starts('ns/one', 10, { priority: 'low' })).toBe(true)
+  })
+
+  test('lets none of several come back before all of them are gone for long enough', async () => {
+    for (const key of ['ns/low-1', 'ns/low-2']) starts(key, 10, { priority: 'low' })
+    starts('ns/high', 30, { priority: 'high' })
+    Object.assign(machine, { totalBytes: 40 * gigabyte, availableBytes: 12 * gigabyte })
+    await ends('ns/low-1')
+    const placeIsDueAt = memory.now() + placeWithinMs
+    await eventually(async () => {
+      const isRefused = !starts('ns/high', 30, { priority: 'high' })
+      await memory.look()
+      return isRefused && memory.now() > placeIsDueAt
+    })
+    expect(displaced('ns/low-1')).toBe(true)
+    await ends('ns/low-2')
+    expect(starts('ns/high', 30, { priority: 'high' })).toBe(false)
+    await expect.poll(() => displaced('ns/low-1') || displaced('ns/low-2')).toBe(false)
   })
 
   test('displaces again when it was not wanted meanwhile', async () => {

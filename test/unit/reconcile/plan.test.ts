@@ -109,7 +109,7 @@ const nextReady: ServerView = { kind: 'ready', digest: 'd2', port: 5002 }
 const nextFailed = { ...crashed, digest: 'd2' } as const
 const flipped: PublicationView = { ...shownReady, shown: { address: ip, port: 5002, ready: true } }
 
-/** [what is so, the next step, the state people see]; the rows of one block tell one story in order. */
+/** [the observation, the next step, the state people see]; the rows of one block tell one story in order. */
 const stories: Record<string, readonly (readonly [string, Partial<Observation>, string, string])[]> = {
   'from nothing to serving': [
     ['a wanted service is claimed before anything else is done for it', {}, 'claim', 'waiting'],
@@ -118,6 +118,21 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       { publication: { ...nothingPublished, claim: 'released' } },
       'claim',
       'waiting',
+    ],
+    [
+      'without an address, the slice of an InferenceService that is gone is no longer shown',
+      {
+        publication: { ...shownReady, claim: 'previous' },
+        address: { ip: undefined, message: 'No network.' },
+      },
+      'unpublish',
+      'waiting',
+    ],
+    [
+      'also while this machine is paused',
+      { publication: { ...shownReady, claim: 'previous' }, paused: true },
+      'unpublish',
+      'unready',
     ],
     ['a dead claim is taken over', { publication: { ...nothingPublished, claim: 'dead' } }, 'claim', 'waiting'],
     [

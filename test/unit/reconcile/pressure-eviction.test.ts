@@ -133,7 +133,7 @@ function serviceIs(name: string, more: object): void {
   reports.set(facts.key, report as unknown as ServiceReport)
 }
 
-/** It has memory, and serves nobody yet unless told otherwise. */
+/** It has memory, and is not ready yet unless told otherwise. */
 function isLoaded(name: string, server: object = { kind: 'starting' }): void {
   serviceIs(name, { server: { pid: groupId, ...server }, plan: { state: 'ready' } })
   servers.push({ key: `ns/${name}`, role: 'current', groupId })

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
 import type { Memory } from '../../../src/agent-core/memory/memory.ts'
+import type { Servers } from '../../../src/agent-core/process/servers.ts'
 import type { ServerRole } from '../../../src/agent-core/process/server-state.ts'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
-import { countServers, measuredServers } from '../../../src/agent-core/reconcile/server-memory.ts'
+import { countServers, followServers, measuredServers } from '../../../src/agent-core/reconcile/server-memory.ts'
 
 type Found = Partial<Record<ServerRole, ServerState>>
 
@@ -61,4 +62,36 @@ test('what ended while it was taken over is not counted', () => {
   expect(counted({ current: exited, successor: loading })).toEqual([
     { role: 'current', needBytes: 10, phase: 'starting' },
   ])
+})
+
+test('memory is given back when nothing of a server is left, of two servers that of the one that is gone', () => {
+  let found: Found = {}
+  let change: Parameters<Servers['onChange']>[0] | undefined
+  const told: string[] = []
+  const servers = {
+    get: () => found.current,
+    successor: () => found.successor,
+    retiring: () => found.retiring,
+    onChange: (listener: NonNullable<typeof change>) => {
+      change = listener
+      return () => undefined
+    },
+  }
+  followServers(servers, {
+    ready: (_, role) => void told.push(`ready ${role}`),
+    gone: (_, what) => void told.push(`gone ${what}`),
+  })
+  const becomes = (role: ServerRole, state: ServerState, all: Found): string[] => {
+    found = all
+    told.length = 0
+    change?.('ns/a', state, role)
+    return [...told]
+  }
+  const ending: ServerState = { ...exited, settled: false }
+  expect(becomes('current', ready, { current: ready })).toEqual(['ready current'])
+  expect(becomes('current', ending, { current: ending })).toEqual([])
+  expect(becomes('current', exited, { current: exited })).toEqual(['gone all'])
+  expect(becomes('successor', ready, { current: ready, successor: ready })).toEqual(['ready beside'])
+  expect(becomes('successor', exited, { current: ready, successor: exited })).toEqual(['gone beside'])
+  expect(becomes('retiring', exited, { retiring: exited, current: ready })).toEqual(['gone replaced'])
 })

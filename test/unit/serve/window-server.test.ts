@@ -57,7 +57,7 @@ interface Asked {
   readonly body?: string
 }
 
-/** Sends what is said and nothing else, unlike fetch, which has ideas of its own about Host and Origin. */
+/** Sends exactly the given request, unlike fetch, which sets Host and Origin itself. */
 async function ask(port: number, url: string, { method = 'GET', headers = {}, body }: Asked = {}): Promise<Reply> {
   const request = httpRequest({ host: '127.0.0.1', port, path: url, method, headers, agent: false })
   request.end(body)

@@ -31,6 +31,8 @@ const kept = {
     evictionShare: 0.25,
     evictionAtAdmission: true,
     comeBackMs: 1_000,
+    applePowerEnabled: true,
+    applePowerIntervalMs: 5_000,
     logLevel: 'debug',
   },
   context: 'lab',
@@ -64,6 +66,18 @@ test.each(settingNames)(
     expect(byFlag.statedByFlag({ [name]: null })).toBe(name)
   },
 )
+
+test('the context of a flag wins over the one that a person chose, and so does its address', async () => {
+  await using folder = await temporaryFolder()
+  const open = (flags: object) =>
+    PersonSettings.open({ ...started(), ...flags }, path.join(folder.dir, 'settings.json'))
+  const settings = await open({})
+  await settings.chooseContext('lab')
+  await settings.chooseHostAddress('192.0.2.7')
+  expect([settings.current.context, settings.hostAddress]).toEqual(['lab', { by: 'person', address: '192.0.2.7' }])
+  const stated = await open({ context: 'prod', hostIp: '192.0.2.9' })
+  expect([stated.current.context, stated.hostAddress]).toEqual(['prod', { by: 'flag', address: '192.0.2.9' }])
+})
 
 test('null goes back to the default, but for the namespace, where it means all of them', async () => {
   await using folder = await temporaryFolder()

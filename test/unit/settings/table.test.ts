@@ -72,10 +72,11 @@ describe('the table of settings', () => {
     },
   )
 
-  test('what a page in a browser may not set chooses what is run, read, trusted or served', () => {
+  test('what a page in a browser may not set chooses what is run, read, trusted or served, or has root do something', () => {
     const onlyByShell = settingNames.filter(
       (name) => trustOf({ name: 'updateSettings', settings: { [name]: null } }) === 'shell',
     )
-    expect(onlyByShell).toEqual(['namespace', 'llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile'])
+    const shell = ['namespace', 'llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile', 'applePowerEnabled']
+    expect(onlyByShell).toEqual(shell)
   })
 })

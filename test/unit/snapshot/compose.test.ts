@@ -10,7 +10,8 @@ const now = Date.UTC(2026, 10, 21)
 
 function parts(services: readonly Service[], figures: SnapshotParts['figures'] = {}): SnapshotParts {
   const { bootId, version, host, cluster } = sampleSnapshot()
-  const rest = { downloads: [], memory: undefined, memoryFigures: undefined }
+  const unsaid = { memory: undefined, memoryFigures: undefined, power: undefined, powerFigures: undefined }
+  const rest = { ...unsaid, downloads: [] }
   return { bootId, version, host, cluster, startedAt: now, now, services, figures, ...rest, notices: ['One notice.'] }
 }
 

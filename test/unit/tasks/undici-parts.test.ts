@@ -41,5 +41,6 @@ test('what the bundle keeps of undici asks and fetches as all of it does, and th
   expect(JSON.parse(stdout)).toEqual(['new PATCH /a?b=c', 'GET /', 'GET /f', 'function'])
   const files = (await readdir(out, { recursive: true })).filter((name) => /\.m?js$/.test(name))
   const texts = await Promise.all(files.map((name) => readFile(join(out, name), 'utf8')))
-  expect(texts.join('')).not.toMatch(/class (MockAgent|EventSource|CacheStorage)/)
+  expect(texts.join('')).not.toMatch(/class (MockAgent|EventSource|CacheStorage)|node:http2/)
+  expect(texts.join('')).toContain('allowH2 = false')
 })

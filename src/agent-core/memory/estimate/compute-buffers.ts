@@ -60,6 +60,6 @@ function maskBytes(
   return tokens * (full + windowed) * element
 }
 
-/** Input, convolution and scan of a recurrent layer: an upper bound nobody has measured yet. */
+/** Input, convolution and scan of a recurrent layer: an upper bound, not measured yet. */
 const recurrentBytes = ({ recurrentElements, embedding }: ModelShape, token: number): number =>
   recurrentElements === 0 ? 0 : token * (8 * recurrentElements + 3 * embedding)

@@ -17,7 +17,7 @@ export interface Estimate {
   readonly guess?: string
   /** What a person should know about the numbers, one sentence each. */
   readonly notes: readonly string[]
-  /** Of the total, what counts against the GPU's working set; absent where nothing is offloaded or nobody knows. */
+  /** The part of the total that counts against the GPU's working set; absent where nothing is offloaded or that is unknown. */
   readonly gpuBytes?: number
   /** Tokens that all slots together can hold; absent where it is unknown. */
   readonly contextTokens?: number

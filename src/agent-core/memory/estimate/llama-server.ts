@@ -111,7 +111,7 @@ function notesAbout(shape: ModelShape, server: ServerArguments, keptFromGpuBytes
 
 const grouped = (count: number): string => count.toLocaleString('en-US')
 
-/** The whole of a context that nobody gave, where no header tells what the model was trained with. */
+/** The context where none is set and no header tells what the model was trained with. */
 const assumedContext = 2048
 const goOverhead = 512 * mebibyte
 

@@ -11,8 +11,8 @@ const float = 4
 const assumedCompute = 256 * 1024 ** 2
 
 /**
- * Its weights, and the buffers for one picture of its own size: per patch five widths of the model and three of its
- * feed-forward layers, as with text. Nobody has measured that yet; pictures of other sizes may take more.
+ * Its weights, and the buffers for one picture of its own size: per patch five widths of the model and three of its feed-forward layers, as
+ * with text. That is not measured yet; pictures of other sizes may take more.
  */
 export function projectorBytes({ fileBytes, header }: Projector): number {
   const number = (key: string) => {

@@ -215,7 +215,7 @@ function recurrentLayers(
     const period = read.number('full_attention_interval') ?? interval
     return (layer) => (layer + 1) % period !== 0
   }
-  // Of an architecture nobody knows here, a state in the header and layers without KV heads say the same.
+  // Of an unknown architecture, a state in the header and layers without KV heads say the same.
   if (recurrentWithoutKvHeads.has(architecture) || hasState) {
     return (layer) => kvHeads(layer) === 0 && !feedsForwardOnly(read, architecture, layer)
   }

@@ -3,7 +3,7 @@ import { mebibyte } from './items.ts'
 import type { CacheSize } from './kv-cache.ts'
 import type { ServerArguments } from './server-arguments.ts'
 
-/** llama-server's own limit where nobody gives one: `--cache-ram` of common.h. */
+/** llama-server's own limit where none is given: `--cache-ram` of common.h. */
 const defaultLimit = 8192 * mebibyte
 /** Enough for some short conversations, whatever the size of the context. */
 const leastCounted = 512 * mebibyte
@@ -17,9 +17,9 @@ export interface PromptCacheSize {
 
 /**
  * The host memory for prompts. llama-server keeps states of past conversations up to `--cache-ram`, however small the context is
- * (`server_prompt_cache::update` raises its limit of tokens while they fit), so a limit that somebody chose is counted whole.
- * Nobody chose the default of 8 GiB: there one copy of the whole cache is counted, at least 512 MiB. Checkpoints, which windowed
- * and recurrent models need to go back in a prompt, lie with each slot and come on top (`create_checkpoint`).
+ * (`server_prompt_cache::update` raises its limit of tokens while they fit), so a limit that a person chose is counted whole. The default
+ * of 8 GiB was not chosen: there one copy of the whole cache is counted, at least 512 MiB. Checkpoints, which windowed and recurrent models
+ * need to go back in a prompt, lie with each slot and come on top (`create_checkpoint`).
  */
 export function promptCacheSize(server: ServerArguments, cache: CacheSize): PromptCacheSize {
   const checkpoints = checkpointsOf(server, cache)

@@ -28,7 +28,7 @@ export interface ServerArguments {
   readonly offloadsMmproj: boolean
   /** Whether only as many outputs are reserved as slots can ask for, which llama.cpp does since June 2026 (#23861). */
   readonly boundsOutputs: boolean
-  /** What is loaded besides and not counted: draft models, adapters. */
+  /** Files that are loaded besides and not counted: draft models, adapters. */
   readonly uncounted: readonly string[]
   /** Patterns of `--override-tensor` that are none. */
   readonly unreadable: readonly string[]

@@ -9,7 +9,7 @@ export type Meaning =
   | { readonly kind: 'part'; readonly start: number; readonly end: number; readonly remote: Remote }
   /** The body is the whole file. */
   | { readonly kind: 'whole'; readonly remote: Remote; readonly encoding: string | undefined }
-  /** It is another file than the one whose bytes are here already. */
+  /** The server has another file than the one that the partial file is of. */
   | { readonly kind: 'changed' }
   /** Only the whole file can be had. */
   | { readonly kind: 'no-ranges' }
@@ -26,7 +26,7 @@ export interface Question {
   readonly now: number
 }
 
-/** Servers and proxies that dislike ranges answer with one of these. */
+/** Servers and proxies that do not support ranges answer with one of these. */
 const rangeRefusals: ReadonlySet<number> = new Set([400, 405, 416, 501])
 
 export function meaningOf(
@@ -77,7 +77,7 @@ function remoteOf(headers: Headers, sizeBytes: number | undefined): Remote {
   }
 }
 
-/** What one of the answers did not say does not count. */
+/** A header that one of the answers lacks is not compared. */
 function differs(known: Remote, remote: Remote): boolean {
   const other = <T>(a: T | undefined, b: T | undefined): boolean => a !== undefined && b !== undefined && a !== b
   if (other(known.sizeBytes, remote.sizeBytes)) return true

@@ -1,15 +1,13 @@
-import type { Readable } from 'node:stream'
-import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { formatBytes } from '../../../contract/format.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { asError } from '../../support/message-of.ts'
-import { magicLength } from '../content.ts'
 import type { Credentials } from '../credentials.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { contentProblem, truncated } from '../http-answer.ts'
 import { shownSource } from '../source.ts'
 import { contentLength, meaningOf, validator, type Meaning } from './answer-meaning.ts'
 import type { Bandwidth } from './bandwidth.ts'
+import { Body } from './body.ts'
 import { firstGap, withRange, type ByteRange } from './byte-ranges.ts'
 import { requireFreeSpace, type Room } from './free-space.ts'
 import { PaceGuard } from './pace-guard.ts'
@@ -29,7 +27,7 @@ const spaceMs = 5000
 /** Of an answer that does not say its length, and need never end. */
 const defaultUnknownLengthBytes = 256 * 1024 ** 3
 
-/** What is there is of no use: the attempt ends, and the next begins with an empty file. */
+/** The partial file is of no use: the attempt ends, and the next begins with an empty file. */
 export class StartOver extends Error {
   readonly why: 'changed' | 'no-ranges'
 
@@ -74,14 +72,14 @@ export class Attempt {
   readonly #ending = new AbortController()
   readonly #signal: AbortSignal
   readonly #shown: string
-  readonly #lanes = new Set<Promise<void>>()
-  /** Lanes that go on. */
+  readonly #open = new Set<Promise<void>>()
+  /** How many connections go on. */
   #active = 0
   #limit: number
   #claimed: readonly ByteRange[] = []
   #buffered = 0
   #failure: Error | undefined
-  /** Why the last lane ended that others went on without. */
+  /** Why the latest connection ended whose work others took over. */
   #fault: ModelError | undefined
   #spaceSeen = { bytes: 0, at: -Infinity }
   /** Set by a body that is the whole file: its end is the file's end. */
@@ -103,7 +101,7 @@ export class Attempt {
   /** The file's size. Throws ModelError, StartOver, what the file system says, or the signal's reason. */
   async run(): Promise<number> {
     this.#spawn()
-    while (this.#lanes.size > 0) await Promise.all(this.#lanes)
+    while (this.#open.size > 0) await Promise.all(this.#open)
     this.#options.room.claims?.claim(this, 0)
     this.#options.signal.throwIfAborted()
     if (this.#failure !== undefined) throw this.#failure
@@ -114,8 +112,8 @@ export class Attempt {
 
   #spawn(): void {
     this.#active += 1
-    const lane: Promise<void> = this.#lane().finally(() => this.#lanes.delete(lane))
-    this.#lanes.add(lane)
+    const connection: Promise<void> = this.#connection().finally(() => this.#open.delete(connection))
+    this.#open.add(connection)
   }
 
   /** One connection after the other is added as long as there is something left for it. */
@@ -124,7 +122,7 @@ export class Attempt {
   }
 
   /** Never rejects. */
-  async #lane(): Promise<void> {
+  async #connection(): Promise<void> {
     try {
       while (!this.#signal.aborted && this.#active <= this.#limit) {
         const range = this.#nextRange()
@@ -138,14 +136,14 @@ export class Attempt {
         this.#grow()
       }
     } catch (error) {
-      this.#laneFailed(error)
+      this.#connectionFailed(error)
     } finally {
       this.#active -= 1
     }
   }
 
-  /** What passes by itself ends the attempt only where no other connection goes on. */
-  #laneFailed(error: unknown): void {
+  /** A transient failure ends the attempt only where no other connection goes on. */
+  #connectionFailed(error: unknown): void {
     const limited = error instanceof ModelError && error.reason === 'RateLimited'
     if (limited) this.#options.onOneConnection()
     if (this.#active > 1 && error instanceof ModelError && isRetryable(error) && !this.#signal.aborted) {
@@ -199,7 +197,7 @@ export class Attempt {
     )
     const type = answer.headers.get('content-type')
     if (meaning.kind === 'changed' || meaning.kind === 'no-ranges') {
-      // A login page or a captive portal in place of the file is no reason to throw away what is there.
+      // A login page or a captive portal in place of the file is no reason to throw away the partial file.
       if (answer.status === 200) this.#checkStart(await body.start(contentLength(answer.headers)), type)
       throw new StartOver(meaning.kind)
     }
@@ -254,7 +252,7 @@ export class Attempt {
       writing = this.#partial.write(batch, at).finally(() => {
         this.#buffered -= batch.length
       })
-      writing.catch(() => undefined) // whoever awaits it next is told
+      writing.catch(() => undefined) // the next await of it rejects
       await this.#checkSpace(false)
     }
     try {
@@ -276,7 +274,7 @@ export class Attempt {
         if (performance.now() - filledSince >= batchMs) await flush()
       }
     } finally {
-      // What was received stays, whatever ended it.
+      // The bytes received stay, whatever ended the request.
       await flush()
       await writing
       release(filling)
@@ -291,90 +289,18 @@ export class Attempt {
     const at = performance.now()
     if (!now && writtenBytes - this.#spaceSeen.bytes < spaceBytes && at - this.#spaceSeen.at < spaceMs) return
     this.#spaceSeen = { bytes: writtenBytes, at }
-    // Of a file whose length nobody says: as much as may come before the next look.
+    // Of a file of unknown length: as much as may come before the next look.
     const total = remote.sizeBytes ?? this.#options.sizeBytes ?? writtenBytes + 2 * spaceBytes
     await requireFreeSpace(this.#options.room, Math.max(0, total - writtenBytes), this)
   }
 }
 
-/** The bytes of an answer, decoded where the server compressed them although asked not to. */
-class Body {
-  readonly #chunks: AsyncIterator<unknown>
-  readonly #guard: PaceGuard
-  readonly #signal: AbortSignal
-  readonly #shown: string
-  #held: Uint8Array[] = []
-  #ended = false
-
-  constructor(answer: Answer, encoding: string | undefined, guard: PaceGuard, signal: AbortSignal, shown: string) {
-    this.#guard = guard
-    this.#signal = signal
-    this.#shown = shown
-    const stream = encoding === undefined ? answer.body : decoded(answer.body, encoding, shown)
-    this.#chunks = stream[Symbol.asyncIterator]()
-  }
-
-  /** The first bytes, which `next` gives as well. Enough to tell what it is, unless it is shorter. */
-  async start(totalBytes: number | undefined): Promise<Buffer> {
-    const held: Uint8Array[] = []
-    let bytes = 0
-    while (bytes < magicLength) {
-      const chunk = await this.next(bytes, totalBytes)
-      if (chunk === undefined) break
-      held.push(chunk)
-      bytes += chunk.length
-    }
-    this.#held = [...held, ...this.#held]
-    return Buffer.concat(held).subarray(0, magicLength)
-  }
-
-  /** Undefined at the end. Throws ModelError when the server goes quiet or away. */
-  async next(doneBytes: number, totalBytes: number | undefined): Promise<Uint8Array | undefined> {
-    const held = this.#held.shift()
-    if (held !== undefined || this.#ended) return held
-    this.#guard.waiting()
-    try {
-      const next: IteratorResult<unknown, unknown> = await this.#chunks.next()
-      this.#ended = next.done === true
-      const value: unknown = next.value
-      const chunk = value instanceof Uint8Array ? value : undefined
-      this.#guard.received(chunk?.length ?? 0)
-      return chunk
-    } catch (error) {
-      this.#signal.throwIfAborted()
-      this.#guard.signal.throwIfAborted()
-      throw error instanceof ModelError ? error : truncated(this.#shown, doneBytes, totalBytes, error)
-    }
-  }
-}
-
 /**
- * Gives the memory of a buffer back at once, where no other shares it: left to the garbage collector it would be tens
- * of MiB, which that hardly sees, as they lie outside its heap. Nobody may use the buffer afterwards.
+ * Gives the memory of a buffer back at once, where no other shares it: left to the garbage collector it would be tens of MiB, which that
+ * hardly sees, as they lie outside its heap. The buffer must not be used afterwards.
  */
 function release({ buffer, byteLength }: Uint8Array): void {
   if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer(0)
-}
-
-function decoded(body: Answer['body'], encoding: string, shown: string): Readable {
-  const decoder =
-    encoding === 'gzip' || encoding === 'x-gzip'
-      ? createGunzip()
-      : encoding === 'deflate'
-        ? createInflate()
-        : encoding === 'br'
-          ? createBrotliDecompress()
-          : undefined
-  if (decoder === undefined) {
-    throw new ModelError(
-      'transient',
-      'HttpRefused',
-      `${shown} is sent compressed (${encoding}) although that was not asked for: give an address that sends the file as it is.`,
-      { retryAfterMs: remoteRepairMs },
-    )
-  }
-  body.on('error', (error: Error) => decoder.destroy(error))
-  return body.pipe(decoder)
 }
 
 function endless(shown: string, bytes: number): ModelError {

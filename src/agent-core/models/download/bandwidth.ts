@@ -1,7 +1,7 @@
 /** What may arrive at once after a pause. */
 const burstMs = 250
 
-/** A limit that all downloads share: whoever received bytes waits until they fit into it. */
+/** A limit that all downloads share: a download that received bytes waits until they fit into it. */
 export class Bandwidth {
   #bytesPerSecond = 0
   readonly #now: () => number
@@ -20,7 +20,7 @@ export class Bandwidth {
     return this.#bytesPerSecond === 0 ? undefined : this.#bytesPerSecond
   }
 
-  /** Takes effect at once, also for those who wait. */
+  /** Takes effect at once, also for downloads that wait. */
   limit(bytesPerSecond: number | undefined): void {
     this.#bytesPerSecond = Math.max(0, bytesPerSecond ?? 0)
     this.#paidAt = this.#now()

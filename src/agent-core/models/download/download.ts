@@ -58,7 +58,7 @@ export interface DownloadOptions {
   readonly connections?: number | undefined
   /** What stays free on the volume in bytes; without it the smaller of 2 GiB and 1 % of the volume. */
   readonly reserveBytes?: number | undefined
-  /** For the message about a full disk: what deleting models that nobody uses would give. */
+  /** For the message about a full disk: the bytes that deleting unused models would free. */
   readonly deletableBytes?: (() => Promise<number>) | undefined
   /** See `SpaceClaims`; shared by all downloads to the volume. */
   readonly claims?: SpaceClaims | undefined
@@ -107,7 +107,10 @@ class Download {
   /** False once the server was seen to send whole files only. */
   #ranges = true
   #changes = 0
-  /** Whose bytes are in the file. Where it is more than one and the file is wrong in the end, the fault may be ours. */
+  /**
+   * The servers that the bytes of the file came from. Where there are several and the file is wrong in the end, mixing them may be the
+   * cause.
+   */
   #answers = 0
 
   constructor(request: FileRequest, options: DownloadOptions) {
@@ -237,7 +240,7 @@ class Download {
   /** A server that sends whole files only begins at the beginning; one without validators may send another file's rest. */
   async #dropUnusable(partial: PartialFile): Promise<void> {
     if (partial.writtenBytes === 0) {
-      // What an earlier answer said of the file binds nobody: the next one may be the first with a body.
+      // An earlier answer does not fix the file's length and version: the next answer may be the first with a body.
       partial.remote = {}
       return
     }

@@ -11,7 +11,7 @@ export interface Room {
   readonly reserveBytes?: number | undefined
   /** What other downloads to the volume still need. */
   readonly claims?: SpaceClaims | undefined
-  /** What deleting models that nobody uses would give. */
+  /** The bytes that deleting unused models would free. */
   readonly deletableBytes?: (() => Promise<number>) | undefined
 }
 

@@ -6,7 +6,7 @@ export const downloadStallMs = 60_000
 /** Slower than this over the same time is as good as nothing. */
 const minBytesPerSecond = 1024
 
-/** Ends a request whose server goes quiet or only drips. Time in which nobody waits for the server does not count. */
+/** Ends a request whose server goes quiet or only drips. Time in which no read waits for the server does not count. */
 export class PaceGuard {
   readonly #ending = new AbortController()
   readonly #stallMs: number

@@ -62,7 +62,7 @@ export class PartialFile implements AsyncDisposable {
     }, recordMs)
   }
 
-  /** With what an earlier call left there, if it belongs to the same file and still holds what was written. */
+  /** Opens it with the bytes of an earlier call, if they are of the same file and unchanged on the disk. */
   static async open(
     path: string,
     identity: Identity,
@@ -137,13 +137,13 @@ export class PartialFile implements AsyncDisposable {
     return sha256
   }
 
-  /** False where somebody else put another file in its place. */
+  /** False where another process put another file in its place. */
   async isInPlace(): Promise<boolean> {
     const [there, ours] = await Promise.all([stat(this.path).catch(() => undefined), this.#handle.stat()])
     return there?.ino === ours.ino && there.dev === ours.dev
   }
 
-  /** Out of the way, for whoever wants to look. Returns where to. */
+  /** Moves it out of the way, for a person to look at. Returns where to. */
   async quarantine(): Promise<string> {
     await this.#settled()
     this.#forgetRanges()

@@ -27,7 +27,7 @@ export interface Answer {
 
 const maxRedirects = 10
 
-/** One request, with redirects followed; see `Login` for who is given what. Throws ModelError, or the signal's reason. */
+/** One request, with redirects followed; see `Login` for the credentials each host gets. Throws ModelError, or the signal's reason. */
 export async function send(
   asked: Asked,
   { transport, signal, guard }: { transport: Transport; signal: AbortSignal; guard: PaceGuard },
@@ -66,7 +66,7 @@ export async function send(
   }
 }
 
-/** Ends a body that nobody reads; its connection goes with it. */
+/** Ends a body that is not read; its connection is closed with it. */
 export function discard(body: Answer['body']): void {
   body.on('error', () => undefined) // what ends it is no news
   body.destroy()

@@ -5,7 +5,7 @@ import { messageOf } from '../../support/message-of.ts'
 import { localRepairMs, ModelError } from '../errors.ts'
 import type { HostGuard } from './host-guard.ts'
 
-/** How requests for models leave this machine: through which proxy, and whom they trust. */
+/** How requests for models leave this machine: through which proxy, and with which trusted authorities. */
 export interface Transport extends AsyncDisposable {
   readonly dispatcher: Dispatcher
   readonly fetch: typeof fetch
@@ -36,7 +36,7 @@ export async function createTransport({ env, caFile, guard }: TransportOptions):
     connect: { ...tls, ...(guard && { lookup: guard.lookup }) },
     requestTls: tls,
     proxyTls: tls,
-    // Undici 8 throws from a timer, where nobody can catch it, when the last HTTP/2 stream of a connection is ended.
+    // When the last HTTP/2 stream of a connection is ended, undici 8 throws from a timer, where it cannot be caught.
     allowH2: false,
     // The download watches the pace itself.
     headersTimeout: 0,

@@ -1,7 +1,7 @@
 import { looksLikeHtml } from '../content.ts'
 
 export type ContentKind =
-  'empty' | 'gguf' | 'ggml' | 'safetensors' | 'zip' | 'pickle' | 'html' | 'lfs-pointer' | 'text' | 'unknown'
+  'empty' | 'gguf' | 'ggml' | 'safetensors' | 'zip' | 'pickle' | 'program' | 'html' | 'lfs-pointer' | 'text' | 'unknown'
 
 /** Bytes at the start of a file that `contentKindOf` wants to see. */
 export const kindLength = 512
@@ -16,6 +16,7 @@ export function contentKindOf(bytes: Uint8Array): ContentKind {
   if (['tjgg', 'fmgg', 'lmgg', 'algg'].includes(magic)) return 'ggml'
   if (isSafetensors(start)) return 'safetensors'
   if (start[0] === 0x80 && start[1] !== undefined && start[1] >= 2 && start[1] <= 5) return 'pickle'
+  if (isProgram(start)) return 'program'
   if (looksLikeHtml(start)) return 'html'
   if (start.toString('latin1').startsWith('version https://git-lfs.github.com/spec/')) return 'lfs-pointer'
   return isText(start) ? 'text' : 'unknown'
@@ -26,6 +27,13 @@ function isSafetensors(start: Buffer): boolean {
   if (start.length < 10 || start[8] !== 0x7b) return false
   const length = start.readBigUInt64LE(0)
   return length >= 2n && length <= 100_000_000n
+}
+
+/** What systems load as code: ELF, Mach-O, PE, archives of objects, and scripts that name their interpreter. */
+function isProgram(start: Buffer): boolean {
+  const text = start.toString('latin1')
+  if (/^(?:\x7fELF|MZ|!<arch>|#!)/.test(text)) return true
+  return /^(?:feedfac[ef]|c[ef]faedfe|cafebab[ef])/.test(start.toString('hex', 0, 4))
 }
 
 /** No control characters but white space, and UTF-8 except perhaps for a character cut off at the end. */
@@ -43,6 +51,7 @@ const names: Readonly<Record<Exclude<ContentKind, 'unknown'>, string>> = {
   safetensors: 'a safetensors file',
   zip: 'a zip archive, which is how PyTorch saves models',
   pickle: 'a Python pickle, which is how PyTorch saved models',
+  program: 'a program',
   html: 'a web page',
   'lfs-pointer': 'a Git LFS pointer',
   text: 'a text file',
@@ -62,6 +71,7 @@ export function notGgufSentence(name: string, kind: Exclude<ContentKind, 'gguf'>
     case 'unknown':
       return `${name} is not a GGUF file: it does not begin with the letters GGUF.`
     case 'safetensors':
+    case 'program':
     case 'zip':
     case 'pickle':
     case 'text':
@@ -91,6 +101,9 @@ const formatOf: Partial<Record<ContentKind, string>> = {
 
 /** Whether a file that begins like this can be a model at all. */
 export const isModelKind = (kind: ContentKind): boolean => kind === 'ggml' || formatOf[kind] !== undefined
+
+/** Whether a file that begins like this may lie beside a model: its configuration, a vocabulary, another model. */
+export const isSideKind = (kind: ContentKind): boolean => kind === 'text' || kind === 'unknown' || isModelKind(kind)
 
 /** Whether a file that begins like this can be weights of a Model of this `spec.format`; one that we do not know takes any model. */
 export const isKindOf = (format: string | undefined, kind: ContentKind): boolean =>

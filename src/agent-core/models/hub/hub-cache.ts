@@ -95,7 +95,7 @@ async function sha256Of(path: string, signal: AbortSignal): Promise<string | und
   }
 }
 
-/** Somebody else's cache: what cannot be read there is not there for us. */
+/** The cache belongs to another program: a file of it that cannot be read counts as missing. */
 function ifUnusable(error: unknown): undefined {
   if (errorCode(error) === undefined) throw error
   return undefined

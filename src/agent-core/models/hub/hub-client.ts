@@ -2,7 +2,7 @@ import { listFiles, modelInfo, pathsInfo } from '@huggingface/hub'
 import { z } from 'zod'
 import { messageOf } from '../../support/message-of.ts'
 import { hubCredentials, Login } from '../credentials.ts'
-import { errorCode, ModelError, remoteRepairMs } from '../errors.ts'
+import { errorCode, hasReason, ModelError, remoteRepairMs } from '../errors.ts'
 import { connectionError } from '../http-answer.ts'
 import { fileUrl } from './endpoint.ts'
 import { hubRefusal, type HubQuestion } from './refusal.ts'
@@ -37,7 +37,8 @@ export interface HubFile {
 export interface RepoState {
   /** The commit that a branch or tag means now; absent where the endpoint (a mirror) does not say. */
   readonly commit?: string
-  readonly isGated: boolean
+  /** Neither private nor gated; absent where the endpoint does not say. */
+  readonly isPublic?: boolean
 }
 
 type Asked = Omit<HubQuestion, 'endpoint' | 'namespace' | 'sent' | 'withheld'>
@@ -54,8 +55,10 @@ export class HubClient {
     const answer = await this.#ask({ repo, revision }, async (hubUrl, fetch) =>
       modelInfo({ name: repo, revision, hubUrl, fetch, additionalFields: ['sha'] }),
     )
-    const { sha, gated } = this.#checked(repoState, answer, repo)
-    return { ...(sha === undefined ? {} : { commit: sha }), isGated: gated !== undefined && gated !== false }
+    const { sha, private: isPrivate, gated } = this.#checked(repoState, answer, repo)
+    const isClosed = isPrivate === true || (gated !== undefined && gated !== false)
+    const isSaid = isClosed || (isPrivate !== undefined && gated !== undefined)
+    return { ...(sha !== undefined && { commit: sha }), ...(isSaid && { isPublic: !isClosed }) }
   }
 
   /** Every file of the repository, at most `maxListedFiles`. */
@@ -90,7 +93,7 @@ export class HubClient {
     })
   }
 
-  /** Asks for a gated file as the download will, without fetching it: throws where it would be refused. */
+  /** Asks for a file as the download will, without fetching it: throws where it would be refused. */
   async requireAccess(repo: string, revision: string, path: string): Promise<void> {
     await this.#ask({ repo, revision, path }, async (_, fetch) => {
       const answer = await fetch(fileUrl(this.#options.endpoint, repo, revision, path), {
@@ -99,6 +102,17 @@ export class HubClient {
       })
       await answer.body?.cancel()
     })
+  }
+
+  /** Throws where the repository gives its files to this login no more, or never did; the file itself may be gone. */
+  async requireRepository(repo: string, revision: string, path: string): Promise<RepoState> {
+    const state = await this.state(repo)
+    if (state.isPublic === true) return state
+    // A Hub looks first at who asks, and then for the file.
+    await this.requireAccess(repo, revision, path).catch((error: unknown) => {
+      if (!hasReason(error, ['NoSuchFile', 'NoSuchRevision'])) throw error
+    })
+    return state
   }
 
   async #ask<T>(question: Asked, call: (hubUrl: string, fetch: Fetch) => Promise<T>): Promise<T> {
@@ -185,6 +199,7 @@ const repoState = z.object({
     .string()
     .regex(/^[0-9a-f]{40}$/)
     .optional(),
+  private: z.boolean().optional(),
   gated: z.union([z.boolean(), z.string()]).optional(),
 })
 

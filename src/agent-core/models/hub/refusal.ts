@@ -2,7 +2,7 @@ import { ModelError, remoteRepairMs } from '../errors.ts'
 import { refusal } from '../http-answer.ts'
 import type { HubToken } from './token.ts'
 
-/** What was asked of the Hub, for the sentence that says why it was refused. */
+/** The request to the Hub, for the sentence that says why it was refused. */
 export interface HubQuestion {
   readonly endpoint: string
   readonly repo: string
@@ -49,9 +49,12 @@ export function hubRefusal(
           : `${hub} has no repository ${repo} that the token from ${sent.from} may see: correct spec.source, or give a token of an account with access.`,
       )
     case 'RevisionNotFound':
-      return slow('NotFound', `${repo} has no revision ${revision}: correct what stands behind the @ in spec.source.`)
+      return slow(
+        'NoSuchRevision',
+        `${repo} has no revision ${revision}: correct what stands behind the @ in spec.source.`,
+      )
     case 'EntryNotFound':
-      return slow('NotFound', `${repo} has no file ${path ?? ''} at ${revision}: see ${page}/tree/${revision}.`)
+      return slow('NoSuchFile', `${repo} has no file ${path ?? ''} at ${revision}: see ${page}/tree/${revision}.`)
     case 'DisabledRepo':
       return slow('AccessDenied', `${hub} has disabled the repository ${repo}: see ${page} and give another source.`)
   }
@@ -72,6 +75,9 @@ export function hubRefusal(
   return refusal(status, headers, path === undefined ? page : `${page}/${path}`, now)
 }
 
-function slow(reason: 'AccessDenied' | 'NotFound' | 'NoHubApi', message: string): ModelError {
+function slow(
+  reason: 'AccessDenied' | 'NotFound' | 'NoSuchFile' | 'NoSuchRevision' | 'NoHubApi',
+  message: string,
+): ModelError {
   return new ModelError('transient', reason, message, { retryAfterMs: remoteRepairMs })
 }

@@ -23,17 +23,17 @@ export async function resolveHub(
 ): Promise<RemoteSource> {
   const { repo, path, revision = 'main' } = address
   const choice = { ...wanted, path, quantization: quantizationOf(address, wanted) }
-  const { commit, isGated } = await client.state(repo, revision)
+  const { commit, isPublic } = await client.state(repo, revision)
   const at = commit ?? revision
   const asked = exactPaths(choice)
   const known = asked === undefined ? [] : await client.info(repo, at, asked)
   const isKnown = known.some((file) => file.path === path)
-  // Where the file is not there the sentence lists what is.
+  // Where the file is missing the sentence lists the files that exist.
   const listing = isKnown ? known : await client.list(repo, at)
   const place: Place = { name: repo, naming: (file) => `hf://${repo}/${file}`, isLocal: false }
   const selected = selectFiles(listing, choice, place)
   const [first] = selected.files
-  if (isGated && first !== undefined) await client.requireAccess(repo, at, first.path)
+  if (isPublic !== true && first !== undefined) await client.requireAccess(repo, at, first.path)
   const { mmproj: projector } = selected
   const all =
     projector === undefined ? selected.files : [...selected.files.filter((file) => file !== projector), projector]
@@ -57,6 +57,7 @@ export async function resolveHub(
       ...(credentials === undefined ? {} : { credentials }),
       blob: file.blob,
       hub: { repo, path: file.path },
+      isPublic: isPublic ?? credentials === undefined,
     }
   })
   const mmproj = files.find(({ role }) => role === 'mmproj')?.path

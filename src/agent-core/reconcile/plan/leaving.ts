@@ -23,7 +23,7 @@ interface LeavingHow {
   readonly as?: readonly [ServiceState, ServiceReason]
 }
 
-/** Ends what is under way, withdraws the address, and stops the servers, in this order; undefined when nothing is left of them. */
+/** Ends fetches and starts, withdraws the address, and stops the servers, in this order; undefined when nothing is left of them. */
 function leaveMemory(
   observed: Observation,
   why: string,

@@ -38,7 +38,7 @@ export type ServerView =
   | {
       readonly kind: 'stopping'
       readonly message: string
-      /** By itself, a moment ago; what is left of it is being collected. */
+      /** It ended by itself a moment ago; the rest of its process group is being ended. */
       readonly hasEnded?: boolean
     }
   | {
@@ -46,7 +46,7 @@ export type ServerView =
       readonly digest: string
       readonly duringStart: boolean
       readonly message: string
-      /** It was not even tried: what it was to be started with is not allowed. */
+      /** No start was tried: its arguments or environment are not allowed. */
       readonly refusal?: ServiceReason
       /** Failures in a row; the back-off counts them. */
       readonly failures: number
@@ -103,7 +103,7 @@ export interface Observation {
   readonly successor: ServerView
   /** What the replaced server still does; undefined once it is gone. */
   readonly retiring: string | undefined
-  /** Undefined = nobody asked yet. */
+  /** Undefined = not asked for yet. */
   readonly beside: Beside | undefined
   /** Why the wanted server would not fit even in place of the present one, as a sentence. */
   readonly instead: string | undefined

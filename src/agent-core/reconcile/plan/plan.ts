@@ -6,12 +6,14 @@ import type { Observation } from './observation.ts'
 import { refused, serve, unreadable, withoutModel } from './serve.ts'
 import { forget, rest, type Plan } from './step.ts'
 
-/** From what is wanted and what is so to the one next step and the sentence that explains it. Pure: its table of tests is the contract. */
+/**
+ * From the desired and the observed state to the one next step and the sentence that explains it. Pure: its table of tests is the contract.
+ */
 export function plan(observed: Observation): Plan {
   const next = withDisagreement(withNotice(nextStep(observed), observed.desired), observed)
-  const mayMend = next.step.do === 'rest' && isHole(observed)
-  if (!mayMend) return next
-  return { ...next, step: { do: 'withdrawDead' }, message: next.message || observed.publication.message, forget: false }
+  const mend = next.step.do === 'rest' ? mendOf(observed) : undefined
+  if (!mend) return next
+  return { ...next, step: { do: mend }, message: next.message || observed.publication.message, forget: false }
 }
 
 /** Where it serves or cannot be started, which the notice may explain. */
@@ -30,11 +32,13 @@ function withDisagreement(next: Plan, { disagreement, now }: Observation): Plan 
   return { ...next, reason, message: `${next.message} ${disagreement.message}`.trim() }
 }
 
-/** Traffic flows to an agent that is gone, and nobody takes over. */
-function isHole(observed: Observation): boolean {
+/** Pods are sent to an agent that is gone, or to the server of an InferenceService that is gone, and nothing takes over. */
+function mendOf(observed: Observation): 'withdrawDead' | 'unpublish' | undefined {
   const { publication, desired } = observed
-  if (desired.kind === 'unknown' || desired.kind === 'excluded') return false
-  return publication.claim === 'dead' && publication.shown?.ready === true && isWritable(observed)
+  if (desired.kind === 'unknown' || desired.kind === 'excluded') return undefined
+  if (publication.shown?.ready !== true || !isWritable(observed)) return undefined
+  if (publication.claim === 'dead') return 'withdrawDead'
+  return publication.claim === 'previous' ? 'unpublish' : undefined
 }
 
 function nextStep(observed: Observation): Plan {

@@ -43,7 +43,7 @@ export function takeOverStep(observed: Observation, digest?: string): Plan | und
   )
 }
 
-/** Stops a successor whose spec is not the wanted one any more. */
+/** Stops a successor whose spec is out of date. */
 export function dropStep(observed: Observation, { digest }: Serve): Plan | undefined {
   const { server, successor } = observed
   if (successor.kind === 'none' || successor.kind === 'stopping') return undefined
@@ -110,7 +110,7 @@ function goingOn(observed: Observation, server: Running, sentence: string, retry
     : next
 }
 
-/** What runs goes on while somebody may still be editing. */
+/** The running server goes on while a person may still be editing the spec. */
 function unsettled(observed: Observation, server: Running, until: number | undefined): Plan {
   if (server.kind !== 'ready') return rest(...withoutAnswer(server), until)
   return goingOn(observed, server, 'The specification changed, and the server is about to be restarted.', until)

@@ -119,7 +119,7 @@ export function withoutModel(observed: Observation, { message, graceEndsAt = 0 }
   const kept = `${message} The server keeps the model it loaded, but could not be started again.`
   const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
   if (left) return left
-  // Nobody knows yet whether the service is one for a Mac.
+  // It is not known yet whether the service is one for a Mac.
   if (observed.now < graceEndsAt) return { ...forget(), retryAt: graceEndsAt }
   return rest('waiting', 'ModelMissing', message)
 }
@@ -142,7 +142,9 @@ const wasStartedWith = (digest: string, refused: string | undefined): boolean =>
 
 type Unreadable = Extract<Desired, { kind: 'unreadable' }>
 
-/** A newer LLMKube in the cluster must not take down what serves; what is not known to be for a Mac is for others to judge. */
+/**
+ * A newer LLMKube in the cluster must not take down a serving model; a service that is not known to be for a Mac is left to other agents.
+ */
 export function unreadable(observed: Observation, { message, isForMac }: Unreadable): Plan {
   const kept = `${message} The server goes on as it was started, but could not be started again.`
   const left = keepServing(observed, kept) ?? clear(observed, 'unpublish', message)
@@ -156,7 +158,7 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
   const isSwapped = leadsToSuccessor(observed)
   if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
   if (observed.paused) return whilePaused(observed)
-  // What it gave way to waits for its memory.
+  // The service it gave way to waits for its memory.
   if (observed.absent?.kind === 'displaced') return staysAway(observed, observed.absent)
   const taken = takeOverStep(observed)
   if (taken) return { ...taken, message: why }

@@ -157,6 +157,15 @@ test.each([
   expect(sizeOf(architecture, keys).attentionBytes).toBe(full * layer(cells) + inWindow * layer(1024 + 512))
 })
 
+test('a cache that all slots share has a window for each of them', () => {
+  const args = ['-c', '32768', '-np', '4', '-fa', 'on']
+  expect(sizeOf('gemma3', windowed, [...args, '--kv-unified']).cells).toEqual({
+    full: 32_768,
+    windowed: 4 * 1024 + 512,
+  })
+  expect(sizeOf('gemma3', windowed, args).cells).toEqual({ full: 8_192, windowed: 1024 + 512 })
+})
+
 test('windows of a length of their own, and those that are not used, are as llama.cpp has them', () => {
   const { 'attention.sliding_window': _, ...unnamed } = windowed
   expect(sizeOf('gemma2', unnamed).attentionBytes).toBe(6 * layer(cells) + 6 * layer(4096 + 512))

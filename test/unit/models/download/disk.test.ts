@@ -1,8 +1,10 @@
 import { execa } from 'execa'
 import { existsSync, writeFileSync } from 'node:fs'
 import { mkdir, open, rm, statfs, type FileHandle } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { requireFreeSpace, SpaceClaims } from '../../../../src/agent-core/models/download/free-space.ts'
 import { localRepairMs } from '../../../../src/agent-core/models/errors.ts'
 import type { Behaviour } from '../../../support/model-server/behaviour.ts'
 import { startModelServer, type ModelServer } from '../../../support/model-server/model-server.ts'
@@ -35,6 +37,17 @@ test('what does not fit beside the reserve is refused before a byte is written, 
     retryAfterMs: localRepairMs,
     files: [],
   })
+})
+
+test('what other downloads will still take is no room, until they end', async () => {
+  const claims = new SpaceClaims()
+  const folder = { folder: tmpdir(), reserveBytes: 0, claims }
+  const [one, other] = [{}, {}]
+  claims.claim(other, 1e18)
+  await expect(requireFreeSpace(folder, 1, one)).rejects.toThrow('other downloads need 1000000 TB')
+  claims.claim(other, 0)
+  await requireFreeSpace(folder, 1, one)
+  expect(claims.claim(other, 1)).toBe(1)
 })
 
 test('room that others take during the download stops it before the volume is full, and the rest follows when they leave', async ({

@@ -41,6 +41,19 @@ test.each([
 })
 
 test.each([
+  ['where the alignment lets one begin', [32n, 0n], 'a header'],
+  ['beside the alignment', [33n, 0n], 'Malformed'],
+  ['under a name twice', [32n, 0n, 0n], 'Malformed'],
+])('tensors %s', (_, offsets, outcome) => {
+  const tensors = offsets.map((offset, index) =>
+    // One dimension of one number in f32.
+    Buffer.concat([text(`t${index % 2}`), Buffer.from([1, 0, 0, 0]), uint64(1n), Buffer.alloc(4), uint64(offset)]),
+  )
+  const bytes = header({ tensors: BigInt(tensors.length), rest: Buffer.concat([...tensors, Buffer.alloc(200)]) })
+  expect(parse(bytes, { pieceBytes: 64, sizeKnown: false })).toBe(outcome)
+})
+
+test.each([
   ['keys', header({ keys: 2n ** 40n })],
   ['tensors', header({ tensors: 2n ** 40n })],
   ['nested arrays', header({ keys: 1n, rest: Buffer.concat([text('k'), ...nested(2_000)]) })],

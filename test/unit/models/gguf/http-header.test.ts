@@ -60,12 +60,12 @@ test.each(['ranges', 'no-ranges', 'no-length'])(
     const header = await readGgufHeaderOverHttp(`${large.url}/${way}`, {
       fetch: async (...request) => {
         const response = await fetch(...request)
-        // Kept, since the garbage collector hangs up for an answer that nobody has any more.
+        // Kept, since the garbage collector closes the connection of an unreachable answer.
         responses.push(response)
         return response
       },
     })
-    // The file does not end of itself: its server waits for somebody who reads on, or hangs up.
+    // The file does not end by itself: its server waits until the client reads on or hangs up.
     await eventually(async () => (await sending()).open === 0, { what: 'the connection to be hung up' })
     const sent = (await sending()).sentBytes - before
     expect({
@@ -138,7 +138,7 @@ test('a server that cannot be reached is one sentence', async () => {
 
 const essence = (header: GgufHeader) => ({ ...header, bytesRead: undefined })
 
-/** Fetch refuses addresses with a name and a password in them, before it asks anybody. */
+/** Fetch refuses addresses with a name and a password in them before it sends a request. */
 const withoutUser: typeof fetch = (url, options) => fetch((url as string).replace('user:password@', ''), options) // as it is called here
 
 interface Server {

@@ -24,6 +24,7 @@ describe('a repository of the Hub', () => {
           sha256: sha256(gguf('new four')),
           blob: sha256(gguf('new four')),
           hub: { repo: 'org/repo', path: 'sub/M-Q4_K_M.gguf' },
+          isPublic: true,
         },
       ],
       primary: 'M-Q4_K_M.gguf',
@@ -136,7 +137,7 @@ describe("an address of the Hub's own", () => {
     const source = `${hub.endpoint}/org/repo/resolve/main/M.gguf`
     expect(await resolving(hub)(source)).toEqual({
       kind: 'remote',
-      files: [{ url: source, fileName: 'M.gguf', path: 'M.gguf', role: 'weights' }],
+      files: [{ url: source, fileName: 'M.gguf', path: 'M.gguf', role: 'weights', isAtMirror: true, isPublic: true }],
       primary: 'M.gguf',
       notes: [
         `${hub.endpoint} gives files but no information about them, so ${source} is fetched without the Hub's checksum.`,
@@ -211,7 +212,11 @@ describe('what is not there is said', () => {
     await using hub = await startFakeHub()
     await hub.addRepo('org/repo', { 'M.gguf': gguf('x') })
     await hub.addRepo('org/private', { 'M.gguf': gguf('x') }, { private: true, grantedTo: ['hf_good'] })
-    expect(await refusalOf(resolving(hub, context)(source), hub)).toEqual(['transient', 'NotFound', message])
+    expect(await refusalOf(resolving(hub, context)(source), hub)).toEqual([
+      'transient',
+      source.includes('@') ? 'NoSuchRevision' : 'NotFound',
+      message,
+    ])
   })
 
   test('a file, with the files there are', async () => {

@@ -14,20 +14,20 @@ export interface RestFile {
   readonly changedAt: number
 }
 
-export interface StoreRestsOptions {
+export interface StoreLeftoversOptions {
   /** The store's. */
   readonly directory: string
   readonly log: Logger
   readonly now: () => number
 }
 
-/** What the store keeps beside models: downloads that are not complete, and files whose content is not what it should be. */
-export class StoreRests {
+/** The files that the store keeps beside models: partial downloads, and quarantined files, whose content is wrong. */
+export class StoreLeftovers {
   readonly #directory: string
   readonly #log: Logger
   readonly #now: () => number
 
-  constructor({ directory, log, now }: StoreRestsOptions) {
+  constructor({ directory, log, now }: StoreLeftoversOptions) {
     this.#directory = directory
     this.#log = log
     this.#now = now
@@ -57,7 +57,8 @@ export class StoreRests {
 
   /**
    * Moves a file whose content is not what it should be out of the way, for a person to look at; says where. It is served no more, and
-   * deleted when somebody asks, when the same download is wrong again, or when rests take too much of the disk. Throws ModelError.
+   * deleted when a person asks, when the same download is wrong again, or when quarantined and partial files take too much of the disk.
+   * Throws ModelError.
    */
   async quarantine(path: string, why: string, name = basename(path)): Promise<string> {
     return this.#guarded(async () => {
@@ -73,7 +74,7 @@ export class StoreRests {
     })
   }
 
-  /** What was quarantined from the same path before: a download that stays wrong would fill the disk with its copies. */
+  /** Deletes the file quarantined from the same path before: a download that stays wrong would fill the disk with its copies. */
   async #dropEarlier(path: string, last: string): Promise<void> {
     for (const { path: earlier } of await this.quarantined()) {
       if (earlier === last) continue

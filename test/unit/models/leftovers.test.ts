@@ -1,7 +1,7 @@
 import { mkdir, open, readdir, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import type { ModelUser } from '../../../src/agent-core/models/inventory.ts'
+import type { ModelUser } from '../../../src/agent-core/models/model-user.ts'
 import { eventually } from '../../support/eventually.ts'
 import { failure, gguf, request, startWorld, staying, type World } from './world.ts'
 
@@ -43,9 +43,9 @@ const quarantined = (name: string, sizeBytes: number, hoursOld: number): Promise
     content: { path: '/models/x.gguf', why: 'it is wrong', at: '2026-01-01T00:00:00.000Z' },
   })
 
-const removed = 'rests of downloads and quarantined files removed, since they took too much of the disk'
+const removed = 'partial downloads and quarantined files removed, since they took too much of the disk'
 
-test('of rests that take more than 64 GiB the oldest go, and never one that is wanted or being fetched', async () => {
+test('of leftovers that take more than 64 GiB the oldest go, and never one that is wanted or being fetched', async () => {
   const slow = world.server.serve('/slow.gguf', gguf('S', 50_000), { paced: true })
   const fetched = world.models.ensure(request(slow.url, 'slow'), staying())
   await eventually(() => slow.openResponses === 1)
@@ -67,7 +67,7 @@ test('of rests that take more than 64 GiB the oldest go, and never one that is w
   ])
 })
 
-test('a wrong download makes room for itself in quarantine, and no rest goes while nobody knows who wants it', async () => {
+test('a wrong download makes room for itself in quarantine, and no leftover goes while its users are unknown', async () => {
   users = undefined
   await partial(key('a'), 'perhaps', 70 * GiB, 8)
   await quarantined('old', 70 * GiB, 7)

@@ -1,0 +1,178 @@
+import { rm } from 'node:fs/promises'
+import { dirname, join, posix } from 'node:path'
+import { syncFolder } from '../support/files.ts'
+import { localRepairMs, ModelError } from './errors.ts'
+import { brokenManifestPath, manifestPath, type Access, type HeaderSummary, type Manifest } from './manifest.ts'
+import { shortDigestLength, shownSource } from './source.ts'
+import type { StoreClaims } from './store-claims.ts'
+import { comparable, lstatIfThere, makeFolder, requireInside } from './store-paths.ts'
+import { isNamedBy, type Recorded, type StoreRecords } from './store-records.ts'
+import { recordFacts, storedModel, type StorePlace, type StoredModel, type Wanted } from './stored-model.ts'
+
+export interface Arrived {
+  /** Relative to the destination. */
+  readonly path: string
+  readonly sizeBytes: number
+  readonly sha256: string
+  readonly etag?: string | undefined
+  /** Where the content lies on this machine already and stays. */
+  readonly from?: string | undefined
+  /** Puts the complete, synced content under this name, in place of what stands there. */
+  readonly moveTo: (path: string) => Promise<void>
+}
+
+export interface Arrival {
+  readonly files: readonly Arrived[]
+  readonly access?: Access | undefined
+  /** Empty = the folder. */
+  readonly primary: string
+  readonly mmproj?: string | undefined
+  readonly revision?: string | undefined
+  readonly header?: HeaderSummary | undefined
+}
+
+/** Where a model goes. These paths are given to no other caller until `release`. */
+export interface Destination {
+  readonly folder: string
+  /** Makes what has arrived the model, with its record. */
+  commit(arrival: Arrival): Promise<StoredModel>
+  release(): void
+}
+
+export interface StorePlacesOptions extends StorePlace {
+  readonly records: StoreRecords
+  readonly claims: StoreClaims
+  readonly now: () => number
+  /** Names what the disk says of the store. */
+  readonly guarded: <T>(work: () => Promise<T>, neededBytes?: number) => Promise<T>
+}
+
+/** Where in the store a model that is fetched goes. */
+export class StorePlaces {
+  readonly #options: StorePlacesOptions
+
+  constructor(options: StorePlacesOptions) {
+    this.#options = options
+  }
+
+  /** A place for these files below the Model's folder. */
+  async reserve(
+    wanted: Wanted,
+    folder: string,
+    content: { readonly files: readonly string[]; readonly primary: string; readonly beside: boolean },
+  ): Promise<Destination> {
+    const short = wanted.digest.slice(0, shortDigestLength)
+    for (let attempt = 0; ; attempt += 1) {
+      const base = attempt === 0 ? folder : join(folder, attempt === 1 ? short : `${short}-${attempt}`)
+      const destination = await this.#claimAll(wanted, base, content)
+      if (destination) return destination
+      this.#options.log.info('keeping model beside another of the same name', {
+        model: wanted.model,
+        source: shownSource(wanted.source),
+        folder: base,
+      })
+    }
+  }
+
+  /** Undefined where one of the places belongs to another model. */
+  async #claimAll(
+    wanted: Wanted,
+    folder: string,
+    { files, primary, beside }: { files: readonly string[]; primary: string; beside: boolean },
+  ): Promise<Destination | undefined> {
+    const { directory, claims, guarded } = this.#options
+    const record = manifestPath(join(folder, primary === '' ? 'model' : posix.basename(primary)))
+    const paths = [record, ...files.map((file) => join(folder, file))]
+    const claimed: string[] = []
+    const release = () => {
+      for (const path of claimed) claims.release(path, claimOf(wanted))
+    }
+    try {
+      for (const path of paths) {
+        if (!claims.take(path, claimOf(wanted))) return (release(), undefined)
+        claimed.push(path)
+      }
+      await requireInside(directory, folder)
+      const records = await this.#options.records.in(folder)
+      if (records.some(({ manifest }) => !isOwn(manifest, wanted))) return (release(), undefined)
+      for (const path of paths) {
+        if (!(await this.#isFree(path, { records, digest: wanted.digest, beside }))) return (release(), undefined)
+      }
+      await makeFolder(folder)
+      await requireInside(directory, folder)
+    } catch (error) {
+      release()
+      throw error
+    }
+    return {
+      folder,
+      commit: (arrival) => guarded(() => this.#commit(wanted, record, arrival), sizeOf(arrival)),
+      release,
+    }
+  }
+
+  async #isFree(
+    path: string,
+    { records, digest, beside }: { records: readonly Recorded[]; digest: string; beside: boolean },
+  ): Promise<boolean> {
+    const owner = records.find((record) => record.path === path || isNamedBy(record, path))
+    if (owner) return owner.manifest.sourceSha256 === digest && !beside
+    const found = await lstatIfThere(path)
+    return found === undefined || (found.isFile() && found.size === 0)
+  }
+
+  /** The record comes first: a crash in between leaves a record without files (absent), never a file without record (adoptable). */
+  async #commit(wanted: Wanted, record: string, arrival: Arrival): Promise<StoredModel> {
+    const { directory, records, now } = this.#options
+    const folder = dirname(record)
+    const files = arrival.files.map(({ path, sizeBytes, sha256, etag }) => ({
+      path,
+      sizeBytes,
+      sha256,
+      ...(etag !== undefined && { etag }),
+    }))
+    const { primary, mmproj, revision, header, access } = arrival
+    const manifest: Manifest = {
+      ...recordFacts(wanted, { origin: 'downloaded', now: now() }),
+      namespace: wanted.namespace,
+      ...(access !== undefined && { access }),
+      files,
+      primary,
+      ...(mmproj !== undefined && { mmproj }),
+      ...(revision !== undefined && { revision }),
+      ...(header !== undefined && { header }),
+    }
+    for (const { path, from } of arrival.files) {
+      const to = join(folder, path)
+      if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
+    }
+    await records.write(record, manifest)
+    await syncFolder(folder)
+    for (const { path, moveTo } of arrival.files) {
+      const to = join(folder, path)
+      await makeFolder(dirname(to))
+      await requireInside(directory, dirname(to))
+      await moveTo(to)
+      await syncFolder(dirname(to))
+      // As earlier versions left them.
+      await rm(`${to}.metalbar.partial`, { force: true })
+    }
+    await rm(brokenManifestPath(record), { force: true })
+    const stored = await storedModel(this.#options, wanted.model, { path: record, manifest })
+    if (stored) return stored
+    throw new ModelError(
+      'transient',
+      'StoreUnusable',
+      `What was just written to ${folder} is not there: look whether something else clears the model store ${directory}.`,
+      { retryAfterMs: localRepairMs },
+    )
+  }
+}
+
+const claimOf = ({ digest, namespace }: Wanted): string => `${digest} ${namespace}`
+
+/** Files without a named owner were left by an earlier version, or found here: the first Model of that name takes them over. */
+const isOwn = ({ namespace }: Manifest, wanted: Wanted): boolean =>
+  namespace === undefined || namespace === wanted.namespace
+
+const sizeOf = ({ files }: Arrival): number => files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)

@@ -1,0 +1,99 @@
+import PQueue from 'p-queue'
+import { readdir } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import type { Logger } from '../observability/logger.ts'
+import {
+  brokenManifestPath,
+  manifestSuffix,
+  readManifest,
+  setManifestAside,
+  writeManifest,
+  type Manifest,
+} from './manifest.ts'
+import { shortDigestLength } from './source.ts'
+import { comparable, lstatIfThere } from './store-paths.ts'
+
+export interface Recorded {
+  /** Of the record. */
+  readonly path: string
+  readonly manifest: Manifest
+}
+
+/** The records of a store. One is changed at a time, so that no change undoes another that came meanwhile. */
+export class StoreRecords {
+  readonly #log: Logger
+  readonly #changes = new PQueue({ concurrency: 1 })
+
+  constructor(log: Logger) {
+    this.#log = log
+  }
+
+  /** Of a Model's folder and the folders of its other sources. */
+  async of(folder: string): Promise<Recorded[]> {
+    const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
+    const below = entries.filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))
+    const deeper = await Promise.all(below.map(({ name }) => this.in(join(folder, name))))
+    return [...(await this.in(folder)), ...deeper.flat()]
+  }
+
+  /** Sets broken ones aside. */
+  async in(folder: string): Promise<Recorded[]> {
+    const names = await readdir(folder).catch(() => [])
+    const read = names
+      .filter((name) => name.endsWith(manifestSuffix))
+      .map(async (name) => {
+        const path = join(folder, name)
+        const state = await readManifest(path)
+        if (state.kind === 'broken') await this.#setAside(path, state.why)
+        return state.kind === 'valid' ? [{ path, manifest: state.manifest }] : []
+      })
+    return (await Promise.all(read)).flat()
+  }
+
+  async write(path: string, manifest: Manifest): Promise<void> {
+    await this.#changes.add(() => writeManifest(path, manifest))
+  }
+
+  /** False where there is a record by now. */
+  async add(path: string, manifest: Manifest): Promise<boolean> {
+    return this.#changes.add(async () => {
+      if ((await lstatIfThere(path)) !== undefined) return false
+      await writeManifest(path, manifest)
+      return true
+    })
+  }
+
+  /** What the record says after the change, which is made of what it says by now; undefined where it is another record by now. */
+  async change(
+    { path, manifest: known }: Recorded,
+    changed: (now: Manifest) => Manifest,
+  ): Promise<Manifest | undefined> {
+    return this.#changes.add(async () => {
+      const state = await readManifest(path)
+      if (state.kind !== 'valid' || !isSameRecord(state.manifest, known)) return undefined
+      const manifest = changed(state.manifest)
+      await writeManifest(path, manifest)
+      return manifest
+    })
+  }
+
+  async #setAside(path: string, why: string): Promise<void> {
+    try {
+      await setManifestAside(path)
+      this.#log.warn('broken record of a model set aside', { path: brokenManifestPath(path), why })
+    } catch (error) {
+      this.#log.warn('broken record of a model cannot be set aside', { path, why, error })
+    }
+  }
+}
+
+export function isNamedBy({ path: record, manifest }: Recorded, path: string): boolean {
+  const folder = dirname(record)
+  return manifest.files.some((file) => comparable(join(folder, file.path)) === comparable(path))
+}
+
+/** Folder of a source beside the one that has the Model's own. */
+const sourceFolder = new RegExp(`^[0-9a-f]{${shortDigestLength}}(-\\d+)?$`)
+
+const isSameRecord = (a: Manifest, b: Manifest): boolean =>
+  a.sourceSha256 === b.sourceSha256 && a.completedAt === b.completedAt

@@ -1,0 +1,163 @@
+import { spawn } from 'node:child_process'
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { userInfo } from 'node:os'
+import path from 'node:path'
+import { macCommands, powerIntervalsMs } from '../../agent-core/power/powermetrics.ts'
+import { fragmentFile, fragmentFor, leaveIn, type SudoLeave, type SudoUser } from '../../agent-core/power/sudoers.ts'
+import { askProgram, ProgramError } from '../../agent-core/support/ask-program.ts'
+import { hasCode } from '../../agent-core/support/files.ts'
+import { messageOf } from '../../agent-core/support/message-of.ts'
+import { VerbError } from '../agent-session.ts'
+import { formatDuration } from '../go-flags.ts'
+import { exitCodes, type CliIo } from '../io.ts'
+
+const visudo = '/usr/sbin/visudo'
+/** As long as a directory server may take that sudo asks about its user. */
+const askLimitMs = 30_000
+const plainEnvironment = { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C' }
+
+/**
+ * Run as root, with the rule on standard input, so that no other process can change it after it was checked. It is written beside its
+ * place under a name that sudo ignores, and takes its place only where visudo accepts it. 0:0 is root:wheel.
+ */
+const installScript = `set -eu
+umask 077
+new="$1.new"
+trap 'rm -f "$new"' EXIT
+cat > "$new"
+chown 0:0 "$new"
+chmod 0440 "$new"
+${visudo} -cf "$new" >/dev/null
+mv -f "$new" "$1"
+`
+
+const unknown = { exitCode: 1, stdout: '' }
+
+/** Throws VerbError where there is no such user. `name` absent = who runs this. */
+export async function sudoUser(name: string | undefined): Promise<SudoUser> {
+  if (name === undefined) {
+    const { username, uid } = userInfo()
+    if (uid === 0)
+      throw new VerbError('The rule is for the user whose agent measures power: name that user with --user.')
+    return { name: username, id: uid }
+  }
+  const { exitCode, stdout } = name.startsWith('-') ? unknown : await ask('/usr/bin/id', ['-u', name])
+  if (exitCode !== 0 || !/^\d+\n$/.test(stdout)) {
+    throw new VerbError(`There is no user ${JSON.stringify(name)} on this machine.`)
+  }
+  return { name, id: Number(stdout) }
+}
+
+/** Shows the rule, has visudo check it and sudo install it. */
+export async function installRule(user: SudoUser, io: CliIo): Promise<number> {
+  const file = fragmentFile(user)
+  const rule = fragmentFor(user)
+  await checkRule(rule, io)
+  io.stdout.write(`${file} will say:\n\n${rule}\nsudo asks for your password to write it.\n`)
+  const { sudo } = macCommands
+  const code = await runInTerminal(sudo, ['/bin/sh', '-c', installScript, 'sh', file], io, rule)
+  if (code !== 0) {
+    io.stderr.write(`metal-agent: ${file} was not written: sudo ended with exit code ${code}.\n`)
+    return exitCodes.failed
+  }
+  const { intervalsMs } = await leaveOf(user)
+  if (intervalsMs.length < powerIntervalsMs.length) {
+    io.stderr.write(
+      `metal-agent: ${file} is written, but sudo does not go by it: see that /etc/sudoers has the line "#includedir /private/etc/sudoers.d".\n`,
+    )
+    return exitCodes.failed
+  }
+  io.stdout.write(
+    'Power can be measured. Have the agent do it with --apple-power-enabled, or with: metal-agent settings set apple-power-enabled on\n',
+  )
+  return exitCodes.done
+}
+
+export async function removeRule(user: SudoUser, io: CliIo): Promise<number> {
+  const file = fragmentFile(user)
+  const code = await runInTerminal(macCommands.sudo, ['/bin/rm', '-f', file], io, '')
+  if (code !== 0) {
+    io.stderr.write(`metal-agent: ${file} was not removed: sudo ended with exit code ${code}.\n`)
+    return exitCodes.failed
+  }
+  io.stdout.write(`${file} is gone.\n`)
+  return exitCodes.done
+}
+
+/** Whether sudo lets this user measure power, and by which rule. */
+export async function ruleStatus(user: SudoUser, io: CliIo, json: boolean): Promise<number> {
+  const file = fragmentFile(user)
+  const isInstalled = await exists(file)
+  const { intervalsMs, tooWide } = await leaveOf(user)
+  const isUsable = intervalsMs.length > 0
+  const message = isUsable
+    ? `sudo lets ${user.name} measure power without a password every ${intervalsMs.map(formatDuration).join(', ')}.`
+    : `sudo does not let ${user.name} measure power without a password: run metal-agent power install.`
+  const advice =
+    tooWide === undefined ? [] : [`${tooWide} Remove it; metal-agent power install names exact command lines.`]
+  if (json) {
+    io.stdout.write(
+      `${JSON.stringify({ file, isInstalled, intervalsMs, ...(tooWide !== undefined && { tooWide }), message })}\n`,
+    )
+  } else {
+    const rule = `${file} is ${isInstalled ? 'installed' : 'not installed'}.`
+    io.stdout.write([message, rule, ...advice].map((line) => `${line}\n`).join(''))
+  }
+  return isUsable ? exitCodes.done : exitCodes.failed
+}
+
+/** Throws VerbError with what visudo says. */
+async function checkRule(rule: string, io: CliIo): Promise<void> {
+  const folder = await mkdtemp(path.join(io.temporaryDir, 'metalbar-'))
+  try {
+    const file = path.join(folder, 'rule')
+    await writeFile(file, rule, { mode: 0o600 })
+    const { exitCode, stdout, stderr } = await ask(visudo, ['-cf', file])
+    if (exitCode !== 0) throw new VerbError(`visudo does not accept the rule: ${(stderr || stdout).trim()}`)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** As sudo tells it; nothing where it tells nothing without a password. */
+async function leaveOf({ name, id }: SudoUser): Promise<SudoLeave> {
+  const whose = userInfo().uid === id ? [] : ['-U', name]
+  const { exitCode, stdout } = await ask(macCommands.sudo, ['-n', '-l', ...whose])
+  return exitCode === 0 ? leaveIn(stdout) : { intervalsMs: [] }
+}
+
+/** Throws VerbError where there is no answer. */
+async function ask(command: string, args: readonly string[]) {
+  try {
+    return await askProgram({ command, args, env: plainEnvironment, timeLimitMs: askLimitMs })
+  } catch (error) {
+    if (error instanceof ProgramError) throw new VerbError(error.message, { cause: error })
+    throw error
+  }
+}
+
+/** The command asks for a password at the terminal, whatever it is given on standard input. Throws VerbError. */
+async function runInTerminal(command: string, args: readonly string[], { env }: CliIo, input: string): Promise<number> {
+  const child = spawn(command, args, { stdio: ['pipe', 'inherit', 'inherit'], env })
+  const ended = new Promise<number>((resolve, reject) => {
+    child.once('error', (error) =>
+      reject(new VerbError(`${command} cannot be run: ${messageOf(error)}.`, { cause: error })),
+    )
+    child.once('close', (code) => resolve(code ?? exitCodes.failed))
+  })
+  // It may end without reading, as where the password is wrong: its exit code says so.
+  child.stdin.on('error', () => undefined)
+  child.stdin.end(input)
+  return ended
+}
+
+/** Its content only root may read. */
+async function exists(file: string): Promise<boolean> {
+  try {
+    await stat(file)
+    return true
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return false
+    throw error
+  }
+}

@@ -1,0 +1,26 @@
+import { z } from 'zod'
+
+/** How measuring power goes; absent in a snapshot while nobody asked for it. */
+export const powerView = z.object({
+  /** `unavailable`: not on this machine, or not as it is set. `idle`: nobody looks. `failed`: it is tried again. */
+  state: z.enum(['unavailable', 'idle', 'starting', 'measuring', 'failed']),
+  /** One sentence. */
+  message: z.string(),
+})
+export type PowerView = z.infer<typeof powerView>
+
+const watts = z.number().nonnegative().optional()
+
+/** What powermetrics reports of the whole machine; a figure that it does not report, or that cannot be true, is absent. */
+export const powerFigures = z.object({ combinedWatts: watts, cpuWatts: watts, gpuWatts: watts, aneWatts: watts })
+export type PowerFigures = z.infer<typeof powerFigures>
+
+/** Such as "12.3 W (CPU 4.0 W, GPU 8.3 W, ANE not reported)"; the sentence where there are no figures. */
+export function powerLine({ message }: PowerView, figures: PowerFigures | undefined): string {
+  if (!figures) return message
+  const { combinedWatts, cpuWatts, gpuWatts, aneWatts } = figures
+  return `${formatWatts(combinedWatts)} (CPU ${formatWatts(cpuWatts)}, GPU ${formatWatts(gpuWatts)}, ANE ${formatWatts(aneWatts)})`
+}
+
+const formatWatts = (value: number | undefined): string =>
+  value === undefined ? 'not reported' : `${value.toFixed(1)} W`

@@ -1,0 +1,117 @@
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { agentSettings, type AgentSettings } from '../../src/agent-core/settings/settings.ts'
+import { main } from '../../src/cli/main.ts'
+import { hostAgent } from '../../src/serve/host-agent.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { powerStandIns } from '../support/power/stand-ins.ts'
+import { Recorder } from '../support/running-agent.ts'
+import { StatedMemory } from '../support/stated-memory.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const status = (text: string) => /^Power {4}(.*)$/m.exec(text)?.[1]
+const inWatts = '0.2 W (CPU 0.2 W, GPU 0.0 W, ANE 0.0 W)'
+
+test('power that a person asks for is in status and in the metrics, and only while somebody looks', async () => {
+  await using it = await poweredAgent()
+  expect(status(await it.run('status'))).toBeUndefined()
+  expect(await it.run('settings', 'set', 'apple-power-enabled', 'on')).toMatch(/counts at once/)
+  await eventually(async () => status(await it.run('status')) === inWatts, { what: 'watts in status' })
+  expect(await it.metrics()).toEqual([
+    'llmkube_metal_agent_apple_power_combined_watts 0.171',
+    'llmkube_metal_agent_apple_power_gpu_watts 0.007',
+    'llmkube_metal_agent_apple_power_cpu_watts 0.164',
+    'llmkube_metal_agent_apple_power_ane_watts 0',
+  ])
+  await it.standIns.print({ cpu: 0, gpu: 8_000, ane: 0, combined: 8_000 })
+  await eventually(
+    async () => status(await it.run('status')) === 'not reported (CPU not reported, GPU 8.0 W, ANE 0.0 W)',
+    { what: 'the figures that cannot be true to be left out' },
+  )
+  expect((await it.metrics()).map((line) => line.split(' ')[0]?.split('power_')[1])).toEqual(['gpu_watts', 'ane_watts'])
+  await it.run('settings', 'set', 'apple-power-enabled', 'default')
+  await eventually(async () => (await it.standIns.living()) === 0, { what: 'powermetrics to be gone' })
+  expect([status(await it.run('status')), await it.metrics()]).toEqual([undefined, []])
+})
+
+test('a scrape alone is a look, and the end of the agent that of powermetrics', async () => {
+  await using it = await poweredAgent({ applePowerEnabled: true })
+  expect(await it.standIns.calls()).toEqual([])
+  await eventually(async () => (await it.metrics()).length === 4, { what: 'watts in the metrics' })
+  expect(await it.standIns.living()).toBe(2)
+  await it.stop()
+  await eventually(async () => (await it.standIns.living()) === 0, { what: 'powermetrics to be gone' })
+})
+
+test('without sudo leave is said in status, with the command to run', async () => {
+  await using it = await poweredAgent({ applePowerEnabled: true })
+  await it.standIns.mode('asks')
+  await eventually(async () => (status(await it.run('status')) ?? '').includes('metal-agent power install'))
+  expect(await it.metrics()).toEqual([])
+})
+
+test.skipIf(process.platform !== 'linux')(
+  'on Linux an agent with the flags of the Go agent says that there is none',
+  async () => {
+    await using agent = await AgentProcess.start({ args: ['--apple-power-enabled', '--apple-power-interval=2s'] })
+    const { power, notices } = await agent.snapshotWhenUp()
+    const message = 'Power is not measured on Linux: it is read from powermetrics, which only macOS has.'
+    expect(power).toEqual({ state: 'unavailable', message })
+    expect(notices.filter((notice) => notice.includes('power'))).toEqual([])
+    expect((await agent.logged('power'))['text']).toBe(message)
+  },
+)
+
+/** An agent with its socket and its metrics, on stand-ins for sudo and powermetrics; without a cluster. */
+async function poweredAgent(given: Partial<AgentSettings> = {}) {
+  await using parts = new AsyncDisposableStack()
+  const folder = parts.use(await temporaryFolder())
+  const standIns = parts.use(await powerStandIns())
+  const port = await freePort()
+  const stateDir = path.join(folder.dir, 'state')
+  const result = await hostAgent({
+    settings: agentSettings.parse({
+      stateDir,
+      port,
+      modelStore: path.join(folder.dir, 'models'),
+      kubeconfig: path.join(folder.dir, 'none'),
+      ...given,
+    }),
+    platform: new StatedMemory().platform,
+    log: new Recorder(),
+    version: 'v0-test',
+    env: {},
+    temporaryDir: tmpdir(),
+    windowFolder: folder.dir,
+    powerTrial: { commands: standIns.commands },
+  })
+  if (!result.ok) throw new Error(result.message)
+  const stop = () => result.hosted.stop()
+  parts.defer(async () => {
+    await stop()
+  })
+  const kept = parts.move()
+  return {
+    standIns,
+    stop,
+    /** What a verb prints. */
+    run: async (...args: string[]): Promise<string> => {
+      let printed = ''
+      const output = { write: (text: string) => (printed += text) }
+      await main([...args, '--state-dir', stateDir], {
+        ...{ stdout: output, stderr: output, env: {}, platform: process.platform },
+        ...{ homeDir: folder.dir, temporaryDir: tmpdir(), cwd: folder.dir, windowFolder: folder.dir },
+      })
+      return printed
+    },
+    metrics: async (): Promise<string[]> => {
+      const answer = await fetch(`http://127.0.0.1:${port}/metrics`)
+      const lines = (await answer.text()).split('\n')
+      return lines.filter((line) => line.startsWith('llmkube_metal_agent_apple_power'))
+    },
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  }
+}

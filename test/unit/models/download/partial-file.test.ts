@@ -1,0 +1,67 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { PartialFile, type Identity } from '../../../../src/agent-core/models/download/partial-file.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+import { temporaryFolder } from '../../../support/temporary-folder.ts'
+
+const identity: Identity = { urlSha256: 'a'.repeat(64), wanted: {} }
+
+let folder: Awaited<ReturnType<typeof temporaryFolder>>
+beforeEach(async () => {
+  folder = await temporaryFolder()
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+})
+afterEach(async () => {
+  vi.useRealTimers()
+  await folder[Symbol.asyncDispose]()
+})
+
+const opened = (): Promise<PartialFile> =>
+  PartialFile.open(join(folder.dir, 'x.partial'), identity, {
+    log: silentLog,
+    now: Date.now,
+    signal: new AbortController().signal,
+    onVerify: () => undefined,
+  })
+
+/** The second in which a record is due passes again and again until the work is over. */
+async function amidTicks<T>(work: Promise<T>): Promise<T> {
+  const state = { isOver: false }
+  const over = (): void => {
+    state.isOver = true
+  }
+  work.then(over, over)
+  while (!state.isOver) {
+    vi.advanceTimersByTime(1000)
+    await nextTurn()
+  }
+  return work
+}
+
+const rounds = 5
+
+test('a file that is closed when its record is due has one whole record', async () => {
+  for (let round = 0; round < rounds; round += 1) {
+    const file = await opened()
+    await file.write(Buffer.alloc(1000, round), round * 1000)
+    await amidTicks(file.close({ keep: true }))
+  }
+  const again = await opened()
+  expect(again.writtenBytes).toBe(rounds * 1000)
+  await again.close({ keep: true })
+  expect((await readdir(folder.dir)).sort()).toEqual(['x.partial', 'x.partial.recent.json'])
+})
+
+test.each([
+  { what: 'begins anew', end: (file: PartialFile) => file.startOver(), left: ['x.partial'] },
+  { what: 'is put aside', end: (file: PartialFile) => file.quarantine(), left: ['x.partial.quarantined'] },
+])('a file that $what when its record is due leaves no record of what it held', async ({ end, left }) => {
+  for (let round = 0; round < rounds; round += 1) {
+    await using file = await opened()
+    await file.write(Buffer.alloc(1000, 1), 0)
+    await amidTicks<unknown>(end(file))
+    expect((await readdir(folder.dir)).sort()).toEqual(left)
+  }
+})

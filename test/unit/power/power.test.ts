@@ -1,0 +1,250 @@
+import { describe, expect, test } from 'vitest'
+import type { PowerFigures } from '../../../src/contract/power.ts'
+import { Power, type PowerOptions, type PowerSettings } from '../../../src/agent-core/power/power.ts'
+import { eventually } from '../../support/eventually.ts'
+import { powerStandIns, type PowerMode, type PowerStandIns } from '../../support/power/stand-ins.ts'
+import { Recorder } from '../../support/running-agent.ts'
+
+/** Longer than any test takes: only those about looks and hangs shorten them. */
+const never = 600_000
+
+class Trial implements AsyncDisposable {
+  readonly power: Power
+  readonly log = new Recorder()
+  readonly told: (PowerFigures | undefined)[] = []
+  readonly standIns: PowerStandIns
+  settings: PowerSettings
+  hasReaders = false
+
+  constructor(standIns: PowerStandIns, settings: Partial<PowerSettings>, options: Partial<PowerOptions>) {
+    this.standIns = standIns
+    this.settings = { isEnabled: true, intervalMs: 1_000, powermetrics: '/usr/bin/powermetrics', ...settings }
+    this.power = new Power({
+      platform: 'darwin',
+      settings: () => this.settings,
+      log: this.log,
+      hasReaders: () => this.hasReaders,
+      onChange: (figures) => void this.told.push(figures),
+      commands: standIns.commands,
+      lookMs: never,
+      stallMs: never,
+      ...options,
+    })
+  }
+
+  measures(): Promise<PowerFigures> {
+    return eventually(() => this.power.figures, { what: 'figures' })
+  }
+
+  state(wanted: string): Promise<string> {
+    return eventually(
+      () => {
+        const { state, message } = this.power.view ?? {}
+        return state === wanted && message
+      },
+      { what: `power to be ${wanted}` },
+    )
+  }
+
+  nothingRuns(): Promise<true> {
+    return eventually(async () => (await this.standIns.living()) === 0, { what: 'powermetrics to be gone' })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.power[Symbol.asyncDispose]()
+    await this.standIns[Symbol.asyncDispose]()
+  }
+}
+
+interface Given {
+  readonly mode?: PowerMode
+  readonly settings?: Partial<PowerSettings>
+  readonly options?: Partial<PowerOptions>
+}
+
+async function trial({ mode, settings = {}, options = {} }: Given = {}): Promise<Trial> {
+  const standIns = await powerStandIns()
+  if (mode !== undefined) await standIns.mode(mode)
+  return new Trial(standIns, settings, options)
+}
+
+describe('power is measured only while it is asked for and somebody looks', () => {
+  test('it is off until somebody asks for it', async () => {
+    await using it = await trial({ settings: { isEnabled: false } })
+    it.power.look()
+    expect([it.power.view, it.power.figures, await it.standIns.calls()]).toEqual([undefined, undefined, []])
+  })
+
+  test('with the first look it begins, by the exact command line that the rule of sudo names', async () => {
+    await using it = await trial()
+    expect(it.power.view).toEqual({ state: 'idle', message: 'Power is not measured while nobody looks.' })
+    it.power.look()
+    it.power.look()
+    expect(it.power.view).toEqual({
+      state: 'starting',
+      message: 'Power is measured every 1 s. The first figures take 2 s.',
+    })
+    expect(await it.measures()).toEqual({ combinedWatts: 0.171, cpuWatts: 0.164, gpuWatts: 0.007, aneWatts: 0 })
+    expect(it.power.view).toEqual({ state: 'measuring', message: 'Power is measured every 1 s.' })
+    expect(await it.standIns.calls()).toEqual(['-n powermetrics --samplers cpu_power,gpu_power -i 1000'])
+  })
+
+  test('when nobody has looked for a while it ends, its processes too, and its figures are gone rather than old', async () => {
+    await using it = await trial({ options: { lookMs: 200 } })
+    it.hasReaders = true
+    it.power.look()
+    await it.measures()
+    it.hasReaders = false
+    await it.state('idle')
+    expect([it.power.figures, it.told.at(-1)]).toEqual([undefined, undefined])
+    await it.nothingRuns()
+    it.hasReaders = true
+    it.power.look()
+    await it.measures()
+    expect(await it.standIns.calls()).toHaveLength(2)
+  })
+
+  test('it goes on for who follows, however long ago the last look was', async () => {
+    await using it = await trial({ options: { lookMs: 50 } })
+    it.hasReaders = true
+    it.power.look()
+    await it.measures()
+    await it.standIns.print({ cpu: 4_000, gpu: 8_000, ane: 0, combined: 12_000 })
+    await eventually(() => it.power.figures?.combinedWatts === 12)
+    expect(await it.standIns.calls()).toHaveLength(1)
+    it.hasReaders = false
+    await it.state('idle')
+  })
+
+  test('it ends with the agent, and with it all that sudo started', async () => {
+    await using it = await trial()
+    it.power.look()
+    await it.measures()
+    expect(await it.standIns.living()).toBe(2)
+    await it.power[Symbol.asyncDispose]()
+    await it.nothingRuns()
+    it.power.look()
+    expect([it.power.figures, await it.standIns.calls()]).toEqual([undefined, [expect.anything()]])
+  })
+})
+
+describe('what goes wrong is said in one sentence, and figures are gone rather than old', () => {
+  test('powermetrics that ends is started anew', async () => {
+    await using it = await trial({ mode: 'ends' })
+    it.power.look()
+    expect(await it.state('failed')).toBe(
+      'powermetrics ended (exit code 70): powermetrics: unable to sample. It is tried again.',
+    )
+    expect(it.told.at(-1)).toBeUndefined()
+    await it.standIns.mode('measures')
+    await it.state('measuring')
+    expect(it.log.warnings).toHaveLength(1)
+  })
+
+  test('powermetrics that prints nothing more is ended and started anew', async () => {
+    await using it = await trial({ mode: 'freezes', options: { stallMs: 2_000 } })
+    it.power.look()
+    await it.measures()
+    expect(await it.state('failed')).toBe(
+      'powermetrics printed no power for 2 s, so it was ended: run `metal-agent power status`. It is tried again.',
+    )
+    expect(it.power.figures).toBeUndefined()
+    await it.nothingRuns()
+    await it.standIns.mode('measures')
+    await it.state('measuring')
+  })
+
+  test('so is one whose output cannot be read', async () => {
+    await using it = await trial({ options: { stallMs: 500 } })
+    await it.standIns.print({ combined: 'nan' })
+    it.power.look()
+    expect(await it.state('failed')).toContain('powermetrics printed no power for 0.5 s')
+    await it.nothingRuns()
+  })
+
+  test.each<[PowerMode, string]>([
+    [
+      'asks',
+      'sudo asks for a password before it runs powermetrics: run `metal-agent power install` once in a terminal. It is tried again.',
+    ],
+    [
+      'denies',
+      'sudo does not let this user run powermetrics: have an administrator run `metal-agent power install` once in a terminal, with --user and the name of this user. It is tried again.',
+    ],
+    [
+      'hangs',
+      'sudo or powermetrics printed nothing for 0.5 s, so it was ended: run `metal-agent power status`. It is tried again.',
+    ],
+  ])('sudo that %s', async (mode, sentence) => {
+    await using it = await trial({ mode, options: { stallMs: 500 } })
+    it.power.look()
+    expect(await it.state('failed')).toBe(sentence)
+    await it.nothingRuns()
+  })
+
+  test('no sudo at all', async () => {
+    const commands = { sudo: '/no/sudo', powermetrics: '/no/powermetrics' }
+    await using it = await trial({ options: { commands } })
+    it.power.look()
+    expect(await it.state('failed')).toBe('sudo cannot be started: spawn /no/sudo ENOENT. It is tried again.')
+  })
+
+  test('the same failure again is logged once, and the rule that comes counts', async () => {
+    await using it = await trial({ mode: 'asks' })
+    it.power.look()
+    await eventually(async () => (await it.standIns.calls()).length >= 2)
+    await it.standIns.mode('measures')
+    await it.state('measuring')
+    expect(it.log.warnings).toHaveLength(1)
+  })
+})
+
+describe('settings', () => {
+  test('an interval that the rule does not name takes the next longer, which is said once', async () => {
+    await using it = await trial({ settings: { intervalMs: 1_500 } })
+    const sentence = "Power is measured every 2 s, not every 1.5 s, since sudo's rule names 0.5, 1, 2, 5 and 10 s."
+    it.power.settingsChanged()
+    it.power.look()
+    await it.state('measuring')
+    it.power.settingsChanged()
+    expect(it.power.view?.message).toBe(sentence)
+    expect(it.log.warnings).toEqual([{ message: 'power', fields: { text: sentence } }])
+    expect(await it.standIns.calls()).toEqual(['-n powermetrics --samplers cpu_power,gpu_power -i 2000'])
+  })
+
+  test('another interval counts at once for who looks, and never two powermetrics run', async () => {
+    await using it = await trial()
+    it.power.look()
+    await it.measures()
+    it.settings = { ...it.settings, intervalMs: 3_600_000 }
+    it.power.settingsChanged()
+    expect(it.power.figures).toBeUndefined()
+    await it.measures()
+    expect((await it.standIns.calls()).map((call) => call.split(' ').at(-1))).toEqual(['1000', '10000'])
+    expect(await it.standIns.living()).toBe(2)
+    it.settings = { ...it.settings, isEnabled: false }
+    it.power.settingsChanged()
+    expect(it.power.view).toBeUndefined()
+    await it.nothingRuns()
+  })
+
+  test('another powermetrics than that of macOS switches the measurement off, with a warning', async () => {
+    await using it = await trial({ settings: { powermetrics: '/opt/powermetrics' } })
+    it.power.settingsChanged()
+    it.power.look()
+    const message =
+      "Power is not measured with /opt/powermetrics: sudo's rule names /usr/bin/powermetrics, so leave out --powermetrics-bin."
+    expect(it.power.view).toEqual({ state: 'unavailable', message })
+    expect(it.log.warnings).toEqual([{ message: 'power', fields: { text: message } }])
+    expect(await it.standIns.calls()).toEqual([])
+  })
+
+  test('on Linux it is said that there is no power to measure', async () => {
+    await using it = await trial({ options: { platform: 'linux', commands: undefined } })
+    it.power.look()
+    expect(it.power.view).toEqual({
+      state: 'unavailable',
+      message: 'Power is not measured on Linux: it is read from powermetrics, which only macOS has.',
+    })
+  })
+})

@@ -1,0 +1,101 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { PowermetricsParser, type PowerSample } from '../../../src/agent-core/power/powermetrics-parser.ts'
+import { plausibleWatts } from '../../../src/agent-core/power/watts.ts'
+import { preamble, printedSample, recorded, type Milliwatts } from '../../support/power/samples.ts'
+
+const parsed = (...pieces: string[]): PowerSample[] => {
+  const parser = new PowermetricsParser()
+  return pieces.flatMap((piece) => parser.push(piece))
+}
+
+/** A sample is known to be whole when the next one begins. */
+const next = printedSample({})
+const oneOf = (sample: Milliwatts): PowerSample[] => parsed(preamble, printedSample(sample), next)
+
+test('a sample counts when the next one begins, with the first figure of each label', () => {
+  const first = printedSample(recorded)
+  expect(parsed(preamble + first)).toEqual([])
+  expect(parsed(preamble + first, next)).toEqual([{ cpu: 164, gpu: 7, ane: 0, combined: 171 }])
+})
+
+test('it makes no difference how the output is cut into pieces', () => {
+  const text = [1, 2, 3].map((n) => printedSample({ cpu: n, gpu: n, ane: n, combined: 3 * n })).join('') + next
+  const whole = parsed(text)
+  expect(whole).toHaveLength(3)
+  const cuts = fc.array(fc.nat({ max: text.length }), { maxLength: 30 })
+  fc.assert(
+    fc.property(cuts, (at) => {
+      const ends = [0, ...at.toSorted((a, b) => a - b), text.length]
+      expect(parsed(...ends.slice(1).map((end, index) => text.slice(ends[index], end)))).toEqual(whole)
+    }),
+  )
+})
+
+test('whatever is printed, nothing is thrown and each figure is a whole number', () => {
+  const words = fc.constantFrom(
+    '*** Sampled system activity',
+    'CPU Power',
+    'Combined Power',
+    ': ',
+    '7',
+    ' mW',
+    'nan',
+    '\n',
+  )
+  fc.assert(
+    fc.property(fc.array(fc.oneof(words, fc.string())), (pieces) => {
+      for (const sample of parsed(...pieces)) expect(Object.values(sample).every(Number.isInteger)).toBe(true)
+    }),
+  )
+})
+
+describe('what is no sample is none', () => {
+  test.each([
+    ['figures before the first boundary', printedSample(recorded).split('***\n').slice(1).join('') + next],
+    ['a sample without a combined figure', printedSample({ cpu: 1, gpu: 2 }) + next],
+    ['a combined figure that is no number', printedSample({ combined: 'nan' }) + next],
+    ['a combined figure with a decimal comma', printedSample({ combined: '171,5' }) + next],
+    ['a combined figure with a point for thousands', printedSample({ combined: '1.171' }) + next],
+    ['a negative one', printedSample({ combined: -171 }) + next],
+    ['labels in another language', printedSample(recorded).replaceAll(' Power', '-Leistung') + next],
+    ['a figure cut in the middle', `${printedSample({}).trimEnd()}\nCombined Power (CPU + GPU + ANE): 17`],
+    ['two lines that ran into each other', printedSample({ combined: '17GPU Power: 7' }) + next],
+    ['a line without an end', `*** Sampled system activity\n${'x'.repeat(70_000)}Combined Power: 1 mW\n${next}`],
+  ])('%s', (_, text) => {
+    expect(parsed(text)).toEqual([])
+  })
+})
+
+test('a line that is too long takes no other with it', () => {
+  const text = printedSample(recorded).replace('\nCPU Power', `\n${'x'.repeat(200_000)}\nCPU Power`)
+  expect(parsed(text + next)).toEqual([{ cpu: 164, gpu: 7, ane: 0, combined: 171 }])
+})
+
+describe('of a sample, what cannot be true is not reported', () => {
+  test.each<[what: string, sample: Milliwatts, reported: ReturnType<typeof plausibleWatts>]>([
+    ['an idle Mac', recorded, { combinedWatts: 0.171, cpuWatts: 0.164, gpuWatts: 0.007, aneWatts: 0 }],
+    ['no CPU figure', { gpu: 8_000, combined: 9_000 }, { combinedWatts: 9, gpuWatts: 8 }],
+    ['a CPU that is not a number', { cpu: 'nan', gpu: 8_000, combined: 9_000 }, { combinedWatts: 9, gpuWatts: 8 }],
+    [
+      'a CPU at 0 W, and a sum without it',
+      { cpu: 0, gpu: 8_000, ane: 0, combined: 8_000 },
+      { gpuWatts: 8, aneWatts: 0 },
+    ],
+    [
+      'a CPU at 0 W beside a sum that has it',
+      { cpu: 0, gpu: 8_000, combined: 12_000 },
+      { combinedWatts: 12, gpuWatts: 8 },
+    ],
+    ['a GPU above the whole', { cpu: 900, gpu: 80_000, combined: 1_000 }, { combinedWatts: 1, cpuWatts: 0.9 }],
+    [
+      'parts that round above the whole',
+      { cpu: 171, gpu: 1, combined: 170 },
+      { combinedWatts: 0.17, cpuWatts: 0.171, gpuWatts: 0.001 },
+    ],
+    ['more than a socket gives', { cpu: 2_000_000, gpu: 5, combined: 2_000_005 }, { gpuWatts: 0.005 }],
+    ['nothing at all', { cpu: 0, gpu: 0, ane: 0, combined: 0 }, { gpuWatts: 0, aneWatts: 0 }],
+  ])('%s', (_, sample, reported) => {
+    expect(oneOf(sample).map(plausibleWatts)).toEqual([reported])
+  })
+})
