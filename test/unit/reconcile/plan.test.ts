@@ -132,7 +132,7 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'also while this machine is paused',
       { publication: { ...shownReady, claim: 'previous' }, paused: true },
       'unpublish',
-      'unready',
+      'waiting',
     ],
     ['a dead claim is taken over', { publication: { ...nothingPublished, claim: 'dead' } }, 'claim', 'waiting'],
     [
