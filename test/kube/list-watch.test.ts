@@ -43,7 +43,7 @@ test('what is there is listed page by page, and what comes, changes and goes is 
   sim.delete({ resource: 'models', name: 'm-0' })
   await eventually(() => cache.get('default', 'm-0') === undefined)
   expect([pages, cache.size, sourceOf(cache, 'm-1'), sourceOf(cache, 'new')]).toEqual([
-    3,
+    5,
     1_200,
     '/changed.gguf',
     '/new.gguf',
@@ -80,6 +80,19 @@ test('a watch from a version that the server has forgotten is followed by a list
   createModel('second')
   sim.compact()
   await eventually(() => cache.get('default', 'second'))
+})
+
+test('a forgotten version is followed by a list at once also after failures, and forgotten again only later', async () => {
+  createModel('first')
+  const { states } = watchModels({ clock: { now: 0 } })
+  await eventually(() => sim.watchCount({ resource: 'models' }) === 1)
+  const on = { verb: 'watch', resource: 'models' } as const
+  sim.faults.add({ on, times: 2, fault: { kind: 'status', code: 500 } })
+  sim.faults.add({ on, times: 2, fault: { kind: 'status', code: 410, reason: 'Expired' } })
+  sim.breakWatches('close', { resource: 'models' })
+  const waits = () => states.flatMap(({ retryAt }) => (retryAt === undefined ? [] : [retryAt]))
+  await eventually(() => waits().length === 4 && states.at(-1)?.state === 'live')
+  expect(waits()).toEqual([20, 40, 0, 160])
 })
 
 test('a silent connection is given up and what it did not bring is found', async () => {

@@ -82,6 +82,7 @@ export class SoakAgent implements AsyncDisposable {
 
   async surround(change: Partial<Surroundings>): Promise<void> {
     this.#surroundings = { ...this.#surroundings, ...change }
+    await mkdir(this.folder, { recursive: true })
     await writeFileAtomic(this.#surroundingsFile, JSON.stringify(this.#surroundings))
   }
 
@@ -139,7 +140,6 @@ export class SoakAgent implements AsyncDisposable {
 
   async #supervise(time: { readonly isWanted: boolean }): Promise<void> {
     const { namespace, connection, ports, logFile } = this.#options
-    await mkdir(this.folder, { recursive: true })
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {

@@ -104,6 +104,7 @@ export class ListWatch<T extends KubeObject> {
   async #run(): Promise<void> {
     let attempt = 0
     let listedAt = 0
+    let wasForgotten = false
     while (!this.#stopped.signal.aborted) {
       this.#generation = new AbortController()
       const { signal } = this.#generation
@@ -128,7 +129,10 @@ export class ListWatch<T extends KubeObject> {
       const isProven = this.#watchedForMs() >= provenWatchMs
       if (isProven) attempt = 0
       if (isProven && failure === undefined) continue
-      const delayMs = this.#backOff(attempt, failure)
+      // The server answers, and only a list is missing; asked at once where that is not all it says.
+      const isForgotten = isApiError(failure, 410)
+      const delayMs = isForgotten && !wasForgotten ? 0 : this.#backOff(attempt, failure)
+      wasForgotten = isForgotten
       attempt += 1
       if (failure !== undefined) await this.#fail(failure, delayMs)
       await this.#pause(delayMs, signal)
@@ -258,7 +262,6 @@ export class ListWatch<T extends KubeObject> {
 
   /** Full jitter: several Macs must not come back in step. A server that names a time is believed. */
   #backOff(attempt: number, failure: unknown): number {
-    if (attempt === 0 && isApiError(failure, 410)) return 0
     const asked = isApiError(failure) ? (failure.retryAfterSeconds ?? 0) * 1_000 : 0
     return Math.max(asked, jitteredMs(backOff, attempt + 1, this.#random))
   }

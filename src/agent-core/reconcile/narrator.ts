@@ -37,9 +37,6 @@ export interface NarratorOptions {
   readonly random?: () => number
 }
 
-/** Until a status that was written on an old version of the object is written again: the new one is here by then. */
-const conflictRetryMs = 500
-
 /** A crash and the start after it are known by their pids; a service has two servers at most. */
 const pidsKept = 2
 
@@ -187,10 +184,10 @@ export class Narrator {
       if (!isApiError(error)) throw error
       // Its end is on its way to us and brings the key back; a newer version may be none that does.
       if (isApiError(error, 404)) return undefined
-      if (isApiError(error, 409)) return now + conflictRetryMs
       told.reportRetry = nextClusterRetry(error, told.reportRetry, { now, random: this.#random })
       const { failures, at } = told.reportRetry
-      if (failures === 1) this.#options.log.warn('status not written', { key, error, retryAt: at })
+      // In conflict with another write: the version to write on is on its way to us, later where the watch is interrupted.
+      if (failures === 1 && !isApiError(error, 409)) this.#options.log.warn('status not written', { key, error, retryAt: at })
       return at
     }
   }
