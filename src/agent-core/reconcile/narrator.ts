@@ -187,7 +187,8 @@ export class Narrator {
       told.reportRetry = nextClusterRetry(error, told.reportRetry, { now, random: this.#random })
       const { failures, at } = told.reportRetry
       // In conflict with another write: the version to write on is on its way to us, later where the watch is interrupted.
-      if (failures === 1 && !isApiError(error, 409)) this.#options.log.warn('status not written', { key, error, retryAt: at })
+      if (failures === 1 && !isApiError(error, 409))
+        this.#options.log.warn('status not written', { key, error, retryAt: at })
       return at
     }
   }
