@@ -429,7 +429,7 @@ describe('a state', () => {
     const fault = { kind: 'status', code: 409, reason: 'Conflict', message: 'newer' } as const
     sim.faults.add({ on: { resource: 'inferenceservices/status' }, times: 3, fault })
     const waits: number[] = []
-    for (let look = 0; look < 20 && condition().length === 0; look += 1) {
+    for (let look = 0; look < 20 && condition()?.length === 0; look += 1) {
       const again = await report(rests('ready', 'Serving', 'Serving.'))
       if (again === undefined) continue
       waits.push(again - time)
