@@ -39,8 +39,10 @@ if (app.requestSingleInstanceLock()) {
 async function run(): Promise<void> {
   const preferences = await readPreferences({ stateDir, platform, env, homeDir })
   const log = openAppLog(stateDir, preferences.ok ? preferences.settings.logLevel : 'info')
+  let servers: ServersAtEnd = 'stop'
   const onDefect = (error: unknown) => {
-    log.error('defect', { error })
+    log.error('defect', { error, text: 'the app ends; its servers go on for the next one' })
+    servers = 'keep'
     app.quit()
   }
   process.on('uncaughtException', onDefect)
@@ -63,7 +65,6 @@ async function run(): Promise<void> {
     onClick: () => popover.toggle(),
     onDeed,
   })
-  let servers: ServersAtEnd = 'stop'
   const agent = showAgent({
     preferences,
     stateDir,

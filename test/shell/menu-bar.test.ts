@@ -96,6 +96,29 @@ describe('the icon and its menu', () => {
     })
   })
 
+  test('a defect ends the app alone: what serves goes on, and the app that is started next takes it over', async () => {
+    await using world = await servingWorld()
+    await using folder = await temporaryFolder()
+    const options = { folder: folder.dir, kubeconfig: world.sim.kubeconfig(), preferences: world.preferences }
+    await using app = await ShellApp.start(options)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    await app.ask({ do: 'fail', message: 'a defect' }).catch(() => undefined)
+    const code = await app.exited
+    const messages = await app.messages()
+    expect({
+      code,
+      serverLives: lives(pid),
+      told: messages.filter((msg) => /^(defect|servers keep running|withdrew)/.test(msg)),
+    }).toEqual({ code: 0, serverLives: true, told: ['defect', 'servers keep running'] })
+    await using next = await ShellApp.start(options)
+    await next.icon('serving')
+    expect(await next.serverOf('tiny')).toBe(pid)
+    await next.quit()
+    expect(lives(pid)).toBe(false)
+  })
+
   test('whoever asks the agent to shut down ends the app, in the same order', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)

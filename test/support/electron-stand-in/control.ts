@@ -15,6 +15,8 @@ export const controlRequest = z.discriminatedUnion('do', [
   z.object({ do: z.literal('choose'), labels: z.array(z.string()) }),
   z.object({ do: z.literal('blur') }),
   z.object({ do: z.literal('activate') }),
+  /** In the app's own code, where nobody catches it. */
+  z.object({ do: z.literal('fail'), message: z.string() }),
   /** Calls the app's IPC as a page that is not its own could. */
   z.object({
     do: z.literal('forge'),
@@ -63,6 +65,11 @@ async function carryOut(request: ControlRequest): Promise<unknown> {
       return undefined
     case 'activate':
       return void app.emit('activate')
+    case 'fail':
+      setImmediate(() => {
+        throw new Error(request.message)
+      })
+      return undefined
     case 'forge': {
       const own = { origin: request.origin, url: `${request.origin}/index.html` }
       const senderFrame = { main: own, sub: { ...own }, gone: null }[request.frame]

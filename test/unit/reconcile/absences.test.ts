@@ -127,12 +127,14 @@ test('an absence ends with its object: one made again under its name starts over
   expect(await readFile(file(), 'utf8')).not.toContain('tiny')
 })
 
-test('evictions of more than a day ago are forgotten', async () => {
+test('evictions of more than a day ago are forgotten, and no later ones', async () => {
   const absences = await open()
   absences.remember('old', { evictions: 4, evictedAt: 0 })
+  absences.remember('of today', { evictions: 2, evictedAt: 2 * 3_600_000 })
   absences.remember('new', { evictions: 1, evictedAt: 25 * 3_600_000 })
   await absences.flush()
-  expect([absences.eviction('old'), absences.eviction('new')?.evictions]).toEqual([undefined, 1])
+  const counts = ['old', 'of today', 'new'].map((uid) => absences.eviction(uid)?.evictions)
+  expect(counts).toEqual([undefined, 2, 1])
 })
 
 test('people are told of what another machine may take meanwhile, and of nothing else', () => {
