@@ -689,8 +689,9 @@ describe('publishing when the cluster misbehaves', () => {
     const published = agent.publisher.publish(moved, server)
     await eventually(() => patches.mock.calls.length > 0)
     const before = looks.mock.calls.length
-    // The look that is under way may have listed before.
-    await eventually(() => looks.mock.settledResults.slice(before).some(({ type }) => type === 'fulfilled'))
+    // The look that is under way may have listed before; one that waits for its turn already is followed by no other.
+    const hasLooked = () => looks.mock.settledResults.slice(before).some(({ type }) => type === 'fulfilled')
+    await eventually(hasLooked, { timeoutMs: 2_000 }).catch(() => undefined)
     gate.resolve(undefined)
     await done(published)
     // Work queued meanwhile has its turn before this.
@@ -797,6 +798,39 @@ describe('publishing when the cluster misbehaves', () => {
     await done(agent.publisher.release(target))
     expect(agent.publisher.observe(target).claim).toEqual({ kind: 'released' })
     expect(await cluster.get('endpoints', 'freed')).toMatchObject({ subsets: [{ notReadyAddresses: [{}] }] })
+  })
+
+  test('Endpoints that are refused each time do not keep a claim from others for good', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('stuck')
+    await serve(agent, target)
+    sim.faults.add({ on: { resource: 'endpoints' }, times: Infinity, fault: { kind: 'status', code: 500 } })
+    for (const _try of [1, 2]) await expect(agent.publisher.release(target)).rejects.toMatchObject({ code: 500 })
+    await done(agent.publisher.release(target))
+    expect(agent.publisher.observe(target).claim).toEqual({ kind: 'released' })
+    expect(agent.warnings.map(({ message }) => message)).toEqual(['Endpoints left as they are'])
+  })
+
+  test('edits of a Service by others keep no agent from a claim that is free', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const target = await cluster.inferenceService('edited')
+    await serve(agent, target)
+    changeInFlight(agent, 'services', { metadata: { labels: { app: 'another' } } })
+    for (let pass = 0; pass < 5; pass += 1) {
+      await cluster.patch('services', 'edited', { metadata: { labels: { app: `other-${pass}` } } })
+      await eventually(() => agent.services.get('default', 'edited')?.metadata.labels['app'] === `other-${pass}`)
+      agent.publisher.observe(target)
+      agent.clock.now += 30_000
+      await done(agent.publisher.ensureService(target))
+    }
+    expect(agent.publisher.observe(target).serviceEdits).toBeDefined()
+    await done(agent.publisher.release(target))
+    await eventually(() => agent.publisher.observe(target).claim.kind === 'released')
+    expect(agent.publisher.observe(target).recheckInMs).toBeUndefined()
   })
 
   test('the ports that pods are sent to are known until they are withdrawn', async () => {

@@ -127,7 +127,10 @@ export class ListWatch<T extends KubeObject> {
         continue
       }
       const isProven = this.#watchedForMs() >= provenWatchMs
-      if (isProven) attempt = 0
+      if (isProven) {
+        attempt = 0
+        wasForgotten = false
+      }
       if (isProven && failure === undefined) continue
       // The server answers, and only a list is missing; asked at once where that is not all it says.
       const isForgotten = isApiError(failure, 410)

@@ -16,7 +16,7 @@ export interface LoadedModel {
   readonly isReady: boolean
   /** On its way out already. */
   readonly isStopping: boolean
-  /** Whether its runtime gives memory back when its process ends; not so for a daemon that several models share. */
+  /** Whether evicting it frees memory: not so where its server cannot be ended, or is a daemon that several models share. */
   readonly canBeEvicted: boolean
   /**
    * Milliseconds since its latest request ended, or since the first look that saw none; absent while it answers a request, or that is
@@ -136,7 +136,7 @@ function evictionOrder(models: readonly LoadedModel[]): { models: [LoadedModel, 
   if (possible.length === 0) {
     return skip(
       'runtime_ineligible',
-      'All models share a server that would keep the memory, so evicting one frees nothing.',
+      'No model in memory can be evicted: its server cannot be ended, or would keep the memory for other models.',
     )
   }
   const unprotected = possible.filter(({ isProtected }) => !isProtected)

@@ -1,7 +1,7 @@
 import { ModelError, remoteRepairMs } from './errors.ts'
 import { formatMismatch } from './format-check.ts'
 import { contentKindOf, isKindOf, isModelKind, isSideKind, type ContentKind } from './gguf/content-kind.ts'
-import { contentProblem } from './http-answer.ts'
+import { contentProblem, emptyAnswer } from './http-answer.ts'
 import type { RemoteFile } from './remote-file.ts'
 import { isFolderFormat, isWeightsName } from './selection.ts'
 import { shownSource } from './source.ts'
@@ -16,6 +16,7 @@ export function startProblem(
   { isFirst, format }: { readonly isFirst: boolean; readonly format: string | undefined },
 ): ModelError | undefined {
   const shown = shownSource(file.url)
+  if (start.length === 0) return emptyAnswer(shown)
   const problem =
     contentProblem(file.fileName, Buffer.from(start), null, shown) ?? (isFirst && formatMismatch(start, format))
   if (problem) return problem

@@ -114,8 +114,11 @@ export class EndpointsWriter {
     return true
   }
 
-  /** With `reread` the server is asked, as others may have changed them, or an earlier holder may have left some. */
-  async write(publication: Publication, { reread = false } = {}): Promise<void> {
+  /**
+   * With `reread` the server is asked, as others may have changed them, or an earlier holder may have left some; with `despiteOthers`
+   * they are written also where others have just changed them again and again.
+   */
+  async write(publication: Publication, { reread = false, despiteOthers = false } = {}): Promise<void> {
     const key = refKey(publication)
     const { published } = publication
     if (!this.#resource || this.#isDenied(key) || (this.#isAsKnown(publication) && !reread)) return
@@ -130,7 +133,7 @@ export class EndpointsWriter {
           if (endpoints && !isAgents(endpoints)) return { do: 'stop', result: 'foreign' }
           const isRight = endpoints ? endpointsAreCurrent(endpoints, publication) : !published
           if (isRight) return { do: 'stop', result: 'nothing to do' }
-          if (this.#waits(publication, endpoints)) return { do: 'stop', result: 'others write' }
+          if (!despiteOthers && this.#waits(publication, endpoints)) return { do: 'stop', result: 'others write' }
           edits.writing(wish)
           if (endpoints) return { do: 'patch', object: endpoints, body: endpointsPatch(publication, endpoints) }
           return { do: 'create', body: endpointsBody(publication) }

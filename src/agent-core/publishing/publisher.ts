@@ -27,6 +27,7 @@ import {
   type PublishTarget,
 } from './objects.ts'
 import { ServiceWriter, type ServiceView } from './service-writer.ts'
+import { isAnswered } from './settled-write.ts'
 import type { WatchedKind } from './watched-kind.ts'
 import { done, lostTo, type WriteResult } from './write-result.ts'
 
@@ -36,6 +37,8 @@ export type { WriteResult }
 const shutdownLimitMs = 5_000
 /** What the cluster did not take is tried again this often until then. */
 const retryAtEndMs = 500
+/** So often Endpoints that say ready are tried to be written before the claim is given up without it. */
+const lastEndpointsTries = 3
 
 export interface PublisherOptions {
   readonly api: KubeApi
@@ -94,6 +97,8 @@ export class Publisher {
   readonly #service: ServiceWriter
   readonly #endpoints: EndpointsWriter
   readonly #stopped = new AbortController()
+  /** How often in a row the Endpoints of a claim that is given up could not be written. */
+  readonly #lastEndpointsFailures = new Map<string, number>()
   #endpointsTimer: NodeJS.Timeout | undefined
   /** Each renewal of a claim asks for its Endpoints, as they may not be listed. */
   #asksForEach = false
@@ -140,7 +145,7 @@ export class Publisher {
         (this.#endpoints.isCurrent(publication) && slice !== undefined && sliceIsCurrent(slice, publication)),
       published,
       present: isDeletable(claim) || this.#endpoints.has(refKey(target)),
-      recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, serviceEdits?.forgottenInMs),
+      recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, isHeld(claim) ? serviceEdits?.forgottenInMs : undefined),
     }
   }
 
@@ -237,8 +242,7 @@ export class Publisher {
       }
       const shown = slice.cached(target)
       // The claim goes last: as long as it is held, something is left to do.
-      if (shown)
-        await this.#writeEndpoints(target, publishedOf(shown), { reread: !this.#endpoints.has(refKey(target)) })
+      if (shown) await this.#writeLastEndpoints(target, publishedOf(shown))
       const released = await slice.release(target)
       this.#endpoints.forget(refKey(target))
       return released
@@ -317,9 +321,24 @@ export class Publisher {
   #writeEndpoints(
     target: PublishTarget,
     published: Published | undefined,
-    options?: { readonly reread: boolean },
+    options?: { readonly reread?: boolean; readonly despiteOthers?: boolean },
   ): Promise<void> {
     return this.#endpoints.write(this.#publication(target, published), options)
+  }
+
+  /** Endpoints that the cluster refuses again and again do not keep other agents from the claim. */
+  async #writeLastEndpoints(target: PublishTarget, published: Published | undefined): Promise<void> {
+    const key = refKey(target)
+    try {
+      await this.#writeEndpoints(target, published, { reread: !this.#endpoints.has(key), despiteOthers: true })
+    } catch (error) {
+      if (!isAnswered(error)) throw error
+      const failures = (this.#lastEndpointsFailures.get(key) ?? 0) + 1
+      this.#lastEndpointsFailures.set(key, failures)
+      if (failures < lastEndpointsTries) throw error
+      this.#options.log.warn('Endpoints left as they are', { key, error })
+    }
+    this.#lastEndpointsFailures.delete(key)
   }
 
   /** Beside other work, which goes on whatever becomes of this: the next look tries again. */

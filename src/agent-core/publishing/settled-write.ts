@@ -86,9 +86,12 @@ export async function readNow<T extends Versioned>({
   }
 }
 
-/** Rooms do not import one another's code, so an ApiError is recognised by its fields. */
+/** Rooms do not import one another's code, so an ApiError is recognised by its fields. Without codes any answer of the server counts. */
 export const isAnswered = (error: unknown, ...codes: readonly number[]): error is ApiError =>
-  error instanceof Error && 'code' in error && typeof error.code === 'number' && codes.includes(error.code)
+  error instanceof Error &&
+  'code' in error &&
+  typeof error.code === 'number' &&
+  (codes.length === 0 || codes.includes(error.code))
 
 async function perform<T extends Versioned, R>(
   { api, store, namespace, name, signal }: WriteOptions<T, R>,

@@ -59,6 +59,8 @@ interface Told extends ReportMemory {
   /** What could not be ended, as it was told. */
   left: string | undefined
   reportRetry: ClusterRetry | undefined
+  /** That a status could not be written, since it last could. */
+  isReportFailureTold: boolean
 }
 
 /**
@@ -179,16 +181,19 @@ export class Narrator {
       if (due === 'removal') await status.removeConditions(inputs.service)
       const again = due === 'report' ? await writeReport(inputs, told, status) : undefined
       told.reportRetry = undefined
+      told.isReportFailureTold = false
       return again
     } catch (error) {
       if (!isApiError(error)) throw error
       // Its end is on its way to us and brings the key back; a newer version may be none that does.
       if (isApiError(error, 404)) return undefined
       told.reportRetry = nextClusterRetry(error, told.reportRetry, { now, random: this.#random })
-      const { failures, at } = told.reportRetry
+      const { at } = told.reportRetry
       // In conflict with another write: the version to write on is on its way to us, later where the watch is interrupted.
-      if (failures === 1 && !isApiError(error, 409))
+      if (!told.isReportFailureTold && !isApiError(error, 409)) {
+        told.isReportFailureTold = true
         this.#options.log.warn('status not written', { key, error, retryAt: at })
+      }
       return at
     }
   }
@@ -339,6 +344,7 @@ const nothingTold = (uid: string | undefined): Told => ({
   memoryReason: undefined,
   left: undefined,
   reportRetry: undefined,
+  isReportFailureTold: false,
   lasting: undefined,
   scheduling: undefined,
   stoppedAt: undefined,

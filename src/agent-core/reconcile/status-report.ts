@@ -152,8 +152,8 @@ async function reportScheduling(
   if (reason === undefined) return
   const about = `${service.metadata.uid} ${service.metadata.generation} ${reason}`
   if (told.scheduling === about) return
-  told.scheduling = about
   if (service.status.schedulingStatus !== reason) await status.writeSchedulingStatus(service, reason, plan.message)
+  told.scheduling = about
 }
 
 const pressureSentences: Readonly<Record<PressureLevel, string>> = {

@@ -88,7 +88,7 @@ describe('nothing is evicted', () => {
     ],
     [
       'runtime_ineligible',
-      'All models share a server that would keep the memory, so evicting one frees nothing.',
+      'No model in memory can be evicted: its server cannot be ended, or would keep the memory for other models.',
       question([a, b].map((one) => ({ ...one, canBeEvicted: false }))),
     ],
     [

@@ -440,6 +440,14 @@ describe('a state', () => {
     expect(condition()).toEqual(['True Serving: Serving.'])
   })
 
+  test('that cannot be written after a conflict is told once all the same', async () => {
+    const on = { resource: 'inferenceservices/status' }
+    sim.faults.add({ on, times: 1, fault: { kind: 'status', code: 409, reason: 'Conflict', message: 'newer' } })
+    sim.faults.add({ on, times: Infinity, fault: { kind: 'status', code: 403, reason: 'Forbidden', message: 'no' } })
+    for (const _look of [1, 2, 3]) time = (await report(rests('ready', 'Serving', 'Serving.'))) ?? time
+    expect((await told()).log).toEqual(['state', 'status not written'])
+  })
+
   test('that cannot be written is tried again later, and told once', async () => {
     const fault = { kind: 'status', code: 503, reason: 'ServiceUnavailable', message: 'no' } as const
     sim.faults.add({ on: { resource: 'inferenceservices/status' }, times: Infinity, fault })

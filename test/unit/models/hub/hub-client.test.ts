@@ -90,5 +90,5 @@ test('a token that is not in the usual form is sent all the same, for mirrors ha
   await hub.addRepo('org/repo', { 'M.gguf': Buffer.from('GGUF') }, { private: true, grantedTo: ['company-token'] })
   const token = { value: 'company-token', from: 'HF_TOKEN' }
   const state = await client(hub, { token, allowInsecureLoopback: true }).state('org/repo')
-  expect(state).toEqual({ commit: expect.stringMatching(/^[0-9a-f]{40}$/) as string, isGated: false })
+  expect(state).toEqual({ commit: expect.stringMatching(/^[0-9a-f]{40}$/) as string, isPublic: false })
 })
