@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import { AgentProcess } from '../support/agent-process.ts'
+import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
@@ -116,7 +117,7 @@ describe('the icon and its menu', () => {
     await next.icon('serving')
     expect(await next.serverOf('tiny')).toBe(pid)
     await next.quit()
-    expect(lives(pid)).toBe(false)
+    await untilGone(pid)
   })
 
   test('whoever asks the agent to shut down ends the app, in the same order', async () => {
