@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { fragmentFor, leaveIn, matchesArguments } from '../../src/agent-core/power/sudoers.ts'
+import { readIfThere } from '../../src/agent-core/support/files.ts'
 import { exactArguments, nearMisses } from '../support/power/command-lines.ts'
 import { missingSudo, SudoNamespace } from '../support/power/sudo-namespace.ts'
 import { skipWhen } from '../support/skip.ts'
@@ -52,6 +53,20 @@ test('what power install writes lets exactly its command lines pass, and power r
 
   expect(await sudo.metalAgent('root', 'power', 'remove', '--user', 'nobody')).toMatchObject({ code: 0 })
   expect(await passed(sudo, exactArguments)).toEqual([])
+})
+
+test('nothing of the environment of who installs the rule decides what runs as root', async () => {
+  await using sudo = await SudoNamespace.open()
+  await using folder = await temporaryFolder()
+  const ran = path.join(folder.dir, 'ran')
+  for (const name of ['cat', 'chown', 'chmod', 'mv', 'rm', 'sh']) {
+    await writeFile(path.join(folder.dir, name), `#!/bin/sh\necho ${name} >> ${ran}\n`, { mode: 0o755 })
+  }
+  await sudo.asRoot('sh', '-c', "printf 'Defaults !secure_path, !env_reset\n' >> /etc/sudoers")
+  const changes = [`PATH=${folder.dir}:/usr/bin:/bin`, `BASH_FUNC_chmod%%=() { echo chmod >> ${ran}; }`]
+  const install = await sudo.metalAgentWith(changes, 'root', 'power', 'install', '--user', 'nobody')
+  expect([await readIfThere(ran), install.code]).toEqual([undefined, 0])
+  expect(await passed(sudo, exactArguments)).toEqual(exactArguments)
 })
 
 test('for all that comes close, our model of sudo says what the real one does, of our rule and of one with a wildcard', async () => {

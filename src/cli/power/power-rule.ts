@@ -14,13 +14,17 @@ import { exitCodes, type CliIo } from '../io.ts'
 const visudo = '/usr/sbin/visudo'
 /** As long as a directory server may take that sudo asks about its user. */
 const askLimitMs = 30_000
-const plainEnvironment = { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C' }
+const rootPath = '/usr/bin:/bin:/usr/sbin:/sbin'
+const plainEnvironment = { PATH: rootPath, LC_ALL: 'C' }
 
 /**
  * Run as root, with the rule on standard input, so that no other process can change it after it was checked. It is written beside its
- * place under a name that sudo ignores, and takes its place only where visudo accepts it. 0:0 is root:wheel.
+ * place under a name that sudo ignores, and takes its place only where visudo accepts it. 0:0 is root:wheel. The sudo of macOS leaves
+ * PATH as it is, by which a planted chmod would run as root.
  */
-const installScript = `set -eu
+const installScript = `PATH=${rootPath}
+export PATH
+set -eu
 umask 077
 new="$1.new"
 trap 'rm -f "$new"' EXIT
@@ -136,9 +140,16 @@ async function ask(command: string, args: readonly string[]) {
   }
 }
 
-/** The command asks for a password at the terminal, whatever it is given on standard input. Throws VerbError. */
+/**
+ * The command asks for a password at the terminal, whatever it is given on standard input. Of the environment it gets what the terminal
+ * is, and nothing else that a person or a program may have set. Throws VerbError.
+ */
 async function runInTerminal(command: string, args: readonly string[], { env }: CliIo, input: string): Promise<number> {
-  const child = spawn(command, args, { stdio: ['pipe', 'inherit', 'inherit'], env })
+  const { TERM } = env
+  const child = spawn(command, args, {
+    stdio: ['pipe', 'inherit', 'inherit'],
+    env: { ...plainEnvironment, ...(TERM !== undefined && { TERM }) },
+  })
   const ended = new Promise<number>((resolve, reject) => {
     child.once('error', (error) =>
       reject(new VerbError(`${command} cannot be run: ${messageOf(error)}.`, { cause: error })),

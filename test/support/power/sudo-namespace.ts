@@ -90,7 +90,12 @@ export class SudoNamespace implements AsyncDisposable {
 
   /** `metal-agent` as on a Mac. */
   metalAgent(who: 'root' | 'nobody', ...args: readonly string[]): Promise<Ran> {
-    const command = [process.execPath, macCommand, ...args]
+    return this.metalAgentWith([], who, ...args)
+  }
+
+  /** The same with changes to the environment, each as `NAME=value`. */
+  metalAgentWith(changes: readonly string[], who: 'root' | 'nobody', ...args: readonly string[]): Promise<Ran> {
+    const command = ['env', ...changes, process.execPath, macCommand, ...args]
     return who === 'root' ? this.asRoot(...command) : this.asNobody(...command)
   }
 
