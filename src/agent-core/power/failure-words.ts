@@ -44,3 +44,7 @@ export function whyEnded(end: PowermetricsEnd): string {
     }
   }
 }
+
+/** Where powermetrics hangs that only root may end. */
+export const stuck =
+  'An earlier powermetrics has not ended, and only root may end it: run `sudo killall -9 powermetrics` in a terminal. No other is started before.'

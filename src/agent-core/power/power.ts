@@ -1,6 +1,7 @@
 import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { Logger } from '../observability/logger.ts'
 import { macCommands, nextIntervalMs, type PowerCommands } from './powermetrics.ts'
+import type { Kill } from './powermetrics-run.ts'
 import { PowerSampler, type Reading } from './sampler.ts'
 import { plausibleWatts } from './watts.ts'
 
@@ -23,6 +24,8 @@ export interface PowerOptions {
   readonly commands?: PowerCommands | undefined
   readonly lookMs?: number | undefined
   readonly stallMs?: number | undefined
+  /** Instead of process.kill. */
+  readonly kill?: Kill | undefined
 }
 
 /** Prometheus scrapes once a minute where nobody set it: one that is missed ends no measurement. */
@@ -34,7 +37,10 @@ const formatSeconds = (ms: number): string => `${ms / 1_000} s`
 export class Power {
   readonly #options: PowerOptions
   #sampler: PowerSampler | undefined
+  /** Of the samplers that were stopped. */
   #ended: Promise<unknown> = Promise.resolve()
+  /** Their powermetrics too; one that hangs may outlast them. */
+  #exited: Promise<unknown> = Promise.resolve()
   #reading: Reading | undefined
   #figures: PowerFigures | undefined
   #lookTimer: NodeJS.Timeout | undefined
@@ -63,6 +69,8 @@ export class Power {
         return { state: 'measuring', message: every }
       case 'failed':
         return { state: 'failed', message: `${this.#reading.message} It is tried again.` }
+      case 'stuck':
+        return { state: 'failed', message: this.#reading.message }
     }
   }
 
@@ -105,22 +113,23 @@ export class Power {
   }
 
   #begin(): PowerSampler {
-    const { settings, log, commands = macCommands, stallMs } = this.#options
+    const { settings, log, commands = macCommands, stallMs, kill } = this.#options
     const intervalMs = nextIntervalMs(settings().intervalMs)
     const onReading = (reading: Reading): void => {
       this.#reading = reading
       this.#show(reading.kind === 'sample' ? plausibleWatts(reading.sample) : undefined)
     }
-    return new PowerSampler({ commands, intervalMs, onReading, log, stallMs }, this.#ended)
+    return new PowerSampler({ commands, intervalMs, onReading, log, stallMs, kill }, this.#exited)
   }
 
   #end(): void {
     clearTimeout(this.#lookTimer)
     this.#lookTimer = undefined
-    const ending = this.#sampler?.stop()
+    const sampler = this.#sampler
     this.#sampler = undefined
     this.#reading = undefined
-    this.#ended = Promise.all([this.#ended, ending])
+    this.#ended = Promise.all([this.#ended, sampler?.stop()])
+    this.#exited = Promise.all([this.#exited, sampler?.exited])
     this.#show(undefined)
   }
 

@@ -1,4 +1,5 @@
-import { spawn, type ChildProcess } from 'node:child_process'
+import { spawn, type ChildProcessByStdio } from 'node:child_process'
+import type { Readable } from 'node:stream'
 import { hasCode } from '../support/files.ts'
 import { messageOf } from '../support/message-of.ts'
 import { within } from '../support/within.ts'
@@ -13,7 +14,25 @@ interface PowermetricsRun {
   readonly onSample: (sample: PowerSample) => void
   /** Ends it. */
   readonly signal: AbortSignal
+  readonly kill?: Kill | undefined
 }
+
+/** As process.kill: throws where it is refused. */
+export type Kill = (pid: number, signal: NodeJS.Signals) => boolean
+
+const signalled: Kill = (pid, signal) => process.kill(pid, signal)
+
+/** No promise of it rejects. */
+export interface PowermetricsLife {
+  /** Settles at once when it has ended, hangs or is to end. */
+  readonly ended: Promise<PowermetricsEnd>
+  /** Settles when it has exited, or when there is nothing more that we can do to end it. */
+  readonly released: Promise<void>
+  /** Settles when it has exited, however long that takes. */
+  readonly exited: Promise<unknown>
+}
+
+type Child = ChildProcessByStdio<null, Readable, Readable>
 
 export type PowermetricsEnd =
   | { readonly kind: 'asked' }
@@ -31,71 +50,86 @@ const maxStderr = 4_096
 const graceMs = 5_000
 
 /**
- * One life of powermetrics under sudo, in a process group of its own. Settles when it has ended, or cannot be waited for any longer.
- * The environment is fixed, so that both speak English.
+ * Starts powermetrics under sudo, in a process group of its own. The environment is fixed, so that both speak English.
  */
-export async function runPowermetrics(run: PowermetricsRun): Promise<PowermetricsEnd> {
-  const { commands, intervalMs, stallMs, onSample, signal } = run
-  if (signal.aborted) return { kind: 'asked' }
+export function startPowermetrics(run: PowermetricsRun): PowermetricsLife {
+  try {
+    return watch(run, spawnUnderSudo(run))
+  } catch (error) {
+    const nothing = Promise.resolve()
+    return {
+      ended: Promise.resolve({ kind: 'notStarted', message: messageOf(error) }),
+      released: nothing,
+      exited: nothing,
+    }
+  }
+}
+
+/** Throws where the system has no room for a process, or forbids one. */
+function spawnUnderSudo({ commands, intervalMs }: PowermetricsRun): Child {
+  return spawn(commands.sudo, ['-n', commands.powermetrics, ...powermetricsArguments(intervalMs)], {
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C' },
+  })
+}
+
+function watch({ stallMs, onSample, signal, kill = signalled }: PowermetricsRun, child: Child): PowermetricsLife {
   const { promise: ended, resolve: end } = Promise.withResolvers<PowermetricsEnd>()
-  const child: ChildProcess = spawn(
-    commands.sudo,
-    ['-n', commands.powermetrics, ...powermetricsArguments(intervalMs)],
-    {
-      detached: true,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C' },
-    },
-  )
-  const gone = Promise.withResolvers<undefined>()
+  const { promise: exited, resolve: leave } = Promise.withResolvers<undefined>()
   const parser = new PowermetricsParser()
   let stderr = ''
   let hasPrinted = false
   const stall = setTimeout(() => end({ kind: 'stalled', silentMs: stallMs, hasPrinted }), stallMs)
   const onAbort = (): void => end({ kind: 'asked' })
   signal.addEventListener('abort', onAbort, { once: true })
-  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
     hasPrinted = true
     for (const sample of parser.push(text)) {
       stall.refresh()
       onSample(sample)
     }
   })
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => void (stderr = (stderr + text).slice(0, maxStderr)))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => void (stderr = (stderr + text).slice(0, maxStderr)))
   child.once('error', (error) => {
-    gone.resolve(undefined)
+    leave(undefined)
     end({ kind: 'notStarted', message: messageOf(error) })
   })
   child.once('exit', () => {
     // Before its number can be anybody's: what sudo leaves behind is in its group.
-    signalGroup(child, 'SIGTERM')
-    gone.resolve(undefined)
+    signalGroup(child, 'SIGTERM', kill)
+    leave(undefined)
   })
   child.once('close', (code, ending) => end({ kind: 'exited', code, signal: ending, stderr }))
-  try {
-    return await ended
-  } finally {
+  const release = async (): Promise<void> => {
+    await ended
     clearTimeout(stall)
     signal.removeEventListener('abort', onAbort)
-    await endChild(child, gone.promise)
+    await endChild(child, exited, kill)
   }
+  return { ended, released: release(), exited }
 }
 
-/** Where the system does not let us signal what runs as root, it ends by itself: its next line finds nobody who reads. */
-async function endChild(child: ChildProcess, gone: Promise<undefined>): Promise<void> {
-  child.stdout?.destroy()
-  child.stderr?.destroy()
+/**
+ * macOS lets no user signal what runs as root, which sudo does: there its next line ends it, since nobody reads that any more. One
+ * that hangs stays, and must not keep the agent.
+ */
+async function endChild(child: Child, exited: Promise<undefined>, kill: Kill): Promise<void> {
+  child.stdout.destroy()
+  child.stderr.destroy()
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
-    if (child.exitCode !== null || child.signalCode !== null || !signalGroup(child, signal)) return
-    await within(graceMs, gone)
+    if (child.exitCode !== null || child.signalCode !== null) return
+    if (!signalGroup(child, signal, kill)) break
+    await within(graceMs, exited)
   }
+  child.unref()
 }
 
 /** False where nothing of the group is there, or nothing of it is ours to signal. */
-function signalGroup(child: ChildProcess, signal: NodeJS.Signals): boolean {
+function signalGroup(child: Child, signal: NodeJS.Signals, kill: Kill): boolean {
   if (child.pid === undefined) return false
   try {
-    return process.kill(-child.pid, signal)
+    return kill(-child.pid, signal)
   } catch (error) {
     if (hasCode(error, 'ESRCH') || hasCode(error, 'EPERM')) return false
     throw error

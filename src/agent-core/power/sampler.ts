@@ -1,15 +1,17 @@
 import type { Logger } from '../observability/logger.ts'
 import { backOffCeilingMs } from '../support/back-off.ts'
 import { within } from '../support/within.ts'
-import { whyEnded } from './failure-words.ts'
+import { stuck, whyEnded } from './failure-words.ts'
 import type { PowerCommands, PowerIntervalMs } from './powermetrics.ts'
 import type { PowerSample } from './powermetrics-parser.ts'
-import { runPowermetrics } from './powermetrics-run.ts'
+import { startPowermetrics, type Kill, type PowermetricsLife } from './powermetrics-run.ts'
 
 export type Reading =
   | { readonly kind: 'sample'; readonly sample: PowerSample }
   /** From now on there is none, until the next sample; one sentence why. */
   | { readonly kind: 'failed'; readonly message: string }
+  /** The same, and it is not tried again before a person does something. */
+  | { readonly kind: 'stuck'; readonly message: string }
 
 interface SamplerOptions {
   readonly commands: PowerCommands
@@ -18,6 +20,7 @@ interface SamplerOptions {
   readonly log: Logger
   /** Without a sample for so long powermetrics hangs, and its last figures are old; absent = as the interval asks for. */
   readonly stallMs?: number | undefined
+  readonly kill?: Kill | undefined
 }
 
 /** sudo writes each refusal to the system's log, so that a rule that is missing is not asked for every second. */
@@ -31,45 +34,53 @@ const stallLimitMs = (intervalMs: number): number => 3 * intervalMs + 5_000
 /** Keeps powermetrics running until it is stopped: what ends or hangs is started anew, with back-off. */
 export class PowerSampler {
   readonly intervalMs: PowerIntervalMs
+  /** Settles when it was stopped and its powermetrics has exited, however long that takes. */
+  readonly exited: Promise<unknown>
   readonly #options: SamplerOptions
   readonly #stop = new AbortController()
+  readonly #stopped: Promise<void>
   readonly #kept: Promise<void>
+  #life: PowermetricsLife | undefined
   #told: string | undefined
 
   /** Begins once `after` has settled, so that there is one powermetrics at a time. */
   constructor(options: SamplerOptions, after: Promise<unknown>) {
     this.#options = options
     this.intervalMs = options.intervalMs
+    const { signal } = this.#stop
+    this.#stopped = new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
     this.#kept = this.#keep(after)
+    this.exited = this.#kept.then(() => this.#life?.exited)
   }
 
-  /** Resolves when powermetrics has ended. Nothing is read any more at once. */
+  /** Resolves when powermetrics has ended, or cannot be waited for any longer. Nothing is read any more at once. */
   stop(): Promise<void> {
     this.#stop.abort()
     return this.#kept
   }
 
+  /** Never rejects: nobody waits for it while it measures. */
   async #keep(after: Promise<unknown>): Promise<void> {
     const { signal } = this.#stop
-    const stopped = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
-    await after
+    await this.#untilGone(after)
     let failures = 0
     while (!signal.aborted) {
       const samples = await this.#once()
       failures = samples >= soundSamples ? 1 : failures + 1
-      await within(backOffCeilingMs(backOff, failures), stopped)
+      await within(backOffCeilingMs(backOff, failures), this.#stopped)
     }
   }
 
   async #once(): Promise<number> {
-    const { commands, onReading, log, stallMs = stallLimitMs(this.intervalMs) } = this.#options
+    const { commands, onReading, kill } = this.#options
     const { signal } = this.#stop
     let samples = 0
-    const end = await runPowermetrics({
+    const life = startPowermetrics({
       commands,
       intervalMs: this.intervalMs,
-      stallMs,
+      stallMs: this.#stallMs,
       signal,
+      kill,
       onSample: (sample) => {
         if (signal.aborted) return
         samples += 1
@@ -77,11 +88,31 @@ export class PowerSampler {
         onReading({ kind: 'sample', sample })
       },
     })
-    if (signal.aborted) return samples
-    const message = whyEnded(end)
-    onReading({ kind: 'failed', message })
-    if (message !== this.#told) log.warn('power is not measured', { text: message })
-    this.#told = message
+    this.#life = life
+    const end = await life.ended
+    // Before it is gone, which may take long: what it measured is old by now.
+    this.#tell({ kind: 'failed', message: whyEnded(end) })
+    await life.released
+    await this.#untilGone(life.exited)
     return samples
+  }
+
+  /** Waits for a powermetrics that is to end, and says so where that takes long: none is started beside it. */
+  async #untilGone(exited: Promise<unknown>): Promise<void> {
+    const timer = setTimeout(() => this.#tell({ kind: 'stuck', message: stuck }), this.#stallMs)
+    await Promise.race([exited, this.#stopped])
+    clearTimeout(timer)
+  }
+
+  #tell(reading: Exclude<Reading, { kind: 'sample' }>): void {
+    if (this.#stop.signal.aborted) return
+    this.#options.onReading(reading)
+    const { message } = reading
+    if (message !== this.#told) this.#options.log.warn('power is not measured', { text: message })
+    this.#told = message
+  }
+
+  get #stallMs(): number {
+    return this.#options.stallMs ?? stallLimitMs(this.intervalMs)
   }
 }

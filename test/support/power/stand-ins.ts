@@ -58,6 +58,8 @@ export interface PowerStandIns extends AsyncDisposable {
   calls(): Promise<string[]>
   /** How many of the processes that were started live. */
   living(): Promise<number>
+  /** Ends them, as root may. */
+  end(): Promise<void>
 }
 
 export async function powerStandIns(): Promise<PowerStandIns> {
@@ -75,15 +77,19 @@ export async function powerStandIns(): Promise<PowerStandIns> {
   await print(recorded)
   const lines = async (name: string): Promise<string[]> =>
     ((await readIfThere(file(name))) ?? '').split('\n').filter((line) => line !== '')
+  const living = async (): Promise<number[]> => {
+    const pids = (await lines('pids')).map(Number)
+    const alive = await Promise.all(pids.map(isAlive))
+    return pids.filter((_, index) => alive[index])
+  }
   return {
     commands,
     mode,
     print,
     calls: async () => (await lines('calls')).map((call) => call.replace(commands.powermetrics, 'powermetrics')),
-    living: async () => {
-      const pids = (await lines('pids')).map(Number)
-      const alive = await Promise.all(pids.map(isAlive))
-      return alive.filter(Boolean).length
+    living: async () => (await living()).length,
+    end: async () => {
+      for (const pid of await living()) process.kill(pid, 'SIGKILL')
     },
     [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
   }

@@ -189,6 +189,13 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     expect(await it.state('failed')).toBe('sudo cannot be started: spawn /no/sudo ENOENT. It is tried again.')
   })
 
+  test('a system that starts no process at all', async () => {
+    const commands = { sudo: '/no/sudo\0', powermetrics: '/no/powermetrics' }
+    await using it = await trial({ options: { commands } })
+    it.power.look()
+    expect(await it.state('failed')).toMatch(/^sudo cannot be started: .* It is tried again\.$/)
+  })
+
   test('the same failure again is logged once, and the rule that comes counts', async () => {
     await using it = await trial({ mode: 'asks' })
     it.power.look()
@@ -198,6 +205,53 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     expect(it.log.warnings).toHaveLength(1)
   })
 })
+
+describe('where the system refuses to signal what runs as root', () => {
+  test('powermetrics ends at its next line, and only then the next one begins', async () => {
+    await using it = await trial({ options: { kill: refused } })
+    it.power.look()
+    await it.measures()
+    it.settings = { ...it.settings, intervalMs: 10_000 }
+    it.power.settingsChanged()
+    await it.measures()
+    expect([await it.standIns.calls(), await it.standIns.living()]).toEqual([
+      [expect.stringMatching(/1000$/), expect.stringMatching(/10000$/)],
+      2,
+    ])
+  })
+
+  test('one that hangs is said at once and has none started beside it, also at another interval', async () => {
+    await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs: 1_000 } })
+    it.power.look()
+    await it.measures()
+    expect(await it.state('failed')).toContain('powermetrics printed no power for 1 s')
+    const sentence =
+      'An earlier powermetrics has not ended, and only root may end it: run `sudo killall -9 powermetrics` in a terminal. No other is started before.'
+    const isStuck = () => eventually(() => it.power.view?.message === sentence, { what: 'it to be stuck' })
+    await isStuck()
+    it.settings = { ...it.settings, intervalMs: 10_000 }
+    it.power.settingsChanged()
+    await isStuck()
+    expect([await it.standIns.calls(), await it.standIns.living()]).toEqual([[expect.anything()], 2])
+    await it.standIns.mode('measures')
+    await it.standIns.end()
+    await it.measures()
+    expect(await it.standIns.calls()).toHaveLength(2)
+  })
+
+  test('one that hangs does not keep the agent from ending', async () => {
+    await using it = await trial({ mode: 'hangs', options: { kill: refused } })
+    it.power.look()
+    await eventually(async () => (await it.standIns.living()) === 1)
+    await it.power[Symbol.asyncDispose]()
+    expect(await it.standIns.living()).toBe(1)
+    await it.standIns.end()
+  })
+})
+
+const refused = (): boolean => {
+  throw Object.assign(new Error('kill EPERM'), { code: 'EPERM' })
+}
 
 describe('settings', () => {
   test('an interval that the rule does not name takes the next longer, which is said once', async () => {
