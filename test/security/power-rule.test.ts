@@ -69,6 +69,22 @@ test('nothing of the environment of who installs the rule decides what runs as r
   expect(await passed(sudo, exactArguments)).toEqual(exactArguments)
 })
 
+test('an administrator whom sudo does not tell what another user may do is told so, and that the rule is written', async () => {
+  await using sudo = await SudoNamespace.open()
+  const rules = 'nobody ALL=(ALL) ALL, NOPASSWD: /bin/sh\\nDefaults listpw=always\\n'
+  await sudo.asRoot('sh', '-c', `printf '${rules}' >> /etc/sudoers`)
+  const notKnown =
+    'Whether sudo lets daemon measure power is not known, since it tells that of another user only with a password: have daemon run metal-agent power status.'
+  const install = await sudo.metalAgent('nobody', 'power', 'install', '--user', 'daemon')
+  expect([install.code, install.stderr, install.stdout.split('\n').at(-1)]).toEqual([
+    0,
+    '',
+    `/etc/sudoers.d/metalbar-powermetrics-1 is written. ${notKnown}`,
+  ])
+  const { code, stdout } = await sudo.metalAgent('nobody', 'power', 'status', '--user', 'daemon')
+  expect([code, stdout.split('\n')[0]]).toEqual([1, notKnown])
+})
+
 test('for all that comes close, our model of sudo says what the real one does, of our rule and of one with a wildcard', async () => {
   await using sudo = await SudoNamespace.open()
   await sudo.asRoot(...putLlmkube, llmkube)

@@ -64,8 +64,12 @@ export async function installRule(user: SudoUser, io: CliIo): Promise<number> {
     io.stderr.write(`metal-agent: ${file} was not written: sudo ended with exit code ${code}.\n`)
     return exitCodes.failed
   }
-  const { intervalsMs } = await leaveOf(user)
-  if (intervalsMs.length < powerIntervalsMs.length) {
+  const leave = await leaveOf(user)
+  if (!leave) {
+    io.stdout.write(`${file} is written. ${notKnown(user)}\n`)
+    return exitCodes.done
+  }
+  if (leave.intervalsMs.length < powerIntervalsMs.length) {
     io.stderr.write(
       `metal-agent: ${file} is written, but sudo does not go by it: see that /etc/sudoers has the line "#includedir /private/etc/sudoers.d".\n`,
     )
@@ -92,23 +96,27 @@ export async function removeRule(user: SudoUser, io: CliIo): Promise<number> {
 export async function ruleStatus(user: SudoUser, io: CliIo, json: boolean): Promise<number> {
   const file = fragmentFile(user)
   const isInstalled = await exists(file)
-  const { intervalsMs, tooWide } = await leaveOf(user)
-  const isUsable = intervalsMs.length > 0
-  const message = isUsable
-    ? `sudo lets ${user.name} measure power without a password every ${intervalsMs.map(formatDuration).join(', ')}.`
-    : `sudo does not let ${user.name} measure power without a password: run metal-agent power install.`
+  const leave = await leaveOf(user)
+  const { intervalsMs, tooWide } = leave ?? {}
+  const message = leave ? whatIsAllowed(user, leave) : notKnown(user)
   const advice =
     tooWide === undefined ? [] : [`${tooWide} Remove it; metal-agent power install names exact command lines.`]
   if (json) {
-    io.stdout.write(
-      `${JSON.stringify({ file, isInstalled, intervalsMs, ...(tooWide !== undefined && { tooWide }), message })}\n`,
-    )
+    io.stdout.write(`${JSON.stringify({ file, isInstalled, intervalsMs, tooWide, message })}\n`)
   } else {
     const rule = `${file} is ${isInstalled ? 'installed' : 'not installed'}.`
     io.stdout.write([message, rule, ...advice].map((line) => `${line}\n`).join(''))
   }
-  return isUsable ? exitCodes.done : exitCodes.failed
+  return intervalsMs !== undefined && intervalsMs.length > 0 ? exitCodes.done : exitCodes.failed
 }
+
+const whatIsAllowed = ({ name }: SudoUser, { intervalsMs }: SudoLeave): string =>
+  intervalsMs.length > 0
+    ? `sudo lets ${name} measure power without a password every ${intervalsMs.map(formatDuration).join(', ')}.`
+    : `sudo does not let ${name} measure power without a password: run metal-agent power install.`
+
+const notKnown = ({ name }: SudoUser): string =>
+  `Whether sudo lets ${name} measure power is not known, since it tells that of another user only with a password: have ${name} run metal-agent power status.`
 
 /** Throws VerbError with what visudo says. */
 async function checkRule(rule: string, io: CliIo): Promise<void> {
@@ -123,11 +131,12 @@ async function checkRule(rule: string, io: CliIo): Promise<void> {
   }
 }
 
-/** As sudo tells it; nothing where it tells nothing without a password. */
-async function leaveOf({ name, id }: SudoUser): Promise<SudoLeave> {
-  const whose = userInfo().uid === id ? [] : ['-U', name]
-  const { exitCode, stdout } = await ask(macCommands.sudo, ['-n', '-l', ...whose])
-  return exitCode === 0 ? leaveIn(stdout) : { intervalsMs: [] }
+/** As sudo tells it without a password; undefined where it does not tell what another user may do. */
+async function leaveOf({ name, id }: SudoUser): Promise<SudoLeave | undefined> {
+  const isOther = userInfo().uid !== id
+  const { exitCode, stdout } = await ask(macCommands.sudo, ['-n', '-l', ...(isOther ? ['-U', name] : [])])
+  if (exitCode === 0) return leaveIn(stdout)
+  return isOther && !stdout.includes('is not allowed to run sudo') ? undefined : { intervalsMs: [] }
 }
 
 /** Throws VerbError where there is no answer. */
