@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { LinkError, type Listener, type Unsubscribe } from '../contract/client.ts'
+import { LinkError, type Listener, type Looker, type Unsubscribe } from '../contract/client.ts'
 import type { ClusterView } from '../contract/cluster.ts'
 import type { CommandRequest, CommandResult, ServiceRef } from '../contract/commands.ts'
 import type { Answer, Query } from '../contract/queries.ts'
@@ -64,12 +64,12 @@ export class Agent {
   }
 
   /** As of now. */
-  snapshot(): AgentSnapshot {
-    return this.#snapshots.get()
+  snapshot(looker?: Looker): AgentSnapshot {
+    return this.#snapshots.get(looker)
   }
 
-  subscribe(listener: () => void): () => void {
-    return this.#snapshots.subscribe(listener)
+  subscribe(listener: () => void, looker?: Looker): () => void {
+    return this.#snapshots.subscribe(listener, looker)
   }
 
   /** Never rejects but where the state folder cannot be used. */

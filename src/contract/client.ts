@@ -6,7 +6,7 @@ import type { StreamInput, StreamItem } from './streams.ts'
 /** What a window, a menu, a command or a script has of an agent, over every carrier. */
 export interface AgentLink {
   /** The snapshot now and after each change, at most four a second; a reader slower than that gets only the latest. */
-  follow(listener: Listener<AgentSnapshot>): Unsubscribe
+  follow(listener: Listener<AgentSnapshot>, looker?: Looker): Unsubscribe
   /** Throws LinkError. */
   snapshot(): Promise<AgentSnapshot>
   /** The same `requestId` again is carried out once. Throws LinkError where it is not known whether it was carried out. */
@@ -15,6 +15,10 @@ export interface AgentLink {
   query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
   stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe
 }
+
+/** For an `icon`, which follows for as long as the app lives, nothing is measured that costs power; absent = `window`. */
+export const lookers = ['icon', 'window'] as const
+export type Looker = (typeof lookers)[number]
 
 export interface Listener<T> {
   readonly next: (item: T) => void

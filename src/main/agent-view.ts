@@ -1,6 +1,6 @@
 import { createStore, type StoreApi } from 'zustand/vanilla'
 import { messageOf } from '../agent-core/support/message-of.ts'
-import type { AgentLink, Unsubscribe } from '../contract/client.ts'
+import type { AgentLink, Listener, Unsubscribe } from '../contract/client.ts'
 import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
@@ -36,13 +36,14 @@ export function keepShowing(link: AgentLink, view: AgentViewStore): Unsubscribe 
   let stop: Unsubscribe = () => undefined
   let timer: NodeJS.Timeout | undefined
   const follow = () => {
-    stop = link.follow({
+    const listener: Listener<AgentSnapshot> = {
       next: (snapshot) => view.setState((before) => ({ snapshot: mirrored(before.snapshot, snapshot), problem: '' })),
       end: ({ message }) => {
         view.setState({ snapshot: undefined, problem: message })
         timer = setTimeout(follow, retryMs)
       },
-    })
+    }
+    stop = link.follow(listener, 'icon')
   }
   follow()
   return () => {

@@ -35,7 +35,7 @@ export function lazyLink(open: () => Promise<AgentLink>): AgentLink {
     }
   }
   return {
-    follow: (listener) => listen(listener, (link, own) => link.follow(own)),
+    follow: (listener, looker) => listen(listener, (link, own) => link.follow(own, looker)),
     snapshot: () => ask((link) => link.snapshot()),
     command: (command, requestId) => ask((link) => link.command(command, requestId)),
     query: (query) => ask((link) => link.query(query)),

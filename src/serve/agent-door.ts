@@ -1,5 +1,5 @@
 import { cleanTexts } from '../contract/clean-text.ts'
-import type { Listener, Unsubscribe } from '../contract/client.ts'
+import type { Listener, Looker, Unsubscribe } from '../contract/client.ts'
 import type { CommandRequest, CommandResult } from '../contract/commands.ts'
 import type { Answer, Query } from '../contract/queries.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
@@ -8,9 +8,9 @@ import type { StreamItem, StreamRequest } from '../contract/streams.ts'
 /** What a carrier needs of the agent. */
 export interface AgentDoor {
   /** As of now, with the time of asking in it. */
-  get(): AgentSnapshot
+  get(looker?: Looker): AgentSnapshot
   /** Calls back after each change; the answer ends it. */
-  subscribe(listener: () => void): Unsubscribe
+  subscribe(listener: () => void, looker?: Looker): Unsubscribe
   command(request: CommandRequest): Promise<CommandResult>
   /** Throws a LinkError `refused` where there is no answer. */
   query(query: Query): Promise<Answer>
@@ -20,8 +20,8 @@ export interface AgentDoor {
 /** What the agent says to any carrier, without what steers a terminal or turns text round; a snapshot is composed without it. */
 export function cleanedDoor(door: AgentDoor): AgentDoor {
   return {
-    get: () => door.get(),
-    subscribe: (listener) => door.subscribe(listener),
+    get: (looker) => door.get(looker),
+    subscribe: (listener, looker) => door.subscribe(listener, looker),
     command: async (request) => cleanTexts(await door.command(request)),
     query: async (query) => cleanTexts(await door.query(query)),
     stream: (request, listener) =>

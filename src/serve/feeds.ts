@@ -1,5 +1,5 @@
 import type { Writable } from 'node:stream'
-import type { LinkError, Listener, Unsubscribe } from '../contract/client.ts'
+import type { LinkError, Listener, Looker, Unsubscribe } from '../contract/client.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import type { StreamItem, StreamRequest } from '../contract/streams.ts'
 import type { AgentDoor } from './agent-door.ts'
@@ -17,9 +17,13 @@ export interface FeedOptions {
   readonly asLinkError: (error: unknown) => LinkError
 }
 
+export interface SnapshotFeedOptions extends FeedOptions {
+  readonly looker?: Looker
+}
+
 /** The snapshot now and after changes; a slow reader gets only the latest. */
 export function feedSnapshots(
-  { door, writable, asLinkError }: FeedOptions,
+  { door, writable, asLinkError, looker }: SnapshotFeedOptions,
   listener: Listener<AgentSnapshot>,
 ): Unsubscribe {
   let isLate = false
@@ -27,7 +31,7 @@ export function feedSnapshots(
     isLate = writable.writableNeedDrain
     if (isLate) return
     try {
-      listener.next(door.get())
+      listener.next(door.get(looker))
     } catch (error) {
       stop()
       listener.end(asLinkError(error))
@@ -36,7 +40,7 @@ export function feedSnapshots(
   const onDrain = () => {
     if (isLate) pace.due()
   }
-  const unsubscribe = door.subscribe(() => pace.due())
+  const unsubscribe = door.subscribe(() => pace.due(), looker)
   const stop = () => {
     unsubscribe()
     pace.stop()

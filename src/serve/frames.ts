@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { lookers } from '../contract/client.ts'
 import { commandRequest, commandResult } from '../contract/commands.ts'
 import { linkFailure } from '../contract/link-failure.ts'
 import { query } from '../contract/queries.ts'
@@ -20,7 +21,12 @@ const port = z.int().min(0).max(65_535)
 
 const requests = [
   /** With `follow` answered at once, then again whenever something has changed, until cancelled. */
-  z.object({ id, verb: z.literal('snapshot'), follow: z.boolean().default(false) }),
+  z.object({
+    id,
+    verb: z.literal('snapshot'),
+    follow: z.boolean().default(false),
+    looker: z.enum(lookers).default('window'),
+  }),
   z.object({ id, verb: z.literal('command'), request: commandRequest }),
   z.object({ id, verb: z.literal('query'), query }),
   z.object({ id, verb: z.literal('stream'), stream: streamRequest }),

@@ -76,8 +76,8 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   for (const notice of notices) log.warn('notice', { text: notice })
   const agent = new Agent({ ...options, identity, notices })
   const door = cleanedDoor({
-    get: () => agent.snapshot(),
-    subscribe: (listener) => agent.subscribe(listener),
+    get: (looker) => agent.snapshot(looker),
+    subscribe: (listener, looker) => agent.subscribe(listener, looker),
     command: (request) => agent.command(request),
     query: (query) => agent.query(query),
     stream: (request, listener) => agent.stream(request, listener),

@@ -4,7 +4,7 @@ import { LinkError, type Unsubscribe } from '../contract/client.ts'
 import { protocolVersion } from '../contract/snapshot.ts'
 import type { AgentDoor } from './agent-door.ts'
 import { failuresTo, notUnderstood, requestTooLong } from './failures.ts'
-import { feedSnapshots, feedStream, type FeedOptions } from './feeds.ts'
+import { feedSnapshots, feedStream, type FeedOptions, type SnapshotFeedOptions } from './feeds.ts'
 import {
   maxRequestBytes,
   request,
@@ -87,7 +87,7 @@ export class Session {
     const { id } = asked
     switch (asked.verb) {
       case 'snapshot':
-        if (asked.follow) this.#listen(id, (feed) => this.#feedSnapshots(id, feed))
+        if (asked.follow) this.#listen(id, (feed) => this.#feedSnapshots(id, { ...feed, looker: asked.looker }))
         else void this.#reply(id, async () => Promise.resolve({ type: 'snapshot', id, snapshot: door.get() }))
         return
       case 'command':
@@ -116,7 +116,7 @@ export class Session {
     }
   }
 
-  #feedSnapshots(id: string, feed: FeedOptions): Unsubscribe {
+  #feedSnapshots(id: string, feed: SnapshotFeedOptions): Unsubscribe {
     return feedSnapshots(feed, {
       next: (snapshot) => this.#send({ type: 'snapshot', id, snapshot }),
       end: (error) => this.#ended(id, error),

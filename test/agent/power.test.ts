@@ -2,7 +2,11 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { agentSettings, type AgentSettings } from '../../src/agent-core/settings/settings.ts'
+import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
 import { main } from '../../src/cli/main.ts'
+import { createAgentView, keepShowing } from '../../src/main/agent-view.ts'
+import { connectToAgent } from '../../src/serve/client/agent-client.ts'
+import { inProcessLink } from '../../src/serve/client/in-process-link.ts'
 import { hostAgent } from '../../src/serve/host-agent.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { eventually } from '../support/eventually.ts'
@@ -44,6 +48,22 @@ test('a scrape alone is a look, and the end of the agent that of powermetrics', 
   expect(await it.standIns.living()).toBe(2)
   await it.stop()
   await eventually(async () => (await it.standIns.living()) === 0, { what: 'powermetrics to be gone' })
+})
+
+test("the app's icon follows without looking, in this process and over the socket, and a window beside it looks", async () => {
+  await using it = await poweredAgent({ applePowerEnabled: true })
+  await using client = await it.connect()
+  for (const link of [inProcessLink(it.door), client]) {
+    const view = createAgentView()
+    const stop = keepShowing(link, view)
+    await eventually(() => view.getState().snapshot, { what: 'the icon to show something' })
+    expect(view.getState().snapshot?.power?.state).toBe('idle')
+    stop()
+  }
+  let state: string | undefined
+  const leave = client.follow({ next: ({ power }) => (state = power?.state), end: () => undefined })
+  await eventually(() => state === 'measuring', { what: 'power that the window shows' })
+  leave()
 })
 
 test('without sudo leave is said in status, with the command to run', async () => {
@@ -97,6 +117,8 @@ async function poweredAgent(given: Partial<AgentSettings> = {}) {
   return {
     standIns,
     stop,
+    door: result.hosted.door,
+    connect: () => connectToAgent({ socketPath: socketPathFor(stateDir, tmpdir()), stateDir }),
     /** What a verb prints. */
     run: async (...args: string[]): Promise<string> => {
       let printed = ''

@@ -1,3 +1,4 @@
+import type { Looker } from '../../contract/client.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { composeSnapshot, joinParts, type RoomParts, type SnapshotBase } from './compose.ts'
 
@@ -8,7 +9,7 @@ const coalesceMs = 50
 export class SnapshotStore {
   readonly #base: () => SnapshotBase
   readonly #parts: (() => Partial<RoomParts>)[] = []
-  readonly #readers = new Set<() => void>()
+  readonly #readers = new Map<() => void, Looker>()
   #onLook: (() => void) | undefined
   #snapshot: AgentSnapshot | undefined
   /** There is a change that the snapshot has not taken in. */
@@ -32,22 +33,22 @@ export class SnapshotStore {
     this.#onLook = listener
   }
 
-  /** Somebody is told of changes. */
+  /** Somebody who looks is told of changes; an icon alone is nobody. */
   get hasReaders(): boolean {
-    return this.#readers.size > 0
+    return [...this.#readers.values()].some((looker) => looker !== 'icon')
   }
 
   /** As of now: also what changed a moment ago, and with the agent's present time. */
-  get(): AgentSnapshot {
-    this.#onLook?.()
+  get(looker: Looker = 'window'): AgentSnapshot {
+    if (looker !== 'icon') this.#onLook?.()
     const snapshot = this.#isStale || !this.#snapshot ? this.#compose() : this.#snapshot
     return { ...snapshot, now: new Date().toISOString() }
   }
 
   /** Called after every change, of figures as well. */
-  subscribe(listener: () => void): () => void {
-    this.#readers.add(listener)
-    this.#onLook?.()
+  subscribe(listener: () => void, looker: Looker = 'window'): () => void {
+    this.#readers.set(listener, looker)
+    if (looker !== 'icon') this.#onLook?.()
     return () => void this.#readers.delete(listener)
   }
 
@@ -75,7 +76,7 @@ export class SnapshotStore {
     const parts = this.#parts.map((part) => part())
     const snapshot = composeSnapshot(this.#snapshot, joinParts(this.#base(), parts))
     this.#snapshot = snapshot
-    for (const listener of this.#readers) listener()
+    for (const listener of this.#readers.keys()) listener()
     return snapshot
   }
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { hasCode, parseJson } from '../../agent-core/support/files.ts'
 import { messageOf } from '../../agent-core/support/message-of.ts'
-import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../../contract/client.ts'
+import { LinkError, type AgentLink, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { asLinkError } from '../../contract/link-failure.ts'
 import { answers, type Answer, type QueryInput, type QueryName } from '../../contract/queries.ts'
@@ -96,8 +96,8 @@ export class AgentClient implements AgentLink, AsyncDisposable {
     return this.#failure === undefined
   }
 
-  follow(listener: Listener<AgentSnapshot>): Unsubscribe {
-    return this.#listen({ verb: 'snapshot', follow: true }, listener, (frame) =>
+  follow(listener: Listener<AgentSnapshot>, looker?: Looker): Unsubscribe {
+    return this.#listen({ verb: 'snapshot', follow: true, looker }, listener, (frame) =>
       frame.type === 'snapshot' ? frame.snapshot : undefined,
     )
   }

@@ -12,9 +12,9 @@ const followIntervalMs = 250
 /** A link to an agent of this process: nothing but the contract crosses it, so that the agent could move out tomorrow. */
 export function inProcessLink(door: AgentDoor): AgentLink {
   return {
-    follow({ next }) {
-      const pace = paced(followIntervalMs, () => next(door.get()))
-      const unsubscribe = door.subscribe(() => pace.due())
+    follow({ next }, looker) {
+      const pace = paced(followIntervalMs, () => next(door.get(looker)))
+      const unsubscribe = door.subscribe(() => pace.due(), looker)
       pace.due()
       return () => {
         unsubscribe()

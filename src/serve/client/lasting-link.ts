@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { LinkError, type AgentLink, type Listener, type Unsubscribe } from '../../contract/client.ts'
+import { LinkError, type AgentLink, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { mirrored } from '../../contract/mirror.ts'
 import type { Answer, QueryInput, QueryName } from '../../contract/queries.ts'
@@ -83,8 +83,8 @@ export class LastingLink implements AgentLink, AsyncDisposable {
     }
   }
 
-  follow(listener: Listener<AgentSnapshot>): Unsubscribe {
-    return this.#listen(listener, (client) => client.follow(listener))
+  follow(listener: Listener<AgentSnapshot>, looker?: Looker): Unsubscribe {
+    return this.#listen(listener, (client) => client.follow(listener, looker))
   }
 
   async snapshot(): Promise<AgentSnapshot> {

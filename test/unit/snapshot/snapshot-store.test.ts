@@ -42,6 +42,23 @@ test('changes that come together are told once, with the latest', () => {
   expect([told, state.composed]).toEqual([['third'], 1])
 })
 
+test('an icon is told of changes, but is nobody who looks', () => {
+  const { state, store } = room()
+  let looks = 0
+  store.beforeLook(() => (looks += 1))
+  const told: string[] = []
+  const leaveIcon = store.subscribe(() => told.push(...store.get('icon').notices), 'icon')
+  state.notice = 'second'
+  store.changed()
+  vi.advanceTimersByTime(soonMs)
+  expect([told, looks, store.hasReaders]).toEqual([['second'], 0, false])
+  const leaveWindow = store.subscribe(() => undefined)
+  expect([looks, store.hasReaders]).toEqual([1, true])
+  leaveWindow()
+  expect(store.hasReaders).toBe(false)
+  leaveIcon()
+})
+
 test('after its end nobody is told any more', () => {
   const { store } = room()
   let told = 0
