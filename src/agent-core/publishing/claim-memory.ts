@@ -19,6 +19,8 @@ export class ClaimMemory {
   readonly #self: string
   readonly #now: () => number
   readonly #edits: ForeignEdits<Told>
+  /** Whether the slice that no agent holds is ready. */
+  readonly #unheld: ForeignEdits<boolean>
   #last: LastWritten | undefined
   #overwrites = { count: 0, heartbeat: '' }
   /** A living holder whose slice we have seen, and since when that is gone. */
@@ -35,6 +37,7 @@ export class ClaimMemory {
     this.#self = options.self
     this.#now = options.monotonicNow
     this.#edits = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
+    this.#unheld = new ForeignEdits({ ...options, kind: 'EndpointSlice' })
   }
 
   judge({ slice, silentMs, isAs }: JudgedSlice, target: PublishTarget): ClaimJudgement {
@@ -44,8 +47,9 @@ export class ClaimMemory {
     if (claim.kind === 'overwritten') this.#overwrites = { count: overwrites, heartbeat }
     this.#rival = claim.kind === 'foreign' ? { uid: target.uid, holder: claim.holder, goneAt: undefined } : undefined
     if (isLost(claim)) this.#last = undefined
-    if (claim.kind !== 'ours') return claim
-    const edits = this.#edits.look(slice, isAs)
+    if (claim.kind !== 'ours' && claim.kind !== 'dead') return claim
+    const edits =
+      claim.kind === 'ours' ? this.#edits.look(slice, isAs) : this.#unheld.look(slice, (ready) => ready === claim.ready)
     return edits ? { ...claim, edits } : claim
   }
 
@@ -70,6 +74,11 @@ export class ClaimMemory {
   wrote(told: Told, last: LastWritten): void {
     this.#edits.wrote(told)
     this.#last = last
+  }
+
+  /** The slice of a dead holder, or of none, is no longer ready. */
+  withdrewUnheld(): void {
+    this.#unheld.wrote(false)
   }
 
   /** Only the heartbeat was written: the rest of the slice is still `found`, as it was before. */

@@ -24,7 +24,14 @@ export type ClaimJudgement =
   | { readonly kind: 'released' }
   | ForeignClaim
   /** An agent that can serve takes it over; any other agent withdraws it. */
-  | { readonly kind: 'dead'; readonly epoch: number; readonly ready: boolean; readonly message: string }
+  | {
+      readonly kind: 'dead'
+      readonly epoch: number
+      readonly ready: boolean
+      readonly message: string
+      /** Only while others make it ready again and again. */
+      readonly edits?: Edits | undefined
+    }
   /** No agent's slice, or another InferenceService's: never touched. */
   | { readonly kind: 'taken'; readonly message: string }
 

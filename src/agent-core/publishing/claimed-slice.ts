@@ -159,12 +159,16 @@ export class ClaimedSlice {
   }
 
   /** Takes a dead holder's address out of service; the claim stays. */
-  withdrawDead(target: PublishTarget): Promise<WriteResult> {
-    return this.#settle(target, 'unread', ({ claim, slice }) =>
-      slice && claim.kind === 'dead' && claim.ready
+  async withdrawDead(target: PublishTarget): Promise<WriteResult> {
+    let isWritten = false
+    const result = await this.#settle(target, 'unread', ({ claim, slice }) => {
+      isWritten = slice !== undefined && claim.kind === 'dead' && claim.ready
+      return slice && isWritten
         ? { do: 'patch', object: slice, body: withdrawPatch(slice) }
-        : { do: 'stop', result: done },
-    )
+        : { do: 'stop', result: done }
+    })
+    if (isWritten && result.kind === 'done') this.#memory.withdrewUnheld()
+    return result
   }
 
   /** Done where the claim is ours; asks the server where that is doubtful. */
@@ -344,6 +348,7 @@ export class ClaimedSlice {
 
 function recheckInMsOf(claim: ClaimJudgement): number | undefined {
   if (claim.kind === 'ours') return claim.edits?.forgottenInMs
+  if (claim.kind === 'dead') return claim.edits?.mendInMs || undefined
   return 'deadInMs' in claim ? claim.deadInMs : undefined
 }
 

@@ -119,7 +119,7 @@ export function publicationView(
     }),
     shown: published,
     complete: view.complete,
-    ...(claim.kind === 'ours' && claim.edits !== undefined && { mendAt: now + claim.edits.mendInMs }),
+    ...('edits' in claim && claim.edits !== undefined && { mendAt: now + claim.edits.mendInMs }),
     present: view.present,
   }
 }

@@ -39,6 +39,21 @@ test('edits of others are forgotten when none came for ten minutes', () => {
   expect(writtenAndChanged()).toEqual({ kind: 'ours', epoch: 3 })
 })
 
+test('a slice that no agent holds is withdrawn at once, and later where something makes it ready again and again', () => {
+  const clock = { now: 1_000_000 }
+  const memory = memoryAt(clock)
+  const unheld = sliceOf({ ...publication, claim: undefined })
+  const madeReady = () => memory.judge({ slice: unheld, silentMs: 0, isAs: () => true }, target)
+  for (let time = 1; time <= 4; time += 1) {
+    expect(madeReady()).toMatchObject({ kind: 'dead', ready: true })
+    expect(madeReady()).not.toHaveProperty('edits')
+    memory.withdrewUnheld()
+  }
+  expect(madeReady()).toMatchObject({ kind: 'dead', edits: { mendInMs: 30_000 } })
+  clock.now += 30_000
+  expect(madeReady()).toMatchObject({ edits: { mendInMs: 0 } })
+})
+
 test('a slice that is gone is for ten seconds its holder’s to post again, and nobody’s for an object that was made again', () => {
   const clock = { now: 1_000_000 }
   const memory = memoryAt(clock)

@@ -151,6 +151,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'waiting',
     ],
     [
+      'no sooner than that allows where something makes it ready again and again',
+      { desired: modelMissing, publication: { ...shownReady, claim: 'dead', present: false, mendAt: now + 30_000 } },
+      'rest',
+      'waiting',
+    ],
+    [
       'but not by an agent that was told to keep away',
       { desired: excluded, publication: { ...shownReady, claim: 'dead', present: false } },
       'rest',

@@ -13,6 +13,9 @@ export function plan(observed: Observation): Plan {
   const next = withDisagreement(withNotice(nextStep(observed), observed.desired), observed)
   const mend = next.step.do === 'rest' ? mendOf(observed) : undefined
   if (!mend) return next
+  // Something else makes it ready again and again.
+  const { mendAt = 0 } = observed.publication
+  if (mendAt > observed.now) return { ...next, retryAt: Math.min(next.retryAt ?? Infinity, mendAt), forget: false }
   return { ...next, step: { do: mend }, message: next.message || observed.publication.message, forget: false }
 }
 
