@@ -173,16 +173,20 @@ export class Agent {
     const { narrator, link } = this.#kept ?? {}
     narrator?.leave()
     await link?.stopDeciding()
-    await link?.withdraw()
+    await link?.withdraw({ hasServers: this.#runningServers().length > 0 })
     await Promise.all([this.#rooms.servers.stopAll(), link?.sayStopped(this.#options.identity.displayName)])
     await link?.release()
     await this.#rooms.servers.letGo()
     await this.#context.ends.disposeAsync()
   }
 
+  #runningServers(): string[] {
+    return [...this.#rooms.servers.state()].filter(([, state]) => !isOver(state)).map(([key]) => key)
+  }
+
   async #leave(): Promise<void> {
     await this.#kept?.link.stopDeciding()
-    const kept = [...this.#rooms.servers.state()].filter(([, state]) => !isOver(state)).map(([key]) => key)
+    const kept = this.#runningServers()
     await this.#rooms.servers.letGo()
     this.#options.log.info('servers keep running', {
       services: kept,

@@ -11,6 +11,7 @@ const kubeconfigRetryMs = 5_000
 /** A cluster that does not answer holds up each step of an end no longer; all of them stay below half a minute. */
 const stepLimitMs = 2_000
 const farewellLimitMs = 5_000
+const firstListLimitMs = 5_000
 
 export interface ClusterLinkOptions {
   /** As chosen now. Absent = as kubectl looks for one. */
@@ -67,6 +68,8 @@ export class ClusterLink {
   #isEnding = false
   /** Called at every change of the session that is being left. */
   #lookAtLeaving: (() => void) | undefined
+  /** Called at every change of the cluster's state. */
+  #lookAtFirstList: (() => void) | undefined
 
   constructor(options: ClusterLinkOptions) {
     this.#options = options
@@ -146,9 +149,12 @@ export class ClusterLink {
     await within(stepLimitMs, Promise.all([this.#session?.reconciler.stop(), this.#pinning]))
   }
 
-  /** No new traffic to this machine. */
-  async withdraw(): Promise<void> {
-    this.#complain('not withdrawn', (await this.#session?.publisher.withdrawAll()) ?? [])
+  /** No new traffic to this machine; what servers of an agent before this one publish is known after the first list. */
+  async withdraw({ hasServers }: { readonly hasServers: boolean }): Promise<void> {
+    const session = this.#session
+    if (!session) return
+    if (hasServers) await within(firstListLimitMs, this.#untilListed(session))
+    this.#complain('not withdrawn', await session.publisher.withdrawAll())
   }
 
   /** The last word about every service that this machine had a claim on. */
@@ -195,6 +201,16 @@ export class ClusterLink {
     this.#lookAtLeaving = undefined
   }
 
+  async #untilListed({ cluster }: ClusterSession): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<undefined>()
+    this.#lookAtFirstList = () => {
+      if (cluster.synced) resolve(undefined)
+    }
+    this.#lookAtFirstList()
+    await promise
+    this.#lookAtFirstList = undefined
+  }
+
   async #serve(context: PinnedContext): Promise<void> {
     const { open, beforeStart } = this.#options
     const onChange = (): void => {
@@ -212,6 +228,7 @@ export class ClusterLink {
     const { onWatchFailures, onChange } = this.#options
     const { cluster, reconciler } = this.#session ?? {}
     if (cluster) onWatchFailures(cluster.consecutiveFailures())
+    this.#lookAtFirstList?.()
     const wasLive = this.#wasLive
     this.#wasLive = cluster?.view().state === 'live'
     if (this.#wasLive) this.#pinReached()

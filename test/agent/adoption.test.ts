@@ -56,6 +56,19 @@ describe.each(apiWorlds)('what outlives the agent, on $name', ({ use }) => {
     }).toEqual({ adopted: pid, pid, restarts: 0, failed: [], shown: ['ready'], said: [], condition: 'True Serving' })
   })
 
+  test('an agent that is ended as soon as it has taken a server over sends nobody to it any more', async () => {
+    await using scene = await open()
+    const { world, start, kill } = scene
+    const agent = await start()
+    await world.apply('tiny')
+    const { pid = 0 } = await agent.service('tiny', 'ready')
+    await kill()
+    const next = await start()
+    await next.logged('adopted server')
+    await scene.stop()
+    expect([await commandLineOf(pid), (await world.published('tiny'))?.ready]).toEqual([undefined, false])
+  })
+
   const openInProcess = () => AgentWorld.open(api().connection)
 
   test('an agent that is told to keep its servers leaves them and what is published, and the next one takes them', async () => {

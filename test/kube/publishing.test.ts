@@ -800,6 +800,22 @@ describe('publishing when the cluster misbehaves', () => {
     expect(await cluster.get('endpoints', 'freed')).toMatchObject({ subsets: [{ notReadyAddresses: [{}] }] })
   })
 
+  test('an agent that ends before it looked at its services withdraws what the one before it published', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    const on = { connection: sim.connection(), namespace: 'default' }
+    const target = await cluster.inferenceService('inherited')
+    {
+      await using first = await startPublishing(on, 'node-a')
+      await serve(first, target)
+    }
+    await using agent = await startPublishing(on, 'node-a')
+    expect(await agent.publisher.withdrawAll()).toEqual([])
+    expect(agent.publisher.observe(target)).toMatchObject({ claim: { kind: 'ours' }, published: { ready: false } })
+    expect(await agent.publisher.releaseAll()).toEqual([])
+    expect(agent.publisher.observe(target).claim).toEqual({ kind: 'released' })
+  })
+
   test('Endpoints that are refused each time do not keep a claim from others for good', async () => {
     await using sim = await KubeSim.start({ garbageCollection: false })
     const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })

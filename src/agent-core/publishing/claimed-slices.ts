@@ -2,7 +2,8 @@ import { refKey } from '../support/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { ClaimedSlice, type ClaimedSliceOptions, type SliceView } from './claimed-slice.ts'
 import { HeartbeatWatch } from './heartbeat-watch.ts'
-import { annotations, heartbeatOf, serviceNameOf, type PublishTarget } from './objects.ts'
+import { holderOf } from './claim-text.ts'
+import { annotations, heartbeatOf, serviceNameOf, targetOf, type PublishTarget } from './objects.ts'
 
 /** Stamps and the `Date` header have whole seconds each. */
 const stampErrorMs = 2_000
@@ -43,6 +44,17 @@ export class ClaimedSlices {
   /** What the claims are held for. */
   held(): PublishTarget[] {
     return [...this.#slices.values()].flatMap(({ heldFor }) => heldFor ?? [])
+  }
+
+  /** Holds what an agent of this machine before this one claimed, where nothing has asked for it yet. */
+  findOwn(): void {
+    const { slices, node } = this.#options
+    for (const slice of [...slices.cache.values()]) {
+      const target = targetOf(slice)
+      if (!target || holderOf(slice.metadata.annotations[annotations.claim]) !== node) continue
+      const found = this.of(target)
+      if (!found.heldFor) found.judge(target)
+    }
   }
 
   /** What waits for its turn is not written any more. */

@@ -418,6 +418,7 @@ export class Publisher {
     write: (target: PublishTarget) => Promise<WriteResult>,
   ): Promise<readonly Unfinished[]> {
     this.#slices.dropWaiting()
+    this.#slices.findOwn()
     const unfinished = new Map<string, string>()
     const limit = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(limitMs)])
     const writes = this.#slices.held().map(async (target) => {
