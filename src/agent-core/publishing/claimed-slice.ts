@@ -160,7 +160,7 @@ export class ClaimedSlice {
 
   /** Takes a dead holder's address out of service; the claim stays. */
   async withdrawDead(target: PublishTarget): Promise<WriteResult> {
-    let isWritten = false
+    let isWritten: boolean | undefined
     const result = await this.#settle(target, 'unread', ({ claim, slice }) => {
       isWritten = slice !== undefined && claim.kind === 'dead' && claim.ready
       return slice && isWritten
