@@ -183,6 +183,61 @@ test('a mirror without API that shows others a page to log in has given them not
   ])
 })
 
+test('a Hub that shows others a page to log in, and does not say that a repository is gated, has given them nothing', async () => {
+  const login = world.server.serve('/login', gguf('x'), { fault: { kind: 'html' } })
+  await using silent = await startFakeHub({ tokens: Object.values(tokens), api: 'silent', loginPage: login.url })
+  await silent.addRepo('org/gated', { 'm.gguf': gguf('for a') }, { gated: true, grantedTo: [tokens.a] })
+  const models = world.restarted({ env: { HF_ENDPOINT: silent.endpoint } })
+  const named = { source: 'hf://org/gated' }
+  expect([
+    await outcome(asked('a', named), models),
+    await outcome(asked('none', named), models),
+    await outcome(asked('none', { ...named, name: 'other' }), models),
+  ]).toEqual(['ok', 'NotAModel', 'NotAModel'])
+})
+
+describe('another repository under the name of the one that was fetched opens nothing that is stored', () => {
+  const content = async ({ path }: { readonly path: string }) => (await readFile(path)).toString('latin1')
+  const other = { 'm.gguf': gguf('of another') }
+
+  test.each([
+    { what: 'after it was registered anew', isMoved: false },
+    { what: 'at another Hub', isMoved: true },
+  ])('$what', async ({ isMoved }) => {
+    const { path } = await ensure(asked('a'))
+    await using moved = await startFakeHub({ tokens: Object.values(tokens) })
+    await (isMoved ? moved : hub).addRepo('org/private', other)
+    const models = world.restarted({ env: { HF_ENDPOINT: (isMoved ? moved : hub).endpoint } })
+    for (const name of ['shared', 'elsewhere'])
+      expect(await content(await models.ensure(asked('none', { name }), staying()))).toBe(
+        gguf('of another').toString('latin1'),
+      )
+    expect(JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8'))).toMatchObject({
+      access: { isPublic: false, namespaces: ['a'] },
+    })
+    expect(await content(await models.ensure(asked('a'), staying()))).toBe(gguf('for a').toString('latin1'))
+  })
+
+  test('also where it has no such file or revision', async () => {
+    const named = { source: 'hf://org/private/m.gguf' }
+    await ensure(asked('a', named))
+    await hub.addRepo('org/private', { 'n.gguf': gguf('of another') })
+    expect([await outcome(asked('none', named)), await outcome(asked('a', named))]).toEqual(['NoSuchFile', 'ok'])
+  })
+
+  test('nor does the address of a mirror to which a login was sent, once that is the Hub no more', async () => {
+    await using mirror = await startFakeHub({ tokens: Object.values(tokens), api: 'files-only' })
+    await mirror.addRepo('org/private', { 'm.gguf': gguf('for a') }, { private: true, grantedTo: [tokens.a] })
+    const named = { source: `${mirror.endpoint}/org/private/resolve/main/m.gguf` }
+    await ensure(asked('a', named), { env: { HF_ENDPOINT: mirror.endpoint } })
+    const later = world.restarted({ env: { HF_ENDPOINT: hub.endpoint } })
+    expect([await outcome(asked('none', named), later), await outcome(asked('a', named), later)]).toEqual([
+      'AccessDenied',
+      'ok',
+    ])
+  })
+})
+
 describe('the folder of a Model belongs to its namespace', () => {
   test.each([
     { what: 'another source', others: 'hf://org/public' },

@@ -261,7 +261,8 @@ export async function startFakeHub({
     const commitHeader = { 'x-repo-commit': commit }
     if (repo.options.gated === true && !isGranted(repo, asked.token)) {
       const message = `Access to model ${repo.name} is restricted.`
-      send(response, refusal(asked.token === undefined ? 401 : 403, 'GatedRepo', message))
+      if (loginPage === undefined) send(response, refusal(asked.token === undefined ? 401 : 403, 'GatedRepo', message))
+      else response.writeHead(302, { location: loginPage }).end()
       return
     }
     const file = files.get(asked.path.split('/').map(decodeURIComponent).join('/'))

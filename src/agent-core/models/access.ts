@@ -5,13 +5,25 @@ import type { RemoteFile } from './remote-file.ts'
 export const isOpenTo = ({ access }: Pick<Manifest, 'access'>, namespace: string): boolean =>
   access !== undefined && (access.isPublic || access.namespaces.includes(namespace))
 
-/** After the source gave, or would give, the files to the namespace; `isPublic`: to everybody. */
+/** With nobody's login: another agent, or a person, put it there. */
+export const isFound = ({ access, origin }: Pick<Manifest, 'access' | 'origin'>): boolean =>
+  access === undefined && origin === 'adopted'
+
+/** After the source gave, or would give, the files to the namespace; `isPublic`: to everybody; `isByLogin`: for a login that was sent. */
 export function accessAfter(
   before: Access | undefined,
-  { namespace, isPublic }: { readonly namespace: string; readonly isPublic: boolean },
+  {
+    namespace,
+    isPublic,
+    isByLogin = false,
+  }: { readonly namespace: string; readonly isPublic: boolean; readonly isByLogin?: boolean },
 ): Access {
   const namespaces = [...new Set([...(before?.namespaces ?? []), namespace])].slice(-maxNamespaces)
-  return { isPublic: isPublic || before?.isPublic === true, namespaces }
+  return {
+    isPublic: isPublic || before?.isPublic === true,
+    namespaces,
+    ...((isByLogin || before?.isByLogin === true) && { isByLogin: true }),
+  }
 }
 
 /** The others are asked again. */

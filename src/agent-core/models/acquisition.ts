@@ -71,7 +71,8 @@ export class Acquisition {
     const remote = await this.#options.remote.resolve(request, signal)
     const stored = await this.#options.store.find(wantedOf(request))
     const told = stored && (await this.#options.remote.isSame(remote, stored.manifest, signal))
-    if (stored && told?.isSame === true) return localOf(await this.#admitted(request, stored, signal))
+    const same = stored && told?.isSame === true ? await this.#admitted(request, stored, signal) : undefined
+    if (same) return localOf(same)
     await this.#options.requireStore()
     const fresh = await this.#fetch(request, waiters, { beside: true })
     if (!stored || contentRevision(fresh.manifest.files) !== contentRevision(stored.manifest.files)) {
@@ -83,9 +84,9 @@ export class Acquisition {
       const etag = told?.validators.get(file.path) ?? file.etag
       return { ...file, ...(etag !== undefined && { etag }) }
     })
-    const isPublic = fresh.manifest.access?.isPublic === true
+    const { isPublic = false, isByLogin = false } = fresh.manifest.access ?? {}
     const { namespace } = request
-    const merged = (now: Manifest) => ({ files, access: accessAfter(now.access, { namespace, isPublic }) })
+    const merged = (now: Manifest) => ({ files, access: accessAfter(now.access, { namespace, isPublic, isByLogin }) })
     return localOf(await this.#options.store.amend(stored, merged))
   }
 
@@ -122,21 +123,29 @@ export class Acquisition {
     stored: StoredModel | undefined,
     signal: AbortSignal,
   ): Promise<StoredModel | undefined> {
-    return stored && this.#verified(request, await this.#admitted(request, stored, signal))
+    const admitted = stored && (await this.#admitted(request, stored, signal))
+    return admitted && this.#verified(request, admitted)
   }
 
   /**
    * What its source gave to another namespace, after the source was asked with the login of this one. For files that an earlier version or
    * another agent left, no namespace is recorded: they belong to the first namespace that their source would give them to, and where their
-   * source cannot be asked at all, every Model that names them may have them. Throws ModelError.
+   * source cannot be asked at all, every Model that names them may have them. Undefined where the source gives the namespace something that
+   * is not shown to be what is stored. Throws ModelError.
    */
-  async #admitted(request: ModelRequest, stored: StoredModel, signal: AbortSignal): Promise<StoredModel> {
+  async #admitted(request: ModelRequest, stored: StoredModel, signal: AbortSignal): Promise<StoredModel | undefined> {
     const { log, remote, store } = this.#options
     if (isOpenTo(stored.manifest, request.namespace)) return stored
     const isUnknown = stored.manifest.access === undefined
     if (isUnknown && parseModelSource(request.source).kind === 'unsupported') return stored
     try {
-      const { isPublic } = await remote.askAccess(request, stored.manifest, signal)
+      const sha256Of = ({ path }: { readonly path: string }) => this.#hashes.of(join(stored.folder, path))
+      const given = await remote.askAccess(request, { ...stored.manifest, sha256Of }, signal)
+      if (given === undefined) {
+        log.info('the source of a model may have another content by now, fetching it', { path: stored.path })
+        return undefined
+      }
+      const { isPublic } = given
       const { namespace } = request
       const admitted = (now: Manifest): Partial<Manifest> => ({
         access: accessAfter(now.access, { namespace, isPublic }),

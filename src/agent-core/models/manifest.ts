@@ -42,6 +42,8 @@ const access = z.object({
   isPublic: z.boolean(),
   /** With the login of a Model in them; `''` is the person at this machine. */
   namespaces: z.array(z.string().max(253)).max(1_000),
+  /** A login for the Hub was sent for it: knowing its address alone opens nothing, also where that is no address of the Hub any more. */
+  isByLogin: z.boolean().optional(),
 })
 export type Access = z.infer<typeof access>
 

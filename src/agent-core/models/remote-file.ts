@@ -18,8 +18,8 @@ export interface RemoteFile {
   readonly blob?: string
   /** Where it is on the Hub. */
   readonly hub?: { readonly repo: string; readonly path: string }
-  /** At a mirror of the Hub without its API: who may have it only a request for the file itself tells. */
-  readonly isAtMirror?: boolean
+  /** Neither the Hub nor its mirror says who may have it: only a request for the file itself tells. */
+  readonly isUnsaid?: boolean
   /** The Hub says, or shows by giving it without a login, that everybody may have it. Absent = its address may be a secret, as presigned ones are. */
   readonly isPublic?: boolean
 }

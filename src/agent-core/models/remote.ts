@@ -17,7 +17,7 @@ import { firstBytes } from './local-file.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { remoteState } from './remote-state.ts'
 import { resolveSource, type ResolveContext, type WantedModel } from './resolve-source.ts'
-import { askAccess } from './source-access.ts'
+import { askAccess, requireFile, type AskedFor } from './source-access.ts'
 import { startProblem } from './start-check.ts'
 import { shownSource } from './source.ts'
 import type { Store } from './store.ts'
@@ -97,8 +97,14 @@ export class Remote implements AsyncDisposable {
 
   /** Which files the source means now. Throws ModelError. */
   async resolve(request: RemoteRequest, signal: AbortSignal): Promise<RemoteSource> {
-    const resolved = await resolveSource(request, await this.#context(request, signal))
-    if (resolved.kind === 'remote') return resolved
+    const context = await this.#context(request, signal)
+    const resolved = await resolveSource(request, context)
+    if (resolved.kind === 'remote') {
+      // What the Hub vouches for may be here already, and then no download asks for it.
+      const telling = resolved.files.filter(({ hub, isUnsaid }) => hub !== undefined && isUnsaid === true)
+      for (const file of telling) await requireFile(file, request.format, resolved.files[0] === file, context)
+      return resolved
+    }
     throw new Error(`${shownSource(request.source)} is on this machine.`)
   }
 
@@ -133,8 +139,12 @@ export class Remote implements AsyncDisposable {
   }
 
   /** See {@link askAccess}: with the login of the request. */
-  async askAccess(request: RemoteRequest, manifest: Manifest, signal: AbortSignal): Promise<{ isPublic: boolean }> {
-    return askAccess(request, manifest, await this.#context(request, signal))
+  async askAccess(
+    request: RemoteRequest,
+    stored: Manifest & Pick<AskedFor, 'sha256Of'>,
+    signal: AbortSignal,
+  ): Promise<{ isPublic: boolean } | undefined> {
+    return askAccess(request, stored, await this.#context(request, signal))
   }
 
   /** Brings every file of the source here and makes them a model of the store. Throws ModelError, or the signal's reason. */
@@ -173,6 +183,7 @@ export class Remote implements AsyncDisposable {
         access: accessAfter(undefined, {
           namespace: request.namespace,
           isPublic: files.every(({ isPublic }) => isPublic === true),
+          isByLogin: files.some(({ credentials }) => credentials !== undefined),
         }),
       })
       const { sizeBytes } = stored

@@ -80,7 +80,7 @@ async function atHubAddress(
       ...plain,
       files: plain.files.map((file) => ({
         ...file,
-        isAtMirror: true,
+        isUnsaid: true,
         isPublic: credentials === undefined,
         ...(credentials && { credentials }),
       })),

@@ -1,38 +1,59 @@
+import { isFound, isVouchedFor } from './access.ts'
 import { magicLength } from './content.ts'
 import { Body } from './download/body.ts'
 import { PaceGuard } from './download/pace-guard.ts'
 import { discard, send } from './download/request.ts'
 import type { Transport } from './download/transport.ts'
-import { hasReason, type ModelErrorReason } from './errors.ts'
-import { contentProblem, refusal } from './http-answer.ts'
-import type { Manifest } from './manifest.ts'
+import { hubCredentials } from './credentials.ts'
+import { hasReason, type ModelError, type ModelErrorReason } from './errors.ts'
+import { contentProblem, emptyAnswer, refusal } from './http-answer.ts'
+import { fileUrl } from './hub/endpoint.ts'
+import { resolveHub } from './hub/resolve-hub.ts'
+import type { Manifest, ManifestFile } from './manifest.ts'
 import type { RemoteFile } from './remote-file.ts'
 import { hubAddressIn, hubClient, resolveSource, type ResolveContext, type WantedModel } from './resolve-source.ts'
-import { shownSource } from './source.ts'
+import { shownSource, type HubAddress } from './source.ts'
+import { startProblem } from './start-check.ts'
+
+/** What is stored of a source. */
+export type AskedFor = Pick<Manifest, 'files' | 'revision' | 'access' | 'origin'> & {
+  /** Of one of its files; computed where its record does not have it. */
+  readonly sha256Of: (file: ManifestFile) => Promise<string>
+}
+
+type Context = ResolveContext & { readonly transport: Transport }
 
 /**
- * Asks the source with the login of the context whether it would give what was fetched of it, without fetching it: the files themselves, and
- * where they are gone or have changed the repository that they were in. An address that is not the Hub's is not asked: who knows it knows
- * all that opens it. Throws ModelError.
+ * Asks the source with the login of the context whether it would give what is stored of it, without fetching it: now, or at the commit that
+ * it was fetched from. A name can be given to another repository, and the address of the Hub changed, so only hashes tell that it is the
+ * same. Undefined = it gives something, but nothing shows that it is what is stored. An address that is not the Hub's is not asked: who knows
+ * it knows all that opens it, unless a login for the Hub was sent there. Throws ModelError.
  */
 export async function askAccess(
   wanted: WantedModel,
-  { files: stored, revision }: Pick<Manifest, 'files' | 'revision'>,
-  context: ResolveContext & { readonly transport: Transport },
-): Promise<{ isPublic: boolean }> {
+  stored: AskedFor,
+  context: Context,
+): Promise<{ isPublic: boolean } | undefined> {
+  const address = hubAddressIn(wanted.source, context.hubEndpoint)
+  let refused: ModelError | undefined
   try {
     const resolved = await resolveSource(wanted, context)
     if (resolved.kind === 'local') throw new Error(`${shownSource(wanted.source)} is on this machine.`)
-    for (const file of resolved.files) if (file.isAtMirror === true) await requireFile(file, context)
-    return { isPublic: resolved.files.every(({ isPublic }) => isPublic === true) }
+    if (address === undefined && stored.access?.isByLogin !== true) return { isPublic: false }
+    const isPublic = await isGiven(resolved.files, stored, wanted, context)
+    if (isPublic !== undefined) return { isPublic }
   } catch (error) {
-    const address = hubAddressIn(wanted.source, context.hubEndpoint)
     if (address === undefined || !hasReason(error, aboutFiles)) throw error
-    const { repo, path = stored[0]?.path ?? '' } = address
-    const { client, token } = await hubClient(wanted, context)
-    const state = await client.requireRepository(repo, revision ?? address.revision ?? 'main', path)
-    return { isPublic: state.isPublic ?? token === undefined }
+    refused = error
   }
+  if (address !== undefined && stored.revision !== undefined) {
+    const isPublic = await isGivenAt(stored.revision, address, stored, wanted, context)
+    if (isPublic !== undefined) return { isPublic }
+  }
+  if (refused === undefined) return undefined
+  if (address === undefined || !isFound(stored)) throw refused
+  await requireRepository(address, wanted, context, refused)
+  return { isPublic: false }
 }
 
 /** What the repository has by now is not what the Model means. */
@@ -40,14 +61,98 @@ const aboutFiles: readonly ModelErrorReason[] = [
   ...(['NoSuchFile', 'NoSuchRevision', 'ShardMissing', 'Ambiguous', 'UnsafeName', 'WrongChecksum'] as const),
 ]
 
+/** At the commit that was fetched, which a repository keeps as long as it is the same. */
+async function isGivenAt(
+  revision: string,
+  address: HubAddress,
+  stored: AskedFor,
+  wanted: WantedModel,
+  context: Context,
+): Promise<boolean | undefined> {
+  const { hubEndpoint: endpoint, allowInsecureLoopback } = context
+  try {
+    const { client, token } = await hubClient(wanted, context)
+    const hub = { client, endpoint, token, allowInsecureLoopback }
+    const { files } = await resolveHub({ ...address, revision }, wanted, hub)
+    return await isGiven(files, stored, wanted, context)
+  } catch (error) {
+    if (hasReason(error, [...aboutFiles, 'NoHubApi'])) return undefined
+    throw error
+  }
+}
+
+/** Whether they are given to everybody; undefined where they are not shown to be what is stored. Throws where they are not given. */
+async function isGiven(
+  files: readonly RemoteFile[],
+  stored: AskedFor,
+  { format }: WantedModel,
+  context: Context,
+): Promise<boolean | undefined> {
+  let isSame = files.length === stored.files.length
+  for (const file of files) {
+    const etag =
+      file.isUnsaid === true || file.hub === undefined
+        ? await requireFile(file, format, file === files[0], context)
+        : undefined
+    const known = stored.files.find(({ path }) => path === file.path)
+    isSame &&= known !== undefined && (await isSameFile({ file, etag }, known, stored))
+  }
+  if (isSame) return files.every(({ isPublic }) => isPublic === true)
+  // Nobody's login fetched it, and reading it takes minutes: its name counts, for the first namespace alone.
+  return isFound(stored) && stored.files.every(({ sha256 }) => sha256 === undefined) ? false : undefined
+}
+
+async function isSameFile(
+  { file, etag }: { readonly file: RemoteFile; readonly etag: string | undefined },
+  known: ManifestFile,
+  stored: AskedFor,
+): Promise<boolean> {
+  if (file.hub === undefined) return etag !== undefined && etag === known.etag
+  if (!isVouchedFor(file)) return file.blob !== undefined && gitHash.test(file.blob) && file.blob === known.etag
+  if (file.sizeBytes !== undefined && file.sizeBytes !== known.sizeBytes) return false
+  if (known.sha256 === undefined && isFound(stored)) return false
+  return (known.sha256 ?? (await stored.sha256Of(known))) === file.sha256
+}
+
+const gitHash = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/
+
+/** Throws where the repository gives this login nothing, and where it has nothing left to ask for. */
+async function requireRepository(
+  { repo }: HubAddress,
+  wanted: WantedModel,
+  context: Context,
+  otherwise: ModelError,
+): Promise<void> {
+  const { hubEndpoint, allowInsecureLoopback } = context
+  const { client, token } = await hubClient(wanted, context)
+  const { commit = 'main', isPublic } = await client.state(repo)
+  if (isPublic === true) return
+  // What is small is often given to everybody.
+  const [largest] = (await client.list(repo, commit)).sort((a, b) => b.sizeBytes - a.sizeBytes)
+  if (largest === undefined) throw otherwise
+  const { path } = largest
+  await client.requireAccess(repo, commit, path)
+  if (isPublic === false) return
+  const credentials = hubCredentials(hubEndpoint, token, allowInsecureLoopback)
+  const url = fileUrl(hubEndpoint, repo, commit, path)
+  const file: RemoteFile = { url, fileName: path, path, role: 'other', ...(credentials && { credentials }) }
+  await requireFile(file, undefined, false, context)
+}
+
 /** A server that has a file begins to send it within this. */
 const answerMs = 30_000
 
-/** As its download will begin: some servers answer a question for the file's state to everybody, and others with a page to log in. */
-async function requireFile(
-  { url, credentials, fileName }: RemoteFile,
-  { transport, signal }: { transport: Transport; signal: AbortSignal },
-): Promise<void> {
+/**
+ * As its download will begin: some servers answer a question for the file's state to everybody, and others with a page to log in. Returns
+ * its ETag. Throws ModelError.
+ */
+export async function requireFile(
+  file: RemoteFile,
+  format: string | undefined,
+  isFirst: boolean,
+  { transport, signal }: { readonly transport: Transport; readonly signal: AbortSignal },
+): Promise<string | undefined> {
+  const { url, credentials, fileName } = file
   const shown = shownSource(url)
   using guard = new PaceGuard(answerMs, shown)
   const range = [0, magicLength] as const
@@ -57,8 +162,11 @@ async function requireFile(
     const problem = refusal(status === 206 ? 200 : status, headers, shown, Date.now())
     if (problem) throw problem
     const start = await new Body(answer, undefined, guard, signal, shown).start(undefined)
-    const other = contentProblem(fileName, start, headers.get('content-type'), shown)
+    if (start.length === 0) throw emptyAnswer(shown)
+    const page = contentProblem(fileName, start, headers.get('content-type'), shown)
+    const other = page ?? startProblem(start, file, { isFirst, format })
     if (other) throw other
+    return headers.get('etag') ?? undefined
   } finally {
     discard(body)
   }

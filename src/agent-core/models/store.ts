@@ -2,7 +2,7 @@ import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import { isBelow } from '../support/is-below.ts'
-import { isOpenTo } from './access.ts'
+import { isFound, isOpenTo } from './access.ts'
 import { namingStoreErrors } from './disk.ts'
 import { ModelError } from './errors.ts'
 import type { Manifest } from './manifest.ts'
@@ -212,9 +212,6 @@ export class Store {
     return namingStoreErrors(this.directory, work, neededBytes)
   }
 }
-
-/** With nobody's login: another agent, or a person, put it there. */
-const isFound = ({ access, origin }: Manifest): boolean => access === undefined && origin === 'adopted'
 
 /** Of complete models, newest first. */
 const nearest = (complete: readonly StoredModel[], { namespace }: Wanted): StoredModel | undefined =>

@@ -2,7 +2,7 @@ import { listFiles, modelInfo, pathsInfo } from '@huggingface/hub'
 import { z } from 'zod'
 import { messageOf } from '../../support/message-of.ts'
 import { hubCredentials, Login } from '../credentials.ts'
-import { errorCode, hasReason, ModelError, remoteRepairMs } from '../errors.ts'
+import { errorCode, ModelError, remoteRepairMs } from '../errors.ts'
 import { connectionError } from '../http-answer.ts'
 import { fileUrl } from './endpoint.ts'
 import { hubRefusal, type HubQuestion } from './refusal.ts'
@@ -93,7 +93,7 @@ export class HubClient {
     })
   }
 
-  /** Asks for a file as the download will, without fetching it: throws where it would be refused. */
+  /** Throws where the Hub refuses the file; one that leads to a page to log in is no refusal here, see `requireFile`. */
   async requireAccess(repo: string, revision: string, path: string): Promise<void> {
     await this.#ask({ repo, revision, path }, async (_, fetch) => {
       const answer = await fetch(fileUrl(this.#options.endpoint, repo, revision, path), {
@@ -102,17 +102,6 @@ export class HubClient {
       })
       await answer.body?.cancel()
     })
-  }
-
-  /** Throws where the repository gives its files to this login no more, or never did; the file itself may be gone. */
-  async requireRepository(repo: string, revision: string, path: string): Promise<RepoState> {
-    const state = await this.state(repo)
-    if (state.isPublic === true) return state
-    // A Hub looks first at who asks, and then for the file.
-    await this.requireAccess(repo, revision, path).catch((error: unknown) => {
-      if (!hasReason(error, ['NoSuchFile', 'NoSuchRevision'])) throw error
-    })
-    return state
   }
 
   async #ask<T>(question: Asked, call: (hubUrl: string, fetch: Fetch) => Promise<T>): Promise<T> {

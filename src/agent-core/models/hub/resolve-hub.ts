@@ -1,7 +1,7 @@
 import { hubCredentials } from '../credentials.ts'
 import { ModelError } from '../errors.ts'
 import { placesOf, type RemoteFile, type RemoteSource } from '../remote-file.ts'
-import { isFolderFormat, selectFiles, type Choice, type Place } from '../selection.ts'
+import { isFolderFormat, isWeightsName, selectFiles, type Choice, type Place } from '../selection.ts'
 import { parseShard, shardPaths } from '../shards.ts'
 import type { HubAddress } from '../source.ts'
 import { fileUrl } from './endpoint.ts'
@@ -44,6 +44,8 @@ export async function resolveHub(
     isFolder,
   )
   const credentials = hubCredentials(endpoint, token, allowInsecureLoopback)
+  // What lies beside the weights is often given to everybody.
+  const telling = all.find(({ path: name }) => isWeightsName(name)) ?? first
   const files = all.map((file): RemoteFile => {
     const kept = places.get(below(prefix, file.path)) ?? file.path
     const sha256 = checksumOf(file, file === first ? wanted.sha256 : undefined, repo)
@@ -57,6 +59,7 @@ export async function resolveHub(
       ...(credentials === undefined ? {} : { credentials }),
       blob: file.blob,
       hub: { repo, path: file.path },
+      ...(isPublic === undefined && file === telling && { isUnsaid: true }),
       isPublic: isPublic ?? credentials === undefined,
     }
   })

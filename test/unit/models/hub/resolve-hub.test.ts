@@ -137,7 +137,7 @@ describe("an address of the Hub's own", () => {
     const source = `${hub.endpoint}/org/repo/resolve/main/M.gguf`
     expect(await resolving(hub)(source)).toEqual({
       kind: 'remote',
-      files: [{ url: source, fileName: 'M.gguf', path: 'M.gguf', role: 'weights', isAtMirror: true, isPublic: true }],
+      files: [{ url: source, fileName: 'M.gguf', path: 'M.gguf', role: 'weights', isUnsaid: true, isPublic: true }],
       primary: 'M.gguf',
       notes: [
         `${hub.endpoint} gives files but no information about them, so ${source} is fetched without the Hub's checksum.`,
