@@ -367,6 +367,22 @@ test('what several namespaces are given at the same time is recorded for each of
   expect([...access.namespaces].sort()).toEqual(['a', 'b', 'c'])
 })
 
+test('a file that the Go agent left is given to nobody while its source only says that it is in trouble', async () => {
+  await mkdir(join(world.store, 'shared'), { recursive: true })
+  await writeFile(join(world.store, 'shared', 'm.gguf'), gguf('for a'))
+  const named = { source: 'hf://org/private/m.gguf' }
+  for (const [status, reason] of [
+    [429, 'RateLimited'],
+    [503, 'ServerError'],
+  ] as const) {
+    hub.outage = { status }
+    expect(await outcome(asked('b', named))).toBe(reason)
+  }
+  hub.outage = undefined
+  const offline = world.restarted({ env: { HF_ENDPOINT: hub.endpoint, HF_HUB_OFFLINE: '1' } })
+  expect(await outcome(asked('b', named), offline)).toBe('ok')
+})
+
 test('a file that was found in the store is not taken, nor called wrong, by who may not read its source', async () => {
   const file = join(world.store, 'shared', 'm.gguf')
   await mkdir(join(world.store, 'shared'), { recursive: true })

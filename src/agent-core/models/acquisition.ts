@@ -130,7 +130,7 @@ export class Acquisition {
   /**
    * What its source gave to another namespace, after the source was asked with the login of this one. For files that an earlier version or
    * another agent left, no namespace is recorded: they belong to the first namespace that their source would give them to, and where their
-   * source cannot be asked at all, every Model that names them may have them. Undefined where the source gives the namespace something that
+   * source cannot be reached at all, every Model that names them may have them. Undefined where the source gives the namespace something that
    * is not shown to be what is stored. Throws ModelError.
    */
   async #admitted(request: ModelRequest, stored: StoredModel, signal: AbortSignal): Promise<StoredModel | undefined> {
@@ -156,7 +156,7 @@ export class Acquisition {
         return stored
       })
     } catch (error) {
-      if (!(isUnknown && error instanceof ModelError && saysNothing.has(error.reason))) throw error
+      if (!(isUnknown && error instanceof ModelError && hasNoNetwork.has(error.reason))) throw error
       log.info('the source of a model cannot be asked, using what is in the store', {
         path: stored.path,
         reason: error.reason,
@@ -240,10 +240,9 @@ export class Acquisition {
   }
 }
 
-/** The source was not asked, or did not understand. */
-const saysNothing: ReadonlySet<ModelErrorReason> = new Set([
+/** There is no way to the source. That it does not answer well says nothing for a namespace, which could provoke it: a limited rate, say. */
+const hasNoNetwork: ReadonlySet<ModelErrorReason> = new Set([
   ...(['Offline', 'Unreachable', 'TlsFailed', 'ProxyFailed', 'BadProxy', 'BadAuthorityFile'] as const),
-  ...(['ServerError', 'RateLimited', 'Stalled', 'NoHubApi', 'BadAnswer', 'DownloadHostNotAllowed'] as const),
 ])
 
 const localOf = ({ path, mmproj, sizeBytes, manifest }: StoredModel): LocalModel => ({
