@@ -1,5 +1,5 @@
 import PQueue from 'p-queue'
-import { readdir } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import {
@@ -74,6 +74,19 @@ export class StoreRecords {
       const manifest = changed(state.manifest)
       await writeManifest(path, manifest)
       return manifest
+    })
+  }
+
+  /**
+   * Deletes the record after what it names, unless it is another record by now. A crash in between leaves a record without files, never a
+   * file that no record keeps from other namespaces.
+   */
+  async remove({ path, manifest }: Recorded, removeFiles: () => Promise<void>): Promise<void> {
+    await this.#changes.add(async () => {
+      const state = await readManifest(path)
+      if (state.kind === 'valid' && !isSameRecord(state.manifest, manifest)) return
+      await removeFiles()
+      await rm(path, { force: true })
     })
   }
 

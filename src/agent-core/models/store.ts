@@ -5,7 +5,7 @@ import { isBelow } from '../support/is-below.ts'
 import { isFound, isOpenTo } from './access.ts'
 import { namingStoreErrors } from './disk.ts'
 import { ModelError } from './errors.ts'
-import type { Manifest } from './manifest.ts'
+import { brokenManifestPath, manifestSuffix, type Manifest } from './manifest.ts'
 import { goAgentFileName, sourceDigest } from './source.ts'
 import { adopt } from './store-adoption.ts'
 import { StoreClaims } from './store-claims.ts'
@@ -100,15 +100,19 @@ export class Store {
     })
   }
 
-  /** False where the file, by its real path, is of a model that its source did not give to the namespace. Throws ModelError. */
+  /** False where the file, by its real path, is of a model that its source did not give to the namespace, or may be. Throws ModelError. */
   async isOpen(path: string, namespace: string): Promise<boolean> {
     return this.#guarded(async () => {
       const below = relative(await realpath(this.directory), path)
       const file = join(this.directory, below)
       const [model = ''] = below.split(sep)
       if (!modelName.test(model)) return true
-      const naming = (await this.#records.of(join(this.directory, model))).filter((record) => isNamedBy(record, file))
-      return naming.every(({ manifest }) => namespace === '' || isOpenTo(manifest, namespace) || isFound(manifest))
+      const folder = join(this.directory, model)
+      const naming = (await this.#records.of(folder)).filter((record) => isNamedBy(record, file))
+      if (namespace === '') return true
+      // A record that cannot be read may have named it.
+      if (naming.length === 0) return !(await hasBrokenRecord(file, folder))
+      return naming.every(({ manifest }) => isOpenTo(manifest, namespace) || isFound(manifest))
     })
   }
 
@@ -153,18 +157,19 @@ export class Store {
     })
   }
 
-  /** Deletes what the record names, the record, and the folders that are empty then. Throws ModelError. */
+  /** Deletes what the record names, the record, and the folders that are empty then; nothing where it is another record by now. Throws ModelError. */
   async remove({ model, folder, manifest, manifestPath: record }: StoredModel): Promise<void> {
     return this.#guarded(async () => {
       const root = this.#modelFolder(model)
       await requireInside(this.directory, folder)
-      await rm(record, { force: true })
-      for (const { path } of manifest.files) {
-        const file = join(folder, path)
-        if (!(await isInside(this.directory, dirname(file)))) continue
-        await rm(file, { force: true })
-        await removeEmpty(dirname(file), root)
-      }
+      await this.#records.remove({ path: record, manifest }, async () => {
+        for (const { path } of manifest.files) {
+          const file = join(folder, path)
+          if (!(await isInside(this.directory, dirname(file)))) continue
+          await rm(file, { force: true })
+          await removeEmpty(dirname(file), root)
+        }
+      })
       await removeEmpty(folder, root)
       await rmdir(root).catch(() => undefined)
     })
@@ -223,6 +228,16 @@ const modelName = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/
 
 const isAbsence = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR')
+
+/** In `folder`, or above it up to `root`. */
+async function hasBrokenRecord(folder: string, root: string): Promise<boolean> {
+  const names = await readdir(folder).catch((error: unknown) => {
+    if (isAbsence(error)) return []
+    throw error
+  })
+  if (names.some((name) => name.endsWith(brokenManifestPath(manifestSuffix)))) return true
+  return isBelow(folder, root) && hasBrokenRecord(dirname(folder), root)
+}
 
 /** From `folder` up to but not including `root`. */
 async function removeEmpty(folder: string, root: string): Promise<void> {

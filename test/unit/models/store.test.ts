@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, realpath, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
@@ -71,6 +71,59 @@ test('a record of the first versions is understood, and written as of today', as
       lastUsedAt: expect.stringMatching(/^20/) as string,
     },
   ])
+})
+
+describe('what the store deletes', () => {
+  const wanted = { namespace: 'a', model: 'tiny', source: 'hf://a/b', digest: sourceDigest('hf://a/b') }
+  let time = Date.parse('2026-01-02T03:04:05Z')
+  const store = () => new Store({ directory: world.store, log: silentLog, now: () => (time += 1000) })
+  const arrive = async (into: Store, label: string) => {
+    const paths = ['1.gguf', '2.gguf']
+    const from = join(world.folder, `${label}.gguf`)
+    await writeFile(from, gguf(label))
+    const destination = await into.reserve(wanted, paths, { primary: '1.gguf' })
+    const moveTo = (to: string) => sameBytes(from, to, anyRoom)
+    const files = paths.map((path) => ({ path, from, sizeBytes: 4096, sha256: 'ab'.repeat(32), moveTo }))
+    const stored = await destination.commit({
+      files,
+      primary: '1.gguf',
+      access: { isPublic: false, namespaces: ['a'] },
+    })
+    destination.release()
+    return stored
+  }
+
+  test('keeps its record until its files are gone, so that no file is open by its path meanwhile', async () => {
+    const into = store()
+    const stored = await arrive(into, 'A')
+    await rm(join(world.store, 'tiny/2.gguf'))
+    await put('tiny/2.gguf/in-the-way', 'x')
+    await expect(into.remove(stored)).rejects.toThrow()
+    await put('tiny/1.gguf', gguf('A'))
+    expect(await into.isOpen(await realpath(join(world.store, 'tiny/1.gguf')), 'b')).toBe(false)
+  })
+
+  test('is not what has another record by now', async () => {
+    const into = store()
+    const old = await arrive(into, 'A')
+    await arrive(into, 'B')
+    await into.remove(old)
+    expect(await filesBelow(world.store)).toEqual({ 'tiny/1.gguf': 'BBBBBBBB', 'tiny/2.gguf': 'BBBBBBBB' })
+  })
+})
+
+test('a file beside a record that cannot be read is open to no namespace by its path, only to a person', async () => {
+  await put('tiny/x.gguf', gguf('A'))
+  await put('tiny/y.gguf.metalbar.json', '{')
+  await put('other/x.gguf', gguf('A'))
+  const store = new Store({ directory: world.store, log: silentLog })
+  const isOpen = async (path: string, namespace: string) =>
+    store.isOpen(await realpath(join(world.store, path)), namespace)
+  expect([
+    await isOpen('tiny/x.gguf', 'b'),
+    await isOpen('tiny/x.gguf', ''),
+    await isOpen('other/x.gguf', 'b'),
+  ]).toEqual([false, true, true])
 })
 
 test('a file that is put in its own place again, beside another that is new, stays', async () => {
