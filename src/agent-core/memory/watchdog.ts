@@ -15,6 +15,8 @@ export interface MemoryView {
   readonly level: PressureLevel | 'unknown'
   /** When the level became this one. */
   readonly since: number
+  /** Memory is less short than the level says, which goes down when that has lasted. */
+  readonly isEasing?: boolean
   /** Absent where this look at it failed: `problem` says why. */
   readonly figures?: MemoryFigures
   readonly problem?: string
@@ -150,7 +152,7 @@ export class Watchdog {
     const figures = memory.answer
     const kernelLevel = kernel.answer
     this.#pressure = nextPressure(this.#pressure, figures && { ...figures, kernelLevel }, thresholds, now)
-    const { level, since } = this.#pressure
+    const { level, since, barelyCalm } = this.#pressure
 
     const isDue = now - (this.#latest?.footprintsAt ?? -Infinity) >= footprintIntervalMs
     const measured = await this.#footprints(withFootprints || isDue || this.#isShort())
@@ -164,6 +166,7 @@ export class Watchdog {
       at: now,
       level,
       since,
+      ...(barelyCalm && { isEasing: true }),
       ...(figures && { figures }),
       ...(memory.problem !== undefined && { problem: memory.problem }),
       ...(kernelLevel && { kernelLevel }),

@@ -91,7 +91,7 @@ export class PressureEviction implements Disposable {
     if (view.level !== 'critical') this.#toldSkip = undefined
     if (view.level === 'warning' || view.level === 'critical') await this.#lookAtUse()
     else this.#uses.clear()
-    if (view.level === 'critical') this.#evict(view)
+    if (view.level === 'critical' && !view.isEasing) this.#evict(view)
     else if (view.level === 'normal') this.#bringBack(view)
   }
 

@@ -182,6 +182,17 @@ test('one that was evicted comes back also where its cluster has another address
   await untilTold('broughtBack first')
 })
 
+test('nothing is evicted while memory is better again, though the level is kept until that has lasted', async () => {
+  for (const name of ['first', 'second']) isLoaded(name)
+  await memoryIsCritical()
+  machine.kernelLevel = 'normal'
+  await memory.look()
+  const whileEasing = [memory.view?.level, told.length]
+  machine.kernelLevel = 'critical'
+  await untilTold('evicted first')
+  expect(whileEasing).toEqual(['critical', 0])
+})
+
 test('what cannot be written to disk is evicted all the same, and counted once', async () => {
   await mkdir(join(folder.dir, 'absences.json'))
   for (const name of ['first', 'second']) isLoaded(name)
