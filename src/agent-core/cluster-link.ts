@@ -66,10 +66,8 @@ export class ClusterLink {
   #pinning: Promise<void> = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #isEnding = false
-  /** Called at every change of the session that is being left. */
-  #lookAtLeaving: (() => void) | undefined
-  /** Called at every change of the cluster's state. */
-  #lookAtFirstList: (() => void) | undefined
+  /** Called at every change of the session and of its cluster's state. */
+  readonly #looks = new Set<() => void>()
 
   constructor(options: ClusterLinkOptions) {
     this.#options = options
@@ -144,7 +142,7 @@ export class ClusterLink {
   /** No further decision: what runs and is published stays as it is until {@link withdraw} or {@link close}. */
   async stopDeciding(): Promise<void> {
     this.#isEnding = true
-    this.#lookAtLeaving?.()
+    this.#lookAgain()
     clearTimeout(this.#timer)
     await within(stepLimitMs, Promise.all([this.#session?.reconciler.stop(), this.#pinning]))
   }
@@ -153,7 +151,11 @@ export class ClusterLink {
   async withdraw({ hasServers }: { readonly hasServers: boolean }): Promise<void> {
     const session = this.#session
     if (!session) return
-    if (hasServers) await within(firstListLimitMs, this.#untilListed(session))
+    if (hasServers)
+      await within(
+        firstListLimitMs,
+        this.#until(() => session.cluster.synced),
+      )
     this.#complain('not withdrawn', await session.publisher.withdrawAll())
   }
 
@@ -191,30 +193,29 @@ export class ClusterLink {
   }
 
   /** Or until the agent ends. */
-  async #untilLeft({ reconciler }: ClusterSession): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<undefined>()
-    this.#lookAtLeaving = () => {
-      if (reconciler.hasLeft || this.#isEnding) resolve(undefined)
-    }
-    this.#lookAtLeaving()
-    await promise
-    this.#lookAtLeaving = undefined
+  #untilLeft({ reconciler }: ClusterSession): Promise<void> {
+    return this.#until(() => reconciler.hasLeft || this.#isEnding)
   }
 
-  async #untilListed({ cluster }: ClusterSession): Promise<void> {
+  async #until(isSo: () => boolean): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<undefined>()
-    this.#lookAtFirstList = () => {
-      if (cluster.synced) resolve(undefined)
+    const look = (): void => {
+      if (isSo()) resolve(undefined)
     }
-    this.#lookAtFirstList()
+    this.#looks.add(look)
+    look()
     await promise
-    this.#lookAtFirstList = undefined
+    this.#looks.delete(look)
+  }
+
+  #lookAgain(): void {
+    for (const look of this.#looks) look()
   }
 
   async #serve(context: PinnedContext): Promise<void> {
     const { open, beforeStart } = this.#options
     const onChange = (): void => {
-      this.#lookAtLeaving?.()
+      this.#lookAgain()
       this.#options.onChange()
     }
     const session = open(context, { onClusterState: () => this.#clusterChanged(), onChange })
@@ -228,7 +229,7 @@ export class ClusterLink {
     const { onWatchFailures, onChange } = this.#options
     const { cluster, reconciler } = this.#session ?? {}
     if (cluster) onWatchFailures(cluster.consecutiveFailures())
-    this.#lookAtFirstList?.()
+    this.#lookAgain()
     const wasLive = this.#wasLive
     this.#wasLive = cluster?.view().state === 'live'
     if (this.#wasLive) this.#pinReached()

@@ -130,7 +130,7 @@ export class KubeTransport {
       asked.setHeaderParam('Content-Type', options.contentType ?? 'application/json')
     }
     const late = new AbortController()
-    // Cleared with the answer: AbortSignal.timeout would wake us 15 s after each request, for nobody.
+    // Cleared with the answer: AbortSignal.timeout would wake the process 15 s after each request that was answered.
     const timer = setTimeout(
       () => late.abort(new Error(`no answer within ${requestTimeoutMs / 1_000} s`)),
       requestTimeoutMs,

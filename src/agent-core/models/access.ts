@@ -5,7 +5,7 @@ import type { RemoteFile } from './remote-file.ts'
 export const isOpenTo = ({ access }: Pick<Manifest, 'access'>, namespace: string): boolean =>
   access !== undefined && (access.isPublic || access.namespaces.includes(namespace))
 
-/** With nobody's login: another agent, or a person, put it there. */
+/** No login of a namespace fetched it: another agent, or a person, put it there. */
 export const isFound = ({ access, origin }: Pick<Manifest, 'access' | 'origin'>): boolean =>
   access === undefined && origin === 'adopted'
 

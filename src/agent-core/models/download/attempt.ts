@@ -79,7 +79,7 @@ export class Attempt {
   #claimed: readonly ByteRange[] = []
   #buffered = 0
   #failure: Error | undefined
-  /** Why the latest connection ended whose work others took over. */
+  /** Why a connection ended, the latest of those whose work other connections took over. */
   #fault: ModelError | undefined
   #spaceSeen = { bytes: 0, at: -Infinity }
   /** Set by a body that is the whole file: its end is the file's end. */
