@@ -1,6 +1,6 @@
-import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { powerFigures, type PowerFigures } from '../../contract/power.ts'
+import { ProcessMetrics } from './process-metrics.ts'
 
 export interface ServiceKey {
   readonly namespace: string
@@ -26,7 +26,7 @@ export const evictionSkipReasons = [
 export class AgentMetrics {
   readonly #registry = new Registry()
   #refresh: (() => void) | undefined
-  readonly #eventLoop = monitorEventLoopDelay({ resolution: eventLoopSampleMs })
+  readonly #process = new ProcessMetrics(this.#registry)
   readonly #processes = new Gauge({
     ...this.#named('managed_processes', 'Model server processes that the agent manages'),
   })
@@ -95,8 +95,6 @@ export class AgentMetrics {
     for (const subsystem of ['watcher', 'health-server']) this.#fatalExits.inc({ subsystem }, 0)
     this.#processes.set(0)
     this.#watchFailures.set(0)
-    collectDefaultMetrics({ register: this.#registry, eventLoopMonitoringPrecision: neverSampleMs })
-    this.#replaceEventLoopMetrics()
   }
 
   setManagedProcesses(count: number): void {
@@ -190,46 +188,17 @@ export class AgentMetrics {
 
   async render(): Promise<{ contentType: string; body: string }> {
     this.#refresh?.()
+    this.#process.begin()
     return { contentType: this.#registry.contentType, body: await this.#registry.metrics() }
   }
 
   [Symbol.dispose](): void {
-    this.#eventLoop.disable()
+    this.#process[Symbol.dispose]()
     this.#registry.clear()
   }
 
   #named(name: string, help: string) {
     return { name: `llmkube_metal_agent_${name}`, help, registers: [this.#registry] }
-  }
-
-  /**
-   * prom-client samples the event loop every 10 ms, which alone costs 0.45 % of a core, and counts the sampling
-   * interval as delay. Ours costs a tenth of our idle budget; the figures are since the last scrape.
-   */
-  #replaceEventLoopMetrics(): void {
-    for (const suffix of ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99']) {
-      this.#registry.removeSingleMetric(`nodejs_eventloop_lag_${suffix}_seconds`)
-    }
-    const eventLoop = this.#eventLoop
-    eventLoop.enable()
-    const registers = [this.#registry]
-    new Gauge({
-      name: 'nodejs_eventloop_lag_mean_seconds',
-      help: 'Mean delay of the event loop since the last scrape',
-      registers,
-      collect() {
-        this.set(delaySeconds(eventLoop, 'mean'))
-      },
-    })
-    new Gauge({
-      name: 'nodejs_eventloop_lag_max_seconds',
-      help: 'Longest delay of the event loop since the last scrape',
-      registers,
-      collect() {
-        this.set(delaySeconds(eventLoop, 'max'))
-        eventLoop.reset()
-      },
-    })
   }
 }
 
@@ -238,14 +207,3 @@ const serviceLabels = ['name', 'namespace'] as const
 const pressureNumbers = { normal: 0, warning: 1, critical: 2 }
 
 const labelsOf = ({ namespace, name }: ServiceKey) => ({ name, namespace })
-
-/** Four samples a second see every block that a person would feel, at 0.02 % of a core. */
-const eventLoopSampleMs = 250
-/** prom-client's own sampler cannot be switched off; once a day is the next best thing. */
-const neverSampleMs = 24 * 3_600 * 1_000
-
-/** What the histogram holds is the time between two samples, so the interval itself is not delay. */
-function delaySeconds(histogram: ReturnType<typeof monitorEventLoopDelay>, figure: 'mean' | 'max'): number {
-  if (histogram.count === 0) return 0
-  return Math.max(0, histogram[figure] / 1e9 - eventLoopSampleMs / 1_000)
-}

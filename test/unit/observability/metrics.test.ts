@@ -139,9 +139,17 @@ test('a service is shown with no restarts before its first, and leaves nothing w
   ])
 })
 
+test('before the first scrape nothing watches the event loop, and processor time counts from the start of the process', async () => {
+  const until = performance.now() + 600
+  while (performance.now() < until) await nextTurn()
+  const { user, system } = process.cpuUsage()
+  const [cpu = '', ...lag] = await lines(/^(process_cpu_seconds_total|nodejs_eventloop_lag_(mean|max)_seconds) /)
+  expect(Number(cpu.split(' ')[1])).toBeGreaterThanOrEqual((user + system) / 1e6)
+  expect(lag).toEqual([])
+})
+
 test('the process and its event loop are measured, and a block of the loop shows as what it lasted beyond a sample', async () => {
-  metrics[Symbol.dispose]()
-  metrics = new AgentMetrics()
+  await metrics.render()
   const blockMs = 600
   const sampleMs = 250
   // The first block ends with the sampler's first look, from which it measures the others.
