@@ -10,7 +10,7 @@ import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
 import type { Edits } from './foreign-edits.ts'
 import type { ClaimedSlice } from './claimed-slice.ts'
 import { ClaimedSlices } from './claimed-slices.ts'
-import { renewEveryMs } from './heartbeat-timer.ts'
+import { HeartbeatPulse, renewEveryMs } from './heartbeat-pulse.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
 import {
   annotations,
@@ -118,7 +118,7 @@ export class Publisher {
       signal,
       monotonicNow,
       random,
-      renewEveryMs: options.renewEveryMs,
+      pulse: new HeartbeatPulse({ random, everyMs: options.renewEveryMs }),
       publication: (target, published, epoch) => this.#publication(target, published, epoch),
       onRenewed: (target, slice) => this.#keepEndpoints(target, publishedOf(slice), { reread: this.#asksForEach }),
       onChange: options.onChange,
