@@ -140,7 +140,9 @@ function linkRoom(
   })
   snapshots.register(() => {
     const reports = link.session?.reconciler.reports() ?? []
-    return { services: reports.map(serviceViewOf), figures: figuresOf(reports, inputs.rooms.memory.view?.footprints) }
+    const { memory, figures } = inputs.rooms
+    const runtime = (key: string) => figures.view(key)
+    return { services: reports.map(serviceViewOf), figures: figuresOf(reports, memory.view?.footprints, runtime) }
   })
   ends.defer(() => link.close())
   return link

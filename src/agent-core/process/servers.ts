@@ -1,5 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
+import type { CountersReading } from './activity.ts'
 import { BackOffs, type Failure } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import { ExitWatch } from './exit-watch.ts'
@@ -14,7 +15,7 @@ import { runFolder, runOf, serverFolders, type RunFolder } from './run-folder.ts
 import { ServerProcess, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
 import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
 import { ServiceRuns } from './service-runs.ts'
-import { roleOf, slotsOf, type Service, type Slot } from './service-slots.ts'
+import { countedServers, roleOf, slotsOf, type CountedServer, type Service, type Slot } from './service-slots.ts'
 import { steadyNow } from '../support/steady-clock.ts'
 
 export interface ServersOptions {
@@ -35,6 +36,8 @@ export interface ServersOptions {
   readonly publishedBesides?: (key: string) => ReadonlySet<number>
   /** Told of every health check of a server that was ready. */
   readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
+  /** Told of the counters of a server that was asked for them to see whether it works. */
+  readonly onCounters?: (server: CountedServer, reading: CountersReading) => void
   /** For each server's output, as they are when it is first written or read. */
   readonly outputLimits?: () => OutputLimits
 }
@@ -72,6 +75,7 @@ export class Servers implements AsyncDisposable {
       probe: probeHealth,
       publishedBesides: () => new Set(),
       onProbe: () => {},
+      onCounters: () => {},
       outputLimits: () => defaultOutputLimits,
       ...options,
     }
@@ -212,6 +216,11 @@ export class Servers implements AsyncDisposable {
     return this.#services.get(key)?.[role]?.needBytes
   }
 
+  /** All that have counters to read. */
+  counted(): CountedServer[] {
+    return [...this.#services.values()].flatMap(countedServers)
+  }
+
   /** How many servers run, beside each other or alone. */
   get running(): number {
     return this.#slots().filter(({ process }) => !isOver(process.state)).length
@@ -315,7 +324,7 @@ export class Servers implements AsyncDisposable {
 
   #begin(service: Service, { role, digest, rules, origin, needBytes }: Beginning): Slot {
     const { key } = service
-    const { platform, probe, liveness, log, now, ledger, onProbe } = this.#options
+    const { platform, probe, liveness, log, now, ledger, onProbe, onCounters } = this.#options
     const process = new ServerProcess({
       key,
       role: () => roleOf(service, slot),
@@ -331,9 +340,14 @@ export class Servers implements AsyncDisposable {
       now,
       onFailure: (servedMs) => this.countFailure(key, servedMs),
       onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
+      onCounters: (reading) => {
+        const server = countedServers(service).find(({ run }) => run === process.folder?.name)
+        if (server) onCounters(server, reading)
+      },
       onState: (state) => this.#changed(service, slot, state),
     })
-    const slot: Slot = { process, digest, needBytes }
+    const { sleepsWhenIdle = false } = rules
+    const slot: Slot = { process, digest, needBytes, sleepsWhenIdle, isFound: origin.kind === 'found' }
     service[role] = slot
     service.starts += 1
     process.start()
