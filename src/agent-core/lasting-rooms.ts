@@ -10,7 +10,7 @@ import { Ledger } from './process/ledger.ts'
 import { Servers } from './process/servers.ts'
 import { modelUsers } from './reconcile/model-users.ts'
 import { followServers, measuredServers } from './reconcile/server-memory.ts'
-import { llamaServer, type RoomContext } from './room-context.ts'
+import { llamaServer, macmon, type RoomContext } from './room-context.ts'
 import { RuntimeFigures } from './runtime-figures/runtime-figures.ts'
 import { downloadSettings, memorySettings, outputLimits, powerSettings } from './room-settings.ts'
 import { launchEnvironment } from './process/launch.ts'
@@ -123,11 +123,13 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
   return models
 }
 
-function powerRoom({ options, metrics, snapshots, ends, settings }: RoomContext): Power {
+function powerRoom(context: RoomContext): Power {
+  const { options, metrics, snapshots, ends, settings } = context
   const { platform, log, powerTrial } = options
   const power = new Power({
     platform: platform.name,
     settings: () => powerSettings(settings()),
+    findMacmon: () => macmon(context),
     log,
     hasReaders: () => snapshots.hasReaders,
     onChange: (figures) => {
