@@ -12,21 +12,29 @@ interface Sampled {
 export function memoryMetricsFeed(
   metrics: AgentMetrics,
   memory: { readonly budget: { readonly bytes: number } | undefined },
-): { onSample: (view: Sampled) => void; onPressure: (change: { readonly to: Sampled['level'] }) => void } {
+): {
+  onSample: (view: Sampled) => void
+  onFootprints: (view: Sampled) => void
+  onPressure: (change: { readonly to: Sampled['level'] }) => void
+} {
   let measured = new Set<string>()
+  const onFootprints = ({ footprints }: Sampled) => {
+    const bytes = new Map<string, number>()
+    for (const [id, size] of footprints) {
+      const key = id.split(' ')[0] ?? id
+      bytes.set(key, (bytes.get(key) ?? 0) + size)
+    }
+    for (const key of measured) if (!bytes.has(key)) metrics.setProcessMemory(splitKey(key), undefined)
+    for (const [key, size] of bytes) metrics.setProcessMemory(splitKey(key), size)
+    measured = new Set(bytes.keys())
+  }
   return {
-    onSample: ({ level, figures, footprints }) => {
+    onFootprints,
+    onSample: (view) => {
       if (memory.budget) metrics.setMemoryBudget(memory.budget.bytes)
-      metrics.setSystemMemory(figures)
-      metrics.setPressureLevel(level)
-      const bytes = new Map<string, number>()
-      for (const [id, size] of footprints) {
-        const key = id.split(' ')[0] ?? id
-        bytes.set(key, (bytes.get(key) ?? 0) + size)
-      }
-      for (const key of measured) if (!bytes.has(key)) metrics.setProcessMemory(splitKey(key), undefined)
-      for (const [key, size] of bytes) metrics.setProcessMemory(splitKey(key), size)
-      measured = new Set(bytes.keys())
+      metrics.setSystemMemory(view.figures)
+      metrics.setPressureLevel(view.level)
+      onFootprints(view)
     },
     onPressure: ({ to }) => metrics.countPressureChange(to),
   }

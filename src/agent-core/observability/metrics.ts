@@ -25,7 +25,7 @@ export const evictionSkipReasons = [
 /** What the agent counts, under the names and labels of the Go agent, so that its dashboards and alerts keep working. */
 export class AgentMetrics {
   readonly #registry = new Registry()
-  #refresh: (() => void) | undefined
+  #refresh: (() => Promise<void>) | undefined
   readonly #process = new ProcessMetrics(this.#registry)
   readonly #processes = new Gauge({
     ...this.#named('managed_processes', 'Model server processes that the agent manages'),
@@ -182,12 +182,12 @@ export class AgentMetrics {
   }
 
   /** For figures that are brought up to date only when they are read. */
-  beforeRender(refresh: () => void): void {
+  beforeRender(refresh: () => Promise<void>): void {
     this.#refresh = refresh
   }
 
   async render(): Promise<{ contentType: string; body: string }> {
-    this.#refresh?.()
+    await this.#refresh?.()
     this.#process.begin()
     return { contentType: this.#registry.contentType, body: await this.#registry.metrics() }
   }

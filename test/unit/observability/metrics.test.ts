@@ -36,7 +36,7 @@ test('what can be counted is there from the start, at 0', async () => {
 })
 
 test('what is only brought up to date when it is read is so', async () => {
-  metrics.beforeRender(() => metrics.setManagedProcesses(7))
+  metrics.beforeRender(() => Promise.resolve(metrics.setManagedProcesses(7)))
   expect(await lines(/managed_processes/)).toEqual(['llmkube_metal_agent_managed_processes 7'])
 })
 
