@@ -148,7 +148,8 @@ export class Watchdog {
     if (before && !this.#isEnded) {
       const view = { ...before, ...measured }
       this.#latest = view
-      if (!isDeepStrictEqual(before.footprints, view.footprints)) this.#guarded(() => this.#options.onFootprints?.(view))
+      if (!isDeepStrictEqual(before.footprints, view.footprints))
+        this.#guarded(() => this.#options.onFootprints?.(view))
     }
     this.#measureIn(Math.max(watchedFootprintMs, (this.#now() - startedAt) / measuringShare))
   }
