@@ -29,8 +29,8 @@ export interface AgentOptions {
   readonly memoryClock?: () => number
   /** For tests: how long a minute without a request is. */
   readonly idleMinuteMs?: number
-  /** For tests: executables in place of sudo and powermetrics, how long a look counts, and when powermetrics hangs. */
-  readonly powerTrial?: Pick<PowerOptions, 'commands' | 'lookMs' | 'stallMs'>
+  /** For tests and demonstrations: what is measured with, how long a look counts, and when its program hangs. */
+  readonly powerTrial?: Partial<Pick<PowerOptions, 'platform' | 'commands' | 'source' | 'lookMs' | 'stallMs'>>
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */

@@ -44,7 +44,9 @@ export const downloadSettings = (settings: AgentSettings): DownloadSettings => (
 export const powerSettings = (settings: AgentSettings): PowerSettings => ({
   isEnabled: settings.applePowerEnabled,
   intervalMs: settings.applePowerIntervalMs,
+  source: settings.powerSource,
   powermetrics: settings.powermetrics,
+  macmon: settings.macmon,
 })
 
 export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({

@@ -7,9 +7,11 @@ import type { AgentSettings } from '../agent-core/settings/settings.ts'
 import { LinkError } from '../contract/client.ts'
 import { hostAgent, type HostedAgent } from '../serve/host-agent.ts'
 import { exitCodes, type CliIo } from './io.ts'
+import { keepEngineSmall } from './small-engine.ts'
 
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
+  keepEngineSmall()
   const log = createLog({ level: settings.logLevel, format: settings.logFormat })
   const { ended, end } = agentEnd(log)
   const { version } = buildInfo

@@ -1,4 +1,4 @@
-import type { Unsubscribe } from './client.ts'
+import type { Looker, Unsubscribe } from './client.ts'
 import type { CommandInput, CommandResult } from './commands.ts'
 import type { LinkFailure } from './link-failure.ts'
 import type { Answer, QueryInput, QueryName } from './queries.ts'
@@ -10,7 +10,7 @@ import type { StreamInput, StreamItem } from './streams.ts'
  * an error loses its class and everything but its message.
  */
 export interface Bridge {
-  follow(next: (snapshot: AgentSnapshot) => void, end: (failure: LinkFailure) => void): Unsubscribe
+  follow(next: (snapshot: AgentSnapshot) => void, end: (failure: LinkFailure) => void, looker?: Looker): Unsubscribe
   snapshot(): Promise<BridgeReply<AgentSnapshot>>
   command(command: CommandInput, requestId: string): Promise<BridgeReply<CommandResult>>
   query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<BridgeReply<Answer<N>>>

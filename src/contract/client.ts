@@ -16,9 +16,15 @@ export interface AgentLink {
   stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe
 }
 
-/** For an `icon`, which follows for as long as the app lives, nothing is measured that costs power; absent = `window`. */
-export const lookers = ['icon', 'window'] as const
+/**
+ * Each sees more than the one before. For an `icon`, which follows for as long as the app lives, nothing is measured that costs power; for
+ * a `menu` figures are measured every few seconds, for a `window` every two; absent = `window`.
+ */
+export const lookers = ['icon', 'menu', 'window'] as const
 export type Looker = (typeof lookers)[number]
+
+/** What is only measured while somebody looks is measured for these; undefined = nobody. */
+export const seesFigures = (looker: Looker | undefined): boolean => looker !== undefined && looker !== 'icon'
 
 export interface Listener<T> {
   readonly next: (item: T) => void

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { lookers } from './client.ts'
 import { commandRequest, commandResult } from './commands.ts'
 import { linkFailure } from './link-failure.ts'
 import { query } from './queries.ts'
@@ -7,7 +8,8 @@ import { streamItem, streamRequest } from './streams.ts'
 
 /**
  * The contract over HTTP. `session` takes the token of the page's URL and answers with the bearer that every other path wants as
- * `Authorization: Bearer …`. Bodies are JSON and sent with POST; `snapshot` and `follow` have none and are asked with GET. Whatever
+ * `Authorization: Bearer …`. Bodies are JSON and sent with POST; `snapshot` and `follow` have none and are asked with GET, `follow` with
+ * the parameter `looker`, absent = `window`. Whatever
  * is not answered with 200 is a `linkFailure`; with status 401 the page needs a new URL, since its session has ended.
  */
 export const httpPaths = {
@@ -21,6 +23,10 @@ export const httpPaths = {
 
 /** `http://127.0.0.1:1234/#token=…`: a fragment reaches neither a server's log nor a Referer. */
 export const tokenParameter = 'token'
+
+/** Of a URL that follows. */
+export const lookerParameter = 'looker'
+export const followLooker = z.enum(lookers).default('window')
 
 export const maxBodyBytes = 64 * 1_024
 

@@ -98,6 +98,28 @@ export const crash = z.object({
 })
 export type CrashView = z.infer<typeof crash>
 
+/** What the runtime says of its own work, read only while somebody looks. A figure that is not known is absent, never 0. */
+export const runtimeFigures = z.object({
+  /** `notReported`: the runtime tells nothing, or may not be asked; there is no figure then. */
+  state: z.enum(['reported', 'notReported']),
+  /** Why nothing is reported: one sentence. */
+  message: z.string().optional(),
+  /** Tokens per second at which prompts were read, of the work counted last; absent where there was none lately. */
+  promptTokensPerSecond: z.number().nonnegative().optional(),
+  /** Tokens per second of one request; several at once each have this rate. Absent where nothing was generated lately. */
+  generatedTokensPerSecond: z.number().nonnegative().optional(),
+  requestsRunning: z.number().int().nonnegative().optional(),
+  /** For a free slot. */
+  requestsWaiting: z.number().int().nonnegative().optional(),
+  /** Of the KV cache, from 0 to 1. */
+  kvUse: z.number().min(0).max(1).optional(),
+  /** When its counters last moved, as far as they were looked at. */
+  lastRequestAt: timestamp.optional(),
+  /** Set while it is slower than the same server was before: one sentence. */
+  slow: z.string().optional(),
+})
+export type RuntimeFigures = z.infer<typeof runtimeFigures>
+
 /** What changes all the time, and is no reason to look at the service again. */
 export const serviceFigures = z.object({
   progress: progress.optional(),
@@ -105,6 +127,8 @@ export const serviceFigures = z.object({
   requestsInFlight: z.number().int().nonnegative().optional(),
   /** What its processes really cost, as last measured. */
   footprintBytes: z.number().nonnegative().optional(),
+  /** Absent while no server of it was asked. */
+  runtime: runtimeFigures.optional(),
 })
 export type ServiceFigures = z.infer<typeof serviceFigures>
 

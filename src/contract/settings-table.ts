@@ -344,7 +344,7 @@ export const editableRows = {
     default: false,
     group: 'Power',
     flag: 'apple-power-enabled',
-    help: 'measure the power of this Mac with powermetrics while somebody looks; sudo must allow it: metal-agent power install',
+    help: 'measure the power of this Mac while somebody looks; for powermetrics sudo must allow it: metal-agent power install',
     counts: 'now',
     // It has root run a program, though none that it chooses.
     trust: 'shell',
@@ -364,6 +364,32 @@ export const editableRows = {
     help: 'how often power is measured: 500ms, 1s, 2s, 5s or 10s, and for any other the next longer',
     counts: 'now',
     trust: 'page',
+  },
+  powerSource: {
+    kind: 'choice',
+    schema: z.enum(['powermetrics', 'macmon'], { error: 'must be powermetrics or macmon' }),
+    default: 'powermetrics',
+    group: 'Power',
+    flag: 'power-source',
+    help: 'what measures power: powermetrics, which root has to run, or macmon, which has to be installed (brew install macmon)',
+    counts: 'now',
+    // It chooses which program is run, and whether root runs it.
+    trust: 'shell',
+  },
+  macmon: {
+    kind: 'executable',
+    schema: absolutePath,
+    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then PATH on Linux',
+    group: 'Power',
+    flag: 'macmon-bin',
+    flagTakes: {
+      what: 'a name without a slash is looked for in PATH',
+      why: 'so does --llama-server',
+      schema: nonEmpty,
+    },
+    help: 'path of the macmon binary',
+    counts: 'now',
+    trust: 'shell',
   },
   logLevel: {
     kind: 'choice',

@@ -1,4 +1,5 @@
 import type { LinkFailure } from '../contract/bridge.ts'
+import type { Looker } from '../contract/client.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import type { StreamInput, StreamItem } from '../contract/streams.ts'
 
@@ -17,7 +18,7 @@ export const channels = {
 export interface ListenRequest {
   /** Chosen by the page; repeated in every value pushed. */
   readonly id: string
-  readonly request: { readonly name: 'snapshot' } | StreamInput
+  readonly request: { readonly name: 'snapshot'; readonly looker?: Looker } | StreamInput
 }
 
 export type Push =

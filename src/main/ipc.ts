@@ -2,7 +2,7 @@ import { BrowserWindow, ipcMain, type IpcMainInvokeEvent, type WebContents } fro
 import { z } from 'zod'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import type { BridgeReply } from '../contract/bridge.ts'
-import { LinkError, type AgentLink } from '../contract/client.ts'
+import { LinkError, lookers, type AgentLink } from '../contract/client.ts'
 import { commandRequest } from '../contract/commands.ts'
 import { query } from '../contract/queries.ts'
 import { streamRequest } from '../contract/streams.ts'
@@ -13,7 +13,10 @@ import { PageListeners } from './page-listeners.ts'
 const id = z.string().min(1).max(100)
 const listenRequest = z.object({
   id,
-  request: z.discriminatedUnion('name', [z.object({ name: z.literal('snapshot') }), ...streamRequest.options]),
+  request: z.discriminatedUnion('name', [
+    z.object({ name: z.literal('snapshot'), looker: z.enum(lookers).default('window') }),
+    ...streamRequest.options,
+  ]),
 })
 
 /** The contract over Electron's IPC, for the app's window alone. */

@@ -1,12 +1,12 @@
 import type { BrowserWindow } from 'electron'
-import { LinkError, type AgentLink, type Unsubscribe } from '../contract/client.ts'
+import { LinkError, type AgentLink, type Looker, type Unsubscribe } from '../contract/client.ts'
 import type { StreamItem, StreamRequest } from '../contract/streams.ts'
 import { channels, type Push } from './ipc-channels.ts'
 
 /** A page that asks for more has a defect. */
 const maxListeners = 32
 
-type Request = { readonly name: 'snapshot' } | StreamRequest
+type Request = { readonly name: 'snapshot'; readonly looker?: Looker } | StreamRequest
 
 /** The parts of a BrowserWindow that are used here. */
 type PageWindow = Pick<BrowserWindow, 'on' | 'isVisible' | 'isDestroyed' | 'webContents'>
@@ -55,7 +55,7 @@ export class PageListeners {
       this.#send({ id, failure: { code, message } })
     }
     if (request.name === 'snapshot') {
-      listener.stop = this.#link.follow({ next: (item) => this.#send({ id, item }), end })
+      listener.stop = this.#link.follow({ next: (item) => this.#send({ id, item }), end }, request.looker)
       return
     }
     const next = (item: StreamItem) => {

@@ -17,7 +17,7 @@ import { StatedMemory } from '../support/stated-memory.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const status = (text: string) => /^Power {4}(.*)$/m.exec(text)?.[1]
-const inWatts = '0.2 W (CPU 0.2 W, GPU 0.0 W, ANE 0.0 W)'
+const inWatts = '0.2 W (CPU 0.2 W, GPU 0.0 W, ANE 0.0 W), by powermetrics'
 
 test('power that a person asks for is in status and in the metrics, and only while somebody looks', async () => {
   await using it = await poweredAgent()
@@ -32,7 +32,8 @@ test('power that a person asks for is in status and in the metrics, and only whi
   ])
   await it.standIns.print({ cpu: 0, gpu: 8_000, ane: 0, combined: 8_000 })
   await eventually(
-    async () => status(await it.run('status')) === 'not reported (CPU not reported, GPU 8.0 W, ANE 0.0 W)',
+    async () =>
+      status(await it.run('status')) === 'not reported (CPU not reported, GPU 8.0 W, ANE 0.0 W), by powermetrics',
     { what: 'the figures that cannot be true to be left out' },
   )
   expect((await it.metrics()).map((line) => line.split(' ')[0]?.split('power_')[1])).toEqual(['gpu_watts', 'ane_watts'])
@@ -73,13 +74,27 @@ test('without sudo leave is said in status, with the command to run', async () =
   expect(await it.metrics()).toEqual([])
 })
 
+test('macmon measures instead from the moment a person says so, and sudo is not asked any more', async () => {
+  await using it = await poweredAgent({ applePowerEnabled: true })
+  await it.standIns.mode('asks')
+  await eventually(async () => (status(await it.run('status')) ?? '').includes('metal-agent power install'))
+  const asked = await it.standIns.calls()
+  await it.run('settings', 'set', 'macmon-bin', it.standIns.macmon)
+  expect(await it.run('settings', 'set', 'power-source', 'macmon')).toMatch(/counts at once/)
+  await it.standIns.mode('measures')
+  await eventually(async () => status(await it.run('status')) === inWatts.replace('powermetrics', 'macmon'))
+  expect((await it.standIns.calls()).slice(asked.length)).toContain('macmon -i 1000 pipe')
+  await it.run('settings', 'set', 'power-source', 'default')
+  await eventually(async () => status(await it.run('status')) === inWatts, { what: 'powermetrics to measure again' })
+})
+
 test.skipIf(process.platform !== 'linux')(
   'on Linux an agent with the flags of the Go agent says that there is none',
   async () => {
     await using agent = await AgentProcess.start({ args: ['--apple-power-enabled', '--apple-power-interval=2s'] })
     const { power, notices } = await agent.snapshotWhenUp()
     const message = 'Power is not measured on Linux: it is read from powermetrics, which only macOS has.'
-    expect(power).toEqual({ state: 'unavailable', message })
+    expect(power).toEqual({ state: 'unavailable', message, source: 'powermetrics' })
     expect(notices.filter((notice) => notice.includes('power'))).toEqual([])
     expect((await agent.logged('power'))['text']).toBe(message)
   },
@@ -106,7 +121,7 @@ async function poweredAgent(given: Partial<AgentSettings> = {}) {
     env: {},
     temporaryDir: tmpdir(),
     windowFolder: folder.dir,
-    powerTrial: { commands: standIns.commands },
+    powerTrial: { platform: 'darwin', commands: standIns.commands },
   })
   if (!result.ok) throw new Error(result.message)
   const stop = () => result.hosted.stop()

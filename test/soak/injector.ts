@@ -23,6 +23,8 @@ export interface InjectorOptions {
   readonly objects: SoakObjects
   readonly agents: Readonly<Record<AgentName, SoakAgent>>
   readonly servers: () => readonly ServerProcess[]
+  /** Services without an EndpointSlice now, which goes to the quicker agent. */
+  readonly unclaimed: () => readonly ServiceName[]
   /** Of the first agent's state folder; undefined where this machine allows none. */
   readonly disk: Disk | undefined
   readonly obstacles: { readonly api: Blockage; readonly slices: Blockage }
@@ -186,6 +188,7 @@ export class Injector {
     const { second } = this.#options.agents
     await this.#guestAway
     this.#guests += 1
+    this.#mayMove(this.#options.unclaimed())
     second.start()
     try {
       await run()
@@ -233,13 +236,20 @@ export class Injector {
     agents.first.diskFaults.open -= 1
   }
 
-  /** The quicker agent gets the claim on a slice that is gone. */
   async #deletePublished({ object, service }: What<'deletePublished'>): Promise<void> {
-    const { touches, objects } = this.#options
-    const mayMove = object === 'EndpointSlice' && this.#guests > 0 ? [service] : []
-    touches.begin(mayMove)
+    const { objects } = this.#options
+    const unclaimed = object === 'EndpointSlice' ? [service] : []
+    this.#mayMove(unclaimed)
     await this.#arrange(() => objects.deletePublished(object, service))
-    touches.end(mayMove, performance.now())
+    this.#mayMove(unclaimed)
+  }
+
+  /** The quicker agent gets the claim on a slice that is gone: with a guest there, the first agent may lose the service to it. */
+  #mayMove(unclaimed: readonly ServiceName[]): void {
+    if (this.#guests === 0) return
+    const { touches } = this.#options
+    touches.begin(unclaimed)
+    touches.end(unclaimed, performance.now())
   }
 
   async #takeBackEdit({ service, contextSize, afterMs }: What<'takeBackEdit'>): Promise<void> {

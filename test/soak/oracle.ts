@@ -83,6 +83,11 @@ export class Oracle implements AsyncDisposable {
     return this.#seen
   }
 
+  /** Services without an EndpointSlice. */
+  get unclaimed(): ServiceName[] {
+    return services.filter((name) => !this.#slices.get(`${this.#options.namespace}/${name}`))
+  }
+
   statusWritten(name: ServiceName): void {
     note(this.#statusWrites, name)
   }

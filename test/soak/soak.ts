@@ -98,7 +98,8 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   const rest = new Rest({ world, objects, agents, oracle: watching, strayEndpoints })
   const injector = new Injector({
     ...{ api, proxy, objects, agents, obstacles, touches, changes, strayEndpoints },
-    ...{ servers: () => watching.servers, disk: typeof disk === 'string' ? undefined : disk },
+    ...{ servers: () => watching.servers, unclaimed: () => watching.unclaimed },
+    ...{ disk: typeof disk === 'string' ? undefined : disk },
   })
   const skipped = typeof disk === 'string' ? disk : undefined
 

@@ -1,15 +1,22 @@
 import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { Logger } from '../observability/logger.ts'
-import { macCommands, nextIntervalMs, type PowerCommands } from './powermetrics.ts'
-import type { Kill } from './powermetrics-run.ts'
+import type { Executable } from '../support/find-executable.ts'
+import { nextIntervalMs } from './intervals.ts'
+import { macmonSource } from './macmon.ts'
+import type { PowerSource } from './power-source.ts'
+import { macCommands, powermetricsSource, type PowerCommands } from './powermetrics.ts'
+import type { Kill } from './program-run.ts'
 import { PowerSampler, type Reading } from './sampler.ts'
 import { plausibleWatts } from './watts.ts'
 
 export interface PowerSettings {
   readonly isEnabled: boolean
   readonly intervalMs: number
-  /** As it was stated; any other than that of macOS switches the measurement off. */
+  readonly source: 'powermetrics' | 'macmon'
+  /** As it was stated; any other than that of macOS switches the measurement by it off. */
   readonly powermetrics: string
+  /** As it was stated; absent = it is looked for. */
+  readonly macmon?: string | undefined
 }
 
 export interface PowerOptions {
@@ -20,12 +27,23 @@ export interface PowerOptions {
   readonly hasReaders: () => boolean
   /** Figures or how it goes. */
   readonly onChange: (figures: PowerFigures | undefined) => void
+  readonly findMacmon: () => Promise<Executable>
   /** Instead of those of macOS. */
   readonly commands?: PowerCommands | undefined
+  /** Instead of the one that is set. */
+  readonly source?: PowerSource | undefined
   readonly lookMs?: number | undefined
   readonly stallMs?: number | undefined
   /** Instead of process.kill. */
   readonly kill?: Kill | undefined
+}
+
+/** What is measured with now. */
+interface Sampling {
+  readonly sampler: PowerSampler
+  readonly source: PowerSource
+  /** Whether what is set now asks for another. */
+  readonly choice: string
 }
 
 /** Prometheus scrapes once a minute where nobody set it: one that is missed ends no measurement. */
@@ -36,11 +54,11 @@ const formatSeconds = (ms: number): string => `${ms / 1_000} s`
 /** The power this machine draws, measured only while it is asked for and somebody looks. */
 export class Power {
   readonly #options: PowerOptions
-  #sampler: PowerSampler | undefined
+  #sampling: Sampling | undefined
   /** Of the samplers that were stopped. */
   #ended: Promise<unknown> = Promise.resolve()
-  /** Their powermetrics too; one that hangs may outlast them. */
-  #exited: Promise<unknown> = Promise.resolve()
+  /** Their programs too, by the name of the source; one that hangs may outlast them. */
+  readonly #exited = new Map<string, Promise<unknown>>()
   #reading: Reading | undefined
   #figures: PowerFigures | undefined
   #lookTimer: NodeJS.Timeout | undefined
@@ -54,24 +72,8 @@ export class Power {
 
   /** Undefined while nobody asked for it. */
   get view(): PowerView | undefined {
-    const { isEnabled, intervalMs } = this.#options.settings()
-    if (!isEnabled) return undefined
-    const unavailable = this.#whyUnavailable()
-    if (unavailable !== undefined) return { state: 'unavailable', message: unavailable }
-    if (!this.#sampler) return { state: 'idle', message: 'Power is not measured while nobody looks.' }
-    const every = howOften(intervalMs)
-    switch (this.#reading?.kind) {
-      case undefined: {
-        const soonest = formatSeconds(2 * nextIntervalMs(intervalMs))
-        return { state: 'starting', message: `${every} The first figures take ${soonest}.` }
-      }
-      case 'sample':
-        return { state: 'measuring', message: every }
-      case 'failed':
-        return { state: 'failed', message: `${this.#reading.message} It is tried again.` }
-      case 'stuck':
-        return { state: 'failed', message: this.#reading.message }
-    }
+    const { isEnabled } = this.#options.settings()
+    return isEnabled ? { source: this.#source().name, ...this.#progress() } : undefined
   }
 
   /** Undefined while there are none; never older than a powermetrics that hangs may be. */
@@ -91,18 +93,18 @@ export class Power {
         else this.#end()
       }, lookMs).unref()
     }
-    if (this.#sampler) return
-    this.#sampler = this.#begin()
+    if (this.#sampling) return
+    this.#sampling = this.#begin()
     this.#show(undefined)
   }
 
   /** What is set counts now, also for who looks already. */
   settingsChanged(): void {
     const { settings, hasReaders } = this.#options
-    const { isEnabled, intervalMs } = settings()
+    const { isEnabled } = settings()
     if (isEnabled) this.#tellOfSettings()
-    const wasWatched = this.#sampler !== undefined
-    if (!isEnabled || this.#sampler?.intervalMs !== nextIntervalMs(intervalMs)) this.#end()
+    const wasWatched = this.#sampling !== undefined
+    if (!isEnabled || this.#sampling?.choice !== choiceOf(settings())) this.#end()
     if (wasWatched || hasReaders()) this.look()
   }
 
@@ -112,24 +114,55 @@ export class Power {
     await this.#ended
   }
 
-  #begin(): PowerSampler {
-    const { settings, log, commands = macCommands, stallMs, kill } = this.#options
+  #progress(): Pick<PowerView, 'state' | 'message'> {
+    const { intervalMs } = this.#options.settings()
+    const unavailable = this.#whyUnavailable()
+    if (unavailable !== undefined) return { state: 'unavailable', message: unavailable }
+    if (!this.#sampling) return { state: 'idle', message: 'Power is not measured while nobody looks.' }
+    const every = howOften(intervalMs)
+    switch (this.#reading?.kind) {
+      case undefined: {
+        const soonest = formatSeconds(this.#sampling.source.firstAfter * nextIntervalMs(intervalMs))
+        return { state: 'starting', message: `${every} The first figures take ${soonest}.` }
+      }
+      case 'sample':
+        return { state: 'measuring', message: every }
+      case 'failed':
+        return { state: 'failed', message: `${this.#reading.message} It is tried again.` }
+      case 'stuck':
+        return { state: 'failed', message: this.#reading.message }
+    }
+  }
+
+  #source(): PowerSource {
+    const { settings, source, findMacmon, commands = macCommands } = this.#options
+    if (source) return source
+    return settings().source === 'macmon' ? macmonSource(findMacmon) : powermetricsSource(commands, findMacmon)
+  }
+
+  #begin(): Sampling {
+    const { settings, log, stallMs, kill } = this.#options
     const intervalMs = nextIntervalMs(settings().intervalMs)
+    const source = this.#source()
     const onReading = (reading: Reading): void => {
       this.#reading = reading
       this.#show(reading.kind === 'sample' ? plausibleWatts(reading.sample) : undefined)
     }
-    return new PowerSampler({ commands, intervalMs, onReading, log, stallMs, kill }, this.#exited)
+    const before = this.#exited.get(source.name) ?? Promise.resolve()
+    const sampler = new PowerSampler({ source, intervalMs, onReading, log, stallMs, kill }, before)
+    return { sampler, source, choice: choiceOf(settings()) }
   }
 
   #end(): void {
     clearTimeout(this.#lookTimer)
     this.#lookTimer = undefined
-    const sampler = this.#sampler
-    this.#sampler = undefined
     this.#reading = undefined
-    this.#ended = Promise.all([this.#ended, sampler?.stop()])
-    this.#exited = Promise.all([this.#exited, sampler?.exited])
+    if (this.#sampling) {
+      const { sampler, source } = this.#sampling
+      this.#ended = Promise.all([this.#ended, sampler.stop()])
+      this.#exited.set(source.name, Promise.all([this.#exited.get(source.name), sampler.exited]))
+    }
+    this.#sampling = undefined
     this.#show(undefined)
   }
 
@@ -139,14 +172,12 @@ export class Power {
   }
 
   #whyUnavailable(): string | undefined {
-    const { platform, commands, settings } = this.#options
-    const { powermetrics } = settings()
-    if (powermetrics !== macCommands.powermetrics) {
+    const { platform, settings } = this.#options
+    const { source, powermetrics } = settings()
+    if (source === 'powermetrics' && powermetrics !== macCommands.powermetrics) {
       return `Power is not measured with ${powermetrics}: sudo's rule names ${macCommands.powermetrics}, so leave out --powermetrics-bin.`
     }
-    return platform === 'darwin' || commands !== undefined
-      ? undefined
-      : 'Power is not measured on Linux: it is read from powermetrics, which only macOS has.'
+    return platform === 'darwin' ? undefined : `Power is not measured on Linux: ${whyNotOnLinux[source]}.`
   }
 
   #tellOfSettings(): void {
@@ -159,9 +190,18 @@ export class Power {
   }
 }
 
+const whyNotOnLinux = {
+  powermetrics: 'it is read from powermetrics, which only macOS has',
+  macmon: 'it is read by macmon, which only runs on macOS',
+}
+
+/** Two that differ need another program, or the same one begun anew. */
+const choiceOf = ({ source, macmon, intervalMs }: PowerSettings): string =>
+  JSON.stringify([source, source === 'macmon' ? macmon : undefined, nextIntervalMs(intervalMs)])
+
 function howOften(wantedMs: number): string {
   const chosen = nextIntervalMs(wantedMs)
   const other =
-    chosen === wantedMs ? '' : `, not every ${formatSeconds(wantedMs)}, since sudo's rule names 0.5, 1, 2, 5 and 10 s`
+    chosen === wantedMs ? '' : `, not every ${formatSeconds(wantedMs)}: the intervals are 0.5, 1, 2, 5 and 10 s`
   return `Power is measured every ${formatSeconds(chosen)}${other}.`
 }

@@ -1,10 +1,9 @@
 import type { Logger } from '../observability/logger.ts'
 import { backOffCeilingMs } from '../support/back-off.ts'
 import { within } from '../support/within.ts'
-import { stuck, whyEnded } from './failure-words.ts'
-import type { PowerCommands, PowerIntervalMs } from './powermetrics.ts'
-import type { PowerSample } from './powermetrics-parser.ts'
-import { startPowermetrics, type Kill, type PowermetricsLife } from './powermetrics-run.ts'
+import type { PowerIntervalMs } from './intervals.ts'
+import type { PowerSample, PowerSource } from './power-source.ts'
+import { startProgram, type Kill, type ProgramLife } from './program-run.ts'
 
 export type Reading =
   | { readonly kind: 'sample'; readonly sample: PowerSample }
@@ -14,11 +13,11 @@ export type Reading =
   | { readonly kind: 'stuck'; readonly message: string }
 
 interface SamplerOptions {
-  readonly commands: PowerCommands
+  readonly source: PowerSource
   readonly intervalMs: PowerIntervalMs
   readonly onReading: (reading: Reading) => void
   readonly log: Logger
-  /** Without a sample for so long powermetrics hangs, and its last figures are old; absent = as the interval asks for. */
+  /** Without a sample for so long the program hangs, and its last figures are old; absent = as the interval asks for. */
   readonly stallMs?: number | undefined
   readonly kill?: Kill | undefined
 }
@@ -31,29 +30,27 @@ const soundSamples = 10
 /** A sample is known to be whole when the next one begins, and a machine that swaps is late. */
 const stallLimitMs = (intervalMs: number): number => 3 * intervalMs + 5_000
 
-/** Keeps powermetrics running until it is stopped: what ends or hangs is started anew, with back-off. */
+/** Keeps a source of power running until it is stopped: what ends or hangs is started anew, with back-off. */
 export class PowerSampler {
-  readonly intervalMs: PowerIntervalMs
-  /** Settles when it was stopped and its powermetrics has exited, however long that takes. */
+  /** Settles when it was stopped and its program has exited, however long that takes. */
   readonly exited: Promise<unknown>
   readonly #options: SamplerOptions
   readonly #stop = new AbortController()
   readonly #stopped: Promise<void>
   readonly #kept: Promise<void>
-  #life: PowermetricsLife | undefined
+  #life: ProgramLife | undefined
   #told: string | undefined
 
-  /** Begins once `after` has settled, so that there is one powermetrics at a time. */
+  /** Begins once `after` has settled, so that there is one program of a source at a time. */
   constructor(options: SamplerOptions, after: Promise<unknown>) {
     this.#options = options
-    this.intervalMs = options.intervalMs
     const { signal } = this.#stop
     this.#stopped = new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
     this.#kept = this.#keep(after)
     this.exited = this.#kept.then(() => this.#life?.exited)
   }
 
-  /** Resolves when powermetrics has ended, or cannot be waited for any longer. Nothing is read any more at once. */
+  /** Resolves when the program has ended, or cannot be waited for any longer. Nothing is read any more at once. */
   stop(): Promise<void> {
     this.#stop.abort()
     return this.#kept
@@ -72,12 +69,18 @@ export class PowerSampler {
   }
 
   async #once(): Promise<number> {
-    const { commands, onReading, kill } = this.#options
+    const { source, intervalMs, kill } = this.#options
     const { signal } = this.#stop
+    const command = await source.command(intervalMs)
+    if (signal.aborted) return 0
+    if (typeof command === 'string') {
+      this.#tell({ kind: 'failed', message: command })
+      return 0
+    }
     let samples = 0
-    const life = startPowermetrics({
-      commands,
-      intervalMs: this.intervalMs,
+    const life = startProgram({
+      command,
+      reader: source.reader(),
       stallMs: this.#stallMs,
       signal,
       kill,
@@ -85,34 +88,44 @@ export class PowerSampler {
         if (signal.aborted) return
         samples += 1
         this.#told = undefined
-        onReading({ kind: 'sample', sample })
+        this.#report({ kind: 'sample', sample })
       },
     })
     this.#life = life
     const end = await life.ended
     // Before it is gone, which may take long: what it measured is old by now.
-    this.#tell({ kind: 'failed', message: whyEnded(end) })
+    this.#tell({ kind: 'failed', message: await source.whyEnded(end) })
     await life.released
     await this.#untilGone(life.exited)
     return samples
   }
 
-  /** Waits for a powermetrics that is to end, and says so where that takes long: none is started beside it. */
+  /** Waits for a program that is to end, and says so where that takes long: none is started beside it. */
   async #untilGone(exited: Promise<unknown>): Promise<void> {
-    const timer = setTimeout(() => this.#tell({ kind: 'stuck', message: stuck }), this.#stallMs)
+    const timer = setTimeout(() => this.#tell({ kind: 'stuck', message: this.#options.source.stuck }), this.#stallMs)
     await Promise.race([exited, this.#stopped])
     clearTimeout(timer)
   }
 
   #tell(reading: Exclude<Reading, { kind: 'sample' }>): void {
     if (this.#stop.signal.aborted) return
-    this.#options.onReading(reading)
+    this.#report(reading)
     const { message } = reading
     if (message !== this.#told) this.#options.log.warn('power is not measured', { text: message })
     this.#told = message
   }
 
+  /** A defect of what is done with a reading must not end the measurement, nor leave its program behind. */
+  #report(reading: Reading): void {
+    try {
+      this.#options.onReading(reading)
+    } catch (error) {
+      this.#options.log.error('a defect of what takes a reading of power', { error })
+    }
+  }
+
   get #stallMs(): number {
-    return this.#options.stallMs ?? stallLimitMs(this.intervalMs)
+    const { stallMs, intervalMs } = this.#options
+    return stallMs ?? stallLimitMs(intervalMs)
   }
 }

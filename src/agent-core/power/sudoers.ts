@@ -1,4 +1,5 @@
-import { macCommands, powerIntervalsMs, powermetricsArguments } from './powermetrics.ts'
+import { powerIntervalsMs } from './intervals.ts'
+import { macCommands, powermetricsArguments } from './powermetrics.ts'
 
 export interface SudoUser {
   readonly name: string

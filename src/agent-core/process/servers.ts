@@ -1,5 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
+import type { CountersReading } from './activity.ts'
 import { BackOffs, type Failure } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import { ExitWatch } from './exit-watch.ts'
@@ -13,7 +14,7 @@ import { serverFolders } from './run-folder.ts'
 import type { StopOptions, StopReport } from './server-process.ts'
 import type { Exited, ServerRole, ServerState } from './server-state.ts'
 import { ServiceRuns } from './service-runs.ts'
-import { ServiceServers, type AdoptableServer } from './service-servers.ts'
+import { ServiceServers, type AdoptableServer, type CountedServer } from './service-servers.ts'
 import { steadyNow } from '../support/steady-clock.ts'
 
 export interface ServersOptions {
@@ -34,6 +35,8 @@ export interface ServersOptions {
   readonly publishedBesides?: (key: string) => ReadonlySet<number>
   /** Told of every health check of a server that was ready. */
   readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
+  /** Told of the counters of a server that was asked for them to see whether it works. */
+  readonly onCounters?: (server: CountedServer, reading: CountersReading) => void
   /** For each server's output, as they are when it is first written or read. */
   readonly outputLimits?: () => OutputLimits
 }
@@ -62,6 +65,7 @@ export class Servers implements AsyncDisposable {
       probe: probeHealth,
       publishedBesides: () => new Set(),
       onProbe: () => {},
+      onCounters: () => {},
       outputLimits: () => defaultOutputLimits,
       ...options,
     }
@@ -149,6 +153,11 @@ export class Servers implements AsyncDisposable {
   /** The estimate of its memory, in bytes; undefined where there is none. */
   needOf(key: string, role: ServerRole = 'current'): number | undefined {
     return this.#services.get(key)?.needBytes(role)
+  }
+
+  /** All that have counters to read. */
+  counted(): CountedServer[] {
+    return [...this.#services.values()].flatMap((service) => service.counted())
   }
 
   /** How many servers run, beside each other or alone. */

@@ -1,3 +1,4 @@
+import type { CountersReading } from './activity.ts'
 import type { Failure } from './back-off.ts'
 import type { ExitWatch } from './exit-watch.ts'
 import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
@@ -23,6 +24,7 @@ export interface ServiceServersOptions extends Pick<
   readonly folders: ServerFolders
   /** Of servers that an earlier agent started. */
   readonly exits: ExitWatch
+  readonly onCounters: (server: CountedServer, reading: CountersReading) => void
   readonly onFailure: (servedMs: number) => Failure
   /** In the turn of the change; `role` is that of the server whose state it is. */
   readonly onState: (state: ServerState, role: ServerRole) => void
@@ -33,6 +35,20 @@ interface Slot {
   readonly process: ServerProcess
   readonly digest: string
   readonly needBytes: number | undefined
+  readonly sleepsWhenIdle: boolean
+  /** An earlier agent started it. */
+  readonly isFound: boolean
+}
+
+/** A server that runs and has been ready, with what it takes to read its counters. */
+export interface CountedServer extends Pick<Slot, 'digest' | 'sleepsWhenIdle' | 'isFound'> {
+  readonly key: string
+  readonly role: ServerRole
+  /** Another for each start of a server. */
+  readonly run: string
+  readonly port: number
+  /** Neither stopping nor silent. */
+  readonly isWell: boolean
 }
 
 interface Beginning {
@@ -161,6 +177,20 @@ export class ServiceServers {
     return this.#successor?.process.folder ?? this.#current?.process.folder
   }
 
+  /** Those with counters to read. */
+  counted(): CountedServer[] {
+    return this.#slots().flatMap((slot) => {
+      const { folder, state } = slot.process
+      if (folder === undefined || (state.kind !== 'ready' && state.kind !== 'stopping')) return []
+      const { port } = state
+      if (port === undefined) return []
+      const { digest, sleepsWhenIdle, isFound } = slot
+      const isWell = state.kind === 'ready' && state.healthy
+      const role = this.#roleOf(slot)
+      return [{ key: this.#options.key, role, run: folder.name, port, digest, sleepsWhenIdle, isFound, isWell }]
+    })
+  }
+
   get running(): number {
     return this.#slots().filter(({ process }) => !isOver(process.state)).length
   }
@@ -210,9 +240,14 @@ export class ServiceServers {
       role: () => this.#roleOf(slot),
       origin,
       launch: rules,
+      onCounters: (reading) => {
+        const server = this.counted().find(({ run }) => run === process.folder?.name)
+        if (server) this.#options.onCounters(server, reading)
+      },
       onState: (state) => this.#changed(slot, state),
     })
-    const slot: Slot = { process, digest, needBytes }
+    const { sleepsWhenIdle = false } = rules
+    const slot: Slot = { process, digest, needBytes, sleepsWhenIdle, isFound: origin.kind === 'found' }
     if (role === 'current') this.#current = slot
     else if (role === 'successor') this.#successor = slot
     else this.#retiring = slot

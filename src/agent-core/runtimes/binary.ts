@@ -1,72 +1,15 @@
-import { constants } from 'node:fs'
-import { access, stat } from 'node:fs/promises'
-import { delimiter, isAbsolute, join, resolve } from 'node:path'
+import { findExecutable, type Executable, type ExecutableSearch } from '../support/find-executable.ts'
 
-export interface BinarySearch {
-  /** `--llama-server`: a path, or a bare name to be found on PATH. */
-  readonly given?: string | undefined
-  readonly system: 'darwin' | 'linux'
-  /** The PATH variable. */
-  readonly path?: string | undefined
-  readonly homebrewFolders?: readonly string[]
+export type Binary = Executable
+
+const wanted = {
+  name: 'llama-server',
+  flag: '--llama-server',
+  notInstalled: {
+    darwin:
+      'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
+    linux: 'llama-server is not on PATH: install llama.cpp, or say where it is with --llama-server.',
+  },
 }
 
-export type Binary =
-  { readonly kind: 'found'; readonly path: string } | { readonly kind: 'missing'; readonly message: string }
-
-const name = 'llama-server'
-
-/** Homebrew on Apple silicon, then on Intel: the places the Go agent looks in. */
-const homebrewFolders = ['/opt/homebrew/bin', '/usr/local/bin']
-
-/** Looked for before every start, not once: installing it is how a person answers the refusal. */
-export async function findLlamaServer(search: BinarySearch): Promise<Binary> {
-  const { given, system, path } = search
-  const pathFolders = (path ?? '').split(delimiter).filter(isAbsolute)
-  if (given !== undefined && given !== '') {
-    const candidates = given.includes('/') ? [resolve(given)] : pathFolders.map((folder) => join(folder, given))
-    const { usable, problem = notThere } = await judge(candidates)
-    if (usable !== undefined) return { kind: 'found', path: usable }
-    return missing(`${given} was given as llama-server (--llama-server), but ${problem}: correct the path.`)
-  }
-  const folders = [...(search.homebrewFolders ?? homebrewFolders), ...(system === 'linux' ? pathFolders : [])]
-  const { usable, unusable, problem } = await judge(folders.map((folder) => join(folder, name)))
-  if (usable !== undefined) return { kind: 'found', path: usable }
-  if (unusable !== undefined) return missing(`${unusable} cannot be used as llama-server: ${problem ?? notThere}.`)
-  return missing(notInstalled[system])
-}
-
-const missing = (message: string): Binary => ({ kind: 'missing', message })
-
-const notInstalled = {
-  darwin:
-    'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
-  linux: 'llama-server is not on PATH: install llama.cpp, or say where it is with --llama-server.',
-}
-
-/** The first candidate that can be used, or else the first that is there but cannot, with the reason. */
-async function judge(
-  candidates: readonly string[],
-): Promise<{ usable?: string | undefined; unusable?: string | undefined; problem?: string | undefined }> {
-  const verdicts = await Promise.all(candidates.map(async (path) => ({ path, problem: await problemWith(path) })))
-  const inTheWay = verdicts.find(({ problem }) => problem !== undefined && problem !== notThere)
-  return {
-    usable: verdicts.find(({ problem }) => problem === undefined)?.path,
-    unusable: inTheWay?.path,
-    problem: inTheWay?.problem,
-  }
-}
-
-const notThere = 'there is no such file'
-
-async function problemWith(path: string): Promise<string | undefined> {
-  try {
-    if (!(await stat(path)).isFile()) return 'it is not a file'
-    await access(path, constants.X_OK)
-    return undefined
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined
-    if (code === 'ENOENT' || code === 'ENOTDIR') return notThere
-    return code === 'EACCES' ? 'it is not executable for this user' : `it cannot be used (${String(error)})`
-  }
-}
+export const findLlamaServer = (search: ExecutableSearch): Promise<Binary> => findExecutable(wanted, search)

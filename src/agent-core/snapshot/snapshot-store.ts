@@ -1,4 +1,4 @@
-import type { Looker } from '../../contract/client.ts'
+import { lookers, seesFigures, type Looker } from '../../contract/client.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { composeSnapshot, joinParts, type RoomParts, type SnapshotBase } from './compose.ts'
 
@@ -10,7 +10,8 @@ export class SnapshotStore {
   readonly #base: () => SnapshotBase
   readonly #parts: (() => Partial<RoomParts>)[] = []
   readonly #readers = new Map<() => void, Looker>()
-  #onLook: (() => void) | undefined
+  readonly #onLook = new Set<() => void>()
+  readonly #onLooker = new Set<(looker: Looker | undefined) => void>()
   #snapshot: AgentSnapshot | undefined
   /** There is a change that the snapshot has not taken in. */
   #isStale = true
@@ -30,26 +31,36 @@ export class SnapshotStore {
 
   /** For what is only measured while somebody looks: called with each snapshot that is asked for, and for a reader who comes. */
   beforeLook(listener: () => void): void {
-    this.#onLook = listener
+    this.#onLook.add(listener)
+  }
+
+  /** Called when the one of all readers who sees most is another than before; undefined = there is none. */
+  onLooker(listener: (looker: Looker | undefined) => void): void {
+    this.#onLooker.add(listener)
   }
 
   /** Somebody who looks is told of changes; an icon alone is nobody. */
   get hasReaders(): boolean {
-    return [...this.#readers.values()].some((looker) => looker !== 'icon')
+    return seesFigures(this.#looker)
+  }
+
+  get #looker(): Looker | undefined {
+    const present = new Set(this.#readers.values())
+    return lookers.findLast((looker) => present.has(looker))
   }
 
   /** As of now: also what changed a moment ago, and with the agent's present time. */
   get(looker: Looker = 'window'): AgentSnapshot {
-    if (looker !== 'icon') this.#onLook?.()
+    this.#looked(looker)
     const snapshot = this.#isStale || !this.#snapshot ? this.#compose() : this.#snapshot
     return { ...snapshot, now: new Date().toISOString() }
   }
 
   /** Called after every change, of figures as well. */
   subscribe(listener: () => void, looker: Looker = 'window'): () => void {
-    this.#readers.set(listener, looker)
-    if (looker !== 'icon') this.#onLook?.()
-    return () => void this.#readers.delete(listener)
+    this.#change(() => this.#readers.set(listener, looker))
+    this.#looked(looker)
+    return () => this.#change(() => this.#readers.delete(listener))
   }
 
   /** Something that is shown has changed. */
@@ -62,6 +73,19 @@ export class SnapshotStore {
     this.#isDisposed = true
     clearTimeout(this.#timer)
     this.#timer = undefined
+  }
+
+  #looked(looker: Looker): void {
+    if (!seesFigures(looker)) return
+    for (const listener of this.#onLook) listener()
+  }
+
+  #change(change: () => void): void {
+    const before = this.#looker
+    change()
+    const after = this.#looker
+    if (after === before || this.#isDisposed) return
+    for (const listener of this.#onLooker) listener(after)
   }
 
   #tellSoon(): void {

@@ -39,7 +39,7 @@ function listen(request: ListenRequest['request'], { next, end }: PageListener):
 }
 
 const bridge: Bridge = {
-  follow: (next, end) => listen({ name: 'snapshot' }, { next, end }),
+  follow: (next, end, looker) => listen({ name: 'snapshot', ...(looker && { looker }) }, { next, end }),
   snapshot: () => ask(channels.snapshot),
   command: (command, requestId) => ask(channels.command, { requestId, command }),
   query: (query) => ask(channels.query, query),

@@ -5,7 +5,7 @@ import { asLinkError } from '../../contract/link-failure.ts'
 /** The agent of the app this window belongs to. */
 export function linkOverBridge(bridge: Bridge): AgentLink {
   return {
-    follow: ({ next, end }) => bridge.follow(next, (failure) => end(asLinkError(failure))),
+    follow: ({ next, end }, looker) => bridge.follow(next, (failure) => end(asLinkError(failure)), looker),
     snapshot: async () => valueOf(await bridge.snapshot()),
     command: async (command, requestId = crypto.randomUUID()) => valueOf(await bridge.command(command, requestId)),
     query: async (query) => valueOf(await bridge.query(query)),

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../contract/client.ts'
-import { followLine, heartbeatMs, httpAnswers, httpPaths, streamLine } from '../../contract/http.ts'
+import { followLine, heartbeatMs, httpAnswers, httpPaths, lookerParameter, streamLine } from '../../contract/http.ts'
 import { asLinkError, linkFailure } from '../../contract/link-failure.ts'
 import { type Answer, answers, type QueryInput, type QueryName } from '../../contract/queries.ts'
 import { Access } from './access.ts'
@@ -64,7 +64,10 @@ export function linkOverHttp({ origin, token, storage }: HttpPage): AgentLink {
 
   return {
     query,
-    follow: (listener) => subscribe(httpPaths.follow, undefined, followLine, listener),
+    follow: (listener, looker) => {
+      const query = looker === undefined ? '' : `?${lookerParameter}=${looker}`
+      return subscribe(`${httpPaths.follow}${query}`, undefined, followLine, listener)
+    },
     snapshot: () => ask(httpPaths.snapshot, undefined, httpAnswers.snapshot),
     command: (command, requestId = crypto.randomUUID()) =>
       ask(httpPaths.command, { requestId, command }, httpAnswers.command),

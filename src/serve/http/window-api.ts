@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { z } from 'zod'
-import type { LinkError, LinkErrorCode } from '../../contract/client.ts'
+import type { LinkError, LinkErrorCode, Looker } from '../../contract/client.ts'
 import { trustOf, type CommandRequest, type CommandResult } from '../../contract/commands.ts'
-import { httpBodies, httpPaths } from '../../contract/http.ts'
+import { followLooker, httpBodies, httpPaths, lookerParameter } from '../../contract/http.ts'
 import type { AgentDoor } from '../agent-door.ts'
 import { failuresTo, notUnderstood } from '../failures.ts'
 import { feedSnapshots, feedStream } from '../feeds.ts'
@@ -79,10 +79,12 @@ export class WindowApi {
         checkMethod(request.method, ['GET'])
         sendJson(response, await this.#ask(() => this.#door.get()))
         return
-      case httpPaths.follow:
+      case httpPaths.follow: {
         checkMethod(request.method, ['GET'])
-        this.#streams.add({ response, onHeartbeat, begin: (listener) => feedSnapshots(feed, listener) })
+        const looking = { ...feed, looker: lookerIn(request) }
+        this.#streams.add({ response, onHeartbeat, begin: (listener) => feedSnapshots(looking, listener) })
         return
+      }
       case httpPaths.command: {
         const asked = await bodyOf('command', request)
         sendJson(response, await this.#ask(() => this.#command(asked)))
@@ -145,6 +147,14 @@ const usedToken = () =>
     message: 'This address of the window was used before or is too old: metal-agent ui prints a new one.',
     headers: { 'www-authenticate': 'Bearer' },
   })
+
+/** Throws {@link HttpRefusal}. */
+function lookerIn({ url = '' }: IncomingMessage): Looker {
+  const looker = followLooker.safeParse(new URLSearchParams(url.split('?', 2)[1]).get(lookerParameter) ?? undefined)
+  if (looker.success) return looker.data
+  const { code, message } = notUnderstood('follow request', looker.error)
+  throw new HttpRefusal({ status: 400, code, message })
+}
 
 /** Throws {@link HttpRefusal} and {@link ClientGoneError}. */
 async function bodyOf<N extends keyof typeof httpBodies>(

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { LinkError } from '../../../src/contract/client.ts'
+import { LinkError, lookers } from '../../../src/contract/client.ts'
 import {
   command as commandSchema,
   trustOf,
@@ -249,6 +249,12 @@ export function testCarriers(carriers: readonly Carrier[]): void {
         { ...sampleSnapshot(), now: '' },
         [],
       ])
+    })
+
+    test('who follows sees as much as it says, and without a word as much as a window', async () => {
+      for (const looker of [undefined, ...lookers]) carrier.link.follow(new Heard<AgentSnapshot>(), looker)
+      await eventually(() => door.lookers.length === 1 + lookers.length)
+      expect(door.lookers.map((looker = 'window') => looker).sort()).toEqual(['icon', 'menu', 'window', 'window'])
     })
 
     test('changes in a row are one', async () => {

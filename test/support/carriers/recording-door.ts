@@ -1,4 +1,4 @@
-import type { Listener } from '../../../src/contract/client.ts'
+import type { Listener, Looker } from '../../../src/contract/client.ts'
 import { LinkError } from '../../../src/contract/client.ts'
 import type { CommandRequest, CommandResult } from '../../../src/contract/commands.ts'
 import type { Answer, Query } from '../../../src/contract/queries.ts'
@@ -12,6 +12,8 @@ export class RecordingDoor implements AgentDoor {
   readonly commands: CommandRequest[] = []
   readonly queries: Query[] = []
   readonly streams: StreamRequest[] = []
+  /** Of all that ever followed. */
+  readonly lookers: (Looker | undefined)[] = []
   /** The present listeners of a stream. */
   readonly readers = new Set<Listener<StreamItem>>()
   /** What each is answered. */
@@ -43,7 +45,8 @@ export class RecordingDoor implements AgentDoor {
     return { ...this.#snapshot, now: new Date().toISOString() }
   }
 
-  subscribe(listener: () => void): () => void {
+  subscribe(listener: () => void, looker?: Looker): () => void {
+    this.lookers.push(looker)
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }

@@ -5,6 +5,8 @@ export interface Milliwatts {
   readonly combined?: number | string
   /** In the section of the GPU, which names it once more. */
   readonly gpuAgain?: number | string
+  /** By the sensor of the whole machine, which only macmon prints. */
+  readonly system?: number | string
 }
 
 /** As the first sample that was recorded on a Mac17,6. */
@@ -40,4 +42,11 @@ GPU HW active residency:   1.72% (338 MHz: 1.7% 618 MHz:   0%)
 GPU idle residency:  98.28%
 ${line('GPU Power', gpuAgain)}
 `
+}
+
+/** A line of `macmon pipe` 0.7.2, of an M-series Mac that decodes; the watts are those of the sample, in the text of 32-bit floats. */
+export function macmonLine({ cpu, gpu, ane, combined, system = 5_876 }: Milliwatts): string {
+  const field = (name: string, value: number | string | undefined): string =>
+    value === undefined ? '' : `"${name}":${typeof value === 'number' ? value / 1_000 : value},`
+  return `{${field('all_power', combined)}${field('ane_power', ane)}${field('cpu_power', cpu)}"cpu_usage_pct":0.0368,"ecpu_usage":[1181,0.082656614],${field('gpu_power', gpu)}"gpu_ram_power":0.0009615385,"gpu_usage":[461,0.021497859],"memory":{"ram_total":25769803776,"ram_usage":20985479168,"swap_total":4294967296,"swap_usage":2602434560},"pcpu_usage":[1974,0.015181795],"ram_power":0.11635789,${field('sys_power', system)}"temp":{"cpu_temp_avg":43.73614,"gpu_temp_avg":36.95167},"timestamp":"2026-11-22T08:00:00.427569+00:00"}\n`
 }

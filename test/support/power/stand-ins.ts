@@ -3,7 +3,7 @@ import path from 'node:path'
 import type { PowerCommands } from '../../../src/agent-core/power/powermetrics.ts'
 import { readIfThere } from '../../../src/agent-core/support/files.ts'
 import { temporaryFolder } from '../temporary-folder.ts'
-import { preamble, printedSample, recorded, type Milliwatts } from './samples.ts'
+import { macmonLine, preamble, printedSample, recorded, type Milliwatts } from './samples.ts'
 
 /** What the stand-ins do from their next line on. */
 export type PowerMode =
@@ -12,7 +12,7 @@ export type PowerMode =
   | 'asks'
   | 'denies'
   | 'hangs'
-  /** powermetrics prints a few samples, then nothing more, or ends. */
+  /** powermetrics or macmon prints a few samples, then nothing more, or ends. */
   | 'freezes'
   | 'ends'
 
@@ -21,6 +21,9 @@ const sudo = `#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >> "$here/calls"
 echo $$ >> "$here/pids"
+case $(cat "$here/mode") in
+  asks | denies) [ "$LC_ALL" = C ] || { echo 'sudo: Ein Passwort ist notwendig' >&2; exit 1; } ;;
+esac
 case $(cat "$here/mode") in
   asks) echo 'sudo: a password is required' >&2; exit 1 ;;
   denies) echo "Sorry, user alice is not allowed to execute '/usr/bin/powermetrics' as root on mac." >&2; exit 1 ;;
@@ -49,9 +52,28 @@ while :; do
 done
 `
 
-/** Executables in place of sudo and powermetrics, which keep count of what was asked of them. */
+const macmon = `#!/bin/sh
+here=$(dirname "$0")
+echo "macmon $*" >> "$here/calls"
+echo $$ >> "$here/pids"
+lines=0
+while :; do
+  mode=$(cat "$here/mode")
+  [ "$mode" = hangs ] && exec sleep 1000
+  if [ $lines -ge 3 ]; then
+    [ "$mode" = freezes ] && exec sleep 1000
+    [ "$mode" = ends ] && { echo 'Error: "Failed to create subscription"' >&2; exit 1; }
+  fi
+  cat "$here/line" || exit 1
+  lines=$((lines + 1))
+  sleep 0.05
+done
+`
+
+/** Executables in place of sudo, powermetrics and macmon, which keep count of what was asked of them. */
 export interface PowerStandIns extends AsyncDisposable {
   readonly commands: PowerCommands
+  readonly macmon: string
   mode(mode: PowerMode): Promise<void>
   print(sample: Milliwatts): Promise<void>
   /** The arguments of each call of sudo, without the path of powermetrics. */
@@ -66,12 +88,17 @@ export async function powerStandIns(): Promise<PowerStandIns> {
   const folder = await temporaryFolder()
   const file = (name: string): string => path.join(folder.dir, name)
   const commands = { sudo: file('sudo'), powermetrics: file('powermetrics') }
+  const macmonFile = file('macmon')
   const mode = (value: PowerMode): Promise<void> => writeFile(file('mode'), value)
-  const print = (sample: Milliwatts): Promise<void> => writeFile(file('sample'), printedSample(sample))
+  const print = async (sample: Milliwatts): Promise<void> => {
+    await writeFile(file('sample'), printedSample(sample))
+    await writeFile(file('line'), macmonLine(sample))
+  }
   await mkdir(folder.dir, { recursive: true })
   await writeFile(commands.sudo, sudo)
   await writeFile(commands.powermetrics, powermetrics)
-  for (const executable of Object.values(commands)) await chmod(executable, 0o755)
+  await writeFile(macmonFile, macmon)
+  for (const executable of [...Object.values(commands), macmonFile]) await chmod(executable, 0o755)
   await writeFile(file('preamble'), preamble)
   await mode('measures')
   await print(recorded)
@@ -84,6 +111,7 @@ export async function powerStandIns(): Promise<PowerStandIns> {
   }
   return {
     commands,
+    macmon: macmonFile,
     mode,
     print,
     calls: async () => (await lines('calls')).map((call) => call.replace(commands.powermetrics, 'powermetrics')),

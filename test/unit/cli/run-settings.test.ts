@@ -58,6 +58,7 @@ const fromDefaults = {
   comeBackMs: 120_000,
   applePowerEnabled: false,
   applePowerIntervalMs: 1_000,
+  powerSource: 'powermetrics',
   powermetrics: '/usr/bin/powermetrics',
   logLevel: 'info',
   logFormat: 'auto',

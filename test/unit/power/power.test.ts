@@ -1,5 +1,7 @@
+import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { PowerFigures } from '../../../src/contract/power.ts'
+import { findMacmon } from '../../../src/agent-core/power/macmon.ts'
 import { Power, type PowerOptions, type PowerSettings } from '../../../src/agent-core/power/power.ts'
 import { eventually } from '../../support/eventually.ts'
 import { powerStandIns, type PowerMode, type PowerStandIns } from '../../support/power/stand-ins.ts'
@@ -15,10 +17,14 @@ class Trial implements AsyncDisposable {
   readonly standIns: PowerStandIns
   settings: PowerSettings
   hasReaders = false
+  homebrewFolders: readonly string[] = []
 
   constructor(standIns: PowerStandIns, settings: Partial<PowerSettings>, options: Partial<PowerOptions>) {
     this.standIns = standIns
-    this.settings = { isEnabled: true, intervalMs: 1_000, powermetrics: '/usr/bin/powermetrics', ...settings }
+    this.settings = {
+      ...{ isEnabled: true, intervalMs: 1_000, source: 'powermetrics', powermetrics: '/usr/bin/powermetrics' },
+      ...settings,
+    }
     this.power = new Power({
       platform: 'darwin',
       settings: () => this.settings,
@@ -26,6 +32,8 @@ class Trial implements AsyncDisposable {
       hasReaders: () => this.hasReaders,
       onChange: (figures) => void this.told.push(figures),
       commands: standIns.commands,
+      findMacmon: () =>
+        findMacmon({ given: this.settings.macmon, system: 'darwin', homebrewFolders: this.homebrewFolders }),
       lookMs: never,
       stallMs: never,
       ...options,
@@ -57,15 +65,16 @@ class Trial implements AsyncDisposable {
 }
 
 interface Given {
+  readonly source?: 'macmon'
   readonly mode?: PowerMode
   readonly settings?: Partial<PowerSettings>
   readonly options?: Partial<PowerOptions>
 }
 
-async function trial({ mode, settings = {}, options = {} }: Given = {}): Promise<Trial> {
+async function trial({ source, mode, settings = {}, options = {} }: Given = {}): Promise<Trial> {
   const standIns = await powerStandIns()
   if (mode !== undefined) await standIns.mode(mode)
-  return new Trial(standIns, settings, options)
+  return new Trial(standIns, { ...(source && { source, macmon: standIns.macmon }), ...settings }, options)
 }
 
 describe('power is measured only while it is asked for and somebody looks', () => {
@@ -77,15 +86,20 @@ describe('power is measured only while it is asked for and somebody looks', () =
 
   test('with the first look it begins, by the exact command line that the rule of sudo names', async () => {
     await using it = await trial()
-    expect(it.power.view).toEqual({ state: 'idle', message: 'Power is not measured while nobody looks.' })
+    expect(it.power.view).toEqual({
+      state: 'idle',
+      message: 'Power is not measured while nobody looks.',
+      source: 'powermetrics',
+    })
     it.power.look()
     it.power.look()
     expect(it.power.view).toEqual({
       state: 'starting',
       message: 'Power is measured every 1 s. The first figures take 2 s.',
+      source: 'powermetrics',
     })
     expect(await it.measures()).toEqual({ combinedWatts: 0.171, cpuWatts: 0.164, gpuWatts: 0.007, aneWatts: 0 })
-    expect(it.power.view).toEqual({ state: 'measuring', message: 'Power is measured every 1 s.' })
+    expect(it.power.view).toMatchObject({ state: 'measuring', message: 'Power is measured every 1 s.' })
     expect(await it.standIns.calls()).toEqual(['-n powermetrics --samplers cpu_power,gpu_power -i 1000'])
   })
 
@@ -196,6 +210,38 @@ describe('what goes wrong is said in one sentence, and figures are gone rather t
     expect(await it.state('failed')).toMatch(/^sudo cannot be started: .* It is tried again\.$/)
   })
 
+  test('a rule of sudo that is taken away while power is measured is said, and its return counts', async () => {
+    await using it = await trial()
+    it.power.look()
+    await it.measures()
+    await it.standIns.mode('asks')
+    await it.standIns.end()
+    await eventually(() => it.power.view?.message.includes('run `metal-agent power install`'))
+    expect(it.power.figures).toBeUndefined()
+    await it.standIns.mode('measures')
+    await it.state('measuring')
+  })
+
+  test('a defect of what takes the figures ends neither the measurement nor the agent, and is logged', async () => {
+    let defects = 0
+    const onChange = (figures: PowerFigures | undefined): void => {
+      if (figures === undefined || defects === 2) return
+      defects += 1
+      throw new Error('a defect')
+    }
+    await using it = await trial({ options: { onChange } })
+    it.power.look()
+    await eventually(() => defects === 2 && it.power.figures)
+    await it.standIns.print({ cpu: 4_000, gpu: 8_000, ane: 0, combined: 12_000 })
+    await eventually(() => it.power.figures?.combinedWatts === 12)
+    expect(await it.standIns.calls()).toHaveLength(1)
+    expect(it.log.warnings.map(({ message }) => message)).toEqual(
+      Array(2).fill('a defect of what takes a reading of power'),
+    )
+    await it.power[Symbol.asyncDispose]()
+    await it.nothingRuns()
+  })
+
   test('the same failure again is logged once, and the rule that comes counts', async () => {
     await using it = await trial({ mode: 'asks' })
     it.power.look()
@@ -221,10 +267,10 @@ describe('where the system refuses to signal what runs as root', () => {
   })
 
   test('one that hangs is said at once and has none started beside it, also at another interval', async () => {
-    await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs: 1_000 } })
+    await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs: 2_000 } })
     it.power.look()
     await it.measures()
-    expect(await it.state('failed')).toContain('powermetrics printed no power for 1 s')
+    expect(await it.state('failed')).toContain('powermetrics printed no power for 2 s')
     const sentence =
       'An earlier powermetrics has not ended, and only root may end it: run `sudo killall -9 powermetrics` in a terminal. No other is started before.'
     const isStuck = () => eventually(() => it.power.view?.message === sentence, { what: 'it to be stuck' })
@@ -249,6 +295,78 @@ describe('where the system refuses to signal what runs as root', () => {
   })
 })
 
+describe('macmon measures without root where that is set', () => {
+  test('it begins with the first look, and sudo is not asked', async () => {
+    await using it = await trial({ source: 'macmon' })
+    it.power.look()
+    expect(it.power.view).toEqual({
+      state: 'starting',
+      message: 'Power is measured every 1 s. The first figures take 1 s.',
+      source: 'macmon',
+    })
+    expect(await it.measures()).toEqual({ combinedWatts: 0.171, cpuWatts: 0.164, gpuWatts: 0.007, aneWatts: 0 })
+    expect(await it.standIns.calls()).toEqual(['macmon -i 1000 pipe'])
+    await it.power[Symbol.asyncDispose]()
+    await it.nothingRuns()
+  })
+
+  test('another source counts at once for who looks, also while a powermetrics hangs that only root may end', async () => {
+    await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs: 2_000 } })
+    it.power.look()
+    await it.measures()
+    expect(await it.state('failed')).toContain('powermetrics printed no power for 2 s')
+    await it.standIns.mode('measures')
+    it.settings = { ...it.settings, source: 'macmon', macmon: it.standIns.macmon }
+    it.power.settingsChanged()
+    await it.measures()
+    expect(it.power.view?.source).toBe('macmon')
+    it.settings = { ...it.settings, source: 'powermetrics' }
+    it.power.settingsChanged()
+    await eventually(() => it.power.view?.message.includes('sudo killall -9 powermetrics'))
+    expect(await it.standIns.calls()).toEqual([expect.stringMatching(/^-n powermetrics/), 'macmon -i 1000 pipe'])
+    await it.standIns.end()
+  })
+
+  test('one that is not installed is said with what to do, and counts once it is', async () => {
+    await using it = await trial({ settings: { source: 'macmon' } })
+    it.power.look()
+    expect(await it.state('failed')).toBe(
+      'macmon is not installed here: install it with "brew install macmon", or say where it is with --macmon-bin. It is tried again.',
+    )
+    it.homebrewFolders = [path.dirname(it.standIns.macmon)]
+    await it.state('measuring')
+    expect(await it.standIns.calls()).toEqual(['macmon -i 1000 pipe'])
+  })
+
+  test.each<[PowerMode, string]>([
+    ['ends', 'macmon ended (exit code 1): Error: "Failed to create subscription". It is tried again.'],
+    [
+      'hangs',
+      'macmon printed nothing for 0.5 s, so it was ended: see what `macmon pipe` prints in a terminal. It is tried again.',
+    ],
+    [
+      'freezes',
+      'macmon printed no power that can be read for 0.5 s, so it was ended: see what `macmon pipe` prints in a terminal, and update it. It is tried again.',
+    ],
+  ])('one that %s is ended and started anew', async (mode, sentence) => {
+    await using it = await trial({ source: 'macmon', mode, options: { stallMs: 500 } })
+    it.power.look()
+    expect(await it.state('failed')).toBe(sentence)
+    expect(it.power.figures).toBeUndefined()
+    await it.standIns.mode('measures')
+    await it.state('measuring')
+  })
+
+  test('where sudo lacks the rule and macmon is installed, the sentence names that way', async () => {
+    await using it = await trial({ mode: 'asks' })
+    it.homebrewFolders = [path.dirname(it.standIns.macmon)]
+    it.power.look()
+    expect(await it.state('failed')).toBe(
+      'sudo asks for a password before it runs powermetrics: run `metal-agent power install` once in a terminal. Or have macmon measure it, which needs no rule: `metal-agent settings set power-source macmon`. It is tried again.',
+    )
+  })
+})
+
 const refused = (): boolean => {
   throw Object.assign(new Error('kill EPERM'), { code: 'EPERM' })
 }
@@ -256,7 +374,7 @@ const refused = (): boolean => {
 describe('settings', () => {
   test('an interval that the rule does not name takes the next longer, which is said once', async () => {
     await using it = await trial({ settings: { intervalMs: 1_500 } })
-    const sentence = "Power is measured every 2 s, not every 1.5 s, since sudo's rule names 0.5, 1, 2, 5 and 10 s."
+    const sentence = 'Power is measured every 2 s, not every 1.5 s: the intervals are 0.5, 1, 2, 5 and 10 s.'
     it.power.settingsChanged()
     it.power.look()
     await it.state('measuring')
@@ -288,7 +406,7 @@ describe('settings', () => {
     it.power.look()
     const message =
       "Power is not measured with /opt/powermetrics: sudo's rule names /usr/bin/powermetrics, so leave out --powermetrics-bin."
-    expect(it.power.view).toEqual({ state: 'unavailable', message })
+    expect(it.power.view).toMatchObject({ state: 'unavailable', message })
     expect(it.log.warnings).toEqual([{ message: 'power', fields: { text: message } }])
     expect(await it.standIns.calls()).toEqual([])
   })
@@ -296,7 +414,7 @@ describe('settings', () => {
   test('on Linux it is said that there is no power to measure', async () => {
     await using it = await trial({ options: { platform: 'linux', commands: undefined } })
     it.power.look()
-    expect(it.power.view).toEqual({
+    expect(it.power.view).toMatchObject({
       state: 'unavailable',
       message: 'Power is not measured on Linux: it is read from powermetrics, which only macOS has.',
     })

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { PowermetricsParser, type PowerSample } from '../../../src/agent-core/power/powermetrics-parser.ts'
+import type { PowerSample } from '../../../src/agent-core/power/power-source.ts'
+import { PowermetricsParser } from '../../../src/agent-core/power/powermetrics-parser.ts'
 import { plausibleWatts } from '../../../src/agent-core/power/watts.ts'
 import { preamble, printedSample, recorded, type Milliwatts } from '../../support/power/samples.ts'
 
@@ -61,10 +62,36 @@ describe('what is no sample is none', () => {
     ['labels in another language', printedSample(recorded).replaceAll(' Power', '-Leistung') + next],
     ['a figure cut in the middle', `${printedSample({}).trimEnd()}\nCombined Power (CPU + GPU + ANE): 17`],
     ['two lines that ran into each other', printedSample({ combined: '17GPU Power: 7' }) + next],
+    [
+      'macOS 12, whose sum is that of the package with its RAM',
+      `${printedSample({ cpu: 35, gpu: 6 })}Package Power: 83 mW\n${next}`,
+    ],
+    [
+      'a Mac with an Intel CPU',
+      `*** Sampled system activity\nIntel energy model derived package power (CPUs+GT+SA): 1.20W\n${next}`,
+    ],
     ['a line without an end', `*** Sampled system activity\n${'x'.repeat(70_000)}Combined Power: 1 mW\n${next}`],
   ])('%s', (_, text) => {
     expect(parsed(text)).toEqual([])
   })
+})
+
+test.each([
+  ['macOS 13, without spaces in the sum', 'Combined Power (CPU+GPU+ANE)'],
+  ['macOS 14 to 26', 'Combined Power (CPU + GPU + ANE)'],
+  ['one that adds the parts of two dies', 'Combined Power (CPU + GPU + ANE, all dies)'],
+])('the sum of %s is read', (_, label) => {
+  const text = printedSample(recorded).replace('Combined Power (CPU + GPU + ANE)', label)
+  expect(parsed(text + next)).toEqual([{ cpu: 164, gpu: 7, ane: 0, combined: 171 }])
+})
+
+test('lines that end as on Windows are read', () => {
+  expect(parsed((printedSample(recorded) + next).replaceAll('\n', '\r\n'))).toHaveLength(1)
+})
+
+test('a sample that was cut off in the middle takes no figure of the next one', () => {
+  const cutOff = printedSample({ cpu: 9_000, gpu: 9_000, combined: 18_000 }).split('GPU Power')[0] ?? ''
+  expect(parsed(cutOff, printedSample(recorded), next)).toEqual([{ cpu: 164, gpu: 7, ane: 0, combined: 171 }])
 })
 
 test('a line that is too long takes no other with it', () => {

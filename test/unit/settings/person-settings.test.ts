@@ -33,6 +33,8 @@ const kept = {
     comeBackMs: 1_000,
     applePowerEnabled: true,
     applePowerIntervalMs: 5_000,
+    powerSource: 'macmon',
+    macmon: '/opt/macmon',
     logLevel: 'debug',
   },
   context: 'lab',

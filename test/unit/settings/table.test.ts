@@ -21,7 +21,7 @@ const samples: Readonly<Partial<Record<SettingKind, readonly string[]>>> = {
   switch: ['on', 'off'],
   path: ['/a', `/${'a'.repeat(999)}`, `/${'a'.repeat(1_000)}`],
   executable: ['/a', `/${'a'.repeat(999)}`],
-  choice: ['enforce', 'warn', 'debug', 'info', 'error'],
+  choice: ['enforce', 'warn', 'macmon', 'debug', 'info', 'error'],
   text: ['a', 'a'.repeat(63), 'a'.repeat(64), 'https://hub.lan', 'ftp://hub.lan', `http://h/${'a'.repeat(1_000)}`],
 }
 const samplesOf = ({ kind, default: fallback }: SettingRow): readonly string[] =>
@@ -76,7 +76,8 @@ describe('the table of settings', () => {
     const onlyByShell = settingNames.filter(
       (name) => trustOf({ name: 'updateSettings', settings: { [name]: null } }) === 'shell',
     )
-    const shell = ['namespace', 'llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile', 'applePowerEnabled']
+    const power = ['applePowerEnabled', 'powerSource', 'macmon']
+    const shell = ['namespace', 'llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile', ...power]
     expect(onlyByShell).toEqual(shell)
   })
 })

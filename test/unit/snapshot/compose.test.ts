@@ -84,12 +84,26 @@ const crash: NonNullable<Service['crash']> = {
   firstError: 'ggml_metal_buffer_init: error: failed to allocate buffer, size = 42013.52 MiB',
 }
 
+/** With all that a runtime says, and more than that of its slowness. */
+const runtime: NonNullable<AgentSnapshot['figures'][string]['runtime']> = {
+  state: 'reported',
+  promptTokensPerSecond: 1234.5,
+  generatedTokensPerSecond: 123.4,
+  requestsRunning: 12,
+  requestsWaiting: 34,
+  kvUse: 0.987,
+  lastRequestAt: '2026-11-21T00:00:00.000Z',
+  slow: 'Generates 12.3 tokens/s, 47 % below the 23.4 that it reached before: the machine may be hot.',
+}
+
 test('thirty services fit into 64 KiB, all of them with what memory, a crash and a download say of them', () => {
   const many = Array.from({ length: 30 }, (_, index) =>
     service(`a-service-with-a-rather-long-name-${index + 10}`, { memory, crash }),
   )
   const progress = { doneBytes: 12_345_678_901, totalBytes: 44_123_456_789, bytesPerSecond: 61_234_567 }
-  const figures = Object.fromEntries(many.map(({ uid }) => [uid, { progress, footprintBytes: 41_234_567_890 }]))
+  const figures = Object.fromEntries(
+    many.map(({ uid }) => [uid, { progress, footprintBytes: 41_234_567_890, runtime }]),
+  )
   const text = JSON.stringify(composeSnapshot(undefined, parts(many, figures)))
   const read = agentSnapshot.parse(JSON.parse(text))
   expect([read.services, read.figures]).toEqual([many.map((one) => ({ ...one, revision: 1 })), figures])

@@ -59,6 +59,17 @@ test('an icon is told of changes, but is nobody who looks', () => {
   leaveIcon()
 })
 
+test('the one who sees most decides what is measured, and each change of that is told once', () => {
+  const { store } = room()
+  const told: unknown[] = []
+  store.onLooker((looker) => told.push(looker))
+  const leave = (['icon', 'window', 'menu', 'window'] as const).map((looker) =>
+    store.subscribe(() => undefined, looker),
+  )
+  for (const index of [1, 3, 2, 0]) leave[index]?.()
+  expect(told).toEqual(['icon', 'window', 'menu', 'icon', undefined])
+})
+
 test('after its end nobody is told any more', () => {
   const { store } = room()
   let told = 0

@@ -1,5 +1,5 @@
-import { splitKey } from '../support/object-key.ts'
-import type { AgentMetrics } from './metrics.ts'
+import { splitKey } from '../../support/object-key.ts'
+import type { AgentMetrics } from './agent-metrics.ts'
 
 interface Sampled {
   readonly level: 'normal' | 'warning' | 'critical' | 'unknown'
@@ -16,18 +16,22 @@ export function memoryMetricsFeed(
   let measured = new Set<string>()
   return {
     onSample: ({ level, figures, footprints }) => {
-      if (memory.budget) metrics.setMemoryBudget(memory.budget.bytes)
-      metrics.setSystemMemory(figures)
-      metrics.setPressureLevel(level)
+      if (memory.budget) metrics.set('memory_budget_bytes', memory.budget.bytes)
+      // Where memory cannot be read there are no figures, rather than old ones.
+      metrics.set('system_memory_available_bytes', figures?.availableBytes)
+      metrics.set('system_memory_wired_bytes', figures?.wiredBytes)
+      metrics.set('memory_pressure_level', level === 'unknown' ? undefined : pressureNumbers[level])
       const bytes = new Map<string, number>()
       for (const [id, size] of footprints) {
         const key = id.split(' ')[0] ?? id
         bytes.set(key, (bytes.get(key) ?? 0) + size)
       }
-      for (const key of measured) if (!bytes.has(key)) metrics.setProcessMemory(splitKey(key), undefined)
-      for (const [key, size] of bytes) metrics.setProcessMemory(splitKey(key), size)
+      for (const key of measured) if (!bytes.has(key)) metrics.set('process_rss_bytes', undefined, splitKey(key))
+      for (const [key, size] of bytes) metrics.set('process_rss_bytes', size, splitKey(key))
       measured = new Set(bytes.keys())
     },
-    onPressure: ({ to }) => metrics.countPressureChange(to),
+    onPressure: ({ to }) => metrics.add('memory_pressure_transitions_total', 1, { to }),
   }
 }
+
+const pressureNumbers = { normal: 0, warning: 1, critical: 2 }

@@ -3,12 +3,11 @@ import type { Readable } from 'node:stream'
 import { hasCode } from '../support/files.ts'
 import { messageOf } from '../support/message-of.ts'
 import { within } from '../support/within.ts'
-import { powermetricsArguments, type PowerCommands } from './powermetrics.ts'
-import { PowermetricsParser, type PowerSample } from './powermetrics-parser.ts'
+import type { PowerCommand, PowerSample, ProgramEnd, SampleReader } from './power-source.ts'
 
-interface PowermetricsRun {
-  readonly commands: PowerCommands
-  readonly intervalMs: number
+interface ProgramRun {
+  readonly command: PowerCommand
+  readonly reader: SampleReader
   /** Without a sample for so long it hangs. */
   readonly stallMs: number
   readonly onSample: (sample: PowerSample) => void
@@ -23,9 +22,9 @@ export type Kill = (pid: number, signal: NodeJS.Signals) => boolean
 const signalled: Kill = (pid, signal) => process.kill(pid, signal)
 
 /** No promise of it rejects. */
-export interface PowermetricsLife {
+export interface ProgramLife {
   /** Settles at once when it has ended, hangs or is to end. */
-  readonly ended: Promise<PowermetricsEnd>
+  readonly ended: Promise<ProgramEnd>
   /** Settles when it has exited, or when there is nothing more that we can do to end it. */
   readonly released: Promise<void>
   /** Settles when it has exited, however long that takes. */
@@ -34,27 +33,14 @@ export interface PowermetricsLife {
 
 type Child = ChildProcessByStdio<null, Readable, Readable>
 
-export type PowermetricsEnd =
-  | { readonly kind: 'asked' }
-  | { readonly kind: 'notStarted'; readonly message: string }
-  | { readonly kind: 'stalled'; readonly silentMs: number; readonly hasPrinted: boolean }
-  | {
-      readonly kind: 'exited'
-      readonly code: number | null
-      readonly signal: NodeJS.Signals | null
-      readonly stderr: string
-    }
-
 const maxStderr = 4_096
 /** After SIGTERM, then after SIGKILL. */
 const graceMs = 5_000
 
-/**
- * Starts powermetrics under sudo, in a process group of its own. The environment is fixed, so that both speak English.
- */
-export function startPowermetrics(run: PowermetricsRun): PowermetricsLife {
+/** Starts a source of power in a process group of its own. The environment is fixed, so that it speaks English. */
+export function startProgram(run: ProgramRun): ProgramLife {
   try {
-    return watch(run, spawnUnderSudo(run))
+    return watch(run, spawned(run))
   } catch (error) {
     const nothing = Promise.resolve()
     return {
@@ -66,18 +52,17 @@ export function startPowermetrics(run: PowermetricsRun): PowermetricsLife {
 }
 
 /** Throws where the system has no room for a process, or forbids one. */
-function spawnUnderSudo({ commands, intervalMs }: PowermetricsRun): Child {
-  return spawn(commands.sudo, ['-n', commands.powermetrics, ...powermetricsArguments(intervalMs)], {
+function spawned({ command }: ProgramRun): Child {
+  return spawn(command.file, command.args, {
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C' },
   })
 }
 
-function watch({ stallMs, onSample, signal, kill = signalled }: PowermetricsRun, child: Child): PowermetricsLife {
-  const { promise: ended, resolve: end } = Promise.withResolvers<PowermetricsEnd>()
+function watch({ reader, stallMs, onSample, signal, kill = signalled }: ProgramRun, child: Child): ProgramLife {
+  const { promise: ended, resolve: end } = Promise.withResolvers<ProgramEnd>()
   const { promise: exited, resolve: leave } = Promise.withResolvers<undefined>()
-  const parser = new PowermetricsParser()
   let stderr = ''
   let hasPrinted = false
   const stall = setTimeout(() => end({ kind: 'stalled', silentMs: stallMs, hasPrinted }), stallMs)
@@ -85,7 +70,7 @@ function watch({ stallMs, onSample, signal, kill = signalled }: PowermetricsRun,
   signal.addEventListener('abort', onAbort, { once: true })
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     hasPrinted = true
-    for (const sample of parser.push(text)) {
+    for (const sample of reader.push(text)) {
       stall.refresh()
       onSample(sample)
     }
@@ -96,7 +81,7 @@ function watch({ stallMs, onSample, signal, kill = signalled }: PowermetricsRun,
     end({ kind: 'notStarted', message: messageOf(error) })
   })
   child.once('exit', () => {
-    // Before its number can be anybody's: what sudo leaves behind is in its group.
+    // Before its number can be anybody's: what it leaves behind is in its group.
     signalGroup(child, 'SIGTERM', kill)
     leave(undefined)
   })
