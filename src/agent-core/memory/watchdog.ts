@@ -138,7 +138,10 @@ export class Watchdog {
   #measureIn(ms: number): void {
     clearTimeout(this.#footprintTimer)
     if (!this.#isWatched || this.#isEnded) return
-    this.#footprintTimer = setTimeout(() => (this.#measuring = this.#measureBetween()), ms).unref()
+    const measure = () => {
+      this.#measuring = this.#measureBetween()
+    }
+    this.#footprintTimer = setTimeout(measure, ms).unref()
   }
 
   async #measureBetween(): Promise<void> {
