@@ -35,10 +35,11 @@ async function commandLine(
   key: string,
 ): Promise<Pick<ServerDetailsView, 'commandLine' | 'isUnquoted'>> {
   const state = servers.get(key)
-  if (!state || !('pid' in state) || state.pid === undefined) return {}
+  const pid = state && 'pid' in state ? state.pid : undefined
+  if (pid === undefined) return {}
   const command = servers.commandOf(key)
   if (command) return { commandLine: sentence(shellCommand(hideSecrets(command)), maxCommandBytes) }
-  const found = await platform.process(state.pid)
+  const found = await platform.process(pid)
   if (!found) return {}
   return {
     commandLine: sentence(hideSecrets(found.commandLine.split(' ')).join(' '), maxCommandBytes),
