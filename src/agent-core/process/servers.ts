@@ -172,7 +172,7 @@ export class Servers implements AsyncDisposable {
 
   /** As the present server of the key was started; undefined where an earlier agent did that, or none was started. */
   commandOf(key: string): readonly string[] | undefined {
-    return this.#services.get(key)?.current?.process.command
+    return this.#services.get(key)?.command
   }
 
   /** Where the present server of the key writes, or the last one wrote; undefined where none was started yet. */
