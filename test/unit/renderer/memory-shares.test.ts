@@ -18,10 +18,10 @@ const service = (state: ServiceView['state'], pid: number | undefined, needBytes
   const need = { needBytes, priority: 'normal', isProtected: false } as const
   return sampleService({ uid: 'a', name: 'a', state, memory: need, ...(pid !== undefined && { pid }) })
 }
-const shares = (one: ServiceView, footprintBytes?: number, availableBytes: number | undefined = 50) =>
+const shares = (one: ServiceView, footprintBytes?: number) =>
   memoryShares(
     memory,
-    { ...(availableBytes !== undefined && { availableBytes }) },
+    { availableBytes: 50 },
     { services: [one], figures: footprintBytes === undefined ? {} : { a: { footprintBytes } } },
   )
 

@@ -7,7 +7,7 @@ const at = (seconds: number, combinedWatts?: number) => ({
   powerFigures: combinedWatts === undefined ? undefined : { combinedWatts },
 })
 const seen = (...snapshots: ReturnType<typeof at>[]) =>
-  snapshots.reduce<readonly PowerSample[]>((trail, snapshot) => withPower(trail, snapshot as never), [])
+  snapshots.reduce<readonly PowerSample[]>((trail, snapshot) => withPower(trail, snapshot), [])
 
 test('one sample a second is kept for two minutes', () => {
   const trail = seen(...Array.from({ length: 600 }, (_, index) => at(index / 4, index)))
