@@ -89,8 +89,8 @@ function evictionRoom(
       },
       settings: () => evictionSettings(settings()),
       log,
-      onEvicted: () => metrics.countEviction(),
-      onSkipped: (reason) => metrics.countEvictionSkipped(reason),
+      onEvicted: () => metrics.add('evictions_total', 1),
+      onSkipped: (reason) => metrics.add('evictions_skipped_total', 1, { reason }),
     }),
   )
   snapshots.register(() => ({
@@ -134,13 +134,15 @@ function linkRoom(
     open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
     beforeStart: () => kept.address.check(),
     onLeft: () => kept.narrator.forgetAll(),
-    onWatchFailures: (failures) => metrics.setWatchFailures(failures),
+    onWatchFailures: (failures) => metrics.set('watch_consecutive_failures', failures),
     log: options.log,
     onChange: () => snapshots.changed(),
   })
   snapshots.register(() => {
     const reports = link.session?.reconciler.reports() ?? []
-    return { services: reports.map(serviceViewOf), figures: figuresOf(reports, inputs.rooms.memory.view?.footprints) }
+    const { memory, figures } = inputs.rooms
+    const runtime = (key: string) => figures.view(key)
+    return { services: reports.map(serviceViewOf), figures: figuresOf(reports, memory.view?.footprints, runtime) }
   })
   ends.defer(() => link.close())
   return link

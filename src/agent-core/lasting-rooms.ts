@@ -1,15 +1,19 @@
 import { join } from 'node:path'
+import { seesFigures } from '../contract/client.ts'
 import { splitKey } from './support/object-key.ts'
 import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
 import { Memory } from './memory/memory.ts'
 import { Models } from './models/models.ts'
-import { memoryMetricsFeed } from './observability/memory-metrics.ts'
+import { memoryMetricsFeed } from './observability/metrics/memory-metrics.ts'
+import { setPower } from './observability/metrics/power-metrics.ts'
 import { Power } from './power/power.ts'
+import { askActivity } from './process/activity.ts'
 import { Ledger } from './process/ledger.ts'
 import { Servers } from './process/servers.ts'
 import { modelUsers } from './reconcile/model-users.ts'
 import { followServers, measuredServers } from './reconcile/server-memory.ts'
 import { llamaServer, macmon, type RoomContext } from './room-context.ts'
+import { RuntimeFigures } from './runtime-figures/runtime-figures.ts'
 import { downloadSettings, memorySettings, outputLimits, powerSettings } from './room-settings.ts'
 import { launchEnvironment } from './process/launch.ts'
 import { devicesAsTold } from './runtimes/devices.ts'
@@ -22,22 +26,29 @@ export interface LastingRooms {
   readonly memory: Memory
   readonly models: Models
   readonly power: Power
+  readonly figures: RuntimeFigures
 }
 
 export function lastingRooms(context: RoomContext): LastingRooms {
   const { settings, platform, log } = context.options
   const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
-  const servers = serverRoom(context, ledger)
+  const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))
+  const figures = figureRoom(context, servers)
   return {
     ledger,
     servers,
     memory: memoryRoom(context, servers),
     models: modelRoom(context),
     power: powerRoom(context),
+    figures,
   }
 }
 
-function serverRoom({ options, metrics, settings, session }: RoomContext, ledger: Ledger): Servers {
+function serverRoom(
+  { options, metrics, settings, session }: RoomContext,
+  ledger: Ledger,
+  onCounters: RuntimeFigures['note'],
+): Servers {
   const { platform, log, liveness, random } = options
   return new Servers({
     platform,
@@ -47,9 +58,20 @@ function serverRoom({ options, metrics, settings, session }: RoomContext, ledger
     ...(liveness && { liveness }),
     ...(random && { random }),
     publishedBesides: (key) => session()?.publisher.portsBesides(key) ?? new Set(),
-    onProbe: (key, seconds) => metrics.observeHealthCheck(splitKey(key), seconds),
+    onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
+    onCounters,
     outputLimits: () => outputLimits(settings()),
   })
+}
+
+function figureRoom({ snapshots, ends }: RoomContext, servers: Servers): RuntimeFigures {
+  const figures = new RuntimeFigures({
+    servers: () => servers.counted(),
+    ask: askActivity,
+    onChange: () => snapshots.changed(),
+  })
+  snapshots.onLooker((looker) => figures.setLooker(looker))
+  return ends.use(figures)
 }
 
 function memoryRoom(context: RoomContext, servers: Servers): Memory {
@@ -67,7 +89,8 @@ function memoryRoom(context: RoomContext, servers: Servers): Memory {
   })
   followServers(servers, memory)
   memory.listen(memoryMetricsFeed(metrics, memory))
-  memory.listen({ onSample: () => snapshots.changed() })
+  memory.listen({ onSample: () => snapshots.changed(), onFootprints: () => snapshots.changed() })
+  snapshots.onLooker((looker) => memory.setWatched(seesFigures(looker)))
   snapshots.register(() => ({ memoryFigures: memoryFiguresOf(memory.view) }))
   return ends.use(memory)
 }
@@ -113,7 +136,7 @@ function powerRoom(context: RoomContext): Power {
     log,
     hasReaders: () => snapshots.hasReaders,
     onChange: (figures) => {
-      metrics.setPower(figures)
+      setPower(metrics, figures)
       snapshots.changed()
     },
     ...powerTrial,

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Platform } from '../platform/platform.ts'
-import { askActivity } from './activity.ts'
+import { askActivity, type CountersReading } from './activity.ts'
 
 export interface Drain {
   readonly port: number
@@ -13,6 +13,7 @@ export interface Drain {
   readonly quietMs?: number | undefined
   /** Called with every new number. */
   readonly onRequests: (requests: number) => void
+  readonly onCounters: (reading: CountersReading) => void
   readonly onTrouble: (message: string, error: unknown) => void
 }
 
@@ -39,6 +40,7 @@ export async function drain({
   signal,
   quietMs = quietSettleMs,
   onRequests,
+  onCounters,
   onTrouble,
 }: Drain): Promise<number> {
   let before: Look = { requests: 0, work: undefined }
@@ -46,7 +48,7 @@ export async function drain({
   let idleSince: number | undefined
   try {
     for (;;) {
-      const look = await lookAt({ port, platform, signal, before })
+      const look = await lookAt({ port, platform, signal, onCounters, before })
       const now = performance.now()
       if (look.requests !== before.requests) onRequests(look.requests)
       if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
@@ -77,10 +79,14 @@ async function lookAt({
   port,
   platform,
   signal,
+  onCounters,
   before,
-}: Pick<Drain, 'port' | 'platform' | 'signal'> & { before: Look }): Promise<Look> {
+}: Pick<Drain, 'port' | 'platform' | 'signal' | 'onCounters'> & { before: Look }): Promise<Look> {
   const activity = await askActivity(port, lookLimitMs, signal)
-  if (activity.kind === 'counted') return activity
+  if (activity.kind === 'counted') {
+    onCounters(activity.reading)
+    return activity
+  }
   const connections = await platform.establishedConnections(port)
   const counted = activity.kind === 'silent' && before.requests > 0 && connections > 0
   return counted ? before : { requests: connections, work: undefined }

@@ -1,5 +1,5 @@
 import type { ProcessFacts } from '../platform/platform.ts'
-import { askActivity } from './activity.ts'
+import { askActivity, type Activity, type CountersReading } from './activity.ts'
 import type { HealthProbe } from './health-probe.ts'
 import {
   advanceOf,
@@ -28,6 +28,7 @@ export interface LivenessWatch {
   /** Called on every change; a server starts out healthy. `trouble` is there while it is not. */
   readonly onHealth: (healthy: boolean, trouble?: Trouble) => void
   readonly onProbe: (seconds: number, healthy: boolean) => void
+  readonly onCounters: (reading: CountersReading) => void
   readonly onTrouble: (message: string, error: unknown) => void
 }
 
@@ -69,11 +70,7 @@ class Vitals {
 
   /** `again`: the last probe was missed, so that other signs of life count as well. */
   async look(again: boolean): Promise<Look> {
-    const { port, timings, signal } = this.#watch
-    const [answer, activity] = await Promise.all([
-      this.#probe(),
-      again ? askActivity(port, timings.answerWithinMs, signal) : undefined,
-    ])
+    const [answer, activity] = await Promise.all([this.#probe(), again ? this.#ask() : undefined])
     if (answer.kind === 'answered') {
       this.#cpu = undefined
       return isAlive(answer.status) ? { kind: 'alive' } : { kind: 'missed', trouble: 'failing', working: false }
@@ -96,12 +93,19 @@ class Vitals {
     return answer
   }
 
+  async #ask(): Promise<Activity> {
+    const { port, timings, signal, onCounters } = this.#watch
+    const activity = await askActivity(port, timings.answerWithinMs, signal)
+    if (activity.kind === 'counted' && !signal.aborted) onCounters(activity.reading)
+    return activity
+  }
+
   /** Looks now and then. */
   async isStuck(): Promise<boolean> {
-    const { asksForProgress, port, timings, signal } = this.#watch
+    const { asksForProgress, timings, signal } = this.#watch
     if (!asksForProgress || performance.now() < this.#progressLookAt) return false
     this.#progressLookAt = performance.now() + timings.progressEveryMs
-    const activity = await askActivity(port, timings.answerWithinMs, signal)
+    const activity = await this.#ask()
     if (activity.kind === 'counted') this.#tellsCounters = true
     const inFlight = activity.kind === 'counted' ? activity.requests > 0 : this.#tellsCounters
     const facts = inFlight ? await this.#facts() : undefined

@@ -1,3 +1,4 @@
+import type { CountersReading } from './activity.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
 import type { HealthProbe } from './health-probe.ts'
@@ -19,4 +20,6 @@ export interface RunContext {
   readonly now: () => number
   readonly onState: (state: ServerState) => void
   readonly onProbe: (seconds: number, healthy: boolean) => void
+  /** Told of each look at its counters. */
+  readonly onCounters: (reading: CountersReading) => void
 }

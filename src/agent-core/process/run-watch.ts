@@ -114,7 +114,7 @@ export class RunWatch {
 
   #liveness(signal: AbortSignal, readySince: number): Promise<Hang | undefined> {
     const { pid, port, context, group, tell } = this.#options
-    const { launch, probe, liveness, onProbe, now, log } = context
+    const { launch, probe, liveness, onProbe, onCounters, now, log } = context
     return watchLiveness({
       port,
       signal,
@@ -127,6 +127,7 @@ export class RunWatch {
         tell({ kind: 'ready', since: now(), readySince, pid, port, healthy, ...(trouble && { trouble }) })
       },
       onProbe,
+      onCounters,
       onTrouble: (message, error) => log.warn(message, { pid, port, error }),
     })
   }

@@ -22,7 +22,7 @@ export type EndCause = Exclude<ExitCause, 'itself'>
 
 interface TerminationOptions extends EndOptions {
   readonly cause: EndCause
-  readonly context: Pick<RunContext, 'launch' | 'platform' | 'log' | 'now' | 'onState'>
+  readonly context: Pick<RunContext, 'launch' | 'platform' | 'log' | 'now' | 'onState' | 'onCounters'>
   readonly group: Pick<ProcessGroup, 'signalNow'>
   readonly pid: number
   readonly port: number
@@ -115,7 +115,7 @@ export class Termination {
   /** New requests go elsewhere by now. Never rejects. */
   async #drain(): Promise<void> {
     const { pid, port, quietMs, context } = this.#options
-    const { platform, log } = context
+    const { platform, log, onCounters } = context
     const left = await drain({
       port,
       platform,
@@ -123,6 +123,7 @@ export class Termination {
       signal: this.#drained.signal,
       quietMs,
       onRequests: (requests) => this.#tell(requests),
+      onCounters,
       onTrouble: (message, error) => log.warn(message, { pid, port, error }),
     })
     if (this.#isOver) return

@@ -1,7 +1,15 @@
-import type { CrashView, ServiceFigures, ServiceMemory, ServiceView, WayToFitView } from '../../contract/service.ts'
+import type {
+  CrashView,
+  RuntimeFigures,
+  ServiceFigures,
+  ServiceMemory,
+  ServiceView,
+  WayToFitView,
+} from '../../contract/service.ts'
 import { idOf } from '../memory/holds.ts'
 import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
+import { urlForPods } from '../publishing/objects.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import { stepsOf } from './steps.ts'
 import { wallTimeOf } from '../support/steady-clock.ts'
@@ -26,6 +34,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
+    ...(observed.publication.service === 'ours' && { url: urlForPods(report.namespace, report.name) }),
     ...(report.logFile !== undefined && { logFile: report.logFile }),
     restarts: report.restarts,
     ...(report.hold && { hold: report.hold }),
@@ -77,6 +86,7 @@ function crashOf({ since, code, signal, message, firstError, memory }: Exited, f
 export function figuresOf(
   reports: readonly ServiceReport[],
   footprints: ReadonlyMap<string, number> = new Map(),
+  runtimeOf: (key: string) => RuntimeFigures | undefined = () => undefined,
 ): Record<string, ServiceFigures> {
   const known = reports.flatMap((report) => {
     const { key } = report
@@ -85,11 +95,13 @@ export function figuresOf(
     const drain = stopping?.kind === 'stopping' ? stopping.drain : undefined
     const parts = [footprints.get(key), footprints.get(idOf(key, 'beside'))].filter((part) => part !== undefined)
     const footprintBytes = parts.length === 0 ? undefined : parts.reduce((sum, part) => sum + part, 0)
-    if (progress === undefined && drain === undefined && footprintBytes === undefined) return []
+    const runtime = runtimeOf(key)
+    if (progress === undefined && drain === undefined && footprintBytes === undefined && !runtime) return []
     const figures = {
       ...(progress && { progress }),
       ...(drain && { requestsInFlight: drain.requestsInFlight }),
       ...(footprintBytes !== undefined && { footprintBytes }),
+      ...(runtime && { runtime }),
     }
     return [[uidOf(report), figures] as const]
   })

@@ -14,12 +14,35 @@ test.each([
       'llamacpp:tokens_predicted_total 40',
       'llamacpp:predicted_tokens_seconds 99.5',
     ],
-    { kind: 'counted', requests: 5, work: 1_500_040 },
+    {
+      kind: 'counted',
+      requests: 5,
+      work: 1_500_040,
+      reading: {
+        askedAt: 7,
+        counters: { requestsRunning: 2, requestsWaiting: 3, promptTokens: 1_500_000, generatedTokens: 40 },
+      },
+    },
   ],
+  [
+    'figures that cannot be true are as if they were not told',
+    [
+      'llamacpp:requests_processing NaN',
+      'llamacpp:requests_deferred 1',
+      'llamacpp:prompt_tokens_total -5',
+      'llamacpp:tokens_predicted_total 1e999',
+      'llamacpp:prompt_seconds_total 1.2.3',
+      'llamacpp:n_decode_total +Inf',
+      'llamacpp:tokens_predicted_seconds_total 1e16',
+      'llamacpp:kv_cache_usage_ratio 1.5',
+    ],
+    { kind: 'counted', requests: 1, work: 0, reading: { askedAt: 7, counters: { requestsWaiting: 1 } } },
+  ],
+  ['a page tells nothing', ['<html>', 'llamacpp:requests_processing 2</html>'], { kind: 'untold' }],
   ['figures of another program tell nothing', ['http_requests_total 4'], { kind: 'untold' }],
   ['an empty answer tells nothing', [], { kind: 'untold' }],
 ])('%s', (_, lines, activity) => {
-  expect(activityFrom(lines.join('\n'))).toEqual(activity)
+  expect(activityFrom(lines.join('\n'), 7)).toEqual(activity)
 })
 
 test('a server tells how many requests it works on, and its work rises with them', async () => {
@@ -33,7 +56,7 @@ test('a server tells how many requests it works on, and its work rises with them
   })
   expect(await answer).toBe('answered')
   const after = await askActivity(port, 2_000)
-  expect(after).toEqual({ kind: 'counted', requests: 0, work: expect.any(Number) as number })
+  expect(after).toMatchObject({ kind: 'counted', requests: 0, work: expect.any(Number) as number })
   expect(after.kind === 'counted' && after.work > first.work).toBe(true)
 })
 

@@ -181,6 +181,7 @@ describe('a server that counts', () => {
       until: () => Infinity,
       signal: new AbortController().signal,
       onRequests: () => undefined,
+      onCounters: () => undefined,
       onTrouble: (_, error) => {
         throw error
       },

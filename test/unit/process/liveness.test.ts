@@ -62,14 +62,16 @@ describe('the verdict', () => {
 })
 
 describe('requests in flight', () => {
+  const counted = (requests: number, work: number) =>
+    ({ kind: 'counted', requests, work, reading: { counters: {}, askedAt: 0 } }) as const
   const before: Advance = { work: 100, cpuMs: 5_000, at: 0, stuck: 2 }
 
   test.each([
-    ['that wrote tokens advance', { kind: 'counted', requests: 1, work: 101 }, 5_000, 0],
-    ['that use the processor advance', { kind: 'counted', requests: 1, work: 100 }, 5_600, 0],
-    ['that do neither stand', { kind: 'counted', requests: 1, work: 100 }, 5_599, 3],
+    ['that wrote tokens advance', counted(1, 101), 5_000, 0],
+    ['that use the processor advance', counted(1, 100), 5_600, 0],
+    ['that do neither stand', counted(1, 100), 5_599, 3],
     ['of a server that tells nothing any more stand', { kind: 'silent' }, 5_000, 3],
-    ['that are none do neither', { kind: 'counted', requests: 0, work: 100 }, 5_000, undefined],
+    ['that are none do neither', counted(0, 100), 5_000, undefined],
     ['that nobody counts do neither', { kind: 'untold' }, 5_000, undefined],
   ] as const)('%s', (_, activity, cpuMs, stuck) => {
     expect(advanceOf(before, activity, { cpuMs, at: 60_000 })?.stuck).toBe(stuck)
@@ -180,6 +182,7 @@ async function toldOver(answers: readonly (number | 'silent')[]): Promise<unknow
     members: () => Promise.resolve([]),
     onHealth: (healthy, trouble) => told.push(trouble ?? healthy),
     onProbe: () => {},
+    onCounters: () => {},
     onTrouble: (message) => told.push(message),
     probe: () => {
       const answer = answers[asked++]

@@ -1,0 +1,21 @@
+import type { Stretch } from './run-counts.ts'
+
+/** What all servers of a service have counted since the agent began; only ever rises. What none of them counts is absent. */
+export interface RuntimeTotals {
+  readonly promptTokens?: number
+  readonly promptSeconds?: number
+  readonly cachedTokens?: number
+  /** Counted when a request ends. */
+  readonly generatedTokens?: number
+  readonly generationSeconds?: number
+}
+
+const summed = ['promptTokens', 'promptSeconds', 'cachedTokens', 'generatedTokens', 'generationSeconds'] as const
+
+export function addTo(totals: RuntimeTotals, more: RuntimeTotals | Stretch): RuntimeTotals {
+  const sums = summed.flatMap((name) => {
+    const [known, added] = [totals[name], more[name]]
+    return known === undefined && added === undefined ? [] : [[name, (known ?? 0) + (added ?? 0)] as const]
+  })
+  return Object.fromEntries(sums)
+}
