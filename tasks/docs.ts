@@ -2,11 +2,13 @@ import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import prettier from 'prettier'
 import { cliMarkdown } from './cli-markdown.ts'
+import { metricsMarkdown } from './metrics-markdown.ts'
 import { settingsMarkdown } from './settings-markdown.ts'
 
 /** Writes the pages that are made of the source. */
 for (const [name, text] of [
   ['cli.md', cliMarkdown()],
+  ['metrics.md', metricsMarkdown()],
   ['settings.md', settingsMarkdown()],
 ] as const) {
   const file = path.join(import.meta.dirname, '../docs', name)

@@ -11,8 +11,8 @@ import { openKeptRooms, type KeptRooms, type Machine } from './kept-rooms.ts'
 import { keyOf } from './support/object-key.ts'
 import { lastingRooms, type LastingRooms } from './lasting-rooms.ts'
 import type { Readiness } from './observability/health-server.ts'
-import { AgentMetrics } from './observability/metrics.ts'
-import { serviceMetricsFeed } from './observability/service-metrics.ts'
+import { AgentMetrics } from './observability/metrics/agent-metrics.ts'
+import { serviceMetricsFeed } from './observability/metrics/service-metrics.ts'
 import { adoptServers } from './process/adopt-servers.ts'
 import { isOver } from './process/server-state.ts'
 import type { ReadableOutput } from './process/output-log.ts'
@@ -59,13 +59,19 @@ export class Agent {
     this.#context.ends.use(this.#snapshots)
     this.#snapshots.register(() => ({ notices: this.#notices }))
     const feed = serviceMetricsFeed(this.metrics)
-    this.metrics.beforeRender(() => feed(this.#snapshots.get()))
+    this.metrics.beforeRender(async () => feed(await this.look()))
     this.#rooms = lastingRooms(this.#context)
   }
 
   /** As of now. */
   snapshot(looker?: Looker): AgentSnapshot {
     return this.#snapshots.get(looker)
+  }
+
+  /** One look: servers are asked for their figures first, for as long as a second. */
+  async look(): Promise<AgentSnapshot> {
+    await this.#rooms.figures.refresh()
+    return this.#snapshots.get()
   }
 
   subscribe(listener: () => void, looker?: Looker): () => void {
@@ -99,6 +105,7 @@ export class Agent {
           llamaServer: () => llamaServer(this.#context),
           modelStore: this.#settings.modelStore,
         },
+        server: { servers: this.#rooms.servers, platform },
         output: (service) => this.#output(service),
       },
       query,

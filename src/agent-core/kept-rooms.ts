@@ -89,8 +89,8 @@ function evictionRoom(
       },
       settings: () => evictionSettings(settings()),
       log,
-      onEvicted: () => metrics.countEviction(),
-      onSkipped: (reason) => metrics.countEvictionSkipped(reason),
+      onEvicted: () => metrics.add('evictions_total', 1),
+      onSkipped: (reason) => metrics.add('evictions_skipped_total', 1, { reason }),
     }),
   )
   snapshots.register(() => ({
@@ -134,7 +134,7 @@ function linkRoom(
     open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
     beforeStart: () => kept.address.check(),
     onLeft: () => kept.narrator.forgetAll(),
-    onWatchFailures: (failures) => metrics.setWatchFailures(failures),
+    onWatchFailures: (failures) => metrics.set('watch_consecutive_failures', failures),
     log: options.log,
     onChange: () => snapshots.changed(),
   })

@@ -1,9 +1,11 @@
 import { join } from 'node:path'
+import { seesFigures } from '../contract/client.ts'
 import { splitKey } from './support/object-key.ts'
 import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
 import { Memory } from './memory/memory.ts'
 import { Models } from './models/models.ts'
-import { memoryMetricsFeed } from './observability/memory-metrics.ts'
+import { memoryMetricsFeed } from './observability/metrics/memory-metrics.ts'
+import { setPower } from './observability/metrics/power-metrics.ts'
 import { Power } from './power/power.ts'
 import { askActivity } from './process/activity.ts'
 import { Ledger } from './process/ledger.ts'
@@ -56,7 +58,7 @@ function serverRoom(
     ...(liveness && { liveness }),
     ...(random && { random }),
     publishedBesides: (key) => session()?.publisher.portsBesides(key) ?? new Set(),
-    onProbe: (key, seconds) => metrics.observeHealthCheck(splitKey(key), seconds),
+    onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
     onCounters,
     outputLimits: () => outputLimits(settings()),
   })
@@ -87,7 +89,8 @@ function memoryRoom(context: RoomContext, servers: Servers): Memory {
   })
   followServers(servers, memory)
   memory.listen(memoryMetricsFeed(metrics, memory))
-  memory.listen({ onSample: () => snapshots.changed() })
+  memory.listen({ onSample: () => snapshots.changed(), onFootprints: () => snapshots.changed() })
+  snapshots.onLooker((looker) => memory.setWatched(seesFigures(looker)))
   snapshots.register(() => ({ memoryFigures: memoryFiguresOf(memory.view) }))
   return ends.use(memory)
 }
@@ -133,7 +136,7 @@ function powerRoom(context: RoomContext): Power {
     log,
     hasReaders: () => snapshots.hasReaders,
     onChange: (figures) => {
-      metrics.setPower(figures)
+      setPower(metrics, figures)
       snapshots.changed()
     },
     ...powerTrial,

@@ -1,6 +1,6 @@
 import type { AgentOptions } from './agent-options.ts'
 import type { ClusterSession } from './cluster-session.ts'
-import type { AgentMetrics } from './observability/metrics.ts'
+import type { AgentMetrics } from './observability/metrics/agent-metrics.ts'
 import { findMacmon } from './power/macmon.ts'
 import { findLlamaServer, type Binary } from './runtimes/binary.ts'
 import type { AgentSettings } from './settings/settings.ts'

@@ -2,10 +2,13 @@ import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import { EndpointsWriter } from '../../src/agent-core/publishing/endpoints-writer.ts'
 import type { PublishTarget } from '../../src/agent-core/publishing/objects.ts'
+import { resources } from '../../src/agent-core/kube/resources.ts'
 import { apiWorlds, type World } from '../support/api-worlds/api-worlds.ts'
 import { KubeHttp, type KubeRequest } from '../support/controller-stand-in/kube-http.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { silentLog } from '../support/silent-log.ts'
+import { publication } from '../unit/publishing/examples.ts'
 import { startPublishing, type PublishingAgent } from './publishing-agent.ts'
 
 const server = { address: '192.0.2.7', port: 53_211, ready: true }
@@ -698,6 +701,29 @@ describe('publishing when the cluster misbehaves', () => {
     await done(agent.publisher.claim(moved))
     const written = patches.mock.calls.filter(([{ plural }]) => plural === 'endpoints')
     expect(written.map(([, , , body]) => body)).toMatchObject([{ subsets: [{ ports: [{}, { name: 'endpoint' }] }] }])
+  })
+
+  test('Endpoints that are written while all are listed are known as they were written', async () => {
+    await using sim = await KubeSim.start({ garbageCollection: false })
+    const cluster = clusterOf({ namespace: 'default', http: new KubeHttp(sim.connection()) })
+    await using agent = await startPublishing({ connection: sim.connection(), namespace: 'default' }, 'node-a')
+    const { uid } = await cluster.inferenceService('listed')
+    const wanted = { ...publication, namespace: 'default', name: 'listed', serviceName: 'listed', uid }
+    const moved = { ...wanted, published: { ...server, port: 53_212 } }
+    const writer = new EndpointsWriter({
+      ...{ api: agent.api, resource: resources.endpoints, log: silentLog, signal: new AbortController().signal },
+      ...{ monotonicNow: () => 0, random: () => 0 },
+    })
+    await writer.write(wanted)
+    const pages = agent.api.pages.bind(agent.api)
+    vi.spyOn(agent.api, 'pages').mockImplementationOnce(async function* (...parameters) {
+      for await (const page of pages(...parameters)) {
+        await writer.write(moved)
+        yield page
+      }
+    })
+    expect(await writer.lookAtAll('default')).toBe(true)
+    expect([writer.isCurrent(moved), writer.isCurrent(wanted)]).toEqual([true, false])
   })
 
   test.each(['app', 'llmkube.ai/managed-by'])(

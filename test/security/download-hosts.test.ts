@@ -1,5 +1,6 @@
 import type { LookupAddress } from 'node:dns'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { HostGuard } from '../../src/agent-core/models/download/host-guard.ts'
 import type { ModelsOptions } from '../../src/agent-core/models/models.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFakeHub } from '../support/fake-hub.ts'
@@ -115,6 +116,18 @@ describe('whoever may write a Model reaches no service of this machine or its ne
     expect(hub.requests.filter(({ server }) => server === 'hub').length).toBeGreaterThan(0)
     expect(hub.requests.filter(({ server }) => server === 'cdn')).toEqual([])
   })
+})
+
+test.each([
+  ['2002:808:808::1', []],
+  ['64:ff9b::808:808', []],
+  ['2002:a00:1::1', ['10.0.0.1']],
+  ['2002:a00:1::1', ['10.0.0.0/8']],
+])('%s is judged as the IPv4 address that it stands for, with %s listed', (address, listed) => {
+  const judged = (allowed: readonly string[]) => () =>
+    new HostGuard({ allowed: () => allowed }).requireHost(`[${address}]`)
+  expect(judged(listed)).not.toThrow()
+  if (listed.length > 0) expect(judged([])).toThrow('--allowed-download-hosts')
 })
 
 test.each(['127.0.0.1', '127.0.0.0/8', '::ffff:127.0.0.1'])('a person may list %s', async (entry) => {

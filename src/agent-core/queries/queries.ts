@@ -13,6 +13,7 @@ import { keyOf } from '../support/object-key.ts'
 import { contexts } from './contexts.ts'
 import { events } from './events.ts'
 import { hostAddresses } from './host-addresses.ts'
+import { serverDetails, type ServerDetailsSources } from './server-details.ts'
 import { logPage } from './server-log.ts'
 import { sizing, type SizingSources } from './sizing.ts'
 
@@ -28,6 +29,7 @@ export interface Sources {
   readonly hostAddress: () => HostAddress
   readonly models: Models
   readonly sizing: SizingSources
+  readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
   readonly output: (service: ServiceRef) => ReadableOutput
 }
@@ -58,6 +60,8 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return sources.models.view()
     case 'sizing':
       return sizing(sources.sizing)
+    case 'server':
+      return serverDetails(sources.server, query.service)
     case 'log':
       return logPage(sources.output(query.service), query)
   }

@@ -3,6 +3,7 @@ import path from 'node:path'
 import prettier from 'prettier'
 import { expect, test } from 'vitest'
 import { cliMarkdown } from '../../../tasks/cli-markdown.ts'
+import { metricsMarkdown } from '../../../tasks/metrics-markdown.ts'
 import { settingsMarkdown } from '../../../tasks/settings-markdown.ts'
 
 test('docs/cli.md says what --help says; node tasks/docs.ts brings it up to date', () =>
@@ -10,6 +11,9 @@ test('docs/cli.md says what --help says; node tasks/docs.ts brings it up to date
 
 test('docs/settings.md says what the table of settings says; node tasks/docs.ts brings it up to date', () =>
   expectUpToDate('settings.md', settingsMarkdown()))
+
+test('docs/metrics.md says what the table of metrics says; node tasks/docs.ts brings it up to date', () =>
+  expectUpToDate('metrics.md', metricsMarkdown()))
 
 async function expectUpToDate(name: string, text: string): Promise<void> {
   const file = path.resolve(import.meta.dirname, '../../../docs', name)

@@ -1,6 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { AgentMetrics } from '../../../src/agent-core/observability/metrics.ts'
+import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { labelCombinations, type MetricRow } from '../../../src/agent-core/observability/metrics/metric-row.ts'
+import { metricPrefix, metricTable } from '../../../src/agent-core/observability/metrics/metric-table.ts'
+import { setPower } from '../../../src/agent-core/observability/metrics/power-metrics.ts'
+import { serviceMetricsFeed } from '../../../src/agent-core/observability/metrics/service-metrics.ts'
+import { fillMetrics } from '../../support/filled-metrics.ts'
+import { parsePrometheusText, seriesName } from '../../support/prometheus-text.ts'
+import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 let metrics: AgentMetrics
 beforeEach(() => {
@@ -10,132 +17,128 @@ afterEach(() => metrics[Symbol.dispose]())
 
 const qwen = { namespace: 'default', name: 'qwen' }
 
-async function lines(pattern: RegExp): Promise<string[]> {
+/** The figures of the agent as they are exported: series without the prefix → value; of histograms, sum and count. */
+async function figures(pattern = /./): Promise<Record<string, number>> {
   const { body } = await metrics.render()
-  return body.split('\n').filter((line) => !line.startsWith('#') && pattern.test(line))
+  const samples = [...parsePrometheusText(body).values()].flatMap((family) => family.samples)
+  const ours = samples.filter(({ name, labels }) => name.startsWith(metricPrefix) && !('le' in labels))
+  const named = ours.map((sample) => [seriesName(sample).slice(metricPrefix.length), sample.value] as const)
+  return Object.fromEntries(named.filter(([series]) => pattern.test(series)))
 }
 
-const ours = () => lines(/^llmkube_metal_agent_(?!health_check_duration_seconds_bucket)/)
+/** Metrics without labels whose name matches, of those without the prefix. */
+async function ofProcess(pattern: RegExp): Promise<Map<string, number>> {
+  const { body } = await metrics.render()
+  const samples = [...parsePrometheusText(body).values()].flatMap((family) => family.samples)
+  return new Map(samples.filter(({ name }) => pattern.test(name)).map(({ name, value }) => [name, value]))
+}
 
-const memoryFromTheStart = [
-  ...['normal', 'warning', 'critical', 'unknown'].map((to) => `memory_pressure_transitions_total{to="${to}"} 0`),
-  'evictions_total 0',
-  ...['disabled', 'below_guard', 'floor', 'all_protected', 'runtime_ineligible', 'empty'].map(
-    (reason) => `evictions_skipped_total{reason="${reason}"} 0`,
-  ),
-].map((line) => `llmkube_metal_agent_${line}`)
-
-test('what can be counted is there from the start, at 0', async () => {
-  expect(await ours()).toEqual([
-    'llmkube_metal_agent_managed_processes 0',
-    'llmkube_metal_agent_watch_consecutive_failures 0',
-    'llmkube_metal_agent_fatal_exits_total{subsystem="watcher"} 0',
-    'llmkube_metal_agent_fatal_exits_total{subsystem="health-server"} 0',
-    ...memoryFromTheStart,
-  ])
+test('what can be counted is there from the start, at 0, and what is not known is not', async () => {
+  const shown = await figures()
+  expect(new Set(Object.values(shown))).toEqual(new Set([0]))
+  const counters = Object.entries<MetricRow>(metricTable).filter(
+    ([, { type, perService }]) => type === 'counter' && !perService,
+  )
+  const series = counters.flatMap(([name, row]) =>
+    labelCombinations(row).map((labels) => seriesName({ name, labels, value: 0 })),
+  )
+  expect(Object.keys(shown)).toEqual(expect.arrayContaining(series))
+  expect(await figures(/bytes|watts|level/)).toEqual({})
 })
 
 test('what is only brought up to date when it is read is so', async () => {
-  metrics.beforeRender(() => metrics.setManagedProcesses(7))
-  expect(await lines(/managed_processes/)).toEqual(['llmkube_metal_agent_managed_processes 7'])
+  metrics.beforeRender(() => metrics.set('managed_processes', 7))
+  metrics.beforeRender(() => metrics.set('watch_consecutive_failures', 2))
+  expect(await figures(/managed_processes|watch_consecutive/)).toEqual({
+    managed_processes: 7,
+    watch_consecutive_failures: 2,
+  })
 })
 
-test('names and labels are those of the Go agent', async () => {
-  metrics.setManagedProcesses(2)
-  metrics.setWatchFailures(3)
-  metrics.setHealthy(qwen, true)
-  metrics.countRestart(qwen)
-  metrics.observeHealthCheck(qwen, 0.02)
-  metrics.countFatalExit('watcher')
-  expect(await ours()).toEqual([
-    'llmkube_metal_agent_managed_processes 2',
-    'llmkube_metal_agent_process_healthy{name="qwen",namespace="default"} 1',
-    'llmkube_metal_agent_process_restarts_total{name="qwen",namespace="default"} 1',
-    'llmkube_metal_agent_health_check_duration_seconds_sum{name="qwen",namespace="default"} 0.02',
-    'llmkube_metal_agent_health_check_duration_seconds_count{name="qwen",namespace="default"} 1',
-    'llmkube_metal_agent_watch_consecutive_failures 3',
-    'llmkube_metal_agent_fatal_exits_total{subsystem="watcher"} 1',
-    'llmkube_metal_agent_fatal_exits_total{subsystem="health-server"} 0',
-    ...memoryFromTheStart,
-  ])
-  const buckets = await lines(/_bucket.*name="qwen"/)
-  expect(buckets.map((line) => /le="([^"]+)"/.exec(line)?.[1])).toEqual(
-    '0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 +Inf'.split(' '),
-  )
-})
-
-test('memory has the names of the Go agent, and what is not known has no figure', async () => {
-  const memory = () => lines(/^llmkube_metal_agent_(memory|system|process_rss|evictions_total).* (?!0$)/)
-  metrics.setMemoryBudget(36e9)
-  metrics.setMemoryEstimate(qwen, 5e9)
-  metrics.setSystemMemory({ availableBytes: 8e9, wiredBytes: 2e9 })
-  metrics.setProcessMemory(qwen, 6e9)
-  metrics.setPressureLevel('critical')
-  metrics.countPressureChange('critical')
-  metrics.countEviction()
-  metrics.countEvictionSkipped('floor')
-  const known = await memory()
-  metrics.setSystemMemory(undefined)
-  metrics.setProcessMemory(qwen, undefined)
-  metrics.setPressureLevel('unknown')
-  expect([known, await memory(), await lines(/floor/)]).toEqual([
-    [
-      'llmkube_metal_agent_memory_budget_bytes 36000000000',
-      'llmkube_metal_agent_memory_estimated_bytes{name="qwen",namespace="default"} 5000000000',
-      'llmkube_metal_agent_system_memory_available_bytes 8000000000',
-      'llmkube_metal_agent_system_memory_wired_bytes 2000000000',
-      'llmkube_metal_agent_process_rss_bytes{name="qwen",namespace="default"} 6000000000',
-      'llmkube_metal_agent_memory_pressure_level 2',
-      'llmkube_metal_agent_memory_pressure_transitions_total{to="critical"} 1',
-      'llmkube_metal_agent_evictions_total 1',
-    ],
-    [
-      'llmkube_metal_agent_memory_budget_bytes 36000000000',
-      'llmkube_metal_agent_memory_estimated_bytes{name="qwen",namespace="default"} 5000000000',
-      'llmkube_metal_agent_memory_pressure_transitions_total{to="critical"} 1',
-      'llmkube_metal_agent_evictions_total 1',
-    ],
-    ['llmkube_metal_agent_evictions_skipped_total{reason="floor"} 1'],
+test('a gauge that is not known any more has no series, rather than its last value', async () => {
+  const pattern = /system_memory|process_rss|estimated/
+  metrics.set('system_memory_available_bytes', 8e9)
+  metrics.set('process_rss_bytes', 6e9, qwen)
+  metrics.set('memory_estimated_bytes', 5e9, qwen)
+  const known = await figures(pattern)
+  metrics.set('system_memory_available_bytes', undefined)
+  metrics.set('process_rss_bytes', undefined, qwen)
+  metrics.set('memory_estimated_bytes', Number.NaN, qwen)
+  expect([known, await figures(pattern)]).toEqual([
+    {
+      system_memory_available_bytes: 8e9,
+      'process_rss_bytes{name="qwen",namespace="default"}': 6e9,
+      'memory_estimated_bytes{name="qwen",namespace="default"}': 5e9,
+    },
+    {},
   ])
 })
 
-test('power has the names of the Go agent, and what is not reported has no figure', async () => {
-  const power = () => lines(/power/)
+test('power that is not reported has no figure', async () => {
+  const power = () => figures(/power/)
   const atFirst = await power()
-  metrics.setPower({ combinedWatts: 12.5, cpuWatts: 4, gpuWatts: 8, aneWatts: 0.5 })
+  setPower(metrics, { combinedWatts: 12.5, cpuWatts: 4, gpuWatts: 8, aneWatts: 0.5 })
   const whole = await power()
-  metrics.setPower({ gpuWatts: 8, aneWatts: 0 })
+  setPower(metrics, { gpuWatts: 8, aneWatts: 0 })
   const part = await power()
-  metrics.setPower(undefined)
+  setPower(metrics, undefined)
   expect([atFirst, whole, part, await power()]).toEqual([
-    [],
-    [
-      'llmkube_metal_agent_apple_power_combined_watts 12.5',
-      'llmkube_metal_agent_apple_power_gpu_watts 8',
-      'llmkube_metal_agent_apple_power_cpu_watts 4',
-      'llmkube_metal_agent_apple_power_ane_watts 0.5',
-    ],
-    ['llmkube_metal_agent_apple_power_gpu_watts 8', 'llmkube_metal_agent_apple_power_ane_watts 0'],
-    [],
+    {},
+    {
+      apple_power_combined_watts: 12.5,
+      apple_power_gpu_watts: 8,
+      apple_power_cpu_watts: 4,
+      apple_power_ane_watts: 0.5,
+    },
+    { apple_power_gpu_watts: 8, apple_power_ane_watts: 0 },
+    {},
   ])
 })
 
-test('a service is shown with no restarts before its first, and leaves nothing when it goes', async () => {
-  metrics.setHealthy(qwen, false)
-  metrics.setHealthy({ namespace: 'other', name: 'qwen' }, true)
-  const shown = await lines(/name="qwen"/)
-  metrics.observeHealthCheck(qwen, 1)
-  metrics.setMemoryEstimate(qwen, 1)
-  metrics.setProcessMemory(qwen, 1)
-  metrics.removeService(qwen)
-  expect([shown, await lines(/namespace="default"/)]).toEqual([
-    [
-      'llmkube_metal_agent_process_healthy{name="qwen",namespace="default"} 0',
-      'llmkube_metal_agent_process_healthy{name="qwen",namespace="other"} 1',
-      'llmkube_metal_agent_process_restarts_total{name="qwen",namespace="default"} 0',
-      'llmkube_metal_agent_process_restarts_total{name="qwen",namespace="other"} 0',
-    ],
-    [],
+test('a service is shown with no restarts before its first', async () => {
+  metrics.set('process_healthy', 0, qwen)
+  expect(await figures(/qwen/)).toMatchObject({
+    'process_healthy{name="qwen",namespace="default"}': 0,
+    'process_restarts_total{name="qwen",namespace="default"}': 0,
+  })
+})
+
+test('a service that is gone leaves no series of any metric behind, and the others keep theirs', async () => {
+  const namesake = { namespace: 'other', name: 'qwen' }
+  fillMetrics(metrics, [qwen, namesake])
+  const before = await figures(/namespace="other"/)
+  metrics.keepServices([namesake])
+  const { body } = await metrics.render()
+  expect(body).not.toContain('namespace="default"')
+  expect(await figures(/namespace="other"/)).toEqual(before)
+})
+
+test('what is measured of a service that is gone is gone again at the next look', async () => {
+  const feed = serviceMetricsFeed(metrics)
+  metrics.beforeRender(() => feed(sampleSnapshot({ services: [] })))
+  metrics.observe('health_check_duration_seconds', 0.02, qwen)
+  expect(await figures(/qwen/)).toEqual({})
+})
+
+test('a cluster of any size gets a bounded number of series, and it is said how many services are left out', async () => {
+  const services = Array.from({ length: 130 }, (_, index) => ({ namespace: 'default', name: `qwen-${index}` }))
+  metrics.keepServices(services)
+  for (const service of services) {
+    metrics.set('process_healthy', 1, service)
+    metrics.observe('health_check_duration_seconds', 0.02, service)
+    metrics.add('process_restarts_total', 1, service)
+  }
+  const shown = await figures(/process_healthy|check_duration_seconds_count|restarts_total/)
+  const leftOut = await figures(/left_out/)
+  const fewer = services.slice(-40)
+  metrics.keepServices(fewer)
+  for (const service of fewer) metrics.set('process_healthy', 1, service)
+  const healthy = Object.keys(await figures(/process_healthy/))
+  expect([Object.keys(shown).length, leftOut, healthy.length, await figures(/left_out/)]).toEqual([
+    300,
+    { metrics_services_left_out: 30 },
+    40,
+    { metrics_services_left_out: 0 },
   ])
 })
 
@@ -143,9 +146,9 @@ test('before the first scrape nothing watches the event loop, and processor time
   const until = performance.now() + 600
   while (performance.now() < until) await nextTurn()
   const { user, system } = process.cpuUsage()
-  const [cpu = '', ...lag] = await lines(/^(process_cpu_seconds_total|nodejs_eventloop_lag_(mean|max)_seconds) /)
-  expect(Number(cpu.split(' ')[1])).toBeGreaterThanOrEqual((user + system) / 1e6)
-  expect(lag).toEqual([])
+  const shown = await ofProcess(/^(process_cpu_seconds_total|nodejs_eventloop_lag_(mean|max)_seconds)$/)
+  expect([...shown.keys()]).toEqual(['process_cpu_seconds_total'])
+  expect(shown.get('process_cpu_seconds_total')).toBeGreaterThanOrEqual((user + system) / 1e6)
 })
 
 test('the process and its event loop are measured, and a block of the loop shows as what it lasted beyond a sample', async () => {
@@ -164,11 +167,10 @@ test('the process and its event loop are measured, and a block of the loop shows
   // A look comes between two blocks, so that two of them are no further apart than this.
   const [first = 0, second = 0, third = 0, last = 0] = begun
   const longestMs = Math.max(third - first, last - second) - blockMs
-  const shown = await lines(
-    /^(nodejs_eventloop_lag_\w+|process_cpu_seconds_total|process_resident_memory_bytes|nodejs_heap_size_used_bytes) /,
+  const values = await ofProcess(
+    /^(nodejs_eventloop_lag_\w+|process_cpu_seconds_total|process_resident_memory_bytes|nodejs_heap_size_used_bytes)$/,
   )
-  const figures = new Map(shown.map((line) => line.split(' ')).map(([name, value]) => [name, Number(value)]))
-  expect([...figures.keys()].sort()).toEqual([
+  expect([...values.keys()].sort()).toEqual([
     'nodejs_eventloop_lag_max_seconds',
     'nodejs_eventloop_lag_mean_seconds',
     'nodejs_eventloop_lag_seconds',
@@ -178,7 +180,7 @@ test('the process and its event loop are measured, and a block of the loop shows
   ])
   const toleranceMs = 20
   for (const figure of ['mean', 'max']) {
-    const lagMs = (figures.get(`nodejs_eventloop_lag_${figure}_seconds`) ?? 0) * 1_000
+    const lagMs = (values.get(`nodejs_eventloop_lag_${figure}_seconds`) ?? 0) * 1_000
     expect(lagMs).toBeGreaterThan(blockMs - sampleMs - toleranceMs)
     expect(lagMs).toBeLessThan(longestMs - sampleMs + toleranceMs)
   }
@@ -186,6 +188,6 @@ test('the process and its event loop are measured, and a block of the loop shows
 
 test('two registries do not meet', async () => {
   using other = new AgentMetrics()
-  other.setManagedProcesses(5)
-  expect(await lines(/managed_processes/)).toEqual(['llmkube_metal_agent_managed_processes 0'])
+  other.set('managed_processes', 5)
+  expect(await figures(/managed_processes/)).toEqual({ managed_processes: 0 })
 })

@@ -24,6 +24,10 @@ export class ProcessMetrics implements Disposable {
     this.#add('process_cpu_user_seconds_total', user)
     this.#add('process_cpu_system_seconds_total', system)
     this.#add('process_cpu_seconds_total', user + system)
+    // Gauges under the names of counters, and the sums of what nodejs_active_* says by type.
+    for (const what of ['handles', 'requests', 'resources']) {
+      this.#registry.removeSingleMetric(`nodejs_active_${what}_total`)
+    }
     this.#replaceEventLoopMetrics()
   }
 

@@ -1,0 +1,136 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { keyOf } from '../../support/object-key.ts'
+import { labelCombinations, labelNames, type MetricRow } from './metric-row.ts'
+import {
+  metricPrefix,
+  metricTable,
+  type LabelsOf,
+  type MetricName,
+  type MetricNameOf,
+  type ServiceKey,
+} from './metric-table.ts'
+import { ProcessMetrics } from './process-metrics.ts'
+
+/** Each has some fifty series; a Mac serves a handful, and a cluster may name any number. */
+const seriesForServices = 100
+
+/** The values of a metric's labels. */
+type Series = Readonly<Record<string, string>>
+
+const rows = Object.entries(metricTable) as [MetricName, MetricRow][]
+
+/** What the agent counts and measures, as the table of metrics says. A figure that is not known has no series, rather than 0 or an old one. */
+export class AgentMetrics {
+  readonly #registry = new Registry()
+  readonly #gauges = new Map<string, Gauge>()
+  readonly #counters = new Map<string, Counter>()
+  readonly #histograms = new Map<string, Histogram>()
+  readonly #refreshers: (() => void | Promise<void>)[] = []
+  /** By key, those that have series. */
+  readonly #services = new Map<string, ServiceKey>()
+  readonly #process = new ProcessMetrics(this.#registry)
+
+  constructor() {
+    for (const [name, row] of rows) this.#define(name, row)
+    this.set('managed_processes', 0)
+    this.set('watch_consecutive_failures', 0)
+    this.set('metrics_services_left_out', 0)
+  }
+
+  /** Undefined: not known now, so that it has no series. */
+  set<N extends MetricNameOf<'gauge'>>(name: N, value: number | undefined, ...[labels]: LabelsOf<N>): void {
+    const series = seriesOf(name, labels)
+    if (value === undefined || !Number.isFinite(value)) this.#gauges.get(name)?.remove(series)
+    else if (this.#isKept(name, series)) this.#gauges.get(name)?.set(series, value)
+  }
+
+  add<N extends MetricNameOf<'counter'>>(name: N, more: number, ...[labels]: LabelsOf<N>): void {
+    const series = seriesOf(name, labels)
+    if (this.#isKept(name, series)) this.#counters.get(name)?.inc(series, more)
+  }
+
+  observe<N extends MetricNameOf<'histogram'>>(name: N, value: number, ...[labels]: LabelsOf<N>): void {
+    const series = seriesOf(name, labels)
+    if (this.#isKept(name, series)) this.#histograms.get(name)?.observe(series, value)
+  }
+
+  /** For figures that are brought up to date only when they are read. */
+  beforeRender(refresh: () => void | Promise<void>): void {
+    this.#refreshers.push(refresh)
+  }
+
+  /** The services that there are: the others lose their series, and those that there is no room for are said to be left out. */
+  keepServices(services: readonly ServiceKey[]): void {
+    const kept = new Set(services.map(({ namespace, name }) => keyOf(namespace, name)))
+    for (const [key, service] of this.#services) {
+      if (kept.has(key)) continue
+      this.#services.delete(key)
+      this.#removeSeries(service)
+    }
+    const leftOut = services.filter((service) => !this.#makeRoom(service))
+    this.set('metrics_services_left_out', leftOut.length)
+  }
+
+  async render(): Promise<{ contentType: string; body: string }> {
+    for (const refresh of this.#refreshers) await refresh()
+    this.#process.begin()
+    return { contentType: this.#registry.contentType, body: await this.#registry.metrics() }
+  }
+
+  [Symbol.dispose](): void {
+    this.#process[Symbol.dispose]()
+    this.#registry.clear()
+  }
+
+  #define(name: MetricName, row: MetricRow): void {
+    const { type, help, buckets } = row
+    const base = { name: `${metricPrefix}${name}`, help, labelNames: labelNames(row), registers: [this.#registry] }
+    if (type === 'histogram') {
+      this.#histograms.set(name, new Histogram({ ...base, ...(buckets && { buckets: [...buckets] }) }))
+    } else if (type === 'counter') {
+      this.#counters.set(name, new Counter(base))
+      if (!row.perService) this.#startCounting(name, row)
+    } else {
+      const gauge = new Gauge(base)
+      gauge.remove({})
+      this.#gauges.set(name, gauge)
+    }
+  }
+
+  /** At 0, which `rate()` needs to see the first of something. */
+  #startCounting(name: MetricName, row: MetricRow, service?: ServiceKey): void {
+    const counter = this.#counters.get(name)
+    for (const labels of labelCombinations(row)) counter?.inc({ ...labels, ...service }, 0)
+  }
+
+  #isKept(metric: MetricName, { namespace = '', name = '' }: Series): boolean {
+    const { perService }: MetricRow = metricTable[metric]
+    return !perService || this.#makeRoom({ namespace, name })
+  }
+
+  #makeRoom({ namespace, name }: ServiceKey): boolean {
+    const key = keyOf(namespace, name)
+    if (this.#services.has(key)) return true
+    if (this.#services.size >= seriesForServices) return false
+    const service = { namespace, name }
+    this.#services.set(key, service)
+    for (const [metric, row] of rows) {
+      if (row.type === 'counter' && row.perService && !row.startsAbsent) this.#startCounting(metric, row, service)
+    }
+    return true
+  }
+
+  #removeSeries({ namespace, name }: ServiceKey): void {
+    for (const [metric, row] of rows) {
+      if (!row.perService) continue
+      const owner = this.#gauges.get(metric) ?? this.#counters.get(metric) ?? this.#histograms.get(metric)
+      for (const labels of labelCombinations(row)) owner?.remove({ ...labels, namespace, name })
+    }
+  }
+}
+
+/** Only the labels of the metric, of whatever else the object of a service has. */
+function seriesOf(metric: MetricName, labels: object = {}): Series {
+  const values = new Map<string, unknown>(Object.entries(labels))
+  return Object.fromEntries(labelNames(metricTable[metric]).map((label) => [label, String(values.get(label))]))
+}

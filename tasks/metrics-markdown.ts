@@ -1,0 +1,47 @@
+import { labelNames, type MetricRow } from '../src/agent-core/observability/metrics/metric-row.ts'
+import { metricPrefix, metricTable } from '../src/agent-core/observability/metrics/metric-table.ts'
+import { table } from './markdown-table.ts'
+
+/** Every metric of the agent, as one page. */
+export function metricsMarkdown(): string {
+  return [
+    '# Metrics',
+    '',
+    'Made by `node tasks/docs.ts` from the table of metrics. `/metrics` on the health port (`--port`, by default 9090, on 127.0.0.1) is in',
+    "Prometheus' text format. A figure that is not known has no series: it is never 0 in its place, and never an old one. Services that are",
+    'gone lose their series at the next scrape, and at most 100 have any: `metrics_services_left_out` says how many have none.',
+    '',
+    `Every name begins with \`${metricPrefix}\`, which is left out here.`,
+    '',
+    "## The Go agent's",
+    '',
+    'Names, types and labels are its own, so that boards and alerts made for it keep working. `client_proxy_*` and `ingress_*` are not',
+    'exported: this agent has no gateway yet.',
+    '',
+    ...rowsOf('go'),
+    '## Others',
+    '',
+    ...rowsOf('ours'),
+    '## Of the process',
+    '',
+    'Without the prefix: `process_*` and `nodejs_*`, as prom-client names them, for processor time, memory, handles and garbage collection',
+    'of the agent itself. `nodejs_eventloop_lag_mean_seconds` and `nodejs_eventloop_lag_max_seconds` are since the last scrape.',
+    '',
+  ].join('\n')
+}
+
+function rowsOf(origin: MetricRow['origin']): string[] {
+  const rows = Object.entries<MetricRow>(metricTable).filter(([, row]) => row.origin === origin)
+  return table(
+    ['metric', 'type', 'labels', 'what it is'],
+    rows.map(([name, row]) => [`\`${name}\``, row.type, labelsOf(row), row.help]),
+  )
+}
+
+function labelsOf(row: MetricRow): string {
+  const texts = labelNames(row).map((label) => {
+    const values = row.labels?.[label]
+    return values ? `\`${label}\`: ${values.map((value) => `\`${value}\``).join(', ')}` : `\`${label}\``
+  })
+  return texts.length === 0 ? '–' : texts.join(', ')
+}

@@ -1,0 +1,20 @@
+import type { AgentMetrics } from '../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { labelCombinations, type MetricRow } from '../../src/agent-core/observability/metrics/metric-row.ts'
+import { metricTable, type ServiceKey } from '../../src/agent-core/observability/metrics/metric-table.ts'
+
+type Say = (name: string, value: number, labels: object) => void
+
+/** Gives every metric of the table a figure for each of its label values, and for each of the services. */
+export function fillMetrics(metrics: AgentMetrics, services: readonly ServiceKey[]): void {
+  const say = {
+    gauge: metrics.set.bind(metrics) as Say,
+    counter: metrics.add.bind(metrics) as Say,
+    histogram: metrics.observe.bind(metrics) as Say,
+  }
+  metrics.keepServices(services)
+  for (const [name, row] of Object.entries<MetricRow>(metricTable)) {
+    for (const service of row.perService ? services : [{}]) {
+      for (const labels of labelCombinations(row)) say[row.type](name, 1.5, { ...labels, ...service })
+    }
+  }
+}
