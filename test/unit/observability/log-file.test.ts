@@ -205,7 +205,7 @@ describe('what is no place for a log is refused', () => {
 test('a disk that is full costs lines, which are counted, and tears none', async ({ skip }) => {
   await using it = await trial({ maxBytes: 1e6 })
   await mkdir(it.dir)
-  await using _volume = mounted(it.dir) ?? skip('needs the right to mount a tmpfs')
+  using _volume = mounted(it.dir) ?? skip('needs the right to mount a tmpfs')
   const filler = path.join(it.dir, 'filler')
   appendFileSync(filler, Buffer.alloc(40 * 1024))
   it.write(0, 4_990)
