@@ -99,6 +99,7 @@ export class Agent {
           llamaServer: () => llamaServer(this.#context),
           modelStore: this.#settings.modelStore,
         },
+        energy: this.#rooms.energy,
         output: (service) => this.#output(service),
       },
       query,
