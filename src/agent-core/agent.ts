@@ -59,13 +59,19 @@ export class Agent {
     this.#context.ends.use(this.#snapshots)
     this.#snapshots.register(() => ({ notices: this.#notices }))
     const feed = serviceMetricsFeed(this.metrics)
-    this.metrics.beforeRender(() => feed(this.#snapshots.get()))
+    this.metrics.beforeRender(async () => feed(await this.look()))
     this.#rooms = lastingRooms(this.#context)
   }
 
   /** As of now. */
   snapshot(looker?: Looker): AgentSnapshot {
     return this.#snapshots.get(looker)
+  }
+
+  /** One look: servers are asked for their figures first, for as long as a second. */
+  async look(): Promise<AgentSnapshot> {
+    await this.#rooms.figures.refresh()
+    return this.#snapshots.get()
   }
 
   subscribe(listener: () => void, looker?: Looker): () => void {
@@ -100,6 +106,7 @@ export class Agent {
           modelStore: this.#settings.modelStore,
         },
         energy: this.#rooms.energy,
+        server: { servers: this.#rooms.servers, platform },
         output: (service) => this.#output(service),
       },
       query,

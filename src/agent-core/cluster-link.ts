@@ -3,7 +3,7 @@ import type { ClusterSession } from './cluster-session.ts'
 import type { ContextPin } from './context-pin.ts'
 import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
 import type { Logger } from './observability/logger.ts'
-import type { Unfinished } from './publishing/publisher.ts'
+import type { Unfinished } from './publishing/shutdown-writes.ts'
 import { within } from './support/within.ts'
 
 /** A kubeconfig that is missing or broken is looked at again this often: a person is likely at work on it. */

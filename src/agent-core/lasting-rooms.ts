@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { Energy } from './energy/energy.ts'
 import { energyRoom } from './energy-room.ts'
+import { seesFigures } from '../contract/client.ts'
 import { splitKey } from './support/object-key.ts'
 import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
 import { Memory } from './memory/memory.ts'
@@ -95,7 +96,8 @@ function memoryRoom(context: RoomContext, servers: Servers): Memory {
   })
   followServers(servers, memory)
   memory.listen(memoryMetricsFeed(metrics, memory))
-  memory.listen({ onSample: () => snapshots.changed() })
+  memory.listen({ onSample: () => snapshots.changed(), onFootprints: () => snapshots.changed() })
+  snapshots.onLooker((looker) => memory.setWatched(seesFigures(looker)))
   snapshots.register(() => ({ memoryFigures: memoryFiguresOf(memory.view) }))
   return ends.use(memory)
 }

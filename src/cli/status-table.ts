@@ -1,7 +1,7 @@
 import { styleText } from 'node:util'
 import { formatBytes } from '../contract/format.ts'
 import { powerLine } from '../contract/power.ts'
-import type { Progress, ServiceState, ServiceView } from '../contract/service.ts'
+import type { RuntimeFigures, ServiceFigures, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { memoryLine } from '../contract/words.ts'
 import { cleanText } from '../contract/clean-text.ts'
@@ -82,9 +82,12 @@ const gap = '  '
 const leastSentence = 32
 const indent = '    '
 
-const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE', 'MEMORY'] as const
+const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE', 'MEMORY', 'TOKENS/S', 'REQUESTS'] as const
+type Heading = (typeof headings)[number]
 /** A narrower terminal has no room for what each model is expected to hold. */
 const leastForMemory = 80
+/** In a narrower one they are in the sentence. */
+const leastForRates = 120
 const stateColumn = headings.indexOf('STATE')
 /** The state as scripts know it. */
 const stateOf = ({ state, reason }: ServiceView): string => (state === 'stopped' && reason === 'Idle' ? 'idle' : state)
@@ -98,14 +101,13 @@ const shrinkable = [
 ] as const
 
 function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
-  const { columns = Infinity } = style
-  const isKnown = snapshot.services.some(({ memory }) => memory?.needBytes !== undefined)
-  const count = isKnown && columns >= leastForMemory ? headings.length : headings.length - 1
-  const shown = headings.slice(0, count)
-  const rows = snapshot.services.map((service) => ({
-    service,
-    cells: cellsOf(service, snapshot.now, style).slice(0, count),
-  }))
+  const shown = shownHeadings(snapshot, style)
+  const hasRates = shown.includes('TOKENS/S')
+  const rows = snapshot.services.map((service) => {
+    const figures = snapshot.figures[service.uid] ?? {}
+    const cells = cellsOf(service, figures, snapshot.now, style)
+    return { service, figures, cells: shown.map((heading) => cells[heading]) }
+  })
   const natural = shown.map((heading, column) =>
     Math.max(heading.length, ...rows.map(({ cells }) => (cells[column] ?? '').length)),
   )
@@ -115,8 +117,8 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
   const fit = (cells: readonly string[]) =>
     cells.map((cell, column) => cutMiddle(cell, widths[column] ?? 0, style).padEnd(widths[column] ?? 0))
   const lines = [[...fit(shown), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
-  for (const { service, cells } of rows) {
-    const sentence = sentenceOf(service, snapshot.figures[service.uid]?.progress)
+  for (const { service, figures, cells } of rows) {
+    const sentence = sentenceOf(service, figures, { hasRates })
     const fitted = fit(cells)
     if (style.colour)
       fitted[stateColumn] = styleText(shapes[service.state].colour, fitted[stateColumn] ?? '', {
@@ -129,17 +131,41 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
   return lines
 }
 
-function cellsOf(service: ServiceView, now: string, style: TableStyle): string[] {
+/** Figures that no service has get no column. */
+function shownHeadings({ services, figures }: AgentSnapshot, { columns = Infinity }: TableStyle): readonly Heading[] {
+  const hasMemory = services.some(({ memory }) => memory?.needBytes !== undefined) && columns >= leastForMemory
+  const isReported = services.some(({ uid }) => figures[uid]?.runtime?.state === 'reported')
+  const hasRates = isReported && columns >= leastForRates
+  return headings.filter((heading) => (heading === 'MEMORY' ? hasMemory : !rateHeadings.has(heading) || hasRates))
+}
+
+const rateHeadings: ReadonlySet<Heading> = new Set(['TOKENS/S', 'REQUESTS'])
+
+function cellsOf(
+  service: ServiceView,
+  { runtime }: ServiceFigures,
+  now: string,
+  style: TableStyle,
+): Readonly<Record<Heading, string>> {
   const shape = shapes[service.state]
-  return [
-    cleanText(service.name),
-    cleanText(service.namespace),
-    `${style.unicode ? shape.unicode : shape.ascii} ${stateOf(service)}`,
-    cleanText(service.model),
-    addressOf(service),
-    formatAge(service.since, now),
-    memoryOf(service),
-  ]
+  return {
+    NAME: cleanText(service.name),
+    NAMESPACE: cleanText(service.namespace),
+    STATE: `${style.unicode ? shape.unicode : shape.ascii} ${stateOf(service)}`,
+    MODEL: cleanText(service.model),
+    ADDRESS: addressOf(service),
+    AGE: formatAge(service.since, now),
+    MEMORY: memoryOf(service),
+    'TOKENS/S':
+      runtime?.state === 'notReported' ? 'not reported' : (runtime?.generatedTokensPerSecond?.toFixed(1) ?? '-'),
+    REQUESTS: requestsOf(runtime) ?? '-',
+  }
+}
+
+/** Undefined where its runtime does not tell. */
+function requestsOf({ requestsRunning, requestsWaiting = 0 }: Partial<RuntimeFigures> = {}): string | undefined {
+  if (requestsRunning === undefined) return undefined
+  return requestsWaiting > 0 ? `${requestsRunning} (${requestsWaiting} waiting)` : String(requestsRunning)
 }
 
 /** Marks the need of a service that does not run, so that it is not taken for memory it holds. */
@@ -157,10 +183,27 @@ function addressOf({ address, port }: ServiceView): string {
 }
 
 /** The figures first: a narrow terminal cuts the end. */
-const sentenceOf = ({ message }: ServiceView, progress: Progress | undefined) =>
-  progress === undefined ? cleanText(message) : `${progressText(progress)}: ${cleanText(message)}`
+function sentenceOf(
+  { message }: ServiceView,
+  { progress, runtime }: ServiceFigures,
+  { hasRates }: { readonly hasRates: boolean },
+): string {
+  const figures = progress ? progressText(progress) : hasRates ? '' : rateText(runtime)
+  const text = [cleanText(message), cleanText(runtime?.slow ?? '')].filter((part) => part !== '').join(' ')
+  return figures === '' ? text : `${figures}: ${text}`
+}
 
-function progressText({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {
+/** Empty where nothing is worked on. */
+function rateText(runtime: RuntimeFigures | undefined): string {
+  const rate = runtime?.generatedTokensPerSecond
+  const requests = runtime?.requestsRunning === 0 ? undefined : requestsOf(runtime)
+  return [
+    ...(rate === undefined ? [] : [`${rate.toFixed(1)} tokens/s`]),
+    ...(requests === undefined ? [] : [`requests ${requests}`]),
+  ].join(', ')
+}
+
+function progressText({ doneBytes, totalBytes, bytesPerSecond }: NonNullable<ServiceFigures['progress']>): string {
   const rate = `${formatBytes(bytesPerSecond)}/s`
   if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}, ${rate}`
   return `${Math.floor((100 * doneBytes) / totalBytes)} % of ${formatBytes(totalBytes)}, ${rate}`

@@ -22,6 +22,8 @@ export const query = z.discriminatedUnion('name', [
   /** Kubernetes Events of a service, or of all that are shown; newest first. */
   z.object({ name: z.literal('events'), service: serviceRef.optional(), limit }),
   logQuery,
+  /** What a person asks of one server. */
+  z.object({ name: z.literal('server'), service: serviceRef }),
   z.object({ name: z.literal('settings') }),
   z.object({ name: z.literal('contexts') }),
   z.object({ name: z.literal('hostAddresses') }),
@@ -65,11 +67,22 @@ export const hostAddressView = z.object({
   unfit: z.string().optional(),
 })
 
+export const serverView = z.object({
+  /** Of the process that runs, ready to be pasted into a shell; secrets in it are hidden. Absent where none runs. */
+  commandLine: z.string().optional(),
+  /** An earlier agent started it: the command line is as the system prints it, without its quotes. */
+  isUnquoted: z.boolean().optional(),
+  /** What the server that crashed last printed last, oldest first. */
+  crashLines: z.array(z.string()),
+})
+export type ServerDetailsView = z.infer<typeof serverView>
+
 /** By name of the query. A question that cannot be answered is a `QueryFailure` instead. */
 export const answers = {
   history: z.object({ entries: z.array(historyEntry), hasMore: z.boolean() }),
   events: z.object({ events: z.array(eventView), hasMore: z.boolean() }),
   log: logChunk,
+  server: serverView,
   settings: z.object({ settings: z.array(settingView) }),
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),

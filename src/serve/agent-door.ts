@@ -9,6 +9,8 @@ import type { StreamItem, StreamRequest } from '../contract/streams.ts'
 export interface AgentDoor {
   /** As of now, with the time of asking in it. */
   get(looker?: Looker): AgentSnapshot
+  /** The same after what is only measured while somebody looks was brought up to date, which takes a second at most. */
+  look(): Promise<AgentSnapshot>
   /** Calls back after each change; the answer ends it. */
   subscribe(listener: () => void, looker?: Looker): Unsubscribe
   command(request: CommandRequest): Promise<CommandResult>
@@ -21,6 +23,7 @@ export interface AgentDoor {
 export function cleanedDoor(door: AgentDoor): AgentDoor {
   return {
     get: (looker) => door.get(looker),
+    look: () => door.look(),
     subscribe: (listener, looker) => door.subscribe(listener, looker),
     command: async (request) => cleanTexts(await door.command(request)),
     query: async (query) => cleanTexts(await door.query(query)),

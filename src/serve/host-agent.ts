@@ -77,6 +77,7 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   const agent = new Agent({ ...options, identity, notices })
   const door = cleanedDoor({
     get: (looker) => agent.snapshot(looker),
+    look: () => agent.look(),
     subscribe: (listener, looker) => agent.subscribe(listener, looker),
     command: (request) => agent.command(request),
     query: (query) => agent.query(query),

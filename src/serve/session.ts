@@ -88,7 +88,7 @@ export class Session {
     switch (asked.verb) {
       case 'snapshot':
         if (asked.follow) this.#listen(id, (feed) => this.#feedSnapshots(id, { ...feed, looker: asked.looker }))
-        else void this.#reply(id, async () => Promise.resolve({ type: 'snapshot', id, snapshot: door.get() }))
+        else void this.#reply(id, async () => ({ type: 'snapshot', id, snapshot: await door.look() }))
         return
       case 'command':
         void this.#reply(id, async () => ({ type: 'result', id, result: await door.command(asked.request) }))

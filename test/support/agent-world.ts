@@ -163,9 +163,10 @@ export class AgentWorld implements AsyncDisposable {
       ...(options.onShutdown && { onShutdown: options.onShutdown }),
     })
     const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })
+    // As an icon, for which nothing is measured.
     agent.subscribe(() => {
-      for (const { pid } of agent.snapshot().services) if (pid !== undefined) this.#pids.add(pid)
-    })
+      for (const { pid } of agent.snapshot('icon').services) if (pid !== undefined) this.#pids.add(pid)
+    }, 'icon')
     this.#parts.defer(() => running.stop())
     await agent.start()
     return running

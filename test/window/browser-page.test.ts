@@ -80,6 +80,7 @@ async function serve(port?: number) {
 function doorOf(agent: FakeAgent): AgentDoor {
   return {
     get: () => agent.shown,
+    look: () => Promise.resolve(agent.shown),
     subscribe: (listener) => agent.follow({ next: listener, end: () => undefined }),
     command: ({ command, requestId }) => agent.command(command, requestId),
     query: (query) => agent.query(query),

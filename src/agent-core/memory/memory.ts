@@ -58,6 +58,8 @@ export interface MemoryOptions {
 export interface MemoryListener {
   /** After each look at memory. */
   readonly onSample?: (view: MemoryView) => void
+  /** The footprints were measured between two looks, since somebody looks at them, and are others than before. */
+  readonly onFootprints?: (view: MemoryView) => void
   /** Once for every change of the level. */
   readonly onPressure?: (change: PressureChange) => void
   /** Waiting starts that would be admitted now, in order: each asks again by `admit`, or leaves by `release`. Only to be noted here. */
@@ -105,6 +107,10 @@ export class Memory implements AsyncDisposable {
       log,
       now,
       onSample: (view) => this.#sampled(view),
+      onFootprints: (view) => {
+        this.#noteFootprints(view)
+        for (const { onFootprints } of this.#listeners) onFootprints?.(view)
+      },
       onChange: (change) => {
         for (const { onPressure } of this.#listeners) onPressure?.(change)
       },
@@ -149,6 +155,11 @@ export class Memory implements AsyncDisposable {
   /** When the level became what it is, in milliseconds since 1970; absent before the first look. */
   get levelSince(): number | undefined {
     return this.#levelSince?.at
+  }
+
+  /** While somebody looks, the footprints are measured every two seconds; all else goes on as it did. */
+  setWatched(isWatched: boolean): void {
+    this.#watchdog.setWatched(isWatched)
   }
 
   /** A look that begins after this call. Never rejects. */
@@ -267,16 +278,20 @@ export class Memory implements AsyncDisposable {
     if (this.#levelSince?.since !== view.since) {
       this.#levelSince = { since: view.since, at: Date.now() - this.levelForMs(view) }
     }
-    for (const { key, role } of this.#options.servers()) {
-      const bytes = view.footprints.get(idOf(key, role))
-      if (bytes !== undefined) this.#book.measured(key, bytes, role)
-    }
+    this.#noteFootprints(view)
     this.#book.observe({
       budgetBytes: this.#budget.bytes,
       pressure: view.level === 'unknown' ? 'normal' : view.level,
       availableBytes: view.figures?.availableBytes,
     })
     for (const { onSample } of this.#listeners) onSample?.(view)
+  }
+
+  #noteFootprints({ footprints }: MemoryView): void {
+    for (const { key, role } of this.#options.servers()) {
+      const bytes = footprints.get(idOf(key, role))
+      if (bytes !== undefined) this.#book.measured(key, bytes, role)
+    }
   }
 
   #resolveBudget(totalBytes = this.view?.figures?.totalBytes ?? 0): void {

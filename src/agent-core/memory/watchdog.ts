@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, MemoryFigures, Platform } from '../platform/platform.ts'
 import { messageOf } from '../support/message-of.ts'
@@ -49,6 +50,8 @@ export interface WatchdogOptions {
   /** Milliseconds that never go back. */
   readonly now?: () => number
   readonly onSample?: (view: MemoryView) => void
+  /** The footprints were measured between two looks at memory, and are others than before. */
+  readonly onFootprints?: (view: MemoryView) => void
   /** Once for every change, the return to normal included; the first known level is a change from unknown. */
   readonly onChange?: (change: PressureChange) => void
 }
@@ -61,6 +64,10 @@ const shortIntervalMs = 5_000
 
 /** Measuring fifty processes costs as much as ten looks at the whole: while memory is not short, now and then is enough. */
 const footprintIntervalMs = 60_000
+
+/** While somebody looks; at most a tenth of the time goes into it. */
+const watchedFootprintMs = 2_000
+const measuringShare = 0.1
 
 const applicationCount = 5
 
@@ -76,6 +83,9 @@ export class Watchdog {
   #next: Promise<MemoryView> | undefined
   #timer: NodeJS.Timeout | undefined
   #isEnded = false
+  #isWatched = false
+  #footprintTimer: NodeJS.Timeout | undefined
+  #measuring: Promise<void> | undefined
 
   constructor(options: WatchdogOptions) {
     this.#options = options
@@ -85,6 +95,13 @@ export class Watchdog {
   /** The first look is at once. */
   start(): void {
     if (this.#options.intervalMs > 0) this.#schedule(0)
+  }
+
+  /** Somebody looks at the footprints of the models, or nobody does any more. Looks at memory are as they were. */
+  setWatched(isWatched: boolean): void {
+    if (isWatched === this.#isWatched) return
+    this.#isWatched = isWatched
+    this.#measureIn(0)
   }
 
   get latest(): MemoryView | undefined {
@@ -114,7 +131,30 @@ export class Watchdog {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isEnded = true
     clearTimeout(this.#timer)
-    await (this.#next ?? this.#running)
+    clearTimeout(this.#footprintTimer)
+    await Promise.all([this.#next ?? this.#running, this.#measuring])
+  }
+
+  #measureIn(ms: number): void {
+    clearTimeout(this.#footprintTimer)
+    if (!this.#isWatched || this.#isEnded) return
+    const measure = () => {
+      this.#measuring = this.#measureBetween()
+    }
+    this.#footprintTimer = setTimeout(measure, ms).unref()
+  }
+
+  async #measureBetween(): Promise<void> {
+    const startedAt = this.#now()
+    const measured = await this.#footprints(true)
+    const before = this.#latest
+    if (before && !this.#isEnded) {
+      const view = { ...before, ...measured }
+      this.#latest = view
+      if (!isDeepStrictEqual(before.footprints, view.footprints))
+        this.#guarded(() => this.#options.onFootprints?.(view))
+    }
+    this.#measureIn(Math.max(watchedFootprintMs, (this.#now() - startedAt) / measuringShare))
   }
 
   #schedule(ms: number): void {
@@ -209,9 +249,15 @@ export class Watchdog {
 
   #tell(from: PressureLevel | 'unknown', view: MemoryView): void {
     if (this.#isEnded) return
-    try {
+    this.#guarded(() => {
       this.#options.onSample?.(view)
       if (from !== view.level) this.#options.onChange?.({ from, to: view.level, view })
+    })
+  }
+
+  #guarded(tell: () => void): void {
+    try {
+      tell()
     } catch (error) {
       this.#options.log.error('What follows from a look at memory failed', { error })
     }

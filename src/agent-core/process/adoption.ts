@@ -1,7 +1,7 @@
 import type { ProcessFacts, Workplace } from '../platform/platform.ts'
 import { digestOf, runOfEntry, withRole, type HostSession, type LedgerEntry } from './ledger.ts'
 import { keyOfRun, runOfPlace, type ServerFolders } from './run-folder.ts'
-import type { AdoptableServer } from './servers.ts'
+import type { AdoptableServer } from './service-servers.ts'
 
 /** What a server is called that serves we do not know what, or was started for another login: it is replaced in good order. */
 export const unknownDigest = ''

@@ -4,18 +4,17 @@ import type { CountersReading } from './activity.ts'
 import { BackOffs, type Failure } from './back-off.ts'
 import { probeHealth, type HealthProbe } from './health-probe.ts'
 import { ExitWatch } from './exit-watch.ts'
-import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
-import type { Ledger, LedgerEntry } from './ledger.ts'
+import type { GeneralRules, ServerLaunch } from './launch.ts'
+import type { Ledger } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
-import { logState } from './log-state.ts'
 import type { ReadableOutput } from './output-log.ts'
 import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
 import { Ports } from './ports.ts'
-import { runFolder, runOf, serverFolders, type RunFolder } from './run-folder.ts'
-import { ServerProcess, type ServerOrigin, type StopOptions, type StopReport } from './server-process.ts'
-import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
+import { serverFolders } from './run-folder.ts'
+import type { StopOptions, StopReport } from './server-process.ts'
+import type { Exited, ServerRole, ServerState } from './server-state.ts'
 import { ServiceRuns } from './service-runs.ts'
-import { countedServers, roleOf, slotsOf, type CountedServer, type Service, type Slot } from './service-slots.ts'
+import { ServiceServers, type AdoptableServer, type CountedServer } from './service-servers.ts'
 import { steadyNow } from '../support/steady-clock.ts'
 
 export interface ServersOptions {
@@ -42,17 +41,8 @@ export interface ServersOptions {
   readonly outputLimits?: () => OutputLimits
 }
 
-/** What the ledger says of a server that is provably the same as when it was noted. */
-export type AdoptableServer = LedgerEntry & { readonly process: NonNullable<LedgerEntry['process']> }
-
 /** `role`: of the server whose state it is, as of now. */
 export type ServerListener = (key: string, state: ServerState, role: ServerRole) => void
-
-/**
- * How long no request may have come to a server whose successor is published before it ends: by then every node of the cluster knows the
- * new port. kube-proxy may take a second to tell the kernel (`--iptables-min-sync-period`), and the news must reach it first.
- */
-const flipSettleMs = 3_000
 
 /**
  * The servers of this agent, by the key of their InferenceService: one of each, and for the moment in which one takes over from
@@ -61,7 +51,7 @@ const flipSettleMs = 3_000
 export class Servers implements AsyncDisposable {
   readonly #options: Required<ServersOptions>
   readonly #ports: Ports
-  readonly #services = new Map<string, Service>()
+  readonly #services = new Map<string, ServiceServers>()
   readonly #backOffs: BackOffs
   readonly #runs = new Map<string, ServiceRuns>()
   readonly #listeners = new Set<ServerListener>()
@@ -91,10 +81,7 @@ export class Servers implements AsyncDisposable {
    * Everything from here on is told by `get` and `onChange`. Throws while something of an earlier process is left.
    */
   start(key: string, launch: ServerLaunch): void {
-    this.#refuseWhileAlive(key)
-    const service = this.#service(key)
-    service.successor = undefined
-    this.#launch(service, 'current', launch, undefined)
+    this.#service(key).start(launch)
   }
 
   /**
@@ -102,88 +89,40 @@ export class Servers implements AsyncDisposable {
    * present one, or more than that.
    */
   startBeside(key: string, launch: ServerLaunch): void {
-    const service = this.#services.get(key)
-    const beside = service?.current?.process.folder
-    if (!service?.current || !beside || isOver(service.current.process.state))
-      throw new Error(`${key} has no server to start another beside.`)
-    for (const other of [service.successor, service.retiring]) {
-      if (other && !isOver(other.process.state)) throw new Error(`${key} has two servers already.`)
-    }
-    this.#launch(service, 'successor', launch, beside)
+    this.#service(key).startBeside(launch)
   }
 
   /** The successor answers for its service from now on; the one before finishes its requests and stops. Throws where there is none. */
   promote(key: string): void {
-    const service = this.#services.get(key)
-    const { current, successor } = service ?? {}
-    if (!service || !successor || isOver(successor.process.state)) throw new Error(`${key} has no successor.`)
-    service.current = successor
-    service.successor = undefined
-    const [next, last] = [successor.process.folder, current?.process.folder]
-    this.#options.ledger.cast({ ...(next && { [next.name]: 'current' }), ...(last && { [last.name]: 'retiring' }) })
-    this.#options.log.info('successor takes over', { service: key })
-    if (current && !isOver(current.process.state)) this.#retire(service, current)
+    this.#service(key).promote()
   }
 
   /** Stops the successor, and forgets that there was one. Also right where there is none. */
   async dropSuccessor(key: string): Promise<StopReport> {
-    const service = this.#services.get(key)
-    if (!service?.successor) return { stopped: true }
-    const { process } = service.successor
-    if (!isOver(process.state)) return await process.stop({ drainMs: 0 })
-    service.successor = undefined
-    return { stopped: true }
+    return (await this.#services.get(key)?.dropSuccessor()) ?? { stopped: true }
   }
 
   /** Takes over the care for a server that an earlier agent started: from here on it is like one that was started here. */
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
-    const {
-      key,
-      role = 'current',
-      digest,
-      port,
-      outputOffset,
-      readySince,
-      executable,
-      workingDirectory,
-      sleepsWhenIdle,
-    } = entry
-    const { pid, startTime } = entry.process
-    const process = { pid, startTime, exited: this.#exits.exitOf({ pid, startTime }) }
-    const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }
-    this.#options.log.info('adopted server', { service: key, pid, port, role })
-    const service = this.#service(key)
-    const folder = runFolder(serverFolders(this.#options.stateDir), runOf(workingDirectory))
-    const slot = this.#begin(service, {
-      role,
-      digest,
-      rules: { ...rules, executable, sleepsWhenIdle },
-      origin: { kind: 'found', server: { process, port, outputOffset, ...ready }, folder },
-      needBytes: entry.needBytes,
-    })
-    if (role === 'retiring') this.#retire(service, slot)
+    this.#service(entry.key).adopt(entry, rules)
   }
 
   /** The servers run on without this agent, and the ledger has what the next one needs. No listener is called any more. */
   async letGo(): Promise<void> {
     this.#listeners.clear()
     this.#exits[Symbol.dispose]()
-    for (const { process } of this.#slots()) process.letGo()
+    for (const service of this.#services.values()) service.letGo()
     await this.#options.ledger.close()
   }
 
   /** All servers of the key. Resolves when nothing of them is left, or with what is. Also right where there is no server. */
   async stop(key: string, options: StopOptions = {}): Promise<StopReport> {
-    const slots = slotsOf(this.#services.get(key))
-    const reports = await Promise.all(slots.map(({ process }) => process.stop(options)))
-    return reports.find(({ stopped }) => !stopped) ?? { stopped: true }
+    return (await this.#services.get(key)?.stop(options)) ?? { stopped: true }
   }
 
   /** Requests in flight are waited for no longer; false where nothing waits for them. */
   skipDrain(key: string): boolean {
-    return slotsOf(this.#services.get(key))
-      .map(({ process }) => process.skipDrain())
-      .includes(true)
+    return this.#services.get(key)?.skipDrain() ?? false
   }
 
   /** All at the same time. */
@@ -193,37 +132,37 @@ export class Servers implements AsyncDisposable {
   }
 
   get(key: string): ServerState | undefined {
-    return this.#services.get(key)?.current?.process.state
+    return this.#services.get(key)?.state('current')
   }
 
   /** Of the server that was started beside the present one; kept when that failed, until it is dropped or another is started. */
   successor(key: string): ServerState | undefined {
-    return this.#services.get(key)?.successor?.process.state
+    return this.#services.get(key)?.state('successor')
   }
 
   /** Of the server whose place was taken, until nothing of it is left. */
   retiring(key: string): ServerState | undefined {
-    return this.#services.get(key)?.retiring?.process.state
+    return this.#services.get(key)?.state('retiring')
   }
 
   /** Of what the last server of this key serves. */
   digestOf(key: string, role: ServerRole = 'current'): string | undefined {
-    return this.#services.get(key)?.[role]?.digest
+    return this.#services.get(key)?.digest(role)
   }
 
   /** The estimate of its memory, in bytes; undefined where there is none. */
   needOf(key: string, role: ServerRole = 'current'): number | undefined {
-    return this.#services.get(key)?.[role]?.needBytes
+    return this.#services.get(key)?.needBytes(role)
   }
 
   /** All that have counters to read. */
   counted(): CountedServer[] {
-    return [...this.#services.values()].flatMap(countedServers)
+    return [...this.#services.values()].flatMap((service) => service.counted())
   }
 
   /** How many servers run, beside each other or alone. */
   get running(): number {
-    return this.#slots().filter(({ process }) => !isOver(process.state)).length
+    return [...this.#services.values()].reduce((sum, { running }) => sum + running, 0)
   }
 
   /** What the servers of the key write and wrote, whether one runs or not. */
@@ -231,21 +170,25 @@ export class Servers implements AsyncDisposable {
     return this.#runsOf(key)
   }
 
+  /** As the present server of the key was started; undefined where an earlier agent did that, or none was started. */
+  commandOf(key: string): readonly string[] | undefined {
+    return this.#services.get(key)?.command
+  }
+
   /** Where the present server of the key writes, or the last one wrote; undefined where none was started yet. */
   logFileOf(key: string): string | undefined {
-    return this.#services.get(key)?.current?.process.folder?.logFile
+    return this.#services.get(key)?.logFile
   }
 
   /** How often it was started again since it is known. */
   restarts(key: string): number {
-    return Math.max(0, (this.#services.get(key)?.starts ?? 0) - 1)
+    return this.#services.get(key)?.restarts ?? 0
   }
 
   /** Of the present server of each key. */
   state(): ReadonlyMap<string, ServerState> {
-    return new Map(
-      [...this.#services].flatMap(([key, { current }]) => (current ? [[key, current.process.state] as const] : [])),
-    )
+    const states = [...this.#services].map(([key, service]) => [key, service.state('current')] as const)
+    return new Map(states.filter((state): state is [string, ServerState] => state[1] !== undefined))
   }
 
   /** How the latest server that was not stopped ended, with its last lines; kept while others take its place. */
@@ -270,7 +213,7 @@ export class Servers implements AsyncDisposable {
 
   /** Throws while something of it is left. */
   forget(key: string): void {
-    this.#refuseWhileAlive(key)
+    this.#services.get(key)?.refuseWhileAlive()
     this.#services.delete(key)
     this.#backOffs.clear(key)
   }
@@ -287,87 +230,35 @@ export class Servers implements AsyncDisposable {
     this.#exits[Symbol.dispose]()
   }
 
-  #service(key: string): Service {
+  #service(key: string): ServiceServers {
     const known = this.#services.get(key)
     if (known) return known
-    const service: Service = { key, starts: 0 }
+    const { stateDir, onProbe } = this.#options
+    const service = new ServiceServers({
+      ...this.#options,
+      key,
+      runs: this.#runsOf(key),
+      ports: this.#ports,
+      folders: serverFolders(stateDir),
+      exits: this.#exits,
+      onFailure: (servedMs) => this.countFailure(key, servedMs),
+      onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
+      onState: (state, role) => this.#tell(key, state, role),
+    })
     this.#services.set(key, service)
     return service
   }
 
-  #slots(): Slot[] {
-    return [...this.#services.values()].flatMap(slotsOf)
-  }
-
-  #refuseWhileAlive(key: string): void {
-    const left = slotsOf(this.#services.get(key)).find(({ process }) => !isOver(process.state))
-    if (left)
-      throw new Error(`${key} still has a server (${left.process.state.kind}): stop it and wait until it is over.`)
-  }
-
   #runsOf(key: string): ServiceRuns {
     const { stateDir, outputLimits, log, now } = this.#options
-    const newest = () => {
-      const { current, successor } = this.#services.get(key) ?? {}
-      return successor?.process.folder ?? current?.process.folder
-    }
+    const newest = () => this.#services.get(key)?.newestRun
     const options = { key, folders: serverFolders(stateDir), limits: outputLimits(), log, now, newest }
     const runs = this.#runs.get(key) ?? new ServiceRuns(options)
     this.#runs.set(key, runs)
     return runs
   }
 
-  #launch(service: Service, role: ServerRole, launch: ServerLaunch, beside: RunFolder | undefined): void {
-    const { digest, needBytes } = launch
-    this.#begin(service, { role, digest, rules: launch, origin: { kind: 'launch', launch, beside }, needBytes })
-  }
-
-  #begin(service: Service, { role, digest, rules, origin, needBytes }: Beginning): Slot {
-    const { key } = service
-    const { platform, probe, liveness, log, now, ledger, onProbe, onCounters } = this.#options
-    const process = new ServerProcess({
-      key,
-      role: () => roleOf(service, slot),
-      runs: this.#runsOf(key),
-      origin,
-      ledger,
-      launch: rules,
-      ports: this.#ports,
-      platform,
-      probe,
-      liveness,
-      log,
-      now,
-      onFailure: (servedMs) => this.countFailure(key, servedMs),
-      onProbe: (seconds, healthy) => onProbe(key, seconds, healthy),
-      onCounters: (reading) => {
-        const server = countedServers(service).find(({ run }) => run === process.folder?.name)
-        if (server) onCounters(server, reading)
-      },
-      onState: (state) => this.#changed(service, slot, state),
-    })
-    const { sleepsWhenIdle = false } = rules
-    const slot: Slot = { process, digest, needBytes, sleepsWhenIdle, isFound: origin.kind === 'found' }
-    service[role] = slot
-    service.starts += 1
-    process.start()
-    return slot
-  }
-
-  /** Clients that still know the old port are answered until no request comes any more. Its state tells its end. */
-  #retire(service: Service, slot: Slot): void {
-    service.retiring = slot
-    void slot.process.stop({ quietMs: flipSettleMs })
-  }
-
-  #changed(service: Service, slot: Slot, state: ServerState): void {
-    const { key } = service
-    const role = roleOf(service, slot)
-    logState(this.#options.log, key, state)
-    this.#note(slot.process.folder, state)
-    if (state.kind === 'exited' && state.settled && state.cause !== 'stopped') service.lastFailure = state
-    if (role === 'retiring' && isOver(state)) service.retiring = undefined
-    if (role === 'successor' && wasStopped(state)) service.successor = undefined
+  #tell(key: string, state: ServerState, role: ServerRole): void {
     for (const listener of this.#listeners) {
       try {
         listener(key, state, role)
@@ -376,25 +267,7 @@ export class Servers implements AsyncDisposable {
       }
     }
   }
-
-  #note(folder: RunFolder | undefined, state: ServerState): void {
-    if (!folder) return
-    const { ledger } = this.#options
-    if (isOver(state)) ledger.forget(folder.name)
-    if (state.kind === 'ready' && state.healthy) void ledger.ready(folder.name, state.pid, state.readySince)
-  }
 }
 
 /** No process group has this number, so that every listener counts as a stranger's. */
 const noGroup = -1
-
-interface Beginning {
-  readonly role: ServerRole
-  readonly digest: string
-  readonly rules: LaunchRules
-  readonly origin: ServerOrigin
-  readonly needBytes: number | undefined
-}
-
-const wasStopped = (state: ServerState): boolean =>
-  state.kind === 'exited' && state.settled && state.cause === 'stopped'

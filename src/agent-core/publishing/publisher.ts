@@ -1,16 +1,12 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { holderOf } from './claim-text.ts'
-import { messageOf } from '../support/message-of.ts'
 import { keyOf, refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
-import { within } from '../support/within.ts'
 import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
-import type { Edits } from './foreign-edits.ts'
 import type { ClaimedSlice } from './claimed-slice.ts'
 import { ClaimedSlices } from './claimed-slices.ts'
-import { renewEveryMs } from './heartbeat-timer.ts'
+import { EndpointsUpkeep } from './endpoints-upkeep.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
 import {
   annotations,
@@ -21,24 +17,15 @@ import {
   publishedOf,
   serviceNameOf,
   servicePortsOf,
-  sliceIsCurrent,
   type Publication,
   type Published,
   type PublishTarget,
 } from './objects.ts'
-import { ServiceWriter, type ServiceView } from './service-writer.ts'
-import { isAnswered } from './settled-write.ts'
+import { publicationView, unknownView, type PublicationView } from './publication-view.ts'
+import { ServiceWriter } from './service-writer.ts'
+import { shutdownLimitMs, writeWithin, type Unfinished } from './shutdown-writes.ts'
 import type { WatchedKind } from './watched-kind.ts'
 import { done, lostTo, type WriteResult } from './write-result.ts'
-
-export type { WriteResult }
-
-/** At shutdown the servers wait for this. */
-const shutdownLimitMs = 5_000
-/** What the cluster did not take is tried again this often until then. */
-const retryAtEndMs = 500
-/** So often Endpoints that say ready are tried to be written before the claim is given up without it. */
-const lastEndpointsTries = 3
 
 export interface PublisherOptions {
   readonly api: KubeApi
@@ -62,30 +49,6 @@ export interface PublisherOptions {
   readonly renewEveryMs?: number
 }
 
-/** What the caches say; costs no request. */
-export interface PublicationView {
-  readonly claim: ClaimJudgement
-  readonly service: ServiceView
-  /** True also where there is no Service of ours to be out of date. */
-  readonly serviceUpToDate: boolean
-  /** Only while others change the Service again and again. */
-  readonly serviceEdits: Edits | undefined
-  /** False while Endpoints, or details of a slice that is ours, tell something else than the slice's address. */
-  readonly complete: boolean
-  /** The address that the slice gives pods now, whichever client wrote it. */
-  readonly published: Published | undefined
-  /** There is something that {@link Publisher.unpublish} would delete. */
-  readonly present: boolean
-  /** Milliseconds until time alone may change this view. */
-  readonly recheckInMs: number | undefined
-}
-
-/** A key that could not be written in time, and why. */
-export interface Unfinished {
-  readonly key: string
-  readonly message: string
-}
-
 /**
  * Says in the cluster what this machine serves, and nothing that is not so. The EndpointSlice is the claim: only its
  * holder writes, every write names the version it was based on, and a claim that is not renewed goes to others.
@@ -96,12 +59,8 @@ export class Publisher {
   readonly #slices: ClaimedSlices
   readonly #service: ServiceWriter
   readonly #endpoints: EndpointsWriter
+  readonly #endpointsUpkeep: EndpointsUpkeep
   readonly #stopped = new AbortController()
-  /** How often in a row the Endpoints of a claim that is given up could not be written. */
-  readonly #lastEndpointsFailures = new Map<string, number>()
-  #endpointsTimer: NodeJS.Timeout | undefined
-  /** Each renewal of a claim asks for its Endpoints, as they may not be listed. */
-  #asksForEach = false
 
   constructor(options: PublisherOptions) {
     const { api, services, slices, endpoints: resource, log, node } = options
@@ -120,33 +79,27 @@ export class Publisher {
       random,
       renewEveryMs: options.renewEveryMs,
       publication: (target, published, epoch) => this.#publication(target, published, epoch),
-      onRenewed: (target, slice) => this.#keepEndpoints(target, publishedOf(slice), { reread: this.#asksForEach }),
+      onRenewed: (target, slice) => this.#endpointsUpkeep.renewed(target, publishedOf(slice)),
       onChange: options.onChange,
     })
-    if (resource) this.#lookAgain()
+    this.#endpointsUpkeep = new EndpointsUpkeep({
+      endpoints: this.#endpoints,
+      slices: this.#slices,
+      publication: (target, published) => this.#publication(target, published),
+      namespace: options.namespace,
+      log,
+      signal,
+      everyMs: options.renewEveryMs,
+    })
+    if (resource) this.#endpointsUpkeep.start()
   }
 
   /** From the caches alone. A claim found to be ours, as after a restart, is renewed from now on. */
   observe(target: PublishTarget): PublicationView {
     const { services, slices } = this.#options
     if (!slices.cache.synced || !services.cache.synced) return unknownView
-    const { slice, claim, recheckInMs } = this.#slices.view(target)
-    const published = slice && publishedOf(slice)
-    const publication = this.#publication(target, published)
-    const { service, recheckInMs: serviceRecheckInMs } = this.#service.view(target)
-    const serviceEdits = this.#service.edits(target, publication)
-    return {
-      claim,
-      service,
-      serviceUpToDate: this.#service.isCurrent(target, publication),
-      serviceEdits,
-      complete:
-        !isHeld(claim) ||
-        (this.#endpoints.isCurrent(publication) && slice !== undefined && sliceIsCurrent(slice, publication)),
-      published,
-      present: isDeletable(claim) || this.#endpoints.has(refKey(target)),
-      recheckInMs: serviceRecheckInMs ?? soonest(recheckInMs, isHeld(claim) ? serviceEdits?.forgottenInMs : undefined),
-    }
+    const parts = { slices: this.#slices, service: this.#service, endpoints: this.#endpoints }
+    return publicationView(target, parts, (published) => this.#publication(target, published))
   }
 
   /** Takes a slice that is free or was released, where the Service's name is free and valid. */
@@ -242,7 +195,7 @@ export class Publisher {
       }
       const shown = slice.cached(target)
       // The claim goes last: as long as it is held, something is left to do.
-      if (shown) await this.#writeLastEndpoints(target, publishedOf(shown))
+      if (shown) await this.#endpointsUpkeep.writeLast(target, publishedOf(shown))
       const released = await slice.release(target)
       this.#endpoints.forget(refKey(target))
       return released
@@ -299,7 +252,7 @@ export class Publisher {
   /** Ends renewals and requests at once; the claims stay as they are. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopped.abort()
-    clearTimeout(this.#endpointsTimer)
+    this.#endpointsUpkeep[Symbol.dispose]()
     await this.#slices[Symbol.asyncDispose]()
   }
 
@@ -321,66 +274,9 @@ export class Publisher {
   #writeEndpoints(
     target: PublishTarget,
     published: Published | undefined,
-    options?: { readonly reread?: boolean; readonly despiteOthers?: boolean },
+    options?: { readonly reread?: boolean },
   ): Promise<void> {
     return this.#endpoints.write(this.#publication(target, published), options)
-  }
-
-  /** Endpoints that the cluster refuses again and again do not keep other agents from the claim. */
-  async #writeLastEndpoints(target: PublishTarget, published: Published | undefined): Promise<void> {
-    const key = refKey(target)
-    try {
-      await this.#writeEndpoints(target, published, { reread: !this.#endpoints.has(key), despiteOthers: true })
-    } catch (error) {
-      if (!isAnswered(error)) throw error
-      const failures = (this.#lastEndpointsFailures.get(key) ?? 0) + 1
-      this.#lastEndpointsFailures.set(key, failures)
-      if (failures < lastEndpointsTries) throw error
-      this.#options.log.warn('Endpoints left as they are', { key, error })
-    }
-    this.#lastEndpointsFailures.delete(key)
-  }
-
-  /** Beside other work, which goes on whatever becomes of this: the next look tries again. */
-  async #keepEndpoints(
-    target: PublishTarget,
-    published: Published | undefined,
-    options?: { readonly reread: boolean },
-  ): Promise<void> {
-    try {
-      await this.#writeEndpoints(target, published, options)
-    } catch (error) {
-      this.#options.log.debug('Endpoints not kept', { key: refKey(target), error })
-    }
-  }
-
-  #lookAgain(): void {
-    this.#endpointsTimer = setTimeout(() => {
-      void this.#lookAtEndpoints().finally(() => {
-        if (!this.#stopped.signal.aborted) this.#lookAgain()
-      })
-    }, this.#options.renewEveryMs ?? renewEveryMs).unref()
-  }
-
-  /** Lists the Endpoints once, to find and correct foreign changes; without the list it corrects those known to differ. */
-  async #lookAtEndpoints(): Promise<void> {
-    try {
-      this.#asksForEach = !(await this.#endpoints.lookAtAll(this.#options.namespace))
-    } catch (error) {
-      if (this.#stopped.signal.aborted) return
-      this.#options.log.debug('Endpoints not looked at', { error })
-    }
-    await Promise.all(this.#slices.held().map((target) => this.#mendEndpoints(target)))
-  }
-
-  async #mendEndpoints(target: PublishTarget): Promise<void> {
-    await this.#inTurn(target, async (slice) => {
-      // What is wanted may have changed while this waited for its turn.
-      const wanted = slice.heldFor
-      const cached = wanted && slice.cached(wanted)
-      if (cached && isHeld(slice.judge(wanted))) await this.#keepEndpoints(wanted, publishedOf(cached))
-      return done
-    })
   }
 
   /** The slice goes last: as long as it is there, something is left to do. */
@@ -413,50 +309,11 @@ export class Publisher {
     }
   }
 
-  async #forAllHeld(
-    limitMs: number,
-    write: (target: PublishTarget) => Promise<WriteResult>,
-  ): Promise<readonly Unfinished[]> {
+  #forAllHeld(limitMs: number, write: (target: PublishTarget) => Promise<WriteResult>): Promise<readonly Unfinished[]> {
     this.#slices.dropWaiting()
     this.#slices.findOwn()
-    const unfinished = new Map<string, string>()
-    const limit = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(limitMs)])
-    const writes = this.#slices.held().map(async (target) => {
-      const key = refKey(target)
-      unfinished.set(key, `The cluster did not answer within ${limitMs / 1000} s.`)
-      while (!limit.aborted) {
-        const message = await failureOf(write(target))
-        if (message === undefined) unfinished.delete(key)
-        else unfinished.set(key, message)
-        if (message === undefined || !(await pause(retryAtEndMs, limit))) return
-      }
-    })
-    await within(limitMs, Promise.all(writes))
-    return [...unfinished].map(([key, message]) => ({ key, message }))
+    return writeWithin(limitMs, this.#slices.held(), write, this.#stopped.signal)
   }
-}
-
-function soonest(...times: readonly (number | undefined)[]): number | undefined {
-  const known = times.filter((time) => time !== undefined)
-  return known.length === 0 ? undefined : Math.min(...known)
-}
-
-/** Undefined = there is nothing left to be written. */
-const failureOf = (write: Promise<WriteResult>): Promise<string | undefined> =>
-  write.then((result) => (result.kind === 'done' || result.kind === 'lost' ? undefined : result.message), messageOf)
-
-/** False where it was cut short. */
-const pause = (ms: number, signal: AbortSignal): Promise<boolean> => delay(ms, true, { signal }).catch(() => false)
-
-const unknownView: PublicationView = {
-  claim: { kind: 'unknown' },
-  service: { kind: 'absent' },
-  serviceUpToDate: true,
-  serviceEdits: undefined,
-  complete: true,
-  published: undefined,
-  present: false,
-  recheckInMs: undefined,
 }
 
 const isElsewhere = ({ kind }: ClaimJudgement): boolean =>

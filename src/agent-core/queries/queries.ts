@@ -14,6 +14,7 @@ import { keyOf } from '../support/object-key.ts'
 import { contexts } from './contexts.ts'
 import { events } from './events.ts'
 import { hostAddresses } from './host-addresses.ts'
+import { serverDetails, type ServerDetailsSources } from './server-details.ts'
 import { logPage } from './server-log.ts'
 import { sizing, type SizingSources } from './sizing.ts'
 
@@ -30,6 +31,7 @@ export interface Sources {
   readonly models: Models
   readonly sizing: SizingSources
   readonly energy: Pick<Energy, 'view'>
+  readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
   readonly output: (service: ServiceRef) => ReadableOutput
 }
@@ -62,6 +64,8 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return sizing(sources.sizing)
     case 'energy':
       return sources.energy.view(query)
+    case 'server':
+      return serverDetails(sources.server, query.service)
     case 'log':
       return logPage(sources.output(query.service), query)
   }

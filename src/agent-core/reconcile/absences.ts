@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import type { Cluster } from '../kube/cluster.ts'
 import type { EvictionRecord } from '../memory/come-back.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StateFile } from '../state/state-file.ts'
@@ -13,6 +14,11 @@ export interface AbsenceTarget {
   /** URL of the API server. */
   readonly cluster: string
 }
+
+export const absenceTarget = (
+  { api }: Pick<Cluster, 'api'>,
+  { uid, namespace, name }: Pick<AbsenceTarget, 'uid' | 'namespace' | 'name'>,
+): AbsenceTarget => ({ uid, namespace, name, cluster: api.context.server })
 
 /** A disk that took nothing is asked again after so long. */
 const defaultRetryMs = 30_000

@@ -1,34 +1,16 @@
 import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
-import type { Logger } from '../observability/logger.ts'
-import type { Servers } from '../process/servers.ts'
-import { isOver, isUnendable, type ServerState } from '../process/server-state.ts'
-import { isOnItsWay } from './observe.ts'
-import type { Absences, AbsenceTarget } from './absences.ts'
+import { Displacements, type DisplacementsOptions } from './displacements.ts'
 import type { Narrator } from './narrator.ts'
 import type { Beside, MemoryReason } from './plan/observation.ts'
 import type { WantedServer } from './reading.ts'
 import type { Need } from './sizing.ts'
-import { wallTimeOf } from '../support/steady-clock.ts'
 
-export interface AdmissionOptions {
+export interface AdmissionOptions extends Omit<DisplacementsOptions, 'isQueued' | 'isRefused'> {
   readonly memory: Memory
-  readonly servers: Pick<Servers, 'get' | 'successor' | 'retiring'>
-  readonly absences: Pick<Absences, 'of' | 'leave' | 'end'>
   readonly narrator: Pick<Narrator, 'noMemory' | 'memoryGranted' | 'tell'>
-  readonly log: Logger
-  /** Of the object as it is now. */
-  readonly targetOf: (key: string) => (AbsenceTarget & { readonly isProtected: boolean }) | undefined
-  /** The answer for this key may have changed. */
-  readonly enqueue: (key: string) => void
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
-  readonly now: () => number
-  /** How long after the end of all that gave way to it a service may still get its place. */
-  readonly placeWithinMs?: number
 }
-
-/** The system may need a moment to count what a process held as available. */
-const defaultPlaceWithinMs = 10_000
 
 /** What a pass needs to know of memory. */
 export interface AdmissionView {
@@ -68,41 +50,34 @@ interface Entry {
   waitingSince: number | undefined
   /** It has a place among those that wait for memory, or may have. */
   isQueued: boolean
-  /** Others gave way to it and it did not fit all the same: no further one does while it waits. */
-  isInVain: boolean
-}
-
-/** A service that gave way, and since when nothing of it is left; on the clock of `Memory`. */
-interface Displacement {
-  readonly target: AbsenceTarget
-  freedAt: number | undefined
 }
 
 /**
  * Decides with the memory book which servers may start, and remembers each answer for as long as it holds. A start of higher priority
- * may displace running services, where a person allowed that; they ask for memory again once the winner has its place, or does not get
- * it although they are gone.
+ * may displace running services, where a person allowed that: see {@link Displacements}.
  */
 export class Admission implements Disposable {
   readonly #options: AdmissionOptions
   readonly #entries = new Map<string, Entry>()
-  readonly #displaced = new Map<string, Displacement>()
+  readonly #displacements: Displacements
   readonly #unsubscribe: () => void
-  #looksAgain: NodeJS.Timeout | undefined
 
   constructor(options: AdmissionOptions) {
     this.#options = options
+    this.#displacements = new Displacements({
+      ...options,
+      isQueued: (key) => this.#entries.get(key)?.isQueued === true,
+      isRefused: (key) => this.#entries.get(key)?.refusal !== undefined,
+    })
     this.#unsubscribe = options.memory.listen({
       onFreed: (keys) => this.#askAgain(keys),
       onSample: () => this.#memorySeen(),
     })
   }
 
-  /** Services that gave way may be wanted in another cluster, where the services they gave way to do not exist. */
   [Symbol.dispose](): void {
     this.#unsubscribe()
-    clearTimeout(this.#looksAgain)
-    for (const { target } of this.#displaced.values()) this.#options.absences.end(target.uid)
+    this.#displacements[Symbol.dispose]()
   }
 
   /** The answer for this very spec: an answer for another one says nothing. */
@@ -169,7 +144,7 @@ export class Admission implements Disposable {
     if (admission.admitted) {
       entry.refusal = undefined
       entry.waitingSince = undefined
-      entry.isInVain = false
+      this.#displacements.winnerWaitsNoMore(key)
       narrator.memoryGranted(key)
       if (admission.warning !== undefined) log.warn('memory not checked', { key, text: admission.warning })
       return true
@@ -177,7 +152,7 @@ export class Admission implements Disposable {
     entry.refusal = { ...admission, of: wishKey(wanted) }
     entry.waitingSince = request.since
     narrator.noMemory(key, admission.reason, this.#eventSentence(admission))
-    if (!entry.isInVain) for (const loser of admission.evictFirst) this.#displace(loser, key)
+    this.#displacements.makeWay(key, admission.evictFirst)
     return false
   }
 
@@ -200,7 +175,7 @@ export class Admission implements Disposable {
     if (!entry) return
     entry.refusal = undefined
     entry.waitingSince = undefined
-    entry.isInVain = false
+    this.#displacements.winnerWaitsNoMore(key)
     if (!entry.isQueued) return
     entry.isQueued = false
     this.#options.memory.release(key)
@@ -210,9 +185,7 @@ export class Admission implements Disposable {
   forget(key: string): void {
     if (this.#entries.get(key)?.isQueued === true) this.#options.memory.release(key)
     this.#entries.delete(key)
-    const displaced = this.#displaced.get(key)
-    if (displaced) this.#options.absences.end(displaced.target.uid)
-    this.#endDisplacements()
+    this.#displacements.forget(key)
   }
 
   /** A server has ended, so that there may be room for changes that did not fit. */
@@ -224,38 +197,9 @@ export class Admission implements Disposable {
     }
   }
 
-  /** Once nothing is left of a displaced service, the winner is answered first, with what that made free. */
-  async serverOver(key: string): Promise<void> {
-    const { memory, absences } = this.#options
-    if (!this.#displaced.has(key) || this.#leftOf(key).length > 0) return
-    await memory.look()
-    const displacement = this.#displaced.get(key)
-    const absence = absences.of(displacement?.target.uid)
-    if (displacement && absence?.kind === 'displaced') {
-      displacement.freedAt = memory.now()
-      absences.leave(displacement.target, { ...absence, isFreed: true })
-      this.#lookAgain()
-    }
-    this.#endDisplacements()
-  }
-
-  #leftOf(key: string): ServerState[] {
-    const { servers } = this.#options
-    const states = [servers.get(key), servers.successor(key), servers.retiring(key)]
-    return states.filter((state): state is ServerState => state !== undefined && !isOver(state))
-  }
-
-  /** When the winner must have its place. */
-  #lookAgain(): void {
-    const { memory, log, placeWithinMs = defaultPlaceWithinMs } = this.#options
-    clearTimeout(this.#looksAgain)
-    this.#looksAgain = setTimeout(() => {
-      memory.look().then(
-        () => this.#endDisplacements(),
-        (error: unknown) => log.error('memory not looked at', { error }),
-      )
-    }, placeWithinMs + 1)
-    this.#looksAgain.unref()
+  /** Nothing is left of a server of this service. */
+  serverOver(key: string): Promise<void> {
+    return this.#displacements.serverOver(key)
   }
 
   /** Settings that decide about memory have changed: everything is asked again. */
@@ -298,58 +242,6 @@ export class Admission implements Disposable {
     return `${refusal.message}. Memory pressure is ${this.#options.memory.view?.level ?? 'unknown'}.`
   }
 
-  #displace(key: string, winner: string): void {
-    const { servers, absences, narrator, enqueue, now } = this.#options
-    // Protection may have come since the book was told.
-    const target = this.#options.targetOf(key)
-    if (!target || target.isProtected || absences.of(target.uid) || !isOnItsWay(servers.get(key))) return
-    const message = `Evicted so that ${winner} can start, which has a higher priority.`
-    const since = wallTimeOf(now()).toISOString()
-    this.#displaced.set(key, { target, freedAt: undefined })
-    absences.leave(target, { kind: 'displaced', since, message, winner, isFreed: false })
-    narrator.tell(key, { kind: 'displaced', winner, message })
-    enqueue(key)
-  }
-
-  /** A displaced service asks for memory again when the winner has got it, wants it no more, or does not get it all the same. */
-  #endDisplacements(): void {
-    const { absences, enqueue } = this.#options
-    const inVain = this.#winnersInVain()
-    for (const [key, { target }] of this.#displaced) {
-      const absence = absences.of(target.uid)
-      const isOngoing = absence?.kind === 'displaced'
-      const isWaitedFor = isOngoing && this.#entries.get(absence.winner)?.isQueued === true
-      if (isOngoing && (!absence.isFreed || (isWaitedFor && !inVain.has(absence.winner)))) continue
-      this.#displaced.delete(key)
-      if (!isOngoing) continue
-      absences.end(target.uid)
-      enqueue(key)
-    }
-  }
-
-  /** All that gave way to them and can be ended is gone for long enough, and they still wait: the freed memory went elsewhere. */
-  #winnersInVain(): ReadonlySet<string> {
-    const { absences, memory, placeWithinMs = defaultPlaceWithinMs } = this.#options
-    const losers = Map.groupBy(this.#displaced, ([, { target }]) => {
-      const absence = absences.of(target.uid)
-      return absence?.kind === 'displaced' ? absence.winner : undefined
-    })
-    const winners = new Set<string>()
-    for (const [winner, gone] of losers) {
-      const entry = winner === undefined ? undefined : this.#entries.get(winner)
-      const isGone = ({ freedAt }: Displacement): boolean =>
-        freedAt !== undefined && memory.now() - freedAt >= placeWithinMs
-      const isAllGone =
-        gone.some(([, one]) => isGone(one)) &&
-        gone.every(([key, one]) => isGone(one) || this.#leftOf(key).some(isUnendable))
-      // Without a refusal it is about to be answered.
-      if (winner === undefined || entry?.refusal === undefined || !isAllGone) continue
-      entry.isInVain = true
-      winners.add(winner)
-    }
-    return winners
-  }
-
   /** In the turn of the change: only noted here. */
   #askAgain(keys: readonly string[]): void {
     for (const key of keys) {
@@ -373,7 +265,7 @@ export class Admission implements Disposable {
 
   /** Requeues services whose queue position changed, so that what they report of it is true. */
   #placesMoved(): void {
-    this.#endDisplacements()
+    this.#displacements.review()
     const places = new Map(this.#options.memory.book.places().map(({ key, place }) => [key, place]))
     for (const [key, entry] of this.#entries) {
       if (!entry.isQueued || entry.refusal === undefined || places.get(key) === entry.refusal.place) continue
@@ -391,7 +283,6 @@ export class Admission implements Disposable {
       comparison: undefined,
       waitingSince: undefined,
       isQueued: false,
-      isInVain: false,
     }
     this.#entries.set(key, entry)
     return entry

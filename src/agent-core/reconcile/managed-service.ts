@@ -1,27 +1,21 @@
 import { splitKey } from '../support/object-key.ts'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
-import { metalAgentCondition } from '../kube/status-writer.ts'
-import type { PortPolicy } from '../process/launch.ts'
 import { isOver, type ServerRole, type ServerState } from '../process/server-state.ts'
 import { holdOf, isShedding, type Absence } from './absence.ts'
-import type { AbsenceTarget } from './absences.ts'
-import { annotationKeys } from './annotations.ts'
-import { disagreement } from './cluster-agreement.ts'
+import { absenceTarget, type AbsenceTarget } from './absences.ts'
 import { ClusterWrites } from './cluster-writes.ts'
 import type { Desired } from './desired.ts'
+import { Idleness } from './idleness.ts'
 import { ModelFetch } from './model-fetch.ts'
-import { fetchRequest } from './model-request.ts'
-import { drainFigures, publicationView } from './observe.ts'
-import { isHeld } from './plan/facts.ts'
-import type { Beside, MemoryReason, Observation, ServerView } from './plan/observation.ts'
+import { observe } from './observe.ts'
+import { isAnyAlive, isHeld } from './plan/facts.ts'
+import type { MemoryReason, Observation } from './plan/observation.ts'
 import { plan } from './plan/plan.ts'
 import type { Plan } from './plan/step.ts'
 import { noDurations, read, type Durations, type Reading } from './reading.ts'
-import { sleepsWhenIdle } from './runtime-choice.ts'
-import { pidOf, ServerStarts } from './server-starts.ts'
+import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
-import { wallTimeOf } from '../support/steady-clock.ts'
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
@@ -44,44 +38,31 @@ export class ManagedService {
   readonly #fetch: ModelFetch
   readonly #starts: ServerStarts
   readonly #writes: ClusterWrites
+  readonly #idleness: Idleness
   /** Of the object as last seen. */
   #metadata: ObjectMeta | undefined
   #durations: Durations = noDurations
-  #disagreement: Observation['disagreement']
-  /** Why the server was asked to stop. */
-  #stopReason = ''
   #restarts = 0
   #last: { readonly plan: Plan; readonly observed: Observation; readonly since: number } | undefined
 
   constructor(key: string, rooms: ServiceRooms) {
     const { namespace, name } = splitKey(key)
-    const { models, servers, launches, admission, narrator, log, onChange, isStopped, now, random } = rooms
+    const { narrator, onChange } = rooms
     const enqueue = (): void => rooms.enqueue(key)
     this.key = key
     this.#namespace = namespace
     this.#name = name
     this.#rooms = rooms
     this.#writes = new ClusterWrites(key, rooms)
+    this.#idleness = new Idleness(key, rooms)
     this.#fetch = new ModelFetch({
-      models,
+      ...rooms,
       tell: (note) => narrator.tell(key, { kind: 'download', note }),
       onFailure: (message) => narrator.tell(key, { kind: 'fetchFailed', message }),
       onNews: enqueue,
       onProgress: onChange,
-      now,
-      random,
     })
-    this.#starts = new ServerStarts({
-      key,
-      servers,
-      launches,
-      admission,
-      narrator,
-      log,
-      enqueue,
-      isStopped,
-      now,
-    })
+    this.#starts = new ServerStarts({ ...rooms, key, enqueue })
   }
 
   /** One pass. */
@@ -117,7 +98,7 @@ export class ManagedService {
   target(): (AbsenceTarget & { readonly isProtected: boolean }) | undefined {
     const { cluster, absences } = this.#rooms
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)
-    return service && { ...this.#absenceTarget(service.metadata), isProtected: isProtected(absences, service) }
+    return service && { ...absenceTarget(cluster, service.metadata), isProtected: isProtected(absences, service) }
   }
 
   /** Whether this machine has a claim on it that its last word would be about. */
@@ -128,9 +109,8 @@ export class ManagedService {
   /** Nothing of it runs, and what the cluster could be told it was told. */
   get hasLeft(): boolean {
     if (this.#last === undefined || this.#last.plan.forget) return true
-    const { desired: wish, server, successor, retiring } = this.#last.observed
-    const isDown = [server, successor].every(({ kind }) => kind === 'none' || kind === 'failed') && !retiring
-    return this.#last.plan.step.do === 'rest' && isDown && !keepsServing.has(wish.kind)
+    const { plan: next, observed } = this.#last
+    return next.step.do === 'rest' && !isAnyAlive(observed) && !keepsServing.has(observed.desired.kind)
   }
 
   /** False where it is none of ours. */
@@ -144,29 +124,12 @@ export class ManagedService {
 
   /** A request is expected: what left memory for want of requests comes back. False where it had not. */
   wake(): boolean {
-    const uid = this.#metadata?.uid
-    const { absences, enqueue } = this.#rooms
-    if (uid === undefined || absences.of(uid)?.kind !== 'idle') return false
-    absences.end(uid)
-    enqueue(this.key)
-    return true
+    return this.#idleness.wake(this.#metadata?.uid)
   }
 
   /** No request came for as long as its annotation says. */
   becameIdle(): void {
-    const { absences, narrator, enqueue, now } = this.#rooms
-    const wish = this.#last?.observed.desired
-    if (!this.#metadata || wish?.kind !== 'serve' || wish.idleMinutes === undefined) return
-    const { idleMinutes } = wish
-    const minutes = `${idleMinutes} ${idleMinutes === 1 ? 'minute' : 'minutes'}`
-    const message = `Unloaded after ${minutes} without a request (${annotationKeys.idleMinutes}).`
-    absences.leave(this.#absenceTarget(this.#metadata), {
-      kind: 'idle',
-      since: wallTimeOf(now()).toISOString(),
-      message,
-    })
-    narrator.tell(this.key, { kind: 'idle', idleMinutes })
-    enqueue(this.key)
+    if (this.#metadata && this.#last) this.#idleness.begin(this.#metadata, this.#last.observed.desired)
   }
 
   /** The cluster answers again: what waited for it waits no longer. */
@@ -217,76 +180,37 @@ export class ManagedService {
   #heed({ service, desired: wish, durations }: Reading): void {
     const { cluster, absences, admission, servers } = this.#rooms
     this.#durations = durations
-    if (service) this.#meet(service)
     if (service) {
+      this.#meet(service)
       admission.know(this.key, { priority: service.spec.value.priority, isProtected: isProtected(absences, service) })
     }
     // A hold is for one object: an object that is deleted and made again under its name starts over.
-    if (cluster.synced) absences.endOthers({ ...this.#absenceTarget(service?.metadata), uid: service?.metadata.uid })
+    if (cluster.synced) {
+      const place = { namespace: this.#namespace, name: this.#name, cluster: cluster.api.context.server }
+      absences.endOthers({ ...place, uid: service?.metadata.uid })
+    }
     // A spec that changes, and later changes back, starts over.
     if (wish.kind !== 'serve' && wish.kind !== 'unknown') servers.clearBackOff(this.key)
-    const endsIdleness = wish.kind === 'serve' ? wish.idleMinutes === undefined : isEnded(wish)
-    const uid = this.#metadata?.uid
-    if (endsIdleness && uid !== undefined && absences.of(uid)?.kind === 'idle') absences.end(uid)
+    this.#idleness.heed(wish, this.#metadata?.uid)
   }
 
   /** A re-created object starts with a clean count; what runs for its predecessor is judged by its digest. */
-  #meet({ metadata, status }: InferenceService): void {
-    const { absences, servers, now } = this.#rooms
-    if (this.#metadata !== undefined && this.#metadata.uid !== metadata.uid) this.#restarts = 0
-    const isFirst = this.#metadata === undefined
-    this.#metadata = metadata
-    if (!isFirst || !absences.isNew || absences.of(metadata.uid) || pidOf(servers.get(this.key)) !== undefined) return
-    const told = status.conditions.find(({ type }) => type === metalAgentCondition)
-    if (told?.reason !== 'Idle') return
-    const message = 'Unloaded after a time without a request.'
-    absences.leave(this.#absenceTarget(metadata), { kind: 'idle', since: wallTimeOf(now()).toISOString(), message })
+  #meet(service: InferenceService): void {
+    const before = this.#metadata
+    this.#metadata = service.metadata
+    if (!before) this.#idleness.takeUp(service)
+    else if (before.uid !== service.metadata.uid) this.#restarts = 0
   }
 
   #observe(reading: Reading): Observation {
-    const { publisher, servers, absences, hostAddress } = this.#rooms
-    const { now, desired: wish, target, ownsService, wanted, service, model } = reading
-    const { server, successor, retiring } = this.#starts.views()
-    const publication = publicationView(publisher.observe(target), { now, ownsService })
-    const absence = this.#absence()
-    const figures = drainFigures([servers.get(this.key), servers.successor(this.key), servers.retiring(this.key)])
-    this.#disagreement = sinceSaid(this.#disagreement, now, {
-      message:
-        publication.claim === 'ours' ? disagreement(publication.shown?.ready === true, service, model) : undefined,
+    return observe(reading, this.#rooms, {
+      key: this.key,
+      fetch: this.#fetch,
+      starts: this.#starts,
+      writes: this.#writes,
+      absence: this.#absence(),
+      before: this.#last?.observed,
     })
-    return {
-      now,
-      desired: wish,
-      address: hostAddress(),
-      fetch: this.#fetch.view(),
-      server,
-      successor,
-      retiring,
-      ...this.#admissionView(wish, server, wanted),
-      stopReason: this.#stopReason,
-      publication,
-      absent: absence?.kind === 'idle' || absence?.kind === 'displaced' ? absence : undefined,
-      restartAsked: this.#starts.isRestartAsked,
-      paused: absences.pausedSince !== undefined,
-      clusterRetry: this.#writes.retry,
-      serviceRetry: this.#writes.serviceRetry,
-      disagreement: this.#disagreement,
-      ...(figures !== undefined && { drainFigures: figures }),
-    }
-  }
-
-  #admissionView(
-    wish: Desired,
-    server: ServerView,
-    wanted: Reading['wanted'],
-  ): Pick<Observation, 'beside' | 'instead' | 'noMemory'> {
-    const { settings, servers, admission } = this.#rooms
-    const { beside, instead, noMemory } = admission.view(this.key, wanted)
-    const runs = server.kind === 'ready' || server.kind === 'starting'
-    const isReplaced = runs && wish.kind === 'serve' && (server.digest !== wish.digest || this.#starts.isRestartAsked)
-    if (!isReplaced && !this.#starts.hasSuccessor) return { beside: notAsked, instead, noMemory }
-    const why = beside && noPortBeside(settings.port, servers.running)
-    return { beside: why === undefined ? beside : { allowed: false, why }, instead, noMemory }
   }
 
   #remember(next: Plan, observed: Observation): void {
@@ -306,9 +230,9 @@ export class ManagedService {
       narrator.forget(this.key)
       return { kind: 'gone' }
     }
-    this.#keepFresh(reading, observed)
+    if (reading.wanted) this.#fetch.keepFresh(reading.wanted, observed)
     this.#writes.nothingIsLeft(observed.now)
-    this.#watchIdle(reading, next, observed)
+    this.#idleness.watch(reading, next, observed)
     if (!memoryReasons.has(next.reason)) admission.leaveQueue(this.key)
     const again = [
       next.retryAt,
@@ -317,28 +241,6 @@ export class ManagedService {
       await this.#soonerStart(reading, observed),
     ].filter((time) => time !== undefined)
     return { kind: 'rest', again: again.length === 0 ? undefined : Math.min(...again) }
-  }
-
-  /** A serving model needs no fetch, except to keep it as new as its source. */
-  #keepFresh(reading: Reading, { desired: wish, server }: Observation): void {
-    if (wish.kind !== 'serve' || server.kind === 'none' || server.kind === 'failed') return
-    if (this.#fetch.content?.source === wish.source || this.#fetch.isRunning) return
-    const isOnChange = reading.wanted?.model.refreshPolicy === 'OnChange'
-    if (isOnChange && 'digest' in server && server.digest === wish.digest) this.#beginFetch(reading)
-  }
-
-  /** Only a server that serves, and is to be stopped when idle, is watched for it. */
-  #watchIdle({ wanted }: Reading, { state }: Plan, { desired: wish, successor }: Observation): void {
-    const { servers, idle, settings } = this.#rooms
-    const server = servers.get(this.key)
-    const isWatched = state === 'ready' && successor.kind === 'none' && server?.kind === 'ready'
-    if (!isWatched || wish.kind !== 'serve' || wish.idleMinutes === undefined || !wanted) {
-      idle.watch(this.key, undefined)
-      return
-    }
-    const { pid, port } = server
-    const idleMs = wish.idleMinutes * settings.idleMinuteMs
-    idle.watch(this.key, { pid, port, idleMs, sleepsWhenIdle: sleepsWhenIdle(wanted.spec) })
   }
 
   async #soonerStart({ model }: Reading, { server, successor, desired: wish }: Observation) {
@@ -374,7 +276,7 @@ export class ManagedService {
       case 'remove':
         return this.#writes.perform(step, reading.target, observed.publication)
       case 'fetch':
-        this.#beginFetch(reading)
+        if (reading.wanted) this.#fetch.begin(reading.wanted)
         return
       case 'cancelFetch':
         this.#fetch.cancel()
@@ -383,7 +285,6 @@ export class ManagedService {
         if (reading.wanted && this.#fetch.model) await this.#starts.compare(reading.wanted, this.#fetch.model)
         return
       case 'start':
-        this.#stopReason = ''
         return this.#start('current', reading)
       case 'startBeside':
         return this.#start('successor', reading)
@@ -394,8 +295,7 @@ export class ManagedService {
         this.#starts.dropSuccessor()
         return
       case 'stop':
-        this.#stopReason = message
-        this.#starts.stop(isShedding(this.#absence()) ? { drainMs: shedDrainMs } : {})
+        this.#starts.stop(message, isShedding(this.#absence()) ? { drainMs: shedDrainMs } : {})
         return
       case 'rest':
         return
@@ -409,33 +309,12 @@ export class ManagedService {
     if (!(await this.#starts.start(role, reading, wanted, model))) this.#fetch.cancel()
   }
 
-  #beginFetch({ wanted }: Reading): void {
-    const { cluster, settings } = this.#rooms
-    if (!wanted) return
-    this.#fetch.begin(
-      fetchRequest({
-        api: cluster.api,
-        namespace: this.#namespace,
-        name: wanted.spec.modelRef,
-        spec: wanted.model,
-        refreshEveryMs: settings.refreshEveryMs,
-      }),
-    )
-  }
-
   #absence(): Absence | undefined {
     const { leaving, absences, cluster } = this.#rooms
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)
     return leaving() ?? absences.of(service?.metadata.uid ?? this.#metadata?.uid)
   }
-
-  #absenceTarget(metadata: ObjectMeta | undefined): AbsenceTarget {
-    const { server } = this.#rooms.cluster.api.context
-    return { uid: metadata?.uid ?? '', namespace: this.#namespace, name: this.#name, cluster: server }
-  }
 }
-
-const notAsked: Beside = { allowed: false, why: '' }
 
 const memoryReasons: ReadonlySet<string> = new Set<MemoryReason>([
   'InsufficientMemory',
@@ -445,28 +324,3 @@ const memoryReasons: ReadonlySet<string> = new Set<MemoryReason>([
 
 /** A server goes on for it. */
 const keepsServing: ReadonlySet<Desired['kind']> = new Set(['serve', 'modelMissing', 'unreadable'])
-
-/** It is not asked for, so that when it is again, it is wanted in memory. */
-const isEnded = ({ kind }: Desired): boolean =>
-  kind === 'gone' || kind === 'stopped' || kind === 'held' || kind === 'notOurs'
-
-/** The same words stay as old as they are. */
-const sinceSaid = (
-  before: Observation['disagreement'],
-  now: number,
-  { message }: { readonly message: string | undefined },
-): Observation['disagreement'] =>
-  message === undefined ? undefined : { message, since: before?.message === message ? before.since : now }
-
-/** Why no further server can have a port while `running` have theirs; half of a sentence. */
-function noPortBeside(policy: PortPolicy, running: number): string | undefined {
-  switch (policy.kind) {
-    case 'ephemeral':
-      return undefined
-    case 'fixed':
-      return `port ${policy.port} is for one server only`
-    case 'range':
-      if (policy.to - policy.from + 1 > running) return undefined
-      return `every port from ${policy.from} to ${policy.to} has a server`
-  }
-}

@@ -1,16 +1,21 @@
 import type { Progress } from '../../contract/service.ts'
+import type { Cluster } from '../kube/cluster.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import type { DownloadNote } from './download-story.ts'
-import { FetchActivity, type FetchOutcome, type FetchRequest } from './fetch-activity.ts'
-import type { FetchView } from './plan/observation.ts'
-import type { FetchedContent } from './reading.ts'
+import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
+import { fetchRequest } from './model-request.ts'
+import type { FetchView, Observation } from './plan/observation.ts'
+import type { FetchedContent, WantedServer } from './reading.ts'
+import type { ServiceSettings } from './service-rooms.ts'
 
 /** First and longest wait before the next attempt at what a model's source did not do. */
 const backOff = { firstMs: 1_000, maxMs: 300_000 }
 
 export interface ModelFetchOptions {
   readonly models: Models
+  readonly cluster: Pick<Cluster, 'api'>
+  readonly settings: Pick<ServiceSettings, 'refreshEveryMs'>
   readonly tell: (note: DownloadNote) => void
   /** The first failure in a row, with what happens next. */
   readonly onFailure: (message: string) => void
@@ -66,8 +71,23 @@ export class ModelFetch {
     return this.#activity !== undefined && this.#activity.outcome === undefined
   }
 
-  begin(request: FetchRequest): void {
-    const { models, tell, now, random } = this.#options
+  /** A serving model needs no fetch, except to keep it as new as its source. */
+  keepFresh(wanted: WantedServer, { desired: wish, server }: Pick<Observation, 'desired' | 'server'>): void {
+    if (wish.kind !== 'serve' || server.kind === 'none' || server.kind === 'failed') return
+    if (this.content?.source === wish.source || this.isRunning) return
+    const isOnChange = wanted.model.refreshPolicy === 'OnChange'
+    if (isOnChange && 'digest' in server && server.digest === wish.digest) this.begin(wanted)
+  }
+
+  begin({ service, spec, model }: WantedServer): void {
+    const { models, cluster, settings, tell, now, random } = this.#options
+    const request = fetchRequest({
+      api: cluster.api,
+      namespace: service.metadata.namespace,
+      name: spec.modelRef,
+      spec: model,
+      refreshEveryMs: settings.refreshEveryMs,
+    })
     if (this.#activity?.source !== request.key) this.#failures = 0
     this.#activity?.cancel()
     let said: string | undefined

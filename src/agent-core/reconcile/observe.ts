@@ -1,106 +1,94 @@
-import type { ServiceReason } from '../../contract/service.ts'
-import type { Failure } from '../process/back-off.ts'
-import type { ServerState, Stopping, Trouble } from '../process/server-state.ts'
-import type { PublicationView as Published } from '../publishing/publisher.ts'
-import type { PublicationView, ServerView } from './plan/observation.ts'
+import type { PortPolicy } from '../process/launch.ts'
+import type { PublicationView as Published } from '../publishing/publication-view.ts'
+import type { Absence } from './absence.ts'
+import { disagreement } from './cluster-agreement.ts'
+import type { ClusterWrites } from './cluster-writes.ts'
+import type { ModelFetch } from './model-fetch.ts'
+import type { Beside, Observation, PublicationView, ServerView } from './plan/observation.ts'
+import type { Reading } from './reading.ts'
+import type { ServerStarts } from './server-starts.ts'
+import { drainFigures } from './server-view.ts'
+import type { ServiceRooms } from './service-rooms.ts'
 
-/** A start that failed before there was a process. */
-export interface StartFailure {
-  readonly message: string
-  /** Where it was not tried. */
-  readonly refusal?: ServiceReason
+/** What one service has of its own. */
+export interface ObservedService {
+  readonly key: string
+  readonly fetch: Pick<ModelFetch, 'view'>
+  readonly starts: Pick<ServerStarts, 'views' | 'stopReason' | 'isRestartAsked' | 'hasSuccessor'>
+  readonly writes: Pick<ClusterWrites, 'retry' | 'serviceRetry'>
+  readonly absence: Absence | undefined
+  /** The observation before this one. */
+  readonly before: Observation | undefined
 }
 
-/** `backOff`: of the key, as it is now; what a state says of it was so when the server ended. */
-export function serverView(
-  { digest = '', startFailure }: { readonly digest?: string | undefined; readonly startFailure?: StartFailure },
-  state: ServerState | undefined,
-  backOff: Failure = noFailure,
-): ServerView {
-  const { failures, retryAt: nextStartAt } = backOff
-  if (startFailure !== undefined) {
-    return { kind: 'failed', digest, duringStart: true, ...startFailure, failures, nextStartAt }
-  }
-  switch (state?.kind) {
-    case undefined:
-      return { kind: 'none' }
-    case 'starting':
-      return state.unasked === true
-        ? {
-            kind: 'starting',
-            digest,
-            failures,
-            message: 'The server was found running; it is asked whether it serves.',
-            unasked: true,
-            ...(state.port !== undefined && { port: state.port }),
-          }
-        : { kind: 'starting', digest, failures, message: 'The server is starting.' }
-    case 'loading':
-      return { kind: 'starting', digest, failures, message: 'The server is loading the model.' }
-    case 'ready':
-      return state.healthy
-        ? { kind: 'ready', digest, port: state.port }
-        : { kind: 'unready', digest, port: state.port, message: troubles[state.trouble ?? 'silent'] }
-    case 'stopping':
-      return { kind: 'stopping', message: stoppingMessage(state) }
-    case 'failedToSpawn':
-    case 'exited':
-      return endedView(digest, state, backOff)
-  }
-}
+type Rooms = Pick<ServiceRooms, 'publisher' | 'servers' | 'absences' | 'admission' | 'hostAddress' | 'settings'>
 
-const troubles: Readonly<Record<Trouble, string>> = {
-  silent: 'The server does not answer its health check; if that lasts, it is restarted.',
-  suspended:
-    'The server does not answer: its process is suspended (by SIGSTOP, a terminal or a debugger). If that lasts, it is restarted.',
-  failing: 'The server answers its health check with an error; if that lasts, it is restarted.',
-}
-
-/** The sentence about requests in flight, which changes all the time; undefined where no server drains. */
-export function drainFigures(states: readonly (ServerState | undefined)[]): string | undefined {
-  const draining = states.find((state) => state?.kind === 'stopping' && state.drain !== undefined)
-  return draining?.kind === 'stopping' ? stoppingMessage(draining) : undefined
-}
-
-/** True as long as it is shown: the time is the most it takes from when the number was seen. */
-function stoppingMessage({ drain, since, hangs }: Stopping): string {
-  if (hangs !== undefined) return `${hangs} Its memory stays counted until then.`
-  if (!drain) return 'The server is finishing.'
-  const { requestsInFlight: requests, endsAt } = drain
-  const seconds = Math.ceil((endsAt - since) / 1_000)
-  if (requests === 0) return 'No request is in flight any more; the server stops in a moment.'
-  return `${requests} request${requests === 1 ? '' : 's'} finishing; the server stops in at most ${seconds} s.`
-}
-
-/** It serves, or will. */
-export const isOnItsWay = (state: ServerState | undefined): boolean =>
-  state?.kind === 'starting' || state?.kind === 'loading' || state?.kind === 'ready'
-
-const noFailure: Failure = { failures: 0, retryAt: 0 }
-
-function endedView(
-  digest: string,
-  state: Extract<ServerState, { kind: 'exited' | 'failedToSpawn' }>,
-  { failures, retryAt }: Failure,
-): ServerView {
-  if (state.kind === 'exited' && !state.settled)
-    return {
-      kind: 'stopping',
-      message:
-        state.left === undefined
-          ? 'The server has ended; its processes are being collected.'
-          : `${state.left} It is tried again, and nothing takes its place before.`,
-      hasEnded: state.cause !== 'stopped' && state.left === undefined,
-    }
-  if (state.kind === 'exited' && state.cause === 'stopped') return { kind: 'none' }
+/** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
+export function observe(reading: Reading, rooms: Rooms, service: ObservedService): Observation {
+  const { publisher, servers, absences, hostAddress } = rooms
+  const { now, target, ownsService } = reading
+  const { key, fetch, starts, writes, absence, before } = service
+  const { server, successor, retiring } = starts.views()
+  const publication = publicationView(publisher.observe(target), { now, ownsService })
+  const figures = drainFigures([servers.get(key), servers.successor(key), servers.retiring(key)])
   return {
-    kind: 'failed',
-    digest,
-    duringStart: state.kind === 'failedToSpawn' || state.outOf === 'start',
-    message: state.message,
-    failures,
-    nextStartAt: retryAt,
+    now,
+    desired: reading.desired,
+    address: hostAddress(),
+    fetch: fetch.view(),
+    server,
+    successor,
+    retiring,
+    ...memoryView(reading, rooms, service, server),
+    stopReason: starts.stopReason,
+    publication,
+    absent: absence?.kind === 'idle' || absence?.kind === 'displaced' ? absence : undefined,
+    restartAsked: starts.isRestartAsked,
+    paused: absences.pausedSince !== undefined,
+    clusterRetry: writes.retry,
+    serviceRetry: writes.serviceRetry,
+    disagreement: disagreementView(reading, publication, before?.disagreement),
+    ...(figures !== undefined && { drainFigures: figures }),
   }
+}
+
+function memoryView(
+  { desired: wish, wanted }: Reading,
+  { settings, servers, admission }: Rooms,
+  { key, starts }: ObservedService,
+  server: ServerView,
+): Pick<Observation, 'beside' | 'instead' | 'noMemory'> {
+  const { beside, instead, noMemory } = admission.view(key, wanted)
+  const runs = server.kind === 'ready' || server.kind === 'starting'
+  const isReplaced = runs && wish.kind === 'serve' && (server.digest !== wish.digest || starts.isRestartAsked)
+  if (!isReplaced && !starts.hasSuccessor) return { beside: notAsked, instead, noMemory }
+  const why = beside && noPortBeside(settings.port, servers.running)
+  return { beside: why === undefined ? beside : { allowed: false, why }, instead, noMemory }
+}
+
+const notAsked: Beside = { allowed: false, why: '' }
+
+/** Why no further server can have a port while `running` have theirs; half of a sentence. */
+function noPortBeside(policy: PortPolicy, running: number): string | undefined {
+  switch (policy.kind) {
+    case 'ephemeral':
+      return undefined
+    case 'fixed':
+      return `port ${policy.port} is for one server only`
+    case 'range':
+      if (policy.to - policy.from + 1 > running) return undefined
+      return `every port from ${policy.from} to ${policy.to} has a server`
+  }
+}
+
+/** As long as the sentence stays the same, so does its time. */
+function disagreementView(
+  { now, service, model }: Reading,
+  { claim, shown }: PublicationView,
+  before: Observation['disagreement'],
+): Observation['disagreement'] {
+  const message = claim === 'ours' ? disagreement(shown?.ready === true, service, model) : undefined
+  return message === undefined ? undefined : { message, since: before?.message === message ? before.since : now }
 }
 
 /** `ownsService`: the Service under this name was made for this very object. */

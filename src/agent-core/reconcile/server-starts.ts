@@ -9,10 +9,10 @@ import type { Model } from '../kube/resources.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
-import { isOnItsWay, serverView, type StartFailure } from './observe.ts'
 import type { ServerView } from './plan/observation.ts'
 import type { Reading, WantedServer } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
+import { isOnItsWay, serverView, type StartFailure } from './server-view.ts'
 import { startInputs } from './start-inputs.ts'
 
 /** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
@@ -62,6 +62,7 @@ export class ServerStarts {
   #inputs: string | undefined
   /** A person's wish; under way from the start of the new server until that is ready or has failed. */
   #restart: 'none' | 'asked' | 'underWay' = 'none'
+  #stopReason = ''
 
   /** Takes up what an earlier agent left running. */
   constructor(options: ServerStartsOptions) {
@@ -83,6 +84,11 @@ export class ServerStarts {
 
   get isRestartAsked(): boolean {
     return this.#restart === 'asked'
+  }
+
+  /** Why the server was asked to stop, as a sentence; empty where it was not. */
+  get stopReason(): string {
+    return this.#stopReason
   }
 
   views(): { readonly server: ServerView; readonly successor: ServerView; readonly retiring: string | undefined } {
@@ -116,6 +122,7 @@ export class ServerStarts {
     file: LocalModel,
   ) {
     const { key, servers, launches, admission, narrator } = this.#options
+    if (role === 'current') this.#stopReason = ''
     if (!(await isThere(file.path))) return false
     const binary = await launches.findBinary()
     const inputs = await inputsOf(model, binary, file)
@@ -181,7 +188,8 @@ export class ServerStarts {
     this.#whenStopped(servers.dropSuccessor(key))
   }
 
-  stop(options: StopOptions): void {
+  stop(why: string, options: StopOptions): void {
+    this.#stopReason = why
     this.#whenStopped(this.#options.servers.stop(this.#options.key, options))
   }
 

@@ -9,6 +9,7 @@ import type {
 import { idOf } from '../memory/holds.ts'
 import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
+import { urlForPods } from '../publishing/objects.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import { stepsOf } from './steps.ts'
 import { wallTimeOf } from '../support/steady-clock.ts'
@@ -33,6 +34,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
+    ...(observed.publication.service === 'ours' && { url: urlForPods(report.namespace, report.name) }),
     ...(report.logFile !== undefined && { logFile: report.logFile }),
     restarts: report.restarts,
     ...(report.hold && { hold: report.hold }),

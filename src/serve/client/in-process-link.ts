@@ -21,8 +21,7 @@ export function inProcessLink(door: AgentDoor): AgentLink {
         pace.stop()
       }
     },
-    // A promise also where it throws.
-    snapshot: async () => Promise.resolve(door.get()),
+    snapshot: () => door.look(),
     command: async (command, requestId = randomUUID()) => door.command(commandRequest.parse({ requestId, command })),
     query: async (query) => answerTo(query.name, await door.query(querySchema.parse(query))),
     stream: (request, listener) => door.stream(streamRequest.parse(request), listener),

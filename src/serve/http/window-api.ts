@@ -77,7 +77,7 @@ export class WindowApi {
     switch (path) {
       case httpPaths.snapshot:
         checkMethod(request.method, ['GET'])
-        sendJson(response, await this.#ask(() => this.#door.get()))
+        sendJson(response, await this.#ask(() => this.#door.look()))
         return
       case httpPaths.follow: {
         checkMethod(request.method, ['GET'])

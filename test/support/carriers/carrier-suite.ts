@@ -91,6 +91,11 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     asked: { name: 'log', service, run: 'current', lines: 200, before: { fileId: 'run-1', offset: 70 } },
     answer: chunk,
   },
+  server: {
+    ask: { name: 'server', service },
+    asked: { name: 'server', service },
+    answer: { commandLine: "llama-server --model '/a b.gguf'", isUnquoted: true, crashLines: ['error: no', ''] },
+  },
   settings: {
     ask: { name: 'settings' },
     asked: { name: 'settings' },

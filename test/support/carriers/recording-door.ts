@@ -45,6 +45,10 @@ export class RecordingDoor implements AgentDoor {
     return { ...this.#snapshot, now: new Date().toISOString() }
   }
 
+  look(): Promise<AgentSnapshot> {
+    return Promise.resolve(this.get())
+  }
+
   subscribe(listener: () => void, looker?: Looker): () => void {
     this.lookers.push(looker)
     this.#listeners.add(listener)

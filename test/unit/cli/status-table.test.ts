@@ -64,6 +64,51 @@ test('what models need is shown from 80 columns on', () => {
   ])
 })
 
+const working = sampleSnapshot({
+  services: [
+    sampleService({ uid: 'a' }),
+    sampleService({ uid: 'b', name: 'idle' }),
+    sampleService({ uid: 'c', name: 'mute' }),
+  ],
+  figures: {
+    a: {
+      runtime: {
+        ...{ state: 'reported', generatedTokensPerSecond: 23.44, requestsRunning: 2, requestsWaiting: 1 },
+        slow: 'Generates 12.3 tokens/s.',
+      },
+    },
+    b: { runtime: { state: 'reported', requestsRunning: 0, requestsWaiting: 0 } },
+    c: { runtime: { state: 'notReported', message: 'It does not tell.' } },
+  },
+})
+
+test('what runtimes report has columns where there is room, and what they do not report reads so', () => {
+  expect(renderStatus(working, plain).split('\n').slice(4)).toEqual([
+    'NAME  NAMESPACE  STATE    MODEL       ADDRESS  AGE  TOKENS/S      REQUESTS       MESSAGE',
+    'qwen  default    ● ready  qwen-small  -        3m   23.4          2 (1 waiting)  Serves requests. Generates 12.3 tokens/s.',
+    'idle  default    ● ready  qwen-small  -        3m   -             0              Serves requests.',
+    'mute  default    ● ready  qwen-small  -        3m   not reported  -              Serves requests.',
+    '',
+  ])
+})
+
+test('in a narrower terminal it is in the sentence', () => {
+  expect(
+    renderStatus(working, { ...plain, columns: 80 })
+      .split('\n')
+      .slice(4),
+  ).toEqual([
+    'NAME  NAMESPACE  STATE    MODEL       ADDRESS  AGE',
+    'qwen  default    ● ready  qwen-small  -        3m',
+    '    23.4 tokens/s, requests 2 (1 waiting): Serves requests. Generates 12.3 toke…',
+    'idle  default    ● ready  qwen-small  -        3m',
+    '    Serves requests.',
+    'mute  default    ● ready  qwen-small  -        3m',
+    '    Serves requests.',
+    '',
+  ])
+})
+
 test('what a service would need is told from what one holds', () => {
   const memory = { needBytes: 572_000_000, priority: 'normal', isProtected: false } as const
   const services = serviceStates.map((state) => sampleService({ name: state, state, memory }))

@@ -173,6 +173,27 @@ describe('a watchdog', () => {
     ])
   })
 
+  test('while somebody looks, models are measured every two seconds, memory no more often, and only what changed is told', async () => {
+    models = [{ key: 'a', groupId: 1 }]
+    machine.sizes.set(11, 1 * gb)
+    const footprints: (number | undefined)[] = []
+    watch({ onFootprints: (view) => footprints.push(view.footprints.get('a')) }).start()
+    await vi.advanceTimersByTimeAsync(15_000)
+    machine.asked.length = 0
+    watchdog.setWatched(true)
+    await vi.advanceTimersByTimeAsync(3_000)
+    machine.sizes.set(11, 2 * gb)
+    await vi.advanceTimersByTimeAsync(1_500)
+    expect([machine.asked, footprints, watchdog.latest?.footprints.get('a')]).toEqual([
+      ['footprints 11 12', 'footprints 11 12', 'footprints 11 12'],
+      [2 * gb],
+      2 * gb,
+    ])
+    watchdog.setWatched(false)
+    await vi.advanceTimersByTimeAsync(30_000)
+    expect(machine.asked.slice(3)).toEqual(['memory', 'memory', 'memory'])
+  })
+
   test('whoever asks while a look is under way gets one that began afterwards, shared by all who ask', async () => {
     const gate = Promise.withResolvers<undefined>()
     machine.gate = gate.promise

@@ -25,7 +25,7 @@ export class AgentMetrics {
   readonly #gauges = new Map<string, Gauge>()
   readonly #counters = new Map<string, Counter>()
   readonly #histograms = new Map<string, Histogram>()
-  readonly #refreshers: (() => void)[] = []
+  readonly #refreshers: (() => void | Promise<void>)[] = []
   /** By key, those that have series. */
   readonly #services = new Map<string, ServiceKey>()
   readonly #process = new ProcessMetrics(this.#registry)
@@ -55,7 +55,7 @@ export class AgentMetrics {
   }
 
   /** For figures that are brought up to date only when they are read. */
-  beforeRender(refresh: () => void): void {
+  beforeRender(refresh: () => void | Promise<void>): void {
     this.#refreshers.push(refresh)
   }
 
@@ -72,7 +72,7 @@ export class AgentMetrics {
   }
 
   async render(): Promise<{ contentType: string; body: string }> {
-    for (const refresh of this.#refreshers) refresh()
+    for (const refresh of this.#refreshers) await refresh()
     this.#process.begin()
     return { contentType: this.#registry.contentType, body: await this.#registry.metrics() }
   }

@@ -1,0 +1,89 @@
+import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
+import { metalAgentCondition } from '../kube/status-writer.ts'
+import { wallTimeOf } from '../support/steady-clock.ts'
+import { absenceTarget } from './absences.ts'
+import { annotationKeys } from './annotations.ts'
+import type { Desired } from './desired.ts'
+import type { Observation } from './plan/observation.ts'
+import type { Plan } from './plan/step.ts'
+import type { Reading } from './reading.ts'
+import { sleepsWhenIdle } from './runtime-choice.ts'
+import { pidOf } from './server-starts.ts'
+import type { ServiceRooms } from './service-rooms.ts'
+
+type Rooms = Pick<
+  ServiceRooms,
+  'cluster' | 'servers' | 'absences' | 'idle' | 'narrator' | 'settings' | 'enqueue' | 'now'
+>
+
+/** Takes one service out of memory when it had no request for as long as its annotation says, and back when a request is expected. */
+export class Idleness {
+  readonly #key: string
+  readonly #rooms: Rooms
+
+  constructor(key: string, rooms: Rooms) {
+    this.#key = key
+    this.#rooms = rooms
+  }
+
+  /** Where no agent has written absences down yet, that a service was unloaded is known from its condition alone. */
+  takeUp({ metadata, status }: InferenceService): void {
+    const { absences, servers } = this.#rooms
+    if (!absences.isNew || absences.of(metadata.uid) || pidOf(servers.get(this.#key)) !== undefined) return
+    const told = status.conditions.find(({ type }) => type === metalAgentCondition)
+    if (told?.reason === 'Idle') this.#leave(metadata, 'Unloaded after a time without a request.')
+  }
+
+  /** Ends with the annotation, and where the service is not asked for: when it is again, it is wanted in memory. */
+  heed(wish: Desired, uid: string | undefined): void {
+    const ends = wish.kind === 'serve' ? wish.idleMinutes === undefined : notAskedFor.has(wish.kind)
+    if (ends) this.#end(uid)
+  }
+
+  /** Only a server that serves, and is to be stopped when idle, is watched for it. */
+  watch({ wanted }: Reading, { state }: Plan, { desired: wish, successor }: Observation): void {
+    const { servers, idle, settings } = this.#rooms
+    const server = servers.get(this.#key)
+    const isWatched = state === 'ready' && successor.kind === 'none' && server?.kind === 'ready'
+    if (!isWatched || wish.kind !== 'serve' || wish.idleMinutes === undefined || !wanted) {
+      idle.watch(this.#key, undefined)
+      return
+    }
+    const { pid, port } = server
+    const idleMs = wish.idleMinutes * settings.idleMinuteMs
+    idle.watch(this.#key, { pid, port, idleMs, sleepsWhenIdle: sleepsWhenIdle(wanted.spec) })
+  }
+
+  /** No request came for as long as its annotation says. */
+  begin(metadata: ObjectMeta, wish: Desired): void {
+    const { narrator, enqueue } = this.#rooms
+    if (wish.kind !== 'serve' || wish.idleMinutes === undefined) return
+    const { idleMinutes } = wish
+    const minutes = `${idleMinutes} ${idleMinutes === 1 ? 'minute' : 'minutes'}`
+    this.#leave(metadata, `Unloaded after ${minutes} without a request (${annotationKeys.idleMinutes}).`)
+    narrator.tell(this.#key, { kind: 'idle', idleMinutes })
+    enqueue(this.#key)
+  }
+
+  /** A request is expected. False where it had not left memory for want of requests. */
+  wake(uid: string | undefined): boolean {
+    if (!this.#end(uid)) return false
+    this.#rooms.enqueue(this.#key)
+    return true
+  }
+
+  #leave(metadata: ObjectMeta, message: string): void {
+    const { cluster, absences, now } = this.#rooms
+    const since = wallTimeOf(now()).toISOString()
+    absences.leave(absenceTarget(cluster, metadata), { kind: 'idle', since, message })
+  }
+
+  #end(uid: string | undefined): boolean {
+    const { absences } = this.#rooms
+    if (uid === undefined || absences.of(uid)?.kind !== 'idle') return false
+    absences.end(uid)
+    return true
+  }
+}
+
+const notAskedFor: ReadonlySet<Desired['kind']> = new Set(['gone', 'stopped', 'held', 'notOurs'])
