@@ -54,10 +54,10 @@ export class EnergyAccount {
     const hasWork = [...work.values()].some((done) => weightOf(done) > 0)
     if (!hasWork && measured.ms > 0) this.#ownWatts = wattsOf(measured)
     const shares = sharesOf(this.#workIn(samples).joules, work)
-    const services = [...work].map(([key, { decodes: _, ...done }]) => {
-      const { generatedTokens } = done
-      const measuredTokens = generatedTokens === undefined ? {} : { measuredTokens: generatedTokens * measuredPart }
-      return [key, { ...done, ...measuredTokens, joules: shares.get(key) ?? 0 }] as const
+    const services = [...work].map(([key, { promptTokens, generatedTokens, requests }]) => {
+      const measuredTokens = generatedTokens === undefined ? undefined : generatedTokens * measuredPart
+      const joules = shares.get(key) ?? 0
+      return [key, { joules, promptTokens, generatedTokens, requests, measuredTokens }] as const
     })
     return { measured, services: new Map(services) }
   }

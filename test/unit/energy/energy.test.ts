@@ -23,9 +23,10 @@ async function trial() {
     settings: () => state.settings,
     power: () => state.power,
     totals: () => state.totals,
-    countWork: async () => {
+    countWork: () => {
       state.counted += 1
       energy.workCounted()
+      return Promise.resolve()
     },
     now: () => state.seconds * 1_000,
   })
