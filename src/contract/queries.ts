@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { serviceRef } from './commands.ts'
+import { energyView } from './energy.ts'
 import { historyEntry } from './history.ts'
 import { logChunk, logQuery } from './log.ts'
 import { modelStoreView } from './models.ts'
@@ -28,6 +29,8 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('hostAddresses') }),
   z.object({ name: z.literal('models') }),
   z.object({ name: z.literal('sizing') }),
+  /** Energy and tokens of a time; hours, and of long ago days, that reach into it count as a whole. */
+  z.object({ name: z.literal('energy'), since: z.iso.datetime().optional(), until: z.iso.datetime().optional() }),
 ])
 export type Query = z.output<typeof query>
 export type QueryInput = z.input<typeof query>
@@ -85,6 +88,7 @@ export const answers = {
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   models: modelStoreView,
   sizing: sizingView,
+  energy: energyView,
 } satisfies Record<QueryName, z.ZodType>
 
 export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>

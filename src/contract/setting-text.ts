@@ -38,5 +38,6 @@ const readers: Readonly<Partial<Record<SettingKind, Reader>>> = {
   bytes: { wants: 'a number of bytes such as 20Mi', read: parseByteCount },
   count: { wants: 'a whole number', read: (text) => (/^\d+$/.test(text) ? Number(text) : undefined) },
   fraction: { wants: 'a fraction such as 0.75', read: (text) => (/^\d*\.?\d+$/.test(text) ? Number(text) : undefined) },
+  number: { wants: 'a number such as 0.32', read: (text) => (/^\d*\.?\d+$/.test(text) ? Number(text) : undefined) },
   switch: { wants: 'on or off', read: (text) => (text === 'on' ? true : text === 'off' ? false : undefined) },
 }

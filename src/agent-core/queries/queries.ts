@@ -1,6 +1,7 @@
 import { LinkError } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
+import type { Energy } from '../energy/energy.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
@@ -29,6 +30,7 @@ export interface Sources {
   readonly hostAddress: () => HostAddress
   readonly models: Models
   readonly sizing: SizingSources
+  readonly energy: Pick<Energy, 'view'>
   readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
   readonly output: (service: ServiceRef) => ReadableOutput
@@ -60,6 +62,8 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return sources.models.view()
     case 'sizing':
       return sizing(sources.sizing)
+    case 'energy':
+      return sources.energy.view(query)
     case 'server':
       return serverDetails(sources.server, query.service)
     case 'log':

@@ -87,6 +87,7 @@ export function figuresOf(
   reports: readonly ServiceReport[],
   footprints: ReadonlyMap<string, number> = new Map(),
   runtimeOf: (key: string) => RuntimeFigures | undefined = () => undefined,
+  shareWattsOf: (key: string) => number | undefined = () => undefined,
 ): Record<string, ServiceFigures> {
   const known = reports.flatMap((report) => {
     const { key } = report
@@ -96,14 +97,16 @@ export function figuresOf(
     const parts = [footprints.get(key), footprints.get(idOf(key, 'beside'))].filter((part) => part !== undefined)
     const footprintBytes = parts.length === 0 ? undefined : parts.reduce((sum, part) => sum + part, 0)
     const runtime = runtimeOf(key)
-    if (progress === undefined && drain === undefined && footprintBytes === undefined && !runtime) return []
+    const shareWatts = shareWattsOf(key)
     const figures = {
       ...(progress && { progress }),
       ...(drain && { requestsInFlight: drain.requestsInFlight }),
       ...(footprintBytes !== undefined && { footprintBytes }),
       ...(runtime && { runtime }),
+      // To a tenth, so that it stays the same while nothing changes that a person can tell.
+      ...(shareWatts !== undefined && { powerShareWatts: Math.round(shareWatts * 10) / 10 }),
     }
-    return [[uidOf(report), figures] as const]
+    return Object.keys(figures).length === 0 ? [] : [[uidOf(report), figures] as const]
   })
   return Object.fromEntries(known)
 }

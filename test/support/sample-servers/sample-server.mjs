@@ -6,6 +6,7 @@ import { spawn } from 'node:child_process'
 import { writeSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { basename } from 'node:path'
+import { performance } from 'node:perf_hooks'
 import process from 'node:process'
 import { setInterval, setTimeout } from 'node:timers'
 import { fileURLToPath, URL } from 'node:url'
@@ -42,6 +43,8 @@ globalThis.taken = Buffer.alloc((script.takeMiB ?? 0) * 1024 * 1024, 1)
 
 let requests = 0
 let tokens = 0
+/** Spent on the tokens that were made. */
+let generationMs = 0
 let busy = 0
 let hung = false
 let loadedAt = startedAt + (script.loadMs ?? 0)
@@ -215,7 +218,9 @@ async function complete(request, response, shape) {
   if (asked.stream) response.writeHead(200, { 'content-type': 'text/event-stream' })
   let content = ''
   for (let n = 0; n < count; n++) {
+    const tokenBegan = performance.now()
     await new Promise((resolve) => setTimeout(resolve, tokenMs))
+    generationMs += performance.now() - tokenBegan
     const word = words[n % words.length]
     tokens++
     content += word
@@ -229,6 +234,7 @@ const metrics = () =>
   [
     ['prompt_tokens_total', 'counter', requests * 8],
     ['tokens_predicted_total', 'counter', tokens],
+    ['tokens_predicted_seconds_total', 'counter', generationMs / 1_000],
     ['requests_processing', 'gauge', busy],
     ['requests_deferred', 'gauge', 0],
   ]
