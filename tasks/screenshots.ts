@@ -6,9 +6,13 @@ import { sceneNames, scenes } from '../test/support/window/scenes.ts'
 import { showScene } from '../test/support/window/show-scene.ts'
 import { temporaryFolder } from '../test/support/temporary-folder.ts'
 
-/** `node tasks/screenshots.ts [scene...]`: every state of the window, light and dark, into out/screenshots. */
-const target = join(import.meta.dirname, '../out/screenshots')
-const names = process.argv.slice(2)
+/**
+ * `node tasks/screenshots.ts [scene...]`: every state of the window, light and dark, into out/screenshots; with `--readme` those that
+ * README shows, into assets/screenshots.
+ */
+const isForReadme = process.argv.includes('--readme')
+const target = join(import.meta.dirname, isForReadme ? '../assets/screenshots' : '../out/screenshots')
+const names = isForReadme ? ['power'] : process.argv.slice(2)
 const found = findBrowser()
 if ('missing' in found) {
   console.error(`No pictures: ${found.missing}`)

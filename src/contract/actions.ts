@@ -28,7 +28,24 @@ export function actionsFor({ namespace, name, state, hold, memory }: ServiceView
     command: { name: 'cancelDownload', service },
   }
   if (state === 'foreign' || state === 'stopping') return []
-  if (state === 'stopped' || hold !== undefined) return [hold?.cause === 'evicted' ? bringBack : start]
+  const isTakenBack = hold?.cause === 'evicted' || hold?.cause === 'released'
+  if (state === 'stopped' || hold !== undefined) return [isTakenBack ? bringBack : start]
   if (state === 'fetching') return [cancel, stop]
   return running.includes(state) ? [stop, restart, evict, protect] : [stop]
+}
+
+/** What is asked more rarely: only where there is room for it. */
+export function furtherActionsFor(
+  { namespace, name, state, hold }: ServiceView,
+  { isDraining }: { readonly isDraining: boolean },
+): Action[] {
+  const service = { namespace, name }
+  const skip: Action = { label: 'Skip the wait', pending: 'Ending…', command: { name: 'skipDrain', service } }
+  const release: Action = {
+    label: 'Release to other machines',
+    pending: 'Releasing…',
+    command: { name: 'release', service },
+  }
+  if (state === 'stopping') return isDraining ? [skip] : []
+  return hold === undefined && running.includes(state) ? [release] : []
 }

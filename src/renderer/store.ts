@@ -16,6 +16,10 @@ export type Request = { readonly requestId: string; readonly command: CommandInp
   | { readonly state: 'unknown'; readonly message: string }
 )
 
+/** The parts of the window that a person turns to. */
+export const viewNames = ['services', 'models', 'activity', 'settings'] as const
+export type ViewName = (typeof viewNames)[number]
+
 export interface WindowState {
   readonly connection: Connection
   /** The last one, however old; absent until the first. */
@@ -24,15 +28,18 @@ export interface WindowState {
   readonly clockLead: number
   /** The power of the last two minutes, as far as this window has seen it; oldest first. */
   readonly powerTrail: readonly PowerSample[]
+  readonly view: ViewName
   /** Uid of the service whose detail is open. */
   readonly selected: string | undefined
   /** By uid of the service, or `node` for what concerns the whole machine. */
   readonly requests: Readonly<Record<string, Request>>
   /** Tries at once to reach the agent. */
   readonly reconnect: () => void
+  readonly show: (view: ViewName) => void
+  /** Turns to the services. */
   readonly select: (uid: string | undefined) => void
-  /** `requestId` repeats an earlier request. */
-  readonly ask: (about: string, command: CommandInput, requestId?: string) => Promise<void>
+  /** Answers whether it went as it was asked for. `requestId` repeats an earlier request. */
+  readonly ask: (about: string, command: CommandInput, requestId?: string) => Promise<boolean>
   readonly dismiss: (about: string) => void
 }
 
@@ -62,10 +69,12 @@ export function createWindowStore(link: AgentLink): WindowStore {
       snapshot: undefined,
       clockLead: 0,
       powerTrail: [],
+      view: 'services',
       selected: undefined,
       requests: {},
       reconnect: () => connection.connect(),
-      select: (selected) => set({ selected }),
+      show: (view) => set({ view }),
+      select: (selected) => set({ selected, view: 'services' }),
       dismiss: (about) =>
         set(({ requests }) => ({
           requests: Object.fromEntries(Object.entries(requests).filter(([key]) => key !== about)),
@@ -74,10 +83,11 @@ export function createWindowStore(link: AgentLink): WindowStore {
         set(withRequest(about, { state: 'pending', requestId, command }))
         const request = await answerOf(link, command, requestId)
         settle(about, request)
-        if (request.state !== 'answered' || !isGood(request.result)) return
+        if (request.state !== 'answered' || !isGood(request.result)) return false
         setTimeout(() => {
           if (get().requests[about] === request) get().dismiss(about)
         }, doneShownMs)
+        return true
       },
     }
   })

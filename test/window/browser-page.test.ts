@@ -8,7 +8,7 @@ import { WindowServer } from '../../src/serve/http/window-server.ts'
 import { eventually } from '../support/eventually.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { FakeAgent } from '../support/window/fake-agent.ts'
-import { output, ready } from '../support/window/scenes.ts'
+import { output, ready } from '../support/window/scene-services.ts'
 import { useBrowser } from './stage.ts'
 
 const browser = useBrowser()

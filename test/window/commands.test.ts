@@ -2,7 +2,8 @@ import { expect, test } from 'vitest'
 import { LinkError } from '../../src/contract/client.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { eventually } from '../support/eventually.ts'
-import { held, ready, scenes } from '../support/window/scenes.ts'
+import { held, ready } from '../support/window/scene-services.ts'
+import { scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
 
 const show = useStage()

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { eventually } from '../support/eventually.ts'
-import { memory, scenes } from '../support/window/scenes.ts'
+import { memory } from '../support/window/scene-gauges.ts'
+import { scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
 
 const show = useStage()

@@ -3,7 +3,8 @@ import { expect, test } from 'vitest'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { eventually } from '../support/eventually.ts'
 import { FakeAgent } from '../support/window/fake-agent.ts'
-import { output, ready, scenes } from '../support/window/scenes.ts'
+import { output, ready } from '../support/window/scene-services.ts'
+import { scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
 
 const show = useStage()

@@ -2,11 +2,13 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import axe, { type AxeResults } from 'axe-core'
+import { execa } from 'execa'
 import type { Browser, Page } from 'playwright-core'
 import { afterEach, beforeEach, expect, inject, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { hostAgent, type HostedAgent } from '../../src/serve/host-agent.ts'
+import type { Answer } from '../../src/contract/queries.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { silentLog } from '../support/silent-log.ts'
@@ -112,6 +114,55 @@ test('Stop suspends the service and ends its process, Start brings it back', asy
   })
 })
 
+test('the addresses, the command line and the memory of a server are those that it has', async () => {
+  const pid = await served('tiny')
+  const { url = '', port } = view()
+  const texts = await detail().locator('pre').allTextContents()
+  const curl = texts.find((text) => text.startsWith('curl ')) ?? ''
+  const [address = '', , header = '', , body = ''] = await argumentsOf(curl)
+  const [name = '', value = ''] = header.split(': ')
+  const answered = await fetch(address, { method: 'POST', headers: { [name]: value }, body })
+  expect({
+    url,
+    shown: await detail().getByText(url, { exact: true }).count(),
+    local: curl.includes(`http://127.0.0.1:${port}/`),
+    answer: (await answered.text()).includes('choices'),
+    command: texts.some((text) => text.includes(` --port ${port}`) && text.includes('sample-server')),
+    process: lives(pid),
+    violations: await violations(),
+    complaints,
+  }).toEqual({
+    url: 'http://tiny.default.svc.cluster.local:8080',
+    ...{ shown: 1, local: true, answer: true, command: true, process: true, violations: [], complaints: [] },
+  })
+})
+
+test('a page sets what it may, sees what takes a shell as a line to copy, and finds what happened', async () => {
+  await served('tiny')
+  await page.getByRole('button', { name: 'Turn on' }).click()
+  await page.getByText('metal-agent settings set apple-power-enabled on').waitFor()
+  await page.getByRole('tab', { name: 'Settings' }).click()
+  await page.getByText('metal-agent settings set llama-server VALUE').waitFor()
+  await page.getByLabel('drain-timeout', { exact: true }).fill('7s')
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await page.getByText('drainLimitMs is set').waitFor()
+  const { settings } = (await hosted.door.query({ name: 'settings' })) as Answer<'settings'>
+  await picture('settings')
+  const onSettings = await violations()
+  await page.getByRole('tab', { name: 'Activity' }).click()
+  await page.getByText('Set by a person: drainLimitMs is set').waitFor()
+  await picture('activity')
+  const onActivity = await violations()
+  await page.getByRole('tab', { name: 'Models' }).click()
+  await page.getByText('Used by default/tiny.').waitFor()
+  await picture('models')
+  expect({
+    drain: settings.find(({ name }) => name === 'drainLimitMs')?.value,
+    violations: [...onSettings, ...onActivity, ...(await violations())],
+    complaints,
+  }).toEqual({ drain: 7_000, violations: [], complaints: [] })
+})
+
 async function startAgent(): Promise<HostedAgent> {
   const { dir } = parts.use(await temporaryFolder())
   const kubeconfig = join(dir, 'kubeconfig')
@@ -172,6 +223,12 @@ function view() {
   const [service] = hosted.door.get().services
   if (!service) throw new Error('The agent knows no service.')
   return service
+}
+
+/** What a shell makes of a line that calls curl. */
+async function argumentsOf(line: string): Promise<string[]> {
+  const { stdout } = await execa('/bin/sh', ['-c', `curl() { printf '%s\\n' "$@"; }; ${line}`])
+  return stdout.split('\n')
 }
 
 const row = (state: string) => page.getByRole('option', { name: 'tiny' }).filter({ hasText: state })

@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
 import { sampleService, sampleSnapshot } from '../support/sample-snapshot.ts'
+import { memory, memoryFigures } from '../support/window/scene-gauges.ts'
 import { FakeAgent } from '../support/window/fake-agent.ts'
 import { useStage } from './stage.ts'
 
@@ -33,6 +34,23 @@ test('a figure that changes draws no service again', async () => {
   await rememberRows(page)
   agent.show(sampleSnapshot({ revision: 2, services, figures: figures(50e9) }))
   await page.getByText('50 % · 50.0 GB of 100 GB').waitFor()
+  expect(await rowsDrawnSince(page)).toEqual([])
+})
+
+test('memory, power and the figures of a row change without drawing a row again', async () => {
+  const snapshot = (revision: number, footprintBytes: number, combinedWatts: number) => ({
+    ...sampleSnapshot({ revision, services, memory, memoryFigures }),
+    figures: { 'service-7': { footprintBytes } },
+    power: { state: 'measuring', message: 'Measured.' } as const,
+    powerFigures: { combinedWatts },
+  })
+  await using window = await show({ agent: () => new FakeAgent(snapshot(1, 1e9, 10)) })
+  const { page, agent } = window
+  await page.getByText('10.0 W').waitFor()
+  await rememberRows(page)
+  agent.show(snapshot(2, 2e9, 20))
+  await page.getByText('20.0 W').waitFor()
+  await page.getByRole('option', { name: 'service-7' }).getByText('2.0 GB').waitFor()
   expect(await rowsDrawnSince(page)).toEqual([])
 })
 

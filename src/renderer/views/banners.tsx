@@ -10,6 +10,7 @@ export function Banners() {
   return (
     <>
       {host.paused && <Paused />}
+      <Answer about="node" />
       {host.address === undefined && <Banner tone="warn">{host.message}</Banner>}
       {notices.map((notice) => (
         <Banner key={notice} tone="note">
@@ -25,23 +26,20 @@ function Paused() {
   const pending = useWindow(({ requests }) => requests['node']?.state === 'pending')
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   return (
-    <>
-      <Banner
-        tone="warn"
-        actions={
-          <Button
-            look="prominent"
-            disabled={disabled}
-            pending={pending}
-            onPress={() => void ask('node', { name: 'resumeNode' })}
-          >
-            Resume
-          </Button>
-        }
-      >
-        This machine is paused: its endpoints are withdrawn, and its models stay in memory.
-      </Banner>
-      <Answer about="node" />
-    </>
+    <Banner
+      tone="warn"
+      actions={
+        <Button
+          look="prominent"
+          disabled={disabled}
+          pending={pending}
+          onPress={() => void ask('node', { name: 'resumeNode' })}
+        >
+          Resume
+        </Button>
+      }
+    >
+      This machine is paused: its endpoints are withdrawn, and its models stay in memory.
+    </Banner>
   )
 }

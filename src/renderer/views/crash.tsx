@@ -2,7 +2,7 @@ import type { CrashView } from '../../contract/service.ts'
 import { formatBytes } from '../../contract/format.ts'
 import { ErrorGlyph } from '../components/glyph.tsx'
 import { Age, Until } from '../components/time.tsx'
-import { endWords, timesWords } from '../words.ts'
+import { endWords, timesWords } from '../words/services.ts'
 import styles from './crash.module.css'
 
 interface CrashProps {

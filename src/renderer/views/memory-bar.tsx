@@ -6,7 +6,7 @@ import { classNames } from '../components/class-names.ts'
 import { ErrorGlyph, LinkGlyph, StateGlyph, WarningGlyph } from '../components/glyph.tsx'
 import { memoryShares, type MemoryShares, type ModelShare } from '../memory-shares.ts'
 import { useSnapshot, useWindow } from '../store.ts'
-import { memoryWords } from '../words.ts'
+import { memoryWords } from '../words/services.ts'
 import styles from './memory-bar.module.css'
 
 /** What models and other applications hold of this machine's memory. A model's segment opens its service. */

@@ -1,22 +1,53 @@
+import { TabPanel, Tabs } from 'react-aria-components/Tabs'
 import { classNames } from '../components/class-names.ts'
-import { useWindow } from '../store.ts'
+import { useWindow, viewNames } from '../store.ts'
+import { Activity } from './activity.tsx'
 import { Alerts } from './alerts.tsx'
 import { Header } from './header.tsx'
 import styles from './metalbar-window.module.css'
+import { Models } from './models.tsx'
 import { NotConnected } from './not-connected.tsx'
 import { Overview } from './overview.tsx'
+import { Settings } from './settings.tsx'
+import { ViewTabs } from './view-tabs.tsx'
 
 export function MetalbarWindow() {
   const hasSnapshot = useWindow(({ snapshot }) => snapshot !== undefined)
   const connection = useWindow((state) => state.connection)
   if (!hasSnapshot || connection.state === 'refused') return <NotConnected connection={connection} />
+  return <Views isStale={connection.state === 'gone'} />
+}
+
+function Views({ isStale }: { readonly isStale: boolean }) {
+  const view = useWindow((state) => state.view)
+  const show = useWindow((state) => state.show)
   return (
-    <div className={classNames(styles['window'], connection.state === 'gone' && styles['stale'])}>
+    <Tabs
+      className={classNames(styles['window'], isStale && styles['stale'])}
+      selectedKey={view}
+      onSelectionChange={(key) => {
+        const chosen = viewNames.find((name) => name === key)
+        if (chosen !== undefined) show(chosen)
+      }}
+    >
       <Header />
       <Alerts />
+      {/* Before the panels, which take their ids from it; it is drawn below them. */}
+      <ViewTabs />
       <main className={styles['main']}>
-        <Overview />
+        <TabPanel id="services" className={classNames(styles['panel'])}>
+          <Overview />
+        </TabPanel>
+        <TabPanel id="models" className={classNames(styles['panel'])}>
+          <Models />
+        </TabPanel>
+        <TabPanel id="activity" className={classNames(styles['panel'])}>
+          <Activity />
+        </TabPanel>
+        <TabPanel id="settings" className={classNames(styles['panel'])}>
+          <Settings />
+        </TabPanel>
       </main>
-    </div>
+    </Tabs>
   )
 }

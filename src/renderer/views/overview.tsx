@@ -1,5 +1,6 @@
 import { useSnapshot, useWindow } from '../store.ts'
 import { Banners } from './banners.tsx'
+import { NodeActions } from './node-actions.tsx'
 import { NoServices } from './no-services.tsx'
 import styles from './overview.module.css'
 import { ServiceDetail } from './service-detail.tsx'
@@ -15,6 +16,7 @@ export function Overview() {
       <section className={styles['list']} aria-label="Overview">
         <Banners />
         {services.length === 0 ? <NoServices /> : <ServiceList services={services} />}
+        <NodeActions />
         <About />
       </section>
       {open !== undefined && <ServiceDetail key={open.uid} service={open} />}

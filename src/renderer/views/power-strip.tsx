@@ -4,7 +4,7 @@ import { Command } from '../components/command.tsx'
 import { Sparkline } from '../components/sparkline.tsx'
 import { trailLines, wattRange } from '../power-trail.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
-import { powerWords } from '../words.ts'
+import { powerWords } from '../words/services.ts'
 import { Answer } from './answer.tsx'
 import styles from './power-strip.module.css'
 

@@ -1,13 +1,14 @@
 import type { ServiceView } from '../../contract/service.ts'
-import { type Action, actionsFor } from '../../contract/actions.ts'
+import { type Action, actionsFor, furtherActionsFor } from '../../contract/actions.ts'
 import { Button } from '../components/button.tsx'
-import { type Request, useWindow } from '../store.ts'
+import { type Request, useSnapshot, useWindow } from '../store.ts'
 import { Answer } from './answer.tsx'
 import styles from './service-actions.module.css'
 
 /** What can be asked for this service, and below it what came of the last request. */
 export function ServiceActions({ service }: { readonly service: ServiceView }) {
-  const actions = actionsFor(service)
+  const isDraining = useSnapshot(({ figures }) => figures[service.uid]?.requestsInFlight !== undefined)
+  const actions = [...actionsFor(service), ...furtherActionsFor(service, { isDraining })]
   return (
     <>
       {actions.length > 0 && (

@@ -1,26 +1,30 @@
 import { useEffect, useRef } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
-import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
-import { CopyButton } from '../components/copy-button.tsx'
 import { BackGlyph, StateGlyph } from '../components/glyph.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { Age, Until } from '../components/time.tsx'
 import { useWindow } from '../store.ts'
 import { stateWord } from '../../contract/words.ts'
-import { progressWords, requestsWords } from '../words.ts'
+import { progressWords, requestsWords } from '../words/services.ts'
+import { Absence } from './absence.tsx'
 import { Crash } from './crash.tsx'
 import { LogView } from './log-view.tsx'
+import { ServerDetails } from './server-details.tsx'
 import { ServiceActions } from './service-actions.tsx'
+import { ServiceAddresses } from './service-addresses.tsx'
 import styles from './service-detail.module.css'
+import { ServiceMemoryCard } from './service-memory.tsx'
+import { ServiceWork } from './service-work.tsx'
 import { Steps } from './steps.tsx'
+import { WaysToFit } from './ways-to-fit.tsx'
 
 /** One service, with all that can be said of it and done about it. Escape goes back to the list. */
 export function ServiceDetail({ service }: { readonly service: ServiceView }) {
   const select = useWindow((state) => state.select)
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => heading.current?.focus(), [])
-  const { uid, name, namespace, state, message, since, retryAt, hold, crash, url } = service
+  const { uid, name, namespace, state, message, since, retryAt, crash } = service
   return (
     <section
       className={styles['detail']}
@@ -55,21 +59,13 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         <Figures uid={uid} />
         <ServiceActions service={service} />
       </div>
-      {hold !== undefined && (
-        <Banner tone="note">
-          {hold.message} Held on this machine for <Age since={hold.since} />.
-        </Banner>
-      )}
+      <Absence service={service} />
+      <WaysToFit service={service} />
       {crash !== undefined && <Crash crash={crash} retryAt={retryAt} isOver={state === 'ready'} />}
       <Steps steps={service.steps} />
-      {url !== undefined && (
-        <div className={styles['card']}>
-          <h3 className={styles['aside']}>URL for Pods</h3>
-          <CopyButton text={url} label={`Copy URL ${url}`}>
-            {url}
-          </CopyButton>
-        </div>
-      )}
+      <ServiceWork service={service} />
+      <ServiceAddresses service={service} />
+      <ServiceMemoryCard service={service} />
       <dl className={styles['facts']}>
         <dt>Model</dt>
         <dd>{service.model}</dd>
@@ -78,6 +74,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         <dt>Restarts</dt>
         <dd>{service.restarts}</dd>
       </dl>
+      <ServerDetails service={service} />
       <LogView service={service} />
     </section>
   )

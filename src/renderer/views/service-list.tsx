@@ -7,7 +7,7 @@ import { LongName } from '../components/long-name.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { useWindow } from '../store.ts'
 import { stateWord } from '../../contract/words.ts'
-import { progressWords } from '../words.ts'
+import { progressWords, workWords } from '../words/services.ts'
 import styles from './service-list.module.css'
 
 export function ServiceList({ services }: { readonly services: readonly ServiceView[] }) {
@@ -67,8 +67,17 @@ function ServiceRow({ service }: { readonly service: ServiceView }) {
 
 /** What changes all the time is drawn by itself. */
 function Figures({ uid, message }: { readonly uid: string; readonly message: string }) {
-  const progress = useWindow(({ snapshot }) => snapshot?.figures[uid]?.progress)
-  if (progress === undefined) return <p className={styles['message']}>{message}</p>
+  const figures = useWindow(({ snapshot }) => snapshot?.figures[uid])
+  const progress = figures?.progress
+  if (progress === undefined) {
+    const words = figures === undefined ? '' : workWords.row(figures)
+    return (
+      <>
+        <p className={styles['message']}>{message}</p>
+        {words !== '' && <p className={styles['progress']}>{words}</p>}
+      </>
+    )
+  }
   const { percent, text } = progressWords(progress)
   return (
     <>

@@ -1,6 +1,6 @@
 import { type ServiceView, type Step, type StepName, stepNames } from '../../contract/service.ts'
 import { StepGlyph } from '../components/glyph.tsx'
-import { stepWords } from '../words.ts'
+import { stepWords } from '../words/services.ts'
 import styles from './steps.module.css'
 
 export function Steps({ steps }: { readonly steps: ServiceView['steps'] }) {

@@ -25,6 +25,9 @@ export class FakeAgent implements AgentLink {
     previous: new LinkError('refused', 'There is no previous run.'),
   }
 
+  /** What is answered to each other query. */
+  readonly known: { [N in QueryName]?: Answer<N> } = { server: { crashLines: [] } }
+
   readonly #followers: Open<AgentSnapshot> = new Map()
   readonly #readers: Open<StreamItem> = new Map()
   readonly #unanswered: ((result: CommandResult) => void)[] = []
@@ -97,7 +100,11 @@ export class FakeAgent implements AgentLink {
 
   query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
   query(query: QueryInput): Promise<Answer> {
-    if (query.name !== 'log') return Promise.reject(new LinkError('refused', `Nobody asks for ${query.name} here.`))
+    if (query.name !== 'log') {
+      const known = this.known[query.name]
+      if (known !== undefined) return Promise.resolve(known)
+      return Promise.reject(new LinkError('refused', `Nobody asks for ${query.name} here.`))
+    }
     const answer = this.logs[query.run ?? 'current']
     return answer instanceof LinkError ? Promise.reject(answer) : Promise.resolve(answer)
   }

@@ -1,4 +1,5 @@
 import type { Browser } from 'playwright-core'
+import { viewWords } from '../../../src/renderer/words/services.ts'
 import type { FakeAgent } from './fake-agent.ts'
 import { openWindow, type OpenWindow } from './open-window.ts'
 import type { Scene } from './scenes.ts'
@@ -30,7 +31,9 @@ export async function showScene(scene: Scene, stage: Stage): Promise<OpenWindow 
   await page.locator('main').waitFor()
   // A string, since nothing here knows of a DOM.
   await page.evaluate(`document.documentElement.style.fontSize = '${textScale * 100}%'`)
+  if (scene.view !== undefined) await page.getByRole('tab', { name: viewWords[scene.view] }).click()
   if (scene.open !== undefined) await page.getByRole('option', { name: scene.open }).click()
+  for (const [label, text] of Object.entries(scene.fill ?? {})) await page.getByLabel(label, { exact: true }).fill(text)
   for (const name of scene.press ?? []) await page.getByRole('button', { name, exact: true }).click()
   scene.then?.(agent)
   return { ...window, agent, [Symbol.asyncDispose]: () => window[Symbol.asyncDispose]() }

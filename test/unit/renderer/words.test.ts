@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { firstServiceCommand } from '../../../src/renderer/first-service.ts'
-import { progressWords } from '../../../src/renderer/words.ts'
+import { progressWords } from '../../../src/renderer/words/services.ts'
 
 test.each([
   {

@@ -1,0 +1,44 @@
+import { FieldError } from 'react-aria-components/FieldError'
+import { Input } from 'react-aria-components/Input'
+import { Label } from 'react-aria-components/Label'
+import { Text } from 'react-aria-components/Text'
+import { TextField } from 'react-aria-components/TextField'
+import { classNames } from './class-names.ts'
+import styles from './text-input.module.css'
+
+interface TextInputProps {
+  readonly label: string
+  readonly value: string
+  readonly onChange: (text: string) => void
+  /** Below the field. */
+  readonly help?: string
+  /** What is wrong with the text; it stands at the field. */
+  readonly problem?: string | undefined
+  readonly placeholder?: string
+  readonly disabled?: boolean
+}
+
+/** One line of text from a person. */
+export function TextInput({ label, value, onChange, help, problem, placeholder, disabled = false }: TextInputProps) {
+  return (
+    <TextField
+      className={classNames(styles['field'])}
+      value={value}
+      onChange={onChange}
+      isDisabled={disabled}
+      isInvalid={problem !== undefined}
+      validationBehavior="aria"
+      spellCheck="false"
+      autoComplete="off"
+    >
+      <Label className={classNames(styles['label'])}>{label}</Label>
+      <Input className={classNames(styles['input'])} {...(placeholder !== undefined && { placeholder })} />
+      {help !== undefined && (
+        <Text slot="description" className={classNames(styles['help'])}>
+          {help}
+        </Text>
+      )}
+      <FieldError className={classNames(styles['problem'])}>{problem}</FieldError>
+    </TextField>
+  )
+}

@@ -1,0 +1,25 @@
+import type { HistoryEntry } from '../contract/history.ts'
+import { activityWords } from './words/views.ts'
+
+const problems: ReadonlySet<HistoryEntry['kind']> = new Set(['crashed', 'evicted', 'refused'])
+
+export const isProblem = ({ kind }: HistoryEntry): boolean => problems.has(kind)
+
+/** Whether every word of the filter stands somewhere in what is shown of the entry. */
+export function matches({ kind, service, message }: HistoryEntry, filter: string): boolean {
+  const shown = [activityWords.kinds[kind], service?.namespace ?? '', service?.name ?? '', message]
+    .join(' ')
+    .toLowerCase()
+  return filter
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => shown.includes(word))
+}
+
+/** Entries by the day on which they happened, in their order. */
+export function daysOf(
+  entries: readonly HistoryEntry[],
+): { readonly day: string; readonly entries: readonly HistoryEntry[] }[] {
+  const days = Map.groupBy(entries, ({ at }) => activityWords.day(at))
+  return [...days].map(([day, ofDay]) => ({ day, entries: ofDay }))
+}

@@ -1,0 +1,46 @@
+import { useEffect, useState } from 'react'
+import { LinkError } from '../contract/client.ts'
+import type { Answer, QueryInput, QueryName } from '../contract/queries.ts'
+import { useLink, useWindow } from './store.ts'
+
+export interface Asked<N extends QueryName> {
+  /** The last one, also while another is on its way. */
+  readonly answer: Answer<N> | undefined
+  /** Why there is no newer one: one sentence. */
+  readonly problem: string | undefined
+}
+
+/** Many changes in a row are asked about once, in milliseconds. */
+const calmMs = 400
+
+/** What the agent answers, asked anew when one of `signs` changes: each tells that the answer may be another. Always as many. */
+export function useAnswer<N extends QueryName>(
+  query: Extract<QueryInput, { name: N }>,
+  signs: readonly unknown[],
+): Asked<N> {
+  const link = useLink()
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const [asked, setAsked] = useState<Asked<N>>({ answer: undefined, problem: undefined })
+  const text = JSON.stringify(query)
+  useEffect(() => {
+    if (!connected) return
+    let left = false
+    const ask = () => {
+      link.query<N>(JSON.parse(text) as Extract<QueryInput, { name: N }>).then(
+        (answer) => {
+          if (!left) setAsked({ answer, problem: undefined })
+        },
+        (error: unknown) => {
+          if (!(error instanceof LinkError)) throw error
+          if (!left) setAsked(({ answer }) => ({ answer, problem: error.message }))
+        },
+      )
+    }
+    const timer = setTimeout(ask, asked.answer === undefined && asked.problem === undefined ? 0 : calmMs)
+    return () => {
+      left = true
+      clearTimeout(timer)
+    }
+  }, [link, connected, text, ...signs])
+  return asked
+}

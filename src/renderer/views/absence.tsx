@@ -1,0 +1,28 @@
+import type { ServiceView } from '../../contract/service.ts'
+import { Banner } from '../components/banner.tsx'
+import { Age } from '../components/time.tsx'
+import { absenceWords } from '../words/services.ts'
+
+/** Why this machine does not serve what the cluster wants, and what brings it back. */
+export function Absence({ service: { hold, state, message, since } }: { readonly service: ServiceView }) {
+  if (state === 'foreign') {
+    return (
+      <Banner tone="note">
+        <p>
+          {absenceWords.elsewhere} <Age since={since} />.
+        </p>
+        <p>{message}</p>
+        <p>{absenceWords.takenBack}</p>
+      </Banner>
+    )
+  }
+  if (hold === undefined) return null
+  return (
+    <Banner tone={hold.by === 'pressure' ? 'warn' : 'note'}>
+      <p>{hold.message}</p>
+      <p>
+        Held on this machine for <Age since={hold.since} />. {absenceWords.back(hold)}
+      </p>
+    </Banner>
+  )
+}

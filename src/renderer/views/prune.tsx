@@ -1,0 +1,52 @@
+import { useState } from 'react'
+import type { StoredModelView } from '../../contract/models.ts'
+import { Button } from '../components/button.tsx'
+import { useWindow } from '../store.ts'
+import { modelWords } from '../words/views.ts'
+import { Answer } from './answer.tsx'
+import styles from './prune.module.css'
+
+const about = 'prune'
+
+/** Deletes what no service uses, after it was shown what that is. */
+export function Prune({ models }: { readonly models: readonly StoredModelView[] }) {
+  const [shown, setShown] = useState(false)
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const prunable = models.filter((model) => model.prunable !== undefined)
+  return (
+    <section className={styles['prune']} aria-label={modelWords.prune}>
+      {prunable.length > 0 && !shown && (
+        <Button disabled={disabled} pending={pending} onPress={() => setShown(true)}>
+          {modelWords.prunePreview}
+        </Button>
+      )}
+      {prunable.length > 0 && shown && (
+        <>
+          <p>{modelWords.wouldDelete(prunable)}</p>
+          <ul className={styles['names']}>
+            {prunable.map(({ path, name, prunable: why }) => (
+              <li key={path}>
+                {name === '' ? path : name}: {why}
+              </li>
+            ))}
+          </ul>
+          <div className={styles['actions']}>
+            <Button
+              disabled={disabled}
+              onPress={() => {
+                setShown(false)
+                void ask(about, { name: 'pruneModels', dryRun: false })
+              }}
+            >
+              {modelWords.pruneNow(prunable)}
+            </Button>
+            <Button onPress={() => setShown(false)}>{modelWords.keep}</Button>
+          </div>
+        </>
+      )}
+      <Answer about={about} />
+    </section>
+  )
+}

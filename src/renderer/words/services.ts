@@ -1,0 +1,213 @@
+import { formatBytes, formatSpan } from '../../contract/format.ts'
+import type { MemoryStateView } from '../../contract/memory.ts'
+import { formatWatts, type PowerFigures } from '../../contract/power.ts'
+import type { Hold, Progress, RuntimeFigures, ServiceFigures, ServiceView, StepName } from '../../contract/service.ts'
+import { stateWords } from '../../contract/words.ts'
+import type { ModelShare } from '../memory-shares.ts'
+import type { ViewName } from '../store.ts'
+
+/** In place of a value that is not known. */
+export const notReported = 'not reported'
+
+export const viewWords: Readonly<Record<ViewName, string>> = {
+  services: 'Services',
+  models: 'Models',
+  activity: 'Activity',
+  settings: 'Settings',
+}
+
+export const stepWords: Readonly<Record<StepName, string>> = {
+  fetched: 'Fetched',
+  started: 'Started',
+  healthy: 'Healthy',
+  published: 'Published',
+  clusterAgrees: 'Cluster agrees',
+}
+
+export interface ProgressWords {
+  /** In percent; absent where the source does not say how long the file is. */
+  readonly percent?: number
+  /** `7.9 GB of 18.6 GB · 61.0 MB/s · 3 min left` */
+  readonly text: string
+}
+
+export function progressWords({ doneBytes, totalBytes, bytesPerSecond }: Progress): ProgressWords {
+  const rate = bytesPerSecond > 0 ? `${formatBytes(bytesPerSecond)}/s` : 'no data is coming in'
+  if (totalBytes === undefined || totalBytes === 0) {
+    return { text: [formatBytes(doneBytes), rate, 'size not reported'].join(' · ') }
+  }
+  const missing = totalBytes - doneBytes
+  const left = bytesPerSecond > 0 && missing > 0 ? [`${formatSpan((1_000 * missing) / bytesPerSecond)} left`] : []
+  return {
+    percent: Math.min(100, Math.floor((100 * doneBytes) / totalBytes)),
+    text: [`${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}`, rate, ...left].join(' · '),
+  }
+}
+
+export const requestsWords = (count: number) =>
+  count === 1 ? 'Waiting for 1 request to finish.' : `Waiting for ${count} requests to finish.`
+
+export const timesWords = (count: number) => (count === 1 ? 'once' : `${count} times in a row`)
+
+/** How the server ended, as far as that is known. */
+export function endWords({ exitCode, signal }: NonNullable<ServiceView['crash']>): string {
+  if (signal !== undefined) return `Ended by ${signal}`
+  return exitCode === undefined ? 'Ended' : `Exit code ${exitCode}`
+}
+
+/** `52.3 tok/s` */
+const rate = (tokensPerSecond: number | undefined) =>
+  tokensPerSecond === undefined ? notReported : `${tokensPerSecond.toFixed(1)} tok/s`
+
+/** `about 12.3 W`: no source tells the power of a process. */
+const powerShare = (watts: number | undefined) => (watts === undefined ? notReported : `about ${formatWatts(watts)}`)
+
+export const workWords = {
+  title: 'Work',
+  tellsNothing: 'Its runtime reports nothing of its work.',
+  generation: 'Generation',
+  prompts: 'Prompts',
+  requests: 'Requests',
+  kvUse: 'KV cache in use',
+  lastRequest: 'Last request',
+  power: 'Power',
+  powerShare,
+  unknown: notReported,
+  rate,
+  share: (share: number | undefined) => (share === undefined ? notReported : `${Math.round(100 * share)} %`),
+  requestCounts: ({ requestsRunning, requestsWaiting }: RuntimeFigures) =>
+    requestsRunning === undefined
+      ? notReported
+      : `${requestsRunning} running${requestsWaiting === undefined ? '' : ` · ${requestsWaiting} waiting`}`,
+  /** `4.1 GB · 52.0 tok/s · 1 request`; empty where nothing is known. */
+  row({ footprintBytes, runtime, powerShareWatts }: ServiceFigures): string {
+    const parts = [
+      ...(footprintBytes === undefined ? [] : [formatBytes(footprintBytes)]),
+      ...(runtime === undefined ? [] : [runtimeRow(runtime)]),
+      ...(powerShareWatts === undefined ? [] : [powerShare(powerShareWatts)]),
+    ]
+    return parts.join(' · ')
+  },
+} as const
+
+function runtimeRow({ state, generatedTokensPerSecond, requestsRunning, slow }: RuntimeFigures): string {
+  if (state === 'notReported') return `tokens ${notReported}`
+  const running =
+    requestsRunning === undefined
+      ? `requests ${notReported}`
+      : requestsRunning === 1
+        ? '1 request'
+        : `${requestsRunning} requests`
+  return [
+    ...(generatedTokensPerSecond === undefined ? [] : [rate(generatedTokensPerSecond)]),
+    running,
+    ...(slow === undefined ? [] : ['slower than before']),
+  ].join(' · ')
+}
+
+export const addressWords = {
+  title: 'Addresses',
+  pods: 'For pods',
+  published: 'As published',
+  here: 'On this Mac',
+  notPublished: 'no Service yet',
+  notRunning: 'no server runs',
+  copy: (url: string) => `Copy URL ${url}`,
+  copyCurl: 'Copy curl',
+  curl: (url: string) =>
+    `curl ${url}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":64}'`,
+} as const
+
+export const estimateWords = {
+  title: 'Memory of this model',
+  measured: 'Measured',
+  estimated: 'Estimated',
+  items: [
+    ['weights', 'Weights'],
+    ['kv', 'KV cache'],
+    ['compute', 'Compute buffers'],
+    ['promptCache', 'Prompt cache'],
+    ['mmproj', 'Projector'],
+    ['overhead', 'Overhead'],
+  ],
+} as const
+
+export const fitWords = {
+  title: 'Does not fit',
+  ways: 'What would make it fit',
+  needs(need: string, memory: MemoryStateView | undefined): string {
+    if (memory?.budgetBytes === undefined) return `It needs ${need}.`
+    const left = formatBytes(Math.max(0, memory.budgetBytes - memory.modelsBytes))
+    return `It needs ${need}; ${left} of the budget of ${formatBytes(memory.budgetBytes)} is left. What would make it fit:`
+  },
+  evict: (name: string) => `Evict ${name}`,
+  settings: 'Memory settings',
+  place: (place: number) => (place === 1 ? 'It is the next to start.' : `It is number ${place} of those that wait.`),
+} as const
+
+export const absenceWords = {
+  elsewhere: 'Served by another machine for',
+  takenBack: 'This machine takes it over by itself when that machine lets it go or is gone.',
+  back: ({ cause, by }: Hold): string =>
+    by === 'pressure'
+      ? 'It comes back by itself once memory pressure has been normal for a while; Bring back does it now.'
+      : cause === 'evicted'
+        ? 'Bring back loads it again.'
+        : cause === 'released'
+          ? 'Bring back claims it again.'
+          : 'Start undoes it.',
+} as const
+
+export const serverWords = {
+  commandLine: 'Command line',
+  copyCommandLine: 'Copy command line',
+  unquoted: 'An earlier agent started it: this is as the system prints it, without the quotes that a shell would need.',
+  lastLines: (count: number) => `Last ${count} lines before the crash`,
+} as const
+
+export const nodeWords = { title: 'This machine', pause: 'Pause this machine', resync: 'Resync' } as const
+
+const size = (bytes: number | undefined) => (bytes === undefined ? notReported : formatBytes(bytes))
+
+export const memoryWords = {
+  title: 'Memory',
+  modelsInMemory: 'Models in memory',
+  size,
+  /** `38.2 GB of 96.0 GB for models` */
+  models(memory: MemoryStateView | undefined): string {
+    if (memory === undefined) return notReported
+    const { modelsBytes, budgetBytes } = memory
+    const of = budgetBytes === undefined ? '' : ` of ${formatBytes(budgetBytes)}`
+    return `${formatBytes(modelsBytes)}${of} for models`
+  },
+  waiting: (count: number) => (count === 1 ? '1 service waits' : `${count} services wait`),
+  segment({ name, state, bytes, isMeasured, promisedBytes }: ModelShare): string {
+    const more = promisedBytes > 0 ? `, ${formatBytes(promisedBytes)} more to come` : ''
+    return `${name}, ${stateWords[state]}, ${formatBytes(bytes)} of memory${isMeasured ? '' : ' by its estimate'}${more}`
+  },
+  pressure: {
+    normal: 'pressure normal',
+    warning: 'pressure: warning',
+    critical: 'pressure: critical',
+    unknown: 'pressure not reported',
+  } satisfies Record<MemoryStateView['pressure'], string>,
+  other: 'other',
+  free: 'free',
+  budget: 'budget',
+  gpuLimit: 'GPU limit',
+} as const
+
+export const powerWords = {
+  title: 'Power',
+  off: 'off',
+  turnOn: 'Turn on',
+  takesShell: 'Only root can measure power, so a page in a browser may not turn it on. In a terminal on this Mac:',
+  commands: 'metal-agent power install\nmetal-agent settings set apple-power-enabled on',
+  combined: ({ combinedWatts }: PowerFigures) => formatWatts(combinedWatts),
+  parts: ({ gpuWatts, cpuWatts, aneWatts }: PowerFigures) =>
+    `GPU ${formatWatts(gpuWatts)} · CPU ${formatWatts(cpuWatts)} · ANE ${formatWatts(aneWatts)}`,
+  trail: (range: { readonly least: number; readonly most: number } | undefined) =>
+    range === undefined
+      ? 'Power of the last two minutes: not reported'
+      : `Power of the last two minutes: from ${formatWatts(range.least)} to ${formatWatts(range.most)}`,
+} as const

@@ -1,0 +1,107 @@
+import { formatBytes } from '../../contract/format.ts'
+import type { HistoryEntry } from '../../contract/history.ts'
+import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
+import { formatSetting } from '../../contract/setting-text.ts'
+import { countsTexts, type EditableRow } from '../../contract/settings-table.ts'
+import { notReported } from './services.ts'
+
+export const activityWords = {
+  title: 'Activity',
+  filter: 'Filter',
+  filterHint: 'A service, or a word',
+  problemsOnly: 'Only problems',
+  nothing: 'Nothing happened yet.',
+  noMatch: 'Nothing of what is shown here matches.',
+  more: 'Show more',
+  kinds: {
+    started: 'Started',
+    ready: 'Ready',
+    crashed: 'Crashed',
+    stopped: 'Stopped',
+    evicted: 'Evicted',
+    broughtBack: 'Brought back',
+    refused: 'Refused',
+    addressChanged: 'Address changed',
+    settingsChanged: 'Settings changed',
+    agentStarted: 'Agent started',
+    agentStopped: 'Agent stopped',
+  } satisfies Record<HistoryEntry['kind'], string>,
+  /** By this computer's clock and calendar. */
+  time: (at: string) => new Date(at).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' }),
+  day: (at: string) => new Date(at).toLocaleDateString(undefined, { weekday: 'long', day: 'numeric', month: 'long' }),
+} as const
+
+const countOfModels = (count: number) => (count === 1 ? '1 model' : `${count} models`)
+const totalOf = (models: readonly StoredModelView[]) =>
+  formatBytes(models.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0))
+
+export const modelWords = {
+  title: 'Models',
+  stored: 'Stored models',
+  none: 'No model is stored on this machine yet.',
+  nameless: 'A file of wrong content',
+  size: ({ sizeBytes, state }: StoredModelView) =>
+    state === 'complete' ? formatBytes(sizeBytes) : `${formatBytes(sizeBytes)} · ${state}`,
+  facts: ({ architecture, quantization, contextLength, files }: StoredModelView) =>
+    [
+      architecture ?? `architecture ${notReported}`,
+      quantization ?? `quantization ${notReported}`,
+      contextLength === undefined ? `context ${notReported}` : `context ${contextLength.toLocaleString('en')}`,
+      files === 1 ? '1 file' : `${files} files`,
+    ].join(' · '),
+  usedBy: (services: readonly string[]) => `Used by ${services.join(', ')}.`,
+  unused: 'No service uses it.',
+  lastUsed: 'Last used',
+  ago: 'ago',
+  store: ({ freeBytes, models }: ModelStoreView) =>
+    `${countOfModels(models.length)}, ${totalOf(models)} · ${freeBytes === undefined ? `free space ${notReported}` : `${formatBytes(freeBytes)} free`}`,
+  delete: 'Delete',
+  deleteOne: (name: string) => `Delete ${name}`,
+  sure: (bytes: number) => `Delete ${formatBytes(bytes)} from the disk?`,
+  deleteNow: 'Yes, delete it',
+  keep: 'Keep',
+  pull: 'Fetch a model',
+  pullNow: 'Fetch',
+  sourceHint: 'hf://organisation/repository/file.gguf or https://…',
+  downloads: 'Downloads',
+  download: (name: string) => `Download of ${name}`,
+  cancel: (name: string) => `Cancel the download of ${name}`,
+  cancelNow: 'Cancel',
+  states: {
+    waiting: 'Waiting',
+    downloading: 'Downloading',
+    done: 'Done',
+    failed: 'Failed',
+    cancelled: 'Cancelled',
+  } satisfies Record<DownloadView['state'], string>,
+  prune: 'Unused models',
+  prunePreview: 'Delete unused models…',
+  wouldDelete: (models: readonly StoredModelView[]) =>
+    `This deletes ${countOfModels(models.length)}, ${totalOf(models)}:`,
+  pruneNow: (models: readonly StoredModelView[]) => `Delete ${countOfModels(models.length)}`,
+} as const
+
+export const settingWords = {
+  title: 'Settings',
+  help({ help, kind, default: usual, defaultMeans, counts }: EditableRow): string {
+    const isText = typeof usual === 'string' || typeof usual === 'number'
+    const name = isText ? formatSetting(kind, usual) : 'empty'
+    const meaning = defaultMeans === undefined ? '' : ` ${name} = ${defaultMeans}.`
+    return `${help.charAt(0).toUpperCase()}${help.slice(1)}.${meaning} A change ${countsTexts[counts]}.`
+  },
+  byFlag: 'It was given on the command line of the agent, which wins: start the agent without it to set it here.',
+  needsShell: 'A page in a browser may not set it. In a terminal on this Mac:',
+  command: (spelled: string) => `metal-agent settings set ${spelled} VALUE`,
+  copyCommand: (spelled: string) => `Copy command for ${spelled}`,
+  notSet: 'not set',
+  placeholder: 'default',
+  useDefault: 'Use the default',
+  defaultOf: (spelled: string) => `Use the default of ${spelled}`,
+  willBeDefault: 'The default, once applied.',
+  revert: 'Revert',
+  apply: 'Apply',
+  changes(count: number, problems: number): string {
+    if (problems > 0) return problems === 1 ? '1 field is not right.' : `${problems} fields are not right.`
+    return count === 0 ? 'No changes' : count === 1 ? '1 change, not applied' : `${count} changes, not applied`
+  },
+} as const

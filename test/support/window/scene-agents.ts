@@ -1,0 +1,126 @@
+import type { CommandResult } from '../../../src/contract/commands.ts'
+import type { HistoryEntry } from '../../../src/contract/history.ts'
+import type { StoredModelView } from '../../../src/contract/models.ts'
+import type { ServiceView } from '../../../src/contract/service.ts'
+import { settingHelp, settingNames, type SettingView } from '../../../src/contract/settings.ts'
+import { type EditableRow, editableRows } from '../../../src/contract/settings-table.ts'
+import { sampleSnapshot } from '../sample-snapshot.ts'
+import { FakeAgent } from './fake-agent.ts'
+import { crashing, every, figures, gigabyte, output, ready } from './scene-services.ts'
+import { memory, memoryFigures } from './scene-gauges.ts'
+
+export const withServices = (services: ServiceView[]) => () => {
+  const agent = new FakeAgent(sampleSnapshot({ services, figures, memory, memoryFigures }))
+  agent.logs.current = output
+  return agent
+}
+
+export const refusal: CommandResult = {
+  outcome: 'refused',
+  by: 'cluster',
+  message:
+    'inferenceservices.inference.llmkube.dev "phi-4-mini" is forbidden: user "me" cannot patch it in namespace "default".',
+  instead: {
+    label: 'Hold it on this machine',
+    command: { name: 'stop', service: { namespace: 'default', name: 'phi-4-mini' }, scope: 'here' },
+  },
+}
+
+export const answering = (answers: FakeAgent['answers']) => () => {
+  const agent = withServices([ready])()
+  agent.answers.push(...answers)
+  return agent
+}
+
+export function withCrashLines(): FakeAgent {
+  const agent = withServices([crashing])()
+  agent.known.server = { crashLines: output.lines.slice(0, 5).concat('error loading model') }
+  return agent
+}
+
+export function withModels(): FakeAgent {
+  const agent = new FakeAgent(
+    sampleSnapshot({
+      services: [ready],
+      downloads: [
+        {
+          ...{ name: 'qwen3-30b-a3b', source: 'hf://Qwen/Qwen3-30B-A3B-GGUF', state: 'downloading' },
+          ...{ message: 'Downloading.', since: '2026-01-02T03:02:05.000Z', progress: figures.fetching.progress },
+        } as const,
+      ],
+    }),
+  )
+  const file = { files: 1, completedAt: '2026-01-01T03:04:05.000Z' } as const
+  agent.known.models = {
+    directory: '/Users/me/Library/Application Support/Metalbar/models',
+    freeBytes: 412 * gigabyte,
+    reserveBytes: 2 * gigabyte,
+    models: [
+      {
+        ...{ ...file, name: 'phi-4-mini-q4', source: 'hf://microsoft/phi-4-mini', state: 'complete', path: '/m/1' },
+        ...{ sizeBytes: 8.2 * gigabyte, usedBy: ['default/phi-4-mini'], lastUsedAt: '2026-01-02T02:04:05.000Z' },
+        ...{ architecture: 'phi3', quantization: 'Q4_K_M', contextLength: 131_072 },
+      } as const,
+      {
+        ...{ ...file, name: 'smollm-360m', source: 'https://example.com/smollm.gguf', state: 'complete', path: '/m/2' },
+        ...{ sizeBytes: 0.4 * gigabyte, usedBy: [], prunable: 'No service uses it since 41 days.' },
+      },
+      {
+        ...file,
+        name: '',
+        source: '',
+        state: 'quarantined',
+        path: '/m/3',
+        sizeBytes: 1e9,
+        usedBy: [],
+        prunable: 'Its checksum is wrong.',
+      },
+    ] as const satisfies StoredModelView[],
+  }
+  return agent
+}
+
+export function withHistory(): FakeAgent {
+  const agent = withServices(every)()
+  const service = { namespace: 'default', name: 'phi-4-mini' }
+  const entry = (id: number, at: string, kind: HistoryEntry['kind'], message: string, of?: typeof service) => ({
+    ...{ id, at, kind, message },
+    ...(of && { service: of }),
+  })
+  agent.known.history = {
+    entries: [
+      entry(9, '2026-01-02T03:04:00.000Z', 'ready', 'It serves requests after 4.2 s.', service),
+      entry(8, '2026-01-02T03:03:56.000Z', 'started', 'Process 4711.', service),
+      entry(
+        7,
+        '2026-01-02T03:01:00.000Z',
+        'crashed',
+        'llama-server ended by SIGKILL: the system was out of memory.',
+        service,
+      ),
+      entry(6, '2026-01-01T21:01:00.000Z', 'evicted', 'Memory was critically short; 8.1 GB came back.', service),
+      entry(
+        5,
+        '2026-01-01T20:01:00.000Z',
+        'settingsChanged',
+        'Set by a person: evictionEnabled is set and counts at once.',
+      ),
+      entry(4, '2026-01-01T20:00:00.000Z', 'agentStarted', 'Agent 1.2.3 started.'),
+    ],
+    hasMore: true,
+  }
+  return agent
+}
+
+export function withSettings(): FakeAgent {
+  const agent = withServices([ready])()
+  agent.known.settings = {
+    settings: settingNames.map((name): SettingView => {
+      const row: EditableRow = editableRows[name]
+      const value = typeof row.default === 'object' ? null : (row.default ?? null)
+      if (name === 'memoryFraction') return { name, value: 0.8, from: 'person', help: settingHelp(name) }
+      return { name, value, from: name === 'logLevel' ? 'flag' : 'default', help: settingHelp(name) }
+    }),
+  }
+  return agent
+}

@@ -1,0 +1,101 @@
+import type { MemoryStateView } from '../../../src/contract/memory.ts'
+import type { RuntimeFigures, ServiceView } from '../../../src/contract/service.ts'
+import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
+import { sampleService, sampleSnapshot } from '../sample-snapshot.ts'
+import { FakeAgent } from './fake-agent.ts'
+import { figures, gigabyte, held, itemsOf, needs, output, ready, starting, stopping } from './scene-services.ts'
+
+/** Of a Mac with 96 GB. */
+export const memory: MemoryStateView = {
+  totalBytes: 96 * gigabyte,
+  budgetBytes: 72 * gigabyte,
+  budgetHow: '72.0 GB (67.1 GiB), 0.75 of the memory of this machine.',
+  gpuLimitBytes: 77.3 * gigabyte,
+  modelsBytes: 45.6 * gigabyte,
+  reservedBytes: 6.2 * gigabyte,
+  pressure: 'normal',
+  pressureSince: '2026-01-02T01:04:05.000Z',
+  evictionEnabled: true,
+  eviction: 'smollm-360m would be evicted first.',
+  waiting: ['default/whisper'],
+}
+
+export const memoryFigures = { availableBytes: 42.2 * gigabyte }
+
+export const inMemory = {
+  services: [ready, { ...starting, memory: needs(10.4) }, largeModel(), stopping, held],
+  figures: {
+    ...figures,
+    ready: { footprintBytes: 9.1 * gigabyte },
+    starting: { footprintBytes: 4.2 * gigabyte },
+    large: { footprintBytes: 25.8 * gigabyte },
+    stopping: { footprintBytes: 0.5 * gigabyte, requestsInFlight: 2 },
+  },
+  memory,
+  memoryFigures,
+} satisfies Partial<AgentSnapshot>
+
+export function largeModel(): ServiceView {
+  return sampleService({ uid: 'large', name: 'llama-3.3-70b', state: 'unready', reason: 'Starting', pid: 4720 })
+}
+
+export const measuring: Partial<AgentSnapshot> = {
+  power: { state: 'measuring', message: 'Measured every second.' },
+  powerFigures: { combinedWatts: 41.2, gpuWatts: 33, cpuWatts: 8.1 },
+}
+
+export function powerRefused(): FakeAgent {
+  const agent = new FakeAgent(sampleSnapshot(inMemory))
+  const message = 'Power is on, but sudo does not allow it yet: metal-agent power install.'
+  agent.answers.push({ outcome: 'failed', message })
+  return agent
+}
+
+/** A minute of answers to two prompts, with a gap where nothing was measured. */
+export function drawPower(agent: FakeAgent): void {
+  const begin = Date.parse(sampleSnapshot().now)
+  for (let second = 1; second <= 118; second++) {
+    const busy = (second > 20 && second < 55) || second > 75
+    const watts = (busy ? 41 : 9) + 3 * Math.sin(second)
+    const isGap = second > 60 && second < 66
+    agent.show(
+      sampleSnapshot({
+        ...inMemory,
+        revision: second + 1,
+        now: new Date(begin + second * 1_000).toISOString(),
+        ...(isGap
+          ? {}
+          : { ...measuring, powerFigures: { combinedWatts: watts, gpuWatts: watts * 0.8, cpuWatts: 8.1 } }),
+      }),
+    )
+  }
+}
+
+export function working(): FakeAgent {
+  const runtime: RuntimeFigures = {
+    state: 'reported',
+    generatedTokensPerSecond: 52.31,
+    promptTokensPerSecond: 812.4,
+    requestsRunning: 1,
+    requestsWaiting: 0,
+    kvUse: 0.37,
+    lastRequestAt: '2026-01-02T03:04:00.000Z',
+  }
+  const service = { ...ready, memory: { ...needs(9.8), items: { ...itemsOf(8.2), kv: 0.9 * gigabyte } } }
+  const agent = new FakeAgent(
+    sampleSnapshot({
+      services: [service],
+      figures: { ready: { footprintBytes: 9.1 * gigabyte, runtime, powerShareWatts: 31.5 } },
+      memory,
+      memoryFigures: { availableBytes: 72 * gigabyte },
+      ...measuring,
+    }),
+  )
+  agent.logs.current = output
+  agent.known.server = {
+    commandLine:
+      "/opt/homebrew/bin/llama-server --model '/Users/me/Library/Application Support/Metalbar/models/phi-4-mini-q4.gguf' --host 0.0.0.0 --port 51234",
+    crashLines: [],
+  }
+  return agent
+}

@@ -1,0 +1,151 @@
+import { expect, test } from 'vitest'
+
+import { eventually } from '../support/eventually.ts'
+import { sampleSnapshot } from '../support/sample-snapshot.ts'
+import { ready } from '../support/window/scene-services.ts'
+import { scenes } from '../support/window/scenes.ts'
+import { useStage } from './stage.ts'
+
+const show = useStage()
+const done = { outcome: 'done', message: 'Done.' } as const
+
+test.each([
+  {
+    scene: 'does-not-fit',
+    press: ['Evict llama-3.3-70b'],
+    command: { name: 'evict', service: service('llama-3.3-70b') },
+  },
+  { scene: 'evicted', press: ['Bring back'], command: { name: 'bringBack', service: service('deepseek-r1-8b') } },
+  { scene: 'draining', press: ['Skip the wait'], command: { name: 'skipDrain', service: service('smollm-360m') } },
+  {
+    scene: 'detail',
+    press: ['Release to other machines'],
+    command: { name: 'release', service: service('phi-4-mini') },
+  },
+  { scene: 'services', press: ['Pause this machine'], command: { name: 'pauseNode' } },
+  { scene: 'services', press: ['Resync'], command: { name: 'resync' } },
+  {
+    scene: 'models',
+    press: ['Delete smollm-360m', 'Yes, delete it'],
+    command: { name: 'removeModel', model: 'smollm-360m' },
+  },
+  {
+    scene: 'models',
+    press: ['Delete unused models…', 'Delete 2 models'],
+    command: { name: 'pruneModels', dryRun: false },
+  },
+  {
+    scene: 'models',
+    press: ['Cancel the download of qwen3-30b-a3b'],
+    command: { name: 'cancelPull', model: 'qwen3-30b-a3b' },
+  },
+] as const)(
+  '$press asks the agent for it, and for nothing before the last press',
+  async ({ scene, press, command }) => {
+    await using window = await show(scenes[scene])
+    const { page, agent } = window
+    for (const name of press) {
+      expect(agent.asked).toEqual([])
+      await page.getByRole('button', { name, exact: true }).click()
+    }
+    await eventually(() => agent.asked.length === 1)
+    expect(agent.asked[0]?.command).toEqual(command)
+  },
+)
+
+test('a model is fetched by its source, which Enter sends as well', async () => {
+  await using window = await show(scenes.models)
+  const { page, agent } = window
+  const field = page.getByLabel('Fetch a model')
+  await field.fill('  hf://org/repo/file.gguf ')
+  await field.press('Enter')
+  await eventually(() => agent.asked.length === 1)
+  expect(agent.asked[0]?.command).toEqual({ name: 'pullModel', source: 'hf://org/repo/file.gguf' })
+})
+
+test('activity is filtered by words and by what went wrong', async () => {
+  await using window = await show(scenes.activity)
+  const { page } = window
+  const shown = async () => (await page.getByRole('listitem').locator('strong').allTextContents()).join(', ')
+  await eventually(async () => (await shown()).startsWith('Ready'))
+  await page.getByLabel('Filter').fill('phi MEMORY')
+  await eventually(async () => (await shown()) === 'Crashed')
+  await page.getByLabel('Filter').fill('')
+  await page.getByRole('button', { name: 'Only problems' }).click()
+  await eventually(async () => (await shown()) === 'Crashed, Evicted')
+  await page.getByLabel('Filter').fill('<b>nothing</b>')
+  await page.getByText('Nothing of what is shown here matches.').waitFor()
+})
+
+test('settings are a draft until they are applied, whatever the agent says meanwhile', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  const field = page.getByLabel('drain-timeout', { exact: true })
+  const apply = page.getByRole('button', { name: 'Apply' })
+  await field.fill('soon')
+  await page.getByText('It wants a duration such as 30s or 2m.').waitFor()
+  const refused = await apply.isDisabled()
+  await field.fill('45s')
+  await page.getByRole('switch', { name: 'eviction', exact: true }).click({ force: true })
+  await page.getByRole('button', { name: 'Use the default of memory-fraction' }).click()
+  await field.focus()
+  agent.known.settings = {
+    settings: [{ name: 'drainLimitMs', value: 1_000, from: 'person', help: '' }],
+  }
+  agent.show(sampleSnapshot({ revision: 2, services: [{ ...ready, revision: 2, message: 'Changed.' }] }))
+  const kept = { text: await field.inputValue(), focus: await field.evaluate((one) => one === document.activeElement) }
+  await page.getByText('3 changes, not applied').waitFor()
+  agent.answers.push(done)
+  await apply.click()
+  await eventually(() => agent.asked.length === 1)
+  expect({ refused, kept, asked: agent.asked[0]?.command }).toEqual({
+    refused: true,
+    kept: { text: '45s', focus: true },
+    asked: {
+      name: 'updateSettings',
+      settings: { drainLimitMs: 45_000, evictionEnabled: true, memoryFraction: null },
+    },
+  })
+  await page.getByText('No changes').waitFor()
+  await eventually(async () => (await field.inputValue()) === '1s')
+})
+
+test('a change that the agent does not take stays in the draft', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  await page.getByLabel('drain-timeout', { exact: true }).fill('45s')
+  agent.answers.push({ outcome: 'refused', by: 'agent', message: 'The file cannot be written.' })
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await page.getByText('The file cannot be written.').waitFor()
+  expect(await page.getByLabel('drain-timeout', { exact: true }).inputValue()).toBe('45s')
+})
+
+test('every view is reached with the keyboard', async () => {
+  await using window = await show(scenes.models)
+  const { page } = window
+  await page.getByRole('tab', { name: 'Models' }).focus()
+  await page.keyboard.press('ArrowRight')
+  await page.getByRole('heading', { name: 'Activity' }).waitFor()
+  await page.keyboard.press('ArrowRight')
+  await page.getByRole('heading', { name: 'Settings' }).waitFor()
+  await page.keyboard.press('ArrowRight')
+  await page.getByRole('option', { name: 'phi-4-mini' }).waitFor()
+})
+
+test('markup and invisible characters in what others wrote are shown as they are', async () => {
+  await using window = await show(scenes.activity)
+  const { page, agent } = window
+  const message = '<img src=x onerror=alert(1)> <script>alert(2)</script>'
+  const entry = { id: 10, at: '2026-01-02T03:04:02.000Z', kind: 'crashed', message } as const
+  agent.known.history = { entries: [entry], hasMore: false }
+  agent.show(sampleSnapshot({ revision: 2, services: [{ ...ready, revision: 2, name: '<b>evil</b>', message }] }))
+  await page.getByText(message).waitFor()
+  expect({ images: await page.locator('img').count(), complaints: window.complaints }).toEqual({
+    images: 0,
+    complaints: [],
+  })
+})
+
+function service(name: string) {
+  return { namespace: 'default', name }
+}
