@@ -142,7 +142,7 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
   await page.getByRole('button', { name: 'Turn on' }).click()
   await page.getByText('metal-agent settings set apple-power-enabled on').waitFor()
   await page.getByRole('tab', { name: 'Settings' }).click()
-  await page.getByText('metal-agent settings set llama-server VALUE').waitFor()
+  await page.getByText('metal-agent settings set hub-token-file VALUE').waitFor()
   await page.getByLabel('drain-timeout', { exact: true }).fill('7s')
   await page.getByRole('button', { name: 'Apply' }).click()
   await page.getByText('drainLimitMs is set').waitFor()

@@ -68,7 +68,7 @@ test('activity is filtered by words and by what went wrong', async () => {
   const { page } = window
   const shown = async () => (await page.getByRole('listitem').locator('strong').allTextContents()).join(', ')
   await eventually(async () => (await shown()).startsWith('Ready'))
-  await page.getByLabel('Filter').fill('phi MEMORY')
+  await page.getByLabel('Filter').fill('phi SIGKILL')
   await eventually(async () => (await shown()) === 'Crashed')
   await page.getByLabel('Filter').fill('')
   await page.getByRole('button', { name: 'Only problems' }).click()
@@ -86,7 +86,7 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   await page.getByText('It wants a duration such as 30s or 2m.').waitFor()
   const refused = await apply.isDisabled()
   await field.fill('45s')
-  await page.getByRole('switch', { name: 'eviction', exact: true }).click({ force: true })
+  await page.locator('label').filter({ hasText: /^eviction$/ }).click()
   await page.getByRole('button', { name: 'Use the default of memory-fraction' }).click()
   await field.focus()
   agent.known.settings = {
