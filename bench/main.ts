@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import { carriers } from './carriers.ts'
 import { idle } from './idle.ts'
 import { life } from './life.ts'
+import { lookedAt } from './looked-at.ts'
 import { models } from './models.ts'
 import { resources } from './resources.ts'
 import type { Extent, Row } from './row.ts'
@@ -15,7 +16,7 @@ import { thousand } from './thousand.ts'
 import { together } from './together.ts'
 import { World } from './world.ts'
 
-const groups = [start, life, together, supervision, idle, carriers, models, thousand, resources]
+const groups = [start, life, together, supervision, idle, lookedAt, carriers, models, thousand, resources]
 
 const groupNames = groups.map(({ name }) => name).join(', ')
 

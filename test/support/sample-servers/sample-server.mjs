@@ -6,6 +6,7 @@ import { spawn } from 'node:child_process'
 import { writeSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { basename } from 'node:path'
+import { performance } from 'node:perf_hooks'
 import process from 'node:process'
 import { setInterval, setTimeout } from 'node:timers'
 import { fileURLToPath, URL } from 'node:url'
@@ -42,6 +43,8 @@ globalThis.taken = Buffer.alloc((script.takeMiB ?? 0) * 1024 * 1024, 1)
 
 let requests = 0
 let tokens = 0
+let generationMs = 0
+const seen = { probes: 0, looks: 0, endlessBytes: 0 }
 let busy = 0
 let hung = false
 let loadedAt = startedAt + (script.loadMs ?? 0)
@@ -131,13 +134,17 @@ async function answer(request, response) {
   const isProbe = pathname === '/health' || pathname === '/v1/health'
   if (isLoading())
     return json(response, 503, { error: { code: 503, message: 'Loading model', type: 'unavailable_error' } })
+  if (isProbe) seen.probes++
   if (isProbe) return json(response, script.healthStatus ?? 200, { status: 'ok' })
   switch (`${request.method} ${pathname}`) {
     case 'GET /v1/models':
       return json(response, 200, { object: 'list', data: [{ id: model, object: 'model', owned_by: 'sample' }] })
     case 'GET /metrics':
+      seen.looks++
       if (script.noMetrics) return json(response, 501, { error: { code: 501, type: 'not_supported_error' } })
-      return text(response, metrics())
+      return oddMetrics[script.oddMetrics]?.(response) ?? text(response, metrics())
+    case 'GET /sample':
+      return json(response, 200, seen)
     case 'GET /slots':
       return json(
         response,
@@ -215,7 +222,9 @@ async function complete(request, response, shape) {
   if (asked.stream) response.writeHead(200, { 'content-type': 'text/event-stream' })
   let content = ''
   for (let n = 0; n < count; n++) {
+    const from = performance.now()
     await new Promise((resolve) => setTimeout(resolve, tokenMs))
+    generationMs += performance.now() - from
     const word = words[n % words.length]
     tokens++
     content += word
@@ -228,12 +237,41 @@ async function complete(request, response, shape) {
 const metrics = () =>
   [
     ['prompt_tokens_total', 'counter', requests * 8],
+    ['prompt_seconds_total', 'counter', requests / 1_000],
     ['tokens_predicted_total', 'counter', tokens],
+    ['tokens_predicted_seconds_total', 'counter', generationMs / 1_000],
     ['requests_processing', 'gauge', busy],
     ['requests_deferred', 'gauge', 0],
   ]
     .map(([name, type, value]) => `# TYPE llamacpp:${name} ${type}\nllamacpp:${name} ${value}\n`)
     .join('')
+
+/** Each answers instead of the counters. */
+const oddMetrics = {
+  page: (response) => {
+    text(response, '<html><body>llamacpp:requests_processing 1</body></html>')
+    return true
+  },
+  impossible: (response) => {
+    const lines = ['requests_processing NaN', 'requests_deferred -1', 'tokens_predicted_total 1e999']
+    text(response, lines.map((line) => `llamacpp:${line}\n`).join(''))
+    return true
+  },
+  endless: (response) => {
+    const piece = Buffer.alloc(64 * 1024, 'llamacpp:requests_processing 1\n')
+    seen.endlessBytes = 0
+    const more = () => {
+      while (!response.destroyed && seen.endlessBytes < 50 * 1024 * 1024) {
+        seen.endlessBytes += piece.length
+        if (!response.write(piece)) return response.once('drain', more)
+      }
+      return response.end()
+    }
+    more()
+    return true
+  },
+  silent: () => true,
+}
 
 async function body(request) {
   const chunks = []
