@@ -1,4 +1,5 @@
 import type { ShutdownRequest } from './commands/rooms.ts'
+import type { EnergyOptions } from './energy/energy.ts'
 import type { Logger } from './observability/logger.ts'
 import type { Platform } from './platform/platform.ts'
 import type { PowerOptions } from './power/power.ts'
@@ -31,6 +32,8 @@ export interface AgentOptions {
   readonly idleMinuteMs?: number
   /** For tests and demonstrations: what is measured with, how long a look counts, and when its program hangs. */
   readonly powerTrial?: Partial<Pick<PowerOptions, 'platform' | 'commands' | 'source' | 'lookMs' | 'stallMs'>>
+  /** For tests: how often work is counted while nobody looks. */
+  readonly energyTrial?: Pick<EnergyOptions, 'countEveryMs'>
 }
 
 /** What becomes of what runs and is published: taken down in good order, or left to the next agent on this state folder. */

@@ -105,6 +105,8 @@ export class Agent {
           llamaServer: () => llamaServer(this.#context),
           modelStore: this.#settings.modelStore,
         },
+        energy: this.#rooms.energy,
+        server: { servers: this.#rooms.servers, platform },
         output: (service) => this.#output(service),
       },
       query,

@@ -67,7 +67,8 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   const address = addressRoom(context, { settings, history })
   const link = linkRoom(context, inputs, { absences, narrator, address, settings, pin })
   const kept = { settings, absences, history, narrator, address, link }
-  const notices = [settings.notice, pin.notice, history.notice, ...absences.notices].filter(
+  const energyNotice = await inputs.rooms.energy.open()
+  const notices = [settings.notice, pin.notice, history.notice, energyNotice, ...absences.notices].filter(
     (notice) => notice !== undefined,
   )
   return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
@@ -140,9 +141,13 @@ function linkRoom(
   })
   snapshots.register(() => {
     const reports = link.session?.reconciler.reports() ?? []
-    const { memory, figures } = inputs.rooms
+    const { memory, figures, energy } = inputs.rooms
     const runtime = (key: string) => figures.view(key)
-    return { services: reports.map(serviceViewOf), figures: figuresOf(reports, memory.view?.footprints, runtime) }
+    const share = (key: string) => energy.shareWatts(key)
+    return {
+      services: reports.map(serviceViewOf),
+      figures: figuresOf(reports, memory.view?.footprints, runtime, share),
+    }
   })
   ends.defer(() => link.close())
   return link
@@ -201,7 +206,7 @@ function openSession(
 
 function commandRooms(
   { options, snapshots }: RoomContext,
-  { rooms: { servers, models, memory, power } }: KeptInputs,
+  { rooms: { servers, models, memory, power, energy } }: KeptInputs,
   { absences, history, settings, address, link }: Omit<KeptRooms, 'commands' | 'notices'>,
 ): Rooms {
   const { platform, log, onShutdown, onLogLevel } = options
@@ -213,6 +218,7 @@ function commandRooms(
     models,
     memory,
     power,
+    energy,
     log,
     session: () => link.session,
     interfaces: () => platform.interfaces(),

@@ -1,4 +1,6 @@
 import { join } from 'node:path'
+import type { Energy } from './energy/energy.ts'
+import { energyRoom } from './energy-room.ts'
 import { seesFigures } from '../contract/client.ts'
 import { splitKey } from './support/object-key.ts'
 import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
@@ -27,20 +29,24 @@ export interface LastingRooms {
   readonly models: Models
   readonly power: Power
   readonly figures: RuntimeFigures
+  readonly energy: Energy
 }
 
 export function lastingRooms(context: RoomContext): LastingRooms {
   const { settings, platform, log } = context.options
+  const energy = energyRoom(context, { power: () => power.view, figures: () => figures })
+  const power = powerRoom(context, energy)
   const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
   const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))
-  const figures = figureRoom(context, servers)
+  const figures = figureRoom(context, servers, energy)
   return {
     ledger,
     servers,
     memory: memoryRoom(context, servers),
     models: modelRoom(context),
-    power: powerRoom(context),
+    power,
     figures,
+    energy,
   }
 }
 
@@ -64,10 +70,11 @@ function serverRoom(
   })
 }
 
-function figureRoom({ snapshots, ends }: RoomContext, servers: Servers): RuntimeFigures {
+function figureRoom({ snapshots, ends }: RoomContext, servers: Servers, energy: Energy): RuntimeFigures {
   const figures = new RuntimeFigures({
     servers: () => servers.counted(),
     ask: askActivity,
+    onAsked: () => energy.workCounted(),
     onChange: () => snapshots.changed(),
   })
   snapshots.onLooker((looker) => figures.setLooker(looker))
@@ -126,10 +133,10 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
   return models
 }
 
-function powerRoom(context: RoomContext): Power {
+function powerRoom(context: RoomContext, energy: Energy): Power {
   const { options, metrics, snapshots, ends, settings } = context
   const { platform, log, powerTrial } = options
-  const power = new Power({
+  const power: Power = new Power({
     platform: platform.name,
     settings: () => powerSettings(settings()),
     findMacmon: () => macmon(context),
@@ -137,6 +144,7 @@ function powerRoom(context: RoomContext): Power {
     hasReaders: () => snapshots.hasReaders,
     onChange: (figures) => {
       setPower(metrics, figures)
+      energy.powerChanged(figures, power.intervalMs)
       snapshots.changed()
     },
     ...powerTrial,

@@ -1,5 +1,6 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
+import type { EnergySettings } from './energy/energy.ts'
 import type { MemorySettings } from './memory/memory.ts'
 import type { DownloadSettings } from './models/remote.ts'
 import type { PowerSettings } from './power/power.ts'
@@ -43,10 +44,16 @@ export const downloadSettings = (settings: AgentSettings): DownloadSettings => (
 
 export const powerSettings = (settings: AgentSettings): PowerSettings => ({
   isEnabled: settings.applePowerEnabled,
+  isContinuous: settings.energyLedger,
   intervalMs: settings.applePowerIntervalMs,
   source: settings.powerSource,
   powermetrics: settings.powermetrics,
   macmon: settings.macmon,
+})
+
+export const energySettings = (settings: AgentSettings): EnergySettings => ({
+  isKept: settings.energyLedger,
+  price: { perKwh: settings.energyPricePerKwh, currency: settings.energyCurrency },
 })
 
 export const outputLimits = ({ serverLogBytes, serverLogFiles }: AgentSettings): OutputLimits => ({

@@ -32,6 +32,7 @@ export const flagKinds: Readonly<Record<SettingKind, FlagKind>> = {
   bytes: 'bytes',
   duration: 'duration',
   fraction: 'float',
+  number: 'float',
   switch: 'bool',
 }
 

@@ -1,6 +1,6 @@
 import { exitCodes } from './io.ts'
 import { flagGroups, flagTable, type Flag, type FlagDefaults } from './flags.ts'
-import { formatBytes, formatDuration } from './go-flags.ts'
+import { formatByteCount, formatDuration } from '../contract/quantities.ts'
 
 const intro = `metal-agent serves the InferenceServices of a Kubernetes cluster natively on this host.
 
@@ -56,5 +56,5 @@ export function defaultText(flag: Flag): string {
 
 function formatValue({ kind, default: value }: Flag): string {
   if (kind === 'duration') return formatDuration(Number(value))
-  return kind === 'bytes' ? formatBytes(Number(value)) : JSON.stringify(value)
+  return kind === 'bytes' ? formatByteCount(Number(value)) : JSON.stringify(value)
 }

@@ -1,19 +1,8 @@
-import {
-  editableRow,
-  settingNames,
-  type SettingName,
-  type SettingsPatch,
-  type SettingView,
-} from '../contract/settings.ts'
+import { editableRow, settingNames, type SettingsPatch, type SettingView } from '../contract/settings.ts'
+import { formatSetting, readSetting, spellingOf } from '../contract/setting-text.ts'
 import type { SettingKind } from '../contract/settings-table.ts'
 import { VerbError } from './agent-session.ts'
-import { formatBytes, formatDuration, nearest, parseBytes, parseDuration } from './go-flags.ts'
-
-/** How people spell a setting: mostly as its flag. */
-export function spellingOf(name: SettingName): string {
-  const { spelled, flag } = editableRow(name)
-  return spelled ?? flag
-}
+import { nearest } from './go-flags.ts'
 
 export const settingSpellings: readonly string[] = settingNames.map(spellingOf)
 
@@ -33,32 +22,8 @@ export const spelledSetting = ({ name, value }: SettingView): { readonly spelled
   text: value === null ? '-' : formatSetting(editableRow(name).kind, value),
 })
 
-/** As people write it. */
-export function formatSetting(kind: SettingKind, value: string | number | boolean): string {
-  if (typeof value === 'string') return value
-  if (typeof value === 'boolean') return value ? 'on' : 'off'
-  if (kind === 'duration') return formatDuration(value)
-  return kind === 'bytes' ? formatBytes(value) : String(value)
-}
-
 function parsed(spelled: string, kind: SettingKind, text: string): string | number | boolean {
-  const reader = readers[kind]
-  if (!reader) return text
-  const value = reader.read(text)
-  if (value === undefined) throw new VerbError(`${spelled} wants ${reader.wants}, not ${JSON.stringify(text)}.`)
-  return value
-}
-
-interface Reader {
-  readonly wants: string
-  readonly read: (text: string) => number | boolean | undefined
-}
-
-/** A unit that is not listed means text. */
-const readers: Readonly<Partial<Record<SettingKind, Reader>>> = {
-  duration: { wants: 'a duration such as 30s or 2m', read: parseDuration },
-  bytes: { wants: 'a number of bytes such as 20Mi', read: parseBytes },
-  count: { wants: 'a whole number', read: (text) => (/^\d+$/.test(text) ? Number(text) : undefined) },
-  fraction: { wants: 'a fraction such as 0.75', read: (text) => (/^\d*\.?\d+$/.test(text) ? Number(text) : undefined) },
-  switch: { wants: 'on or off', read: (text) => (text === 'on' ? true : text === 'off' ? false : undefined) },
+  const read = readSetting(kind, text)
+  if (!read.ok) throw new VerbError(`${spelled} wants ${read.wants}, not ${JSON.stringify(text)}.`)
+  return read.value
 }

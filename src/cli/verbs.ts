@@ -5,6 +5,7 @@ import type { FlagDefaults } from './flags.ts'
 import { helpText } from './help.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { completionVerb } from './verbs/completion-verb.ts'
+import { energyVerb } from './verbs/energy-verb.ts'
 import { fitVerb } from './verbs/fit-verb.ts'
 import { logVerb } from './verbs/log-verbs.ts'
 import { modelsVerb } from './verbs/models-verbs.ts'
@@ -49,6 +50,7 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     settingsVerb(context),
     ...nodeVerbCommands(context),
     powerVerb(context),
+    energyVerb(context),
   ]
   for (const verb of verbs) program.addCommand(verb)
   program.addCommand(completionVerb(program, context))

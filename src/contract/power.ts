@@ -24,5 +24,5 @@ export function powerLine({ message, source }: PowerView, figures: PowerFigures 
   return `${formatWatts(combinedWatts)} (CPU ${formatWatts(cpuWatts)}, GPU ${formatWatts(gpuWatts)}, ANE ${formatWatts(aneWatts)})${source === undefined ? '' : `, by ${source}`}`
 }
 
-const formatWatts = (value: number | undefined): string =>
+export const formatWatts = (value: number | undefined): string =>
   value === undefined ? 'not reported' : `${value.toFixed(1)} W`

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { serviceRef } from './commands.ts'
+import { energyView } from './energy.ts'
 import { historyEntry } from './history.ts'
 import { logChunk, logQuery } from './log.ts'
 import { modelStoreView } from './models.ts'
@@ -21,11 +22,15 @@ export const query = z.discriminatedUnion('name', [
   /** Kubernetes Events of a service, or of all that are shown; newest first. */
   z.object({ name: z.literal('events'), service: serviceRef.optional(), limit }),
   logQuery,
+  /** What a person asks of one server. */
+  z.object({ name: z.literal('server'), service: serviceRef }),
   z.object({ name: z.literal('settings') }),
   z.object({ name: z.literal('contexts') }),
   z.object({ name: z.literal('hostAddresses') }),
   z.object({ name: z.literal('models') }),
   z.object({ name: z.literal('sizing') }),
+  /** Energy and tokens of a time; hours, and of long ago days, that reach into it count as a whole. */
+  z.object({ name: z.literal('energy'), since: z.iso.datetime().optional(), until: z.iso.datetime().optional() }),
 ])
 export type Query = z.output<typeof query>
 export type QueryInput = z.input<typeof query>
@@ -62,16 +67,28 @@ export const hostAddressView = z.object({
   unfit: z.string().optional(),
 })
 
+export const serverView = z.object({
+  /** Of the process that runs, ready to be pasted into a shell; secrets in it are hidden. Absent where none runs. */
+  commandLine: z.string().optional(),
+  /** An earlier agent started it: the command line is as the system prints it, without its quotes. */
+  isUnquoted: z.boolean().optional(),
+  /** What the server that crashed last printed last, oldest first. */
+  crashLines: z.array(z.string()),
+})
+export type ServerDetailsView = z.infer<typeof serverView>
+
 /** By name of the query. A question that cannot be answered is a `QueryFailure` instead. */
 export const answers = {
   history: z.object({ entries: z.array(historyEntry), hasMore: z.boolean() }),
   events: z.object({ events: z.array(eventView), hasMore: z.boolean() }),
   log: logChunk,
+  server: serverView,
   settings: z.object({ settings: z.array(settingView) }),
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   models: modelStoreView,
   sizing: sizingView,
+  energy: energyView,
 } satisfies Record<QueryName, z.ZodType>
 
 export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>

@@ -129,6 +129,8 @@ export const serviceFigures = z.object({
   footprintBytes: z.number().nonnegative().optional(),
   /** Absent while no server of it was asked. */
   runtime: runtimeFigures.optional(),
+  /** An estimate of the part of the machine's power that it draws; absent while that is not known. */
+  powerShareWatts: z.number().nonnegative().optional(),
 })
 export type ServiceFigures = z.infer<typeof serviceFigures>
 

@@ -15,6 +15,7 @@ export type SettingKind =
   | 'bytes'
   | 'duration'
   | 'fraction'
+  | 'number'
   | 'switch'
 
 export const settingGroups = ['Cluster', 'Models', 'llama-server', 'Memory', 'Publishing', 'Power', 'Agent'] as const
@@ -82,6 +83,7 @@ const absolutePath = z
   .startsWith('/', absoluteMessage)
   .max(1_000, 'must be at most 1000 characters')
 
+const currencyMessage = 'must be at most 8 letters or signs such as EUR or €'
 const namespaceMessage = 'must be the name of a namespace, of at most 63 characters'
 const endpointMessage = 'must be an http:// or https:// address of at most 1000 characters'
 
@@ -390,6 +392,36 @@ export const editableRows = {
     help: 'path of the macmon binary',
     counts: 'now',
     trust: 'shell',
+  },
+  energyLedger: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Power',
+    flag: 'energy-ledger',
+    help: 'measure power, where that is on, also while nobody looks, every 10s, and count tokens every minute, for metal-agent energy',
+    counts: 'now',
+    // As the switch of power itself.
+    trust: 'shell',
+  },
+  energyPricePerKwh: {
+    kind: 'number',
+    schema: number(0, 1_000_000, 'must be a price from 0 to 1000000'),
+    defaultMeans: 'no costs are shown',
+    group: 'Power',
+    flag: 'energy-price',
+    help: 'price of a kilowatt-hour, such as 0.32',
+    counts: 'now',
+    trust: 'page',
+  },
+  energyCurrency: {
+    kind: 'text',
+    schema: z.string({ error: currencyMessage }).regex(/^[\p{L}\p{Sc}.]{1,8}$/u, currencyMessage),
+    group: 'Power',
+    flag: 'energy-currency',
+    help: 'what the price is in, such as EUR',
+    counts: 'now',
+    trust: 'page',
   },
   logLevel: {
     kind: 'choice',

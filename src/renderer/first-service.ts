@@ -1,3 +1,4 @@
+import { shellWord } from '../contract/shell.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 
 /** Small enough to try with. */
@@ -25,5 +26,3 @@ spec:
   modelRef: qwen
 EOF`
 }
-
-const shellWord = (text: string) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`)

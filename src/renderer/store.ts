@@ -6,6 +6,7 @@ import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { AgentConnection, type Connection } from './link/connection.ts'
+import { type PowerSample, withPower } from './power-trail.ts'
 
 /** A command to the agent about one thing, and its result. */
 export type Request = { readonly requestId: string; readonly command: CommandInput } & (
@@ -21,6 +22,8 @@ export interface WindowState {
   readonly snapshot: AgentSnapshot | undefined
   /** What the agent's clock is ahead of this computer's, in milliseconds. */
   readonly clockLead: number
+  /** The power of the last two minutes, as far as this window has seen it; oldest first. */
+  readonly powerTrail: readonly PowerSample[]
   /** Uid of the service whose detail is open. */
   readonly selected: string | undefined
   /** By uid of the service, or `node` for what concerns the whole machine. */
@@ -43,8 +46,9 @@ export function createWindowStore(link: AgentLink): WindowStore {
     const connection = new AgentConnection(
       link,
       (next) =>
-        set(({ snapshot }) => ({
+        set(({ snapshot, powerTrail }) => ({
           snapshot: mirrored(snapshot, next),
+          powerTrail: withPower(powerTrail, next),
           clockLead: Date.parse(next.now) - Date.now(),
         })),
       (next) =>
@@ -57,6 +61,7 @@ export function createWindowStore(link: AgentLink): WindowStore {
       connection: { state: 'connecting' },
       snapshot: undefined,
       clockLead: 0,
+      powerTrail: [],
       selected: undefined,
       requests: {},
       reconnect: () => connection.connect(),
@@ -96,15 +101,28 @@ async function answerOf(link: AgentLink, command: CommandInput, requestId: strin
 /** Whether it went as it was asked for. */
 export const isGood = ({ outcome }: CommandResult) => outcome === 'done' || outcome === 'accepted'
 
-export const WindowContext = createContext<{ readonly store: WindowStore; readonly link: AgentLink } | undefined>(
-  undefined,
-)
+export interface WindowParts {
+  readonly store: WindowStore
+  readonly link: AgentLink
+  /** A page in a browser may not set what chooses an executable or a cluster; the app may. */
+  readonly trust: 'page' | 'shell'
+}
+
+export const WindowContext = createContext<WindowParts | undefined>(undefined)
 
 export function useWindow<T>(select: (state: WindowState) => T): T {
   return useStore(useContextOrThrow().store, select)
 }
 
+/** Of what is drawn only once there is a snapshot. */
+export const useSnapshot = <T>(select: (snapshot: AgentSnapshot) => T): T =>
+  useWindow(({ snapshot }) => {
+    if (snapshot === undefined) throw new Error('A part of the window is drawn before there is something to show.')
+    return select(snapshot)
+  })
+
 export const useLink = (): AgentLink => useContextOrThrow().link
+export const useTrust = (): WindowParts['trust'] => useContextOrThrow().trust
 
 function useContextOrThrow() {
   const value = use(WindowContext)

@@ -1,6 +1,12 @@
-import type { ServiceView, StepName } from '../contract/service.ts'
 import { formatBytes, formatSpan } from '../contract/format.ts'
-import type { Progress } from '../contract/service.ts'
+import type { MemoryStateView } from '../contract/memory.ts'
+import { formatWatts, type PowerFigures } from '../contract/power.ts'
+import type { Progress, ServiceView, StepName } from '../contract/service.ts'
+import { stateWords } from '../contract/words.ts'
+import type { ModelShare } from './memory-shares.ts'
+
+/** In place of a value that is not known. */
+const notReported = 'not reported'
 
 export const stepWords: Readonly<Record<StepName, string>> = {
   fetched: 'Fetched',
@@ -40,3 +46,48 @@ export function endWords({ exitCode, signal }: NonNullable<ServiceView['crash']>
   if (signal !== undefined) return `Ended by ${signal}`
   return exitCode === undefined ? 'Ended' : `Exit code ${exitCode}`
 }
+
+const size = (bytes: number | undefined) => (bytes === undefined ? notReported : formatBytes(bytes))
+
+export const memoryWords = {
+  title: 'Memory',
+  modelsInMemory: 'Models in memory',
+  size,
+  /** `38.2 GB of 96.0 GB for models` */
+  models(memory: MemoryStateView | undefined): string {
+    if (memory === undefined) return notReported
+    const { modelsBytes, budgetBytes } = memory
+    const of = budgetBytes === undefined ? '' : ` of ${formatBytes(budgetBytes)}`
+    return `${formatBytes(modelsBytes)}${of} for models`
+  },
+  waiting: (count: number) => (count === 1 ? '1 service waits' : `${count} services wait`),
+  segment({ name, state, bytes, isMeasured, promisedBytes }: ModelShare): string {
+    const more = promisedBytes > 0 ? `, ${formatBytes(promisedBytes)} more to come` : ''
+    return `${name}, ${stateWords[state]}, ${formatBytes(bytes)} of memory${isMeasured ? '' : ' by its estimate'}${more}`
+  },
+  pressure: {
+    normal: 'pressure normal',
+    warning: 'pressure: warning',
+    critical: 'pressure: critical',
+    unknown: 'pressure not reported',
+  } satisfies Record<MemoryStateView['pressure'], string>,
+  other: 'other',
+  free: 'free',
+  budget: 'budget',
+  gpuLimit: 'GPU limit',
+} as const
+
+export const powerWords = {
+  title: 'Power',
+  off: 'off',
+  turnOn: 'Turn on',
+  takesShell: 'Only root can measure power, so a page in a browser may not turn it on. In a terminal on this Mac:',
+  commands: 'metal-agent power install\nmetal-agent settings set apple-power-enabled on',
+  combined: ({ combinedWatts }: PowerFigures) => formatWatts(combinedWatts),
+  parts: ({ gpuWatts, cpuWatts, aneWatts }: PowerFigures) =>
+    `GPU ${formatWatts(gpuWatts)} · CPU ${formatWatts(cpuWatts)} · ANE ${formatWatts(aneWatts)}`,
+  trail: (range: { readonly least: number; readonly most: number } | undefined) =>
+    range === undefined
+      ? 'Power of the last two minutes: not reported'
+      : `Power of the last two minutes: from ${formatWatts(range.least)} to ${formatWatts(range.most)}`,
+} as const

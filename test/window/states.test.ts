@@ -12,6 +12,14 @@ const words: Record<SceneName, readonly string[]> = {
   'no-agent': ['No agent answers', 'start one with `metal-agent`', 'Next try', 'Try now'],
   'no-access': ['No access to the agent', 'run `metal-agent ui` for a new one'],
   empty: ['No service for this machine yet', 'kubectl --context lab --namespace default apply -f -', 'Copy command'],
+  memory: [
+    ...['45.6 GB of 72.0 GB for models', '1 service waits', 'pressure normal', 'other 14.2 GB', 'free 36.0 GB'],
+    ...['budget 72.0 GB', 'GPU limit 77.3 GB'],
+  ],
+  'memory-wide': ['pressure normal', '41.2 W', 'GPU 33.0 W · CPU 8.1 W · ANE not reported'],
+  'memory-short': ['pressure: critical', 'Applications that are no models hold most of it.', 'free 0 B'],
+  power: ['CPU 8.1 W', 'ANE not reported'],
+  'power-off': ['off', 'sudo does not allow it yet'],
   services: [
     ...['Ready', 'Downloading', 'Starting', 'Not ready', 'Crash loop', 'Refused', 'Stopping', 'Stopped', 'Waiting'],
     ...['On another machine', '42 % · 7.9 GB of 18.6 GB · 61.0 MB/s · 2 min left', 'The machine "mini" serves it.'],

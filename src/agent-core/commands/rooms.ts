@@ -1,5 +1,6 @@
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { HoldCause } from '../../contract/service.ts'
+import type { Energy } from '../energy/energy.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { PinnedContext } from '../kube/pinned-context.ts'
@@ -25,6 +26,7 @@ export interface Rooms {
   readonly models: Models
   readonly memory: Memory
   readonly power: Pick<Power, 'settingsChanged'>
+  readonly energy: Pick<Energy, 'settingsChanged'>
   readonly log: Logger
   /** Undefined while there is no usable kubeconfig. */
   readonly session: () => Session | undefined

@@ -4,7 +4,7 @@ import type { Rooms } from './rooms.ts'
 
 /** All of them or none. */
 export async function updateSettings(rooms: Rooms, command: Extract<Command, { name: 'updateSettings' }>): Outcome {
-  const { settings, agent, history, models, memory, power, session } = rooms
+  const { settings, agent, history, models, memory, power, energy, session } = rooms
   const flagged = settings.statedByFlag(command.settings)
   if (flagged !== undefined) {
     return refused(
@@ -16,6 +16,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   models.settingsChanged()
   void memory.settingsChanged()
   power.settingsChanged()
+  energy.settingsChanged()
   session()?.reconciler.memoryRulesChanged()
   agent.setLogLevel?.(settings.current.logLevel)
   history.add({ kind: 'settingsChanged', message: `Set by a person: ${message}` })

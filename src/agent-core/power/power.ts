@@ -11,6 +11,8 @@ import { plausibleWatts } from './watts.ts'
 
 export interface PowerSettings {
   readonly isEnabled: boolean
+  /** While nobody looks too, as seldom as can be. */
+  readonly isContinuous: boolean
   readonly intervalMs: number
   readonly source: 'powermetrics' | 'macmon'
   /** As it was stated; any other than that of macOS switches the measurement by it off. */
@@ -42,6 +44,7 @@ export interface PowerOptions {
 interface Sampling {
   readonly sampler: PowerSampler
   readonly source: PowerSource
+  readonly intervalMs: number
   /** Whether what is set now asks for another. */
   readonly choice: string
 }
@@ -49,9 +52,12 @@ interface Sampling {
 /** Prometheus scrapes once a minute where nobody set it: one that is missed ends no measurement. */
 const lookLimitMs = 150_000
 
+/** While nobody looks: the longest that sudo's rule names, since each sample wakes the machine. */
+const unseenIntervalMs = 10_000
+
 const formatSeconds = (ms: number): string => `${ms / 1_000} s`
 
-/** The power this machine draws, measured only while it is asked for and somebody looks. */
+/** The power this machine draws, measured only while it is asked for, and somebody looks or it is asked for all the time. */
 export class Power {
   readonly #options: PowerOptions
   #sampling: Sampling | undefined
@@ -81,6 +87,11 @@ export class Power {
     return this.#figures
   }
 
+  /** How often a figure comes; undefined while nothing is measured. */
+  get intervalMs(): number | undefined {
+    return this.#sampling?.intervalMs
+  }
+
   /** Somebody looks, now. */
   look(): void {
     const { settings, hasReaders, lookMs = lookLimitMs } = this.#options
@@ -90,12 +101,10 @@ export class Power {
     else {
       this.#lookTimer = setTimeout(() => {
         if (hasReaders()) this.#lookTimer?.refresh()
-        else this.#end()
+        else this.#forgetLook()
       }, lookMs).unref()
     }
-    if (this.#sampling) return
-    this.#sampling = this.#begin()
-    this.#show(undefined)
+    this.#measureAsWanted()
   }
 
   /** What is set counts now, also for who looks already. */
@@ -103,19 +112,19 @@ export class Power {
     const { settings, hasReaders } = this.#options
     const { isEnabled } = settings()
     if (isEnabled) this.#tellOfSettings()
-    const wasWatched = this.#sampling !== undefined
-    if (!isEnabled || this.#sampling?.choice !== choiceOf(settings())) this.#end()
-    if (wasWatched || hasReaders()) this.look()
+    if (!isEnabled) this.#forgetLook()
+    else if (hasReaders()) this.look()
+    this.#measureAsWanted()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isEnding = true
-    this.#end()
+    this.#forgetLook()
     await this.#ended
   }
 
   #progress(): Pick<PowerView, 'state' | 'message'> {
-    const { intervalMs } = this.#options.settings()
+    const intervalMs = this.#wantedMs
     const unavailable = this.#whyUnavailable()
     if (unavailable !== undefined) return { state: 'unavailable', message: unavailable }
     if (!this.#sampling) return { state: 'idle', message: 'Power is not measured while nobody looks.' }
@@ -140,9 +149,36 @@ export class Power {
     return settings().source === 'macmon' ? macmonSource(findMacmon) : powermetricsSource(commands, findMacmon)
   }
 
-  #begin(): Sampling {
-    const { settings, log, stallMs, kill } = this.#options
-    const intervalMs = nextIntervalMs(settings().intervalMs)
+  /** As often as is set for those who look. */
+  get #wantedMs(): number {
+    const { intervalMs } = this.#options.settings()
+    return this.#lookTimer ? intervalMs : Math.max(intervalMs, unseenIntervalMs)
+  }
+
+  get #isWanted(): boolean {
+    const { isEnabled, isContinuous } = this.#options.settings()
+    if (this.#isEnding || !isEnabled || this.#whyUnavailable() !== undefined) return false
+    return isContinuous || this.#lookTimer !== undefined
+  }
+
+  #forgetLook(): void {
+    clearTimeout(this.#lookTimer)
+    this.#lookTimer = undefined
+    this.#measureAsWanted()
+  }
+
+  #measureAsWanted(): void {
+    const choice = this.#isWanted ? choiceOf(this.#options.settings(), this.#wantedMs) : undefined
+    if (choice === this.#sampling?.choice) return
+    this.#end()
+    if (choice === undefined) return
+    this.#sampling = this.#begin(choice)
+    this.#show(undefined)
+  }
+
+  #begin(choice: string): Sampling {
+    const { log, stallMs, kill } = this.#options
+    const intervalMs = nextIntervalMs(this.#wantedMs)
     const source = this.#source()
     const onReading = (reading: Reading): void => {
       this.#reading = reading
@@ -150,12 +186,10 @@ export class Power {
     }
     const before = this.#exited.get(source.name) ?? Promise.resolve()
     const sampler = new PowerSampler({ source, intervalMs, onReading, log, stallMs, kill }, before)
-    return { sampler, source, choice: choiceOf(settings()) }
+    return { sampler, source, intervalMs, choice }
   }
 
   #end(): void {
-    clearTimeout(this.#lookTimer)
-    this.#lookTimer = undefined
     this.#reading = undefined
     if (this.#sampling) {
       const { sampler, source } = this.#sampling
@@ -196,7 +230,7 @@ const whyNotOnLinux = {
 }
 
 /** Two that differ need another program, or the same one begun anew. */
-const choiceOf = ({ source, macmon, intervalMs }: PowerSettings): string =>
+const choiceOf = ({ source, macmon }: PowerSettings, intervalMs: number): string =>
   JSON.stringify([source, source === 'macmon' ? macmon : undefined, nextIntervalMs(intervalMs)])
 
 function howOften(wantedMs: number): string {

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { open, stat, type FileHandle } from 'node:fs/promises'
 import type PQueue from 'p-queue'
 import type { Logger } from '../observability/logger.ts'
@@ -92,7 +93,7 @@ export class OutputLog {
     let lookedAt = performance.now()
     let timer: NodeJS.Timeout | undefined
     const look = async () => {
-      const found = (await this.#foundShort()) ?? (await this.#options.turns.add(() => this.bound()))
+      const found = this.#foundShort() ?? (await this.#options.turns.add(() => this.bound()))
       const now = performance.now()
       const bytesPerMs = (found.before - size) / (now - lookedAt)
       ;[size, lookedAt] = [found.after, now]
@@ -145,11 +146,18 @@ export class OutputLog {
     }
   }
 
-  /** Nearly every look finds nothing to do, and needs no turn. What goes wrong here goes wrong in the turn as well, which tells it. */
-  async #foundShort(): Promise<{ before: number; after: number } | undefined> {
+  /**
+   * Nearly every look finds nothing to do, and needs no turn. What goes wrong here goes wrong in the turn as well, which tells it. The server
+   * has the file open, so that no disk is asked, and the round trip through the thread pool would cost many times as much.
+   */
+  #foundShort(): { before: number; after: number } | undefined {
     if (!this.#isClear) return undefined
-    const size = await sizeOf(this.file).catch(() => undefined)
-    return size !== undefined && size < cutSize(this.#options.limits) ? { before: size, after: size } : undefined
+    try {
+      const { size } = statSync(this.file)
+      return size < cutSize(this.#options.limits) ? { before: size, after: size } : undefined
+    } catch {
+      return undefined
+    }
   }
 
   /** Once until it went well again. */

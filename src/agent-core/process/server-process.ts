@@ -72,6 +72,13 @@ export class ServerProcess {
     return this.#folder
   }
 
+  /** The executable and its arguments; undefined before there is a process, and where an earlier agent started it. */
+  get command(): readonly string[] | undefined {
+    const { origin } = this.#options
+    if (origin.kind === 'found' || !this.#run) return undefined
+    return [origin.launch.executable, ...origin.launch.argv(this.#run.port)]
+  }
+
   get state(): ServerState {
     return this.#state
   }

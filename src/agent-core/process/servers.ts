@@ -170,6 +170,11 @@ export class Servers implements AsyncDisposable {
     return this.#runsOf(key)
   }
 
+  /** As the present server of the key was started; undefined where an earlier agent did that, or none was started. */
+  commandOf(key: string): readonly string[] | undefined {
+    return this.#services.get(key)?.command
+  }
+
   /** Where the present server of the key writes, or the last one wrote; undefined where none was started yet. */
   logFileOf(key: string): string | undefined {
     return this.#services.get(key)?.logFile

@@ -167,6 +167,11 @@ export class ServiceServers {
     return this.#slot(role)?.needBytes
   }
 
+  /** As the present server was started; undefined where an earlier agent did that. */
+  get command(): readonly string[] | undefined {
+    return this.#current?.process.command
+  }
+
   /** Of the present server. */
   get logFile(): string | undefined {
     return this.#current?.process.folder?.logFile

@@ -4,6 +4,7 @@ import type { EndpointSlice } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
 import { ClaimMemory } from './claim-memory.ts'
 import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
+import type { HeartbeatPulse } from './heartbeat-pulse.ts'
 import { HeldClaim, uncertainAfterMs } from './held-claim.ts'
 import {
   claimStep,
@@ -46,7 +47,7 @@ export interface ClaimedSliceOptions {
   readonly signal: AbortSignal
   readonly monotonicNow: () => number
   readonly random: () => number
-  readonly renewEveryMs: number | undefined
+  readonly pulse: HeartbeatPulse
   /** What to write; without an epoch it carries no claim. */
   readonly publication: (
     target: PublishTarget,

@@ -1,9 +1,6 @@
 import { jitteredMs } from '../support/back-off.ts'
+import type { HeartbeatPulse } from './heartbeat-pulse.ts'
 
-/** LLMKube calls an agent gone after 180 s: this leaves room for three misses. */
-export const renewEveryMs = 45_000
-/** Many agents that started together must not stay in step. */
-const jitter = 0.1
 const retry = { firstMs: 1_000, maxMs: 15_000 }
 /** After a start or a gap the holder must be heard soon, but not in one burst for all its services. */
 const soonMs = 2_000
@@ -14,7 +11,8 @@ export type Beat = 'renewed' | 'failed' | 'ended'
 export class HeartbeatTimer {
   readonly #beat: () => Promise<Beat>
   readonly #random: () => number
-  readonly #everyMs: number
+  readonly #pulse: HeartbeatPulse
+  readonly #renewal = (): Promise<void> => this.#tick()
   #failures = 0
   #timer: NodeJS.Timeout | undefined
   #stopped = false
@@ -23,34 +21,41 @@ export class HeartbeatTimer {
   constructor(options: {
     readonly beat: () => Promise<Beat>
     readonly random: () => number
-    readonly everyMs?: number | undefined
+    readonly pulse: HeartbeatPulse
   }) {
     this.#beat = options.beat
     this.#random = options.random
-    this.#everyMs = options.everyMs ?? renewEveryMs
+    this.#pulse = options.pulse
   }
 
   /** Another write has just renewed the claim. */
   renewed(): void {
     this.#failures = 0
-    this.#schedule(this.#everyMs * (1 - jitter + 2 * jitter * this.#random()))
+    this.#rest()
+    if (!this.#stopped) this.#pulse.join(this.#renewal)
   }
 
   soon(): void {
-    this.#schedule(Math.min(soonMs, this.#everyMs) * this.#random())
+    this.#schedule(Math.min(soonMs, this.#pulse.everyMs) * this.#random())
   }
 
   [Symbol.dispose](): void {
     this.#stopped = true
-    clearTimeout(this.#timer)
+    this.#rest()
   }
 
   #schedule(delayMs: number): void {
-    clearTimeout(this.#timer)
+    this.#rest()
     if (!this.#stopped) this.#timer = setTimeout(() => void this.#tick(), delayMs)
   }
 
+  #rest(): void {
+    clearTimeout(this.#timer)
+    this.#pulse.leave(this.#renewal)
+  }
+
   async #tick(): Promise<void> {
+    if (this.#stopped) return
     const beat = await this.#beat()
     if (beat === 'ended') {
       this[Symbol.dispose]()
@@ -61,7 +66,7 @@ export class HeartbeatTimer {
       return
     }
     this.#failures += 1
-    const maxMs = Math.min(retry.maxMs, this.#everyMs)
+    const maxMs = Math.min(retry.maxMs, this.#pulse.everyMs)
     this.#schedule(jitteredMs({ ...retry, maxMs }, this.#failures, this.#random))
   }
 }

@@ -1,4 +1,5 @@
 import type { Logger } from '../observability/logger.ts'
+import type { HeartbeatPulse } from './heartbeat-pulse.ts'
 import { HeartbeatTimer, type Beat } from './heartbeat-timer.ts'
 import type { PublishTarget } from './objects.ts'
 import { isAnswered } from './settled-write.ts'
@@ -12,7 +13,7 @@ export interface HeldClaimOptions {
   readonly log: Logger
   readonly monotonicNow: () => number
   readonly random: () => number
-  readonly renewEveryMs: number | undefined
+  readonly pulse: HeartbeatPulse
   /** In its turn; undefined = the claim was let go until then. Calls {@link HeldClaim.renewed} when it went well. */
   readonly renew: () => Promise<WriteResult | undefined>
   /** Whether the claim must be confirmed before it is relied on. */
@@ -38,8 +39,8 @@ export class HeldClaim {
     this.#target = target
     this.#epoch = epoch
     this.#renewedAt = options.monotonicNow()
-    const { random, renewEveryMs: everyMs } = options
-    this.#timer = new HeartbeatTimer({ beat: () => this.#beat(), random, everyMs })
+    const { random, pulse } = options
+    this.#timer = new HeartbeatTimer({ beat: () => this.#beat(), random, pulse })
   }
 
   get target(): PublishTarget {

@@ -75,6 +75,10 @@ const defaultServicePort = 8080
 /** Service, EndpointSlice and Endpoints all carry this name; LLMKube looks for it there. */
 export const serviceNameOf = (inferenceService: string): string => inferenceService.replaceAll('.', '-')
 
+/** As pods reach it, where the cluster's domain is the usual one. */
+export const urlForPods = (namespace: string, inferenceService: string): string =>
+  `http://${serviceNameOf(inferenceService)}.${namespace}.svc.cluster.local:${defaultServicePort}`
+
 /** LLMKube's controller and gateway address the port that the spec names; all other clients use 8080. */
 export const servicePortsOf = (endpointPort: number | undefined): readonly ServicePort[] => [
   { name: 'http', port: defaultServicePort },

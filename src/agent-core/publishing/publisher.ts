@@ -7,6 +7,7 @@ import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
 import type { ClaimedSlice } from './claimed-slice.ts'
 import { ClaimedSlices } from './claimed-slices.ts'
 import { EndpointsUpkeep } from './endpoints-upkeep.ts'
+import { HeartbeatPulse } from './heartbeat-pulse.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
 import {
   annotations,
@@ -77,7 +78,7 @@ export class Publisher {
       signal,
       monotonicNow,
       random,
-      renewEveryMs: options.renewEveryMs,
+      pulse: new HeartbeatPulse({ random, everyMs: options.renewEveryMs }),
       publication: (target, published, epoch) => this.#publication(target, published, epoch),
       onRenewed: (target, slice) => this.#endpointsUpkeep.renewed(target, publishedOf(slice)),
       onChange: options.onChange,

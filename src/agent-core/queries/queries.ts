@@ -1,6 +1,7 @@
 import { LinkError } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
+import type { Energy } from '../energy/energy.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
@@ -13,6 +14,7 @@ import { keyOf } from '../support/object-key.ts'
 import { contexts } from './contexts.ts'
 import { events } from './events.ts'
 import { hostAddresses } from './host-addresses.ts'
+import { serverDetails, type ServerDetailsSources } from './server-details.ts'
 import { logPage } from './server-log.ts'
 import { sizing, type SizingSources } from './sizing.ts'
 
@@ -28,6 +30,8 @@ export interface Sources {
   readonly hostAddress: () => HostAddress
   readonly models: Models
   readonly sizing: SizingSources
+  readonly energy: Pick<Energy, 'view'>
+  readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
   readonly output: (service: ServiceRef) => ReadableOutput
 }
@@ -58,6 +62,10 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return sources.models.view()
     case 'sizing':
       return sizing(sources.sizing)
+    case 'energy':
+      return sources.energy.view(query)
+    case 'server':
+      return serverDetails(sources.server, query.service)
     case 'log':
       return logPage(sources.output(query.service), query)
   }

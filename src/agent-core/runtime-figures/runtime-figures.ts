@@ -14,6 +14,8 @@ export interface RuntimeFiguresOptions {
   readonly servers: () => readonly CountedServer[]
   /** Never rejects. */
   readonly ask: (port: number, timeLimitMs: number) => Promise<Activity>
+  /** Every server was asked, so that the totals are as of now. */
+  readonly onAsked?: () => void
   /** A figure is another than before. */
   readonly onChange: () => void
   /** The steady clock, unless stated. */
@@ -110,6 +112,7 @@ export class RuntimeFigures implements AsyncDisposable {
     const { servers } = this.#options
     await Promise.all(servers().map((server) => this.#ask(server)))
     if (this.#isEnded) return
+    this.#options.onAsked?.()
     this.#show(new Map(servers().flatMap((server) => this.#viewOf(server))))
     clearTimeout(this.#hide)
     if (this.#everyMs === undefined) this.#hide = setTimeout(() => this.#show(new Map()), silenceMs).unref()

@@ -8,9 +8,18 @@ export interface RuntimeTotals {
   /** Counted when a request ends. */
   readonly generatedTokens?: number
   readonly generationSeconds?: number
+  /** Calls of llama_decode; rises during a request. */
+  readonly decodes?: number
 }
 
-const summed = ['promptTokens', 'promptSeconds', 'cachedTokens', 'generatedTokens', 'generationSeconds'] as const
+const summed = [
+  'promptTokens',
+  'promptSeconds',
+  'cachedTokens',
+  'generatedTokens',
+  'generationSeconds',
+  'decodes',
+] as const
 
 export function addTo(totals: RuntimeTotals, more: RuntimeTotals | Stretch): RuntimeTotals {
   const sums = summed.flatMap((name) => {

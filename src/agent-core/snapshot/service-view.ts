@@ -9,6 +9,7 @@ import type {
 import { idOf } from '../memory/holds.ts'
 import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
+import { urlForPods } from '../publishing/objects.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import { stepsOf } from './steps.ts'
 import { wallTimeOf } from '../support/steady-clock.ts'
@@ -33,6 +34,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),
     ...(shown !== undefined && claim === 'ours' && { address: shown.address }),
+    ...(observed.publication.service === 'ours' && { url: urlForPods(report.namespace, report.name) }),
     ...(report.logFile !== undefined && { logFile: report.logFile }),
     restarts: report.restarts,
     ...(report.hold && { hold: report.hold }),
@@ -85,6 +87,7 @@ export function figuresOf(
   reports: readonly ServiceReport[],
   footprints: ReadonlyMap<string, number> = new Map(),
   runtimeOf: (key: string) => RuntimeFigures | undefined = () => undefined,
+  shareWattsOf: (key: string) => number | undefined = () => undefined,
 ): Record<string, ServiceFigures> {
   const known = reports.flatMap((report) => {
     const { key } = report
@@ -94,14 +97,16 @@ export function figuresOf(
     const parts = [footprints.get(key), footprints.get(idOf(key, 'beside'))].filter((part) => part !== undefined)
     const footprintBytes = parts.length === 0 ? undefined : parts.reduce((sum, part) => sum + part, 0)
     const runtime = runtimeOf(key)
-    if (progress === undefined && drain === undefined && footprintBytes === undefined && !runtime) return []
+    const shareWatts = shareWattsOf(key)
     const figures = {
       ...(progress && { progress }),
       ...(drain && { requestsInFlight: drain.requestsInFlight }),
       ...(footprintBytes !== undefined && { footprintBytes }),
       ...(runtime && { runtime }),
+      // To a tenth, so that it stays the same while nothing changes that a person can tell.
+      ...(shareWatts !== undefined && { powerShareWatts: Math.round(shareWatts * 10) / 10 }),
     }
-    return [[uidOf(report), figures] as const]
+    return Object.keys(figures).length === 0 ? [] : [[uidOf(report), figures] as const]
   })
   return Object.fromEntries(known)
 }

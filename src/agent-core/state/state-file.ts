@@ -17,6 +17,8 @@ export interface StateFileOptions<T> {
   readonly initial: T
   /** Names what is lost with a broken file, such as "what was stopped on this machine". */
   readonly keeps: string
+  /** A larger one is not ours, or would cost the agent its memory; it is set aside as what cannot be understood is. */
+  readonly maxBytes?: number
   readonly now?: () => number
 }
 
@@ -35,9 +37,10 @@ export class StateFile<T> {
   }
 
   /** A file that cannot be understood is set aside; throws StateFileError where the disk says no. */
-  static async open<T>({ file, schema, initial, keeps, now = Date.now }: StateFileOptions<T>): Promise<StateFile<T>> {
+  static async open<T>(options: StateFileOptions<T>): Promise<StateFile<T>> {
+    const { file, schema, initial, keeps, maxBytes = Infinity, now = Date.now } = options
     try {
-      const text = await readIfThere(file)
+      const text = await readIfThere(file, maxBytes)
       if (text === undefined) return new StateFile(file, initial, undefined)
       const found = schema.safeParse(parseJson(text))
       if (found.success) return new StateFile(file, found.data, undefined)

@@ -1,11 +1,12 @@
-import { open, readFile } from 'node:fs/promises'
+import { open, readFile, stat } from 'node:fs/promises'
 
 export const hasCode = (error: unknown, code: string) =>
   error instanceof Error && 'code' in error && error.code === code
 
-/** Undefined where there is no such file. */
-export async function readIfThere(file: string): Promise<string | undefined> {
+/** Undefined where there is no such file; empty where it has more bytes than it may. */
+export async function readIfThere(file: string, maxBytes = Infinity): Promise<string | undefined> {
   try {
+    if (maxBytes < Infinity && (await stat(file)).size > maxBytes) return ''
     return await readFile(file, 'utf8')
   } catch (error) {
     if (hasCode(error, 'ENOENT')) return undefined

@@ -9,7 +9,7 @@ import { askProgram, ProgramError } from '../../agent-core/support/ask-program.t
 import { hasCode } from '../../agent-core/support/files.ts'
 import { messageOf } from '../../agent-core/support/message-of.ts'
 import { VerbError } from '../agent-session.ts'
-import { formatDuration } from '../go-flags.ts'
+import { formatDuration } from '../../contract/quantities.ts'
 import { exitCodes, type CliIo } from '../io.ts'
 
 const visudo = '/usr/sbin/visudo'

@@ -2,11 +2,12 @@ import type { ClusterView } from '../../contract/cluster.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { Age, LocalAge, LocalUntil, Until } from '../components/time.tsx'
-import { useWindow } from '../store.ts'
+import { useSnapshot, useWindow } from '../store.ts'
 import styles from './alerts.module.css'
 
 /** Why the window may be out of date, above everything else. */
-export function Alerts({ cluster }: { readonly cluster: ClusterView }) {
+export function Alerts() {
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
   const gone = useWindow(({ connection }) => connection.state === 'gone')
   if (!gone && cluster.state === 'live') return null
   return (

@@ -1,11 +1,12 @@
-import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
-import { useWindow } from '../store.ts'
+import { useSnapshot, useWindow } from '../store.ts'
 import { Answer } from './answer.tsx'
 
 /** What a person should know of this machine, the most important first. */
-export function Banners({ snapshot: { host, notices } }: { readonly snapshot: AgentSnapshot }) {
+export function Banners() {
+  const host = useSnapshot((snapshot) => snapshot.host)
+  const notices = useSnapshot((snapshot) => snapshot.notices)
   return (
     <>
       {host.paused && <Paused />}

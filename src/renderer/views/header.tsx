@@ -1,17 +1,34 @@
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import { clusterWords } from '../../contract/words.ts'
 import { CopyButton } from '../components/copy-button.tsx'
 import { LinkGlyph } from '../components/glyph.tsx'
 import { Spoken } from '../components/spoken.tsx'
-import { useWindow } from '../store.ts'
-import { clusterWords, memoryLine } from '../../contract/words.ts'
+import { useSnapshot, useWindow } from '../store.ts'
 import styles from './header.module.css'
+import { MemoryBar } from './memory-bar.tsx'
+import { PowerStrip } from './power-strip.tsx'
 
-export function Header({ snapshot: { cluster, host, memory } }: { readonly snapshot: AgentSnapshot }) {
+/** Where this machine stands, its memory and its power, above every view. */
+export function Header() {
   return (
     <header className={styles['header']}>
       <h1>
         <Spoken>Metalbar</Spoken>
       </h1>
+      <Place />
+      <div className={styles['gauges']}>
+        <MemoryBar />
+        <PowerStrip />
+      </div>
+    </header>
+  )
+}
+
+function Place() {
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
+  const address = useSnapshot((snapshot) => snapshot.host.address)
+  return (
+    <div className={styles['place']}>
       <div className={styles['connection']}>
         <ConnectionWord state={cluster.state} />
         {cluster.context !== '' && (
@@ -20,15 +37,14 @@ export function Header({ snapshot: { cluster, host, memory } }: { readonly snaps
           </span>
         )}
       </div>
-      {memory && <span className={styles['where']}>Memory {memoryLine(memory)}</span>}
-      {host.address === undefined ? (
+      {address === undefined ? (
         <span className={styles['noAddress']}>No address</span>
       ) : (
-        <CopyButton text={host.address} label={`Copy address ${host.address}`}>
-          {host.address}
+        <CopyButton text={address} label={`Copy address ${address}`}>
+          {address}
         </CopyButton>
       )}
-    </header>
+    </div>
   )
 }
 

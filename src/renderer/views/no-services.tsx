@@ -1,27 +1,22 @@
-import type { ClusterView } from '../../contract/cluster.ts'
-import { CopyButton } from '../components/copy-button.tsx'
+import { Command } from '../components/command.tsx'
 import { firstServiceCommand } from '../first-service.ts'
+import { useSnapshot } from '../store.ts'
 import styles from './no-services.module.css'
 
 /** Only a cluster that answers can say that there is nothing. */
-export function NoServices({ cluster }: { readonly cluster: ClusterView }) {
+export function NoServices() {
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
   if (cluster.state !== 'live') {
     return <p className={styles['unknown']}>No service is known while the cluster is not watched.</p>
   }
   const where = cluster.namespace === undefined ? 'in any namespace' : `in namespace ${cluster.namespace}`
-  const command = firstServiceCommand(cluster)
   return (
     <div className={styles['empty']}>
       <h2 className={styles['title']}>No service for this machine yet</h2>
       <p>
         There is no InferenceService {where} whose Model says <code>accelerator: metal</code>. This makes a small one:
       </p>
-      <pre className={styles['command']} tabIndex={0} aria-label="Command">
-        {command}
-      </pre>
-      <CopyButton text={command} label="Copy command">
-        Copy command
-      </CopyButton>
+      <Command text={firstServiceCommand(cluster)} />
     </div>
   )
 }

@@ -91,6 +91,11 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     asked: { name: 'log', service, run: 'current', lines: 200, before: { fileId: 'run-1', offset: 70 } },
     answer: chunk,
   },
+  server: {
+    ask: { name: 'server', service },
+    asked: { name: 'server', service },
+    answer: { commandLine: "llama-server --model '/a b.gguf'", isUnquoted: true, crashLines: ['error: no', ''] },
+  },
   settings: {
     ask: { name: 'settings' },
     asked: { name: 'settings' },
@@ -102,6 +107,15 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     answer: {
       kubeconfig: '/home/me/.kube/config',
       contexts: [{ name: 'lab', server: 'https://10.0.0.1:6443', inUse: true, isDefault: false }],
+    },
+  },
+  energy: {
+    ask: { name: 'energy', since: at },
+    asked: { name: 'energy', since: at },
+    answer: {
+      ...{ from: at, until: at, measuredMs: 60_000, joules: 900, ownJoules: 300, cost: 0.08, currency: 'EUR' },
+      services: [{ ...service, joules: 600, generatedTokens: 400, joulesPerGeneratedToken: 1.5, cost: 0.05 }],
+      message: 'Power is measured all the time.',
     },
   },
   models: {

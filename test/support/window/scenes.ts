@@ -1,7 +1,9 @@
 import { LinkError } from '../../../src/contract/client.ts'
 import type { CommandResult } from '../../../src/contract/commands.ts'
 import type { LogChunk } from '../../../src/contract/log.ts'
+import type { MemoryStateView } from '../../../src/contract/memory.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
+import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import { sampleService, sampleSnapshot } from '../sample-snapshot.ts'
 import { FakeAgent } from './fake-agent.ts'
 
@@ -217,11 +219,86 @@ const answering = (answers: FakeAgent['answers']) => () => {
 
 const cluster = sampleSnapshot().cluster
 
+const gigabyte = 1_000_000_000
+
+/** Of a Mac with 96 GB. */
+export const memory: MemoryStateView = {
+  totalBytes: 96 * gigabyte,
+  budgetBytes: 72 * gigabyte,
+  budgetHow: '72.0 GB (67.1 GiB), 0.75 of the memory of this machine.',
+  gpuLimitBytes: 77.3 * gigabyte,
+  modelsBytes: 45.6 * gigabyte,
+  reservedBytes: 6.2 * gigabyte,
+  pressure: 'normal',
+  pressureSince: '2026-01-02T01:04:05.000Z',
+  evictionEnabled: true,
+  eviction: 'smollm-360m would be evicted first.',
+  waiting: ['default/whisper'],
+}
+
+const inMemory = {
+  services: [ready, { ...starting, memory: needs(10.4) }, largeModel(), stopping, held],
+  figures: {
+    ...figures,
+    ready: { footprintBytes: 9.1 * gigabyte },
+    starting: { footprintBytes: 4.2 * gigabyte },
+    large: { footprintBytes: 25.8 * gigabyte },
+    stopping: { footprintBytes: 0.5 * gigabyte, requestsInFlight: 2 },
+  },
+  memory,
+  memoryFigures: { availableBytes: 42.2 * gigabyte },
+} satisfies Partial<AgentSnapshot>
+
+function needs(gigabytes: number): NonNullable<ServiceView['memory']> {
+  return { needBytes: gigabytes * gigabyte, priority: 'normal', isProtected: false }
+}
+
+function largeModel(): ServiceView {
+  return sampleService({ uid: 'large', name: 'llama-3.3-70b', state: 'unready', reason: 'Starting', pid: 4720 })
+}
+
+const measuring: Partial<AgentSnapshot> = {
+  power: { state: 'measuring', message: 'Measured every second.' },
+  powerFigures: { combinedWatts: 41.2, gpuWatts: 33, cpuWatts: 8.1 },
+}
+
+function powerRefused(): FakeAgent {
+  const agent = new FakeAgent(sampleSnapshot(inMemory))
+  const message = 'Power is on, but sudo does not allow it yet: metal-agent power install.'
+  agent.answers.push({ outcome: 'failed', message })
+  return agent
+}
+
+/** A minute of answers to two prompts, with a gap where nothing was measured. */
+function drawPower(agent: FakeAgent): void {
+  const begin = Date.parse(sampleSnapshot().now)
+  for (let second = 1; second <= 118; second++) {
+    const busy = (second > 20 && second < 55) || second > 75
+    const watts = (busy ? 41 : 9) + 3 * Math.sin(second)
+    const isGap = second > 60 && second < 66
+    agent.show(
+      sampleSnapshot({
+        ...inMemory,
+        revision: second + 1,
+        now: new Date(begin + second * 1_000).toISOString(),
+        ...(isGap
+          ? {}
+          : { ...measuring, powerFigures: { combinedWatts: watts, gpuWatts: watts * 0.8, cpuWatts: 8.1 } }),
+      }),
+    )
+  }
+}
+
 export const sceneNames = [
   'connecting',
   'no-agent',
   'no-access',
   'empty',
+  'memory',
+  'memory-wide',
+  'memory-short',
+  'power',
+  'power-off',
   'services',
   'services-wide',
   'detail-wide',
@@ -264,6 +341,24 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     },
   },
   empty: { agent: withServices([]) },
+  memory: { agent: () => new FakeAgent(sampleSnapshot(inMemory)) },
+  'memory-wide': {
+    agent: () => new FakeAgent(sampleSnapshot({ ...inMemory, ...measuring })),
+    width: 1_100,
+    height: 760,
+  },
+  'memory-short': {
+    agent: () =>
+      new FakeAgent(
+        sampleSnapshot({
+          ...inMemory,
+          memory: { ...memory, pressure: 'critical', problem: 'Applications that are no models hold most of it.' },
+          memoryFigures: { availableBytes: 2.1 * gigabyte },
+        }),
+      ),
+  },
+  power: { agent: () => new FakeAgent(sampleSnapshot({ ...inMemory, ...measuring })), then: drawPower },
+  'power-off': { agent: powerRefused, press: ['Turn on'] },
   services: { agent: withServices(every) },
   'services-wide': { agent: withServices(every), width: 1_100, height: 760 },
   'detail-wide': { agent: withServices(every), open: 'phi-4-mini', width: 1_100, height: 760 },

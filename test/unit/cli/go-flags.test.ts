@@ -1,15 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import {
-  FlagError,
-  formatBytes,
-  formatDuration,
-  nearest,
-  parseBytes,
-  parseDuration,
-  parseGoFlags,
-  type FlagSpec,
-} from '../../../src/cli/go-flags.ts'
+import { FlagError, nearest, parseGoFlags, type FlagSpec } from '../../../src/cli/go-flags.ts'
+import { formatByteCount, formatDuration, parseByteCount, parseDuration } from '../../../src/contract/quantities.ts'
 
 const table = {
   name: { kind: 'string', default: 'none' },
@@ -132,14 +124,14 @@ describe('a size', () => {
     ['9999999999Ti', undefined],
     ['', undefined],
   ])('%s', (text, bytes) => {
-    expect(parseBytes(text)).toBe(bytes)
+    expect(parseByteCount(text)).toBe(bytes)
   })
 
   test('what is written is read back', () => {
-    expect([0, 1_000, 65_536, 20 * 1_024 ** 2].map(formatBytes)).toEqual(['0', '1000', '64Ki', '20Mi'])
+    expect([0, 1_000, 65_536, 20 * 1_024 ** 2].map(formatByteCount)).toEqual(['0', '1000', '64Ki', '20Mi'])
     fc.assert(
       fc.property(fc.maxSafeNat(), (bytes) => {
-        expect(parseBytes(formatBytes(bytes))).toBe(bytes)
+        expect(parseByteCount(formatByteCount(bytes))).toBe(bytes)
       }),
     )
   })

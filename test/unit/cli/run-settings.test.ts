@@ -59,6 +59,7 @@ const fromDefaults = {
   applePowerEnabled: false,
   applePowerIntervalMs: 1_000,
   powerSource: 'powermetrics',
+  energyLedger: false,
   powermetrics: '/usr/bin/powermetrics',
   logLevel: 'info',
   logFormat: 'auto',

@@ -22,7 +22,13 @@ class Trial implements AsyncDisposable {
   constructor(standIns: PowerStandIns, settings: Partial<PowerSettings>, options: Partial<PowerOptions>) {
     this.standIns = standIns
     this.settings = {
-      ...{ isEnabled: true, intervalMs: 1_000, source: 'powermetrics', powermetrics: '/usr/bin/powermetrics' },
+      ...{
+        isEnabled: true,
+        isContinuous: false,
+        intervalMs: 1_000,
+        source: 'powermetrics',
+        powermetrics: '/usr/bin/powermetrics',
+      },
       ...settings,
     }
     this.power = new Power({
@@ -128,6 +134,25 @@ describe('power is measured only while it is asked for and somebody looks', () =
     expect(await it.standIns.calls()).toHaveLength(1)
     it.hasReaders = false
     await it.state('idle')
+  })
+
+  test('where it is asked for all the time, it is measured every 10 s, and as often as is set while somebody looks', async () => {
+    await using it = await trial({ settings: { isContinuous: true }, options: { lookMs: 200 } })
+    it.power.settingsChanged()
+    await it.measures()
+    expect([it.power.intervalMs, it.power.view?.message]).toEqual([10_000, 'Power is measured every 10 s.'])
+    it.hasReaders = true
+    it.power.look()
+    await it.measures()
+    expect(it.power.intervalMs).toBe(1_000)
+    it.hasReaders = false
+    await eventually(() => it.power.intervalMs === 10_000, { what: 'nobody to look any more' })
+    await it.measures()
+    it.settings = { ...it.settings, isContinuous: false }
+    it.power.settingsChanged()
+    await it.nothingRuns()
+    const every = (ms: number) => `-n powermetrics --samplers cpu_power,gpu_power -i ${ms}`
+    expect(await it.standIns.calls()).toEqual([every(10_000), every(1_000), every(10_000)])
   })
 
   test('it ends with the agent, and with it all that sudo started', async () => {

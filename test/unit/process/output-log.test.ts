@@ -2,6 +2,7 @@ import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFile, mkdir, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { nextLookMs } from '../../../src/agent-core/process/output-rotation.ts'
@@ -112,7 +113,10 @@ test('cuts under a writer double nothing, mix nothing up and lose next to nothin
   await using file = await open(room.file, 'a')
   const writer = spawn(process.execPath, ['-e', numbers], { stdio: ['ignore', file.fd, 'inherit'] })
   const ended = once(writer, 'exit')
-  while (writer.exitCode === null) await room.look()
+  while (writer.exitCode === null) {
+    await room.look()
+    await nextTurn()
+  }
   await ended
   const names = Object.keys(await room.sizes()).toSorted()
   const pieces = await Promise.all([...names.slice(1), ''].map((name) => readFile(room.file + name, 'utf8')))

@@ -1,13 +1,15 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { HeartbeatPulse } from '../../../src/agent-core/publishing/heartbeat-pulse.ts'
 import { HeartbeatTimer, type Beat } from '../../../src/agent-core/publishing/heartbeat-timer.ts'
 
 beforeEach(() => void vi.useFakeTimers({ now: 0 }))
 afterEach(() => void vi.useRealTimers())
 
-function timerWith(answers: Beat[], random: () => number) {
+function timerWith(answers: Beat[], random: () => number, pulse = new HeartbeatPulse({ random })) {
   const beatsAt: number[] = []
   const timer = new HeartbeatTimer({
     random,
+    pulse,
     beat: () => {
       beatsAt.push(Date.now())
       return Promise.resolve(answers.shift() ?? 'renewed')
@@ -60,4 +62,44 @@ test('it ends when there is nothing left to renew, or when disposed', async () =
   disposed.timer[Symbol.dispose]()
   await vi.advanceTimersByTimeAsync(200_000)
   expect([beatsAt, disposed.beatsAt, vi.getTimerCount()]).toEqual([[45_000], [], 0])
+})
+
+test('ten claims that were written at different times are renewed in one wake of the process, in time each', async () => {
+  const pulse = new HeartbeatPulse({ random: Math.random })
+  const claims: ReturnType<typeof timerWith>[] = []
+  for (let index = 0; index < 10; index++) {
+    const claim = timerWith([], Math.random, pulse)
+    claims.push(claim)
+    claim.timer.renewed()
+    await vi.advanceTimersByTimeAsync(3_000)
+  }
+  expect(vi.getTimerCount()).toBe(1)
+  await vi.advanceTimersByTimeAsync(200_000)
+  const [first = [], ...others] = claims.map(({ beatsAt }) => beatsAt)
+  const pauses = first.map((at, index) => at - (first[index - 1] ?? 0))
+  expect(Math.max(...pauses)).toBeLessThanOrEqual(49_500)
+  expect(Math.min(...pauses)).toBeGreaterThanOrEqual(40_500)
+  expect(others).toEqual(others.map(() => first))
+  for (const { timer } of claims) timer[Symbol.dispose]()
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+test('four claims are renewed at once, and one that was let go before its turn is not', async () => {
+  const pulse = new HeartbeatPulse({ random: () => 0.5 })
+  const begun: number[] = []
+  const held = Promise.withResolvers<Beat>()
+  const timers = Array.from(
+    { length: 6 },
+    (_, index) => new HeartbeatTimer({ random: () => 0.5, pulse, beat: () => (begun.push(index), held.promise) }),
+  )
+  for (const timer of timers) timer.renewed()
+  await vi.advanceTimersByTimeAsync(45_000)
+  const atOnce = [...begun]
+  timers[5]?.[Symbol.dispose]()
+  held.resolve('ended')
+  await vi.advanceTimersByTimeAsync(0)
+  expect([atOnce, begun]).toEqual([
+    [0, 1, 2, 3],
+    [0, 1, 2, 3, 4],
+  ])
 })

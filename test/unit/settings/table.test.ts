@@ -3,7 +3,8 @@ import { agentSettings, allRows } from '../../../src/agent-core/settings/setting
 import { flagTable } from '../../../src/cli/flags.ts'
 import { FlagError } from '../../../src/cli/go-flags.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
-import { patchOf, settingSpellings, spellingOf } from '../../../src/cli/setting-values.ts'
+import { patchOf, settingSpellings } from '../../../src/cli/setting-values.ts'
+import { spellingOf } from '../../../src/contract/setting-text.ts'
 import { trustOf } from '../../../src/contract/commands.ts'
 import { editableRow, settingNames, settingsPatch } from '../../../src/contract/settings.ts'
 import type { SettingKind, SettingRow } from '../../../src/contract/settings-table.ts'
@@ -17,6 +18,7 @@ const samples: Readonly<Partial<Record<SettingKind, readonly string[]>>> = {
   duration: ['0', '500ms', '999ms', '1s', '9s', '10s', '1h', '3601s', '24h', '25h', '168h', '169h', '8760h', '8761h'],
   bytes: ['0', '1', '65535', '64Ki', '1023Ki', '1Mi', '10Gi', '11Gi', '1T', '1001G', '10T', '11T', '100T', '101T'],
   count: ['0', '1', '3', '16', '17', '100', '101'],
+  number: ['0', '0.32', '1000000', '1000001'],
   fraction: ['0', '0.5', '1', '1.01', '2'],
   switch: ['on', 'off'],
   path: ['/a', `/${'a'.repeat(999)}`, `/${'a'.repeat(1_000)}`],
@@ -76,7 +78,7 @@ describe('the table of settings', () => {
     const onlyByShell = settingNames.filter(
       (name) => trustOf({ name: 'updateSettings', settings: { [name]: null } }) === 'shell',
     )
-    const power = ['applePowerEnabled', 'powerSource', 'macmon']
+    const power = ['applePowerEnabled', 'powerSource', 'macmon', 'energyLedger']
     const shell = ['namespace', 'llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile', ...power]
     expect(onlyByShell).toEqual(shell)
   })

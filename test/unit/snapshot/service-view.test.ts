@@ -15,9 +15,18 @@ test.each<[state: ServiceState, shown: string | undefined]>([
   expect(serviceViewOf(reportOf(state)).retryAt).toBe(shown)
 })
 
-function reportOf(state: ServiceState): ServiceReport {
-  const publication = { claim: 'ours', message: '', service: 'ours', serviceMessage: '', complete: true, present: true }
+test('the URL is the one of the Service that this machine published, and absent where there is none', () => {
+  const url = (service: string) => serviceViewOf(reportOf('ready', service)).url
+  expect([url('ours'), url('absent'), url('taken')]).toEqual([
+    'http://a-b.ns.svc.cluster.local:8080',
+    undefined,
+    undefined,
+  ])
+})
+
+function reportOf(state: ServiceState, service = 'ours'): ServiceReport {
+  const publication = { claim: 'ours', message: '', service, serviceMessage: '', complete: true, present: true }
   const observed = { fetch: { kind: 'none' }, server: { kind: 'none' }, publication }
-  const report = { key: 'ns/a', namespace: 'ns', name: 'a', uid: 'a', since: 0, failures: 0, restarts: 0, observed }
+  const report = { key: 'ns/a.b', namespace: 'ns', name: 'a.b', uid: 'a', since: 0, failures: 0, restarts: 0, observed }
   return { ...report, plan: rest(state, 'Serving', 'Serving.', at) } as unknown as ServiceReport
 }

@@ -1,0 +1,25 @@
+import { join } from 'node:path'
+import type { PowerView } from '../contract/power.ts'
+import { Energy } from './energy/energy.ts'
+import type { RoomContext } from './room-context.ts'
+import { energySettings } from './room-settings.ts'
+import type { RuntimeFigures } from './runtime-figures/runtime-figures.ts'
+
+export interface EnergySources {
+  readonly power: () => PowerView | undefined
+  readonly figures: () => Pick<RuntimeFigures, 'totals' | 'refresh'>
+}
+
+/** To be begun before power and the figures, so that it ends after them and counts what was done last. */
+export function energyRoom({ options, ends, settings }: RoomContext, { power, figures }: EnergySources): Energy {
+  const energy = new Energy({
+    file: join(options.settings.stateDir, 'energy.json'),
+    log: options.log,
+    settings: () => energySettings(settings()),
+    power,
+    totals: () => figures().totals(),
+    countWork: () => figures().refresh(),
+    ...options.energyTrial,
+  })
+  return ends.use(energy)
+}

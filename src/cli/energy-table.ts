@@ -1,0 +1,67 @@
+import { coverageLine, formatEnergy, type EnergyView, type ServiceEnergy } from '../contract/energy.ts'
+import { cleanText } from '../contract/clean-text.ts'
+import { columns } from './text.ts'
+
+const estimate =
+  'The shares of services are estimates, by the tokens that each had while power was measured: no source tells the power of one process.'
+const notReported = 'not reported'
+
+/** What was drawn and done in a time, for people: a few lines about the machine, then a table of its services. */
+export function renderEnergy(view: EnergyView): string {
+  const { joules, ownJoules, cost, currency, services, message } = view
+  const money = (value: number | undefined) => (value === undefined ? '' : `, ${formatCost(value, currency)}`)
+  const own = ownJoules === undefined ? '' : `, ${formatEnergy(ownJoules)} of it while no service worked`
+  const head = [
+    ['Machine', joules === undefined ? 'not measured' : `${formatEnergy(joules)}${money(cost)}${own}`],
+    ['Time', view.from === undefined ? coverageLine(view) : `since ${localTime(view.from)}. ${coverageLine(view)}`],
+    ...(services.length > 0 && joules !== undefined ? [['Note', estimate]] : []),
+    ['', message],
+  ]
+  const lines = head.map(([label = '', text = '']) => `${label.padEnd(9)}${cleanText(text)}\n`).join('')
+  return services.length === 0 ? lines : `${lines}\n${table(view)}`
+}
+
+function table({ services, joules, currency }: EnergyView): string {
+  const hasCost = services.some(({ cost }) => cost !== undefined)
+  const headings = ['NAME', 'NAMESPACE', 'ENERGY', 'J/TOKEN', 'PROMPT', 'GENERATED', 'REQUESTS']
+  const rows = services.map((service) => [
+    ...cellsOf(service, joules !== undefined),
+    ...(hasCost ? [service.cost === undefined ? '-' : formatCost(service.cost, currency)] : []),
+  ])
+  return columns([...headings, ...(hasCost ? ['COST'] : [])], rows)
+}
+
+function cellsOf(service: ServiceEnergy, isMeasured: boolean): string[] {
+  const {
+    namespace,
+    name,
+    joules,
+    joulesPerGeneratedToken: perToken,
+    promptTokens,
+    generatedTokens,
+    requests,
+  } = service
+  return [
+    name === '' ? 'other services' : name,
+    namespace === '' ? '-' : namespace,
+    isMeasured ? `~${formatEnergy(joules)}` : 'not measured',
+    perToken === undefined ? '-' : `~${perToken.toPrecision(2)}`,
+    formatCount(promptTokens),
+    formatCount(generatedTokens),
+    formatCount(requests),
+  ]
+}
+
+const formatCount = (count: number | undefined): string =>
+  count === undefined ? notReported : String(Math.round(count))
+
+const formatCost = (cost: number, currency: string | undefined): string =>
+  `${cost > 0 && cost < 0.01 ? '<0.01' : cost.toFixed(2)}${currency === undefined ? '' : ` ${currency}`}`
+
+/** As people here read it, by the minute. */
+function localTime(iso: string): string {
+  const at = new Date(iso)
+  const two = (value: number) => String(value).padStart(2, '0')
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`
+}

@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest'
+import type { MemoryStateView } from '../../../src/contract/memory.ts'
+import type { ServiceView } from '../../../src/contract/service.ts'
+import { memoryShares } from '../../../src/renderer/memory-shares.ts'
+import { sampleService } from '../../support/sample-snapshot.ts'
+
+const memory: MemoryStateView = {
+  totalBytes: 100,
+  modelsBytes: 0,
+  reservedBytes: 0,
+  pressure: 'normal',
+  pressureSince: '2026-01-02T03:04:05.000Z',
+  evictionEnabled: false,
+  eviction: '',
+  waiting: [],
+}
+const service = (state: ServiceView['state'], pid: number | undefined, needBytes = 0) => {
+  const need = { needBytes, priority: 'normal', isProtected: false } as const
+  return sampleService({ uid: 'a', name: 'a', state, memory: need, ...(pid !== undefined && { pid }) })
+}
+const shares = (one: ServiceView, footprintBytes?: number) =>
+  memoryShares(
+    memory,
+    { availableBytes: 50 },
+    { services: [one], figures: footprintBytes === undefined ? {} : { a: { footprintBytes } } },
+  )
+
+test('what models do not hold and is not available is held by others', () => {
+  expect(shares(service('ready', 1), 20)).toMatchObject({ otherBytes: 30, freeBytes: 50 })
+  expect(shares(service('ready', 1), 70)).toMatchObject({ otherBytes: 0 })
+})
+
+test('what a starting model will still take is not free', () => {
+  expect(shares(service('starting', 1, 30), 20)).toMatchObject({
+    models: [{ bytes: 20, promisedBytes: 10 }],
+    freeBytes: 40,
+  })
+})
+
+test('a running model counts by its estimate until it is measured, and one without a process does not count', () => {
+  expect(shares(service('ready', 1, 30))?.models).toMatchObject([{ bytes: 30, isMeasured: false }])
+  expect(shares(service('stopped', undefined, 30))?.models).toEqual([])
+})
+
+test('what the system does not say stays unknown', () => {
+  const { totalBytes: _total, ...unknown } = memory
+  expect(memoryShares(unknown, undefined, { services: [], figures: {} })).toBeUndefined()
+  expect(memoryShares(memory, undefined, { services: [], figures: {} })).toEqual({ totalBytes: 100, models: [] })
+})
