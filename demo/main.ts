@@ -14,8 +14,10 @@ import { startFileServer } from '../test/support/file-server.ts'
 import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
 import { KubeSim } from '../test/support/kube-sim/kube-sim.ts'
 import { findLlamaServer } from '../test/support/llama-server.ts'
+import { lookAt, tellFigures } from './figures.ts'
 import { sampleObjects } from './objects.ts'
 import { askLikeAPod } from './pod.ts'
+import { samplePower } from './sample-power.ts'
 import { tellSteps, tellWhyItWaits } from './steps.ts'
 
 const runsOnce = process.env['ONCE'] === '1'
@@ -60,6 +62,7 @@ async function run(): Promise<void> {
       ? `Runtime   the real llama-server`
       : `Runtime   a SAMPLE that makes up its answers, because there is no llama-server here: ${real.missing}`,
   )
+  say(`Power     ${samplePower.name}`)
   const [small, large] = [join(folder, 'small.gguf'), join(folder, 'large.gguf')]
   await writeLlamaGguf(small)
   await writeLlamaGguf(large, { blocks: 4, embedding: 256, heads: 8, kvHeads: 4, feedForward: 1024, seed: 2 })
@@ -89,11 +92,13 @@ async function run(): Promise<void> {
   await finished
   say(`\nThe Hub broke the download of slow off, and the agent ${resumption(hub.requests, (await stat(large)).size)}.`)
 
+  using _look = await lookAt(door, 'quick')
   say(`\nA Pod asks http://quick:8080/v1/chat/completions "${question}"`)
   const answer = await askLikeAPod(cluster, 'quick', question)
   say(`  Service quick, EndpointSlice: ${answer.url} (this host, so reached as ${answer.via})`)
   say(`  completion: ${JSON.stringify(answer.content)}`)
   if ('path' in real) say('  (a random-weight model of 0.5 MB has no better words; the path is the real one)')
+  await tellFigures(door, 'quick', say)
 
   const greedy = join(folder, 'greedy.gguf')
   await writeLlamaGguf(greedy, { ...greedyShape, weightType: 'Q4_0', weights: 'hole' })
@@ -142,6 +147,8 @@ async function startAgent(
     llamaServer,
     hubEndpoint,
     port: 0,
+    applePowerEnabled: true,
+    applePowerIntervalMs: 500,
     logLevel: process.env['LOG_LEVEL'] ?? 'error',
   })
   const result = await hostAgent({
@@ -151,6 +158,7 @@ async function startAgent(
     env: process.env,
     temporaryDir: tmpdir(),
     windowFolder: join(import.meta.dirname, '../out/renderer'),
+    powerTrial: { platform: 'darwin', source: samplePower },
     log: createLog({ level: settings.logLevel, format: settings.logFormat }),
   })
   if (!result.ok) throw new Error(result.message)

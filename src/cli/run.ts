@@ -1,23 +1,39 @@
 import type { ServersAtEnd } from '../agent-core/agent-options.ts'
 import { buildInfo } from '../agent-core/build-info.ts'
-import { createLog } from '../agent-core/observability/log.ts'
+import type { Log } from '../agent-core/observability/log.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
+import type { Platform } from '../agent-core/platform/platform.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
 import { LinkError } from '../contract/client.ts'
 import { hostAgent, type HostedAgent } from '../serve/host-agent.ts'
+import { openAgentLog } from './agent-log.ts'
 import { exitCodes, type CliIo } from './io.ts'
 import { keepEngineSmall } from './small-engine.ts'
 
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
   keepEngineSmall()
-  const log = createLog({ level: settings.logLevel, format: settings.logFormat })
+  const platform = hostPlatform(io.platform)
+  const opened = await openAgentLog(settings, platform, io)
+  if (!opened.ok) {
+    io.stderr.write(`metal-agent: ${opened.message}\n`)
+    return exitCodes.failed
+  }
+  const { log } = opened
+  try {
+    return await runLogged(settings, io, platform, log)
+  } finally {
+    await opened.close()
+  }
+}
+
+async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform, log: Log): Promise<number> {
   const { ended, end } = agentEnd(log)
   const { version } = buildInfo
   const result = await hostAgent({
     settings,
-    platform: hostPlatform(io.platform),
+    platform,
     log,
     version,
     env: io.env,

@@ -7,6 +7,7 @@ import { startNotices, type AgentSettings } from '../agent-core/settings/setting
 import { acquireLock } from '../agent-core/state/lock.ts'
 import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
+import { startTimeOf } from '../agent-core/state/start-time.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import { cleanedDoor, type AgentDoor } from './agent-door.ts'
@@ -135,12 +136,6 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
     ok: true,
     hosted: { door, openWindow, stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)) },
   }
-}
-
-/** Linux counts from the boot, so that the same figure may come up again after the next boot. */
-async function startTimeOf(platform: Platform, pid: number): Promise<string | undefined> {
-  const facts = await platform.process(pid)
-  return facts && `${await platform.bootId()}:${facts.startTime}`
 }
 
 /** The identity of this machine, or in one sentence why it cannot be told. */

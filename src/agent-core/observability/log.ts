@@ -17,7 +17,7 @@ export interface LogOptions {
   readonly stream?: LogStream
 }
 
-interface Log extends Logger {
+export interface Log extends Logger {
   setLevel(level: LogLevel): void
 }
 

@@ -4,6 +4,7 @@ import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/set
 import { defaultThresholds } from '../memory/pressure.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultWatchdogIntervalMs } from '../memory/watchdog.ts'
+import { mostLogFiles } from '../observability/log-file.ts'
 
 /** Keys of `spec.runtime`, of which the agent can be told a default; `llamacpp` and `llama-server` are the same. */
 const runtimeNames = ['llama-server', 'llamacpp', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
@@ -63,6 +64,8 @@ const downloadHost = z
 
 /** No port, path or wildcard, which would look as if they counted. */
 const isHostName = (text: string): boolean => /^[\p{L}\p{N}_.-]{1,253}$/u.test(text)
+
+const logFileMessage = 'must be an absolute path of at most 1000 characters'
 
 const intervalMessage = 'must be from 0 to 24h'
 const thresholdMessage = 'must be a fraction of all memory from 0 to below 1, such as 0.2'
@@ -249,6 +252,41 @@ export const startRows = {
     group: 'Agent',
     flag: 'state-dir',
     help: 'folder of the lock, socket, logs and node id; one agent at a time uses it',
+  },
+  logFile: {
+    kind: 'path',
+    schema: z.string({ error: logFileMessage }).startsWith('/', logFileMessage).max(1_000, logFileMessage),
+    defaultMeans: 'standard error',
+    group: 'Agent',
+    flag: 'log-file',
+    flagTakes: {
+      what: 'never a relative path',
+      why: 'launchd starts the agent in /',
+      read: (path: string) => path,
+    },
+    help: "file for the agent's own log, which is bounded by its size and count",
+  },
+  logFileBytes: {
+    kind: 'bytes',
+    schema: z
+      .int({ error: 'must be from 64Ki to 10Gi' })
+      .min(65_536, 'must be at least 64Ki')
+      .max(10_737_418_240, 'must be at most 10Gi'),
+    default: 10_485_760,
+    group: 'Agent',
+    flag: 'log-file-size',
+    help: 'bytes that each file of --log-file may have, such as 512Ki or 1Gi',
+  },
+  logFileCount: {
+    kind: 'count',
+    schema: z
+      .int({ error: 'must be a number from 1 to 100' })
+      .min(1, 'must be at least 1')
+      .max(mostLogFiles, 'must be at most 100'),
+    default: 5,
+    group: 'Agent',
+    flag: 'log-file-count',
+    help: 'how many files --log-file may take, the one that is written among them',
   },
   logFormat: {
     kind: 'choice',

@@ -17,9 +17,18 @@ export interface LockOptions {
   readonly file: string
   /** Undefined = there is no such process. */
   readonly processStartTime: (pid: number) => Promise<string | undefined>
+  /** What only one agent may use; completes "… uses <what>: stop it, or give this one <instead>." Absent = a state folder. */
+  readonly guards?: Guarded
   readonly pid?: number
   readonly now?: () => Date
 }
+
+interface Guarded {
+  readonly what: string
+  readonly instead: string
+}
+
+const stateFolder: Guarded = { what: 'this state folder', instead: 'another --state-dir' }
 
 interface Lock {
   /** Gives up the lock; someone else's lock in its place is left alone. */
@@ -36,9 +45,9 @@ export type LockResult =
   /** The disk said no. */
   | { readonly ok: false; readonly holder: undefined; readonly message: string }
 
-/** Takes the lock of a state folder, or names its holder. */
+/** Takes a lock, or names its holder. */
 export async function acquireLock(options: LockOptions): Promise<LockResult> {
-  const { file, processStartTime, pid = process.pid, now = () => new Date() } = options
+  const { pid = process.pid, now = () => new Date(), file, processStartTime } = options
   const token = randomUUID()
   const mine = `${file}.${token}`
   try {
@@ -46,7 +55,7 @@ export async function acquireLock(options: LockOptions): Promise<LockResult> {
     if (startTime === undefined) throw new Error(`the start time of process ${pid} cannot be read`)
     const content: LockContent = { pid, processStartTime: startTime, since: now().toISOString(), token }
     await writeFile(mine, `${JSON.stringify(content)}\n`, { mode: 0o600, flag: 'wx' })
-    return await take(file, mine, token, processStartTime)
+    return await take(options, mine, token)
   } catch (error) {
     const why = messageOf(error)
     return { ok: false, holder: undefined, message: `The lock ${file} cannot be taken: ${why}.` }
@@ -63,10 +72,9 @@ const attempts = 5
  * written.
  */
 async function take(
-  file: string,
+  { file, processStartTime, guards = stateFolder }: LockOptions,
   mine: string,
   token: string,
-  processStartTime: LockOptions['processStartTime'],
 ): Promise<LockResult> {
   let wasStale = false
   for (let attempt = 0; attempt < attempts; attempt++) {
@@ -74,20 +82,21 @@ async function take(
     const found = await readIfThere(file)
     if (found === undefined) continue
     const holder = parse(found)
-    if (holder !== undefined && (await processStartTime(holder.pid)) === holder.processStartTime) return heldBy(holder)
+    if (holder !== undefined && (await processStartTime(holder.pid)) === holder.processStartTime)
+      return heldBy(holder, guards)
     const contender = await clearAway(file, found)
-    if (contender !== undefined) return heldBy(contender)
+    if (contender !== undefined) return heldBy(contender, guards)
     wasStale = true
   }
   return {
     ok: false,
     holder: undefined,
-    message: `The lock ${file} changed hands again and again: stop the other agents that start on this state folder.`,
+    message: `The lock ${file} changed hands again and again: stop the other agents that start with ${guards.what}.`,
   }
 }
 
-function heldBy({ pid, since }: LockContent): LockResult {
-  const message = `Another agent (process ${pid}, since ${since}) uses this state folder: stop it, or give this one another --state-dir.`
+function heldBy({ pid, since }: LockContent, { what, instead }: Guarded): LockResult {
+  const message = `Another agent (process ${pid}, since ${since}) uses ${what}: stop it, or give this one ${instead}.`
   return { ok: false, holder: { pid, since }, message }
 }
 

@@ -43,8 +43,9 @@ globalThis.taken = Buffer.alloc((script.takeMiB ?? 0) * 1024 * 1024, 1)
 
 let requests = 0
 let tokens = 0
-let generationMs = 0
 const seen = { probes: 0, looks: 0, endlessBytes: 0 }
+/** Spent on the tokens that were made. */
+let generationMs = 0
 let busy = 0
 let hung = false
 let loadedAt = startedAt + (script.loadMs ?? 0)
@@ -222,9 +223,9 @@ async function complete(request, response, shape) {
   if (asked.stream) response.writeHead(200, { 'content-type': 'text/event-stream' })
   let content = ''
   for (let n = 0; n < count; n++) {
-    const from = performance.now()
+    const tokenBegan = performance.now()
     await new Promise((resolve) => setTimeout(resolve, tokenMs))
-    generationMs += performance.now() - from
+    generationMs += performance.now() - tokenBegan
     const word = words[n % words.length]
     tokens++
     content += word

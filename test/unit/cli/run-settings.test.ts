@@ -62,6 +62,8 @@ const fromDefaults = {
   energyLedger: false,
   powermetrics: '/usr/bin/powermetrics',
   logLevel: 'info',
+  logFileBytes: 10_485_760,
+  logFileCount: 5,
   logFormat: 'auto',
   givenByFlags: [],
   flagsNotInEffect: [],
@@ -122,6 +124,11 @@ test.each([
     means: { startupStallMs: 180_000, givenByFlags: ['startupStallMs'] },
   },
   { args: ['--drain-timeout=1m30s'], means: { drainLimitMs: 90_000, givenByFlags: ['drainLimitMs'] } },
+  {
+    args: ['--log-file=/var/log/agent.log', '--log-file-size=1Mi'],
+    means: { logFile: '/var/log/agent.log', logFileBytes: 1_048_576 },
+  },
+  { args: ['--log-file='], means: {} },
   { args: ['--port-range', '30000-30099'], means: { portRange: { from: 30_000, to: 30_099 } } },
   {
     args: ['--server-log-size=1.5Gi', '--server-log-count', '0'],

@@ -1,0 +1,154 @@
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
+import { dirname } from 'node:path'
+import { hasCode } from '../support/files.ts'
+import { messageOf } from '../support/message-of.ts'
+import { steadyNow } from '../support/steady-clock.ts'
+
+export interface LogFileOptions {
+  /** An absolute path. */
+  readonly file: string
+  /** Of each file. */
+  readonly maxBytes: number
+  /** How many files there are at most, the one that is written among them. */
+  readonly count: number
+  /** One sentence: lines are lost from now on, or a part of what was kept is gone. */
+  readonly onTrouble: (message: string) => void
+  /** The file can be written again; so many lines were lost before. */
+  readonly onRecovered: (lostLines: number) => void
+  /** The steady clock, unless stated. */
+  readonly now?: () => number
+}
+
+/** A disk that is full takes a short line now and then: it is not tried, nor told of, for each. */
+const retryMs = 1_000
+
+/** Of one log. */
+export const mostLogFiles = 100
+
+interface OpenFile {
+  readonly descriptor: number
+  readonly device: bigint
+  readonly inode: bigint
+}
+
+/** A pipe that nobody reads does not hold the agent up, and a link leads the log nowhere else. */
+const openFlags =
+  constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK
+
+/**
+ * A log in files of bounded size: `agent.log` is written, `agent.log.1` is the one before, and so on. Each line is in the file when `write`
+ * returns, so that nothing is held in memory and a crash loses none. What cannot be written is lost and counted; `write` never throws.
+ */
+export class LogFile {
+  readonly #options: LogFileOptions
+  #open: OpenFile | undefined
+  #lost = 0
+  #retryAt = 0
+
+  constructor(options: LogFileOptions) {
+    this.#options = options
+  }
+
+  /** Throws where the file cannot be used. */
+  open(): void {
+    this.#sizeOfOpen()
+  }
+
+  /** What an earlier agent kept beyond the count goes. Throws. */
+  dropBeyondCount(): void {
+    const { file, count } = this.#options
+    for (let number = count; number < mostLogFiles; number++) rmSync(`${file}.${number}`, { force: true })
+  }
+
+  /** One whole line. */
+  write(line: string): void {
+    const { file, onTrouble, onRecovered, now = steadyNow } = this.#options
+    if (this.#lost > 0 && now() < this.#retryAt) {
+      this.#lost += 1
+      return
+    }
+    try {
+      this.#append(Buffer.from(line))
+    } catch (error) {
+      if (this.#lost === 0) {
+        onTrouble(`The log ${file} cannot be written: ${messageOf(error)}. Its lines are lost until it can.`)
+      }
+      this.#lost += 1
+      this.#retryAt = now() + retryMs
+      return
+    }
+    const lost = this.#lost
+    this.#lost = 0
+    if (lost > 0) onRecovered(lost)
+  }
+
+  close(): void {
+    if (this.#open) closeSync(this.#open.descriptor)
+    this.#open = undefined
+  }
+
+  #append(bytes: Buffer): void {
+    let { descriptor, size } = this.#sizeOfOpen()
+    if (size > 0 && size + bytes.length > this.#options.maxBytes) {
+      this.#rotate(descriptor)
+      ;({ descriptor, size } = this.#sizeOfOpen())
+    }
+    try {
+      for (let at = 0; at < bytes.length;) at += writeSync(descriptor, bytes, at)
+    } catch (error) {
+      // A part of a line would run into the next one.
+      ftruncateSync(descriptor, size)
+      throw error
+    }
+  }
+
+  /** Looked at before each line: what others renamed or removed is begun anew, and what they cut is as long as it is. */
+  #sizeOfOpen(): { descriptor: number; size: number } {
+    const { file } = this.#options
+    const found = lstatSync(file, { bigint: true, throwIfNoEntry: false })
+    if (this.#open && found?.ino === this.#open.inode && found.dev === this.#open.device) {
+      return { descriptor: this.#open.descriptor, size: Number(found.size) }
+    }
+    this.close()
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    const descriptor = openSync(file, openFlags, 0o600)
+    const stats = fstatSync(descriptor, { bigint: true })
+    this.#open = { descriptor, device: stats.dev, inode: stats.ino }
+    if (stats.isFile()) return { descriptor, size: Number(stats.size) }
+    this.close()
+    throw new Error('it is there and is no file')
+  }
+
+  /** Where the older files cannot be moved, history is worth less than a disk that is not full. */
+  #rotate(descriptor: number): void {
+    const { file, count, onTrouble } = this.#options
+    try {
+      for (let number = count - 1; number > 0; number--) {
+        renameIfThere(number === 1 ? file : `${file}.${number - 1}`, `${file}.${number}`)
+      }
+      if (count === 1) rmSync(file, { force: true })
+    } catch (error) {
+      ftruncateSync(descriptor)
+      onTrouble(`The log ${file} cannot be renamed: ${messageOf(error)}. It was cut instead.`)
+    }
+  }
+}
+
+function renameIfThere(from: string, to: string): void {
+  try {
+    renameSync(from, to)
+  } catch (error) {
+    if (!hasCode(error, 'ENOENT')) throw error
+  }
+}
