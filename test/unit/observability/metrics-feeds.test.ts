@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { countSpending } from '../../../src/agent-core/observability/metrics/energy-metrics.ts'
 import { runtimeMetricsFeed } from '../../../src/agent-core/observability/metrics/runtime-metrics.ts'
 import { countUnload, startMetricsFeed } from '../../../src/agent-core/observability/metrics/server-metrics.ts'
 import { serviceMetricsFeed } from '../../../src/agent-core/observability/metrics/service-metrics.ts'
@@ -102,6 +103,22 @@ test('a start is measured from its beginning until the server is ready, once, an
   expect([found, await starts()]).toEqual([
     [undefined, undefined],
     [2, 7.5],
+  ])
+})
+
+test('energy is counted while power is measured, of the machine and of each service, with the tokens it belongs to', async () => {
+  countSpending(metrics, { measured: { joules: 0, ms: 0 }, services: new Map([['default/qwen', { joules: 0 }]]) })
+  const unmeasured = await figures(/joules|measured/)
+  const services = new Map([['default/qwen', { joules: 40, measuredTokens: 80 }]])
+  countSpending(metrics, { measured: { joules: 100, ms: 1_000 }, services })
+  countSpending(metrics, { measured: { joules: 50, ms: 500 }, services: new Map() })
+  expect([unmeasured, await figures(/joules|measured/)]).toEqual([
+    {},
+    {
+      energy_joules_total: 150,
+      [`service_energy_joules_total${labels}`]: 40,
+      [`measured_tokens_total${labels}`]: 80,
+    },
   ])
 })
 

@@ -95,8 +95,10 @@ export class AgentMetrics {
     if (type === 'histogram') {
       this.#histograms.set(name, new Histogram({ ...base, ...(buckets && { buckets: [...buckets] }) }))
     } else if (type === 'counter') {
-      this.#counters.set(name, new Counter(base))
-      if (!row.perService) this.#startCounting(name, row)
+      const counter = new Counter(base)
+      counter.remove({})
+      this.#counters.set(name, counter)
+      if (!row.perService && !row.startsAbsent) this.#startCounting(name, row)
     } else {
       const gauge = new Gauge(base)
       gauge.remove({})

@@ -237,6 +237,28 @@ export const metricTable = {
     perService: true,
     help: 'Share of the context memory of a server that is in use',
   },
+  energy_joules_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'joules',
+    startsAbsent: true,
+    help: 'Energy that this machine drew while its power was measured',
+  },
+  service_energy_joules_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'joules',
+    perService: true,
+    startsAbsent: true,
+    help: 'Share of that energy that belongs to a service, an estimate',
+  },
+  measured_tokens_total: {
+    type: 'counter',
+    origin: 'ours',
+    perService: true,
+    startsAbsent: true,
+    help: 'Generated tokens that the energy of a service belongs to; the quotient is joules per token',
+  },
   metrics_services_left_out: {
     type: 'gauge',
     origin: 'ours',
