@@ -4,9 +4,11 @@ import { parseArgs } from 'node:util'
 import { carriers } from './carriers.ts'
 import { idle } from './idle.ts'
 import { life } from './life.ts'
+import { lookedAt } from './looked-at.ts'
 import { models } from './models.ts'
 import { resources } from './resources.ts'
 import type { Extent, Row } from './row.ts'
+import { scrape } from './scrape.ts'
 import { start } from './start.ts'
 import { statisticsOf } from './statistics.ts'
 import { supervision } from './supervision.ts'
@@ -15,7 +17,7 @@ import { thousand } from './thousand.ts'
 import { together } from './together.ts'
 import { World } from './world.ts'
 
-const groups = [start, life, together, supervision, idle, carriers, models, thousand, resources]
+const groups = [start, life, together, supervision, idle, lookedAt, carriers, scrape, models, thousand, resources]
 
 const groupNames = groups.map(({ name }) => name).join(', ')
 

@@ -12,7 +12,7 @@ import { keyOf } from './support/object-key.ts'
 import { lastingRooms, type LastingRooms } from './lasting-rooms.ts'
 import type { Readiness } from './observability/health-server.ts'
 import { AgentMetrics } from './observability/metrics/agent-metrics.ts'
-import { serviceMetricsFeed } from './observability/metrics/service-metrics.ts'
+import { followForScrapes } from './scrape-feeds.ts'
 import { adoptServers } from './process/adopt-servers.ts'
 import { isOver } from './process/server-state.ts'
 import type { ReadableOutput } from './process/output-log.ts'
@@ -58,9 +58,8 @@ export class Agent {
     this.#context.ends.use(this.metrics)
     this.#context.ends.use(this.#snapshots)
     this.#snapshots.register(() => ({ notices: this.#notices }))
-    const feed = serviceMetricsFeed(this.metrics)
-    this.metrics.beforeRender(async () => feed(await this.look()))
     this.#rooms = lastingRooms(this.#context)
+    followForScrapes(this.#context, this.#rooms)
   }
 
   /** As of now. */

@@ -1,5 +1,6 @@
 import { Cluster } from './kube/cluster.ts'
 import { EventRecorder } from './kube/event-recorder.ts'
+import type { OnAnswer } from './kube/kube-transport.ts'
 import type { PinnedContext } from './kube/pinned-context.ts'
 import { parseEndpointSlice, parseService, resources } from './kube/resources.ts'
 import { StatusWriter } from './kube/status-writer.ts'
@@ -24,6 +25,7 @@ export interface SessionOptions extends Omit<ReconcilerOptions, 'cluster' | 'pub
   readonly agentVersion: string
   /** Called after every change of what is known of the cluster. */
   readonly onClusterState: () => void
+  readonly onApiAnswer?: OnAnswer
 }
 
 /** Nothing is watched and nothing decided before its `cluster` and `reconciler` are started. */
@@ -37,6 +39,7 @@ export function clusterSession(options: SessionOptions): ClusterSession {
     onState: onClusterState,
     onSliceWatch: (live) => publisher.setWatchLive(live),
     onGap: () => publisher.watchGap(),
+    onAnswer: options.onApiAnswer,
   })
   const publisher = new Publisher({
     api: cluster.api,

@@ -57,7 +57,7 @@ export class ContextPin {
 
   /**
    * The context to be served: this one, or the same of an earlier check, which has its credential by now. Throws
-   * {@link KubeconfigError} where its name stands for another cluster than the one that is kept, or may do so.
+   * {@link KubeconfigError} where its name stands, or may stand, for another cluster than the kept one.
    */
   async check(context: PinnedContext): Promise<PinnedContext> {
     const { pin: kept } = this.#file.value

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { PowerView } from '../contract/power.ts'
 import { Energy } from './energy/energy.ts'
+import { countSpending } from './observability/metrics/energy-metrics.ts'
 import type { RoomContext } from './room-context.ts'
 import { energySettings } from './room-settings.ts'
 import type { RuntimeFigures } from './runtime-figures/runtime-figures.ts'
@@ -11,7 +12,10 @@ export interface EnergySources {
 }
 
 /** To be begun before power and the figures, so that it ends after them and counts what was done last. */
-export function energyRoom({ options, ends, settings }: RoomContext, { power, figures }: EnergySources): Energy {
+export function energyRoom(
+  { options, metrics, ends, settings }: RoomContext,
+  { power, figures }: EnergySources,
+): Energy {
   const energy = new Energy({
     file: join(options.settings.stateDir, 'energy.json'),
     log: options.log,
@@ -19,6 +23,7 @@ export function energyRoom({ options, ends, settings }: RoomContext, { power, fi
     power,
     totals: () => figures().totals(),
     countWork: () => figures().refresh(),
+    onSpending: (spending) => countSpending(metrics, spending),
     ...options.energyTrial,
   })
   return ends.use(energy)

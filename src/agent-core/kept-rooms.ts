@@ -6,6 +6,8 @@ import { Commands } from './commands/commands.ts'
 import type { Rooms } from './commands/rooms.ts'
 import { History } from './history/history.ts'
 import type { PinnedContext } from './kube/pinned-context.ts'
+import { countUnload } from './observability/metrics/server-metrics.ts'
+import { sessionCounters } from './observability/metrics/session-metrics.ts'
 import { PersonSettings } from './settings/person-settings.ts'
 import { PublishedAddress } from './published-address.ts'
 import { Absences } from './reconcile/absences.ts'
@@ -61,7 +63,14 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   const { servers } = inputs.rooms
   const whyStopped = (key: string) =>
     inputs.isEnding() ? 'The agent was stopped.' : session()?.reconciler.report(key)?.plan.message
-  const narrator = new Narrator({ log, history, servers, cluster: session, whyStopped })
+  const narrator = new Narrator({
+    log,
+    history,
+    servers,
+    cluster: session,
+    whyStopped,
+    onTold: (transition) => countUnload(context.metrics, transition),
+  })
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
   evictionRoom(context, inputs, { absences, narrator })
   const address = addressRoom(context, { settings, history })
@@ -185,6 +194,7 @@ function openSession(
     identity,
     agentVersion: version,
     onClusterState,
+    ...sessionCounters(context.metrics),
     models,
     servers,
     memory,

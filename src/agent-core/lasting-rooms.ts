@@ -7,6 +7,7 @@ import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
 import { Memory } from './memory/memory.ts'
 import { Models } from './models/models.ts'
 import { memoryMetricsFeed } from './observability/metrics/memory-metrics.ts'
+import { startMetricsFeed } from './observability/metrics/server-metrics.ts'
 import { setPower } from './observability/metrics/power-metrics.ts'
 import { Power } from './power/power.ts'
 import { askActivity } from './process/activity.ts'
@@ -38,6 +39,7 @@ export function lastingRooms(context: RoomContext): LastingRooms {
   const power = powerRoom(context, energy)
   const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
   const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))
+  servers.onChange(startMetricsFeed(context.metrics))
   const figures = figureRoom(context, servers, energy)
   return {
     ledger,
@@ -111,7 +113,7 @@ async function recommendedGpuBytes(context: RoomContext): Promise<number | undef
     : parseRecommendedWorkingSet(await devicesAsTold(binary.path, launchEnvironment()))
 }
 
-function modelRoom({ options, snapshots, ends, settings, session }: RoomContext): Models {
+function modelRoom({ options, metrics, snapshots, ends, settings, session }: RoomContext): Models {
   const { settings: started, log, env, allowInsecureLoopback } = options
   const models = new Models({
     directory: started.modelStore,
@@ -129,6 +131,7 @@ function modelRoom({ options, snapshots, ends, settings, session }: RoomContext)
     const { problem, warnings, downloads } = models.state()
     return { downloads, notices: [...(problem === undefined ? [] : [problem]), ...warnings] }
   })
+  metrics.beforeRender(() => metrics.setTotal('download_bytes_total', models.receivedBytes))
   ends.defer(() => models.stop())
   return models
 }

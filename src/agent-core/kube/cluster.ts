@@ -1,6 +1,7 @@
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { Logger } from '../observability/logger.ts'
 import { KubeApi } from './kube-api.ts'
+import type { OnAnswer } from './kube-transport.ts'
 import { ListWatch, type ListWatchState } from './list-watch.ts'
 import { ObjectCache } from './object-cache.ts'
 import type { PinnedContext } from './pinned-context.ts'
@@ -34,6 +35,7 @@ export interface ClusterOptions {
   readonly onSliceWatch: (live: boolean) => void
   /** For an unknown time nothing may have been heard, although the watches were live. */
   readonly onGap: () => void
+  readonly onAnswer?: OnAnswer | undefined
   readonly now?: () => number
   readonly random?: () => number
 }
@@ -46,7 +48,7 @@ export class Cluster {
   readonly services = new ObjectCache<Service>()
   readonly slices = new ObjectCache<EndpointSlice>()
   readonly #options: ClusterOptions
-  readonly #watches: readonly Pick<ListWatch<never>, 'start' | 'stop' | 'resync' | 'state'>[]
+  readonly #watches: readonly Pick<ListWatch<never>, 'start' | 'stop' | 'resync' | 'state' | 'kind'>[]
   readonly #stopped = new AbortController()
   #namespaceProblem: string | undefined
   #told: string | undefined
@@ -55,7 +57,7 @@ export class Cluster {
 
   constructor(options: ClusterOptions) {
     this.#options = options
-    this.api = new KubeApi(options.context)
+    this.api = new KubeApi(options.context, options.onAnswer)
     const { namespace, log, now, random } = options
     const shared = { api: this.api, namespace, log, ...(now && { now }), ...(random && { random }) }
     const onState = (): void => this.#changed()
@@ -136,6 +138,11 @@ export class Cluster {
 
   #worst(): ListWatchState {
     return this.#watches.map((watch) => watch.state()).reduce((a, b) => (severity(b) > severity(a) ? b : a))
+  }
+
+  /** Of each kind that is watched, by its plural. */
+  watchStates(): { readonly kind: string; readonly state: ListWatchState }[] {
+    return this.#watches.map((watch) => ({ kind: watch.kind, state: watch.state() }))
   }
 
   consecutiveFailures(): number {

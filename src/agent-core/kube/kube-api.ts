@@ -1,7 +1,13 @@
 import { HttpMethod } from '@kubernetes/client-node'
 import { z } from 'zod'
 import type { AnswerKind } from './large-answer.ts'
-import { fieldManager, KubeTransport, type RequestOptions, type StreamOptions } from './kube-transport.ts'
+import {
+  fieldManager,
+  KubeTransport,
+  type OnAnswer,
+  type RequestOptions,
+  type StreamOptions,
+} from './kube-transport.ts'
 import { pagesOf } from './list-pages.ts'
 import type { PinnedContext } from './pinned-context.ts'
 import { apiVersionOf, type Resource } from './resources.ts'
@@ -62,9 +68,9 @@ export class KubeApi {
   readonly fieldManager = fieldManager
   readonly #transport: KubeTransport
 
-  constructor(context: PinnedContext) {
+  constructor(context: PinnedContext, onAnswer?: OnAnswer) {
     this.context = context
-    this.#transport = new KubeTransport(context)
+    this.#transport = new KubeTransport(context, onAnswer)
   }
 
   /** See {@link KubeTransport.serverNow}. */

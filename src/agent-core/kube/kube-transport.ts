@@ -45,18 +45,23 @@ interface StreamRequest<T> extends StreamOptions {
   readonly parse: (line: unknown) => T
 }
 
+/** Of each request, watches among them; undefined: there was no answer. */
+export type OnAnswer = (statusCode: number | undefined) => void
+
 /**
  * Requests to the API server with the credentials of the pinned context: bounded in time, in size and in number at once. client-node's
  * own transport, fetch, takes several times the memory and processor time of a plain request. Throws {@link ApiError}.
  */
 export class KubeTransport {
   readonly #context: PinnedContext
+  readonly #onAnswer: OnAnswer
   readonly #turns = new PQueue({ concurrency: maxRequestsAtOnce })
   /** What the server's clock said, and when that was on our monotonic clock. */
   #serverClock = { read: Date.now(), at: performance.now() }
 
-  constructor(context: PinnedContext) {
+  constructor(context: PinnedContext, onAnswer: OnAnswer = () => undefined) {
     this.#context = context
+    this.#onAnswer = onAnswer
   }
 
   /**
@@ -169,13 +174,18 @@ export class KubeTransport {
     await unlessAborted(signal, this.#context.config.applySecurityAuthentication(asked))
     onCredentials()
     const [dispatcher, body] = [asked.getDispatcher(), asked.getBody()]
-    return await request(asked.getUrl(), {
+    const answer = request(asked.getUrl(), {
       method: asked.getHttpMethod(),
       headers: asked.getHeaders(),
       ...(dispatcher && { dispatcher }),
       ...(typeof body === 'string' && { body }),
       ...{ signal, headersTimeout: 0, bodyTimeout: 0 },
     })
+    answer.then(
+      ({ statusCode }) => this.#onAnswer(statusCode),
+      () => this.#onAnswer(undefined),
+    )
+    return await answer
   }
 
   #learnServerTime(date: string | string[] | undefined): void {

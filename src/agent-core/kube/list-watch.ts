@@ -82,6 +82,11 @@ export class ListWatch<T extends KubeObject> {
     }
   }
 
+  /** The plural of what is watched. */
+  get kind(): string {
+    return this.#options.resource.plural
+  }
+
   state(): ListWatchState {
     return this.#state
   }

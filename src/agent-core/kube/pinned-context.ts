@@ -16,7 +16,7 @@ export interface KubeconfigChoice extends CredentialPluginsOptions {
   readonly file?: string | undefined
   /** Absent = the file's current context. */
   readonly context?: string | undefined
-  /** It is the one that was served before; no flag names it. */
+  /** It was served before, and no flag names it. */
   readonly isKept?: boolean
 }
 

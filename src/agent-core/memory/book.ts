@@ -1,4 +1,4 @@
-import { Holds, type HeldMemory, type HeldServer, type ServerRole } from './holds.ts'
+import { Holds, type HeldMemory, type HeldServer, type HeldRole } from './holds.ts'
 import { Judgement, type MachineMemory, type WaitingStart } from './judgement.ts'
 import { describeRefusalBeside, type Refusal } from './refusal.ts'
 import type { Room } from './room.ts'
@@ -94,12 +94,12 @@ export class MemoryBook {
   }
 
   /** The server has loaded: what it holds is no longer promised, once the next `observe` has seen it. */
-  ready(key: string, role: ServerRole = 'current'): void {
+  ready(key: string, role: HeldRole = 'current'): void {
     this.#holds.ready(key, role)
   }
 
   /** What its processes really hold. */
-  measured(key: string, footprintBytes: number, role: ServerRole = 'current'): void {
+  measured(key: string, footprintBytes: number, role: HeldRole = 'current'): void {
     if (this.#holds.measured(key, role, footprintBytes)) this.#tell()
   }
 

@@ -1,10 +1,10 @@
 import type { Evictable } from './fewest.ts'
 
-/** Which of the two servers that one service has for a moment while it is swapped. */
-export type ServerRole = 'current' | 'beside'
+/** The server that counts as the service's own, and the one started beside it, for as long as a swap takes; see `living` in `reconcile/server-memory.ts`. */
+export type HeldRole = 'current' | 'beside'
 
 export interface HeldMemory extends Evictable {
-  readonly role: ServerRole
+  readonly role: HeldRole
   readonly phase: 'starting' | 'running'
   readonly needBytes?: number
   readonly measuredBytes?: number
@@ -18,7 +18,7 @@ export type HeldServer = Pick<HeldMemory, 'key' | 'priority'> & {
 
 interface Hold {
   readonly key: string
-  readonly role: ServerRole
+  readonly role: HeldRole
   readonly priority: HeldMemory['priority']
   readonly isProtected: boolean
   readonly needBytes: number | undefined
@@ -29,7 +29,7 @@ interface Hold {
 }
 
 /** Keys are namespace/name, so that the space cannot be part of one. */
-export const idOf = (key: string, role: ServerRole): string => (role === 'current' ? key : `${key} ${role}`)
+export const idOf = (key: string, role: HeldRole): string => (role === 'current' ? key : `${key} ${role}`)
 
 /** The servers that have memory, with what they need, what was measured and what is only promised to them. */
 export class Holds {
@@ -39,17 +39,17 @@ export class Holds {
     this.#holds = new Map(holds)
   }
 
-  has(key: string, role: ServerRole = 'current'): boolean {
+  has(key: string, role: HeldRole = 'current'): boolean {
     return this.#holds.has(idOf(key, role))
   }
 
   /** A server that is to start. */
-  reserve(server: HeldServer, role: ServerRole): void {
+  reserve(server: HeldServer, role: HeldRole): void {
     this.#holds.set(idOf(server.key, role), holdOf(server, role, 'starting', 0))
   }
 
   /** A server that was found. */
-  adopt(server: HeldServer, role: ServerRole, phase: Hold['phase']): void {
+  adopt(server: HeldServer, role: HeldRole, phase: Hold['phase']): void {
     const seenBytes = phase === 'running' ? (server.needBytes ?? 0) : 0
     this.#holds.set(idOf(server.key, role), holdOf(server, role, phase, seenBytes))
   }
@@ -66,12 +66,12 @@ export class Holds {
   }
 
   /** The server has loaded. */
-  ready(key: string, role: ServerRole): void {
+  ready(key: string, role: HeldRole): void {
     this.#change(key, role, { phase: 'running' })
   }
 
   /** False where it holds nothing. */
-  measured(key: string, role: ServerRole, measuredBytes: number): boolean {
+  measured(key: string, role: HeldRole, measuredBytes: number): boolean {
     return this.#change(key, role, { measuredBytes })
   }
 
@@ -135,7 +135,7 @@ export class Holds {
     return this.#sum(promised)
   }
 
-  #change(key: string, role: ServerRole, change: Partial<Hold>): boolean {
+  #change(key: string, role: HeldRole, change: Partial<Hold>): boolean {
     const hold = this.#holds.get(idOf(key, role))
     if (hold !== undefined) this.#holds.set(idOf(key, role), { ...hold, ...change })
     return hold !== undefined
@@ -146,7 +146,7 @@ export class Holds {
   }
 }
 
-function holdOf(server: HeldServer, role: ServerRole, phase: Hold['phase'], seenBytes: number): Hold {
+function holdOf(server: HeldServer, role: HeldRole, phase: Hold['phase'], seenBytes: number): Hold {
   const { key, needBytes, priority, isProtected = false } = server
   return { key, role, priority, isProtected, needBytes, phase, measuredBytes: undefined, seenBytes }
 }

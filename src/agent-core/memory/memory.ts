@@ -6,7 +6,7 @@ import { MemoryBook, type BesideVerdict } from './book.ts'
 import { resolveBudget, type Budget } from './budget.ts'
 import { CurrentBudget, unlimited } from './current-budget.ts'
 import { GpuLimit } from './gpu-limit.ts'
-import { idOf, type ServerRole } from './holds.ts'
+import { idOf, type HeldRole } from './holds.ts'
 import type { PressureThresholds } from './pressure.ts'
 import { waysToFit, type Misfit, type WayToFit } from './ways-to-fit.ts'
 import type { Refusal } from './refusal.ts'
@@ -27,7 +27,7 @@ export interface MemorySettings {
 /** A server group that is measured; `role` as in the book. */
 export interface MeasuredServer {
   readonly key: string
-  readonly role: ServerRole
+  readonly role: HeldRole
   readonly groupId: number
 }
 
@@ -198,7 +198,7 @@ export class Memory implements AsyncDisposable {
     return reserve ? this.#book.admitBeside(complete) : this.#book.canRunBeside(complete)
   }
 
-  /** Why the key's new server would not fit even in place of the one that runs; undefined where it would. */
+  /** Why the key's new server would not fit even in place of the running one; undefined where it would. */
   instead(request: SizedRequest, changeable: Changeable): MemoryRefusal | undefined {
     const complete = this.#complete(request)
     if ('message' in complete) return this.#badBudget(request, complete.message)
@@ -216,7 +216,7 @@ export class Memory implements AsyncDisposable {
     return this.#book.know(...about)
   }
 
-  ready(key: string, role: ServerRole): void {
+  ready(key: string, role: HeldRole): void {
     this.#book.ready(key, role)
   }
 

@@ -16,7 +16,7 @@ export interface StartRequest {
   readonly since: number
   /** Set where its Model brings a budget of its own: it replaces the machine's, see `limitOf`. */
   readonly ownBudgetBytes?: number
-  /** Whether a start whose need or whose room cannot be told is refused or let pass. */
+  /** Whether a start is refused or let pass where its need, or the room for it, is not known. */
   readonly enforcement: 'enforce' | 'warn'
   /** Whether servers of lower priority may be evicted for this one. */
   readonly mayEvict?: boolean

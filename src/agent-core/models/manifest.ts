@@ -70,8 +70,8 @@ const manifestSchema = z.object({
   lastUsedAt: z.iso.datetime().optional(),
   header: headerSummary.optional(),
   /**
-   * Of the Model that the files belong to; one of another namespace never replaces or deletes them. `''` = they are a person's. Absent = of
-   * nobody yet: an earlier version left them, or they were found here.
+   * Of the Model that the files belong to; one of another namespace never replaces or deletes them. `''` = they are a person's. Absent =
+   * not known yet: an earlier version left them, or they were found here.
    */
   namespace: z.string().max(253).optional(),
   access: access.optional(),

@@ -35,7 +35,7 @@ export const wantedOf = (request: ModelRequest): Wanted => ({
   digest: wantedDigest(request),
 })
 
-/** Requests of the same key share one fetch: what they check, and with whose login they ask, is the same too. What two namespaces ask for is brought by one download where both may have it. */
+/** Requests of the same key share one fetch, since they check the same and ask with the same login. What two namespaces ask for is brought by one download where both may have it. */
 export const requestKey = (request: ModelRequest): string =>
   [
     ...[request.namespace, request.name, wantedDigest(request)],

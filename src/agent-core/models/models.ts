@@ -221,6 +221,11 @@ export class Models {
     return (await this.#roots.lentTo(namespace).allows(path)) && (await isModel(path))
   }
 
+  /** Of all downloads since the agent began. */
+  get receivedBytes(): number {
+    return this.#remote.receivedBytes
+  }
+
   /** After a change of the settings: what counts for downloads under way. */
   settingsChanged(): void {
     this.#remote.limitBandwidth()

@@ -90,6 +90,11 @@ export class Remote implements AsyncDisposable {
     this.#bandwidth = new Bandwidth(options.settings().bytesPerSecond)
   }
 
+  /** Of all downloads since the agent began. */
+  get receivedBytes(): number {
+    return this.#bandwidth.takenBytes
+  }
+
   /** For downloads under way too. */
   limitBandwidth(): void {
     this.#bandwidth.limit(this.#options.settings().bytesPerSecond)

@@ -23,8 +23,8 @@ interface Adopting extends StorePlace {
 }
 
 /**
- * Takes a file without a record for this source, whose name in the Go agent's store it has. It belongs to no namespace yet. Undefined where
- * there is no such file, or another request has it.
+ * Takes a file without a record for this source where it has the name that the Go agent's store gives it. It belongs to no namespace yet.
+ * Undefined where there is no such file, or another request has it.
  */
 export async function adopt(
   store: Adopting,

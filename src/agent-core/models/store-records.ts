@@ -105,7 +105,7 @@ export function isNamedBy({ path: record, manifest }: Recorded, path: string): b
   return manifest.files.some((file) => comparable(join(folder, file.path)) === comparable(path))
 }
 
-/** Folder of a source beside the one that has the Model's own. */
+/** Folder of a further source of a Model, where the Model's own folder holds another source. */
 const sourceFolder = new RegExp(`^[0-9a-f]{${shortDigestLength}}(-\\d+)?$`)
 
 const isSameRecord = (a: Manifest, b: Manifest): boolean =>

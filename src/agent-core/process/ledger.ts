@@ -14,7 +14,7 @@ import { wallTimeOf } from '../support/steady-clock.ts'
 
 const ledgerEntry = z.object({
   key: z.string(),
-  /** Absent = the one that answers for its service. */
+  /** Absent = `current`. */
   role: z.enum(['successor', 'retiring']).optional(),
   /** Of the InferenceService. */
   uid: z.string(),

@@ -1,6 +1,6 @@
 import type { MemoryAtEnd } from './memory-watch.ts'
 
-/** What a server is to its service: the one that answers for it, the next, or the last one while it finishes its requests. */
+/** What a server is to its service: it answers for it, is to take over, or finishes its last requests after another took over. */
 export type ServerRole = 'current' | 'successor' | 'retiring'
 
 /** How a process came to its end. */
@@ -109,7 +109,7 @@ export type ServerState =
   | Exited
   | FailedToSpawn
 
-/** It, or what it left behind, cannot be ended; that is tried on, for nobody knows how long. */
+/** The server, or a process that it left behind, cannot be ended; the agent goes on trying, without a limit of time. */
 export const isUnendable = (state: ServerState): boolean =>
   (state.kind === 'stopping' && state.hangs !== undefined) ||
   (state.kind === 'exited' && !state.settled && state.left !== undefined)

@@ -59,7 +59,7 @@ export class ServiceRuns implements ReadableOutput {
   }
 
   /**
-   * A folder for another run. Of the runs before it one is kept: that of the server that it is started `beside`, or the one that wrote
+   * A folder for another run. Of the runs before it one is kept: that of the server that it is started `beside`, or the run that wrote
    * last. Throws OutputError.
    */
   begin(beside?: RunFolder): Promise<RunFolder> {

@@ -106,6 +106,11 @@ export class ClaimedSlice {
     return this.#held?.target
   }
 
+  /** Since its last renewal; undefined: the claim is not ours. */
+  get heartbeatAgeMs(): number | undefined {
+    return this.#held?.ageMs
+  }
+
   /** What the cache says must be confirmed before it is acted on. */
   get isDoubtful(): boolean {
     return this.#hadGap || this.#held?.isOverdue === true

@@ -46,6 +46,11 @@ export class ClaimedSlices {
     return [...this.#slices.values()].flatMap(({ heldFor }) => heldFor ?? [])
   }
 
+  /** Of the claims that are held. */
+  heartbeatAgesMs(): number[] {
+    return [...this.#slices.values()].flatMap(({ heartbeatAgeMs }) => heartbeatAgeMs ?? [])
+  }
+
   /** Holds what an agent of this machine before this one claimed, where nothing has asked for it yet. */
   findOwn(): void {
     const { slices, node } = this.#options

@@ -51,8 +51,12 @@ export class HeldClaim {
     return this.#epoch
   }
 
+  get ageMs(): number {
+    return this.#options.monotonicNow() - this.#renewedAt
+  }
+
   get isOverdue(): boolean {
-    return this.#options.monotonicNow() - this.#renewedAt >= uncertainAfterMs
+    return this.ageMs >= uncertainAfterMs
   }
 
   /** A write of ours has just renewed it. */

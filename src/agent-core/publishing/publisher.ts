@@ -242,6 +242,11 @@ export class Publisher {
     this.#slices.watchGap()
   }
 
+  /** Of the claims that are held, each since its last renewal. */
+  heartbeatAgesMs(): number[] {
+    return this.#slices.heartbeatAgesMs()
+  }
+
   /**
    * Whether the watch on EndpointSlices is live. While it is not, no holder's silence counts; our own claims are treated as after a gap,
    * and other holders' silence from before it goes on counting afterwards.

@@ -10,6 +10,8 @@ export interface AdmissionOptions extends Omit<DisplacementsOptions, 'isQueued' 
   readonly narrator: Pick<Narrator, 'noMemory' | 'memoryGranted' | 'tell'>
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
+  /** Each answer to a start. */
+  readonly onDecision?: (outcome: 'admitted' | MemoryReason) => void
 }
 
 /** What a pass needs to know of memory. */
@@ -139,6 +141,7 @@ export class Admission implements Disposable {
     const entry = this.#entry(key)
     const request = this.#request(key, wanted, need)
     const admission = memory.admit(request, need.changeable)
+    this.#options.onDecision?.(admission.admitted ? 'admitted' : admission.reason)
     if (entry.isQueued === admission.admitted) queueMicrotask(() => this.#placesMoved())
     entry.isQueued = !admission.admitted
     if (admission.admitted) {

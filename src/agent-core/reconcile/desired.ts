@@ -77,7 +77,7 @@ export interface DesiredInputs {
   readonly model: Model | undefined
   /** Names this agent may claim; empty = all. */
   readonly allowlist: readonly string[]
-  /** The first of two InferenceServices whose names become one Service name, where this is the second. */
+  /** An older InferenceService that needs the same Service name; absent where this has it. */
   readonly nameTakenBy: string | undefined
   readonly hold: Hold | undefined
   readonly chooseRuntime: (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec) => RuntimeChoice

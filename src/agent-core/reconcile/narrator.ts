@@ -33,6 +33,8 @@ export interface NarratorOptions {
   readonly cluster: () => NarratedCluster | undefined
   /** Why the service is being stopped, as a sentence. */
   readonly whyStopped: (key: string) => string | undefined
+  /** Each transition that is told. */
+  readonly onTold?: (transition: Transition) => void
   readonly now?: () => number
   readonly random?: () => number
 }
@@ -84,6 +86,7 @@ export class Narrator {
     const { log, history } = this.#options
     const { namespace, name } = splitKey(key)
     const telling = tellingOf(transition)
+    this.#options.onTold?.(transition)
     if (telling.log) {
       const { level, message, fields } = telling.log
       log[level](message, { namespace, name, ...fields })

@@ -16,7 +16,7 @@ import type { Publisher } from '../publishing/publisher.ts'
 import { isOnlyHeartbeat } from '../publishing/slice-news.ts'
 import type { Absence } from './absence.ts'
 import type { Absences } from './absences.ts'
-import { Admission } from './admission.ts'
+import { Admission, type AdmissionOptions } from './admission.ts'
 import { ManagedService } from './managed-service.ts'
 import type { ServiceReport } from './service-report.ts'
 import type { ServiceRooms, ServiceSettings } from './service-rooms.ts'
@@ -25,7 +25,7 @@ import { isOnItsWay } from './server-view.ts'
 import type { ServerLaunches } from './server-launches.ts'
 import { ServiceNames } from './service-names.ts'
 import { isOnlyStatusNoise } from './service-news.ts'
-import { WorkQueue } from './work-queue.ts'
+import { WorkQueue, type WorkQueueOptions } from './work-queue.ts'
 import { steadyNow, wallTimeOf } from '../support/steady-clock.ts'
 
 export interface ReconcilerOptions {
@@ -41,6 +41,8 @@ export interface ReconcilerOptions {
   /** Of the connections that servers have. */
   readonly platform: Pick<Platform, 'establishedConnections'>
   readonly hostAddress: ServiceRooms['hostAddress']
+  readonly onPass?: WorkQueueOptions['onPass']
+  readonly onAdmission?: AdmissionOptions['onDecision']
   readonly log: Logger
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
@@ -67,7 +69,8 @@ export class Reconciler {
   #leaving: Extract<Absence, { kind: 'held' }> | undefined
 
   constructor(options: ReconcilerOptions) {
-    const { memory, servers, absences, narrator, log, platform, now = steadyNow, random = Math.random } = options
+    const { memory, servers, absences, narrator, log, platform, onPass, onAdmission } = options
+    const { now = steadyNow, random = Math.random } = options
     const enqueue = (key: string): void => this.enqueue(key)
     this.#options = options
     this.#idle = new IdleWatch({ platform, log, onIdle: (key) => this.#services.get(key)?.becameIdle() })
@@ -80,6 +83,7 @@ export class Reconciler {
       targetOf: (key) => this.#services.get(key)?.target(),
       enqueue,
       onChange: options.onChange,
+      ...(onAdmission && { onDecision: onAdmission }),
       now,
     })
     this.#rooms = {
@@ -93,7 +97,13 @@ export class Reconciler {
       now,
       random,
     }
-    this.#queue = new WorkQueue({ reconcile: (key) => this.#reconcile(key), log, now, random })
+    this.#queue = new WorkQueue({
+      reconcile: (key) => this.#reconcile(key),
+      log,
+      ...(onPass && { onPass }),
+      now,
+      random,
+    })
   }
 
   start(): void {
@@ -112,6 +122,11 @@ export class Reconciler {
       memory.listen({ onPressure: (change) => this.#pressureChanged(change) }),
     ]
     launches.learnDialect().catch((error: unknown) => log.debug('llama-server not asked yet', { error }))
+  }
+
+  /** Services under work. */
+  get depth(): number {
+    return this.#queue.depth
   }
 
   enqueue(key: string): void {

@@ -9,6 +9,8 @@ export interface WorkQueueOptions {
   /** One level-based pass over a key. Resolves with the time (ms since the epoch) of the next pass it wants, if any. */
   readonly reconcile: (key: string) => Promise<number | undefined>
   readonly log: Logger
+  /** After each pass: how long it took, and how long after the addition that it served it began. */
+  readonly onPass?: (pass: { readonly seconds: number; readonly waitedSeconds: number }) => void
   readonly now?: () => number
   readonly random?: () => number
 }
@@ -17,6 +19,8 @@ interface Entry {
   running: boolean
   /** Added again while it ran: one more pass is owed, however many additions there were. */
   dirty: boolean
+  /** When the first addition came that no pass has served yet. */
+  addedAt: number
   failures: number
   timer: NodeJS.Timeout | undefined
 }
@@ -42,6 +46,7 @@ export class WorkQueue {
   add(key: string): void {
     if (this.#stopped) return
     const entry = this.#entry(key)
+    if (!entry.dirty) entry.addedAt = performance.now()
     clearTimeout(entry.timer)
     entry.timer = undefined
     if (entry.running) {
@@ -51,6 +56,11 @@ export class WorkQueue {
     entry.running = true
     const pass = this.#work(key, entry).finally(() => this.#running.delete(pass))
     this.#running.add(pass)
+  }
+
+  /** Keys under work. */
+  get depth(): number {
+    return this.#running.size
   }
 
   /** No new pass starts; resolves when those under way have ended. */
@@ -66,7 +76,10 @@ export class WorkQueue {
     let next: number | undefined
     do {
       entry.dirty = false
+      const begunAt = performance.now()
+      const waitedSeconds = (begunAt - entry.addedAt) / 1_000
       next = await this.#pass(key, entry)
+      this.#options.onPass?.({ seconds: (performance.now() - begunAt) / 1_000, waitedSeconds })
     } while (this.#isOwed(entry))
     entry.running = false
     if (next === undefined) {
@@ -96,7 +109,7 @@ export class WorkQueue {
   #entry(key: string): Entry {
     const known = this.#entries.get(key)
     if (known) return known
-    const entry: Entry = { running: false, dirty: false, failures: 0, timer: undefined }
+    const entry: Entry = { running: false, dirty: false, addedAt: 0, failures: 0, timer: undefined }
     this.#entries.set(key, entry)
     return entry
   }

@@ -39,7 +39,7 @@ export class SnapshotStore {
     this.#onLooker.add(listener)
   }
 
-  /** Somebody who looks is told of changes; an icon alone is nobody. */
+  /** A menu or window that is open is told of changes; the icon alone does not count as looking. */
   get hasReaders(): boolean {
     return seesFigures(this.#looker)
   }

@@ -43,6 +43,7 @@ globalThis.taken = Buffer.alloc((script.takeMiB ?? 0) * 1024 * 1024, 1)
 
 let requests = 0
 let tokens = 0
+const seen = { probes: 0, looks: 0, endlessBytes: 0 }
 /** Spent on the tokens that were made. */
 let generationMs = 0
 let busy = 0
@@ -134,13 +135,17 @@ async function answer(request, response) {
   const isProbe = pathname === '/health' || pathname === '/v1/health'
   if (isLoading())
     return json(response, 503, { error: { code: 503, message: 'Loading model', type: 'unavailable_error' } })
+  if (isProbe) seen.probes++
   if (isProbe) return json(response, script.healthStatus ?? 200, { status: 'ok' })
   switch (`${request.method} ${pathname}`) {
     case 'GET /v1/models':
       return json(response, 200, { object: 'list', data: [{ id: model, object: 'model', owned_by: 'sample' }] })
     case 'GET /metrics':
+      seen.looks++
       if (script.noMetrics) return json(response, 501, { error: { code: 501, type: 'not_supported_error' } })
-      return text(response, metrics())
+      return oddMetrics[script.oddMetrics]?.(response) ?? text(response, metrics())
+    case 'GET /sample':
+      return json(response, 200, seen)
     case 'GET /slots':
       return json(
         response,
@@ -233,6 +238,7 @@ async function complete(request, response, shape) {
 const metrics = () =>
   [
     ['prompt_tokens_total', 'counter', requests * 8],
+    ['prompt_seconds_total', 'counter', requests / 1_000],
     ['tokens_predicted_total', 'counter', tokens],
     ['tokens_predicted_seconds_total', 'counter', generationMs / 1_000],
     ['requests_processing', 'gauge', busy],
@@ -240,6 +246,33 @@ const metrics = () =>
   ]
     .map(([name, type, value]) => `# TYPE llamacpp:${name} ${type}\nllamacpp:${name} ${value}\n`)
     .join('')
+
+/** Each answers instead of the counters. */
+const oddMetrics = {
+  page: (response) => {
+    text(response, '<html><body>llamacpp:requests_processing 1</body></html>')
+    return true
+  },
+  impossible: (response) => {
+    const lines = ['requests_processing NaN', 'requests_deferred -1', 'tokens_predicted_total 1e999']
+    text(response, lines.map((line) => `llamacpp:${line}\n`).join(''))
+    return true
+  },
+  endless: (response) => {
+    const piece = Buffer.alloc(64 * 1024, 'llamacpp:requests_processing 1\n')
+    seen.endlessBytes = 0
+    const more = () => {
+      while (!response.destroyed && seen.endlessBytes < 50 * 1024 * 1024) {
+        seen.endlessBytes += piece.length
+        if (!response.write(piece)) return response.once('drain', more)
+      }
+      return response.end()
+    }
+    more()
+    return true
+  },
+  silent: () => true,
+}
 
 async function body(request) {
   const chunks = []

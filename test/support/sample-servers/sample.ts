@@ -33,6 +33,8 @@ export interface SampleScript {
   readonly spinAfterMs?: number
   /** Does not tell its counters. */
   readonly noMetrics?: boolean
+  /** Answers something else instead: a page, figures that cannot be, 50 MB, or nothing at all. */
+  readonly oddMetrics?: 'page' | 'impossible' | 'endless' | 'silent'
   readonly ignoreSigterm?: boolean
   /** Another process serves, this one only waits for it. */
   readonly grandchild?: { readonly ownGroup?: boolean; readonly ignoreSigterm?: boolean }

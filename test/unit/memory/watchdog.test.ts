@@ -177,7 +177,8 @@ describe('a watchdog', () => {
     models = [{ key: 'a', groupId: 1 }]
     machine.sizes.set(11, 1 * gb)
     const footprints: (number | undefined)[] = []
-    watch({ onFootprints: (view) => footprints.push(view.footprints.get('a')) }).start()
+    const onFootprints = (view: MemoryView) => footprints.push(view.footprints.get('a'))
+    watch({ onFootprints, ownCpuMs: () => 0 }).start()
     await vi.advanceTimersByTimeAsync(15_000)
     machine.asked.length = 0
     watchdog.setWatched(true)
@@ -192,6 +193,17 @@ describe('a watchdog', () => {
     watchdog.setWatched(false)
     await vi.advanceTimersByTimeAsync(30_000)
     expect(machine.asked.slice(3)).toEqual(['memory', 'memory', 'memory'])
+  })
+
+  test('where measuring costs the agent much, it is measured less often', async () => {
+    models = [{ key: 'a', groupId: 1 }]
+    let cpuMs = 0
+    watch({ intervalMs: 0, ownCpuMs: () => (cpuMs += 40) })
+    await watchdog.sampleNow()
+    machine.asked.length = 0
+    watchdog.setWatched(true)
+    await vi.advanceTimersByTimeAsync(25_000)
+    expect(machine.asked).toHaveLength(3)
   })
 
   test('whoever asks while a look is under way gets one that began afterwards, shared by all who ask', async () => {

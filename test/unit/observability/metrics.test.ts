@@ -2,9 +2,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
 import { labelCombinations, type MetricRow } from '../../../src/agent-core/observability/metrics/metric-row.ts'
-import { metricPrefix, metricTable } from '../../../src/agent-core/observability/metrics/metric-table.ts'
+import { metricTable } from '../../../src/agent-core/observability/metrics/metric-table.ts'
 import { setPower } from '../../../src/agent-core/observability/metrics/power-metrics.ts'
 import { serviceMetricsFeed } from '../../../src/agent-core/observability/metrics/service-metrics.ts'
+import { exportedFigures } from '../../support/exported-figures.ts'
 import { fillMetrics } from '../../support/filled-metrics.ts'
 import { parsePrometheusText, seriesName } from '../../support/prometheus-text.ts'
 import { sampleSnapshot } from '../../support/sample-snapshot.ts'
@@ -17,14 +18,7 @@ afterEach(() => metrics[Symbol.dispose]())
 
 const qwen = { namespace: 'default', name: 'qwen' }
 
-/** The figures of the agent as they are exported: series without the prefix → value; of histograms, sum and count. */
-async function figures(pattern = /./): Promise<Record<string, number>> {
-  const { body } = await metrics.render()
-  const samples = [...parsePrometheusText(body).values()].flatMap((family) => family.samples)
-  const ours = samples.filter(({ name, labels }) => name.startsWith(metricPrefix) && !('le' in labels))
-  const named = ours.map((sample) => [seriesName(sample).slice(metricPrefix.length), sample.value] as const)
-  return Object.fromEntries(named.filter(([series]) => pattern.test(series)))
-}
+const figures = (pattern?: RegExp) => exportedFigures(metrics, pattern)
 
 /** Metrics without labels whose name matches, of those without the prefix. */
 async function ofProcess(pattern: RegExp): Promise<Map<string, number>> {
@@ -37,13 +31,13 @@ test('what can be counted is there from the start, at 0, and what is not known i
   const shown = await figures()
   expect(new Set(Object.values(shown))).toEqual(new Set([0]))
   const counters = Object.entries<MetricRow>(metricTable).filter(
-    ([, { type, perService }]) => type === 'counter' && !perService,
+    ([, { type, perService, startsAbsent }]) => type === 'counter' && !perService && !startsAbsent,
   )
   const series = counters.flatMap(([name, row]) =>
     labelCombinations(row).map((labels) => seriesName({ name, labels, value: 0 })),
   )
   expect(Object.keys(shown)).toEqual(expect.arrayContaining(series))
-  expect(await figures(/bytes|watts|level/)).toEqual({})
+  expect(await figures(/bytes$|watts|joules|level/)).toEqual({})
 })
 
 test('what is only brought up to date when it is read is so', async () => {

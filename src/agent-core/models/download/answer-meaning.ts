@@ -9,7 +9,7 @@ export type Meaning =
   | { readonly kind: 'part'; readonly start: number; readonly end: number; readonly remote: Remote }
   /** The body is the whole file. */
   | { readonly kind: 'whole'; readonly remote: Remote; readonly encoding: string | undefined }
-  /** The server has another file than the one that the partial file is of. */
+  /** The server has another file than was begun in the partial file. */
   | { readonly kind: 'changed' }
   /** Only the whole file can be had. */
   | { readonly kind: 'no-ranges' }

@@ -79,7 +79,7 @@ export class Attempt {
   #claimed: readonly ByteRange[] = []
   #buffered = 0
   #failure: Error | undefined
-  /** Why a connection ended, the latest of those whose work other connections took over. */
+  /** The latest error of a connection, where other connections took over its work. */
   #fault: ModelError | undefined
   #spaceSeen = { bytes: 0, at: -Infinity }
   /** Set by a body that is the whole file: its end is the file's end. */

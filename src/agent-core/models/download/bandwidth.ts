@@ -4,6 +4,7 @@ const burstMs = 250
 /** A limit that all downloads share: a download that received bytes waits until they fit into it. */
 export class Bandwidth {
   #bytesPerSecond = 0
+  #takenBytes = 0
   readonly #now: () => number
   /** When all that was taken is paid for. */
   #paidAt = 0
@@ -20,6 +21,11 @@ export class Bandwidth {
     return this.#bytesPerSecond === 0 ? undefined : this.#bytesPerSecond
   }
 
+  /** All that downloads have received. */
+  get takenBytes(): number {
+    return this.#takenBytes
+  }
+
   /** Takes effect at once, also for downloads that wait. */
   limit(bytesPerSecond: number | undefined): void {
     this.#bytesPerSecond = Math.max(0, bytesPerSecond ?? 0)
@@ -29,6 +35,7 @@ export class Bandwidth {
 
   /** Waits, first come first served, until so many bytes may go; undefined = they may now. Rejects with the signal's reason. */
   take(bytes: number, signal: AbortSignal): Promise<void> | undefined {
+    this.#takenBytes += bytes
     if (this.#bytesPerSecond === 0) return undefined
     if (this.#waiting.length === 0 && this.#mayGo()) {
       this.#pay(bytes)

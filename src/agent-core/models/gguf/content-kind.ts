@@ -57,7 +57,7 @@ const names: Readonly<Record<Exclude<ContentKind, 'unknown'>, string>> = {
   text: 'a text file',
 }
 
-/** One sentence for a file whose place is a GGUF file's. */
+/** One sentence about a file that stands where a GGUF file should. */
 export function notGgufSentence(name: string, kind: Exclude<ContentKind, 'gguf'>): string {
   switch (kind) {
     case 'empty':

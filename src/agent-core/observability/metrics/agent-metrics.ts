@@ -49,12 +49,19 @@ export class AgentMetrics {
     if (this.#isKept(name, series)) this.#counters.get(name)?.inc(series, more)
   }
 
+  /** For what is counted elsewhere: the whole count, rather than what came since. Undefined: nothing is counted. */
+  setTotal<N extends MetricNameOf<'counter'>>(name: N, total: number | undefined, ...[labels]: LabelsOf<N>): void {
+    const series = seriesOf(name, labels)
+    this.#counters.get(name)?.remove(series)
+    if (total !== undefined && this.#isKept(name, series)) this.#counters.get(name)?.inc(series, total)
+  }
+
   observe<N extends MetricNameOf<'histogram'>>(name: N, value: number, ...[labels]: LabelsOf<N>): void {
     const series = seriesOf(name, labels)
     if (this.#isKept(name, series)) this.#histograms.get(name)?.observe(series, value)
   }
 
-  /** For figures that are brought up to date only when they are read. */
+  /** For figures that are brought up to date only when they are read. Must not reject. */
   beforeRender(refresh: () => void | Promise<void>): void {
     this.#refreshers.push(refresh)
   }
@@ -88,8 +95,10 @@ export class AgentMetrics {
     if (type === 'histogram') {
       this.#histograms.set(name, new Histogram({ ...base, ...(buckets && { buckets: [...buckets] }) }))
     } else if (type === 'counter') {
-      this.#counters.set(name, new Counter(base))
-      if (!row.perService) this.#startCounting(name, row)
+      const counter = new Counter(base)
+      counter.remove({})
+      this.#counters.set(name, counter)
+      if (!row.perService && !row.startsAbsent) this.#startCounting(name, row)
     } else {
       const gauge = new Gauge(base)
       gauge.remove({})

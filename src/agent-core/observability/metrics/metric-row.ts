@@ -11,7 +11,7 @@ export interface MetricRow {
   readonly labels?: Readonly<Record<string, readonly string[]>>
   /** Of a histogram, in its unit; absent = the Go agent's, 5 ms to 10 s. */
   readonly buckets?: readonly number[]
-  /** A counter that only some services have: it begins with its first figure rather than at 0. */
+  /** A counter that not every machine or service has: it begins with its first figure rather than at 0. */
   readonly startsAbsent?: true
 }
 

@@ -13,6 +13,11 @@ const evictionSkipReasons = [
   'empty',
 ] as const
 
+/** The plurals of what is watched. */
+const watchedKinds = ['inferenceservices', 'models', 'services', 'endpointslices'] as const
+
+const tokenKinds = ['prompt', 'generated'] as const
+
 const pressureLevels = ['normal', 'warning', 'critical', 'unknown'] as const
 
 /**
@@ -110,6 +115,149 @@ export const metricTable = {
     origin: 'ours',
     labels: { to: pressureLevels },
     help: 'Changes of the memory pressure level, by the new level',
+  },
+  watch_live: {
+    type: 'gauge',
+    origin: 'ours',
+    labels: { kind: watchedKinds },
+    help: 'Whether the watch of a kind of object brings every change (1) or not (0)',
+  },
+  watch_stale_seconds: {
+    type: 'gauge',
+    origin: 'ours',
+    unit: 'seconds',
+    labels: { kind: watchedKinds },
+    help: 'How long what is known of a kind of object has been old; 0 while its watch is live',
+  },
+  api_requests_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { code: ['2xx', '3xx', '4xx', '5xx', 'none'] },
+    help: 'Requests to the API server, by the class of the answer; none = there was no answer',
+  },
+  heartbeat_age_seconds: {
+    type: 'gauge',
+    origin: 'ours',
+    unit: 'seconds',
+    help: 'Time since the last heartbeat of the service whose heartbeat is the oldest; at 180 s the cluster calls this agent gone',
+  },
+  reconcile_duration_seconds: {
+    type: 'histogram',
+    origin: 'ours',
+    unit: 'seconds',
+    help: 'Time of one pass over a service',
+  },
+  reconcile_queue_wait_seconds: {
+    type: 'histogram',
+    origin: 'ours',
+    unit: 'seconds',
+    help: 'Time from a change to the beginning of the pass that looks at it',
+  },
+  reconcile_queue_depth: {
+    type: 'gauge',
+    origin: 'ours',
+    help: 'Services that are looked at or wait for it, without those that wait for a time',
+  },
+  server_start_duration_seconds: {
+    type: 'histogram',
+    origin: 'ours',
+    unit: 'seconds',
+    perService: true,
+    buckets: [0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600],
+    help: 'Time from the start of a model server until it was ready',
+  },
+  server_failures_in_a_row: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Ends of model servers that were not asked for, since one last served; 0 = it serves',
+  },
+  service_retry_seconds: {
+    type: 'gauge',
+    origin: 'ours',
+    unit: 'seconds',
+    perService: true,
+    help: 'Back-off: time until what does not serve is tried again',
+  },
+  cluster_agrees: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Whether the cluster says of a service what this agent says (1) or something else (0)',
+  },
+  download_bytes_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'bytes',
+    help: 'Bytes of models that were received',
+  },
+  admission_decisions_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { outcome: ['admitted', 'InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] },
+    help: 'Answers to starts that asked for memory, by reason where it was refused; a start that waits asks again',
+  },
+  unloads_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { reason: ['pressure', 'displaced', 'idle'] },
+    help: 'Models taken out of memory without a person: for want of memory, for a more important one, for want of requests',
+  },
+  tokens_total: {
+    type: 'counter',
+    origin: 'ours',
+    perService: true,
+    labels: { kind: tokenKinds },
+    startsAbsent: true,
+    help: 'Tokens that the servers of a service have read of prompts and generated',
+  },
+  tokens_per_second: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    labels: { kind: tokenKinds },
+    help: 'Rate at which the server of a service read prompts and generated, as it reports',
+  },
+  requests_running: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Requests that the server of a service works on',
+  },
+  requests_waiting: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Requests that wait in the server of a service',
+  },
+  kv_cache_used_ratio: {
+    type: 'gauge',
+    origin: 'ours',
+    unit: 'ratio',
+    perService: true,
+    help: 'Share of the context memory of a server that is in use',
+  },
+  energy_joules_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'joules',
+    startsAbsent: true,
+    help: 'Energy that this machine drew while its power was measured',
+  },
+  service_energy_joules_total: {
+    type: 'counter',
+    origin: 'ours',
+    unit: 'joules',
+    perService: true,
+    startsAbsent: true,
+    help: 'Share of that energy that belongs to a service, an estimate',
+  },
+  measured_tokens_total: {
+    type: 'counter',
+    origin: 'ours',
+    perService: true,
+    startsAbsent: true,
+    help: 'Generated tokens that the energy of a service belongs to; the quotient is joules per token',
   },
   metrics_services_left_out: {
     type: 'gauge',

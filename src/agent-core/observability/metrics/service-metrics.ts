@@ -4,19 +4,28 @@ import type { AgentMetrics } from './agent-metrics.ts'
 
 /** Keeps the per-service figures in step with what snapshots say; call it before they are read. */
 export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnapshot) => void {
-  let before: AgentSnapshot['services'] = []
-  return ({ services }) => {
+  let restarts = new Map<string, number>()
+  return ({ services, now }) => {
     metrics.keepServices(services)
-    if (services === before) return
-    const known = new Map(before.map((service) => [refKey(service), service]))
     for (const service of services) {
-      const earlier = known.get(refKey(service))
-      if (earlier === service) continue
+      const more = service.restarts - (restarts.get(refKey(service)) ?? 0)
+      metrics.add('process_restarts_total', Math.max(0, more), service)
       metrics.set('process_healthy', service.state === 'ready' ? 1 : 0, service)
       metrics.set('memory_estimated_bytes', service.memory?.needBytes, service)
-      metrics.add('process_restarts_total', Math.max(0, service.restarts - (earlier?.restarts ?? 0)), service)
+      metrics.set('server_failures_in_a_row', service.crash?.failures ?? 0, service)
+      metrics.set('service_retry_seconds', secondsUntil(service.retryAt, now), service)
+      metrics.set('cluster_agrees', agreement(service), service)
     }
     metrics.set('managed_processes', services.filter(({ pid }) => pid !== undefined).length)
-    before = services
+    restarts = new Map(services.map((service) => [refKey(service), service.restarts]))
   }
+}
+
+const secondsUntil = (time: string | undefined, now: string): number | undefined =>
+  time === undefined ? undefined : Math.max(0, Date.parse(time) - Date.parse(now)) / 1_000
+
+/** Undefined while there is nothing that the cluster could agree with. */
+function agreement({ steps, reason }: AgentSnapshot['services'][number]): number | undefined {
+  if (reason === 'ClusterDisagrees' || steps.clusterAgrees.status === 'failed') return 0
+  return steps.clusterAgrees.status === 'done' ? 1 : undefined
 }

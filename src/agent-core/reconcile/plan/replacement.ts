@@ -22,7 +22,7 @@ import {
 import { act, rest, type Plan, type Step } from './step.ts'
 
 /**
- * A successor that answers gets the traffic, and then the place; one whose predecessor is gone gets the place at once. A swap whose
+ * A successor that answers gets the traffic, and then the place; where its predecessor is gone, it gets the place at once. A swap whose
  * successor is already published is finished even if the spec changed back meanwhile: the server that answers Pods is not taken away,
  * and the spec of now is the next swap.
  */

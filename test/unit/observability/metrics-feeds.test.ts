@@ -1,0 +1,204 @@
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { countSpending } from '../../../src/agent-core/observability/metrics/energy-metrics.ts'
+import { runtimeMetricsFeed } from '../../../src/agent-core/observability/metrics/runtime-metrics.ts'
+import { countUnload, startMetricsFeed } from '../../../src/agent-core/observability/metrics/server-metrics.ts'
+import { serviceMetricsFeed } from '../../../src/agent-core/observability/metrics/service-metrics.ts'
+import {
+  sessionCounters,
+  sessionMetricsFeed,
+  type MeasuredSession,
+} from '../../../src/agent-core/observability/metrics/session-metrics.ts'
+import type { RuntimeFigures } from '../../../src/contract/service.ts'
+import { exportedFigures } from '../../support/exported-figures.ts'
+import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
+
+let metrics: AgentMetrics
+beforeEach(() => {
+  metrics = new AgentMetrics()
+})
+afterEach(() => metrics[Symbol.dispose]())
+
+const qwen = { namespace: 'default', name: 'qwen' }
+const labels = '{name="qwen",namespace="default"}'
+const figures = (pattern: RegExp) => exportedFigures(metrics, pattern)
+
+test('watches, heartbeats and the queue are those of the session, and there are none without one', async () => {
+  const watch = (kind: string, state: string, ageMs: number, lastListAt: number | undefined) => ({
+    kind,
+    state: { state, since: Date.now() - ageMs, lastListAt },
+  })
+  let session: MeasuredSession | undefined = {
+    cluster: {
+      watchStates: () => [
+        watch('models', 'live', 900_000, 1),
+        watch('services', 'stale', 60_000, 1),
+        watch('endpointslices', 'connecting', 5_000, undefined),
+      ],
+    },
+    publisher: { heartbeatAgesMs: () => [1_000, 44_000] },
+    reconciler: { depth: 3 },
+  }
+  metrics.beforeRender(sessionMetricsFeed(metrics, () => session))
+  const pattern = /watch_(live|stale)|heartbeat|depth/
+  const { 'watch_stale_seconds{kind="services"}': staleSeconds, ...others } = await figures(pattern)
+  expect(staleSeconds).toBeGreaterThanOrEqual(60)
+  expect(others).toEqual({
+    'watch_live{kind="models"}': 1,
+    'watch_live{kind="services"}': 0,
+    'watch_live{kind="endpointslices"}': 0,
+    'watch_stale_seconds{kind="models"}': 0,
+    heartbeat_age_seconds: 44,
+    reconcile_queue_depth: 3,
+  })
+  session = undefined
+  expect(await figures(pattern)).toEqual({})
+})
+
+test('requests to the API server are counted by the class of their answer, passes by their length, starts by the answer', async () => {
+  const { onApiAnswer, onPass, onAdmission } = sessionCounters(metrics)
+  for (const code of [200, 201, 304, 404, 409, 500, undefined]) onApiAnswer(code)
+  onPass({ seconds: 0.5, waitedSeconds: 2 })
+  onAdmission('admitted')
+  onAdmission('MemoryPressure')
+  expect(await figures(/^(api_|reconcile_(dur|queue_w)|admission)/)).toEqual({
+    'api_requests_total{code="2xx"}': 2,
+    'api_requests_total{code="3xx"}': 1,
+    'api_requests_total{code="4xx"}': 2,
+    'api_requests_total{code="5xx"}': 1,
+    'api_requests_total{code="none"}': 1,
+    reconcile_duration_seconds_sum: 0.5,
+    reconcile_duration_seconds_count: 1,
+    reconcile_queue_wait_seconds_sum: 2,
+    reconcile_queue_wait_seconds_count: 1,
+    'admission_decisions_total{outcome="admitted"}': 1,
+    'admission_decisions_total{outcome="InsufficientMemory"}': 0,
+    'admission_decisions_total{outcome="MemoryCheckFailed"}': 0,
+    'admission_decisions_total{outcome="MemoryPressure"}': 1,
+  })
+})
+
+test('a start is measured from its beginning until the server is ready, once, and not for one that was found', async () => {
+  const feed = startMetricsFeed(metrics)
+  const starts = async () => {
+    const shown = await figures(/server_start/)
+    return [shown[`server_start_duration_seconds_count${labels}`], shown[`server_start_duration_seconds_sum${labels}`]]
+  }
+  const ready = (pid: number, since: number) =>
+    ({ kind: 'ready', since, readySince: since, pid, port: 1, healthy: true }) as const
+  feed('default/qwen', ready(7, 1_000), 'current')
+  feed('default/qwen', { kind: 'starting', since: 2_000, pid: 7, port: 1 }, 'current')
+  feed('default/qwen', ready(7, 9_000), 'current')
+  feed('default/qwen', { kind: 'failedToSpawn', since: 9_000, message: '', failures: 1 }, 'current')
+  feed('default/qwen', { kind: 'starting', since: 9_100, pid: 7, port: 1, unasked: true }, 'current')
+  feed('default/qwen', ready(7, 9_200), 'current')
+  const found = await starts()
+  feed('default/qwen', { kind: 'starting', since: 10_000 }, 'successor')
+  feed('default/qwen', { kind: 'starting', since: 11_000, pid: 8, port: 2 }, 'successor')
+  feed('default/qwen', { kind: 'loading', since: 12_000, pid: 8, port: 2 }, 'successor')
+  feed('default/qwen', ready(8, 15_000), 'successor')
+  feed('default/qwen', ready(8, 16_000), 'current')
+  feed('default/qwen', { kind: 'starting', since: 20_000 }, 'successor')
+  feed('default/qwen', ready(9, 22_500), 'successor')
+  expect([found, await starts()]).toEqual([
+    [undefined, undefined],
+    [2, 7.5],
+  ])
+})
+
+test('energy is counted while power is measured, of the machine and of each service, with the tokens it belongs to', async () => {
+  countSpending(metrics, { measured: { joules: 0, ms: 0 }, services: new Map([['default/qwen', { joules: 0 }]]) })
+  const unmeasured = await figures(/joules|measured/)
+  const services = new Map([['default/qwen', { joules: 40, measuredTokens: 80 }]])
+  countSpending(metrics, { measured: { joules: 100, ms: 1_000 }, services })
+  countSpending(metrics, { measured: { joules: 50, ms: 500 }, services: new Map() })
+  expect([unmeasured, await figures(/joules|measured/)]).toEqual([
+    {},
+    {
+      energy_joules_total: 150,
+      [`service_energy_joules_total${labels}`]: 40,
+      [`measured_tokens_total${labels}`]: 80,
+    },
+  ])
+})
+
+test('a model that leaves memory without a person is counted by why', async () => {
+  for (const kind of ['evicted', 'displaced', 'displaced', 'idle', 'stopped']) countUnload(metrics, { kind })
+  expect(await figures(/unloads/)).toEqual({
+    'unloads_total{reason="pressure"}': 1,
+    'unloads_total{reason="displaced"}': 2,
+    'unloads_total{reason="idle"}': 1,
+  })
+})
+
+test('restarts, failures, back-off and agreement are those of the snapshot', async () => {
+  const feed = serviceMetricsFeed(metrics)
+  const now = '2026-01-01T00:00:00.000Z'
+  const { steps } = sampleService()
+  const crash = { at: now, failures: 3, message: '' }
+  const failing = sampleService({
+    ...qwen,
+    restarts: 2,
+    crash,
+    retryAt: '2026-01-01T00:00:12.000Z',
+    reason: 'ClusterDisagrees',
+  })
+  feed(sampleSnapshot({ now, services: [failing] }))
+  const atFirst = await figures(/restarts|failures_in|retry|agrees/)
+  const well = sampleService({
+    ...qwen,
+    restarts: 3,
+    crash: { ...crash, failures: 0 },
+    steps: { ...steps, clusterAgrees: { status: 'done' } },
+  })
+  feed(sampleSnapshot({ now, services: [well] }))
+  expect([atFirst, await figures(/restarts|failures_in|retry|agrees/)]).toEqual([
+    {
+      [`process_restarts_total${labels}`]: 2,
+      [`server_failures_in_a_row${labels}`]: 3,
+      [`service_retry_seconds${labels}`]: 12,
+      [`cluster_agrees${labels}`]: 0,
+    },
+    {
+      [`process_restarts_total${labels}`]: 3,
+      [`server_failures_in_a_row${labels}`]: 0,
+      [`cluster_agrees${labels}`]: 1,
+    },
+  ])
+})
+
+test('a scrape asks the runtimes; tokens go on counting while rates are absent, not frozen, when nothing is reported', async () => {
+  const reported: RuntimeFigures = {
+    state: 'reported',
+    promptTokensPerSecond: 300,
+    generatedTokensPerSecond: 25,
+    requestsRunning: 1,
+    requestsWaiting: 0,
+  }
+  let view: RuntimeFigures | undefined = reported
+  let asked = 0
+  const feed = runtimeMetricsFeed(metrics, {
+    refresh: () => {
+      asked += 1
+      return Promise.resolve()
+    },
+    totals: () => new Map([['default/qwen', { promptTokens: 100 * asked, generatedTokens: 10 * asked }]]),
+    view: (key) => (key === 'default/qwen' ? view : undefined),
+  })
+  metrics.beforeRender(() => feed([qwen, { namespace: 'default', name: 'silent' }]))
+  const known = await figures(/^(tokens|requests|kv)_/)
+  view = { state: 'notReported', message: '' }
+  const later = await figures(/^(tokens|requests|kv)_/)
+  const of = (kind: string) => `{kind="${kind}",name="qwen",namespace="default"}`
+  expect([known, later]).toEqual([
+    {
+      [`tokens_total${of('prompt')}`]: 100,
+      [`tokens_total${of('generated')}`]: 10,
+      [`tokens_per_second${of('prompt')}`]: 300,
+      [`tokens_per_second${of('generated')}`]: 25,
+      [`requests_running${labels}`]: 1,
+      [`requests_waiting${labels}`]: 0,
+    },
+    { [`tokens_total${of('prompt')}`]: 200, [`tokens_total${of('generated')}`]: 20 },
+  ])
+})
