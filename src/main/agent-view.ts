@@ -13,18 +13,21 @@ export interface AgentView {
   /** Runs in this app, and so ends with it. */
   readonly isHere: boolean
   readonly isQuitting: boolean
+  /** Power is measured on Macs only. */
+  readonly isMac: boolean
   /** What came of the menu's last command, unless the snapshot tells it. */
   readonly answer: Exclude<CommandResult, { outcome: 'done' | 'accepted' }> | undefined
 }
 
 export type AgentViewStore = StoreApi<AgentView>
 
-export const createAgentView = (): AgentViewStore =>
+export const createAgentView = (platform: NodeJS.Platform = process.platform): AgentViewStore =>
   createStore(() => ({
     snapshot: undefined,
     problem: 'Metalbar is starting.',
     isHere: true,
     isQuitting: false,
+    isMac: platform === 'darwin',
     answer: undefined,
   }))
 
@@ -53,11 +56,15 @@ export function keepShowing(link: AgentLink, view: AgentViewStore): Unsubscribe 
 }
 
 /** Has a command of the menu carried out; where it is not, the menu says why until the next one. */
-export async function command(link: AgentLink, view: AgentViewStore, input: CommandInput): Promise<void> {
+export const command = (link: AgentLink, view: AgentViewStore, input: CommandInput): Promise<void> =>
+  answer(view, () => link.command(input))
+
+/** The same for what is more than a command; no result = the person did not go on with it. */
+export async function answer(view: AgentViewStore, deed: () => Promise<CommandResult | undefined>): Promise<void> {
   view.setState({ answer: undefined })
   try {
-    const result = await link.command(input)
-    if (result.outcome !== 'done' && result.outcome !== 'accepted') view.setState({ answer: result })
+    const result = await deed()
+    if (result && result.outcome !== 'done' && result.outcome !== 'accepted') view.setState({ answer: result })
   } catch (error) {
     const message = messageOf(error)
     view.setState({ answer: { outcome: 'failed', message } })

@@ -1,14 +1,16 @@
 import { mkdirSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { tmpdir, userInfo } from 'node:os'
 import path from 'node:path'
-import { app, dialog, Menu } from 'electron'
+import { app, dialog, Menu, shell } from 'electron'
+import { leaveOf } from '../agent-core/power/sudo-leave.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
-import { command, createAgentView, keepShowing } from './agent-view.ts'
+import { answer, command, createAgentView, keepShowing } from './agent-view.ts'
 import { openAppLog } from './app-log.ts'
 import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
 import { serveIpc } from './ipc.ts'
+import { measurePower } from './measure-power.ts'
 import type { MenuDeed } from './menu.ts'
 import { securePages } from './page-security.ts'
 import { Popover } from './popover.ts'
@@ -56,9 +58,19 @@ async function run(): Promise<void> {
   const popover = new Popover({ preload: path.join(built, 'preload.cjs'), log, icon: () => iconBounds() })
   const onDeed = (deed: MenuDeed) => {
     if (deed.kind === 'command') void command(agent.link, view, deed.command)
+    else if (deed.kind === 'measurePower') void answer(view, askToMeasure)
     else if (deed.kind === 'open') popover.show()
     else app.quit()
   }
+  const askToMeasure = () =>
+    measurePower({
+      link: agent.link,
+      temporaryDir: tmpdir(),
+      own: { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
+      confirm: confirmScript,
+      openFile: (file) => shell.openPath(file),
+      leave: () => leaveOf({ name: userInfo().username, id: userInfo().uid }),
+    })
   const iconBounds = showTray({
     imageFolder: path.join(built, '../../assets/tray'),
     view,
@@ -86,6 +98,18 @@ async function run(): Promise<void> {
   app.on('activate', () => popover.show())
   // Without a window the app goes on: it is the icon that a person quits by.
   app.on('window-all-closed', () => undefined)
+}
+
+async function confirmScript(detail: string): Promise<boolean> {
+  const { response } = await dialog.showMessageBox({
+    type: 'question',
+    message: 'powermetrics runs as root only. Terminal runs this script, which asks for your password:',
+    detail,
+    buttons: ['Open Terminal', 'Cancel'],
+    defaultId: 1,
+    cancelId: 1,
+  })
+  return response === 0
 }
 
 function cannotStart(error: unknown): void {

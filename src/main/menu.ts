@@ -8,7 +8,10 @@ import { clusterLine, stateLine } from './state-line.ts'
 
 /** What choosing an entry does. */
 export type MenuDeed =
-  { readonly kind: 'command'; readonly command: CommandInput } | { readonly kind: 'open' } | { readonly kind: 'quit' }
+  | { readonly kind: 'command'; readonly command: CommandInput }
+  | { readonly kind: 'measurePower' }
+  | { readonly kind: 'open' }
+  | { readonly kind: 'quit' }
 
 /** A line of the menu as data; one without a deed or entries below it can only be read. */
 export type MenuEntry =
@@ -32,11 +35,19 @@ export function menuOf(view: AgentView): MenuEntry[] {
     ...(snapshot && snapshot.services.length > 0
       ? [...snapshot.services.map((service) => serviceEntry(service, snapshot)), { kind: 'separator' } as const]
       : []),
+    ...(offersPower(view) ? [line('Measure power…', { kind: 'measurePower' })] : []),
     line('Open Metalbar', { kind: 'open' }, 'CommandOrControl+O'),
     ...(isQuitting
       ? []
       : [line(isHere ? 'Quit: drain and stop' : 'Quit: the agent runs on', { kind: 'quit' }, 'CommandOrControl+Q')]),
   ]
+}
+
+/** Where power is off on a Mac, or powermetrics does not measure it, for which a rule of sudo may be missing. */
+function offersPower({ snapshot, isMac }: AgentView): boolean {
+  if (!snapshot) return false
+  const { power } = snapshot
+  return power ? power.state === 'failed' && power.source === 'powermetrics' : isMac
 }
 
 /** A shape and a word, never a colour. */

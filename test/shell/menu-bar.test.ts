@@ -1,14 +1,23 @@
-import { readdir } from 'node:fs/promises'
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
+import path from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
+import { hostAgent } from '../../src/serve/host-agent.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
+import { powerStandIns } from '../support/power/stand-ins.ts'
+import { Recorder } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
+import { StatedMemory } from '../support/stated-memory.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 describe('the icon and its menu', () => {
@@ -189,3 +198,59 @@ describe('beside another program', () => {
 function startApp(world: ServingWorld): Promise<ShellApp> {
   return ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences })
 }
+
+test('where sudo lacks the rule, Measure power shows its script, has Terminal open it, and says what sudo allows then', async ({
+  skip,
+}) => {
+  const listing = spawnSync('/usr/bin/sudo', ['-n', '-l'], { encoding: 'utf8' })
+  if (listing.error || listing.stdout.includes('NOPASSWD')) skip('needs a sudo that gives this user no leave yet')
+
+  await using folder = await temporaryFolder()
+  await using standIns = await powerStandIns()
+  await standIns.mode('asks')
+  const stateDir = stateDirIn(folder.dir)
+  const started = await hostAgent({
+    settings: agentSettings.parse({
+      ...{ stateDir, port: 0, modelStore: path.join(folder.dir, 'models'), kubeconfig: path.join(folder.dir, 'none') },
+      applePowerEnabled: true,
+    }),
+    platform: new StatedMemory().platform,
+    log: new Recorder(),
+    version: 'v0-test',
+    env: {},
+    temporaryDir: tmpdir(),
+    windowFolder: folder.dir,
+    powerTrial: { platform: 'darwin', commands: standIns.commands },
+  })
+  if (!started.ok) throw new Error(started.message)
+  await using parts = new AsyncDisposableStack()
+  parts.defer(async () => {
+    await started.hosted.stop()
+  })
+  parts.defer(started.hosted.door.subscribe(() => undefined, 'window'))
+
+  await using app = await ShellApp.start({ folder: folder.dir })
+  await eventually(() => app.choose('Measure power').then(() => true), { what: 'the entry in the menu' })
+  const asked = question.parse(await eventually(() => app.ask({ do: 'question' }), { what: 'the question' }))
+  expect(asked.buttons).toEqual(['Open Terminal', 'Cancel'])
+  expect(asked.detail).toContain(`'${process.execPath}' '${path.resolve('out/cli/metal-agent.js')}' power install`)
+  await app.ask({ do: 'press', button: 'Open Terminal' })
+  const [file = ''] = z.array(z.string()).parse(
+    await eventually(async () => {
+      const opened = z.array(z.string()).parse(await app.ask({ do: 'opened' }))
+      return opened.length > 0 && opened
+    }),
+  )
+  expect([await readFile(file, 'utf8'), (await stat(file)).mode & 0o777]).toEqual([asked.detail, 0o700])
+  // On Linux the app's own command says that there is no power to measure, and the script ends as where a password was wrong.
+  spawnSync(file)
+  const answer = await eventually(async () =>
+    (await app.menu()).find((entry) => typeof entry === 'string' && entry.includes('sudo')),
+  )
+  expect([answer, existsSync(path.dirname(file))]).toEqual([
+    '(sudo does not let this user measure power yet: what Terminal says tells why.)',
+    false,
+  ])
+})
+
+const question = z.object({ detail: z.string(), buttons: z.array(z.string()) })

@@ -4,7 +4,8 @@ import { userInfo } from 'node:os'
 import path from 'node:path'
 import { powerIntervalsMs } from '../../agent-core/power/intervals.ts'
 import { macCommands } from '../../agent-core/power/powermetrics.ts'
-import { fragmentFile, fragmentFor, leaveIn, type SudoLeave, type SudoUser } from '../../agent-core/power/sudoers.ts'
+import { leaveOf } from '../../agent-core/power/sudo-leave.ts'
+import { fragmentFile, fragmentFor, type SudoLeave, type SudoUser } from '../../agent-core/power/sudoers.ts'
 import { askProgram, ProgramError } from '../../agent-core/support/ask-program.ts'
 import { hasCode } from '../../agent-core/support/files.ts'
 import { messageOf } from '../../agent-core/support/message-of.ts'
@@ -13,7 +14,7 @@ import { formatDuration } from '../../contract/quantities.ts'
 import { exitCodes, type CliIo } from '../io.ts'
 
 const visudo = '/usr/sbin/visudo'
-/** As long as a directory server may take that sudo asks about its user. */
+/** As long as a directory server may take that is asked about a user. */
 const askLimitMs = 30_000
 const rootPath = '/usr/bin:/bin:/usr/sbin:/sbin'
 const plainEnvironment = { PATH: rootPath, LC_ALL: 'C' }
@@ -65,7 +66,7 @@ export async function installRule(user: SudoUser, io: CliIo): Promise<number> {
     io.stderr.write(`metal-agent: ${file} was not written: sudo ended with exit code ${code}.\n`)
     return exitCodes.failed
   }
-  const leave = await leaveOf(user)
+  const leave = await answered(leaveOf(user))
   if (!leave) {
     io.stdout.write(`${file} is written. ${notKnown(user)}\n`)
     return exitCodes.done
@@ -97,7 +98,7 @@ export async function removeRule(user: SudoUser, io: CliIo): Promise<number> {
 export async function ruleStatus(user: SudoUser, io: CliIo, json: boolean): Promise<number> {
   const file = fragmentFile(user)
   const isInstalled = await exists(file)
-  const leave = await leaveOf(user)
+  const leave = await answered(leaveOf(user))
   const { intervalsMs, tooWide } = leave ?? {}
   const message = leave ? whatIsAllowed(user, leave) : notKnown(user)
   const advice =
@@ -132,18 +133,13 @@ async function checkRule(rule: string, io: CliIo): Promise<void> {
   }
 }
 
-/** As sudo tells it without a password; undefined where it does not tell what another user may do. */
-async function leaveOf({ name, id }: SudoUser): Promise<SudoLeave | undefined> {
-  const isOther = userInfo().uid !== id
-  const { exitCode, stdout } = await ask(macCommands.sudo, ['-n', '-l', ...(isOther ? ['-U', name] : [])])
-  if (exitCode === 0) return leaveIn(stdout)
-  return isOther && !stdout.includes('is not allowed to run sudo') ? undefined : { intervalsMs: [] }
-}
+const ask = (command: string, args: readonly string[]) =>
+  answered(askProgram({ command, args, env: plainEnvironment, timeLimitMs: askLimitMs }))
 
-/** Throws VerbError where there is no answer. */
-async function ask(command: string, args: readonly string[]) {
+/** Throws VerbError where a program gave no answer. */
+async function answered<T>(answer: Promise<T>): Promise<T> {
   try {
-    return await askProgram({ command, args, env: plainEnvironment, timeLimitMs: askLimitMs })
+    return await answer
   } catch (error) {
     if (error instanceof ProgramError) throw new VerbError(error.message, { cause: error })
     throw error

@@ -1,10 +1,12 @@
 import { z } from 'zod'
 import { app } from './app.ts'
 import { windows } from './browser-window.ts'
+import { press, question } from './dialog.ts'
 import { invoke } from './ipc-main.ts'
 import { plain } from './page.ts'
 import { answerFor } from './protocol.ts'
 import { permissionsOf } from './session.ts'
+import { opened } from './shell.ts'
 import { trays } from './tray.ts'
 
 /** What a test may do to the app and see of it. */
@@ -13,6 +15,9 @@ export const controlRequest = z.discriminatedUnion('do', [
   z.object({ do: z.literal('clickIcon') }),
   z.object({ do: z.literal('openMenu') }),
   z.object({ do: z.literal('choose'), labels: z.array(z.string()) }),
+  z.object({ do: z.literal('question') }),
+  z.object({ do: z.literal('press'), button: z.string() }),
+  z.object({ do: z.literal('opened') }),
   z.object({ do: z.literal('blur') }),
   z.object({ do: z.literal('activate') }),
   /** In the app's own code, where nobody catches it. */
@@ -60,6 +65,13 @@ async function carryOut(request: ControlRequest): Promise<unknown> {
       return tray?.menu?.shown
     case 'choose':
       return tray?.menu?.choose(request.labels)
+    case 'question':
+      return question()
+    case 'press':
+      press(request.button)
+      return undefined
+    case 'opened':
+      return opened
     case 'blur':
       for (const window of windows) window.emit('blur')
       return undefined

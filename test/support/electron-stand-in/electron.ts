@@ -11,9 +11,10 @@ import { Menu } from './menu.ts'
 import { protocol } from './protocol.ts'
 import { screen } from './screen.ts'
 import { session } from './session.ts'
+import { shell } from './shell.ts'
 import { nativeImage, Tray } from './tray.ts'
 
-export { app, BrowserWindow, dialog, ipcMain, Menu, nativeImage, protocol, screen, session, Tray }
-export default { app, BrowserWindow, dialog, ipcMain, Menu, nativeImage, protocol, screen, session, Tray }
+export { app, BrowserWindow, dialog, ipcMain, Menu, nativeImage, protocol, screen, session, shell, Tray }
+export default { app, BrowserWindow, dialog, ipcMain, Menu, nativeImage, protocol, screen, session, shell, Tray }
 
 answerControl()

@@ -9,7 +9,7 @@ function view(services: readonly Partial<ServiceView>[], changes: Partial<AgentV
   const snapshot = sampleSnapshot({
     services: services.map((service, index) => sampleService({ uid: `uid-${index}`, ...service })),
   })
-  return { snapshot, problem: '', isHere: true, isQuitting: false, answer: undefined, ...changes }
+  return { snapshot, problem: '', isHere: true, isQuitting: false, isMac: false, answer: undefined, ...changes }
 }
 
 const cluster = (state: 'live' | 'stale' | 'offline', message = '') => ({
@@ -54,6 +54,20 @@ describe('the icon', () => {
 })
 
 describe('the menu', () => {
+  const power = (state: 'idle' | 'failed', source = 'powermetrics') => ({
+    snapshot: sampleSnapshot({ power: { state, message: '', source } }),
+  })
+  test.for<[string, Partial<AgentView>, boolean]>([
+    ['power is off on a Mac', { isMac: true }, true],
+    ['power is off elsewhere', {}, false],
+    ['sudo lacks the rule', power('failed'), true],
+    ['macmon fails, which needs none', power('failed', 'macmon'), false],
+    ['power is on', power('idle'), false],
+    ['there is no agent', { isMac: true, snapshot: undefined }, false],
+  ])('where %s it offers to measure power: %s', ([, changes, isOffered]) => {
+    expect(lines(menuOf(view([], changes))).includes('Measure power…')).toBe(isOffered)
+  })
+
   test.for<[string, Partial<ServiceView>, string[]]>([
     [
       'ready',

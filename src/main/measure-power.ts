@@ -1,0 +1,71 @@
+import { existsSync } from 'node:fs'
+import { mkdtemp, rm, watch, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import type { SudoLeave } from '../agent-core/power/sudoers.ts'
+import type { AgentLink } from '../contract/client.ts'
+import type { CommandResult } from '../contract/commands.ts'
+import { powerScript, type OwnCommand } from './power-script.ts'
+
+export interface MeasurePowerOptions {
+  readonly link: Pick<AgentLink, 'command'>
+  readonly temporaryDir: string
+  readonly own: OwnCommand
+  /** Shows the script first; false where the person does not want it. */
+  readonly confirm: (script: string) => Promise<boolean>
+  /** With the system's program for it, which is Terminal; answers what went wrong, or nothing. */
+  readonly openFile: (file: string) => Promise<string>
+  /** What sudo allows this user now. Throws ProgramError. */
+  readonly leave: () => Promise<SudoLeave | undefined>
+  readonly limitMs?: number
+}
+
+/** So long a person may take for a password in Terminal. */
+const defaultLimitMs = 600_000
+
+/** Has power measured, after the person gave leave in Terminal where sudo lacks its rule. Undefined where the person does not want it. */
+export async function measurePower(options: MeasurePowerOptions): Promise<CommandResult | undefined> {
+  const { link, leave } = options
+  if (!isGiven(await leave())) {
+    const asked = await askInTerminal(options)
+    if (asked === 'unwanted') return undefined
+    if (asked !== 'ended') return failed(asked)
+    if (!isGiven(await leave())) {
+      return failed('sudo does not let this user measure power yet: what Terminal says tells why.')
+    }
+  }
+  return link.command({ name: 'updateSettings', settings: { applePowerEnabled: true, powerSource: 'powermetrics' } })
+}
+
+const isGiven = (leave: SudoLeave | undefined): boolean => (leave?.intervalsMs.length ?? 0) > 0
+
+const failed = (message: string): CommandResult => ({ outcome: 'failed', message })
+
+/** One sentence where Terminal cannot be opened, or is not done with it in time. */
+async function askInTerminal(options: MeasurePowerOptions): Promise<string> {
+  const { temporaryDir, own, confirm, openFile, limitMs = defaultLimitMs } = options
+  const folder = await mkdtemp(path.join(temporaryDir, 'metalbar-power-'))
+  try {
+    const script = powerScript(own, folder)
+    if (!(await confirm(script))) return 'unwanted'
+    // Terminal runs what is called so.
+    const file = path.join(folder, 'measure-power.command')
+    const limit = AbortSignal.timeout(limitMs)
+    const ended = untilGone(folder, file, limit)
+    await writeFile(file, script, { mode: 0o700, flag: 'wx' })
+    const problem = await openFile(file)
+    if (problem !== '') return `Terminal cannot be opened: ${problem}.`
+    await ended
+    return limit.aborted ? 'Terminal did not end in time: choose Measure power again.' : 'ended'
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** The script takes its folder away when it ends. Resolves then, or when the time is up. */
+async function untilGone(folder: string, file: string, limit: AbortSignal): Promise<void> {
+  try {
+    for await (const _ of watch(folder, { signal: limit })) if (!existsSync(file)) return
+  } catch (error) {
+    if (!limit.aborted) throw error
+  }
+}

@@ -1,0 +1,20 @@
+export interface OwnCommand {
+  /** Electron, which is Node.js where it is told so. */
+  readonly program: string
+  /** The built `metal-agent`. */
+  readonly script: string
+}
+
+/**
+ * What Terminal runs to let this user measure power. It names the app's own command, since an app that came as a disk image has no
+ * `metal-agent` in PATH, and takes itself away at its end, by which the app knows of it.
+ */
+export const powerScript = ({ program, script }: OwnCommand, folder: string): string => `#!/bin/sh
+# Metalbar: shows the rule by which sudo lets powermetrics run, has visudo check it, and has sudo write it, which asks for your password.
+trap 'exit 1' HUP INT TERM
+trap ${quoted(`rm -rf -- ${quoted(folder)}`)} EXIT
+ELECTRON_RUN_AS_NODE=1 ${quoted(program)} ${quoted(script)} power install
+`
+
+/** One word of a shell, whatever is in it. */
+const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`

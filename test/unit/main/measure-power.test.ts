@@ -1,0 +1,96 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import type { CommandInput } from '../../../src/contract/commands.ts'
+import { measurePower, type MeasurePowerOptions } from '../../../src/main/measure-power.ts'
+import { powerScript } from '../../../src/main/power-script.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const none = { intervalsMs: [] }
+const given = { intervalsMs: [1_000] }
+
+/** Terminal is a shell here; `install` is what the app's own command does in it. */
+async function trial(install: string, changes: Partial<MeasurePowerOptions> = {}) {
+  const folder = await temporaryFolder()
+  const program = path.join(folder.dir, "it's $(here)")
+  await writeFile(program, `#!/bin/sh\necho "$ELECTRON_RUN_AS_NODE $*" >> "${folder.dir}/ran"\n${install}\n`)
+  await chmod(program, 0o755)
+  const seen: { shown: string[]; modes: number[]; commands: CommandInput[] } = { shown: [], modes: [], commands: [] }
+  const isInstalled = (): boolean => spawnSync('test', ['-e', path.join(folder.dir, 'rule')]).status === 0
+  const options: MeasurePowerOptions = {
+    link: {
+      command: (command) => {
+        seen.commands.push(command)
+        return Promise.resolve({ outcome: 'done', message: '' })
+      },
+    },
+    temporaryDir: folder.dir,
+    own: { program, script: '/an app/cli.js' },
+    confirm: (script) => {
+      seen.shown.push(script)
+      return Promise.resolve(true)
+    },
+    openFile: async (file) => {
+      for (const name of [path.dirname(file), file]) seen.modes.push((await stat(name)).mode & 0o777)
+      expect(await readFile(file, 'utf8')).toBe(seen.shown[0])
+      spawnSync(file, { env: { PATH: '/usr/bin:/bin' } })
+      return ''
+    },
+    leave: () => Promise.resolve(isInstalled() ? given : none),
+    ...changes,
+  }
+  const left = async () => (await readdir(folder.dir)).filter((name) => name.startsWith('metalbar-power-'))
+  return { folder, seen, options, left, ran: () => readFile(path.join(folder.dir, 'ran'), 'utf8') }
+}
+
+const switchedOn = { name: 'updateSettings', settings: { applePowerEnabled: true, powerSource: 'powermetrics' } }
+
+test('the script is shown, run in Terminal out of a private folder, and gone; then power is switched on', async () => {
+  const it = await trial('touch "$(dirname "$0")/rule"')
+  await using _folder = it.folder
+  expect(await measurePower(it.options)).toEqual({ outcome: 'done', message: '' })
+  expect(it.seen).toMatchObject({ modes: [0o700, 0o700], commands: [switchedOn] })
+  expect(await it.ran()).toBe('1 /an app/cli.js power install\n')
+  expect(await it.left()).toEqual([])
+})
+
+test('where sudo has the rule already nothing is asked', async () => {
+  const it = await trial('', { leave: () => Promise.resolve(given) })
+  await using _folder = it.folder
+  await measurePower(it.options)
+  expect(it.seen).toMatchObject({ shown: [], commands: [switchedOn] })
+})
+
+test('a script that is not wanted is not run, and nothing is left of it', async () => {
+  const it = await trial('', { confirm: () => Promise.resolve(false) })
+  await using _folder = it.folder
+  expect(await measurePower(it.options)).toBeUndefined()
+  expect([it.seen.modes, it.seen.commands, await it.left()]).toEqual([[], [], []])
+})
+
+test.each<[what: string, changes: Partial<MeasurePowerOptions>, message: string]>([
+  ['a password that was wrong', {}, 'sudo does not let this user measure power yet: what Terminal says tells why.'],
+  ['no Terminal', { openFile: () => Promise.resolve('no application') }, 'Terminal cannot be opened: no application.'],
+  [
+    'a Terminal that is left open',
+    { openFile: () => Promise.resolve(''), limitMs: 100 },
+    'Terminal did not end in time: choose Measure power again.',
+  ],
+])('%s is said, and nothing is switched on or left', async (_, changes, message) => {
+  const it = await trial('exit 1', changes)
+  await using _folder = it.folder
+  expect(await measurePower(it.options)).toEqual({ outcome: 'failed', message })
+  expect([it.seen.commands, await it.left()]).toEqual([[], []])
+})
+
+test('the script names every path as one word, whatever is in it', () => {
+  const own = { program: '/a b/$(touch x)', script: `/it's/"cli".js` }
+  const text = powerScript(own, '/tmp/`x`').replaceAll('ELECTRON_RUN_AS_NODE=1', 'printf "%s\\n"')
+  expect(execFileSync('/bin/sh', ['-c', text], { encoding: 'utf8' }).split('\n').slice(0, 4)).toEqual([
+    own.program,
+    own.script,
+    'power',
+    'install',
+  ])
+})
