@@ -86,7 +86,10 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   await page.getByText('It wants a duration such as 30s or 2m.').waitFor()
   const refused = await apply.isDisabled()
   await field.fill('45s')
-  await page.locator('label').filter({ hasText: /^eviction$/ }).click()
+  await page
+    .locator('label')
+    .filter({ hasText: /^eviction$/ })
+    .click()
   await page.getByRole('button', { name: 'Use the default of memory-fraction' }).click()
   await field.focus()
   agent.known.settings = {
