@@ -81,7 +81,7 @@ test('an address and a URL are copied, and the button says so', async () => {
   await using window = await show(scenes.detail)
   const { page } = window
   const copied: string[] = []
-  for (const name of ['Copy address', 'Copy URL']) {
+  for (const name of ['Copy address', `Copy URL ${ready.url}`]) {
     const button = page.getByRole('button', { name })
     await button.click()
     await button.getByText('Copied').waitFor()

@@ -34,7 +34,7 @@ test('a service is found, opened, stopped and left without a mouse', async () =>
 test('where the focus is can be seen', async () => {
   await using window = await show(scenes.detail)
   const { page } = window
-  for (const name of ['Copy address', 'Services', 'Stop', 'Restart', 'Copy URL']) {
+  for (const name of ['Copy address', 'Services', 'Stop', 'Restart', 'Copy curl']) {
     const button = page.getByRole('button', { name })
     await eventually(async () => {
       await page.keyboard.press('Tab')
