@@ -82,7 +82,7 @@ export class Store {
     })
   }
 
-  /** A file of the store with this content, by its record and its length; only of records that `meant` accepts. Throws ModelError. */
+  /** A file of the store with this content, by its record and its length; only of records that `isMeant` accepts. Throws ModelError. */
   async findContent(
     { sha256, sizeBytes }: { readonly sha256: string; readonly sizeBytes?: number | undefined },
     isMeant: (manifest: Manifest) => boolean,

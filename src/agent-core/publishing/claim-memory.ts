@@ -2,7 +2,8 @@ import { refKey } from '../support/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
 import { judgeClaim, type ClaimJudgement, type ForeignClaim, type LastWritten } from './claim.ts'
 import { ForeignEdits } from './foreign-edits.ts'
-import { heartbeatOf, type PublishTarget, type Told } from './objects.ts'
+import type { PublishTarget } from './objects.ts'
+import { heartbeatOf, type Told } from './slice-object.ts'
 
 /** An agent that lost a slice by accident posts it again at once; other agents wait for this long. */
 export const holderGraceMs = 10_000

@@ -1,7 +1,8 @@
 import type { EndpointSlice } from '../kube/resources.ts'
 import { isClaim, parseClaim, type Claim } from './claim-text.ts'
 import type { Edits } from './foreign-edits.ts'
-import { annotations, heartbeatOf, isOwnedBy, labels, ownerOf, publishedOf, type PublishTarget } from './objects.ts'
+import { annotations, isOwnedBy, labels, ownerOf, type PublishTarget } from './objects.ts'
+import { heartbeatOf, publishedOf } from './slice-object.ts'
 
 /** LLMKube's controller and every Metalbar call an agent gone after this long without a new heartbeat. */
 export const deadAfterMs = 180_000

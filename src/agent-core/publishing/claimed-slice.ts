@@ -15,11 +15,11 @@ import {
   type HoldStep,
   type SliceFacts,
 } from './hold-step.ts'
+import { serviceNameOf, type Publication, type Published, type PublishTarget } from './objects.ts'
 import {
   heartbeatOf,
   heartbeatPatch,
   publishedOf,
-  serviceNameOf,
   sliceBody,
   sliceIsCurrent,
   slicePatch,
@@ -27,11 +27,8 @@ import {
   toldBy,
   toldIn,
   withdrawPatch,
-  type Publication,
-  type Published,
-  type PublishTarget,
   type Told,
-} from './objects.ts'
+} from './slice-object.ts'
 import { recheckMs, type Obstacle } from './service-writer.ts'
 import { settledWrite, type WriteStep } from './settled-write.ts'
 import { Turns } from './turns.ts'

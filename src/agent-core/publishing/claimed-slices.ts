@@ -3,7 +3,8 @@ import type { EndpointSlice } from '../kube/resources.ts'
 import { ClaimedSlice, type ClaimedSliceOptions, type SliceView } from './claimed-slice.ts'
 import { HeartbeatWatch } from './heartbeat-watch.ts'
 import { holderOf } from './claim-text.ts'
-import { annotations, heartbeatOf, serviceNameOf, targetOf, type PublishTarget } from './objects.ts'
+import { annotations, serviceNameOf, targetOf, type PublishTarget } from './objects.ts'
+import { heartbeatOf } from './slice-object.ts'
 
 /** Stamps and the `Date` header have whole seconds each. */
 const stampErrorMs = 2_000

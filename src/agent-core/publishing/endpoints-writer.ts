@@ -5,7 +5,8 @@ import type { Logger } from '../observability/logger.ts'
 import { backOffCeilingMs } from '../support/back-off.ts'
 import { endpointsAreCurrent, isAgents, parseEndpoints, type Endpoints } from './endpoints.ts'
 import { ForeignEdits } from './foreign-edits.ts'
-import { endpointsBody, endpointsPatch, labels, managedBy, serviceNameOf, type Publication } from './objects.ts'
+import { endpointsBody, endpointsPatch } from './endpoints.ts'
+import { labels, managedBy, serviceNameOf, type Publication } from './objects.ts'
 import { isAnswered, settledWrite, type ObjectStore } from './settled-write.ts'
 
 /** Rights may be granted, and others' Endpoints may go: they are looked at again, ever more seldom. */

@@ -1,5 +1,16 @@
 import { z } from 'zod'
-import { endpointsLabels, holds, isOwnedBy, labels, managedBy, type Publication } from './objects.ts'
+import {
+  commonLabels,
+  holds,
+  isOwnedBy,
+  labels,
+  managedBy,
+  ownerReferenceOf,
+  ownerReferencesWith,
+  type MergePatch,
+  type Owned,
+  type Publication,
+} from './objects.ts'
 
 const ownerReference = z.object({
   apiVersion: z.string(),
@@ -75,3 +86,39 @@ function subsetsAreCurrent(
     )
   )
 }
+
+/** The skip-mirror label must be in the first write: without it Kubernetes copies the addresses into a slice of its own. */
+export const endpointsBody = (publication: Publication): object => ({
+  metadata: {
+    name: publication.serviceName,
+    namespace: publication.namespace,
+    labels: endpointsLabels(publication),
+    ownerReferences: [ownerReferenceOf(publication)],
+  },
+  subsets: endpointsSubsets(publication),
+})
+
+export const endpointsPatch = (publication: Publication, { metadata }: Owned): MergePatch => ({
+  metadata: {
+    labels: endpointsLabels(publication),
+    ownerReferences: ownerReferencesWith(publication, metadata),
+  },
+  subsets: endpointsSubsets(publication),
+})
+
+const endpointsLabels = (publication: Publication): Readonly<Record<string, string>> => ({
+  ...commonLabels(publication),
+  [labels.skipMirror]: 'true',
+  [labels.accelerator]: 'metal',
+})
+
+/** Legacy readers know nothing of expiry, so a withdrawn address moves to where they do not look. */
+const endpointsSubsets = ({ published, servicePorts }: Publication): object[] =>
+  published === undefined
+    ? []
+    : [
+        {
+          [published.ready ? 'addresses' : 'notReadyAddresses']: [{ ip: published.address }],
+          ports: servicePorts.map(({ name }) => ({ name, port: published.port, protocol: 'TCP' })),
+        },
+      ]

@@ -1,6 +1,7 @@
 import type { EndpointSlice } from '../kube/resources.ts'
 import { isHeld, type ClaimJudgement } from './claim.ts'
-import { publishedOf, type Published, type PublishTarget } from './objects.ts'
+import type { Published, PublishTarget } from './objects.ts'
+import { publishedOf } from './slice-object.ts'
 import { done, lostTo, type WriteResult } from './write-result.ts'
 
 const firstEpoch = 1

@@ -1,6 +1,5 @@
-import { isDeepStrictEqual } from 'node:util'
-import type { EndpointSlice, ObjectMeta, OwnerReference, Service } from '../kube/resources.ts'
-import { claimText, type Claim } from './claim-text.ts'
+import type { ObjectMeta, OwnerReference } from '../kube/resources.ts'
+import type { Claim } from './claim-text.ts'
 
 /** Which InferenceService is published, and as what; `endpointPort` is `spec.endpoint.port`. */
 export interface PublishTarget {
@@ -70,6 +69,7 @@ const owner = {
   group: 'inference.llmkube.dev/',
   kind: 'InferenceService',
 }
+
 const defaultServicePort = 8080
 
 /** Service, EndpointSlice and Endpoints all carry this name; LLMKube looks for it there. */
@@ -89,152 +89,6 @@ export const servicePortsOf = (endpointPort: number | undefined): readonly Servi
 
 /** Seconds precision, as LLMKube's controller parses it. */
 export const heartbeatAt = (epochMs: number): string => `${new Date(epochMs).toISOString().slice(0, 19)}Z`
-
-export const serviceBody = (publication: Publication): object => ({
-  metadata: {
-    name: publication.serviceName,
-    namespace: publication.namespace,
-    labels: commonLabels(publication),
-    annotations: serviceAnnotations,
-    ownerReferences: [ownerReferenceOf(publication)],
-  },
-  spec: { type: 'ClusterIP', ports: servicePortList(publication, undefined) },
-})
-
-/** Only what is ours: a merge patch leaves labels and annotations of others alone. */
-export const servicePatch = (publication: Publication, current: Service): MergePatch => ({
-  metadata: {
-    labels: commonLabels(publication),
-    annotations: serviceAnnotations,
-    ownerReferences: ownerReferencesWith(publication, current.metadata),
-  },
-  spec: { ports: servicePortList(publication, current) },
-})
-
-export function serviceIsCurrent(service: Service, publication: Publication): boolean {
-  const wanted = servicePortList(publication, service)
-  const { ports } = service.spec
-  return (
-    holds(service.metadata.labels, commonLabels(publication)) &&
-    holds(service.metadata.annotations, serviceAnnotations) &&
-    isOwnedBy(service, publication) &&
-    ports.length === wanted.length &&
-    wanted.every(({ name, port }, index) => ports[index]?.name === name && ports[index].port === port)
-  )
-}
-
-export const sliceBody = (publication: Publication): object => ({
-  metadata: {
-    name: publication.serviceName,
-    namespace: publication.namespace,
-    labels: sliceLabels(publication),
-    annotations: sliceAnnotations(publication),
-    ownerReferences: [ownerReferenceOf(publication)],
-  },
-  addressType: 'IPv4',
-  ...sliceContent(publication),
-})
-
-export const slicePatch = (publication: Publication, current: EndpointSlice): MergePatch => ({
-  metadata: {
-    labels: sliceLabels(publication),
-    annotations: sliceAnnotations(publication),
-    ownerReferences: ownerReferencesWith(publication, current.metadata),
-  },
-  ...sliceContent(publication),
-})
-
-/** Says that the holder lives, and nothing about its server. */
-export const heartbeatPatch = (publication: Publication, current: EndpointSlice): MergePatch => ({
-  metadata: slicePatch(publication, current).metadata,
-})
-
-/** Takes a dead agent's address out of service; the claim stays for an agent that can serve. */
-export const withdrawPatch = (current: EndpointSlice): MergePatch => ({
-  metadata: {},
-  endpoints: current.endpoints.map(({ addresses }) => ({ addresses, conditions: { ready: false } })),
-})
-
-/** True where a write would change nothing but the heartbeat. */
-export const sliceIsCurrent = (slice: EndpointSlice, publication: Publication): boolean =>
-  sliceTells(slice, publication, toldBy(publication))
-
-/** Whether it tells pods `told`, and is labelled and owned as for `publication`. */
-export function sliceTells(slice: EndpointSlice, publication: Publication, told: Told): boolean {
-  const { agentVersion } = publication
-  return (
-    holds(slice.metadata.labels, sliceLabels(publication)) &&
-    (agentVersion === '' || slice.metadata.annotations[annotations.agentVersion] === agentVersion) &&
-    isOwnedBy(slice, publication) &&
-    isDeepStrictEqual(toldIn(slice), told)
-  )
-}
-
-/** What a slice tells pods, as far as we compare it. */
-export interface Told {
-  readonly published: Published | undefined
-  readonly addresses: number
-  readonly ports: readonly { readonly name: string | null | undefined; readonly port: number | null | undefined }[]
-}
-
-export const toldIn = (slice: EndpointSlice): Told => ({
-  published: publishedOf(slice),
-  addresses: slice.endpoints.length,
-  ports: slice.ports.map(({ name, port }) => ({ name, port })),
-})
-
-export function toldBy({ published, servicePorts }: Pick<Publication, 'published' | 'servicePorts'>): Told {
-  if (!published) return { published, addresses: 0, ports: [] }
-  const { address, port, ready } = published
-  return { published: { address, port, ready }, addresses: 1, ports: servicePorts.map(({ name }) => ({ name, port })) }
-}
-
-export const heartbeatOf = ({ metadata }: EndpointSlice): string => metadata.annotations[annotations.heartbeat] ?? ''
-
-/** What the slice tells pods; undefined where it names no address. An absent `ready` counts as ready, as for every reader. */
-export function publishedOf(slice: EndpointSlice): Published | undefined {
-  const [endpoint] = slice.endpoints
-  const address = endpoint?.addresses[0]
-  const port = slice.ports[0]?.port
-  if (!endpoint || address === undefined || port == null) return undefined
-  return { address, port, ready: endpoint.conditions?.ready !== false }
-}
-
-/** The skip-mirror label must be in the first write: without it Kubernetes copies the addresses into a slice of its own. */
-export const endpointsBody = (publication: Publication): object => ({
-  metadata: {
-    name: publication.serviceName,
-    namespace: publication.namespace,
-    labels: endpointsLabels(publication),
-    ownerReferences: [ownerReferenceOf(publication)],
-  },
-  subsets: endpointsSubsets(publication),
-})
-
-export const endpointsPatch = (publication: Publication, { metadata }: Owned): MergePatch => ({
-  metadata: {
-    labels: endpointsLabels(publication),
-    ownerReferences: ownerReferencesWith(publication, metadata),
-  },
-  subsets: endpointsSubsets(publication),
-})
-
-export const endpointsLabels = (publication: Publication): Readonly<Record<string, string>> => ({
-  ...commonLabels(publication),
-  [labels.skipMirror]: 'true',
-  [labels.accelerator]: 'metal',
-})
-
-/** Legacy readers know nothing of expiry, so a withdrawn address moves to where they do not look. */
-const endpointsSubsets = ({ published, servicePorts }: Publication): object[] =>
-  published === undefined
-    ? []
-    : [
-        {
-          [published.ready ? 'addresses' : 'notReadyAddresses']: [{ ip: published.address }],
-          ports: servicePorts.map(({ name }) => ({ name, port: published.port, protocol: 'TCP' })),
-        },
-      ]
 
 export interface MergePatch {
   readonly metadata: object
@@ -284,48 +138,14 @@ function isBefore(one: Named, other: Named): boolean {
   return a === b ? one.name < other.name : a < b
 }
 
-const commonLabels = ({ name }: Publication): Readonly<Record<string, string>> => ({
+export const commonLabels = ({ name }: Publication): Readonly<Record<string, string>> => ({
   [labels.app]: name,
   [labels.managedBy]: managedBy,
   [labels.inferenceService]: name,
 })
 
-const sliceLabels = (publication: Publication): Readonly<Record<string, string>> => ({
-  [labels.serviceName]: publication.serviceName,
-  ...commonLabels(publication),
-})
-
-const serviceAnnotations = { [annotations.metalAccelerated]: 'true', [annotations.nativeProcess]: 'true' }
-
-const sliceAnnotations = ({ heartbeat, agentVersion, claim }: Publication): Readonly<Record<string, string>> => ({
-  [annotations.heartbeat]: heartbeat,
-  ...(agentVersion === '' ? {} : { [annotations.agentVersion]: agentVersion }),
-  [annotations.claim]: claimText(claim ?? { heartbeat }),
-})
-
-const sliceContent = ({ name, published, servicePorts }: Publication) =>
-  published === undefined
-    ? { endpoints: [], ports: [] }
-    : {
-        endpoints: [
-          {
-            addresses: [published.address],
-            conditions: { ready: published.ready },
-            targetRef: { kind: 'Pod', name: `${name}-metal` },
-          },
-        ],
-        ports: servicePorts.map((port) => ({ name: port.name, port: published.port, protocol: 'TCP' })),
-      }
-
-/** The target port is as it was at first, for people who read it: kube-proxy goes by the names of the slice's ports. */
-const servicePortList = ({ servicePorts, published }: Publication, current: Service | undefined) =>
-  servicePorts.map(({ name, port }) => {
-    const targetPort = current?.spec.ports.find((known) => known.name === name)?.targetPort ?? published?.port
-    return { name, port, protocol: 'TCP', ...(targetPort === undefined ? {} : { targetPort }) }
-  })
-
 /** Not a controller reference: it only lets the cluster clean up when the InferenceService goes while we are away. */
-const ownerReferenceOf = ({ name, uid }: Publication): OwnerReference => ({
+export const ownerReferenceOf = ({ name, uid }: Publication): OwnerReference => ({
   apiVersion: owner.apiVersion,
   kind: owner.kind,
   name,
@@ -335,7 +155,7 @@ const ownerReferenceOf = ({ name, uid }: Publication): OwnerReference => ({
 })
 
 /** A merge patch replaces lists whole: other owners stay, an InferenceService that is gone does not. */
-const ownerReferencesWith = (
+export const ownerReferencesWith = (
   publication: Publication,
   { ownerReferences }: Owned['metadata'],
 ): readonly OwnerReference[] => [

@@ -3,7 +3,8 @@ import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
 import type { ClaimedSlices } from './claimed-slices.ts'
 import type { EndpointsWriter } from './endpoints-writer.ts'
 import type { Edits } from './foreign-edits.ts'
-import { publishedOf, sliceIsCurrent, type Publication, type Published, type PublishTarget } from './objects.ts'
+import type { Publication, Published, PublishTarget } from './objects.ts'
+import { publishedOf, sliceIsCurrent } from './slice-object.ts'
 import type { ServiceView, ServiceWriter } from './service-writer.ts'
 
 /** What the caches say; costs no request. */

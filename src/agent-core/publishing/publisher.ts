@@ -15,13 +15,13 @@ import {
   isOwnedBy,
   labels,
   ownerOf,
-  publishedOf,
   serviceNameOf,
   servicePortsOf,
   type Publication,
   type Published,
   type PublishTarget,
 } from './objects.ts'
+import { publishedOf } from './slice-object.ts'
 import { publicationView, unknownView, type PublicationView } from './publication-view.ts'
 import { ServiceWriter } from './service-writer.ts'
 import { shutdownLimitMs, writeWithin, type Unfinished } from './shutdown-writes.ts'

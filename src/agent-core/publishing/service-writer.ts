@@ -2,15 +2,8 @@ import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { Service } from '../kube/resources.ts'
 import { ForeignEdits, type Edits } from './foreign-edits.ts'
-import {
-  isOwnedBy,
-  serviceBody,
-  serviceIsCurrent,
-  serviceNameOf,
-  servicePatch,
-  type Publication,
-  type PublishTarget,
-} from './objects.ts'
+import { isOwnedBy, serviceNameOf, type Publication, type PublishTarget } from './objects.ts'
+import { serviceBody, serviceIsCurrent, servicePatch } from './service-object.ts'
 import { judgeService, type ServiceJudgement } from './service-judgement.ts'
 import { isAnswered, readNow, settledWrite } from './settled-write.ts'
 import { watchedStore, type WatchedKind } from './watched-kind.ts'

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { EndpointSlice } from '../kube/resources.ts'
-import { annotations, heartbeatOf } from './objects.ts'
+import { annotations } from './objects.ts'
+import { heartbeatOf } from './slice-object.ts'
 
 /** The claim was renewed and nothing else happened: no reason to look at the service again. */
 export function isOnlyHeartbeat(before: EndpointSlice | undefined, after: EndpointSlice | undefined): boolean {

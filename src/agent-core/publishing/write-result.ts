@@ -1,6 +1,6 @@
 import { refKey } from '../support/object-key.ts'
 import type { ClaimJudgement } from './claim.ts'
-import { type PublishTarget } from './objects.ts'
+import type { PublishTarget } from './objects.ts'
 
 /** How a write ended. What the cluster does not answer or does not permit is thrown as ApiError instead. */
 export type WriteResult =

@@ -1,11 +1,8 @@
 import type { EndpointSlice, ObjectMeta, Service } from '../../../src/agent-core/kube/resources.ts'
 import { parseEndpointSlice, parseService } from '../../../src/agent-core/kube/resources.ts'
-import {
-  serviceBody,
-  sliceBody,
-  type Publication,
-  type PublishTarget,
-} from '../../../src/agent-core/publishing/objects.ts'
+import type { Publication, PublishTarget } from '../../../src/agent-core/publishing/objects.ts'
+import { serviceBody } from '../../../src/agent-core/publishing/service-object.ts'
+import { sliceBody } from '../../../src/agent-core/publishing/slice-object.ts'
 
 export const target: PublishTarget = { namespace: 'ml', name: 'llama', uid: 'cr-1', endpointPort: undefined }
 

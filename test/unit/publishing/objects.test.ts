@@ -1,20 +1,14 @@
 import { describe, expect, test } from 'vitest'
+import { endpointsBody, endpointsPatch } from '../../../src/agent-core/publishing/endpoints.ts'
 import {
   collidesWith,
-  endpointsBody,
-  endpointsPatch,
   heartbeatAt,
-  publishedOf,
-  serviceBody,
-  serviceIsCurrent,
   serviceNameOf,
-  servicePatch,
   servicePortsOf,
-  sliceBody,
-  sliceIsCurrent,
-  slicePatch,
   targetOf,
 } from '../../../src/agent-core/publishing/objects.ts'
+import { serviceBody, serviceIsCurrent, servicePatch } from '../../../src/agent-core/publishing/service-object.ts'
+import { publishedOf, sliceBody, sliceIsCurrent, slicePatch } from '../../../src/agent-core/publishing/slice-object.ts'
 import { publication, serviceOf, sliceOf } from './examples.ts'
 
 const ownerReferences = [
