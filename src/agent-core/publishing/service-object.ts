@@ -6,7 +6,6 @@ import {
   commonLabels,
   holds,
   isOwnedBy,
-  labels,
   ownerReferenceOf,
   ownerReferencesWith,
 } from './objects.ts'
