@@ -86,11 +86,12 @@ test.each<[what: string, changes: Partial<MeasurePowerOptions>, message: string]
 
 test('the script names every path as one word, whatever is in it', () => {
   const own = { program: '/a b/$(touch x)', script: `/it's/"cli".js` }
-  const text = powerScript(own, '/tmp/`x`').replaceAll('ELECTRON_RUN_AS_NODE=1', 'printf "%s\\n"')
-  expect(execFileSync('/bin/sh', ['-c', text], { encoding: 'utf8' }).split('\n').slice(0, 4)).toEqual([
-    own.program,
-    own.script,
-    'power',
-    'install',
-  ])
+  const folder = "/nowhere/it's $(touch x)`touch x`"
+  // Nothing of it is carried out, only printed: what is quoted wrongly would remove another folder.
+  const text = powerScript(own, folder)
+    .replaceAll('ELECTRON_RUN_AS_NODE=1', String.raw`printf '%s\n'`)
+    .replaceAll('rm -rf --', String.raw`printf "%s\n"`)
+  expect(text).not.toContain('rm ')
+  const printed = execFileSync('/bin/sh', ['-c', text], { encoding: 'utf8' }).trimEnd().split('\n')
+  expect(printed).toEqual([own.program, own.script, 'power', 'install', folder])
 })
