@@ -45,7 +45,7 @@ async function askInTerminal(options: MeasurePowerOptions): Promise<string> {
   const { temporaryDir, own, confirm, openFile, limitMs = defaultLimitMs } = options
   const folder = await mkdtemp(path.join(temporaryDir, 'metalbar-power-'))
   try {
-    const script = powerScript(own, folder)
+    const script = powerScript(own)
     if (!(await confirm(script))) return 'unwanted'
     // Terminal runs what is called so.
     const file = path.join(folder, 'measure-power.command')

@@ -7,12 +7,12 @@ export interface OwnCommand {
 
 /**
  * What Terminal runs to let this user measure power. It names the app's own command, since an app that came as a disk image has no
- * `metal-agent` in PATH, and takes itself away at its end, by which the app knows of it.
+ * `metal-agent` in PATH, and takes itself and its folder, if that is empty then, away at its end, by which the app knows of it.
  */
-export const powerScript = ({ program, script }: OwnCommand, folder: string): string => `#!/bin/sh
+export const powerScript = ({ program, script }: OwnCommand): string => `#!/bin/sh
 # Metalbar: shows the rule by which sudo lets powermetrics run, has visudo check it, and has sudo write it, which asks for your password.
 trap 'exit 1' HUP INT TERM
-trap ${quoted(`rm -rf -- ${quoted(folder)}`)} EXIT
+trap 'rm -f -- "$0" && rmdir -- "$(dirname -- "$0")"' EXIT
 ELECTRON_RUN_AS_NODE=1 ${quoted(program)} ${quoted(script)} power install
 `
 

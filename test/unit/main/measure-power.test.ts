@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { CommandInput } from '../../../src/contract/commands.ts'
@@ -84,14 +84,21 @@ test.each<[what: string, changes: Partial<MeasurePowerOptions>, message: string]
   expect([it.seen.commands, await it.left()]).toEqual([[], []])
 })
 
-test('the script names every path as one word, whatever is in it', () => {
-  const own = { program: '/a b/$(touch x)', script: `/it's/"cli".js` }
-  const folder = "/nowhere/it's $(touch x)`touch x`"
-  // Nothing of it is carried out, only printed: what is quoted wrongly would remove another folder.
-  const text = powerScript(own, folder)
-    .replaceAll('ELECTRON_RUN_AS_NODE=1', String.raw`printf '%s\n'`)
-    .replaceAll('rm -rf --', String.raw`printf "%s\n"`)
-  expect(text).not.toContain('rm ')
-  const printed = execFileSync('/bin/sh', ['-c', text], { encoding: 'utf8' }).trimEnd().split('\n')
-  expect(printed).toEqual([own.program, own.script, 'power', 'install', folder])
+test('the script names every path as one word, whatever is in it, and takes away nothing but itself and its empty folder', async () => {
+  await using folder = await temporaryFolder()
+  const [inside, own] = [path.join(folder.dir, "it's `x`"), { program: '/a b/$(touch x)', script: `/it's/"cli".js` }]
+  const [script, other] = [path.join(inside, 'measure-power.command'), path.join(folder.dir, 'other')]
+  await mkdir(inside)
+  await writeFile(other, '')
+  const text = powerScript(own).replaceAll('ELECTRON_RUN_AS_NODE=1', 'printf "%s\\n"')
+  await writeFile(script, text, { mode: 0o700 })
+  const words = execFileSync(script, { encoding: 'utf8' }).split('\n').slice(0, 4)
+  expect(words).toEqual([own.program, own.script, 'power', 'install'])
+  expect(await readdir(folder.dir)).toEqual(['other'])
+
+  await mkdir(inside)
+  await writeFile(script, text, { mode: 0o700 })
+  await writeFile(path.join(inside, 'kept'), '')
+  execFileSync(script)
+  expect(await readdir(inside)).toEqual(['kept'])
 })
