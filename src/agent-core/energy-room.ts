@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { PowerView } from '../contract/power.ts'
 import { Energy } from './energy/energy.ts'
-import { countSpending } from './observability/metrics/energy-metrics.ts'
+import { spendingMetricsFeed } from './observability/metrics/energy-metrics.ts'
 import type { RoomContext } from './room-context.ts'
 import { energySettings } from './room-settings.ts'
 import type { RuntimeFigures } from './runtime-figures/runtime-figures.ts'
@@ -23,7 +23,7 @@ export function energyRoom(
     power,
     totals: () => figures().totals(),
     countWork: () => figures().refresh(),
-    onSpending: (spending) => countSpending(metrics, spending),
+    onSpending: spendingMetricsFeed(metrics),
     ...options.energyTrial,
   })
   return ends.use(energy)

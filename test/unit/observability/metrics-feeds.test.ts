@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
-import { countSpending } from '../../../src/agent-core/observability/metrics/energy-metrics.ts'
+import { spendingMetricsFeed } from '../../../src/agent-core/observability/metrics/energy-metrics.ts'
 import { runtimeMetricsFeed } from '../../../src/agent-core/observability/metrics/runtime-metrics.ts'
 import { countUnload, startMetricsFeed } from '../../../src/agent-core/observability/metrics/server-metrics.ts'
 import { serviceMetricsFeed } from '../../../src/agent-core/observability/metrics/service-metrics.ts'
@@ -107,19 +107,38 @@ test('a start is measured from its beginning until the server is ready, once, an
 })
 
 test('energy is counted while power is measured, of the machine and of each service, with the tokens it belongs to', async () => {
-  countSpending(metrics, { measured: { joules: 0, ms: 0 }, services: new Map([['default/qwen', { joules: 0 }]]) })
+  const countSpending = spendingMetricsFeed(metrics)
+  countSpending({ measured: { joules: 0, ms: 0 }, services: new Map([['default/qwen', { joules: 0 }]]) })
   const unmeasured = await figures(/joules|measured/)
   const services = new Map([['default/qwen', { joules: 40, measuredTokens: 80 }]])
-  countSpending(metrics, { measured: { joules: 100, ms: 1_000 }, services })
-  countSpending(metrics, { measured: { joules: 50, ms: 500 }, services: new Map() })
+  countSpending({ measured: { joules: 100, ms: 1_000 }, services })
+  countSpending({ measured: { joules: 50, ms: 500 }, services: new Map() })
   expect([unmeasured, await figures(/joules|measured/)]).toEqual([
     {},
     {
       energy_joules_total: 150,
       [`service_energy_joules_total${labels}`]: 40,
       [`measured_tokens_total${labels}`]: 80,
+      [`joules_per_generated_token${labels}`]: 0.5,
     },
   ])
+})
+
+test('what a token costs is known once one was generated, and is that of the whole time tokens were counted', async () => {
+  const countSpending = spendingMetricsFeed(metrics)
+  const spans = [
+    { joules: 7 },
+    { joules: 30, measuredTokens: 0 },
+    { joules: 30, measuredTokens: 20 },
+    { joules: 0, measuredTokens: 0 },
+    { joules: 40, measuredTokens: 30 },
+  ]
+  const seen = []
+  for (const span of spans) {
+    countSpending({ measured: { joules: 50, ms: 1_000 }, services: new Map([['default/qwen', span]]) })
+    seen.push((await figures(/per_generated/))[`joules_per_generated_token${labels}`])
+  }
+  expect(seen).toEqual([undefined, undefined, 3, 3, 2])
 })
 
 test('a model that leaves memory without a person is counted by why', async () => {

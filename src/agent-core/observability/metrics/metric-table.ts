@@ -259,6 +259,12 @@ export const metricTable = {
     startsAbsent: true,
     help: 'Generated tokens that the energy of a service belongs to; the quotient is joules per token',
   },
+  joules_per_generated_token: {
+    type: 'gauge',
+    origin: 'ours',
+    perService: true,
+    help: 'Energy of a service by its generated tokens, both while power was measured, since the agent began',
+  },
   metrics_services_left_out: {
     type: 'gauge',
     origin: 'ours',
