@@ -2,13 +2,15 @@ import { Agent } from '../agent-core/agent.ts'
 import type { AgentOptions, ServersAtEnd } from '../agent-core/agent-options.ts'
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import type { Platform } from '../agent-core/platform/platform.ts'
+import { startMetricsListener, type MetricsListenerOptions } from '../agent-core/observability/metrics-listener.ts'
+import type { Platform, PortHolder } from '../agent-core/platform/platform.ts'
 import { startNotices, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { acquireLock } from '../agent-core/state/lock.ts'
 import { loadNodeId, type NodeIdentity } from '../agent-core/state/node-id.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { startTimeOf } from '../agent-core/state/start-time.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
+import { parseAddressAndPort } from '../agent-core/support/address-and-port.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import { cleanedDoor, type AgentDoor } from './agent-door.ts'
 import { WindowServer } from './http/window-server.ts'
@@ -108,13 +110,23 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
     readiness: () => agent.readiness(),
     metrics: agent.metrics,
     log,
+    holders: (port) => holdersOf(port, platform, log),
   })
   if (health.state === 'failed') {
     log.warn('no health server', { text: health.message })
     agent.notice(health.message)
   }
+  const forPrometheus = await listenForPrometheus(settings, {
+    metrics: agent.metrics,
+    log,
+    holders: (port) => holdersOf(port, platform, log),
+  })
+  if (forPrometheus?.problem !== undefined) {
+    log.warn('metrics listener', { text: forPrometheus.problem })
+    agent.notice(forPrometheus.problem)
+  }
   const close = async () => {
-    await health.stop()
+    await Promise.all([health.stop(), forPrometheus?.stop()])
     await windows.close()
     if (socket.ok) await socket.server.close()
   }
@@ -135,6 +147,29 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   return {
     ok: true,
     hosted: { door, openWindow, stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)) },
+  }
+}
+
+/** Undefined where nobody asked for it, or no token is named, which a notice says. */
+async function listenForPrometheus(
+  { metricsAddress, metricsTokenFile: tokenFile }: AgentSettings,
+  options: Omit<MetricsListenerOptions, 'address' | 'tokenFile'>,
+) {
+  const address = metricsAddress === undefined ? undefined : parseAddressAndPort(metricsAddress)
+  if (!address || tokenFile === undefined) return undefined
+  return startMetricsListener({ ...options, address, tokenFile })
+}
+
+/** No process group has this number, so that every listener is named. */
+const noGroup = -1
+
+/** Who has a port that we wanted; nobody where the system does not say. */
+async function holdersOf(port: number, platform: Platform, log: Logger): Promise<readonly PortHolder[]> {
+  try {
+    return (await platform.portListeners(port, noGroup)).others
+  } catch (error) {
+    log.warn('holder of a port not known', { port, error })
+    return []
   }
 }
 

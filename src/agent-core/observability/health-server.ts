@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { isFromAnotherPage, listenOnLoopback } from '../net/loopback-server.ts'
+import { isFromAnotherPage, listenOnLoopback, type LoopbackServerOptions } from '../net/loopback-server.ts'
 import type { Logger } from './logger.ts'
 
 export interface Readiness {
@@ -8,7 +8,7 @@ export interface Readiness {
   readonly message: string
 }
 
-export interface HealthServerOptions {
+export interface HealthServerOptions extends Pick<LoopbackServerOptions, 'holders'> {
   /** On 127.0.0.1; 0 = no server. */
   readonly port: number
   readonly readiness: () => Readiness
@@ -29,9 +29,11 @@ export async function startHealthServer(options: HealthServerOptions): Promise<H
 }
 
 /** As {@link startHealthServer}, but port 0 means any free one. */
-export async function listenForHealth({ port, readiness, metrics, log }: HealthServerOptions): Promise<HealthServer> {
+export async function listenForHealth(options: HealthServerOptions): Promise<HealthServer> {
+  const { port, readiness, metrics, log, holders } = options
   const result = await listenOnLoopback({
     port,
+    holders,
     handle: async (request, response) => {
       if (isFromAnotherPage(request.headers)) {
         sendJson(request, response, 403, { error: 'Another page asked for this, and no page may.' })

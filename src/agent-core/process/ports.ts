@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { PortHolder } from '../platform/platform.ts'
+import { holdersText } from '../support/port-holders.ts'
 import type { PortPolicy } from './launch.ts'
 
 /** One sentence why there is no port, for the person who set the policy. */
@@ -133,10 +134,7 @@ export class Ports {
 
 /** Names the holder of the port as far as the system tells. */
 export function portTakenMessage(port: number, holders: readonly PortHolder[], setting: string | undefined): string {
-  const names = holders.flatMap(({ pid, command }) =>
-    pid === undefined ? [] : [`process ${pid}${command === undefined ? '' : ` (${command})`}`],
-  )
-  const whom = names.length === 0 ? 'another process' : names.join(' and ')
+  const whom = holdersText(holders, 'another process')
   return `Port ${port}${by(setting)} is taken by ${whom}: stop it, or choose another port.`
 }
 

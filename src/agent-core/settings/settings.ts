@@ -52,7 +52,7 @@ export type LogFormat = AgentSettings['logFormat']
 
 /** True sentences a person should read when the agent starts, here and in its snapshot. */
 export function startNotices(settings: AgentSettings): string[] {
-  const { flagsNotInEffect, allowUnsafeExtraArgs, allowedEnv } = settings
+  const { flagsNotInEffect, allowUnsafeExtraArgs, allowedEnv, metricsAddress, metricsTokenFile } = settings
   return [
     ...flagsNotInEffect.map(({ flag, reason }) => `--${flag} is not in effect: ${reason}.`),
     ...(allowUnsafeExtraArgs
@@ -62,6 +62,11 @@ export function startNotices(settings: AgentSettings): string[] {
       : []),
     ...(allowedEnv.length > 0
       ? [`--allowed-env is set: whoever may write an InferenceService sets ${allowedEnv.join(', ')} for its server.`]
+      : []),
+    ...(metricsAddress !== undefined && metricsTokenFile === undefined
+      ? [
+          `Nothing listens at --metrics-address ${metricsAddress}: only who has a token may read metrics on a network, so give --metrics-token-file too.`,
+        ]
       : []),
   ]
 }

@@ -5,13 +5,11 @@ import { defaultThresholds } from '../memory/pressure.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultWatchdogIntervalMs } from '../memory/watchdog.ts'
 import { mostLogFiles } from '../observability/log-file.ts'
+import { listenerRows, portOrZero } from './listener-rows.ts'
 
 /** Keys of `spec.runtime`, of which the agent can be told a default; `llamacpp` and `llama-server` are the same. */
 const runtimeNames = ['llama-server', 'llamacpp', 'omlx', 'ollama', 'vllm-swift', 'mlx-server'] as const
 const logFormats = ['auto', 'text', 'json'] as const
-
-const portMessage = 'must be a port number from 0 to 65535'
-const portOrZero = z.int({ error: portMessage }).min(0, portMessage).max(65_535, portMessage)
 
 const rangeMessage = 'must be two ports from 1 to 65535, the lower first, such as 30000-30099'
 const portRange = z
@@ -227,24 +225,7 @@ export const startRows = {
     },
     help: 'powermetrics; any other path switches the measurement off',
   },
-  port: {
-    kind: 'port',
-    schema: portOrZero,
-    default: 9090,
-    group: 'Agent',
-    flag: 'port',
-    flagTakes: negativeMeansZero,
-    help: 'port of /healthz, /readyz and /metrics on 127.0.0.1; 0 for none',
-  },
-  uiPort: {
-    kind: 'port',
-    schema: portOrZero,
-    bare: '0',
-    defaultMeans: 'when asked, by metal-agent ui',
-    group: 'Agent',
-    flag: 'ui',
-    help: 'serve the window for a browser on 127.0.0.1, at this port or any free one, and print its address',
-  },
+  ...listenerRows,
   stateDir: {
     kind: 'path',
     schema: nonEmpty,

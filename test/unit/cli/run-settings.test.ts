@@ -223,6 +223,28 @@ test('flags of what is not built yet are read, and said to change nothing when t
   ])
 })
 
+test('the address for Prometheus is an address and a port, and opens nothing without the file of its token', () => {
+  const address = ['--metrics-address', '0.0.0.0:9091']
+  const given = settings(...address, '--metrics-token-file', '/etc/metalbar/token')
+  expect([
+    given.metricsAddress,
+    given.metricsTokenFile,
+    startNotices(given),
+    startNotices(settings(...address)),
+  ]).toEqual([
+    '0.0.0.0:9091',
+    '/etc/metalbar/token',
+    [],
+    [
+      'Nothing listens at --metrics-address 0.0.0.0:9091: only who has a token may read metrics on a network, so give --metrics-token-file too.',
+    ],
+  ])
+  expect([complaint('--metrics-address', 'mac.lan:9091'), complaint('--metrics-token-file', 'token')]).toEqual([
+    '--metrics-address must be an address of this host, no name, and a port from 1 to 65535, such as 192.168.1.20:9091 or 0.0.0.0:9091, not "mac.lan:9091".',
+    '--metrics-token-file must be an absolute path of at most 1000 characters, not "token".',
+  ])
+})
+
 test('--version and --help win over an agent that would start', () => {
   expect([parse('--port', '1', '--version'), parse('--help')]).toEqual([{ kind: 'version' }, { kind: 'help' }])
 })

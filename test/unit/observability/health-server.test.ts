@@ -8,6 +8,7 @@ import {
   type Readiness,
 } from '../../../src/agent-core/observability/health-server.ts'
 import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 const servers: HealthServer[] = []
@@ -124,6 +125,20 @@ test('a port that is taken is a sentence, not an exception, and port 0 means no 
     },
     { state: 'disabled' },
   ])
+})
+
+test('who has the port that is wanted is named', async () => {
+  const port = await start()
+  using metrics = new AgentMetrics()
+  const platform = hostPlatform()
+  const server = await startHealthServer({
+    ...{ port, metrics, log: silentLog, readiness: () => ({ ready: true, message: '' }) },
+    holders: async (wanted) => (await platform.portListeners(wanted, -1)).others,
+  })
+  expect(server).toMatchObject({
+    state: 'failed',
+    message: expect.stringContaining(`port ${port} on 127.0.0.1 is taken by process ${process.pid} (`) as string,
+  })
 })
 
 test('a readiness that throws is a 500 without details', async () => {
