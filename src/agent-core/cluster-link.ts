@@ -28,7 +28,8 @@ export interface ClusterLinkOptions {
   /** Called when a session has ended for good, so that what was told in it can be forgotten. */
   readonly onLeft: () => void
   /** How many watches failed in a row. */
-  readonly onWatchFailures: (failures: number) => void
+  /** Undefined while nothing is watched. */
+  readonly onWatchFailures: (failures: number | undefined) => void
   readonly log: Logger
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
@@ -187,6 +188,7 @@ export class ClusterLink {
       await this.release()
       await this.close()
       this.#session = undefined
+      this.#options.onWatchFailures(undefined)
       this.#options.onLeft()
     }
     if (!this.#isEnding) await this.#serve(context)

@@ -82,12 +82,24 @@ const gap = '  '
 const leastSentence = 32
 const indent = '    '
 
-const headings = ['NAME', 'NAMESPACE', 'STATE', 'MODEL', 'ADDRESS', 'AGE', 'MEMORY', 'TOKENS/S', 'REQUESTS'] as const
+const headings = [
+  'NAME',
+  'NAMESPACE',
+  'STATE',
+  'MODEL',
+  'ADDRESS',
+  'AGE',
+  'MEMORY',
+  'TOKENS/S',
+  'REQUESTS',
+  'POWER',
+] as const
 type Heading = (typeof headings)[number]
 /** A narrower terminal has no room for what each model is expected to hold. */
 const leastForMemory = 80
-/** In a narrower one they are in the sentence. */
-const leastForRates = 120
+/** In a narrower one what a service does now is in its sentence. */
+const leastForWork = 120
+const hasRoomForWork = ({ columns = Infinity }: TableStyle): boolean => columns >= leastForWork
 const stateColumn = headings.indexOf('STATE')
 /** The state as scripts know it. */
 const stateOf = ({ state, reason }: ServiceView): string => (state === 'stopped' && reason === 'Idle' ? 'idle' : state)
@@ -102,7 +114,6 @@ const shrinkable = [
 
 function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
   const shown = shownHeadings(snapshot, style)
-  const hasRates = shown.includes('TOKENS/S')
   const rows = snapshot.services.map((service) => {
     const figures = snapshot.figures[service.uid] ?? {}
     const cells = cellsOf(service, figures, snapshot.now, style)
@@ -118,7 +129,7 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
     cells.map((cell, column) => cutMiddle(cell, widths[column] ?? 0, style).padEnd(widths[column] ?? 0))
   const lines = [[...fit(shown), ...(sameLine ? ['MESSAGE'] : [])].join(gap).trimEnd()]
   for (const { service, figures, cells } of rows) {
-    const sentence = sentenceOf(service, figures, { hasRates })
+    const sentence = sentenceOf(service, figures, style)
     const fitted = fit(cells)
     if (style.colour)
       fitted[stateColumn] = styleText(shapes[service.state].colour, fitted[stateColumn] ?? '', {
@@ -132,18 +143,24 @@ function table(snapshot: AgentSnapshot, style: TableStyle): string[] {
 }
 
 /** Figures that no service has get no column. */
-function shownHeadings({ services, figures }: AgentSnapshot, { columns = Infinity }: TableStyle): readonly Heading[] {
+function shownHeadings({ services, figures }: AgentSnapshot, style: TableStyle): readonly Heading[] {
+  const { columns = Infinity } = style
   const hasMemory = services.some(({ memory }) => memory?.needBytes !== undefined) && columns >= leastForMemory
   const isReported = services.some(({ uid }) => figures[uid]?.runtime?.state === 'reported')
-  const hasRates = isReported && columns >= leastForRates
-  return headings.filter((heading) => (heading === 'MEMORY' ? hasMemory : !rateHeadings.has(heading) || hasRates))
+  const hasRates = isReported && hasRoomForWork(style)
+  const hasShares = services.some(({ uid }) => figures[uid]?.powerShareWatts !== undefined) && hasRoomForWork(style)
+  const isShown: Partial<Record<Heading, boolean>> = {
+    MEMORY: hasMemory,
+    'TOKENS/S': hasRates,
+    REQUESTS: hasRates,
+    POWER: hasShares,
+  }
+  return headings.filter((heading) => isShown[heading] ?? true)
 }
-
-const rateHeadings: ReadonlySet<Heading> = new Set(['TOKENS/S', 'REQUESTS'])
 
 function cellsOf(
   service: ServiceView,
-  { runtime }: ServiceFigures,
+  { runtime, powerShareWatts }: ServiceFigures,
   now: string,
   style: TableStyle,
 ): Readonly<Record<Heading, string>> {
@@ -159,6 +176,7 @@ function cellsOf(
     'TOKENS/S':
       runtime?.state === 'notReported' ? 'not reported' : (runtime?.generatedTokensPerSecond?.toFixed(1) ?? '-'),
     REQUESTS: requestsOf(runtime) ?? '-',
+    POWER: shareOf(powerShareWatts) ?? '-',
   }
 }
 
@@ -167,6 +185,10 @@ function requestsOf({ requestsRunning, requestsWaiting = 0 }: Partial<RuntimeFig
   if (requestsRunning === undefined) return undefined
   return requestsWaiting > 0 ? `${requestsRunning} (${requestsWaiting} waiting)` : String(requestsRunning)
 }
+
+/** Such as `~12 W`: an estimate, so of two digits. Undefined while it is not known. */
+const shareOf = (watts: number | undefined): string | undefined =>
+  watts === undefined ? undefined : `~${Number(watts.toPrecision(2))} W`
 
 /** Marks the need of a service that does not run, so that it is not taken for memory it holds. */
 function memoryOf({ state, memory }: ServiceView): string {
@@ -185,21 +207,23 @@ function addressOf({ address, port }: ServiceView): string {
 /** The figures first: a narrow terminal cuts the end. */
 function sentenceOf(
   { message }: ServiceView,
-  { progress, runtime }: ServiceFigures,
-  { hasRates }: { readonly hasRates: boolean },
+  { progress, runtime, powerShareWatts }: ServiceFigures,
+  style: TableStyle,
 ): string {
-  const figures = progress ? progressText(progress) : hasRates ? '' : rateText(runtime)
+  const figures = progress ? progressText(progress) : hasRoomForWork(style) ? '' : workText(runtime, powerShareWatts)
   const text = [cleanText(message), cleanText(runtime?.slow ?? '')].filter((part) => part !== '').join(' ')
   return figures === '' ? text : `${figures}: ${text}`
 }
 
 /** Empty where nothing is worked on. */
-function rateText(runtime: RuntimeFigures | undefined): string {
+function workText(runtime: RuntimeFigures | undefined, watts: number | undefined): string {
   const rate = runtime?.generatedTokensPerSecond
   const requests = runtime?.requestsRunning === 0 ? undefined : requestsOf(runtime)
+  const share = watts === 0 ? undefined : shareOf(watts)
   return [
     ...(rate === undefined ? [] : [`${rate.toFixed(1)} tokens/s`]),
     ...(requests === undefined ? [] : [`requests ${requests}`]),
+    ...(share === undefined ? [] : [share]),
   ].join(', ')
 }
 

@@ -345,7 +345,9 @@ describe.concurrent('what operators rely on', () => {
       after: { code: after.code, stdout: after.stdout, stderr: after.stderr.slice(0, 59) },
     }).toEqual({
       table: [
-        expect.stringMatching(/^NAME +NAMESPACE +STATE +MODEL +ADDRESS +AGE +MEMORY +MESSAGE$/) as unknown,
+        expect.stringMatching(
+          /^NAME +NAMESPACE +STATE +MODEL +ADDRESS +AGE +MEMORY +(TOKENS\/S +REQUESTS +)?MESSAGE$/,
+        ) as unknown,
         expect.stringMatching(
           new RegExp(`^tiny +default +\\* ready +tiny +192\\.0\\.2\\.10:${port} +\\d+s +`),
         ) as unknown,

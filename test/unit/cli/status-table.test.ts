@@ -109,6 +109,38 @@ test('in a narrower terminal it is in the sentence', () => {
   ])
 })
 
+const drawing = (watts: Readonly<Record<string, number | undefined>>) =>
+  sampleSnapshot({
+    services: Object.keys(watts).map((uid) => sampleService({ uid, name: uid })),
+    figures: Object.fromEntries(Object.entries(watts).map(([uid, share]) => [uid, { powerShareWatts: share }])),
+  })
+
+test('the share of power is an estimate of two digits: a column where there is room, else in the sentence of who works', () => {
+  const shares = drawing({ large: 12.4, small: 0.42, idle: 0, mute: undefined })
+  const shown = (columns: number) =>
+    renderStatus(shares, { ...plain, columns })
+      .split('\n')
+      .slice(4)
+  expect(shown(120)).toEqual([
+    'NAME   NAMESPACE  STATE    MODEL       ADDRESS  AGE  POWER    MESSAGE',
+    'large  default    ● ready  qwen-small  -        3m   ~12 W    Serves requests.',
+    'small  default    ● ready  qwen-small  -        3m   ~0.42 W  Serves requests.',
+    'idle   default    ● ready  qwen-small  -        3m   ~0 W     Serves requests.',
+    'mute   default    ● ready  qwen-small  -        3m   -        Serves requests.',
+    '',
+  ])
+  expect(shown(80).filter((line) => line.startsWith(' '))).toEqual([
+    '    ~12 W: Serves requests.',
+    '    ~0.42 W: Serves requests.',
+    '    Serves requests.',
+    '    Serves requests.',
+  ])
+})
+
+test('a share of power that nobody knows gets no column', () => {
+  expect(renderStatus(drawing({ mute: undefined }), plain)).not.toContain('POWER')
+})
+
 test('what a service would need is told from what one holds', () => {
   const memory = { needBytes: 572_000_000, priority: 'normal', isProtected: false } as const
   const services = serviceStates.map((state) => sampleService({ name: state, state, memory }))

@@ -1,11 +1,13 @@
 import path from 'node:path'
-import { expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { Energy, type EnergySettings } from '../../../src/agent-core/energy/energy.ts'
 import type { WorkTotals } from '../../../src/agent-core/energy/shares.ts'
 import type { PowerView } from '../../../src/contract/power.ts'
 import { eventually } from '../../support/eventually.ts'
 import { Recorder } from '../../support/running-agent.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+afterEach(() => vi.useRealTimers())
 
 /** An energy room with power, work and a clock as the test states them. */
 async function trial() {
@@ -128,7 +130,7 @@ test('what is missing is said with what to turn on, and nothing is shown as 0', 
   expect(await message()).toBe('sudo asks for a password.')
 })
 
-test('a time is asked about by its hours, and energy of a clock that was ahead belongs to none', async () => {
+test('a time is asked about by its hours', async () => {
   await using it = await trial()
   it.draw(10, 11)
   const hourAgo = new Date(Date.now() - 3_600_000).toISOString()
@@ -137,4 +139,22 @@ test('a time is asked about by its hours, and energy of a clock that was ahead b
   expect(
     (await it.energy.view({ since: dayAgo, until: new Date(Date.now() - 7_200_000).toISOString() })).joules,
   ).toBeUndefined()
+})
+
+test('what was counted while the clock was ahead belongs to no time that is asked about, and is in the whole', async () => {
+  await using it = await trial()
+  const now = Date.now()
+  vi.useFakeTimers({ toFake: ['Date'] })
+  vi.setSystemTime(now + 5 * 3_600_000)
+  it.draw(10, 11)
+  await it.energy.view({})
+  vi.setSystemTime(now)
+  it.draw(10, 1)
+  const since = new Date(now - 3_600_000).toISOString()
+  const [ofTheHour, whole] = [await it.energy.view({ since }), await it.energy.view({})]
+  expect([ofTheHour.joules, whole.joules]).toEqual([10, 110])
+  for (const { from, until } of [ofTheHour, whole]) {
+    expect(Date.parse(until)).toBe(now)
+    expect(Date.parse(from ?? '')).toBeLessThanOrEqual(now)
+  }
 })

@@ -9,7 +9,7 @@ import {
   sessionMetricsFeed,
   type MeasuredSession,
 } from '../../../src/agent-core/observability/metrics/session-metrics.ts'
-import type { RuntimeFigures } from '../../../src/contract/service.ts'
+import type { RuntimeFigures, ServiceState } from '../../../src/contract/service.ts'
 import { exportedFigures } from '../../support/exported-figures.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
@@ -148,6 +148,17 @@ test('a model that leaves memory without a person is counted by why', async () =
     'unloads_total{reason="displaced"}': 2,
     'unloads_total{reason="idle"}': 1,
   })
+})
+
+test('a service is healthy or not while a server of it is to answer, and neither where none is to run', async () => {
+  const states = ['starting', 'ready', 'unready', 'crash-looping', 'stopped', 'waiting', 'foreign'] as const
+  const shown = async (state: ServiceState) => {
+    serviceMetricsFeed(metrics)(sampleSnapshot({ services: [sampleService({ ...qwen, state })] }))
+    return Object.values(await figures(/process_healthy/))
+  }
+  const seen: number[][] = []
+  for (const state of states) seen.push(await shown(state))
+  expect(seen).toEqual([[0], [1], [0], [0], [], [], []])
 })
 
 test('restarts, failures, back-off and agreement are those of the snapshot', async () => {

@@ -1,3 +1,4 @@
+import type { ServiceState } from '../../../contract/service.ts'
 import type { AgentSnapshot } from '../../../contract/snapshot.ts'
 import { refKey } from '../../support/object-key.ts'
 import type { AgentMetrics } from './agent-metrics.ts'
@@ -10,7 +11,7 @@ export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnaps
     for (const service of services) {
       const more = service.restarts - (restarts.get(refKey(service)) ?? 0)
       metrics.add('process_restarts_total', Math.max(0, more), service)
-      metrics.set('process_healthy', service.state === 'ready' ? 1 : 0, service)
+      metrics.set('process_healthy', health(service), service)
       metrics.set('memory_estimated_bytes', service.memory?.needBytes, service)
       metrics.set('server_failures_in_a_row', service.crash?.failures ?? 0, service)
       metrics.set('service_retry_seconds', secondsUntil(service.retryAt, now), service)
@@ -20,6 +21,12 @@ export function serviceMetricsFeed(metrics: AgentMetrics): (snapshot: AgentSnaps
     restarts = new Map(services.map((service) => [refKey(service), service.restarts]))
   }
 }
+
+/** Undefined where no server is to run, so that what is stopped on purpose does not count as down. */
+const health = ({ state }: AgentSnapshot['services'][number]): number | undefined =>
+  state === 'ready' ? 1 : withServer.has(state) ? 0 : undefined
+
+const withServer: ReadonlySet<ServiceState> = new Set(['starting', 'unready', 'crash-looping', 'stopping'])
 
 const secondsUntil = (time: string | undefined, now: string): number | undefined =>
   time === undefined ? undefined : Math.max(0, Date.parse(time) - Date.parse(now)) / 1_000
