@@ -76,7 +76,7 @@ function figureRoom({ snapshots, ends }: RoomContext, servers: Servers, energy: 
   const figures = new RuntimeFigures({
     servers: () => servers.counted(),
     ask: askActivity,
-    onAsked: () => energy.workCounted(),
+    onAsked: (answers) => energy.workCounted(answers),
     onChange: () => snapshots.changed(),
   })
   snapshots.onLooker((looker) => figures.setLooker(looker))

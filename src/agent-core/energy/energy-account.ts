@@ -10,7 +10,7 @@ export interface ServiceSpending extends Omit<Work, 'decodes'> {
 
 /** What was drawn and done in a span of time. */
 export interface Spending {
-  /** Of the whole machine. The shares of the services are part of it; what is left is its own. */
+  /** Of CPU, GPU and ANE, whoever used them. The shares of the services are part of it; what is left is the machine's own. */
   readonly measured: Measured
   /** By key. */
   readonly services: ReadonlyMap<string, ServiceSpending>
@@ -29,6 +29,8 @@ export class EnergyAccount {
   #samples: Measured[] = []
   #totals: ReadonlyMap<string, WorkTotals> = new Map()
   #closedAtMs: number
+  /** How much longer the samples were than the spans they came in. */
+  #aheadMs = 0
   /** What the machine drew when it was last measured while no service worked. */
   #ownWatts: number | undefined
 
@@ -42,17 +44,21 @@ export class EnergyAccount {
     if (sample.ms > 0) this.#samples.push(sample)
   }
 
-  /** Closes the span since the call before. */
-  close(totals: ReadonlyMap<string, WorkTotals>, nowMs: number): Spending {
+  get closedAtMs(): number {
+    return this.#closedAtMs
+  }
+
+  /** Closes the span since the call before. Where work is not known as a whole, what was drawn in it may be that of work. */
+  close(totals: ReadonlyMap<string, WorkTotals>, nowMs: number, isComplete = true): Spending {
     const work = workBetween(this.#totals, totals)
     const samples = this.#samples
     const measured = sum(samples)
-    const measuredPart = measured.ms === 0 ? 0 : Math.min(1, measured.ms / Math.max(1, nowMs - this.#closedAtMs))
+    const measuredPart = this.#measuredPart(measured.ms, Math.max(1, nowMs - this.#closedAtMs))
     this.#totals = new Map(totals)
     this.#samples = []
     this.#closedAtMs = nowMs
     const hasWork = [...work.values()].some((done) => weightOf(done) > 0)
-    if (!hasWork && measured.ms > 0) this.#ownWatts = wattsOf(measured)
+    if (isComplete && !hasWork && measured.ms > 0) this.#ownWatts = wattsOf(measured)
     const shares = sharesOf(this.#workIn(samples).joules, work)
     const services = [...work].map(([key, { promptTokens, generatedTokens, requests }]) => {
       const measuredTokens = generatedTokens === undefined ? undefined : generatedTokens * measuredPart
@@ -60,6 +66,13 @@ export class EnergyAccount {
       return [key, { joules, promptTokens, generatedTokens, requests, measuredTokens }] as const
     })
     return { measured, services: new Map(services) }
+  }
+
+  /** Looks and samples come at times of their own: what was measured beyond one span belongs to the next. */
+  #measuredPart(measuredMs: number, spanMs: number): number {
+    const knownMs = measuredMs === 0 ? 0 : measuredMs + this.#aheadMs
+    this.#aheadMs = Math.min(measuredMs, Math.max(0, knownMs - spanMs))
+    return Math.min(1, knownMs / spanMs)
   }
 
   #workIn(samples: readonly Measured[]): Measured {

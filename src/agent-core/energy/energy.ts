@@ -31,6 +31,8 @@ export interface EnergyOptions {
 
 /** How often work is counted while nobody looks. */
 const usualCountEveryMs = 60_000
+/** A server that never answers holds up the others no longer. */
+const longestWaitMs = 60_000
 /** A share of power says nothing about now when it is older. */
 const shareShownMs = 15_000
 
@@ -43,6 +45,8 @@ export class Energy implements AsyncDisposable {
   #ledger: EnergyLedger | undefined
   #timer: NodeJS.Timeout | undefined
   #isMeasuring = false
+  /** A sample came, or measuring began or ended, since work was last counted. */
+  #isDue = false
   #shares: { readonly watts: ReadonlyMap<string, number>; readonly atMs: number } | undefined
 
   constructor(options: EnergyOptions) {
@@ -74,20 +78,31 @@ export class Energy implements AsyncDisposable {
       this.#shares = undefined
     } else this.#account.add(this.#meter.add({ watts: figures.combinedWatts, atMs: this.#now(), intervalMs }))
     const isMeasuring = figures !== undefined
-    // So that no energy is given to what was done before or after.
-    if (isMeasuring !== this.#isMeasuring) void this.#options.countWork()
+    const isOther = isMeasuring !== this.#isMeasuring
     this.#isMeasuring = isMeasuring
+    this.#isDue = true
+    // So that no energy is given to what was done before or after.
+    if (isOther) void this.#options.countWork()
   }
 
-  /** Every server was asked for its counters. */
-  workCounted(): void {
+  /**
+   * Servers were asked for their counters; complete: all of them answered. Between two samples of power nothing is shared out, and neither is
+   * it while a server is too busy to answer: the energy would go to other work than what it was drawn for.
+   */
+  workCounted({ isComplete = true }: { readonly isComplete?: boolean } = {}): void {
+    if (this.#isMeasuring && !this.#isDue) return
+    if (isComplete || this.#now() - this.#account.closedAtMs >= longestWaitMs) this.#shareOut(isComplete)
+  }
+
+  #shareOut(isComplete: boolean): void {
     if (!this.#ledger) return
+    this.#isDue = false
     const atMs = this.#now()
-    const spending = this.#account.close(this.#options.totals(), atMs)
+    const spending = this.#account.close(this.#options.totals(), atMs, isComplete)
     const { measured, services } = spending
     const wattsOf = (joules: number) => (joules * 1_000) / measured.ms
     const watts = new Map([...services].map(([key, { joules }]) => [key, wattsOf(joules)] as const))
-    this.#shares = measured.ms > 0 ? { watts, atMs } : undefined
+    this.#shares = this.#isMeasuring && measured.ms > 0 ? { watts, atMs } : undefined
     this.#ledger.add(spending)
     this.#options.onSpending?.(spending)
   }
@@ -109,7 +124,7 @@ export class Energy implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer)
-    this.workCounted()
+    this.#shareOut(true)
     await this.#ledger?.[Symbol.asyncDispose]()
   }
 }

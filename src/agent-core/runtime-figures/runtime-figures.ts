@@ -14,8 +14,8 @@ export interface RuntimeFiguresOptions {
   readonly servers: () => readonly CountedServer[]
   /** Never rejects. */
   readonly ask: (port: number, timeLimitMs: number) => Promise<Activity>
-  /** Every server was asked, so that the totals are as of now. */
-  readonly onAsked?: () => void
+  /** Every server was asked; complete: each answered, so that the totals are as of now. */
+  readonly onAsked?: (answers: { readonly isComplete: boolean }) => void
   /** A figure is another than before. */
   readonly onChange: () => void
   /** The steady clock, unless stated. */
@@ -63,6 +63,7 @@ export class RuntimeFigures implements AsyncDisposable {
 
   /** Asks at once, and then again and again until nobody looks. */
   setLooker(looker: Looker | undefined): void {
+    if (this.#isEnded) return
     this.#everyMs = seesFigures(looker) ? (looker === 'menu' ? menuEveryMs : windowEveryMs) : undefined
     clearTimeout(this.#next)
     if (this.#everyMs === undefined) this.#show(new Map())
@@ -110,9 +111,9 @@ export class RuntimeFigures implements AsyncDisposable {
 
   async #askAll(): Promise<void> {
     const { servers } = this.#options
-    await Promise.all(servers().map((server) => this.#ask(server)))
+    const answers = await Promise.all(servers().map((server) => this.#ask(server)))
     if (this.#isEnded) return
-    this.#options.onAsked?.()
+    this.#options.onAsked?.({ isComplete: !answers.includes('silent') })
     this.#show(new Map(servers().flatMap((server) => this.#viewOf(server))))
     clearTimeout(this.#hide)
     if (this.#everyMs === undefined) this.#hide = setTimeout(() => this.#show(new Map()), silenceMs).unref()
@@ -124,11 +125,14 @@ export class RuntimeFigures implements AsyncDisposable {
     if (!isSame) this.#options.onChange()
   }
 
-  async #ask(server: CountedServer): Promise<void> {
-    if (server.sleepsWhenIdle || !server.isWell) return
+  async #ask(server: CountedServer): Promise<Activity['kind'] | 'notAsked'> {
+    if (server.sleepsWhenIdle || !server.isWell) return 'notAsked'
     const activity = await this.#options.ask(server.port, answerLimitMs)
+    // A run that ended meanwhile may be forgotten already: as a new one its whole count would come again.
+    if (!this.#options.servers().some(({ run }) => run === server.run)) return 'notAsked'
     if (activity.kind === 'counted') this.#add(server, activity.reading)
     else this.#run(server).told = activity.kind
+    return activity.kind
   }
 
   #run({ run }: CountedServer): Run {

@@ -102,6 +102,72 @@ test('what was done before anything was measured gets no energy', async () => {
   expect(chat).toEqual({ namespace: 'a', name: 'chat', joules: 0, generatedTokens: 1_000 })
 })
 
+test.each([500, 2_000, 5_000, 10_000])(
+  'tokens cost the same however seldom power is sampled beside looks: every %d ms',
+  async (intervalMs) => {
+    await using it = await trial()
+    const figures = { combinedWatts: 20 }
+    const watts = new Set<number | undefined>()
+    for (let ms = 0; ms <= 120_000; ms += 500) {
+      it.state.seconds = ms / 1_000
+      it.state.totals.set('a/chat', { generatedTokens: ms / 100 })
+      if (ms % intervalMs === 0) it.energy.powerChanged(figures, intervalMs)
+      if (ms % 2_000 === 0) it.energy.workCounted({ isComplete: true })
+      if (ms > 2 * intervalMs + 2_000) watts.add(it.energy.shareWatts('a/chat'))
+    }
+    const [chat] = (await it.energy.view({})).services
+    expect(chat).toMatchObject({
+      joules: 2_400,
+      generatedTokens: 1_200,
+      joulesPerGeneratedToken: expect.closeTo(2, 1) as number,
+    })
+    expect([...watts]).toEqual([20])
+    it.energy.powerChanged(figures, intervalMs)
+    it.energy.powerChanged(undefined, undefined)
+    expect(it.energy.shareWatts('a/chat')).toBeUndefined()
+  },
+)
+
+test('where power is measured and its sum is not reported, tokens are counted all the same', async () => {
+  await using it = await trial()
+  for (let second = 0; second < 4; second += 1) {
+    it.state.seconds = second
+    it.energy.powerChanged({ gpuWatts: 3 }, 1_000)
+  }
+  it.state.totals.set('a/chat', { generatedTokens: 50 })
+  it.energy.workCounted({ isComplete: true })
+  expect((await it.energy.view({})).services).toMatchObject([{ joules: 0, generatedTokens: 50 }])
+})
+
+test('what is drawn while a server is too busy to answer is given to its work, and not taken for what the machine draws alone', async () => {
+  await using it = await trial()
+  it.draw(5, 11)
+  it.energy.workCounted({ isComplete: true })
+  for (let look = 0; look < 5; look += 1) {
+    it.draw(40, 2)
+    it.energy.workCounted({ isComplete: false })
+  }
+  it.state.totals.set('a/chat', { promptTokens: 8_000, generatedTokens: 10 })
+  it.energy.workCounted({ isComplete: true })
+  it.draw(5, 2)
+  it.draw(40, 2)
+  it.state.totals.set('a/chat', { promptTokens: 8_000, generatedTokens: 20 })
+  expect(await it.energy.view({})).toMatchObject({ joules: 540, services: [{ joules: 480, generatedTokens: 20 }] })
+})
+
+test('a server that never answers keeps the others from their shares for a minute at most', async () => {
+  await using it = await trial()
+  it.draw(20, 1)
+  it.state.totals.set('a/chat', { generatedTokens: 50 })
+  const shares = []
+  for (const seconds of [30, 29, 1, 1]) {
+    it.draw(20, seconds)
+    it.energy.workCounted({ isComplete: false })
+    shares.push(it.energy.shareWatts('a/chat'))
+  }
+  expect(shares).toEqual([undefined, undefined, 20, 20])
+})
+
 test('work is counted while nobody looks only where a person asked for it', async () => {
   await using it = await trial()
   it.energy.settingsChanged()

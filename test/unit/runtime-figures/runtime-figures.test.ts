@@ -15,7 +15,7 @@ const server: CountedServer = {
 function room(servers: CountedServer[] = [server]) {
   const answers = new Map<number, RuntimeCounters | 'untold' | 'silent'>()
   const asked: number[] = []
-  const state = { changes: 0 }
+  const state = { changes: 0, complete: [] as boolean[] }
   const now = () => Date.now()
   const figures = new RuntimeFigures({
     servers: () => servers,
@@ -29,6 +29,7 @@ function room(servers: CountedServer[] = [server]) {
       return Promise.resolve(activity)
     },
     onChange: () => (state.changes += 1),
+    onAsked: ({ isComplete }) => void state.complete.push(isComplete),
     now,
   })
   return { figures, answers, asked, servers, state }
@@ -145,6 +146,37 @@ test('a busy server keeps its figures for a while, and one that stays silent has
   await vi.advanceTimersByTimeAsync(4_000)
   expect(figures.view('default/a')).toMatchObject({ state: 'notReported', message: /does not answer/ })
   await figures[Symbol.asyncDispose]()
+})
+
+test('it is said whether every server that was asked has answered', async () => {
+  const { figures, answers, servers, state } = room()
+  servers.push({ ...server, run: 'run-2', port: 2 }, { ...server, run: 'run-3', port: 3, isWell: false })
+  for (const answer of [work(1), 'silent', 'untold'] as const) {
+    answers.set(1, work(1)).set(2, answer)
+    await figures.refresh()
+  }
+  expect(state.complete).toEqual([true, false, true])
+  await figures[Symbol.asyncDispose]()
+})
+
+test('a server that ends while it is asked is not counted a second time', async () => {
+  const { figures, answers, servers, state } = room()
+  answers.set(1, work(100))
+  await figures.refresh()
+  const asking = figures.refresh()
+  servers[0] = { ...server, run: 'run-2', port: 2 }
+  figures.note(servers[0], { counters: work(1), askedAt: Date.now() })
+  await asking
+  expect([figures.totals().get('default/a')?.generatedTokens, state.complete]).toEqual([101, [true, true]])
+  await figures[Symbol.asyncDispose]()
+})
+
+test('after the end nobody is asked, whoever comes to look', async () => {
+  const { figures, asked } = room()
+  await figures[Symbol.asyncDispose]()
+  figures.setLooker('window')
+  await vi.advanceTimersByTimeAsync(10_000)
+  expect([asked.length, vi.getTimerCount()]).toEqual([0, 0])
 })
 
 test('servers that are gone are forgotten', async () => {
