@@ -4,8 +4,10 @@ import PQueue from 'p-queue'
 export const renewEveryMs = 45_000
 /** Many agents that started together must not stay in step. */
 const jitter = 0.1
-/** A connection each, which is kept for the next beat: few at the API server for every Mac, and few turns where there are fifty claims. */
+/** A connection each, which is kept for the next beat: few at the API server for every Mac. */
 const renewalsAtOnce = 4
+/** More at once where there are many claims: in so many turns none of them runs out, even where each write takes its longest. */
+const mostTurns = 4
 
 /** Renews a claim; must not throw. */
 export type Renewal = () => Promise<void>
@@ -50,6 +52,8 @@ export class HeartbeatPulse {
     this.#timer = undefined
     const due = [...this.#waiting]
     this.#waiting.clear()
+    const { size, pending } = this.#turns
+    this.#turns.concurrency = Math.max(renewalsAtOnce, Math.ceil((due.length + size + pending) / mostTurns))
     for (const renewal of due) void this.#turns.add(renewal)
   }
 }

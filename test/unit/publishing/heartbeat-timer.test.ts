@@ -103,3 +103,24 @@ test('four claims are renewed at once, and one that was let go before its turn i
     [0, 1, 2, 3, 4],
   ])
 })
+
+test('fifty claims are renewed in time each, also where every write takes 15 s', async () => {
+  const pulse = new HeartbeatPulse({ random: Math.random })
+  const gaps: number[] = []
+  const timers = Array.from({ length: 50 }, () => {
+    let begunBefore = 0
+    const beat = async (): Promise<Beat> => {
+      const begun = Date.now()
+      await new Promise((resolve) => setTimeout(resolve, 15_000))
+      gaps.push(Date.now() - begunBefore)
+      begunBefore = begun
+      return 'renewed'
+    }
+    return new HeartbeatTimer({ random: Math.random, pulse, beat })
+  })
+  for (const timer of timers) timer.renewed()
+  await vi.advanceTimersByTimeAsync(600_000)
+  for (const timer of timers) timer[Symbol.dispose]()
+  expect(Math.max(...gaps)).toBeLessThanOrEqual(49_500 + 4 * 15_000)
+  expect(gaps.length).toBeGreaterThanOrEqual(50 * 4)
+})
