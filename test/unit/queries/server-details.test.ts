@@ -28,6 +28,34 @@ test('of a server that an earlier agent started the system is asked, and what it
   })
 })
 
+test.each([
+  [['--api_key', 'sesame'], '--api_key hidden'],
+  [['--hf_token=open'], '--hf_token=hidden'],
+  [['-hft', 'open', '-v'], '-hft hidden -v'],
+  [['--mcp-servers-json', '{"env":{"KEY":"sesame"}}'], '--mcp-servers-json hidden'],
+  [['--api-key-file', '/keys'], '--api-key-file /keys'],
+  [['-mu', 'https://me:sesame@host/a.gguf'], '-mu https://hidden@host/a.gguf'],
+  [['--model_url=https://host/a.gguf?X-Signature=sesame&b=@'], "'--model_url=https://host/a.gguf?hidden'"],
+  [['-mmu', 'me:a?b@host/a.gguf'], '-mmu hidden@host/a.gguf'],
+  [['-mu', 'https://host/a@b.gguf'], '-mu https://host/a@b.gguf'],
+])('of %j a person sees %s', async (words, expected) => {
+  const { commandLine } = await serverDetails(sources({ commandOf: () => ['llama-server', ...words] }), service)
+  expect(commandLine).toBe(`llama-server ${expected}`)
+})
+
+test.each([
+  ['--api-key open  sesame --port 80', '--api-key hidden --port 80'],
+  ['--api_key=open sesame -v', '--api_key=hidden -v'],
+  ['--mcp-servers-json { "KEY": "sesame" }', '--mcp-servers-json hidden'],
+  ['--api-key -open sesame -v', '--api-key hidden -v'],
+  ['--hf-token open --api-key=open --hf_token open sesame', '--hf-token hidden --api-key=hidden --hf_token hidden'],
+  ['-mu https://me:open sesame@host/a b.gguf?sig=open sesame -v', '-mu https://hidden@host/a b.gguf?hidden -v'],
+])('of a found server with %s a person sees %s', async (words, expected) => {
+  const facts = { commandLine: `llama-server ${words}` } as ProcessFacts
+  const { commandLine } = await serverDetails(sources({ facts }), service)
+  expect(commandLine).toBe(`llama-server ${expected}`)
+})
+
 test('without a process there is no command line, and the last 40 lines of a crash are clean and cut', async () => {
   const tail = [
     ...Array.from({ length: 50 }, (_, index) => `line ${index + 1}`),
