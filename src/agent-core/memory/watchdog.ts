@@ -140,14 +140,19 @@ export class Watchdog {
 
   #measureIn(ms: number): void {
     clearTimeout(this.#footprintTimer)
-    if (!this.#isWatched || this.#isEnded) return
+    // One under way goes on by itself: a second beside it would measure the same, and nobody would wait for its end.
+    if (!this.#isWatched || this.#isEnded || this.#measuring) return
     const measure = () => {
-      this.#measuring = this.#measureBetween()
+      this.#measuring = this.#measureBetween().then((pauseMs) => {
+        this.#measuring = undefined
+        this.#measureIn(pauseMs)
+      })
     }
     this.#footprintTimer = setTimeout(measure, ms).unref()
   }
 
-  async #measureBetween(): Promise<void> {
+  /** How long to pause before the next. */
+  async #measureBetween(): Promise<number> {
     const { ownCpuMs = cpuOfThisProcess } = this.#options
     const [startedAt, cpuBefore] = [this.#now(), ownCpuMs()]
     const measured = await this.#footprints(true)
@@ -160,7 +165,7 @@ export class Watchdog {
         this.#guarded(() => this.#options.onFootprints?.(view))
     }
     const tookMs = this.#now() - startedAt
-    this.#measureIn(Math.max(watchedFootprintMs, tookMs / measuringShare, cpuMs / measuringCpuShare))
+    return Math.max(watchedFootprintMs, tookMs / measuringShare, cpuMs / measuringCpuShare)
   }
 
   #schedule(ms: number): void {

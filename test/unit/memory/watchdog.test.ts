@@ -26,6 +26,8 @@ class Machine {
   readonly asked: string[] = []
   /** Looks wait for this before they answer. */
   gate: Promise<undefined> | undefined
+  /** Measurements wait for this before they answer. */
+  footprintGate: Promise<undefined> | undefined
 
   memory = async () => {
     this.asked.push('memory')
@@ -39,9 +41,10 @@ class Machine {
 
   kernelFreeFraction = () => Promise.resolve(0.14)
 
-  footprints = (pids: readonly number[]) => {
+  footprints = async (pids: readonly number[]) => {
     this.asked.push(`footprints ${pids.join(' ')}`)
-    return Promise.resolve(new Map([...this.sizes].filter(([pid]) => pids.includes(pid))))
+    await this.footprintGate
+    return new Map([...this.sizes].filter(([pid]) => pids.includes(pid)))
   }
 
   membersOf = (groupIds: ReadonlySet<number>) => {
@@ -193,6 +196,33 @@ describe('a watchdog', () => {
     watchdog.setWatched(false)
     await vi.advanceTimersByTimeAsync(30_000)
     expect(machine.asked.slice(3)).toEqual(['memory', 'memory', 'memory'])
+  })
+
+  test('whoever looks away and again while models are measured begins no second measurement, and the end waits for the one', async () => {
+    models = [{ key: 'a', groupId: 1 }]
+    const gate = Promise.withResolvers<undefined>()
+    watch({ intervalMs: 0, ownCpuMs: () => 0 })
+    machine.footprintGate = gate.promise
+    watchdog.setWatched(true)
+    await vi.advanceTimersByTimeAsync(1)
+    watchdog.setWatched(false)
+    watchdog.setWatched(true)
+    await vi.advanceTimersByTimeAsync(5)
+    const during = machine.asked.length
+    gate.resolve(undefined)
+    await vi.advanceTimersByTimeAsync(2_500)
+    expect([during, machine.asked.length]).toEqual([1, 2])
+    const next = Promise.withResolvers<undefined>()
+    machine.footprintGate = next.promise
+    await vi.advanceTimersByTimeAsync(2_000)
+    watchdog.setWatched(false)
+    let isEnded = false
+    const ended = watchdog[Symbol.asyncDispose]().then(() => (isEnded = true))
+    await vi.advanceTimersByTimeAsync(1)
+    const before = isEnded
+    next.resolve(undefined)
+    await ended
+    expect([before, machine.asked.length, vi.getTimerCount()]).toEqual([false, 3, 0])
   })
 
   test('where measuring costs the agent much, it is measured less often', async () => {
