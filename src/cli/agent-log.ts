@@ -32,6 +32,7 @@ export async function openAgentLog(
     count: logFileCount,
     onTrouble: tell,
     onRecovered: (lostLines) => log.warn('lines of the log were lost', { lostLines }),
+    onLate: (line) => void stderr.write(line),
   })
   const log = createLog({ level, format, stream: file })
   const why = problemOf(() => file.open())
@@ -52,8 +53,6 @@ export async function openAgentLog(
   }
   tell(`the log goes to ${logFile}.`)
   if (!locked.ok) log.warn('the log is not guarded against a second agent', { text: locked.message })
-  const left = problemOf(() => file.dropBeyondCount())
-  if (left) log.warn('older files of the log cannot be removed', { text: left.text })
   const close = async (): Promise<void> => {
     file.close()
     if (locked.ok) await locked.lock.release()

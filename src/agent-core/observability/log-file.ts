@@ -26,6 +26,8 @@ export interface LogFileOptions {
   readonly onTrouble: (message: string) => void
   /** The file can be written again; so many lines were lost before. */
   readonly onRecovered: (lostLines: number) => void
+  /** A line that comes after the close: another agent may have the file by then. */
+  readonly onLate: (line: string) => void
   /** The steady clock, unless stated. */
   readonly now?: () => number
 }
@@ -55,6 +57,7 @@ export class LogFile {
   #open: OpenFile | undefined
   #lost = 0
   #retryAt = 0
+  #isClosed = false
 
   constructor(options: LogFileOptions) {
     this.#options = options
@@ -65,15 +68,13 @@ export class LogFile {
     this.#sizeOfOpen()
   }
 
-  /** What an earlier agent kept beyond the count goes. Throws. */
-  dropBeyondCount(): void {
-    const { file, count } = this.#options
-    for (let number = count; number < mostLogFiles; number++) rmSync(`${file}.${number}`, { force: true })
-  }
-
   /** One whole line. */
   write(line: string): void {
-    const { file, onTrouble, onRecovered, now = steadyNow } = this.#options
+    const { file, onTrouble, onRecovered, onLate, now = steadyNow } = this.#options
+    if (this.#isClosed) {
+      onLate(line)
+      return
+    }
     if (this.#lost > 0 && now() < this.#retryAt) {
       this.#lost += 1
       return
@@ -93,7 +94,13 @@ export class LogFile {
     if (lost > 0) onRecovered(lost)
   }
 
+  /** For good. */
   close(): void {
+    this.#isClosed = true
+    this.#letGo()
+  }
+
+  #letGo(): void {
     if (this.#open) closeSync(this.#open.descriptor)
     this.#open = undefined
   }
@@ -120,13 +127,13 @@ export class LogFile {
     if (this.#open && found?.ino === this.#open.inode && found.dev === this.#open.device) {
       return { descriptor: this.#open.descriptor, size: Number(found.size) }
     }
-    this.close()
+    this.#letGo()
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
     const descriptor = openSync(file, openFlags, 0o600)
     const stats = fstatSync(descriptor, { bigint: true })
     this.#open = { descriptor, device: stats.dev, inode: stats.ino }
     if (stats.isFile()) return { descriptor, size: Number(stats.size) }
-    this.close()
+    this.#letGo()
     throw new Error('it is there and is no file')
   }
 

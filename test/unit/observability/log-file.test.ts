@@ -10,24 +10,38 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 class Trial implements AsyncDisposable {
   readonly dir: string
   readonly file: string
-  readonly log: LogFile
+  log: LogFile
   readonly troubles: string[] = []
   readonly recovered: number[] = []
+  readonly late: string[] = []
   now = 0
   readonly #folder: AsyncDisposable
+  readonly #options: Partial<LogFileOptions>
 
   constructor(folder: AsyncDisposable & { readonly dir: string }, options: Partial<LogFileOptions>) {
     this.#folder = folder
     this.dir = path.join(folder.dir, 'logs')
     this.file = path.join(this.dir, 'agent.log')
-    this.log = new LogFile({
+    this.#options = options
+    this.log = this.#newLog()
+  }
+
+  /** As the next agent does. */
+  startAgain(): void {
+    this.log.close()
+    this.log = this.#newLog()
+  }
+
+  #newLog(): LogFile {
+    return new LogFile({
       file: this.file,
       maxBytes: 1_000,
       count: 3,
       onTrouble: (message) => void this.troubles.push(message),
       onRecovered: (lines) => void this.recovered.push(lines),
+      onLate: (text) => void this.late.push(text),
       now: () => this.now,
-      ...options,
+      ...this.#options,
     })
   }
 
@@ -92,22 +106,21 @@ describe('a log of bounded size', () => {
     expect(kept).toEqual(numbers(kept[0] ?? 0, 500))
   })
 
-  test('what an earlier agent kept beyond the count goes, and nothing else', async () => {
-    await using it = await trial()
-    await mkdir(it.dir)
-    const others = ['agent.log.3', 'agent.log.99', 'agent.log.2026', 'agent.log.1.gz', 'other.log.3']
-    for (const name of others) await writeFile(path.join(it.dir, name), '')
-    it.log.open()
-    it.log.dropBeyondCount()
-    expect((await readdir(it.dir)).toSorted()).toEqual(['agent.log', 'agent.log.1.gz', 'agent.log.2026', 'other.log.3'])
-  })
-
   test('the next agent goes on in the same file', async () => {
     await using it = await trial()
     it.write(0, 5)
-    it.log.close()
+    it.startAgain()
     it.write(5, 10)
     expect(it.lines()).toEqual(numbers(0, 10))
+  })
+
+  test('what comes after its close is not in the file, which another agent may write by then', async () => {
+    await using it = await trial()
+    it.write(0, 5)
+    it.log.close()
+    await rename(it.file, `${it.file}.1`)
+    it.write(5, 6)
+    expect([await readdir(it.dir), it.lines(), it.late]).toEqual([['agent.log.1'], numbers(0, 5), [`${line(5)}\n`]])
   })
 
   test('its folder is made, and both are for this user alone', async () => {

@@ -10,6 +10,7 @@ const log = new LogFile({
     throw new Error(message)
   },
   onRecovered: () => undefined,
+  onLate: () => undefined,
 })
 for (let number = 0; ; number++) {
   log.write(`line ${number} ${'x'.repeat(number % 40)}.\n`)
