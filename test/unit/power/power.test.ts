@@ -10,6 +10,9 @@ import { Recorder } from '../../support/running-agent.ts'
 /** Longer than any test takes: only those about looks and hangs shorten them. */
 const never = 600_000
 
+/** Of one that is to print something before it hangs, and is never started anew: a loaded machine starts it slowly. */
+const stallMs = 5_000
+
 class Trial implements AsyncDisposable {
   readonly power: Power
   readonly log = new Recorder()
@@ -292,10 +295,10 @@ describe('where the system refuses to signal what runs as root', () => {
   })
 
   test('one that hangs is said at once and has none started beside it, also at another interval', async () => {
-    await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs: 2_000 } })
+    await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs } })
     it.power.look()
     await it.measures()
-    expect(await it.state('failed')).toContain('powermetrics printed no power for 2 s')
+    expect(await it.state('failed')).toContain(`powermetrics printed no power for ${stallMs / 1_000} s`)
     const sentence =
       'An earlier powermetrics has not ended, and only root may end it: run `sudo killall -9 powermetrics` in a terminal. No other is started before.'
     const isStuck = () => eventually(() => it.power.view?.message === sentence, { what: 'it to be stuck' })
@@ -336,10 +339,10 @@ describe('macmon measures without root where that is set', () => {
   })
 
   test('another source counts at once for who looks, also while a powermetrics hangs that only root may end', async () => {
-    await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs: 2_000 } })
+    await using it = await trial({ mode: 'freezes', options: { kill: refused, stallMs } })
     it.power.look()
     await it.measures()
-    expect(await it.state('failed')).toContain('powermetrics printed no power for 2 s')
+    expect(await it.state('failed')).toContain(`powermetrics printed no power for ${stallMs / 1_000} s`)
     await it.standIns.mode('measures')
     it.settings = { ...it.settings, source: 'macmon', macmon: it.standIns.macmon }
     it.power.settingsChanged()
