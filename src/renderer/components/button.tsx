@@ -12,15 +12,19 @@ interface ButtonProps {
   readonly label?: string
   readonly disabled?: boolean
   readonly pending?: boolean
+  /** Once, when it is first drawn. */
+  readonly takesFocus?: boolean
 }
 
-export function Button({ children, onPress, look, label, disabled = false, pending = false }: ButtonProps) {
+export function Button({ children, onPress, look, label, takesFocus, ...states }: ButtonProps) {
+  const { disabled = false, pending = false } = states
   return (
     <AriaButton
       className={classNames(styles['button'], look !== undefined && styles[look])}
       isDisabled={disabled}
       isPending={pending}
       onPress={onPress}
+      {...(takesFocus === true && { autoFocus: true })}
       {...(label !== undefined && { 'aria-label': label })}
     >
       {pending && <Spinner />}

@@ -1,16 +1,24 @@
-import { useState } from 'react'
 import type { StoredModelView } from '../../contract/models.ts'
 import { Button } from '../components/button.tsx'
 import { LongName } from '../components/long-name.tsx'
 import { Age } from '../components/time.tsx'
+import type { Removal } from '../model-removal.ts'
 import { useWindow } from '../store.ts'
+import { useQuestion } from '../use-question.ts'
 import { modelWords } from '../words/views.ts'
 import { Answer } from './answer.tsx'
 import styles from './model-row.module.css'
 
+interface ModelRowProps {
+  readonly model: StoredModelView
+  /** Absent where it must not be deleted. */
+  readonly removal: Removal | undefined
+}
+
 /** One model of the store. It is deleted only after a second press, and never while a service uses it. */
-export function ModelRow({ model }: { readonly model: StoredModelView }) {
-  const { name, source, state, usedBy, lastUsedAt, prunable } = model
+export function ModelRow({ model, removal }: ModelRowProps) {
+  const { name, source, lastUsedAt, prunable } = model
+  const usage = modelWords.usage(model)
   return (
     <li className={styles['model']}>
       <div className={styles['first']}>
@@ -19,51 +27,56 @@ export function ModelRow({ model }: { readonly model: StoredModelView }) {
       </div>
       {source !== '' && <p className={styles['aside']}>{source}</p>}
       <p className={styles['aside']}>{modelWords.facts(model)}</p>
-      <p>
-        {usedBy.length === 0 ? modelWords.unused : modelWords.usedBy(usedBy)}
-        {lastUsedAt !== undefined && (
-          <>
-            {' '}
-            {modelWords.lastUsed} <Age since={lastUsedAt} /> {modelWords.ago}.
-          </>
-        )}
-      </p>
+      {(usage !== undefined || lastUsedAt !== undefined) && (
+        <p>
+          {usage}
+          {lastUsedAt !== undefined && (
+            <>
+              {' '}
+              {modelWords.lastUsed} <Age since={lastUsedAt} /> {modelWords.ago}.
+            </>
+          )}
+        </p>
+      )}
       {prunable !== undefined && <p className={styles['aside']}>{prunable}</p>}
-      {name !== '' && state !== 'quarantined' && usedBy.length === 0 && <Delete model={model} />}
+      {removal !== undefined && <Delete name={name} removal={removal} />}
     </li>
   )
 }
 
-function Delete({ model: { name, sizeBytes } }: { readonly model: StoredModelView }) {
+function Delete({ name, removal }: { readonly name: string; readonly removal: Removal }) {
   const about = `model/${name}`
-  const [asked, setAsked] = useState(false)
+  const question = useQuestion()
   const ask = useWindow((state) => state.ask)
   const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   return (
     <>
       <div className={styles['actions']}>
-        {asked ? (
+        {question.isAsked ? (
           <>
-            <span>{modelWords.sure(sizeBytes)}</span>
+            <span>{modelWords.sure(removal)}</span>
             <Button
               disabled={disabled}
               pending={pending}
               onPress={() => {
-                setAsked(false)
+                question.close()
                 void ask(about, { name: 'removeModel', model: name })
               }}
             >
               {modelWords.deleteNow}
             </Button>
-            <Button onPress={() => setAsked(false)}>{modelWords.keep}</Button>
+            <Button takesFocus onPress={question.close}>
+              {modelWords.keep}
+            </Button>
           </>
         ) : (
           <Button
             label={modelWords.deleteOne(name)}
             disabled={disabled}
             pending={pending}
-            onPress={() => setAsked(true)}
+            takesFocus={question.isOver}
+            onPress={question.open}
           >
             {modelWords.delete}
           </Button>

@@ -1,4 +1,5 @@
 import type { StoredModelView } from '../../contract/models.ts'
+import { removalOf } from '../model-removal.ts'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { modelWords } from '../words/views.ts'
@@ -26,7 +27,7 @@ export function Models() {
       {models.length > 0 && (
         <ul className={styles['models']} aria-label={modelWords.stored}>
           {largestFirst(models).map((model) => (
-            <ModelRow key={model.path} model={model} />
+            <ModelRow key={model.path} model={model} removal={removalOf(model.name, models, { services, downloads })} />
           ))}
         </ul>
       )}

@@ -1,7 +1,7 @@
-import { useState } from 'react'
 import type { StoredModelView } from '../../contract/models.ts'
 import { Button } from '../components/button.tsx'
 import { useWindow } from '../store.ts'
+import { useQuestion } from '../use-question.ts'
 import { modelWords } from '../words/views.ts'
 import { Answer } from './answer.tsx'
 import styles from './prune.module.css'
@@ -10,19 +10,19 @@ const about = 'prune'
 
 /** Deletes what no service uses, after it was shown what that is. */
 export function Prune({ models }: { readonly models: readonly StoredModelView[] }) {
-  const [shown, setShown] = useState(false)
+  const question = useQuestion()
   const ask = useWindow((state) => state.ask)
   const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   const prunable = models.filter((model) => model.prunable !== undefined)
   return (
     <section className={styles['prune']} aria-label={modelWords.prune}>
-      {prunable.length > 0 && !shown && (
-        <Button disabled={disabled} pending={pending} onPress={() => setShown(true)}>
+      {prunable.length > 0 && !question.isAsked && (
+        <Button disabled={disabled} pending={pending} takesFocus={question.isOver} onPress={question.open}>
           {modelWords.prunePreview}
         </Button>
       )}
-      {prunable.length > 0 && shown && (
+      {prunable.length > 0 && question.isAsked && (
         <>
           <p>{modelWords.wouldDelete(prunable)}</p>
           <ul className={styles['names']}>
@@ -36,13 +36,15 @@ export function Prune({ models }: { readonly models: readonly StoredModelView[] 
             <Button
               disabled={disabled}
               onPress={() => {
-                setShown(false)
+                question.close()
                 void ask(about, { name: 'pruneModels', dryRun: false })
               }}
             >
               {modelWords.pruneNow(prunable)}
             </Button>
-            <Button onPress={() => setShown(false)}>{modelWords.keep}</Button>
+            <Button takesFocus onPress={question.close}>
+              {modelWords.keep}
+            </Button>
           </div>
         </>
       )}

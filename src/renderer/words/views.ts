@@ -3,6 +3,7 @@ import type { HistoryEntry } from '../../contract/history.ts'
 import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
 import { formatSetting } from '../../contract/setting-text.ts'
 import { countsTexts, type EditableRow } from '../../contract/settings-table.ts'
+import type { Removal } from '../model-removal.ts'
 import { notReported } from './services.ts'
 
 export const activityWords = {
@@ -49,15 +50,20 @@ export const modelWords = {
       contextLength === undefined ? `context ${notReported}` : `context ${contextLength.toLocaleString('en')}`,
       files === 1 ? '1 file' : `${files} files`,
     ].join(' · '),
-  usedBy: (services: readonly string[]) => `Used by ${services.join(', ')}.`,
-  unused: 'No service uses it.',
+  /** Absent of what is no model yet: no service can use it. */
+  usage({ usedBy, state, prunable }: StoredModelView): string | undefined {
+    if (usedBy.length > 0) return `Used by ${usedBy.join(', ')}.`
+    if (state !== 'complete') return undefined
+    return prunable === undefined ? `Which services use it: ${notReported}.` : 'No service uses it.'
+  },
   lastUsed: 'Last used',
   ago: 'ago',
   store: ({ freeBytes, models }: ModelStoreView) =>
     `${countOfModels(models.length)}, ${totalOf(models)} · ${freeBytes === undefined ? `free space ${notReported}` : `${formatBytes(freeBytes)} free`}`,
   delete: 'Delete',
   deleteOne: (name: string) => `Delete ${name}`,
-  sure: (bytes: number) => `Delete ${formatBytes(bytes)} from the disk?`,
+  sure: ({ bytes, entries }: Removal) =>
+    `Delete ${formatBytes(bytes)} from the disk?${entries === 1 ? '' : ` That is all ${entries} entries of this name.`}`,
   deleteNow: 'Yes, delete it',
   keep: 'Keep',
   pull: 'Fetch a model',
