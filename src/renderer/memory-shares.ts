@@ -7,8 +7,8 @@ export interface ModelShare {
   readonly uid: string
   readonly name: string
   readonly state: ServiceState
-  /** Measured; where that is not known yet, what it was estimated to need. */
-  readonly bytes: number
+  /** Measured; where that is not known yet, what it was estimated to need. Absent of a server that starts: it has only begun to take that. */
+  readonly bytes: number | undefined
   readonly isMeasured: boolean
   /** What it will still take while it starts. */
   readonly promisedBytes: number
@@ -38,7 +38,7 @@ export function memoryShares(
   return {
     totalBytes,
     models,
-    otherBytes: Math.max(0, totalBytes - available - sum(models.map(({ bytes }) => bytes))),
+    otherBytes: Math.max(0, totalBytes - available - sum(models.map(({ bytes }) => bytes ?? 0))),
     freeBytes: Math.max(0, available - sum(models.map(({ promisedBytes }) => promisedBytes))),
   }
 }
@@ -51,8 +51,8 @@ function modelShare(
   if (footprintBytes === undefined && pid === undefined) return undefined
   const base = { uid, name, state }
   if (state === 'starting') {
-    const bytes = footprintBytes ?? 0
-    return { ...base, bytes, isMeasured: true, promisedBytes: Math.max(0, need - bytes) }
+    const promisedBytes = Math.max(0, need - (footprintBytes ?? 0))
+    return { ...base, bytes: footprintBytes, isMeasured: footprintBytes !== undefined, promisedBytes }
   }
   if (footprintBytes !== undefined) return { ...base, bytes: footprintBytes, isMeasured: true, promisedBytes: 0 }
   return { ...base, bytes: need, isMeasured: false, promisedBytes: 0 }

@@ -15,6 +15,10 @@ export type DraftResult =
   | { readonly ok: true; readonly patch: SettingsPatch }
   | { readonly ok: false; readonly problems: Readonly<Partial<Record<SettingName, string>>> }
 
+/** What is left of it once `sent` was applied: what was written after that was sent stays. */
+export const withoutSent = (draft: Draft, sent: Draft): Draft =>
+  Object.fromEntries(settingNames.flatMap((name) => (draft[name] === sent[name] ? [] : [[name, draft[name]]])))
+
 /** The value as a person writes it; empty where the default says that there is none. */
 export const textOf = ({ name, value }: Pick<SettingView, 'name' | 'value'>): string =>
   value === null ? '' : formatSetting(editableRow(name).kind, value)

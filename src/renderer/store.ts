@@ -7,6 +7,7 @@ import { mirrored } from '../contract/mirror.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { AgentConnection, type Connection } from './link/connection.ts'
 import { type PowerSample, withPower } from './power-trail.ts'
+import type { Draft } from './settings-draft.ts'
 
 /** A command to the agent about one thing, and its result. */
 export type Request = { readonly requestId: string; readonly command: CommandInput } & (
@@ -31,6 +32,10 @@ export interface WindowState {
   readonly view: ViewName
   /** Uid of the service whose detail is open. */
   readonly selected: string | undefined
+  /** A person just chose it, and goes on there; not so when they pass its view on the way to another. */
+  readonly isChosen: boolean
+  /** Of the settings; it outlasts a look at another view. */
+  readonly draft: Draft
   /** By uid of the service, or `node` for what concerns the whole machine. */
   readonly requests: Readonly<Record<string, Request>>
   /** Tries at once to reach the agent. */
@@ -41,6 +46,7 @@ export interface WindowState {
   /** Answers whether it went as it was asked for. `requestId` repeats an earlier request. */
   readonly ask: (about: string, command: CommandInput, requestId?: string) => Promise<boolean>
   readonly dismiss: (about: string) => void
+  readonly write: (change: (draft: Draft) => Draft) => void
 }
 
 /** Long enough to read that it worked; what did not work stays. */
@@ -71,14 +77,17 @@ export function createWindowStore(link: AgentLink): WindowStore {
       powerTrail: [],
       view: 'services',
       selected: undefined,
+      isChosen: false,
+      draft: {},
       requests: {},
       reconnect: () => connection.connect(),
-      show: (view) => set({ view }),
-      select: (selected) => set({ selected, view: 'services' }),
+      show: (view) => set({ view, isChosen: false }),
+      select: (selected) => set({ selected, view: 'services', isChosen: selected !== undefined }),
       dismiss: (about) =>
         set(({ requests }) => ({
           requests: Object.fromEntries(Object.entries(requests).filter(([key]) => key !== about)),
         })),
+      write: (change) => set(({ draft }) => ({ draft: change(draft) })),
       ask: async (about, command, requestId = crypto.randomUUID()) => {
         set(withRequest(about, { state: 'pending', requestId, command }))
         const request = await answerOf(link, command, requestId)

@@ -33,6 +33,26 @@ test('the URL opens the window, with its powers and without its token, and break
   })
 })
 
+test('how power is turned on depends on what is set to measure, and nothing is to be turned on but on a Mac', async () => {
+  await using served = await serve()
+  served.agent.known.settings = {
+    settings: [{ name: 'powerSource', value: 'macmon', from: 'person', help: '' }],
+  }
+  await using visit = await open(browser(), await served.server.open())
+  const { page } = visit
+  const power = page.getByRole('region', { name: 'Power' })
+  await power.getByRole('button', { name: 'Turn on' }).click()
+  await power.getByText('metal-agent settings set apple-power-enabled on').waitFor()
+  const words = await power.innerText()
+  const { host } = sampleSnapshot()
+  served.agent.show(sampleSnapshot({ revision: 2, services: [ready], host: { ...host, platform: 'linux' } }))
+  await power.getByText('measured on Macs only').waitFor()
+  expect({
+    root: /root|power install/.test(words),
+    buttons: await power.getByRole('button').count(),
+  }).toEqual({ root: false, buttons: 0 })
+})
+
 test('a page that is loaded again keeps its access, and the URL gives it to nobody else', async () => {
   await using served = await serve()
   const url = await served.server.open()

@@ -92,10 +92,17 @@ test('settings are a draft until they are applied, whatever the agent says meanw
     .click()
   await page.getByRole('button', { name: 'Use the default of memory-fraction' }).click()
   await field.focus()
+  const known = agent.known.settings?.settings ?? []
   agent.known.settings = {
-    settings: [{ name: 'drainLimitMs', value: 1_000, from: 'person', help: '' }],
+    settings: known.map((view) => {
+      if (view.name === 'drainLimitMs') return { ...view, value: 1_000, from: 'person' as const }
+      return view.name === 'applePowerIntervalMs' ? { ...view, value: 5_000 } : view
+    }),
   }
-  agent.show(sampleSnapshot({ revision: 2, services: [{ ...ready, revision: 2, message: 'Changed.' }] }))
+  // The settings are asked for anew once the agent is back: the other field tells that they were drawn.
+  agent.leave()
+  agent.comeBack(sampleSnapshot({ bootId: 'boot-2', services: [ready] }))
+  await eventually(async () => (await page.getByLabel('apple-power-interval', { exact: true }).inputValue()) === '5s')
   const kept = { text: await field.inputValue(), focus: await field.evaluate((one) => one === document.activeElement) }
   await page.getByText('3 changes, not applied').waitFor()
   agent.answers.push(done)
@@ -111,6 +118,25 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   })
   await page.getByText('No changes').waitFor()
   await eventually(async () => (await field.inputValue()) === '1s')
+})
+
+test('a draft outlasts a look at another view, and what is written while it is applied is not lost', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  const field = page.getByLabel('drain-timeout', { exact: true })
+  await field.fill('45s')
+  await page.getByRole('tab', { name: 'Activity' }).click()
+  await page.getByRole('heading', { name: 'Activity' }).waitFor()
+  await page.getByRole('tab', { name: 'Settings' }).click()
+  await page.getByText('1 change, not applied').waitFor()
+  const kept = await field.inputValue()
+  await page.getByLabel('apple-power-interval', { exact: true }).fill('5s')
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await eventually(() => agent.asked.length === 1)
+  await field.fill('50s')
+  agent.answer(done)
+  await page.getByText('1 change, not applied').waitFor()
+  expect({ kept, written: await field.inputValue() }).toEqual({ kept: '45s', written: '50s' })
 })
 
 test('a change that the agent does not take stays in the draft', async () => {

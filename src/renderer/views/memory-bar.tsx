@@ -64,7 +64,7 @@ function Bar({ shares, memory: { budgetBytes, gpuLimitBytes } }: BarProps) {
         {models.length > 0 && (
           <Toolbar aria-label={memoryWords.modelsInMemory} className={classNames(styles['models'])}>
             {models.map((share) => (
-              <Segment key={share.uid} share={share} width={percent(share.bytes + share.promisedBytes)} />
+              <Segment key={share.uid} share={share} width={percent((share.bytes ?? 0) + share.promisedBytes)} />
             ))}
           </Toolbar>
         )}

@@ -4,6 +4,7 @@ import { Command } from '../components/command.tsx'
 import { Sparkline } from '../components/sparkline.tsx'
 import { trailLines, wattRange } from '../power-trail.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
+import { useAnswer } from '../use-answer.ts'
 import { powerWords } from '../words/services.ts'
 import { Answer } from './answer.tsx'
 import styles from './power-strip.module.css'
@@ -12,12 +13,13 @@ import styles from './power-strip.module.css'
 export function PowerStrip() {
   const power = useSnapshot((snapshot) => snapshot.power)
   const figures = useSnapshot((snapshot) => snapshot.powerFigures)
+  const isMac = useSnapshot(({ host }) => host.platform === 'darwin')
   return (
     <section className={styles['power']} aria-label={powerWords.title}>
       <div className={styles['first']}>
         <span className={styles['title']}>{powerWords.title}</span>
         {figures === undefined ? (
-          (power?.message ?? <Off />)
+          (power?.message ?? (isMac ? <Off /> : <span className={styles['off']}>{powerWords.notHere}</span>))
         ) : (
           <>
             <Trail />
@@ -56,13 +58,26 @@ function Off() {
       <Button look="plain" disabled={disabled} pending={pending} onPress={turnOn}>
         {powerWords.turnOn}
       </Button>
-      {shown && (
-        <div className={styles['how']}>
-          <p>{powerWords.takesShell}</p>
-          <Command text={powerWords.commands} />
-        </div>
-      )}
+      {shown && <How />}
       <Answer about={about} />
     </>
+  )
+}
+
+/** What a page cannot do itself depends on what is set to measure, which the snapshot does not tell while power is off. */
+function How() {
+  const { answer, problem } = useAnswer({ name: 'settings' }, [])
+  const source = answer?.settings.find(({ name }) => name === 'powerSource')?.value
+  return (
+    <div className={styles['how']}>
+      {answer === undefined ? (
+        <p>{problem}</p>
+      ) : (
+        <>
+          <p>{powerWords.takesShell(source)}</p>
+          <Command text={powerWords.commands(source)} />
+        </>
+      )}
+    </div>
   )
 }

@@ -23,7 +23,10 @@ import { WaysToFit } from './ways-to-fit.tsx'
 export function ServiceDetail({ service }: { readonly service: ServiceView }) {
   const select = useWindow((state) => state.select)
   const heading = useRef<HTMLHeadingElement>(null)
-  useEffect(() => heading.current?.focus(), [])
+  const isChosen = useWindow((state) => state.isChosen)
+  useEffect(() => {
+    if (isChosen) heading.current?.focus()
+  }, [isChosen])
   const { uid, name, namespace, state, message, since, retryAt, crash } = service
   return (
     <section

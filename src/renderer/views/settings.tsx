@@ -1,7 +1,6 @@
-import { useState } from 'react'
 import type { SettingName, SettingView } from '../../contract/settings.ts'
 import { Button } from '../components/button.tsx'
-import { inSections, patchOfDraft, textOf, type Draft } from '../settings-draft.ts'
+import { inSections, patchOfDraft, textOf, withoutSent, type Draft } from '../settings-draft.ts'
 import { useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { settingWords } from '../words/views.ts'
@@ -18,7 +17,8 @@ export function Settings() {
   const connected = useWindow(({ connection }) => connection.state === 'live')
   const ask = useWindow((state) => state.ask)
   const { answer, problem } = useAnswer({ name: 'settings' }, [request?.state])
-  const [draft, setDraft] = useState<Draft>({})
+  const draft = useWindow((state) => state.draft)
+  const write = useWindow((state) => state.write)
   const views = answer?.settings ?? []
   const changed = changedIn(draft, views)
   const result = patchOfDraft(changed)
@@ -26,7 +26,8 @@ export function Settings() {
   const count = Object.keys(changed).length
   const apply = async () => {
     if (!result.ok) return
-    if (await ask(about, { name: 'updateSettings', settings: result.patch })) setDraft({})
+    if (!(await ask(about, { name: 'updateSettings', settings: result.patch }))) return
+    write((now) => withoutSent(now, draft))
   }
   return (
     <ViewPage id="settings" title={settingWords.title}>
@@ -41,7 +42,7 @@ export function Settings() {
                 view={view}
                 draft={draft[view.name]}
                 problem={problems[view.name]}
-                onChange={(text) => setDraft((before) => ({ ...before, [view.name]: text }))}
+                onChange={(text) => write((before) => ({ ...before, [view.name]: text }))}
               />
             ))}
           </div>
@@ -53,7 +54,7 @@ export function Settings() {
           <span className={styles['changes']} role="status">
             {settingWords.changes(count, Object.keys(problems).length)}
           </span>
-          <Button disabled={count === 0} onPress={() => setDraft({})}>
+          <Button disabled={count === 0} onPress={() => write(() => ({}))}>
             {settingWords.revert}
           </Button>
           <Button

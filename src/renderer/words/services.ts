@@ -183,7 +183,11 @@ export const memoryWords = {
   waiting: (count: number) => (count === 1 ? '1 service waits' : `${count} services wait`),
   segment({ name, state, bytes, isMeasured, promisedBytes }: ModelShare): string {
     const more = promisedBytes > 0 ? `, ${formatBytes(promisedBytes)} more to come` : ''
-    return `${name}, ${stateWords[state]}, ${formatBytes(bytes)} of memory${isMeasured ? '' : ' by its estimate'}${more}`
+    const held =
+      bytes === undefined
+        ? `memory ${notReported}`
+        : `${formatBytes(bytes)} of memory${isMeasured ? '' : ' by its estimate'}`
+    return `${name}, ${stateWords[state]}, ${held}${more}`
   },
   pressure: {
     normal: 'pressure normal',
@@ -201,8 +205,14 @@ export const powerWords = {
   title: 'Power',
   off: 'off',
   turnOn: 'Turn on',
-  takesShell: 'Only root can measure power, so a page in a browser may not turn it on. In a terminal on this Mac:',
-  commands: 'metal-agent power install\nmetal-agent settings set apple-power-enabled on',
+  notHere: 'measured on Macs only',
+  takesShell: (source: unknown) =>
+    source === 'powermetrics'
+      ? 'Only root can run powermetrics, so a page in a browser may not turn it on. In a terminal on this Mac:'
+      : 'A page in a browser may not turn it on. In a terminal on this Mac:',
+  /** Only powermetrics needs leave of sudo. */
+  commands: (source: unknown) =>
+    `${source === 'powermetrics' ? 'metal-agent power install\n' : ''}metal-agent settings set apple-power-enabled on`,
   combined: ({ combinedWatts }: PowerFigures) => formatWatts(combinedWatts),
   parts: ({ gpuWatts, cpuWatts, aneWatts }: PowerFigures) =>
     `GPU ${formatWatts(gpuWatts)} · CPU ${formatWatts(cpuWatts)} · ANE ${formatWatts(aneWatts)}`,

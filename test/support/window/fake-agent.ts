@@ -16,6 +16,8 @@ type Open<T> = Map<Listener<T>, true>
 export class FakeAgent implements AgentLink {
   /** Every command in order. */
   readonly asked: Asked[] = []
+  /** Every query in order. */
+  readonly queried: QueryName[] = []
   /** Where each log stream that is open began. */
   readonly logStreams: Pick<StreamInput, 'from'>[] = []
   /** Answers the next commands, in this order; without one a command stays unanswered. */
@@ -100,6 +102,7 @@ export class FakeAgent implements AgentLink {
 
   query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
   query(query: QueryInput): Promise<Answer> {
+    this.queried.push(query.name)
     if (query.name !== 'log') {
       const known = this.known[query.name]
       if (known !== undefined) return Promise.resolve(known)

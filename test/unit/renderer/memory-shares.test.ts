@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import type { MemoryStateView } from '../../../src/contract/memory.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
 import { memoryShares } from '../../../src/renderer/memory-shares.ts'
+import { memoryWords } from '../../../src/renderer/words/services.ts'
 import { sampleService } from '../../support/sample-snapshot.ts'
 
 const memory: MemoryStateView = {
@@ -35,6 +36,17 @@ test('what a starting model will still take is not free', () => {
     models: [{ bytes: 20, promisedBytes: 10 }],
     freeBytes: 40,
   })
+})
+
+test('what a starting model holds before it is measured is not reported, and not nothing', () => {
+  const starting = shares(service('starting', 1, 30))
+  expect(starting).toMatchObject({
+    models: [{ bytes: undefined, isMeasured: false, promisedBytes: 30 }],
+    freeBytes: 20,
+  })
+  expect(starting?.models.map((share) => memoryWords.segment(share))).toEqual([
+    'a, Starting, memory not reported, 30 B more to come',
+  ])
 })
 
 test('a running model counts by its estimate until it is measured, and one without a process does not count', () => {

@@ -23,23 +23,20 @@ test('everything of the name goes, and is confirmed with the size of all of it',
   )
 })
 
+const fetching = { services: [], downloads: [download('downloading')] }
+const wanted = { services: [sampleService({ model: 'a', state: 'fetching' })], downloads: [] }
+
 test.each([
-  { what: 'a service uses another of that name', models: [stored(free), stored({ usedBy: ['other/a'] })] },
-  { what: 'the cluster has not answered', models: [stored()] },
-  { what: 'it belongs to no model', models: [stored({ name: '', state: 'quarantined', ...free })], name: '' },
-  {
-    what: 'a download of it goes on',
-    models: [stored(partial)],
-    world: { services: [], downloads: [download('downloading')] },
-  },
-  {
-    what: 'a service may fetch it',
-    models: [stored(partial)],
-    world: { services: [sampleService({ model: 'a', state: 'fetching' })], downloads: [] },
-  },
-] as const)('nothing is deleted where $what', ({ models, ...rest }) => {
-  const { name = 'a', world = calm } = { name: undefined, world: undefined, ...rest }
-  expect(removalOf(name, models, world)).toBeUndefined()
+  { what: 'a service uses another of that name', models: [stored(free), stored({ usedBy: ['other/a'] })], world: calm },
+  { what: 'the cluster has not answered', models: [stored()], world: calm },
+  { what: 'a download of it goes on', models: [stored(partial)], world: fetching },
+  { what: 'a service may fetch it', models: [stored(partial)], world: wanted },
+])('nothing is deleted where $what', ({ models, world }) => {
+  expect(removalOf('a', models, world)).toBeUndefined()
+})
+
+test('a file that belongs to no model has no Delete of its own', () => {
+  expect(removalOf('', [stored({ name: '', state: 'quarantined', ...free })], calm)).toBeUndefined()
 })
 
 test('what is left of a download that was cut short goes once nobody goes on with it', () => {
@@ -50,7 +47,9 @@ test('what is left of a download that was cut short goes once nobody goes on wit
 })
 
 test('that no service uses a model is said only where that is known', () => {
-  const words = [stored(free), stored(), stored(partial), stored({ usedBy: ['default/a'] })].map(modelWords.usage)
+  const words = [stored(free), stored(), stored(partial), stored({ usedBy: ['default/a'] })].map((model) =>
+    modelWords.usage(model),
+  )
   expect(words).toEqual([
     'No service uses it.',
     'Which services use it: not reported.',
