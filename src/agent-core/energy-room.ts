@@ -1,20 +1,21 @@
 import { join } from 'node:path'
 import type { PowerView } from '../contract/power.ts'
 import { Energy } from './energy/energy.ts'
-import { spendingMetricsFeed } from './observability/metrics/energy-metrics.ts'
+import type { SpendingMetrics } from './observability/metrics/energy-metrics.ts'
 import type { RoomContext } from './room-context.ts'
 import { energySettings } from './room-settings.ts'
 import type { RuntimeFigures } from './runtime-figures/runtime-figures.ts'
 
 export interface EnergySources {
   readonly power: () => PowerView | undefined
+  readonly spending: SpendingMetrics
   readonly figures: () => Pick<RuntimeFigures, 'totals' | 'refresh'>
 }
 
 /** To be begun before power and the figures, so that it ends after them and counts what was done last. */
 export function energyRoom(
-  { options, metrics, ends, settings }: RoomContext,
-  { power, figures }: EnergySources,
+  { options, ends, settings }: RoomContext,
+  { power, figures, spending }: EnergySources,
 ): Energy {
   const energy = new Energy({
     file: join(options.settings.stateDir, 'energy.json'),
@@ -23,7 +24,7 @@ export function energyRoom(
     power,
     totals: () => figures().totals(),
     countWork: () => figures().refresh(),
-    onSpending: spendingMetricsFeed(metrics),
+    onSpending: (spent) => spending.count(spent),
     ...options.energyTrial,
   })
   return ends.use(energy)

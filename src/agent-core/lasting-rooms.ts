@@ -7,6 +7,7 @@ import { parseRecommendedWorkingSet } from './memory/gpu-limit.ts'
 import { Memory } from './memory/memory.ts'
 import { Models } from './models/models.ts'
 import { memoryMetricsFeed } from './observability/metrics/memory-metrics.ts'
+import { SpendingMetrics } from './observability/metrics/energy-metrics.ts'
 import { startMetricsFeed } from './observability/metrics/server-metrics.ts'
 import { setPower } from './observability/metrics/power-metrics.ts'
 import { Power } from './power/power.ts'
@@ -31,11 +32,13 @@ export interface LastingRooms {
   readonly power: Power
   readonly figures: RuntimeFigures
   readonly energy: Energy
+  readonly spending: SpendingMetrics
 }
 
 export function lastingRooms(context: RoomContext): LastingRooms {
   const { settings, platform, log } = context.options
-  const energy = energyRoom(context, { power: () => power.view, figures: () => figures })
+  const spending = new SpendingMetrics(context.metrics)
+  const energy = energyRoom(context, { power: () => power.view, figures: () => figures, spending })
   const power = powerRoom(context, energy)
   const ledger = new Ledger({ file: join(settings.stateDir, 'ledger.json'), platform, log })
   const servers = serverRoom(context, ledger, (...reading) => figures.note(...reading))
@@ -49,6 +52,7 @@ export function lastingRooms(context: RoomContext): LastingRooms {
     power,
     figures,
     energy,
+    spending,
   }
 }
 

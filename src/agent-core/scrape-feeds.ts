@@ -7,7 +7,7 @@ import type { RoomContext } from './room-context.ts'
 /** What is brought up to date only for a scrape, which is a look at the agent as a window's is. */
 export function followForScrapes(
   { metrics, snapshots, session }: RoomContext,
-  { figures }: Pick<LastingRooms, 'figures'>,
+  { figures, spending }: Pick<LastingRooms, 'figures' | 'spending'>,
 ): void {
   const services = serviceMetricsFeed(metrics)
   const runtimes = runtimeMetricsFeed(metrics, figures)
@@ -17,5 +17,6 @@ export function followForScrapes(
     services(snapshot)
     ofSession()
     await runtimes(snapshot.services)
+    spending.show(snapshot.services)
   })
 }

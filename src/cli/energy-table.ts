@@ -12,7 +12,10 @@ export function renderEnergy(view: EnergyView): string {
   const money = (value: number | undefined) => (value === undefined ? '' : `, ${formatCost(value, currency)}`)
   const own = ownJoules === undefined ? '' : `, ${formatEnergy(ownJoules)} of it while no service worked`
   const head = [
-    ['Machine', joules === undefined ? 'not measured' : `${formatEnergy(joules)}${money(cost)}${own}`],
+    [
+      'Machine',
+      joules === undefined ? 'not measured' : `${formatEnergy(joules)} (CPU, GPU and ANE)${money(cost)}${own}`,
+    ],
     ['Time', view.from === undefined ? coverageLine(view) : `since ${localTime(view.from)}. ${coverageLine(view)}`],
     ...(services.length > 0 && joules !== undefined ? [['Note', estimate]] : []),
     ['', message],
@@ -23,24 +26,19 @@ export function renderEnergy(view: EnergyView): string {
 
 function table({ services, joules, currency }: EnergyView): string {
   const hasCost = services.some(({ cost }) => cost !== undefined)
-  const headings = ['NAME', 'NAMESPACE', 'ENERGY', 'J/TOKEN', 'PROMPT', 'GENERATED', 'REQUESTS']
+  // llama-server does not count them.
+  const hasRequests = services.some(({ requests }) => requests !== undefined)
+  const headings = ['NAME', 'NAMESPACE', 'ENERGY', 'J/TOKEN', 'PROMPT', 'GENERATED']
   const rows = services.map((service) => [
     ...cellsOf(service, joules !== undefined),
+    ...(hasRequests ? [formatCount(service.requests)] : []),
     ...(hasCost ? [service.cost === undefined ? '-' : formatCost(service.cost, currency)] : []),
   ])
-  return columns([...headings, ...(hasCost ? ['COST'] : [])], rows)
+  return columns([...headings, ...(hasRequests ? ['REQUESTS'] : []), ...(hasCost ? ['COST'] : [])], rows)
 }
 
 function cellsOf(service: ServiceEnergy, isMeasured: boolean): string[] {
-  const {
-    namespace,
-    name,
-    joules,
-    joulesPerGeneratedToken: perToken,
-    promptTokens,
-    generatedTokens,
-    requests,
-  } = service
+  const { namespace, name, joules, joulesPerGeneratedToken: perToken, promptTokens, generatedTokens } = service
   return [
     name === '' ? 'other services' : name,
     namespace === '' ? '-' : namespace,
@@ -48,7 +46,6 @@ function cellsOf(service: ServiceEnergy, isMeasured: boolean): string[] {
     perToken === undefined ? '-' : `~${perToken.toPrecision(2)}`,
     formatCount(promptTokens),
     formatCount(generatedTokens),
-    formatCount(requests),
   ]
 }
 

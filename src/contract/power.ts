@@ -13,7 +13,7 @@ export type PowerView = z.infer<typeof powerView>
 
 const watts = z.number().nonnegative().optional()
 
-/** What is measured of the whole machine; a figure that its source does not report, or that cannot be true, is absent. */
+/** What CPU, GPU and ANE draw, whoever uses them; combined is their sum. A figure that its source does not report, or that cannot be true, is absent. */
 export const powerFigures = z.object({ combinedWatts: watts, cpuWatts: watts, gpuWatts: watts, aneWatts: watts })
 export type PowerFigures = z.infer<typeof powerFigures>
 

@@ -13,7 +13,10 @@ const limits = { hours: 192, days: 400, rows: 4_000, services: 64 }
 /** Of what is read: a later version may keep more. */
 const readable = { buckets: 10_000, services: 1_000, text: 300 }
 
-const amount = z.number().nonnegative().max(1e15)
+/** What a sum stops at, since no more is read: whatever a server says it counted must not have the rest set aside. */
+const most = 1e15
+const amount = z.number().nonnegative().max(most)
+const added = (first: number, second: number): number => Math.min(most, first + second)
 const serviceSums = z.object({
   /** Empty together: the services of this time that had no row of their own any more. */
   namespace: z.string().max(readable.text),
@@ -70,12 +73,12 @@ export const bucketsBetween = ({ hours, days }: KeptEnergy, from: number, until:
   ...hours.filter(({ at }) => at + hourMs > from && at < until),
 ]
 
-function withBucket(list: readonly Bucket[], added: Bucket): Bucket[] {
-  const same = list.findIndex(({ at }) => at === added.at)
-  if (same >= 0) return list.map((one, index) => (index === same ? joined(one, added) : one))
-  const next = list.findIndex(({ at }) => at > added.at)
-  const empty: Bucket = { at: added.at, joules: 0, measuredMs: 0, services: [] }
-  return list.toSpliced(next < 0 ? list.length : next, 0, joined(empty, added))
+function withBucket(list: readonly Bucket[], more: Bucket): Bucket[] {
+  const same = list.findIndex(({ at }) => at === more.at)
+  if (same >= 0) return list.map((one, index) => (index === same ? joined(one, more) : one))
+  const next = list.findIndex(({ at }) => at > more.at)
+  const empty: Bucket = { at: more.at, joules: 0, measuredMs: 0, services: [] }
+  return list.toSpliced(next < 0 ? list.length : next, 0, joined(empty, more))
 }
 
 function joined(first: Bucket, second: Bucket, services = limits.services): Bucket {
@@ -88,8 +91,8 @@ function joined(first: Bucket, second: Bucket, services = limits.services): Buck
   }
   return {
     at: first.at,
-    joules: first.joules + second.joules,
-    measuredMs: first.measuredMs + second.measuredMs,
+    joules: added(first.joules, second.joules),
+    measuredMs: added(first.measuredMs, second.measuredMs),
     services: [...rows.values()],
   }
 }
@@ -98,10 +101,10 @@ const counts = ['promptTokens', 'generatedTokens', 'measuredTokens', 'requests']
 
 function plus({ namespace, name, ...first }: ServiceSums, second: ServiceSpending): ServiceSums {
   const sums = counts.flatMap((count) => {
-    const [known, added] = [first[count], second[count]]
-    return known === undefined && added === undefined ? [] : [[count, (known ?? 0) + (added ?? 0)] as const]
+    const [known, more] = [first[count], second[count]]
+    return known === undefined && more === undefined ? [] : [[count, added(known ?? 0, more ?? 0)] as const]
   })
-  return { namespace, name, joules: first.joules + second.joules, ...Object.fromEntries(sums) }
+  return { namespace, name, joules: added(first.joules, second.joules), ...Object.fromEntries(sums) }
 }
 
 /** The oldest hours become days, and the oldest days are forgotten. */

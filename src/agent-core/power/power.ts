@@ -62,9 +62,9 @@ export class Power {
   readonly #options: PowerOptions
   #sampling: Sampling | undefined
   /** Of the samplers that were stopped. */
-  #ended: Promise<unknown> = Promise.resolve()
+  #ended: Promise<void> = Promise.resolve()
   /** Their programs too, by the name of the source; one that hangs may outlast them. */
-  readonly #exited = new Map<string, Promise<unknown>>()
+  readonly #exited = new Map<string, Promise<void>>()
   #reading: Reading | undefined
   #figures: PowerFigures | undefined
   #lookTimer: NodeJS.Timeout | undefined
@@ -193,8 +193,8 @@ export class Power {
     this.#reading = undefined
     if (this.#sampling) {
       const { sampler, source } = this.#sampling
-      this.#ended = Promise.all([this.#ended, sampler.stop()])
-      this.#exited.set(source.name, Promise.all([this.#exited.get(source.name), sampler.exited]))
+      this.#ended = both(this.#ended, sampler.stop())
+      this.#exited.set(source.name, both(this.#exited.get(source.name), sampler.exited))
     }
     this.#sampling = undefined
     this.#show(undefined)
@@ -223,6 +223,10 @@ export class Power {
     this.#told = text
   }
 }
+
+/** Without their results, which would be kept for every sampler that there ever was. */
+const both = (first: Promise<unknown> | undefined, second: Promise<unknown>): Promise<void> =>
+  Promise.all([first, second]).then(() => undefined)
 
 const whyNotOnLinux = {
   powermetrics: 'it is read from powermetrics, which only macOS has',

@@ -43,6 +43,19 @@ test('what is counted outlives the agent, by service and namespace', async () =>
   await second.ledger[Symbol.asyncDispose]()
 })
 
+test('whatever a server says it counted, what is written is read again', async () => {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'energy.json')
+  const { ledger } = await opened(file)
+  const absurd = { joules: 9e15, generatedTokens: 9e15, requests: 9e15 }
+  for (let n = 0; n < 2; n += 1) ledger.add(spending(9e15, { 'a/chat': absurd, 'b/chat': { joules: 1 } }))
+  await ledger[Symbol.asyncDispose]()
+  const again = await opened(file)
+  expect(again.ledger.notice).toBeUndefined()
+  expect(all(again.ledger)).toMatchObject({ joules: 1e15, services: [{ generatedTokens: 1e15 }, { joules: 2 }] })
+  await again.ledger[Symbol.asyncDispose]()
+})
+
 test('it is written while the agent runs too, so that a crash costs minutes and not the day', async () => {
   await using folder = await temporaryFolder()
   const file = path.join(folder.dir, 'energy.json')

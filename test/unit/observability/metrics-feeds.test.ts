@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
-import { spendingMetricsFeed } from '../../../src/agent-core/observability/metrics/energy-metrics.ts'
+import { SpendingMetrics } from '../../../src/agent-core/observability/metrics/energy-metrics.ts'
 import { runtimeMetricsFeed } from '../../../src/agent-core/observability/metrics/runtime-metrics.ts'
 import { countUnload, startMetricsFeed } from '../../../src/agent-core/observability/metrics/server-metrics.ts'
 import { serviceMetricsFeed } from '../../../src/agent-core/observability/metrics/service-metrics.ts'
@@ -106,13 +106,50 @@ test('a start is measured from its beginning until the server is ready, once, an
   ])
 })
 
+function shownSpending(present: () => (typeof qwen)[]) {
+  const spending = new SpendingMetrics(metrics)
+  metrics.beforeRender(() => {
+    metrics.keepServices(present())
+    spending.show(present())
+  })
+  return (spent: Parameters<typeof spending.count>[0]) => spending.count(spent)
+}
+
+test('a service that is gone has no energy any more, though its work is counted on, and begins anew when it comes back', async () => {
+  let present = [qwen]
+  const countSpending = shownSpending(() => present)
+  const spend = (joules: number) =>
+    countSpending({
+      measured: { joules: 9, ms: 1_000 },
+      services: new Map([['default/qwen', { joules, measuredTokens: joules }]]),
+    })
+  const seen = async () => Object.values(await figures(/service_energy|measured_tokens|per_generated/))
+  spend(5)
+  const there = await seen()
+  present = []
+  const gone = [await seen()]
+  spend(0)
+  gone.push(await seen())
+  spend(0)
+  present = [qwen]
+  spend(3)
+  expect([there, gone, await seen()]).toEqual([
+    [5, 5, 1],
+    [[], []],
+    [3, 3, 1],
+  ])
+})
+
 test('energy is counted while power is measured, of the machine and of each service, with the tokens it belongs to', async () => {
-  const countSpending = spendingMetricsFeed(metrics)
+  const countSpending = shownSpending(() => [qwen])
   countSpending({ measured: { joules: 0, ms: 0 }, services: new Map([['default/qwen', { joules: 0 }]]) })
   const unmeasured = await figures(/joules|measured/)
   const services = new Map([['default/qwen', { joules: 40, measuredTokens: 80 }]])
   countSpending({ measured: { joules: 100, ms: 1_000 }, services })
-  countSpending({ measured: { joules: 50, ms: 500 }, services: new Map() })
+  countSpending({
+    measured: { joules: 50, ms: 500 },
+    services: new Map([['default/qwen', { joules: 0, measuredTokens: 0 }]]),
+  })
   expect([unmeasured, await figures(/joules|measured/)]).toEqual([
     {},
     {
@@ -125,7 +162,7 @@ test('energy is counted while power is measured, of the machine and of each serv
 })
 
 test('what a token costs is known once one was generated, and is that of the whole time tokens were counted', async () => {
-  const countSpending = spendingMetricsFeed(metrics)
+  const countSpending = shownSpending(() => [qwen])
   const spans = [
     { joules: 7 },
     { joules: 30, measuredTokens: 0 },

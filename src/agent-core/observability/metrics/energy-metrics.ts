@@ -1,5 +1,6 @@
-import { splitKey } from '../../support/object-key.ts'
+import { refKey } from '../../support/object-key.ts'
 import type { AgentMetrics } from './agent-metrics.ts'
+import type { ServiceKey } from './metric-table.ts'
 
 /** What was drawn in a span of time, and what services had of it. */
 interface Spent {
@@ -8,25 +9,51 @@ interface Spent {
   readonly services: ReadonlyMap<string, { readonly joules: number; readonly measuredTokens?: number | undefined }>
 }
 
-/** Where nothing was measured there is no energy, not energy of 0. */
-export function spendingMetricsFeed(metrics: AgentMetrics): (spent: Spent) => void {
-  /** What tokens cost of each service since the agent began. Spans without a count of tokens would make them look dear. */
-  let counted: ReadonlyMap<string, { readonly joules: number; readonly tokens: number }> = new Map()
-  return ({ measured, services }) => {
-    if (measured.ms <= 0) return
-    metrics.add('energy_joules_total', measured.joules)
-    const next = new Map([...counted].filter(([key]) => services.has(key)))
-    for (const [key, { joules, measuredTokens }] of services) {
-      const service = splitKey(key)
-      metrics.add('service_energy_joules_total', joules, service)
-      if (measuredTokens === undefined) continue
-      metrics.add('measured_tokens_total', measuredTokens, service)
-      const before = counted.get(key) ?? { joules: 0, tokens: 0 }
-      const total = { joules: before.joules + joules, tokens: before.tokens + measuredTokens }
-      next.set(key, total)
-      const perToken = total.tokens > 0 ? total.joules / total.tokens : undefined
-      metrics.set('joules_per_generated_token', perToken, service)
-    }
-    counted = next
+interface Totals {
+  readonly joules: number
+  /** Only of the spans whose tokens were counted: the others would make them look dear. */
+  readonly counted?: { readonly joules: number; readonly tokens: number } | undefined
+}
+
+/** What was spent since the agent began. Where nothing was measured there is no energy, not energy of 0. */
+export class SpendingMetrics {
+  readonly #metrics: AgentMetrics
+  #totals: ReadonlyMap<string, Totals> = new Map()
+
+  constructor(metrics: AgentMetrics) {
+    this.#metrics = metrics
   }
+
+  count({ measured, services }: Spent): void {
+    if (measured.ms <= 0) return
+    this.#metrics.add('energy_joules_total', measured.joules)
+    this.#totals = new Map([...services].map(([key, spent]) => [key, plus(this.#totals.get(key), spent)]))
+  }
+
+  /** The services that there are. The others are forgotten: their series are gone, and would come back with what is counted of nobody. */
+  show(present: readonly ServiceKey[]): void {
+    const kept = new Map<string, Totals>()
+    for (const service of present) {
+      const key = refKey(service)
+      const totals = this.#totals.get(key)
+      if (totals) kept.set(key, totals)
+      const { joules = 0, tokens = 0 } = totals?.counted ?? {}
+      this.#metrics.setTotal('service_energy_joules_total', totals?.joules, service)
+      this.#metrics.setTotal('measured_tokens_total', totals?.counted?.tokens, service)
+      this.#metrics.set('joules_per_generated_token', tokens > 0 ? joules / tokens : undefined, service)
+    }
+    this.#totals = kept
+  }
+}
+
+function plus(
+  before: Totals = { joules: 0 },
+  { joules, measuredTokens }: { joules: number; measuredTokens?: number | undefined },
+): Totals {
+  const { counted } = before
+  const next =
+    measuredTokens === undefined
+      ? counted
+      : { joules: (counted?.joules ?? 0) + joules, tokens: (counted?.tokens ?? 0) + measuredTokens }
+  return { joules: before.joules + joules, counted: next }
 }

@@ -242,7 +242,7 @@ export const metricTable = {
     origin: 'ours',
     unit: 'joules',
     startsAbsent: true,
-    help: 'Energy that this machine drew while its power was measured',
+    help: 'Energy that the CPU, GPU and ANE of this machine drew while their power was measured',
   },
   service_energy_joules_total: {
     type: 'counter',
