@@ -31,6 +31,29 @@ test('a service is found, opened, stopped and left without a mouse', async () =>
   await eventually(async () => (await focused()).includes('qwen3-30b-a3b'))
 })
 
+test('the focus stays where it is on the way past an open service, and on the safe answer of a question', async () => {
+  await using window = await show(scenes.models)
+  const { page } = window
+  const isFocused = (role: 'tab' | 'button', name: string) => async () =>
+    (await page.getByRole(role, { name, exact: true }).and(page.locator(':focus')).count()) === 1
+  await page.getByRole('button', { name: 'Delete smollm-360m' }).focus()
+  await page.keyboard.press('Enter')
+  await eventually(isFocused('button', 'Keep'))
+  await page.keyboard.press('Enter')
+  await eventually(isFocused('button', 'Delete smollm-360m'))
+
+  await page.getByRole('tab', { name: 'Services' }).click()
+  await page.getByRole('option', { name: 'phi-4-mini' }).focus()
+  await page.keyboard.press('Enter')
+  await eventually(async () => (await page.locator('h2:focus').count()) === 1)
+  await page.getByRole('tab', { name: 'Services' }).focus()
+  await page.keyboard.press('ArrowRight')
+  await page.getByRole('heading', { name: 'Models' }).waitFor()
+  await page.keyboard.press('ArrowLeft')
+  await page.getByRole('heading', { name: 'phi-4-mini' }).waitFor()
+  expect(await isFocused('tab', 'Services')()).toBe(true)
+})
+
 test('where the focus is can be seen', async () => {
   await using window = await show(scenes.detail)
   const { page } = window
