@@ -159,7 +159,7 @@ class Controller implements ControllerStandIn {
       .filter(({ metadata }) => metadata.labels?.['kubernetes.io/service-name'] === serviceName(service))
     const status = inferenceServiceStatus({ service, model: used, slices, nowMs: this.#now() })
     const answer = await this.#putStatus('inferenceservices', { ...service, status })
-    if (answer.status === 200) this.#services.assume(inferenceService.parse(answer.body))
+    if (answer.status === 200) this.#services.assume(service, inferenceService.parse(answer.body))
     const again = answer.status === 200 || answer.status === 404 ? (this.#options.requeueMs ?? requeueMs) : retryMs
     this.#later(`service ${key}`, () => this.#reconcileService(key), again)
   }
@@ -179,7 +179,7 @@ class Controller implements ControllerStandIn {
     })
     if (isDeepStrictEqual(status, current.status)) return
     const answer = await this.#putStatus('models', { ...current, status })
-    if (answer.status === 200) this.#models.assume(model.parse(answer.body))
+    if (answer.status === 200) this.#models.assume(current, model.parse(answer.body))
     else if (answer.status !== 404) this.#later(`model ${key}`, () => this.#reconcileModel(key), retryMs)
   }
 

@@ -51,9 +51,12 @@ export class Reflector<T extends { metadata: { name: string; namespace: string; 
     return [...this.#objects.values()]
   }
 
-  /** Takes the answer to a write, which may run ahead of the watch. */
-  assume(object: T): void {
-    this.#objects.set(keyOf(object), object)
+  /**
+   * Takes the answer to a write, which may run ahead of the watch. What the watch brought since `written` was read may be newer, and a copy
+   * that went back would make each later write a conflict.
+   */
+  assume(written: T, answer: T): void {
+    if (this.#objects.get(keyOf(written)) === written) this.#objects.set(keyOf(answer), answer)
   }
 
   async ended(): Promise<void> {
