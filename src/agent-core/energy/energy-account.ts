@@ -10,7 +10,7 @@ export interface ServiceSpending extends Omit<Work, 'decodes'> {
 
 /** What was drawn and done in a span of time. */
 export interface Spending {
-  /** Of CPU, GPU and ANE, whoever used them. The shares of the services are part of it; what is left is the machine's own. */
+  /** Of CPU, GPU and ANE, other programs included. The shares of the services are part of it; the rest is the machine's own. */
   readonly measured: Measured
   /** By key. */
   readonly services: ReadonlyMap<string, ServiceSpending>

@@ -100,7 +100,7 @@ export class Watchdog {
     if (this.#options.intervalMs > 0) this.#schedule(0)
   }
 
-  /** Somebody looks at the footprints of the models, or nobody does any more. Looks at memory are as they were. */
+  /** Footprints are measured more often while a menu or window shows them. How often memory is looked at does not change. */
   setWatched(isWatched: boolean): void {
     if (isWatched === this.#isWatched) return
     this.#isWatched = isWatched
@@ -140,7 +140,7 @@ export class Watchdog {
 
   #measureIn(ms: number): void {
     clearTimeout(this.#footprintTimer)
-    // One under way goes on by itself: a second beside it would measure the same, and nobody would wait for its end.
+    // The measurement under way goes on: a second beside it would measure the same, and disposal would not wait for it.
     if (!this.#isWatched || this.#isEnded || this.#measuring) return
     const measure = () => {
       this.#measuring = this.#measureBetween().then((pauseMs) => {

@@ -111,7 +111,8 @@ export class RunCounts {
   }
 }
 
-const risingCounters = [
+/** Those that only rise while a server runs. */
+export const risingCounters = [
   'promptTokens',
   'promptSeconds',
   'cachedTokens',

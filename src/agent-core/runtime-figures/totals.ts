@@ -1,4 +1,4 @@
-import type { Stretch } from './run-counts.ts'
+import { risingCounters, type Stretch } from './run-counts.ts'
 
 /** What all servers of a service have counted since the agent began; only ever rises. What none of them counts is absent. */
 export interface RuntimeTotals {
@@ -12,17 +12,8 @@ export interface RuntimeTotals {
   readonly decodes?: number
 }
 
-const summed = [
-  'promptTokens',
-  'promptSeconds',
-  'cachedTokens',
-  'generatedTokens',
-  'generationSeconds',
-  'decodes',
-] as const
-
 export function addTo(totals: RuntimeTotals, more: RuntimeTotals | Stretch): RuntimeTotals {
-  const sums = summed.flatMap((name) => {
+  const sums = risingCounters.flatMap((name) => {
     const [known, added] = [totals[name], more[name]]
     return known === undefined && added === undefined ? [] : [[name, (known ?? 0) + (added ?? 0)] as const]
   })

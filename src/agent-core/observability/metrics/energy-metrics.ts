@@ -30,7 +30,7 @@ export class SpendingMetrics {
     this.#totals = new Map([...services].map(([key, spent]) => [key, plus(this.#totals.get(key), spent)]))
   }
 
-  /** The services that there are. The others are forgotten: their series are gone, and would come back with what is counted of nobody. */
+  /** Writes the series of the services that exist. Those of deleted services are forgotten, so that a scrape does not bring them back. */
   show(present: readonly ServiceKey[]): void {
     const kept = new Map<string, Totals>()
     for (const service of present) {
