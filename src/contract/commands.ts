@@ -1,13 +1,12 @@
 import { z } from 'zod'
+import { modelApplication } from './model-application.ts'
+import { contextSize, isLocalSource, namespaceName } from './names.ts'
 import { editableRow, settingNames, settingsPatch } from './settings.ts'
 import type { EditableRow } from './settings-table.ts'
 
 /** Which InferenceService. */
 export const serviceRef = z.object({
-  namespace: z
-    .string()
-    .max(63)
-    .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, 'must be the name of a namespace'),
+  namespace: namespaceName,
   name: z
     .string()
     .max(253)
@@ -68,6 +67,19 @@ export const command = z.discriminatedUnion('name', [
   z.object({ name: z.literal('removeModel'), model: modelFolder }),
   /** Deletes what no service uses. */
   z.object({ name: z.literal('pruneModels'), dryRun: z.boolean().default(true) }),
+  /** Makes a Model, or uses the one that is there, and an InferenceService for it. */
+  z.object({ name: z.literal('applyModel'), application: modelApplication }),
+  /** Deletes an InferenceService, and its Model where both were made by `applyModel` and no other service names it. */
+  z.object({
+    name: z.literal('deleteModel'),
+    ...service,
+    /** As the query `deletion` gave it: another service of this name is not deleted. */
+    uid: z.string().min(1).max(100).optional(),
+    /** Also where a tool keeps it, which will bring it back. */
+    evenIfManaged: z.boolean().default(false),
+  }),
+  /** In the cluster: whoever serves it starts it again with so many tokens. */
+  z.object({ name: z.literal('setContextSize'), ...service, contextSize }),
   z.object({ name: z.literal('shutdown'), keepServing: z.boolean().default(false) }),
 ])
 export type Command = z.output<typeof command>
@@ -93,6 +105,8 @@ export const commandResult = z.discriminatedUnion('outcome', [
     message,
     /** What would have nearly the same effect and is possible. */
     instead: z.object({ command, label: z.string() }).optional(),
+    /** Of the cluster's refusal: what somebody who may can apply in place of this agent. */
+    yaml: z.string().optional(),
   }),
   /** The part of the agent that would do it is not built yet. */
   z.object({ outcome: z.literal('notAvailable'), message }),
@@ -105,6 +119,8 @@ export type CommandResult = z.infer<typeof commandResult>
 export function trustOf(command: Command): EditableRow['trust'] {
   // Choosing the cluster decides which authors this machine works for, so it takes a shell, as the setting of the namespace does.
   if (command.name === 'selectContext') return 'shell'
+  // The source of a Model may name files of this machine; a page has no business with its paths.
+  if (command.name === 'applyModel') return isLocalSource(command.application.source) ? 'shell' : 'page'
   if (command.name !== 'updateSettings') return 'page'
   const { settings } = command
   return settingNames.some((name) => settings[name] !== undefined && editableRow(name).trust === 'shell')

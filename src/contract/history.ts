@@ -2,6 +2,8 @@ import { z } from 'zod'
 import { serviceRef } from './commands.ts'
 
 export const historyKinds = [
+  'added',
+  'deleted',
   'started',
   'ready',
   'crashed',

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { serviceRef } from './commands.ts'
+import { deletionView } from './deletion.ts'
 import { energyView } from './energy.ts'
 import { historyEntry } from './history.ts'
 import { logChunk, logQuery } from './log.ts'
@@ -29,6 +30,8 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('hostAddresses') }),
   z.object({ name: z.literal('models') }),
   z.object({ name: z.literal('sizing') }),
+  /** What `deleteModel` would delete. */
+  z.object({ name: z.literal('deletion'), service: serviceRef }),
   /** Energy and tokens of a time; hours, and of long ago days, that reach into it count as a whole. */
   z.object({ name: z.literal('energy'), since: z.iso.datetime().optional(), until: z.iso.datetime().optional() }),
 ])
@@ -88,6 +91,7 @@ export const answers = {
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   models: modelStoreView,
   sizing: sizingView,
+  deletion: deletionView,
   energy: energyView,
 } satisfies Record<QueryName, z.ZodType>
 

@@ -136,14 +136,44 @@ export type ServiceFigures = z.infer<typeof serviceFigures>
 
 const bytes = z.number().nonnegative()
 
-/** Something that would make it fit, true by the arithmetic of admission when it was said. */
+/** Something that would make it fit, true by the arithmetic of admission when it was said. `both` has what each alone would have. */
 export const wayToFit = z.object({
   kind: z.enum(['change', 'evict', 'quit', 'budget', 'both']),
   sentence: z.string(),
   /** For `evict`: services as namespace/name. */
   evict: z.array(z.string()).optional(),
+  /** For `change`: what of the InferenceService to set; `contextSize` alone is what `setContextSize` does. */
+  change: z
+    .object({
+      contextSize: z.int().positive().optional(),
+      cacheType: z.string().optional(),
+      parallelSlots: z.int().positive().optional(),
+    })
+    .optional(),
+  /** For `quit`: names of other applications. */
+  quit: z.array(z.string()).optional(),
+  /** For `budget`. */
+  budget: z
+    .object({
+      /** `machine`: the setting `memoryBudgetBytes` here. `model`: `spec.hardware.memoryBudget` of the Model. */
+      of: z.enum(['machine', 'model']),
+      bytes,
+      /** What a person runs first, where the GPU may not hold so much. */
+      command: z.string().optional(),
+    })
+    .optional(),
 })
 export type WayToFitView = z.infer<typeof wayToFit>
+
+/** What a server holds, by what holds it. */
+export const memoryItems = z.object({
+  weights: bytes,
+  kv: bytes,
+  compute: bytes,
+  promptCache: bytes,
+  mmproj: bytes,
+  overhead: bytes,
+})
 
 export const priorities = ['critical', 'high', 'normal', 'low', 'batch'] as const
 
@@ -151,9 +181,7 @@ export const priorities = ['critical', 'high', 'normal', 'low', 'batch'] as cons
 export const serviceMemory = z.object({
   /** Of the server that runs or is to run; absent where there is no estimate. */
   needBytes: bytes.optional(),
-  items: z
-    .object({ weights: bytes, kv: bytes, compute: bytes, promptCache: bytes, mmproj: bytes, overhead: bytes })
-    .optional(),
+  items: memoryItems.optional(),
   /** Set where something had to be assumed: one sentence. */
   guess: z.string().optional(),
   /** What a person should know about the numbers. */

@@ -2,9 +2,11 @@ import { refKey } from '../support/object-key.ts'
 import { isDeepStrictEqual } from 'node:util'
 import type { Command, CommandRequest, CommandResult } from '../../contract/commands.ts'
 import { messageOf } from '../support/message-of.ts'
+import { applyModel } from './apply-model.ts'
 import { bringBack } from './bring-back.ts'
 import { cancelDownload } from './cancel-download.ts'
 import { cancelPull } from './cancel-pull.ts'
+import { deleteModel } from './delete-model.ts'
 import { evict } from './evict.ts'
 import { pauseNode } from './pause-node.ts'
 import { protect } from './protect.ts'
@@ -19,6 +21,7 @@ import { resumeNode } from './resume-node.ts'
 import { resync } from './resync.ts'
 import type { Rooms } from './rooms.ts'
 import { selectContext } from './select-context.ts'
+import { setContextSize } from './set-context-size.ts'
 import { setHostAddress } from './set-host-address.ts'
 import { shutdown } from './shutdown.ts'
 import { skipDrain } from './skip-drain.ts'
@@ -120,6 +123,7 @@ function subjectOf(command: Command): string | undefined {
   if (command.name === 'shutdown' || command.name === 'resync' || command.name === 'skipDrain') return undefined
   if (command.name === 'cancelPull' || command.name === 'pullModel') return undefined
   if (command.name === 'removeModel' || command.name === 'pruneModels') return 'models'
+  if (command.name === 'applyModel') return `service ${refKey(command.application)}`
   return 'service' in command ? `service ${refKey(command.service)}` : 'agent'
 }
 
@@ -165,6 +169,12 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
       return removeModel(rooms, command)
     case 'pruneModels':
       return pruneModels(rooms, command)
+    case 'applyModel':
+      return applyModel(rooms, command)
+    case 'deleteModel':
+      return deleteModel(rooms, command)
+    case 'setContextSize':
+      return setContextSize(rooms, command)
     case 'shutdown':
       return shutdown(rooms, command)
   }

@@ -18,13 +18,21 @@ export interface Instead {
 export const refused = (message: string, instead?: Instead): CommandResult => refusal('agent', message, instead)
 
 /** In the cluster's own words. */
-export function refusedByCluster(what: string, error: ApiError, instead?: Instead): CommandResult {
-  const words =
-    error.code === undefined
-      ? `${what}: the cluster does not answer (${rootMessage(error)}).`
-      : `${what}: the cluster refused it (${error.detail}).`
-  return refusal('cluster', words, instead)
-}
+export const refusedByCluster = (what: string, error: ApiError, instead?: Instead): CommandResult =>
+  refusal('cluster', clusterWords(what, error), instead)
+
+/** With what somebody who may can apply instead. */
+export const refusedWithYaml = (message: string, yaml: string): CommandResult => ({
+  outcome: 'refused',
+  by: 'cluster',
+  message,
+  yaml,
+})
+
+export const clusterWords = (what: string, error: ApiError): string =>
+  error.code === undefined
+    ? `${what}: the cluster does not answer (${rootMessage(error)}).`
+    : `${what}: the cluster refused it (${error.detail}).`
 
 const refusal = (by: 'agent' | 'cluster', message: string, instead?: Instead): CommandResult => ({
   outcome: 'refused',

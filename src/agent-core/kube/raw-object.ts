@@ -10,8 +10,12 @@ const maxMeaningEntries = 1_000
 const maxEntryLength = 4_096
 const maxKeyLength = 317
 
-/** Of LLMKube, Kueue, Kubernetes and ours, with our label `app`: a hostile writer's thousand others must not push these out. */
-const meaning = /^(?:app$|(?:[\w-]+\.)*(?:metalbar\.dev|llmkube\.(?:ai|dev)|x-k8s\.io|kubernetes\.io)\/)/
+/**
+ * Of LLMKube, Kueue, Kubernetes, tools that keep objects as a repository has them, and ours, with our label `app`: a hostile writer's
+ * thousand others must not push these out.
+ */
+const meaning =
+  /^(?:app$|(?:[\w-]+\.)*(?:metalbar\.dev|llmkube\.(?:ai|dev)|(?:x-)?k8s\.io|kubernetes\.io|argoproj\.io|fluxcd\.io|helm\.sh|k14s\.io|cattle\.io|gke\.io|crossplane\.io)\/)/
 
 /** Of every object that was applied with kubectl, a second copy: kept in no memory. */
 const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'

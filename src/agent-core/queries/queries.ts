@@ -10,8 +10,9 @@ import type { PersonSettings } from '../settings/person-settings.ts'
 import type { ReadableOutput } from '../process/output-log.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
-import { keyOf } from '../support/object-key.ts'
+import { keyOf, refKey } from '../support/object-key.ts'
 import { contexts } from './contexts.ts'
+import { deletion } from './deletion.ts'
 import { events } from './events.ts'
 import { hostAddresses } from './host-addresses.ts'
 import { serverDetails, type ServerDetailsSources } from './server-details.ts'
@@ -38,25 +39,27 @@ export interface Sources {
 
 /** Throws LinkError, with code `refused`, where there is no answer. */
 export async function answer(sources: Sources, query: Query): Promise<Answer> {
-  const { history, settings, session } = sources
+  const { history, settings } = sources
   switch (query.name) {
     case 'history':
       return history.page(query)
     case 'settings':
       return { settings: settings.views() }
     case 'contexts':
-      return contexts(sources.kubeconfig, session()?.cluster.api.context)
+      return contexts(sources.kubeconfig, sources.session()?.cluster.api.context)
     case 'hostAddresses':
       return hostAddresses(sources.interfaces(), {
         address: sources.hostAddress(),
         automatic: settings.hostAddress.by === 'automatic',
       })
     case 'events': {
-      const { cluster, reconciler } = session() ?? {}
-      if (!cluster || !reconciler)
-        throw new LinkError('refused', `There is no cluster to ask: ${sources.clusterMessage()}`)
+      const { cluster, reconciler } = sessionOf(sources)
       const isShown = (namespace: string, name: string) => reconciler.report(keyOf(namespace, name)) !== undefined
       return events({ api: cluster.api, namespace: cluster.namespace, isShown }, query)
+    }
+    case 'deletion': {
+      const { cluster, reconciler } = sessionOf(sources)
+      return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
     }
     case 'models':
       return sources.models.view()
@@ -69,4 +72,11 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
     case 'log':
       return logPage(sources.output(query.service), query)
   }
+}
+
+/** Throws LinkError. */
+function sessionOf({ session, clusterMessage }: Sources) {
+  const current = session()
+  if (!current) throw new LinkError('refused', `There is no cluster to ask: ${clusterMessage()}`)
+  return current
 }

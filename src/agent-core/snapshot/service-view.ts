@@ -1,17 +1,10 @@
-import type {
-  CrashView,
-  RuntimeFigures,
-  ServiceFigures,
-  ServiceMemory,
-  ServiceView,
-  WayToFitView,
-} from '../../contract/service.ts'
+import type { CrashView, RuntimeFigures, ServiceFigures, ServiceMemory, ServiceView } from '../../contract/service.ts'
 import { idOf } from '../memory/holds.ts'
-import type { WayToFit } from '../memory/ways-to-fit.ts'
 import type { Exited } from '../process/server-state.ts'
 import { urlForPods } from '../publishing/objects.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import { stepsOf } from './steps.ts'
+import { wayView } from './way-view.ts'
 import { wallTimeOf } from '../support/steady-clock.ts'
 
 /** What the reconciler knows of one service, as a person is shown it. */
@@ -63,11 +56,6 @@ function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): S
     ...(place !== undefined && { place }),
     ...(ways.length > 0 && { waysToFit: ways.map(wayView) }),
   }
-}
-
-function wayView(way: WayToFit): WayToFitView {
-  const { kind, sentence } = way
-  return { kind, sentence, ...(way.kind === 'evict' && { evict: [...way.keys] }) }
 }
 
 function crashOf({ since, code, signal, message, firstError, memory }: Exited, failures: number): CrashView {

@@ -15,6 +15,8 @@ export const activityWords = {
   noMatch: 'Nothing of what is shown here matches.',
   more: 'Show more',
   kinds: {
+    added: 'Added',
+    deleted: 'Deleted',
     started: 'Started',
     ready: 'Ready',
     crashed: 'Crashed',

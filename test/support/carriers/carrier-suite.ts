@@ -42,6 +42,12 @@ const commands: { readonly [N in CommandName]: Extract<CommandInput, { name: N }
   cancelPull: { name: 'cancelPull', model: 'tiny' },
   removeModel: { name: 'removeModel', model: 'tiny' },
   pruneModels: { name: 'pruneModels' },
+  applyModel: {
+    name: 'applyModel',
+    application: { namespace: 'default', name: 'tiny', source: 'hf://org/tiny', contextSize: 8_192 },
+  },
+  deleteModel: { name: 'deleteModel', service, uid: 'uid-1' },
+  setContextSize: { name: 'setContextSize', service, contextSize: 4_096 },
   shutdown: { name: 'shutdown' },
 }
 
@@ -55,6 +61,7 @@ const results: readonly CommandResult[] = [
     message: 'inferenceservices is forbidden',
     instead: { command: { name: 'stop', service, scope: 'here' }, label: 'Stop only here' },
   },
+  { outcome: 'refused', by: 'cluster', message: 'models is forbidden', yaml: 'kind: Model\n---\nkind: "In"\n' },
   { outcome: 'notAvailable', message: 'Not yet.' },
   { outcome: 'failed', message: 'Tried.' },
 ]
@@ -156,6 +163,16 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       metal: true,
       llamaServer: '/opt/homebrew/bin/llama-server',
       modelStore: '/models',
+    },
+  },
+  deletion: {
+    ask: { name: 'deletion', service },
+    asked: { name: 'deletion', service },
+    answer: {
+      uid: 'uid-1',
+      model: { name: 'tiny', isDeleted: true, message: 'It goes.' },
+      managers: [{ object: 'Model', tool: 'Flux', evidence: 'label a/b: c' }],
+      message: 'It comes back.',
     },
   },
   hostAddresses: {

@@ -1,0 +1,34 @@
+import type { Command } from '../../contract/commands.ts'
+import { isApiError } from '../kube/api-error.ts'
+import { refKey } from '../support/object-key.ts'
+import { changeInCluster } from './cluster-change.ts'
+import { managersOf } from '../applied/managers.ts'
+import { done, refused, refusedByCluster, type Outcome } from './results.ts'
+import { knownService, type Rooms } from './rooms.ts'
+
+/** In the specification, so that it counts on whatever machine serves it. */
+export async function setContextSize(rooms: Rooms, command: Extract<Command, { name: 'setContextSize' }>): Outcome {
+  const { service, contextSize } = command
+  const known = knownService(rooms, service)
+  if (typeof known === 'string') return refused(known)
+  const key = refKey(service)
+  const tokens = `${contextSize.toLocaleString('en-US')} tokens`
+  const { spec } = known.report.service ?? {}
+  if (spec?.value.extraArgs.some((argument) => contextFlag.test(argument)) === true) {
+    return refused(`The context size of ${key} is set in its spec.extraArgs, which wins: change it there.`)
+  }
+  try {
+    const { changed, service: now } = await changeInCluster(known.session.cluster, service, (_metadata, spec) =>
+      spec.contextSize === contextSize ? undefined : { spec: { contextSize } },
+    )
+    if (!changed) return done(`${key} has a context of ${tokens} already.`)
+    const [manager] = managersOf('InferenceService', now.metadata)
+    const undone = manager === undefined ? '' : ` ${manager.tool} keeps it (${manager.evidence}) and may set it back.`
+    return done(`${key} is started with a context of ${tokens} (spec.contextSize).${undone}`)
+  } catch (error) {
+    if (!isApiError(error)) throw error
+    return refusedByCluster(`The context size of ${key} is not changed`, error)
+  }
+}
+
+const contextFlag = /^(?:-c|--ctx-size)(?:=|$)/

@@ -1,0 +1,38 @@
+import { z } from 'zod'
+
+export const namespaceName = z
+  .string()
+  .max(63)
+  .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, 'must be the name of a namespace')
+
+/** Of a new Model and InferenceService: the Service that pods call is named after it, and such a name begins with a letter. */
+export const newServiceName = z
+  .string()
+  .max(63, 'must be at most 63 characters')
+  .regex(
+    /^[a-z]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/,
+    'must be small letters, digits, dots and dashes, and begin with a letter',
+  )
+
+/** As in `spec.source` of a Model; what would hide or turn round text that people read is in no address. */
+export const modelSource = z
+  .string()
+  .min(1, 'must not be empty')
+  .max(2_048, 'must be at most 2,048 characters')
+  .regex(/^[^\p{C}\p{Zl}\p{Zp}]*$/u, 'must not contain control or invisible characters')
+
+/** Of this machine: the one kind of source that makes an agent read its files. */
+export const isLocalSource = (source: string): boolean => /^\s*(?:\/|~|\.|file:)/i.test(source)
+
+export const quantizationName = z
+  .string()
+  .max(100)
+  .regex(/^[A-Za-z0-9][\w.-]*$/, 'must be a quantization such as Q4_K_M')
+
+/** As LLMKube's schema bounds it. */
+export const contextSize = z.int().min(128, 'must be at least 128 tokens').max(2_097_152, 'must be at most 2,097,152')
+
+export const parallelSlots = z.int().min(1).max(64)
+
+export const cacheTypes = ['f16', 'f32', 'q8_0', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'iq4_nl'] as const
+export const cacheType = z.enum(cacheTypes)
