@@ -12,8 +12,10 @@ import { keyOf } from './support/object-key.ts'
 import { lastingRooms, type LastingRooms } from './lasting-rooms.ts'
 import type { Readiness } from './observability/health-server.ts'
 import { AgentMetrics } from './observability/metrics/agent-metrics.ts'
+import { Looks } from './fit/looks.ts'
 import { followForScrapes } from './scrape-feeds.ts'
 import { adoptServers } from './process/adopt-servers.ts'
+import { launchEnvironment } from './process/launch.ts'
 import { isOver } from './process/server-state.ts'
 import type { ReadableOutput } from './process/output-log.ts'
 import { noAddress } from './published-address.ts'
@@ -22,6 +24,7 @@ import { followLog } from './queries/server-log.ts'
 import { countServers } from './reconcile/server-memory.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
 import { launchRules } from './room-settings.ts'
+import { LlamaServerDialects } from './runtimes/llama-server-dialect.ts'
 import type { AgentSettings } from './settings/settings.ts'
 import type { SnapshotBase } from './snapshot/compose.ts'
 import { SnapshotStore } from './snapshot/snapshot-store.ts'
@@ -39,6 +42,8 @@ export class Agent {
   /** Settles in `start`, once what an earlier agent left running is taken over. */
   readonly #opened = Promise.withResolvers<KeptRooms>()
   #kept: KeptRooms | undefined
+  readonly #looks = new Looks()
+  readonly #dialects = new LlamaServerDialects()
   #machine: Machine = { performanceCores: undefined, hasMetal: false }
   #stopping: Promise<void> | undefined
 
@@ -103,6 +108,11 @@ export class Agent {
           metal: this.#machine.hasMetal,
           llamaServer: () => llamaServer(this.#context),
           modelStore: this.#settings.modelStore,
+        },
+        fit: {
+          looks: this.#looks,
+          dialect: (executable) => this.#dialects.of(executable, launchEnvironment()),
+          namespace: () => this.#settings.namespace ?? 'default',
         },
         energy: this.#rooms.energy,
         server: { servers: this.#rooms.servers, platform },

@@ -2,9 +2,12 @@ import { z } from 'zod'
 import { serviceRef } from './commands.ts'
 import { deletionView } from './deletion.ts'
 import { energyView } from './energy.ts'
+import { fitQuery, fitView } from './fit.ts'
 import { historyEntry } from './history.ts'
 import { logChunk, logQuery } from './log.ts'
 import { modelStoreView } from './models.ts'
+import { isLocalSource } from './names.ts'
+import type { EditableRow } from './settings-table.ts'
 import { settingView } from './settings.ts'
 import { sizingView } from './sizing.ts'
 
@@ -30,6 +33,7 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('hostAddresses') }),
   z.object({ name: z.literal('models') }),
   z.object({ name: z.literal('sizing') }),
+  fitQuery,
   /** What `deleteModel` would delete. */
   z.object({ name: z.literal('deletion'), service: serviceRef }),
   /** Energy and tokens of a time; hours, and of long ago days, that reach into it count as a whole. */
@@ -91,8 +95,13 @@ export const answers = {
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   models: modelStoreView,
   sizing: sizingView,
+  fit: fitView,
   deletion: deletionView,
   energy: energyView,
 } satisfies Record<QueryName, z.ZodType>
 
 export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>
+
+/** Which carriers may ask it, as with commands: a source may name files of this machine, whose paths are no business of a page. */
+export const trustOfQuery = (query: Query): EditableRow['trust'] =>
+  query.name === 'fit' && isLocalSource(query.source) ? 'shell' : 'page'

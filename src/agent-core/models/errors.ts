@@ -72,6 +72,28 @@ export class ModelError extends Error {
   }
 }
 
+/** One of the models that a source may mean. */
+export interface ModelChoice {
+  /** Of a model in several parts that of the first. */
+  readonly path: string
+  /** Names this one alone. */
+  readonly source: string
+  /** Of all parts. */
+  readonly sizeBytes: number
+  readonly quantization?: string
+  readonly parts: number
+}
+
+/** The source means several models. */
+export class AmbiguousError extends ModelError {
+  readonly choices: readonly ModelChoice[]
+
+  constructor(message: string, choices: readonly ModelChoice[] = []) {
+    super('terminal', 'Ambiguous', message)
+    this.choices = choices
+  }
+}
+
 export const hasReason = (error: unknown, reasons: readonly ModelErrorReason[]): error is ModelError =>
   error instanceof ModelError && reasons.includes(error.reason)
 
@@ -90,11 +112,8 @@ export function errorCode(error: unknown): string | undefined {
 }
 
 /** The sentence of a failure, for a request that is made once and not retried. */
-export const asAskedOnce = (message: string): string =>
-  message.replace(
-    /[:;,](?: so)? the agent (?:waits and )?tries again(?: when that may be over)?\.$/,
-    '; pull it again later.',
-  )
+export const asAskedOnce = (message: string, later = 'pull it again later'): string =>
+  message.replace(/[:;,](?: so)? the agent (?:waits and )?tries again(?: when that may be over)?\.$/, `; ${later}.`)
 
 /** The last words along the chain of causes: what wraps them seldom says more than that something failed. */
 export function innermostMessage(error: unknown): string {

@@ -1,10 +1,11 @@
 import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
 import { messageOf } from '../support/message-of.ts'
-import { errorCode, localRepairMs, ModelError } from './errors.ts'
+import { errorCode, localRepairMs, ModelError, type ModelChoice } from './errors.ts'
 import { isModelKind, contentKindOf } from './gguf/content-kind.ts'
 import { checkLocalFile, firstBytes } from './local-file.ts'
-import { isFolderFormat, isWeightsName, selectFiles, type Candidate, type Choice } from './selection.ts'
+import type { Candidate } from './model-groups.ts'
+import { isFolderFormat, isWeightsName, selectFiles, type Choice } from './selection.ts'
 import { parseShard, shardPaths } from './shards.ts'
 
 export interface LocalSource {
@@ -16,6 +17,8 @@ export interface LocalSource {
   readonly sizeBytes: number
   readonly mmproj?: string
   readonly notes: readonly string[]
+  /** See `Selected.choices`. */
+  readonly choices?: readonly ModelChoice[]
 }
 
 /** Which files may be looked at. */
@@ -47,7 +50,7 @@ export async function resolveLocal(path: string, choice: Choice, lent: Lent = ev
         { ...choice, mmproj: undefined, path: isFolder ? undefined : basename(given) },
         { name: folder, naming: (file) => join(folder, file), isLocal: true },
       )
-    : { files: [{ path: basename(given) }], isFolder: false, notes: [] }
+    : { files: [{ path: basename(given) }], isFolder: false, notes: [], choices: undefined }
   const files = selected.files.map((file) => join(folder, file.path))
   let sizeBytes = 0
   for (const file of files) {
@@ -65,6 +68,7 @@ export async function resolveLocal(path: string, choice: Choice, lent: Lent = ev
     sizeBytes,
     ...(projector === undefined ? {} : { mmproj: projector }),
     notes: selected.notes,
+    ...(selected.choices && { choices: selected.choices }),
   }
 }
 

@@ -14,6 +14,8 @@ import { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { Inventory, prunedSentence } from './inventory.ts'
 import { isModel } from './local-source.ts'
+import { lookAtServer, lookHere, type ModelLook } from './look.ts'
+import { lookInStore, type LookRequest } from './look-in-store.ts'
 import type { ModelUser } from './model-user.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
@@ -206,6 +208,22 @@ export class Models {
   /** Puts down that a server was started with it, and deletes older contents of its source. */
   markUsed(request: ModelRequest, { path }: LocalModel): Promise<void> {
     return this.#inventory.markUsed(wantedOf(request), path)
+  }
+
+  /**
+   * The headers of a model that no service asks for yet: on this machine as far as the namespace may have it, else on its server. Throws
+   * ModelError, GgufError or the signal's reason.
+   */
+  async look(request: LookRequest, signal: AbortSignal): Promise<ModelLook> {
+    const { source, quantization, namespace } = request
+    const parsed = parseModelSource(source)
+    const read = (path: string) => this.#headers.of(path)
+    if (parsed.kind === 'local') {
+      return lookHere(parsed.path, read, { lent: this.#roots.lentTo(namespace), quantization })
+    }
+    if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
+    const stored = await lookInStore(this.#store, request, read)
+    return stored ?? lookAtServer(this.#remote, request, AbortSignal.any([signal, this.#stopping.signal]))
   }
 
   /** Read once for each file as it is. Throws GgufError. */

@@ -1,5 +1,5 @@
 import type { Credentials } from './credentials.ts'
-import { ModelError } from './errors.ts'
+import { ModelError, type ModelChoice } from './errors.ts'
 import { isSafePath } from './source.ts'
 
 /** A file to bring here. */
@@ -34,6 +34,8 @@ export interface RemoteSource {
   readonly revision?: string
   /** What a person should know of how the source was understood, one sentence each. */
   readonly notes: readonly string[]
+  /** See `Selected.choices`. */
+  readonly choices?: readonly ModelChoice[]
 }
 
 /** Where files lie in the model's folder: by their names alone, unless two would have the same or `keepFolders`. Throws `UnsafeName`. */

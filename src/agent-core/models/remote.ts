@@ -8,7 +8,10 @@ import { download, type DownloadedFile, type DownloadOptions, type FileRequest }
 import { requireFreeSpace, SpaceClaims } from './download/free-space.ts'
 import { HostGuard, type Resolve } from './download/host-guard.ts'
 import { createTransport, type Transport } from './download/transport.ts'
+import { Login, withoutLogin } from './credentials.ts'
 import { localRepairMs, ModelError } from './errors.ts'
+import { readGgufHeaderOverHttp } from './gguf/http-header.ts'
+import type { GgufHeader } from './gguf/types.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
 import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
@@ -58,7 +61,7 @@ export interface RemoteOptions {
   readonly deletableBytes: () => Promise<number>
 }
 
-type RemoteRequest = WantedModel & {
+export type RemoteRequest = WantedModel & {
   /** The Model's; `''` = a person at this machine asks. */
   readonly namespace: string
   readonly secret?: (() => Promise<HubToken>) | undefined
@@ -111,6 +114,14 @@ export class Remote implements AsyncDisposable {
       return resolved
     }
     throw new Error(`${shownSource(request.source)} is on this machine.`)
+  }
+
+  /** Of a GGUF file, without the rest of it. Throws GgufError, ModelError or the signal's reason. */
+  async header(file: RemoteFile, signal: AbortSignal): Promise<GgufHeader> {
+    const { fetch } = await this.#transport()
+    const url = withoutLogin(file.url)
+    // Redirects are followed by fetch, which leaves the login behind where they lead to another origin.
+    return readGgufHeaderOverHttp(url.href, { fetch, signal, headers: new Login(file).headersFor(url) })
   }
 
   /**

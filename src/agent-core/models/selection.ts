@@ -1,13 +1,24 @@
 import { basename } from 'node:path/posix'
 import { formatBytes } from '../../contract/format.ts'
-import { localRepairMs, ModelError, remoteRepairMs, type ModelErrorReason } from './errors.ts'
+import {
+  AmbiguousError,
+  localRepairMs,
+  ModelError,
+  remoteRepairMs,
+  type ModelChoice,
+  type ModelErrorReason,
+} from './errors.ts'
+import {
+  choicesOf,
+  groupCandidates,
+  groupsOf,
+  hasToken,
+  isProjector,
+  type Candidate,
+  type Group,
+  type Place,
+} from './model-groups.ts'
 import { parseShard, shardPaths } from './shards.ts'
-
-/** A file that can be chosen. `path` is relative to the repository or folder. */
-export interface Candidate {
-  readonly path: string
-  readonly sizeBytes: number
-}
 
 /** What the Model says about which files it means. */
 export interface Choice {
@@ -27,15 +38,8 @@ export interface Selected<T extends Candidate> {
   readonly isFolder: boolean
   /** What a person should know of the choice, one sentence each. */
   readonly notes: readonly string[]
-}
-
-/** Where the files are, for the sentences. */
-export interface Place {
-  /** `org/repo`, or the folder's path. */
-  readonly name: string
-  /** How the source would name one of its files. */
-  readonly naming: (path: string) => string
-  readonly isLocal: boolean
+  /** The models that there are to choose from, where there are several. */
+  readonly choices?: readonly ModelChoice[]
 }
 
 /** Chooses a model's files. Throws ModelError: `Ambiguous` (terminal) with the candidates, `NoSuchFile`, `ShardMissing`. */
@@ -61,13 +65,14 @@ export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choi
       `${place.name} has ${listed(all, place)}, and spec.format ${format} does not say which are needed: name them in spec.files, the one for the runtime first.`,
     )
   }
-  const { group, note } = ggufOf(inside, choice.quantization, place)
+  const { group, groups, note } = ggufOf(inside, choice.quantization, place)
   const projectors = projector === undefined ? all.filter((file) => isProjector(file.path)) : []
   const notes = [note, projectors[0] === undefined ? undefined : projectorNote(projectors[0].path, place)]
   return {
     files: wholeGroup(all, group.first, place),
     isFolder: false,
     notes: notes.filter((sentence) => sentence !== undefined).map(onOneLine),
+    ...(groups.length > 1 && { choices: choicesOf(groups, place) }),
     ...rest,
   }
 }
@@ -77,47 +82,25 @@ export function isFolderFormat(format: string): boolean {
   return format === 'mlx' || format === 'safetensors' || format === 'pytorch'
 }
 
-/** A multimodal projector by its name, as llama.cpp's converters write it. */
-export function isProjector(path: string): boolean {
-  return /(?:^|[-_.])mmproj/i.test(basename(path))
+interface Chosen<T> {
+  readonly group: Group<T>
+  /** All that there are. */
+  readonly groups: readonly Group<T>[]
+  readonly note?: string
 }
 
-/** Of a name like `Llama-3.2-3B-UD-Q4_K_XL.gguf`, in capitals: `UD-Q4_K_XL`. The folder counts where the file does not say. */
-export function quantizationOf(path: string): string | undefined {
-  for (const element of path.split('/').reverse()) {
-    const found = [...element.matchAll(quantizationName)].at(-1)?.[0]
-    if (found !== undefined) return found.toUpperCase()
-  }
-  return undefined
-}
-
-/** The names llama.cpp's quantisations have in file names, with the prefix of Unsloth's dynamic ones. */
-const quantizationName =
-  /(?<![a-z0-9])(?:ud-)?(?:i?q[1-8](?:_(?:k(?:_(?:xxs|xs|s|m|l|xl))?|[01]|xxs|xs|s|m|l|nl))?(?:_[48]_[48]|_[48]x[48]|_r4|_r8)?|tq[12]_0|mxfp4(?:_moe)?|nvfp4|bf16|f16|f32|fp16|fp32)(?![a-z0-9_])/gi
-
-interface Group<T> {
-  /** Path of the file or of the first shard. */
-  readonly first: string
-  readonly files: readonly T[]
-  readonly sizeBytes: number
-  readonly quantization: string | undefined
-}
-
-function ggufOf<T extends Candidate>(
-  files: readonly T[],
-  wanted: string | undefined,
-  place: Place,
-): { group: Group<T>; note?: string } {
+function ggufOf<T extends Candidate>(files: readonly T[], wanted: string | undefined, place: Place): Chosen<T> {
   const groups = groupsOf(files)
   const [only, second] = groups
   if (only === undefined) throw noGguf(files, place)
   if (wanted !== undefined && wanted !== '') return ofQuantization(groups, wanted, place)
-  if (second === undefined) return { group: only }
+  if (second === undefined) return { group: only, groups }
   for (const name of [preferred, `UD-${preferred}`]) {
     const [match, another] = groups.filter(({ quantization }) => quantization === name)
     if (match !== undefined && another === undefined) {
       return {
         group: match,
+        groups,
         note: `${place.name} has ${groups.length} quantizations and spec.quantization names none, so ${name} was taken.`,
       }
     }
@@ -129,11 +112,7 @@ function ggufOf<T extends Candidate>(
 /** What llama.cpp's own `-hf` takes. */
 const preferred = 'Q4_K_M'
 
-function ofQuantization<T extends Candidate>(
-  groups: readonly Group<T>[],
-  wanted: string,
-  place: Place,
-): { group: Group<T>; note?: string } {
+function ofQuantization<T extends Candidate>(groups: readonly Group<T>[], wanted: string, place: Place): Chosen<T> {
   const name = wanted.toUpperCase()
   const as = (test: (group: Group<T>) => boolean): readonly Group<T>[] => groups.filter(test)
   const ranks = [
@@ -153,39 +132,9 @@ function ofQuantization<T extends Candidate>(
   if (another !== undefined)
     throw ambiguous(best, `spec.quantization ${wanted} fits several models of ${place.name}`, place)
   const isExact = group.quantization === name || group.quantization === undefined
-  return isExact ? { group } : { group, note: `spec.quantization ${wanted} was taken for ${group.quantization}.` }
-}
-
-/** Whether `name` stands in the path between separators, so that `Q4_K` is not found in `Q4_K_M`. */
-function hasToken(path: string, name: string): boolean {
-  for (let at = path.indexOf(name); at !== -1; at = path.indexOf(name, at + 1)) {
-    const [before = '', after = ''] = [path[at - 1], path[at + name.length]]
-    if (/^[-._/ ]?$/.test(before) && /^[-./ ]?$/.test(after)) return true
-  }
-  return false
-}
-
-/** One per model: all shards together. Projectors and importance matrices are no models. */
-function groupsOf<T extends Candidate>(files: readonly T[]): Group<T>[] {
-  const groups = new Map<string, T[]>()
-  for (const file of files) {
-    if (!isModelGguf(file.path)) continue
-    const shard = parseShard(file.path)
-    const key = shard === undefined ? file.path : `${shard.stem}\n${shard.count}`
-    groups.set(key, [...(groups.get(key) ?? []), file])
-  }
-  return [...groups.values()]
-    .map((members) => {
-      const sorted = members.toSorted((a, b) => (a.path < b.path ? -1 : 1))
-      const first = sorted[0]?.path ?? ''
-      const sizeBytes = members.reduce((sum, file) => sum + file.sizeBytes, 0)
-      return { first, files: sorted, sizeBytes, quantization: quantizationOf(first) }
-    })
-    .sort((a, b) => a.sizeBytes - b.sizeBytes || (a.first < b.first ? -1 : 1))
-}
-
-function isModelGguf(path: string): boolean {
-  return /\.gguf$/i.test(path) && !isProjector(path) && !/imatrix/i.test(basename(path))
+  return isExact
+    ? { group, groups }
+    : { group, groups, note: `spec.quantization ${wanted} was taken for ${group.quantization}.` }
 }
 
 /** The file, and where it is a shard all of its group in order. */
@@ -270,7 +219,8 @@ function ambiguous(groups: readonly Group<Candidate>[], what: string, place: Pla
   const advice = byQuantization
     ? `set spec.quantization, as ${names[0]}`
     : `name the one you mean in spec.source, as ${place.naming(groups[0]?.first ?? 'file.gguf')}`
-  return ambiguity(`${what}: ${listed(groupCandidates(groups), place)}; ${advice}.`)
+  const message = `${what}: ${listed(groupCandidates(groups), place)}; ${advice}.`
+  return new AmbiguousError(onOneLine(message), choicesOf(groups, place))
 }
 
 function noGguf(files: readonly Candidate[], place: Place): ModelError {
@@ -288,13 +238,6 @@ function noSuchFile(all: readonly Candidate[], path: string, where: string, plac
     'NoSuchFile',
     `${place.name} has no file ${JSON.stringify(path)}, which ${where} names: it has ${listed(all, place)}.`,
   )
-}
-
-function groupCandidates(groups: readonly Group<Candidate>[]): Candidate[] {
-  return groups.map(({ first, files, sizeBytes }) => ({
-    path: files.length > 1 ? `${first} and ${files.length - 1} more parts` : first,
-    sizeBytes,
-  }))
 }
 
 /** What files of weights are called. */
@@ -316,7 +259,7 @@ function listed(candidates: readonly Candidate[], { isLocal }: Place): string {
 const maxListed = 20
 
 function ambiguity(message: string): ModelError {
-  return new ModelError('terminal', 'Ambiguous', onOneLine(message))
+  return new AmbiguousError(onOneLine(message))
 }
 
 /** A hostile name must not break the sentence into lines, nor fill it. */

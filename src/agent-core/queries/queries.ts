@@ -14,6 +14,7 @@ import { keyOf, refKey } from '../support/object-key.ts'
 import { contexts } from './contexts.ts'
 import { deletion } from './deletion.ts'
 import { events } from './events.ts'
+import { fit, type FitSources } from './fit.ts'
 import { hostAddresses } from './host-addresses.ts'
 import { serverDetails, type ServerDetailsSources } from './server-details.ts'
 import { logPage } from './server-log.ts'
@@ -31,6 +32,7 @@ export interface Sources {
   readonly hostAddress: () => HostAddress
   readonly models: Models
   readonly sizing: SizingSources
+  readonly fit: Omit<FitSources, 'sizing' | 'models'>
   readonly energy: Pick<Energy, 'view'>
   readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
@@ -65,6 +67,8 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return sources.models.view()
     case 'sizing':
       return sizing(sources.sizing)
+    case 'fit':
+      return fit({ sizing: sources.sizing, models: sources.models, ...sources.fit }, query)
     case 'energy':
       return sources.energy.view(query)
     case 'server':

@@ -1,20 +1,18 @@
+import type { FitDecision } from '../../agent-core/fit/fit-decision.ts'
+import { fitOf } from '../../agent-core/fit/fit-of.ts'
+import { estimator, type FoundModel, type ServingWish } from '../../agent-core/fit/sized-model.ts'
 import type { Estimate } from '../../agent-core/memory/estimate/items.ts'
-import { estimateLlamaServer } from '../../agent-core/memory/estimate/llama-server.ts'
 import { MlxFolderError } from '../../agent-core/memory/estimate/mlx-folder.ts'
-import { estimateMlx } from '../../agent-core/memory/estimate/mlx.ts'
-import { type ServerChange, waysToFit } from '../../agent-core/memory/ways-to-fit.ts'
 import { ModelError } from '../../agent-core/models/errors.ts'
 import { GgufError } from '../../agent-core/models/gguf/gguf-error.ts'
 import { PlatformError } from '../../agent-core/platform/platform.ts'
-import { type LlamaServerDialect, LlamaServerDialects } from '../../agent-core/runtimes/llama-server-dialect.ts'
-import { llamaServerArgv } from '../../agent-core/runtimes/llama-server.ts'
+import { LlamaServerDialects } from '../../agent-core/runtimes/llama-server-dialect.ts'
 import { ProgramError } from '../../agent-core/support/ask-program.ts'
 import { refKey } from '../../agent-core/support/object-key.ts'
 import { cleanText } from '../../contract/clean-text.ts'
 import { type CliIo, exitCodes, usesUnicode } from '../io.ts'
-import { decideFit, type FitDecision, roomOf } from './fit-decision.ts'
 import { environmentOf, type FitMachine, machineToFit } from './fit-machine.ts'
-import { findModel, type FoundModel } from './fit-model.ts'
+import { findModel } from './fit-model.ts'
 import { type FitAnswer, renderFit } from './fit-table.ts'
 
 export interface FitOptions {
@@ -64,28 +62,11 @@ async function answerFor(
   const { llamaServer, metal, holders } = machine
   const dialect =
     llamaServer === undefined ? undefined : await new LlamaServerDialects().of(llamaServer, environmentOf(io))
-  const estimateWith = estimator(model, options, { metal, dialect })
-  const estimate = estimateWith({})
-  const { total, items } = estimate
-  const room = roomOf(machine)
-  const decision = decideFit(total, machine)
-  const ways = waysToFit({
-    needBytes: total,
-    room,
-    priority: 'normal',
-    ...(estimate.contextTokens !== undefined && { contextTokens: options.context ?? estimate.contextTokens }),
-    ...(options.slots !== undefined && { slots: options.slots }),
-    estimateAt: (change) => estimateWith(change).total,
-    // The person who asks decides which servers may be stopped, not their priority: see `decideFit`.
-    servers: [],
-    apps: machine.applications,
-    totalBytes: machine.totalBytes,
-    ...(machine.gpuLimitBytes !== undefined && { gpuLimitBytes: machine.gpuLimitBytes }),
-    platform: machine.platform,
-  })
+  const wish = wishOf(options)
+  const { estimate, room, decision, ways } = fitOf(estimator(model, wish, { metal, dialect }), wish, machine)
   const answer: FitAnswer = {
-    items,
-    total,
+    items: estimate.items,
+    total: estimate.total,
     budget: machine.budgetBytes,
     available: machine.availableBytes,
     from: machine.from,
@@ -98,37 +79,11 @@ async function answerFor(
   return { answer, estimate, decision }
 }
 
-/** The estimate with a change applied, as the agent would start the server. */
-function estimator(
-  model: FoundModel,
-  { context, slots, kv }: FitOptions,
-  { metal, dialect }: { readonly metal: boolean; readonly dialect: LlamaServerDialect | undefined },
-): (change: ServerChange) => Estimate {
-  if (model.kind === 'mlx') {
-    return (change) => {
-      const contextTokens = change.contextTokens ?? context
-      return estimateMlx({
-        ...model,
-        ...(contextTokens !== undefined && { contextTokens }),
-        slots: change.slots ?? slots ?? 1,
-      })
-    }
-  }
+function wishOf({ context, slots, kv }: FitOptions): ServingWish {
   const [keys, values = keys] = kv?.split(',') ?? []
-  return (change) =>
-    estimateLlamaServer({
-      ...model,
-      argv: llamaServerArgv({
-        spec: {
-          contextSize: change.contextTokens ?? context,
-          parallelSlots: change.slots ?? slots,
-          cacheTypeK: change.kvType ?? keys,
-          cacheTypeV: change.kvType ?? values,
-        },
-        modelPath: 'model.gguf',
-        port: 0,
-        ...(dialect !== undefined && { dialect }),
-      }),
-      host: { metal },
-    })
+  return {
+    contextTokens: context,
+    slots,
+    ...(keys !== undefined && values !== undefined && { cacheTypes: [keys, values] }),
+  }
 }

@@ -4,6 +4,7 @@ import type { z } from 'zod'
 import type { LinkError, LinkErrorCode, Looker } from '../../contract/client.ts'
 import { trustOf, type CommandRequest, type CommandResult } from '../../contract/commands.ts'
 import { followLooker, httpBodies, httpPaths, lookerParameter } from '../../contract/http.ts'
+import { trustOfQuery } from '../../contract/queries.ts'
 import type { AgentDoor } from '../agent-door.ts'
 import { failuresTo, notUnderstood } from '../failures.ts'
 import { feedSnapshots, feedStream } from '../feeds.ts'
@@ -92,6 +93,7 @@ export class WindowApi {
       }
       case httpPaths.query: {
         const asked = await bodyOf('query', request)
+        if (trustOfQuery(asked) === 'shell') throw notForPages()
         sendJson(response, await this.#ask(() => this.#door.query(asked)))
         return
       }
@@ -131,6 +133,13 @@ export class WindowApi {
 }
 
 const statuses: Readonly<Record<LinkErrorCode, number>> = { gone: 503, refused: 422, misunderstood: 400 }
+
+const notForPages = () =>
+  new HttpRefusal({
+    status: statuses.refused,
+    code: 'refused',
+    message: 'A page in a browser may not name files of this machine: use the app, or metal-agent in a terminal.',
+  })
 
 const noSession = () =>
   new HttpRefusal({

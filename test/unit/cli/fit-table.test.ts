@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { decideFit } from '../../../src/cli/fit/fit-decision.ts'
+import { decideFit } from '../../../src/agent-core/fit/fit-decision.ts'
 import { type FitDetails, renderFit } from '../../../src/cli/fit/fit-table.ts'
 import type { HolderView } from '../../../src/contract/sizing.ts'
 import { refKey } from '../../../src/agent-core/support/object-key.ts'

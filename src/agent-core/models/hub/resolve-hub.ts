@@ -1,7 +1,8 @@
 import { hubCredentials } from '../credentials.ts'
 import { ModelError } from '../errors.ts'
 import { placesOf, type RemoteFile, type RemoteSource } from '../remote-file.ts'
-import { isFolderFormat, isWeightsName, selectFiles, type Choice, type Place } from '../selection.ts'
+import type { Place } from '../model-groups.ts'
+import { isFolderFormat, isWeightsName, selectFiles, type Choice } from '../selection.ts'
 import { parseShard, shardPaths } from '../shards.ts'
 import type { HubAddress } from '../source.ts'
 import { fileUrl } from './endpoint.ts'
@@ -30,7 +31,7 @@ export async function resolveHub(
   const isKnown = known.some((file) => file.path === path)
   // Where the file is missing the sentence lists the files that exist.
   const listing = isKnown ? known : await client.list(repo, at)
-  const place: Place = { name: repo, naming: (file) => `hf://${repo}/${file}`, isLocal: false }
+  const place: Place = { name: repo, naming: (file) => sourceOfFile(address, file), isLocal: false }
   const selected = selectFiles(listing, choice, place)
   const [first] = selected.files
   if (isPublic !== true && first !== undefined) await client.requireAccess(repo, at, first.path)
@@ -71,7 +72,14 @@ export async function resolveHub(
     ...(mmproj === undefined ? {} : { mmproj }),
     ...(commit === undefined ? {} : { revision: commit }),
     notes: selected.notes,
+    ...(selected.choices && { choices: selected.choices }),
   }
+}
+
+/** An `@` in the path of a source would begin its revision, so one is named then. */
+function sourceOfFile({ repo, revision }: HubAddress, file: string): string {
+  const at = revision ?? (file.includes('@') ? 'main' : undefined)
+  return `hf://${repo}${at === undefined ? '' : `@${at}`}/${file}`
 }
 
 /** All that can be meant, where the Model names files and not a folder: one small request in place of a listing. */

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
+import { AmbiguousError } from '../../../../src/agent-core/models/errors.ts'
 import { startFakeHub } from '../../../support/fake-hub.ts'
 import { givenToken, refusalOf, resolving } from './hub-world.ts'
 
@@ -30,7 +31,47 @@ describe('a repository of the Hub', () => {
       primary: 'M-Q4_K_M.gguf',
       revision: commit,
       notes: [],
+      choices: [
+        { path: 'M-Q8_0.gguf', source: 'hf://org/repo/M-Q8_0.gguf', sizeBytes: 9, quantization: 'Q8_0', parts: 1 },
+        {
+          path: 'sub/M-Q4_K_M.gguf',
+          source: 'hf://org/repo/sub/M-Q4_K_M.gguf',
+          sizeBytes: 12,
+          quantization: 'Q4_K_M',
+          parts: 1,
+        },
+      ],
     })
+  })
+
+  test('of several models names each as a source of its own, which means it and nothing else', async () => {
+    await using hub = await startFakeHub()
+    const repo = await hub.addRepo('org/repo', {
+      'A-00001-of-00002.gguf': gguf('1'),
+      'A-00002-of-00002.gguf': gguf('22'),
+      'b@c.gguf': gguf('333333333'),
+    })
+    repo.name('v1', await repo.commit({ 'x.gguf': gguf('old'), 'y.gguf': gguf('older') }))
+    await repo.commit({
+      'A-00001-of-00002.gguf': gguf('1'),
+      'A-00002-of-00002.gguf': gguf('22'),
+      'b@c.gguf': gguf('333333333'),
+    })
+    const resolve = resolving(hub)
+    const choicesOf = (source: string) =>
+      resolve(source).then(
+        () => [],
+        (error: unknown) => (error instanceof AmbiguousError ? error.choices : []),
+      )
+    const choices = await choicesOf('hf://org/repo')
+    expect(choices).toEqual([
+      { path: 'A-00001-of-00002.gguf', source: 'hf://org/repo/A-00001-of-00002.gguf', sizeBytes: 11, parts: 2 },
+      { path: 'b@c.gguf', source: 'hf://org/repo@main/b@c.gguf', sizeBytes: 13, parts: 1 },
+    ])
+    const meant = await Promise.all(choices.map(({ source }) => resolve(source)))
+    expect(meant.map(({ files }) => files.length)).toEqual([2, 1])
+    const [old] = await choicesOf('hf://org/repo@v1')
+    expect(old?.source).toBe('hf://org/repo@v1/x.gguf')
   })
 
   test('is read at a tag, and in full however many pages its listing has', async () => {

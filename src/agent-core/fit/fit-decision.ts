@@ -1,7 +1,7 @@
 import type { HolderView, SizingView } from '../../contract/sizing.ts'
-import { fewestEvictions, roomWithout } from '../../agent-core/memory/fewest.ts'
-import { fits, type Room, type Shortage, shortageOf } from '../../agent-core/memory/room.ts'
-import { refKey } from '../../agent-core/support/object-key.ts'
+import { fewestEvictions, roomWithout } from '../memory/fewest.ts'
+import { fits, type Room, type Shortage, shortageOf } from '../memory/room.ts'
+import { refKey } from '../support/object-key.ts'
 
 /** What decides, of what a model is sized with. */
 export type FitFigures = Pick<SizingView, 'budgetBytes' | 'availableBytes' | 'holders'>

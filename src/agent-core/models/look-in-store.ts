@@ -1,0 +1,43 @@
+import { join } from 'node:path'
+import { isOpenTo } from './access.ts'
+import type { GgufHeader } from './gguf/types.ts'
+import { lookAtFiles, projectorAt, type ModelLook } from './look.ts'
+import type { Store } from './store.ts'
+import { wantedDigest } from './wanted.ts'
+
+export interface LookRequest {
+  /** As in `spec.source` of a Model. */
+  readonly source: string
+  readonly quantization?: string | undefined
+  /** The Model's, which decides what it may have. */
+  readonly namespace: string
+}
+
+/** What the store has of exactly this source, as far as the namespace may have it without asking again. Throws ModelError and GgufError. */
+export async function lookInStore(
+  store: Store,
+  { source, quantization, namespace }: LookRequest,
+  read: (path: string) => Promise<GgufHeader>,
+): Promise<ModelLook | undefined> {
+  const digest = wantedDigest({ source, quantization })
+  const found = (await store.list()).find(
+    ({ manifest }) => manifest.sourceSha256 === digest && manifest.primary !== '' && isOpenTo(manifest, namespace),
+  )
+  if (!found) return undefined
+  const { folder, manifest, path, mmproj } = found
+  const weights = manifest.files
+    .map((file) => ({ ...file, path: join(folder, file.path) }))
+    .filter((file) => file.path !== mmproj)
+  return {
+    ...(await lookAtFiles(
+      path,
+      weights.map((file) => file.path),
+      read,
+    )),
+    fileBytes: weights.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
+    ...(mmproj !== undefined && { mmproj: await projectorAt(mmproj, read) }),
+    isHere: true,
+    choices: [],
+    notes: [],
+  }
+}

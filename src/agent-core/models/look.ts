@@ -1,0 +1,94 @@
+import { stat } from 'node:fs/promises'
+import { ModelError, type ModelChoice } from './errors.ts'
+import type { GgufHeader } from './gguf/types.ts'
+import { resolveLocal, type Lent } from './local-source.ts'
+import type { RemoteFile } from './remote-file.ts'
+import type { Remote, RemoteRequest } from './remote.ts'
+import { parseShard } from './shards.ts'
+
+/** What the headers of a GGUF model say, wherever it is. */
+export interface ModelLook {
+  readonly header: GgufHeader
+  /** Headers of its other files; empty where it is one file. */
+  readonly shards: readonly GgufHeader[]
+  readonly fileBytes: number
+  readonly mmproj?: { readonly fileBytes: number; readonly header: GgufHeader }
+  /** It is on this machine whole. */
+  readonly isHere: boolean
+  /** Of the same repository; empty where the source names one alone. */
+  readonly choices: readonly ModelChoice[]
+  /** How the source was understood, one sentence each. */
+  readonly notes: readonly string[]
+}
+
+type ReadHeader = (path: string) => Promise<GgufHeader>
+
+/** A file or folder of this machine. Throws ModelError and GgufError. */
+export async function lookHere(
+  path: string,
+  read: ReadHeader,
+  { lent, quantization }: { readonly lent?: Lent; readonly quantization?: string | undefined } = {},
+): Promise<ModelLook> {
+  const {
+    path: first,
+    files,
+    sizeBytes,
+    mmproj,
+    choices = [],
+    notes,
+  } = await resolveLocal(path, { quantization }, lent)
+  const { header, shards } = await lookAtFiles(first, files, read)
+  const projector = mmproj === undefined ? {} : { mmproj: await projectorAt(mmproj, read) }
+  return { header, shards, fileBytes: sizeBytes, ...projector, isHere: true, choices, notes }
+}
+
+/** Throws GgufError. */
+export async function lookAtFiles(
+  first: string,
+  files: readonly string[],
+  read: ReadHeader,
+): Promise<Pick<ModelLook, 'header' | 'shards'>> {
+  const header = await read(first)
+  const shards: GgufHeader[] = []
+  for (const file of files) if (file !== first) shards.push(await read(file))
+  return { header, shards }
+}
+
+/** Throws GgufError. */
+export const projectorAt = async (file: string, read: ReadHeader): Promise<NonNullable<ModelLook['mmproj']>> => ({
+  fileBytes: (await stat(file)).size,
+  header: await read(file),
+})
+
+/** On a server, of which only headers are fetched. Throws ModelError, GgufError or the signal's reason. */
+export async function lookAtServer(remote: Remote, request: RemoteRequest, signal: AbortSignal): Promise<ModelLook> {
+  const { files, primary, choices = [], notes } = await remote.resolve(request, signal)
+  const headerOf = (file: RemoteFile) => remote.header(file, signal)
+  const weights = files.filter(({ role }) => role === 'weights')
+  const first = weights.find((file) => file.path === primary)
+  if (!first) {
+    throw new ModelError(
+      'terminal',
+      'NoSuchFile',
+      `${request.source} does not name a GGUF file: name one of its files.`,
+    )
+  }
+  const header = await headerOf(first)
+  const shards: GgufHeader[] = []
+  const parts = weights.filter((file) => file !== first && parseShard(file.fileName) !== undefined)
+  for (const file of parts) shards.push(await headerOf(file))
+  const projector = files.find(({ role }) => role === 'mmproj')
+  const mmproj = projector && (await headerOf(projector))
+  return {
+    header,
+    shards,
+    fileBytes: [header, ...shards].reduce((sum, one) => sum + bytesOf(one), 0),
+    ...(projector && mmproj && { mmproj: { fileBytes: projector.sizeBytes ?? bytesOf(mmproj), header: mmproj } }),
+    isHere: false,
+    choices,
+    notes,
+  }
+}
+
+const bytesOf = ({ dataOffset, tensors }: GgufHeader): number =>
+  tensors.reduce((sum, { bytes }) => sum + bytes, dataOffset)
