@@ -1,9 +1,16 @@
 import type { Looker, Unsubscribe } from './client.ts'
-import type { CommandInput, CommandResult } from './commands.ts'
+import type { CommandInput, CommandResult, ServiceRef } from './commands.ts'
 import type { LinkFailure } from './link-failure.ts'
+import type { LogRun } from './log.ts'
 import type { Answer, QueryInput, QueryName } from './queries.ts'
 import type { AgentSnapshot } from './snapshot.ts'
 import type { StreamInput, StreamItem } from './streams.ts'
+
+/** The output of one run of a service's server. */
+export interface RunLog {
+  readonly service: ServiceRef
+  readonly run: LogRun
+}
 
 /**
  * What the app's preload puts on `window.metalbar`: an AgentLink, as far as it can be copied between two JavaScript worlds, where
@@ -15,6 +22,8 @@ export interface Bridge {
   command(command: CommandInput, requestId: string): Promise<BridgeReply<CommandResult>>
   query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<BridgeReply<Answer<N>>>
   stream(request: StreamInput, next: (item: StreamItem) => void, end: (failure: LinkFailure) => void): Unsubscribe
+  /** Shows the file in the folder that it is in, as only the app can. */
+  revealLog(log: RunLog): Promise<BridgeReply<null>>
 }
 
 export type BridgeReply<T> =

@@ -3,6 +3,7 @@ import { serviceRef } from './commands.ts'
 
 /** Which run of a service's server. */
 export const logRun = z.enum(['current', 'previous'])
+export type LogRun = z.infer<typeof logRun>
 
 /** A place in a server's output that stays right when the file is rotated or begun anew. */
 export const logCursor = z.object({
@@ -38,3 +39,9 @@ export const logChunk = z.object({
   gap: z.string().optional(),
 })
 export type LogChunk = z.infer<typeof logChunk>
+
+export const logPage = logChunk.extend({
+  /** That the run prints to, on the agent's machine; absent where there is none. */
+  file: z.string().optional(),
+})
+export type LogPage = z.infer<typeof logPage>

@@ -4,7 +4,7 @@ import { deletionView } from './deletion.ts'
 import { energyView } from './energy.ts'
 import { fitQuery, fitView } from './fit.ts'
 import { historyEntry } from './history.ts'
-import { logChunk, logQuery } from './log.ts'
+import { logPage, logQuery } from './log.ts'
 import { modelStoreView } from './models.ts'
 import { isLocalSource } from './names.ts'
 import type { EditableRow } from './settings-table.ts'
@@ -88,7 +88,7 @@ export type ServerDetailsView = z.infer<typeof serverView>
 export const answers = {
   history: z.object({ entries: z.array(historyEntry), hasMore: z.boolean() }),
   events: z.object({ events: z.array(eventView), hasMore: z.boolean() }),
-  log: logChunk,
+  log: logPage,
   server: serverView,
   settings: z.object({ settings: z.array(settingView) }),
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),

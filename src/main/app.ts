@@ -92,7 +92,7 @@ async function run(): Promise<void> {
   })
   keepShowing(agent.link, view)
   void agent.isHere.then((isHere) => view.setState({ isHere }))
-  serveIpc(agent.link, log)
+  serveIpc(agent.link, log, (file) => shell.showItemInFolder(file))
   stopBeforeQuit({ log, onQuitting: () => view.setState({ isQuitting: true }), stop: () => agent.stop(servers) })
   app.on('second-instance', () => popover.show())
   app.on('activate', () => popover.show())

@@ -11,6 +11,8 @@ export const channels = {
   /** Begins a stream, whose values are then pushed. */
   listen: 'agent:listen',
   leave: 'agent:leave',
+  /** Shows the file that a run prints to. */
+  revealLog: 'app:revealLog',
   /** From main to the page. */
   push: 'agent:push',
 } as const

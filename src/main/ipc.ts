@@ -3,7 +3,8 @@ import { z } from 'zod'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import type { BridgeReply } from '../contract/bridge.ts'
 import { LinkError, lookers, type AgentLink } from '../contract/client.ts'
-import { commandRequest } from '../contract/commands.ts'
+import { commandRequest, serviceRef } from '../contract/commands.ts'
+import { logRun } from '../contract/log.ts'
 import { query } from '../contract/queries.ts'
 import { streamRequest } from '../contract/streams.ts'
 import { appOrigin } from './app-scheme.ts'
@@ -20,7 +21,7 @@ const listenRequest = z.object({
 })
 
 /** The contract over Electron's IPC, for the app's window alone. */
-export function serveIpc(link: AgentLink, log: Logger): void {
+export function serveIpc(link: AgentLink, log: Logger, showInFolder: (file: string) => void): void {
   const pages = new WeakMap<WebContents, PageListeners>()
   const listenersOf = (page: WebContents): PageListeners => {
     const known = pages.get(page)
@@ -35,6 +36,13 @@ export function serveIpc(link: AgentLink, log: Logger): void {
   handle(log, channels.command, commandRequest, ({ command, requestId }) => link.command(command, requestId))
   handle(log, channels.query, query, (asked) => link.query(asked))
   handle(log, channels.listen, listenRequest, (asked, page) => listenersOf(page).add(asked.id, asked.request))
+  handle(log, channels.revealLog, z.object({ service: serviceRef, run: logRun }), async (asked) => {
+    // A page names a run, never a file.
+    const { file } = await link.query({ name: 'log', ...asked, lines: 1 })
+    if (file === undefined) throw new LinkError('refused', 'There is no file of that run.')
+    showInFolder(file)
+    return null
+  })
   handle(log, channels.leave, z.object({ id }), (asked, page) => listenersOf(page).remove(asked.id))
 }
 

@@ -1,4 +1,5 @@
 import type { LogChunk } from '../contract/log.ts'
+import { logWords } from './words/log.ts'
 
 /** One line of a server's output, or a sentence in its place. */
 export interface LogEntry {
@@ -23,7 +24,7 @@ export const emptyTail: LogTail = { entries: [], nextId: 1, end: undefined }
 
 export function withChunk(tail: LogTail, { lines, gap, start, end }: LogChunk): LogTail {
   const added: Omit<LogEntry, 'id'>[] = []
-  if (tail.end !== undefined && tail.end.fileId !== start.fileId) added.push({ kind: 'gap', text: 'A new run begins.' })
+  if (tail.end !== undefined && tail.end.fileId !== start.fileId) added.push({ kind: 'gap', text: logWords.newRun })
   if (gap !== undefined) added.push({ kind: 'gap', text: gap })
   added.push(...lines.map((text) => ({ kind: 'line', text }) as const))
   const entries = [...tail.entries, ...added.map((entry, index) => ({ ...entry, id: tail.nextId + index }))]

@@ -33,7 +33,7 @@ const root = document.querySelector('#root')
 if (root === null) throw new Error('index.html has no element with the id "root".')
 createRoot(root).render(
   <StrictMode>
-    <WindowContext value={{ store, link, trust: window.metalbar === undefined ? 'page' : 'shell' }}>
+    <WindowContext value={{ store, link, app: window.metalbar }}>
       <MetalbarWindow />
     </WindowContext>
   </StrictMode>,

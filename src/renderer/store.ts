@@ -1,6 +1,7 @@
 import { createContext, use } from 'react'
 import { useStore } from 'zustand'
 import { createStore, type StoreApi } from 'zustand/vanilla'
+import type { Bridge } from '../contract/bridge.ts'
 import { type AgentLink, LinkError } from '../contract/client.ts'
 import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
@@ -123,8 +124,8 @@ export const isGood = ({ outcome }: CommandResult) => outcome === 'done' || outc
 export interface WindowParts {
   readonly store: WindowStore
   readonly link: AgentLink
-  /** A page in a browser may not set what chooses an executable or a cluster; the app may. */
-  readonly trust: 'page' | 'shell'
+  /** What only the app can do; absent in a browser. */
+  readonly app: Pick<Bridge, 'revealLog'> | undefined
 }
 
 export const WindowContext = createContext<WindowParts | undefined>(undefined)
@@ -141,7 +142,10 @@ export const useSnapshot = <T>(select: (snapshot: AgentSnapshot) => T): T =>
   })
 
 export const useLink = (): AgentLink => useContextOrThrow().link
-export const useTrust = (): WindowParts['trust'] => useContextOrThrow().trust
+export const useApp = (): WindowParts['app'] => useContextOrThrow().app
+
+/** A page in a browser may not set what chooses an executable or a cluster; the app may. */
+export const useTrust = (): 'page' | 'shell' => (useApp() === undefined ? 'page' : 'shell')
 
 function useContextOrThrow() {
   const value = use(WindowContext)

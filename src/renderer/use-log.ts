@@ -1,11 +1,9 @@
 import { useEffect, useRef, useState } from 'react'
 import { LinkError, type Unsubscribe } from '../contract/client.ts'
 import type { ServiceRef } from '../contract/commands.ts'
-import type { LogChunk } from '../contract/log.ts'
+import type { LogChunk, LogRun } from '../contract/log.ts'
 import { emptyTail, withChunk } from './log-tail.ts'
 import { useLink, useWindow } from './store.ts'
-
-export type LogRun = 'current' | 'previous'
 
 /** One run of one service; `pid` because a process may have output where its predecessor had none. */
 export interface LogSource extends ServiceRef {
@@ -19,6 +17,8 @@ export function useLog({ namespace, name, run, pid }: LogSource) {
   const connected = useWindow(({ connection }) => connection.state === 'live')
   const known = useRef(emptyTail)
   const [tail, setTail] = useState(emptyTail)
+  /** Whether there is such a run. */
+  const [hasFile, setHasFile] = useState(false)
   /** Why there is no more, in a sentence. */
   const [problem, setProblem] = useState<string>()
 
@@ -46,6 +46,7 @@ export function useLog({ namespace, name, run, pid }: LogSource) {
     else {
       link.query({ name: 'log', service, run }).then((chunk) => {
         add(chunk)
+        if (!left) setHasFile(chunk.file !== undefined)
         follow(chunk.end)
       }, fail)
     }
@@ -55,5 +56,5 @@ export function useLog({ namespace, name, run, pid }: LogSource) {
     }
   }, [link, connected, namespace, name, run, pid])
 
-  return { tail, problem }
+  return { tail, hasFile, problem }
 }

@@ -35,10 +35,8 @@ describe('over IPC', () => {
     ['a frame inside the window', { frame: 'sub' }],
     ['a frame that is gone', { frame: 'gone' }],
   ])('%s is refused, whatever it asks', async ([, forged]) => {
-    const channels = ['snapshot', 'command', 'query', 'listen', 'leave']
-    const answers = await Promise.all(
-      channels.map((channel) => app.ask({ ...ours, ...forged, channel: `agent:${channel}` })),
-    )
+    const channels = ['agent:snapshot', 'agent:command', 'agent:query', 'agent:listen', 'agent:leave', 'app:revealLog']
+    const answers = await Promise.all(channels.map((channel) => app.ask({ ...ours, ...forged, channel })))
     expect(answers).toEqual(channels.map(() => refusal))
   })
 
@@ -59,6 +57,16 @@ describe('over IPC', () => {
         message: expect.stringMatching(/^The app did not understand its window: /) as unknown,
       },
     })
+  })
+
+  test('a page names a run whose file is shown, never a file', async () => {
+    const reveal = (content: unknown) => app.ask({ ...ours, channel: 'app:revealLog', content })
+    const service = { namespace: 'team', name: 'no-such-service' }
+    expect([await reveal({ file: '/etc/passwd' }), await reveal({ service, run: 'current' })]).toEqual([
+      { ok: false, failure: { code: 'misunderstood', message: expect.any(String) as unknown } },
+      { ok: false, failure: { code: 'refused', message: 'There is no file of that run.' } },
+    ])
+    expect(await app.ask({ do: 'opened' })).toEqual([])
   })
 
   test('there is no channel beside them', async () => {

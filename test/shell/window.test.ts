@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
+import { z } from 'zod'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { missingBrowser, startShellBrowser, type ShellBrowser } from '../support/shell-browser.ts'
@@ -8,7 +10,7 @@ import { skipWhen } from '../support/skip.ts'
 
 skipWhen(missingBrowser())
 
-test('the menu opens the window, which shows a model come up and stops it: the process is gone', async () => {
+test('the menu opens the window, which shows a model come up and the file of its log, and stops it: the process is gone', async () => {
   await using world = await servingWorld()
   await using browser = await startShellBrowser()
   await using app = await startApp(world, browser)
@@ -24,6 +26,12 @@ test('the menu opens the window, which shows a model come up and stops it: the p
   await page.getByRole('option', { name: 'tiny' }).getByText('Ready').waitFor()
   const pid = await app.serverOf('tiny')
   await page.getByRole('option', { name: 'tiny' }).click()
+  await page.getByRole('button', { name: 'Show file' }).click()
+  const [shown] = await eventually(async () => {
+    const files = z.array(z.string()).parse(await app.ask({ do: 'opened' }))
+    return files.length > 0 && files
+  })
+  expect(await readFile(shown ?? '', 'utf8')).toContain('listening')
   await page.getByRole('button', { name: 'Stop', exact: true }).click()
   await page.getByRole('button', { name: 'Start', exact: true }).waitFor()
   await eventually(() => !lives(pid))

@@ -69,8 +69,8 @@ test('the previous run is shown where there is one, and why not where there is n
   await using window = await show(scenes['detail-tall'])
   const { page, agent } = window
   await page.getByRole('radio', { name: 'Previous' }).click()
-  await page.getByText('There is no previous run.').waitFor()
-  agent.logs.previous = chunk(['how it ended'], 'run-1')
+  await page.getByText('No earlier run is kept.').waitFor()
+  agent.logs.previous = { ...chunk(['how it ended'], 'run-1'), file: '/runs/1/output.log' }
   await page.getByRole('radio', { name: 'This run' }).click()
   await page.getByRole('radio', { name: 'Previous' }).click()
   await page.getByText('how it ended').waitFor()

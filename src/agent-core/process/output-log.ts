@@ -31,6 +31,8 @@ export interface OutputCursor {
 /** Which bytes of a run are kept, gaps aside. */
 export interface OutputExtent {
   readonly fileId: string
+  /** The newest part of it. */
+  readonly file: string
   readonly from: number
   readonly to: number
 }
@@ -168,7 +170,7 @@ export class OutputLog {
 }
 
 export const extentOf = (run: OutputRun | undefined): OutputExtent | undefined =>
-  run && { fileId: run.fileId, from: run.pieces[0]?.from ?? 0, to: endOf(run.pieces.at(-1)) }
+  run && { fileId: run.fileId, file: run.file, from: run.pieces[0]?.from ?? 0, to: endOf(run.pieces.at(-1)) }
 
 export async function readRun(
   { pieces }: OutputRun,

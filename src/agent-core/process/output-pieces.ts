@@ -14,6 +14,7 @@ export interface Piece {
 export interface OutputRun {
   /** Other than that of any other run, also after the file was cut. */
   readonly fileId: string
+  readonly file: string
   readonly pieces: readonly Piece[]
 }
 
@@ -32,6 +33,7 @@ export async function findRun(file: string): Promise<OutputRun | undefined> {
   const older = await olderPieces(file)
   return {
     fileId: `${found.ino}-${found.birthtimeNs}`,
+    file,
     pieces: [...older, { path: file, from: endOf(older.at(-1)), size: Number(found.size) }],
   }
 }

@@ -55,11 +55,16 @@ export interface TailOptions {
   readonly before?: OutputCursor | undefined
 }
 
+export interface OutputTail extends OutputChunk {
+  /** Of the run; absent where there is none. */
+  readonly file?: string
+}
+
 /** The last lines, out of the last 256 KiB. */
 export async function tail(
   log: ReadableOutput,
   { run = 'current', lines: count, before }: TailOptions,
-): Promise<OutputChunk> {
+): Promise<OutputTail> {
   const extents = await Promise.all((['current', 'previous'] as const).map((one) => log.extent(one)))
   const wanted = run === 'current' ? extents[0] : extents[1]
   const extent = before ? extents.find((one) => one?.fileId === before.fileId) : wanted
@@ -67,7 +72,7 @@ export async function tail(
     const place = before ?? nowhere
     return { lines: [], start: place, end: place, ...(before && { gap: runIsGone }) }
   }
-  const { fileId } = extent
+  const { fileId, file } = extent
   const to = Math.min(before?.offset ?? extent.to, extent.to)
   const from = Math.max(extent.from, to - maxTailBytes)
   const lines: OutputLine[] = []
@@ -81,7 +86,7 @@ export async function tail(
   const kept = lines.slice(-count)
   const [start, end] = [kept[0]?.offset ?? to, to].map((offset) => ({ fileId, offset }))
   const gap = missingBytes > 0 && kept.length === lines.length ? { gap: skippedBytes(missingBytes) } : {}
-  return { lines: kept.map(({ text }) => text), start: start ?? nowhere, end: end ?? nowhere, ...gap }
+  return { lines: kept.map(({ text }) => text), start: start ?? nowhere, end: end ?? nowhere, file, ...gap }
 }
 
 export interface FollowOptions {

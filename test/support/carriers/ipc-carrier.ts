@@ -36,6 +36,7 @@ export const ipcCarrier: Carrier = {
     serveIpc(
       lazyLink(() => client),
       { ...silentLog, error: (_, fields) => errors.push(fields) },
+      () => undefined,
     )
     const window = await openWindow()
     return {

@@ -1,7 +1,11 @@
-/** What the system was asked to open. */
+/** What the system was asked to open, or to show. */
 export const opened: string[] = []
 
 export const shell = {
+  showItemInFolder(file: string): void {
+    opened.push(file)
+  },
+
   openPath(file: string): Promise<string> {
     opened.push(file)
     return Promise.resolve('')

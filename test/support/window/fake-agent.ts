@@ -1,6 +1,6 @@
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
 import type { CommandInput, CommandResult } from '../../../src/contract/commands.ts'
-import type { LogChunk } from '../../../src/contract/log.ts'
+import type { LogChunk, LogPage } from '../../../src/contract/log.ts'
 import type { Answer, QueryInput, QueryName } from '../../../src/contract/queries.ts'
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import type { StreamInput, StreamItem } from '../../../src/contract/streams.ts'
@@ -22,7 +22,7 @@ export class FakeAgent implements AgentLink {
   readonly logStreams: Pick<StreamInput, 'from'>[] = []
   /** Answers the next commands, in this order; without one a command stays unanswered. */
   readonly answers: (CommandResult | LinkError)[] = []
-  readonly logs: { current: LogChunk | LinkError; previous: LogChunk | LinkError } = {
+  readonly logs: { current: LogPage | LinkError; previous: LogPage | LinkError } = {
     current: new LinkError('refused', 'It has printed nothing yet.'),
     previous: new LinkError('refused', 'There is no previous run.'),
   }

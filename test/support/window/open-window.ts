@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import type { BrowserContextOptions, Browser, Page } from 'playwright-core'
-import type { Bridge, BridgeReply, LinkFailure } from '../../../src/contract/bridge.ts'
+import type { Bridge, BridgeReply, LinkFailure, RunLog } from '../../../src/contract/bridge.ts'
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
 
 /** Nothing listens there: every request is answered from the folder. Loopback, so that the page may use the clipboard. */
@@ -32,6 +32,8 @@ export interface OpenWindow extends AsyncDisposable {
   readonly page: Page
   /** What the page logged, threw, or was refused by the policy. */
   readonly complaints: readonly string[]
+  /** Logs whose files the app was asked to show. */
+  readonly revealed: readonly RunLog[]
 }
 
 export interface WindowOptions {
@@ -61,9 +63,10 @@ export async function openWindow({ browser, folder, agent, context = {} }: Windo
       headers: { 'content-type': contentTypes[extname(file)] ?? '', 'content-security-policy': policy },
     })
   })
-  await connect(page, agent)
+  const revealed: RunLog[] = []
+  await connect(page, agent, revealed)
   await page.goto(`${origin}/`)
-  return { page, complaints, [Symbol.asyncDispose]: () => browserContext.close() }
+  return { page, complaints, revealed, [Symbol.asyncDispose]: () => browserContext.close() }
 }
 
 /** The functions that Playwright puts into the page, and those that the page gives it. */
@@ -71,10 +74,11 @@ interface Wires {
   agentCall(method: 'snapshot' | 'command' | 'query', args: unknown[]): Promise<BridgeReply<never>>
   agentOpen(id: number, method: 'follow' | 'stream', request?: unknown): Promise<void>
   agentClose(id: number): Promise<void>
+  appReveals(log: RunLog): Promise<BridgeReply<null>>
   agentSays(id: number, item: { next: unknown } | { end: LinkFailure }): void
 }
 
-async function connect(page: Page, agent: AgentLink): Promise<void> {
+async function connect(page: Page, agent: AgentLink, revealed: RunLog[]): Promise<void> {
   const open = new Map<number, Unsubscribe>()
   await page.exposeFunction('agentCall', ((method, args) =>
     reply(callOf(agent, method, args))) satisfies Wires['agentCall'])
@@ -95,6 +99,10 @@ async function connect(page: Page, agent: AgentLink): Promise<void> {
     }
     open.set(id, method === 'follow' ? agent.follow(listener) : agent.stream(request as never, listener))
   })
+  await page.exposeFunction('appReveals', ((log) => {
+    revealed.push(log)
+    return Promise.resolve({ ok: true, value: null })
+  }) satisfies Wires['appReveals'])
   await page.addInitScript(bridgeInPage)
 }
 
@@ -149,5 +157,6 @@ function bridgeInPage(): void {
     command: (command, requestId) => page.agentCall('command', [command, requestId]),
     query: (query) => page.agentCall('query', [query]),
     stream: (request, next, end) => subscribe('stream', { next, end }, request),
+    revealLog: (log) => page.appReveals(log),
   }
 }

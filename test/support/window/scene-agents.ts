@@ -1,5 +1,6 @@
 import type { CommandResult } from '../../../src/contract/commands.ts'
 import type { HistoryEntry } from '../../../src/contract/history.ts'
+import type { LogPage } from '../../../src/contract/log.ts'
 import type { StoredModelView } from '../../../src/contract/models.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
 import { settingHelp, settingNames, type SettingView } from '../../../src/contract/settings.ts'
@@ -9,9 +10,13 @@ import { FakeAgent } from './fake-agent.ts'
 import { crashing, every, figures, gigabyte, output, ready } from './scene-services.ts'
 import { memory, memoryFigures } from './scene-gauges.ts'
 
+/** As an agent answers that keeps no such run. */
+const noRun: LogPage = { lines: [], start: { fileId: '', offset: 0 }, end: { fileId: '', offset: 0 } }
+
 export const withServices = (services: ServiceView[]) => () => {
   const agent = new FakeAgent(sampleSnapshot({ services, figures, memory, memoryFigures }))
   agent.logs.current = output
+  agent.logs.previous = noRun
   return agent
 }
 
@@ -35,6 +40,16 @@ export const answering = (answers: FakeAgent['answers']) => () => {
 export function withCrashLines(): FakeAgent {
   const agent = withServices([crashing])()
   agent.known.server = { crashLines: output.lines.slice(0, 5).concat('error loading model') }
+  return agent
+}
+
+/** Of a server that was restarted after it had failed. */
+export function withEarlierRun(): FakeAgent {
+  const agent = withServices([ready])()
+  const fileId = 'run-1'
+  const lines = [...output.lines.slice(0, 5), 'ggml_metal_init: error: failed to allocate buffer, size = 2048.00 MiB']
+  const place = { start: { fileId, offset: 0 }, end: { fileId, offset: 900 } }
+  agent.logs.previous = { lines, ...place, file: '/Users/me/Library/Application Support/Metalbar/runs/1/output.log' }
   return agent
 }
 

@@ -6,6 +6,7 @@ import {
   answering,
   refusal,
   withCrashLines,
+  withEarlierRun,
   withHistory,
   withModels,
   withServices,
@@ -35,6 +36,8 @@ export interface Scene {
   readonly open?: string
   /** Then written, by the label of the field. */
   readonly fill?: Readonly<Record<string, string>>
+  /** Then chosen among several, in this order. */
+  readonly choose?: readonly string[]
   /** Then pressed, in this order. */
   readonly press?: readonly string[]
   /** Done to the agent at the end. */
@@ -71,6 +74,9 @@ export const sceneNames = [
   'detail-wide',
   'detail',
   'detail-tall',
+  'log-search',
+  'log-previous',
+  'no-previous-log',
   'download',
   'starting',
   'draining',
@@ -131,6 +137,15 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
   'detail-wide': { agent: withServices(every), open: 'phi-4-mini', width: 1_100, height: 760 },
   detail: { agent: withServices([ready]), open: 'phi-4-mini' },
   'detail-tall': { agent: withServices([ready]), open: 'phi-4-mini', height: 980 },
+  'log-search': {
+    agent: withServices([ready]),
+    open: 'phi-4-mini',
+    fill: { 'Search the log': 'load' },
+    press: ['Next match', 'Next match'],
+    height: 1_300,
+  },
+  'log-previous': { agent: withEarlierRun, open: 'phi-4-mini', choose: ['Previous'], height: 1_300 },
+  'no-previous-log': { agent: withServices([ready]), open: 'phi-4-mini', choose: ['Previous'], height: 1_300 },
   download: { agent: withServices([fetching]), open: 'qwen3-30b-a3b' },
   starting: { agent: withServices([starting]), open: 'gemma-3-12b' },
   draining: { agent: withServices([stopping]), open: 'smollm-360m' },

@@ -34,6 +34,7 @@ export async function showScene(scene: Scene, stage: Stage): Promise<OpenWindow 
   if (scene.view !== undefined) await page.getByRole('tab', { name: viewWords[scene.view] }).click()
   if (scene.open !== undefined) await page.getByRole('option', { name: scene.open }).click()
   for (const [label, text] of Object.entries(scene.fill ?? {})) await page.getByLabel(label, { exact: true }).fill(text)
+  for (const name of scene.choose ?? []) await page.getByRole('radio', { name, exact: true }).click()
   for (const name of scene.press ?? []) await page.getByRole('button', { name, exact: true }).click()
   scene.then?.(agent)
   return { ...window, agent, [Symbol.asyncDispose]: () => window[Symbol.asyncDispose]() }

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { truncate } from 'node:fs/promises'
+import { readFile, truncate } from 'node:fs/promises'
 import { describe, expect, test } from 'vitest'
 import { LineSplitter } from '../../../src/agent-core/process/output-lines.ts'
 import type { OutputCursor } from '../../../src/agent-core/process/output-log.ts'
@@ -169,6 +169,7 @@ describe('the tail', () => {
     await room.begin()
     await room.write('three\n')
     const previous = await tail(room.log, { run: 'previous', lines: 5 })
+    expect(await readFile(previous.file ?? '', 'utf8')).toBe('one\ntwo')
     const beforeTwo = await tail(room.log, { lines: 5, before: start })
     await room.begin()
     const gone = await tail(room.log, { lines: 5, before: start })

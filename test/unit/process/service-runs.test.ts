@@ -72,5 +72,5 @@ test('older output of all runs counts together, and a run that loses all of it k
   await room.look()
   expect(await room.sizes()).toEqual({ '': 0, '.000000000000001': 10, '.previous': 3, '.previous.000000000000010': 0 })
   expect(before).toMatchObject({ from: 0, to: 13 })
-  expect(await room.log.extent('previous')).toEqual({ fileId: before?.fileId, from: 10, to: 13 })
+  expect(await room.log.extent('previous')).toMatchObject({ fileId: before?.fileId, from: 10, to: 13 })
 })

@@ -10,7 +10,6 @@ const chosenByValue: Readonly<Record<string, readonly string[]>> = {
   'components/glyph.module.css': ['good', 'busy', 'warn', 'bad'],
   'components/banner.module.css': ['note', 'warn', 'bad'],
   'components/button.module.css': ['plain', 'prominent'],
-  'views/log-view.module.css': ['line', 'gap'],
 }
 
 test('every class that a part of the window names is in its stylesheet, and none is there for nothing', () => {
