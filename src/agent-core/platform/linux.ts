@@ -33,11 +33,17 @@ import {
   parseVariable,
   type ProcStat,
 } from './proc-files.ts'
+import { ProcFootprints } from './proc-footprints.ts'
 
 /** Everything from /proc: no command is run. */
 export class LinuxPlatform implements Platform {
   readonly name = 'linux'
   #cgroup: OwnCgroup | undefined
+  readonly #footprints = new ProcFootprints({
+    mark: (pid) => readNow(`/proc/${pid}/statm`),
+    bytes: footprintOf,
+    now: () => performance.now(),
+  })
 
   /** As much as the machine has, or as our cgroup and those above it leave us. */
   memory(): Promise<MemoryFigures> {
@@ -78,9 +84,8 @@ export class LinuxPlatform implements Platform {
     return Promise.resolve(undefined)
   }
 
-  async footprints(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
-    const sizes = await Promise.all(pids.map(footprintOf))
-    return new Map(pids.flatMap((pid, index) => [[pid, sizes[index] ?? 0] as const]).filter(([, size]) => size > 0))
+  footprints(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
+    return this.#footprints.of(pids)
   }
 
   gpuMemoryLimit(): Promise<number | undefined> {
@@ -93,11 +98,8 @@ export class LinuxPlatform implements Platform {
     const resident = pids.map(residentMemory).filter((process) => process !== undefined)
     const promising = new Set(biggestApplications(resident, 2 * limit).map(({ name }) => name))
     const members = resident.filter(({ name }) => promising.has(name))
-    const exact = await this.footprints(members.map(({ pid }) => pid))
-    return biggestApplications(
-      members.map((member) => ({ ...member, bytes: exact.get(member.pid) ?? 0 })),
-      limit,
-    )
+    const exact = members.map(async (member) => ({ ...member, bytes: (await footprintOf(member.pid)) ?? 0 }))
+    return biggestApplications(await Promise.all(exact), limit)
   }
 
   async process(pid: number): Promise<ProcessFacts | undefined> {
