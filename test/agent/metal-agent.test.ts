@@ -10,6 +10,7 @@ import { AgentProcess, missingSetpriv, type AgentProcessOptions } from '../suppo
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer, type FileServer } from '../support/file-server.ts'
+import { freePort } from '../support/free-port.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleScriptArgs, sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -418,14 +419,6 @@ function lives(pid: number): boolean {
 async function ask(port: number, route: string): Promise<{ status: number; body: string }> {
   const response = await fetch(`http://127.0.0.1:${port}${route}`)
   return { status: response.status, body: await response.text() }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await eventually(() => server.listening)
-  const port = portOf(server.address())
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
 
 const portOf = (address: ReturnType<ReturnType<typeof createServer>['address']>): number =>

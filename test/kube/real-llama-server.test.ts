@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -10,6 +9,7 @@ import { askActivity } from '../../src/agent-core/process/activity.ts'
 import type { CountedServer } from '../../src/agent-core/process/service-servers.ts'
 import { RuntimeFigures } from '../../src/agent-core/runtime-figures/runtime-figures.ts'
 import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf, writeLlamaShards } from '../support/gguf-writer.ts'
 import { useLlamaServer } from '../support/skip.ts'
 
@@ -168,12 +168,4 @@ async function start(model: string, ...args: string[]) {
       await terminate()
     },
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  return typeof address === 'object' && address !== null ? address.port : 0
 }

@@ -1,11 +1,9 @@
-import { once } from 'node:events'
-import { createServer } from 'node:net'
 import type { Browser } from 'playwright-core'
-import { z } from 'zod'
 import { expect, inject, test } from 'vitest'
 import type { AgentDoor } from '../../src/serve/agent-door.ts'
 import { WindowServer } from '../../src/serve/http/window-server.ts'
 import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { FakeAgent } from '../support/window/fake-agent.ts'
 import { output, ready } from '../support/window/scene-services.ts'
@@ -118,13 +116,4 @@ async function open(browser: Browser, url: string) {
   page.on('pageerror', (error) => complaints.push(String(error)))
   await page.goto(url)
   return { page, complaints, [Symbol.asyncDispose]: () => context.close() }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  const { port } = z.object({ port: z.number() }).parse(server.address())
-  server.close()
-  await once(server, 'close')
-  return port
 }

@@ -1,10 +1,10 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { eventually } from '../eventually.ts'
+import { freePorts } from '../free-port.ts'
 import { AdminClient, type ClusterConnection, type KubeObject } from './admin-client.ts'
 import { Child } from './child.ts'
 import { apiServerCommands } from './commands.ts'
@@ -40,7 +40,7 @@ export class ApiServer implements AsyncDisposable {
     const folder = await mkdtemp(join(tmpdir(), 'metalbar-api-server-'))
     await using starting = new AsyncDisposableStack()
     starting.defer(() => rm(folder, { recursive: true, force: true }))
-    const site = { folder, address, token: await writeIdentities(folder), ports: await freePorts() }
+    const site = { folder, address, token: await writeIdentities(folder), ports: await sitePorts() }
     const server = starting.use(new ApiServer(site, await launch(site)))
     if (crds !== null) await applyCrds(server.connection, crds)
     starting.move()
@@ -161,22 +161,9 @@ async function isReady(connection: ClusterConnection): Promise<boolean> {
   }
 }
 
-async function freePorts(): Promise<Site['ports']> {
-  const servers = [createServer(), createServer(), createServer()]
-  const ports = await Promise.all(servers.map(listen))
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))))
-  const [api = 0, etcdClients = 0, etcdPeers = 0] = ports
-  return { api, etcdClients, etcdPeers }
-}
-
-function listen(server: ReturnType<typeof createServer>): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      resolve(typeof address === 'object' && address !== null ? address.port : 0)
-    })
-  })
+async function sitePorts(): Promise<Site['ports']> {
+  const api = await freePorts(3)
+  return { api, etcdClients: api + 1, etcdPeers: api + 2 }
 }
 
 function defaultCrds(): string {

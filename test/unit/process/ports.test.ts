@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { describe, expect, test } from 'vitest'
 import { NoPortError, Ports } from '../../../src/agent-core/process/ports.ts'
+import { freePort, freePorts } from '../../support/free-port.ts'
 import { ServerRoom } from './server-room.ts'
 
 /** A foreign server, on a port of its own or the given one; it answers every request with 200. */
@@ -23,22 +24,12 @@ function portOf(server: Server): number {
   return address.port
 }
 
-/** The first of so many ports in a row on which nothing listens. */
-async function freeRange(count: number): Promise<number> {
-  const ports = new Ports()
-  for (;;) {
-    using first = await ports.reserve({ kind: 'ephemeral' })
-    const others = Array.from({ length: count - 1 }, (_, index) => first.port + index + 1)
-    const areFree = await Promise.all(others.map(async (port) => port < 65_536 && (await ports.isFree(port))))
-    if (areFree.every(Boolean)) return first.port
-  }
-}
-
 const settingNames = { port: '--llama-server-port' }
 
 describe('ports', () => {
   test('a range is used from below, skips what is taken, and says when it is used up', async () => {
-    await using taken = await stranger()
+    const from = await freePorts(2)
+    await using taken = await stranger(from)
     const ports = new Ports()
     const policy = { kind: 'range', from: taken.port, to: taken.port + 1 } as const
     using reservation = await ports.reserve(policy)
@@ -51,7 +42,7 @@ describe('ports', () => {
   })
 
   test('where pods are still sent for another service nobody else listens, and a port given back comes last', async () => {
-    const from = await freeRange(3)
+    const from = await freePorts(3)
     const published = new Map<string, number>()
     const besides = (key: string) => new Set([...published].flatMap(([other, port]) => (other === key ? [] : [port])))
     const ports = new Ports({ publishedBesides: besides })
@@ -73,8 +64,8 @@ describe('ports', () => {
 
   test('a port is handed out again once it was given back', async () => {
     const ports = new Ports()
-    const first = await ports.reserve({ kind: 'ephemeral' })
-    const policy = { kind: 'fixed', port: first.port } as const
+    const policy = { kind: 'fixed', port: await freePort() } as const
+    const first = await ports.reserve(policy)
     await expect(ports.reserve(policy)).rejects.toThrow(/already belongs to another service of this agent/)
     first[Symbol.dispose]()
     using second = await ports.reserve(policy)
@@ -105,10 +96,7 @@ test('a fixed port that is taken is a sentence with the process that has it', as
 })
 
 test('a fixed port that is free is used', async () => {
-  const { port } = await (async () => {
-    await using free = await stranger()
-    return free
-  })()
+  const port = await freePort()
   await using room = await ServerRoom.create()
   room.start({}, { port: { kind: 'fixed', port }, settingNames })
   expect((await room.reached('ready')).port).toBe(port)
@@ -146,10 +134,7 @@ test('a server whose port was taken in between gets another one', async () => {
 })
 
 test('the answer of somebody else on a fixed port is never taken for ours', async () => {
-  const { port } = await (async () => {
-    await using free = await stranger()
-    return free
-  })()
+  const port = await freePort()
   await using room = await ServerRoom.create()
   await using thieves = thief(room, 1)
   room.start({ listenAfterMs: 60_000 }, { port: { kind: 'fixed', port }, settingNames })
@@ -163,10 +148,7 @@ test('the answer of somebody else on a fixed port is never taken for ours', asyn
 })
 
 test('a server that finds its fixed port taken is told as such, although it exited by itself', async () => {
-  const { port } = await (async () => {
-    await using free = await stranger()
-    return free
-  })()
+  const port = await freePort()
   await using room = await ServerRoom.create()
   await using thieves = thief(room, 1)
   room.start(
