@@ -16,6 +16,8 @@ export class RecordingDoor implements AgentDoor {
   readonly lookers: (Looker | undefined)[] = []
   /** The present listeners of a stream. */
   readonly readers = new Set<Listener<StreamItem>>()
+  /** How often the present state was asked for. */
+  composed = 0
   /** What each is answered. */
   onCommand: (request: CommandRequest) => Promise<CommandResult> = ({ command }) =>
     Promise.resolve({ outcome: 'done', message: `Did ${command.name}.` })
@@ -42,6 +44,7 @@ export class RecordingDoor implements AgentDoor {
   }
 
   get(): AgentSnapshot {
+    this.composed += 1
     return { ...this.#snapshot, now: new Date().toISOString() }
   }
 
