@@ -1,7 +1,7 @@
 import path from 'node:path'
 import { z } from 'zod'
 import { settingNames, type SettingName } from '../contract/settings.ts'
-import { mapRows, type SettingKind, type SettingRow } from '../contract/settings-table.ts'
+import { mapRows, type SettingKind, type SettingRow } from '../contract/setting-row.ts'
 import { agentSettings, allRows, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { flagKinds, flagTable, type Flag, type FlagDefaults } from './flags.ts'
 import { emptyValues, FlagError, nearest, parseGoFlags, type FlagValue, type ParsedFlags } from './go-flags.ts'

@@ -1,6 +1,6 @@
 import { editableRow, settingNames, type SettingsPatch, type SettingView } from '../contract/settings.ts'
 import { formatSetting, readSetting, spellingOf } from '../contract/setting-text.ts'
-import type { SettingKind } from '../contract/settings-table.ts'
+import type { SettingKind } from '../contract/setting-row.ts'
 import { VerbError } from './agent-session.ts'
 import { nearest } from './go-flags.ts'
 

@@ -7,7 +7,7 @@ import { historyEntry } from './history.ts'
 import { logPage, logQuery } from './log.ts'
 import { modelStoreView } from './models.ts'
 import { isLocalSource } from './names.ts'
-import type { EditableRow } from './settings-table.ts'
+import type { EditableRow } from './setting-row.ts'
 import { settingView } from './settings.ts'
 import { sizingView } from './sizing.ts'
 

@@ -1,6 +1,6 @@
 import { formatByteCount, formatDuration, parseByteCount, parseDuration } from './quantities.ts'
 import { editableRow, type SettingName } from './settings.ts'
-import type { SettingKind } from './settings-table.ts'
+import type { SettingKind } from './setting-row.ts'
 
 /** How people spell a setting: mostly as its flag. */
 export function spellingOf(name: SettingName): string {

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { countsTexts, editableRows, mapRows, type EditableRow } from './settings-table.ts'
+import { countsTexts, mapRows, type EditableRow } from './setting-row.ts'
+import { editableRows } from './settings-table.ts'
 
 type Rows = typeof editableRows
 /** Of a setting that a person may change while the agent runs. */

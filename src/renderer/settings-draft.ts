@@ -6,7 +6,7 @@ import {
   type SettingsPatch,
   type SettingView,
 } from '../contract/settings.ts'
-import { settingGroups } from '../contract/settings-table.ts'
+import { settingGroups } from '../contract/setting-row.ts'
 
 /** What a person wrote and has not applied yet; null gives the setting back to its default. */
 export type Draft = Readonly<Partial<Record<SettingName, string | null>>>

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { negativeMeansZero, type SettingRow } from '../../contract/settings-table.ts'
+import type { SettingRow } from '../../contract/setting-row.ts'
+import { negativeMeansZero } from '../../contract/setting-schemas.ts'
 import { parseAddressAndPort } from '../support/address-and-port.ts'
 
 const portMessage = 'must be a port number from 0 to 65535'

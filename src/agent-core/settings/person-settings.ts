@@ -8,7 +8,7 @@ import {
   type SettingsPatch,
   type SettingView,
 } from '../../contract/settings.ts'
-import { countsTexts } from '../../contract/settings-table.ts'
+import { countsTexts } from '../../contract/setting-row.ts'
 import type { DownloadSettings } from '../models/remote.ts'
 import { StateFile } from '../state/state-file.ts'
 import type { AgentSettings } from './settings.ts'

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { settingsPatch } from '../../contract/settings.ts'
-import { editableRows, mapRows, type SettingRow } from '../../contract/settings-table.ts'
+import { mapRows, type SettingRow } from '../../contract/setting-row.ts'
+import { editableRows } from '../../contract/settings-table.ts'
 import { unsafeFlag } from '../runtimes/argument-policy.ts'
 import { thresholdProblem } from '../memory/pressure.ts'
 import { startRows } from './start-rows.ts'

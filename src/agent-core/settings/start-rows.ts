@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
-import { negativeMeansZero, nonEmpty, type SettingRow } from '../../contract/settings-table.ts'
+import type { SettingRow } from '../../contract/setting-row.ts'
+import { negativeMeansZero, nonEmpty } from '../../contract/setting-schemas.ts'
 import { defaultThresholds } from '../memory/pressure.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultWatchdogIntervalMs } from '../memory/watchdog.ts'

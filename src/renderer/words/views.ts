@@ -2,7 +2,7 @@ import { formatBytes } from '../../contract/format.ts'
 import type { HistoryEntry } from '../../contract/history.ts'
 import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
 import { formatSetting } from '../../contract/setting-text.ts'
-import { countsTexts, type EditableRow } from '../../contract/settings-table.ts'
+import { countsTexts, type EditableRow } from '../../contract/setting-row.ts'
 import type { Removal } from '../model-removal.ts'
 import { notReported } from './services.ts'
 

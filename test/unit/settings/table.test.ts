@@ -7,7 +7,7 @@ import { patchOf, settingSpellings } from '../../../src/cli/setting-values.ts'
 import { spellingOf } from '../../../src/contract/setting-text.ts'
 import { trustOf } from '../../../src/contract/commands.ts'
 import { editableRow, settingNames, settingsPatch } from '../../../src/contract/settings.ts'
-import type { SettingKind, SettingRow } from '../../../src/contract/settings-table.ts'
+import type { SettingKind, SettingRow } from '../../../src/contract/setting-row.ts'
 
 const places = { modelStore: '/models', stateDir: '/state' }
 const rows = Object.entries<SettingRow>(allRows).map(([name, row]) => ({ name, row }))
