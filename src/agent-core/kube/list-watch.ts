@@ -3,11 +3,12 @@ import type { ConnectionState } from '../../contract/cluster.ts'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import { Turns } from '../support/turns.ts'
-import { ApiError, isApiError, rootMessage } from './api-error.ts'
+import { ApiError, isApiError } from './api-error.ts'
 import type { KubeApi } from './kube-api.ts'
 import type { ObjectCache } from './object-cache.ts'
 import { explainAbsence } from './preflight.ts'
 import type { KubeObject, Resource } from './resources.ts'
+import { explainFailure, failureState } from './watch-failure.ts'
 
 /**
  * The server ends a quiet watch by itself after this long, jittered. An idle resource may bring no bookmark in all that
@@ -241,7 +242,7 @@ export class ListWatch<T extends KubeObject> {
   async #fail(error: unknown, delayMs: number): Promise<void> {
     const { log, resource, api } = this.#options
     const known = this.#state.lastListAt !== undefined
-    const state = classify(error, known)
+    const state = failureState(error, known)
     if (isApiError(error, 401)) {
       await api.context.renew().catch((cause: unknown) => log.warn('credentials not renewed', { error: cause }))
     }
@@ -260,7 +261,7 @@ export class ListWatch<T extends KubeObject> {
   async #explain(state: ConnectionState, error: unknown): Promise<string> {
     const { resource, api } = this.#options
     if (state === 'absent') return explainAbsence(api, resource, this.#stopped.signal)
-    return explain(state, resource, api.context.server, error)
+    return explainFailure(state, resource, api.context.server, error)
   }
 
   #setState(next: ListWatchState): void {
@@ -302,23 +303,3 @@ const errorStatus = z.object({
 })
 
 const lerp = (from: number, to: number, share: number): number => from + (to - from) * share
-
-function classify(error: unknown, known: boolean): ConnectionState {
-  if (isApiError(error, 401, 403)) return 'denied'
-  if (isApiError(error, 404)) return 'absent'
-  return known ? 'stale' : 'offline'
-}
-
-function explain(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
-  const words = isApiError(error) ? error.detail : rootMessage(error)
-  switch (state) {
-    case 'denied':
-      return isApiError(error, 401)
-        ? `The cluster does not accept these credentials (${words}); log in again or choose another context.`
-        : `These credentials may not read ${resource.plural} (${words}); ask for the rights to get, list and watch them.`
-    case 'stale':
-      return `The cluster does not answer (${words}); what runs keeps serving, and the last known state is used until it is back.`
-    default:
-      return `The cluster at ${server} does not answer (${words}); check that it runs and that this machine reaches it.`
-  }
-}

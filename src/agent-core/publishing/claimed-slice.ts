@@ -5,7 +5,7 @@ import type { Logger } from '../observability/logger.ts'
 import { ClaimMemory } from './claim-memory.ts'
 import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
 import type { HeartbeatPulse } from './heartbeat-pulse.ts'
-import { HeldClaim, uncertainAfterMs } from './held-claim.ts'
+import { uncertainAfterMs } from './held-claim.ts'
 import {
   claimStep,
   publishStep,
@@ -15,6 +15,7 @@ import {
   type HoldStep,
   type SliceFacts,
 } from './hold-step.ts'
+import { Holding } from './holding.ts'
 import { serviceNameOf, type Publication, type Published, type PublishTarget } from './objects.ts'
 import {
   heartbeatOf,
@@ -75,23 +76,23 @@ export interface SliceChange {
  * Everything that writes must run in its turn ({@link ClaimedSlice.inTurn}).
  */
 export class ClaimedSlice {
-  readonly #key: string
   readonly #options: ClaimedSliceOptions
   readonly #silentMs: (slice: EndpointSlice) => number
   readonly #turns: Turns
   readonly #memory: ClaimMemory
-  #held: HeldClaim | undefined
-  /** Events may have been missed since our last write. */
-  #hadGap = false
+  readonly #holding: Holding
   #obstacle: Obstacle | undefined
-  #forgotten = false
 
   /** `silentMs` takes notice of a slice and says for how long its holder has been silent. */
   constructor(key: string, options: ClaimedSliceOptions, silentMs: (slice: EndpointSlice) => number) {
-    this.#key = key
     this.#options = options
     this.#silentMs = silentMs
     this.#turns = new Turns(options.signal)
+    this.#holding = new Holding({
+      ...options,
+      key,
+      renew: (held) => this.#turns.take(async () => (this.#holding.is(held) ? this.#renew(held.target) : undefined)),
+    })
     const { node: self, api, monotonicNow } = options
     const { namespace, name } = splitKey(key)
     const place = { namespace, name: serviceNameOf(name) }
@@ -100,17 +101,17 @@ export class ClaimedSlice {
 
   /** Whom we hold the claim for, as it was wanted last. */
   get heldFor(): PublishTarget | undefined {
-    return this.#held?.target
+    return this.#holding.claim?.target
   }
 
   /** Since its last renewal; undefined: the claim is not ours. */
   get heartbeatAgeMs(): number | undefined {
-    return this.#held?.ageMs
+    return this.#holding.claim?.ageMs
   }
 
   /** What the cache says must be confirmed before it is acted on. */
   get isDoubtful(): boolean {
-    return this.#hadGap || this.#held?.isOverdue === true
+    return this.#holding.isDoubtful
   }
 
   cached({ namespace, name }: PublishTarget): EndpointSlice | undefined {
@@ -210,19 +211,17 @@ export class ClaimedSlice {
   /** Events may have been missed: our slices are read again before they are relied on. */
   watchGap(): void {
     this.#turns.dropWaiting()
-    this.#hadGap = true
-    this.#held?.renewSoon()
+    this.#holding.watchGap()
   }
 
   /** Nothing is renewed from now on, whatever a write that is under way brings. */
   forget(): void {
-    this.#forgotten = true
-    this.#letGo()
+    this.#holding.end()
   }
 
   /** The signal must have been aborted before. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#letGo()
+    this.#holding.letGo()
     await this.#turns.settled()
   }
 
@@ -232,10 +231,10 @@ export class ClaimedSlice {
       sliceTells(slice, this.#options.publication(target, undefined, undefined), told)
     const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
     if (claim.kind === 'ours') {
-      if (!this.#held) this.#adopt(target, claim.epoch, slice)
-      return this.#held?.isOverdue ? uncertain(target, claim.epoch) : claim
+      if (!this.#holding.claim) this.#adopt(target, claim.epoch, slice)
+      return this.#holding.claim?.isOverdue ? uncertain(target, claim.epoch) : claim
     }
-    if (claim.kind !== 'previous') this.#letGo()
+    if (claim.kind !== 'previous') this.#holding.letGo()
     return claim
   }
 
@@ -297,9 +296,10 @@ export class ClaimedSlice {
       known,
       decide: (slice) => {
         const claim = this.#judge(target, slice)
-        this.#held?.aimAt(target)
+        const held = this.#holding.claim
+        held?.aimAt(target)
         if (claim.kind === 'taken') this.#obstacle = { ...claim, at: monotonicNow() }
-        const heldEpoch = this.#held?.target.uid === target.uid ? this.#held.epoch : undefined
+        const heldEpoch = held?.target.uid === target.uid ? held.epoch : undefined
         return decide({ claim, slice, target, heldEpoch })
       },
     })
@@ -311,40 +311,15 @@ export class ClaimedSlice {
   #adopt(target: PublishTarget, epoch: number, slice: EndpointSlice): void {
     this.#memory.wrote(toldIn(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
     this.#hold(target, epoch)
-    this.#held?.renewSoon()
+    this.#holding.claim?.renewSoon()
   }
 
   #hold(target: PublishTarget, epoch: number): void {
-    if (this.#forgotten || this.#options.signal.aborted) return
-    const held = this.#held?.target.uid === target.uid ? this.#held : this.#newHeld(target, epoch)
-    if (held !== this.#held) this.#letGo()
-    this.#held = held
-    held.renewed(target, epoch)
-    this.#hadGap = false
-    this.#obstacle = undefined
-  }
-
-  #newHeld(target: PublishTarget, epoch: number): HeldClaim {
-    const isCurrent = (): boolean => this.#held === held
-    const held: HeldClaim = new HeldClaim(target, epoch, {
-      ...this.#options,
-      key: this.#key,
-      renew: () => this.#turns.take(async () => (isCurrent() ? this.#renew(held.target) : undefined)),
-      isDoubtful: () => this.isDoubtful,
-      onLost: () => {
-        if (isCurrent()) this.#letGo()
-      },
-    })
-    return held
-  }
-
-  #letGo(): void {
-    this.#held?.[Symbol.dispose]()
-    this.#held = undefined
+    if (this.#holding.hold(target, epoch)) this.#obstacle = undefined
   }
 
   #end(): void {
-    this.#letGo()
+    this.#holding.letGo()
     this.#memory.forgetWrites()
   }
 }

@@ -1,5 +1,4 @@
-import { holderOf } from './claim-text.ts'
-import { keyOf, refKey } from '../support/object-key.ts'
+import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -10,10 +9,8 @@ import { EndpointsUpkeep } from './endpoints-upkeep.ts'
 import { HeartbeatPulse } from './heartbeat-pulse.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
 import {
-  annotations,
   heartbeatAt,
   isOwnedBy,
-  labels,
   ownerOf,
   serviceNameOf,
   servicePortsOf,
@@ -21,10 +18,11 @@ import {
   type Published,
   type PublishTarget,
 } from './objects.ts'
-import { publishedOf } from './slice-object.ts'
 import { publicationView, unknownView, type PublicationView } from './publication-view.ts'
+import { portsBesides } from './published-ports.ts'
 import { ServiceWriter } from './service-writer.ts'
 import { shutdownLimitMs, writeWithin, type Unfinished } from './shutdown-writes.ts'
+import { publishedOf } from './slice-object.ts'
 import type { WatchedKind } from './watched-kind.ts'
 import { done, lostTo, type WriteResult } from './write-result.ts'
 
@@ -215,16 +213,7 @@ export class Publisher {
 
   /** Where pods are sent to this machine for other services than `key`, whether or not a server is there. */
   portsBesides(key: string): ReadonlySet<number> {
-    const { slices, node } = this.#options
-    const ports = new Set<number>()
-    for (const slice of slices.cache.values()) {
-      const { namespace, annotations: told, labels: named } = slice.metadata
-      const published = publishedOf(slice)
-      if (holderOf(told[annotations.claim]) !== node.id || published?.ready !== true) continue
-      if (keyOf(namespace, named[labels.inferenceService] ?? ownerOf(slice)?.name ?? '') !== key)
-        ports.add(published.port)
-    }
-    return ports
+    return portsBesides(key, this.#options.slices.cache.values(), this.#options.node.id)
   }
 
   /** Ends all interest in a key, without any request. */

@@ -3,6 +3,7 @@ import { Displacements, type DisplacementsOptions } from './displacements.ts'
 import type { Narrator } from './narrator.ts'
 import type { Beside, MemoryReason } from './plan/observation.ts'
 import type { WantedServer } from './reading.ts'
+import { insteadSentence, refusalSentence } from './refusal-words.ts'
 import type { Need } from './sizing.ts'
 
 export interface AdmissionOptions extends Omit<DisplacementsOptions, 'isQueued' | 'isRefused'> {
@@ -297,14 +298,3 @@ function wishKey({ digest, model, spec }: WantedServer): string {
   const { memoryBudget, memoryFraction } = model.hardware ?? {}
   return JSON.stringify([digest, memoryBudget, memoryFraction, spec.priority])
 }
-
-/** A sentence is read to its end where it names few. */
-const waysNamed = 2
-
-function refusalSentence({ message, ways }: MemoryRefusal): string {
-  const named = ways.slice(0, waysNamed).map(({ sentence }) => sentence.charAt(0).toLowerCase() + sentence.slice(1))
-  return named.length === 0 ? `${message}.` : `${message}. What would make it fit: ${named.join('; or ')}.`
-}
-
-const insteadSentence = (refusal: MemoryRefusal): string =>
-  `The specification changed, but the new server would not fit, so the previous one keeps serving: ${refusalSentence(refusal)}`

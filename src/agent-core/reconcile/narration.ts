@@ -1,4 +1,5 @@
 import type { HistoryEntry } from '../../contract/history.ts'
+import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 import type { EventNote } from '../kube/event-recorder.ts'
 import type { DownloadNote } from './download-story.ts'
 
@@ -145,3 +146,25 @@ export function tellingOf(transition: Transition): Telling {
 
 const normal = (reason: string, message: string): EventNote => ({ type: 'Normal', reason, message })
 const warning = (reason: string, message: string): EventNote => ({ type: 'Warning', reason, message })
+
+/** Of the line that says in which state a service is. */
+export const levelOf = (state: ServiceState, reason: ServiceReason): 'debug' | 'info' | 'warn' =>
+  troubles.has(reason) ? 'warn' : passing.has(state) ? 'debug' : 'info'
+
+/** What a person should look at. */
+const troubles = new Set<ServiceReason>([
+  'FetchFailed',
+  'StartFailed',
+  'CrashLooping',
+  'Refused',
+  'ExtraArgsRejected',
+  'EnvironmentRejected',
+  'ModelMissing',
+  'ServiceNameTaken',
+  'NoHostAddress',
+  'ClaimOverwritten',
+  'ClusterDisagrees',
+])
+
+/** On the way to somewhere, and told by the lines of the step that is taken. */
+const passing = new Set<ServiceState>(['fetching', 'starting', 'stopping'])

@@ -1,21 +1,22 @@
-import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 import type { History } from '../history/history.ts'
 import { isApiError } from '../kube/api-error.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import type { EventRecorder, EventSeries } from '../kube/event-recorder.ts'
-import { splitKey } from '../support/object-key.ts'
+import type { EventRecorder } from '../kube/event-recorder.ts'
+import type { InferenceService } from '../kube/resources.ts'
 import { metalAgentCondition, type StatusWriter } from '../kube/status-writer.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ServerRole } from '../process/server-state.ts'
 import type { Servers } from '../process/servers.ts'
 import type { Exited, ServerState } from '../process/server-state.ts'
-import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
-import { tellingOf, type Transition } from './narration.ts'
+import { nextClusterRetry } from './cluster-retry.ts'
+import { levelOf, tellingOf, type Transition } from './narration.ts'
 import { isForeign } from './plan/facts.ts'
 import type { MemoryReason } from './plan/observation.ts'
 import { crashLoopMessage, isCrashLoop, successorFailedMessage } from './plan/server-words.ts'
 import type { Plan } from './plan/step.ts'
-import { reportDue, sayFinally, writeReport, type ReportInputs, type ReportMemory } from './status-report.ts'
+import { reportDue, sayFinally, writeReport, type ReportInputs } from './status-report.ts'
+import { pidsKept, ToldServices, type Told } from './told.ts'
+import { splitKey } from '../support/object-key.ts'
 import { steadyNow } from '../support/steady-clock.ts'
 
 /** Where Events and statuses go. */
@@ -39,39 +40,13 @@ export interface NarratorOptions {
   readonly random?: () => number
 }
 
-/** A crash and the start after it are known by their pids; a service has two servers at most. */
-const pidsKept = 2
-
-interface Told extends ReportMemory {
-  /** Of the object that was told of. */
-  uid: string | undefined
-  state: ServiceState | undefined
-  reason: ServiceReason | undefined
-  started: readonly number[]
-  answered: readonly number[]
-  /** The server of the latest Ready Event. */
-  publishedPid: number | undefined
-  readonly stopReasons: Partial<Record<ServerRole, string | undefined>>
-  /** Of the failures in a row that are being told of. */
-  crashes: EventSeries | undefined
-  /** Message of the refusal that was told. */
-  refusal: string | undefined
-  /** Of the wait for memory that was told. */
-  memoryReason: MemoryReason | undefined
-  /** What could not be ended, as it was told. */
-  left: string | undefined
-  reportRetry: ClusterRetry | undefined
-  /** That a status could not be written, since it last could. */
-  isReportFailureTold: boolean
-}
-
 /**
  * Tells people what happens to the services of this machine: each transition once as a log line, once as an Event, once in the history and
  * once as a condition, however often it is looked at. It alone remembers what was told.
  */
 export class Narrator {
   readonly #options: NarratorOptions
-  readonly #told = new Map<string, Told>()
+  readonly #told = new ToldServices()
   readonly #now: () => number
   readonly #random: () => number
   #isLeaving = false
@@ -92,9 +67,8 @@ export class Narrator {
       log[level](message, { namespace, name, ...fields })
     }
     if (telling.event && !this.#isLeaving) {
-      const { cluster, events } = this.#options.cluster() ?? {}
-      const service = cluster?.inferenceServices.get(namespace, name)
-      if (service) events?.record(service.metadata, telling.event)
+      const service = this.#object(key)
+      if (service) this.#options.cluster()?.events.record(service.metadata, telling.event)
     }
     if (telling.history) history.add({ ...telling.history, service: { namespace, name } })
   }
@@ -161,8 +135,7 @@ export class Narrator {
     Object.assign(told, { state, reason })
     if (state !== 'stopped') told.stoppedAt = undefined
     if (forget) return
-    const level = troubles.has(reason) ? 'warn' : passing.has(state) ? 'debug' : 'info'
-    this.#options.log[level]('state', { key, state, reason, message })
+    this.#options.log[levelOf(state, reason)]('state', { key, state, reason, message })
   }
 
   /**
@@ -208,9 +181,8 @@ export class Narrator {
 
   /** The last word about a service: an agent that is gone corrects nothing that it said. */
   async sayStopped(key: string, displayName: string): Promise<void> {
-    const { cluster, status } = this.#options.cluster() ?? {}
-    const { namespace, name } = splitKey(key)
-    const service = cluster?.inferenceServices.get(namespace, name)
+    const { status } = this.#options.cluster() ?? {}
+    const service = this.#object(key)
     if (!service || !status) return
     const message = `The agent on ${displayName} was stopped; the next agent that may serve this service takes it.`
     await sayFinally(status, service, {
@@ -227,11 +199,11 @@ export class Narrator {
   }
 
   forget(key: string): void {
-    this.#told.delete(key)
+    this.#told.forget(key)
   }
 
   forgetAll(): void {
-    this.#told.clear()
+    this.#told.forgetAll()
   }
 
   #started(
@@ -284,9 +256,8 @@ export class Narrator {
   }
 
   #countCrash(key: string, told: Told, failure: Parameters<typeof crashLoopMessage>[0]): void {
-    const { cluster, events } = this.#options.cluster() ?? {}
-    const { namespace, name } = splitKey(key)
-    const service = cluster?.inferenceServices.get(namespace, name)
+    const { events } = this.#options.cluster() ?? {}
+    const service = this.#object(key)
     if (!service || !events) return
     told.crashes ??= events.series(service.metadata, { type: 'Warning', reason: 'CrashLooping' })
     told.crashes.tell(crashLoopMessage(failure), failure.failures)
@@ -310,64 +281,15 @@ export class Narrator {
   }
 
   #condition(key: string) {
-    const { namespace, name } = splitKey(key)
-    const service = this.#options.cluster()?.cluster.inferenceServices.get(namespace, name)
-    return service?.status.conditions.find(({ type }) => type === metalAgentCondition)
+    return this.#object(key)?.status.conditions.find(({ type }) => type === metalAgentCondition)
   }
 
-  /** A re-created object is told of anew; what runs for its predecessor was started only once. */
-  #toldOf(key: string, uid = this.#uidOf(key)): Told {
-    const known = this.#told.get(key)
-    if (known && (uid === undefined || known.uid === undefined || known.uid === uid)) {
-      known.uid ??= uid
-      return known
-    }
-    const { state, reason, started = [], answered = [], stopReasons = {} } = known ?? {}
-    const told = { ...nothingTold(uid), state, reason, started, answered, stopReasons }
-    this.#told.set(key, told)
-    return told
+  #toldOf(key: string, uid = this.#object(key)?.metadata.uid): Told {
+    return this.#told.of(key, uid)
   }
 
-  #uidOf(key: string): string | undefined {
+  #object(key: string): InferenceService | undefined {
     const { namespace, name } = splitKey(key)
-    return this.#options.cluster()?.cluster.inferenceServices.get(namespace, name)?.metadata.uid
+    return this.#options.cluster()?.cluster.inferenceServices.get(namespace, name)
   }
 }
-
-const nothingTold = (uid: string | undefined): Told => ({
-  uid,
-  state: undefined,
-  reason: undefined,
-  started: [],
-  answered: [],
-  publishedPid: undefined,
-  stopReasons: {},
-  crashes: undefined,
-  refusal: undefined,
-  memoryReason: undefined,
-  left: undefined,
-  reportRetry: undefined,
-  isReportFailureTold: false,
-  lasting: undefined,
-  scheduling: undefined,
-  stoppedAt: undefined,
-  unclaimed: undefined,
-})
-
-/** What a person should look at. */
-const troubles = new Set<ServiceReason>([
-  'FetchFailed',
-  'StartFailed',
-  'CrashLooping',
-  'Refused',
-  'ExtraArgsRejected',
-  'EnvironmentRejected',
-  'ModelMissing',
-  'ServiceNameTaken',
-  'NoHostAddress',
-  'ClaimOverwritten',
-  'ClusterDisagrees',
-])
-
-/** On the way to somewhere, and told by the lines of the step that is taken. */
-const passing = new Set<ServiceState>(['fetching', 'starting', 'stopping'])

@@ -1,7 +1,7 @@
 import { ModelError, remoteRepairMs } from '../errors.ts'
 import { refusal } from '../http-answer.ts'
 import type { ByteRange } from './byte-ranges.ts'
-import type { Remote } from './partial-file.ts'
+import type { Remote } from './partial-record.ts'
 
 /** What an answer says of the file and where its bytes belong. */
 export type Meaning =

@@ -1,4 +1,3 @@
-import { formatBytes } from '../../../contract/format.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { asError } from '../../support/message-of.ts'
 import type { Credentials } from '../credentials.ts'
@@ -14,19 +13,14 @@ import { PaceGuard } from './pace-guard.ts'
 import { isWhole, type PartialFile } from './partial-file.ts'
 import { discard, send, type Answer } from './request.ts'
 import { isRetryable } from './retry.ts'
+import { storeBody } from './store-body.ts'
 import type { Transport } from './transport.ts'
 
 /** Asked for at a time where there are several connections. A file that is not longer is fetched by one. */
 export const segmentBytes = 64 * 1024 * 1024
-/** Written at once by all connections together; as much may be collected meanwhile. */
-const batchBytes = 1024 * 1024
-const batchMs = 1000
 /** How often the free space is looked at. */
 const spaceBytes = 32 * 1024 * 1024
 const spaceMs = 5000
-/** Of an answer that does not say its length, and need never end. */
-const defaultUnknownLengthBytes = 256 * 1024 ** 3
-
 /** The partial file is of no use: the attempt ends, and the next begins with an empty file. */
 export class StartOver extends Error {
   readonly why: 'changed' | 'no-ranges'
@@ -216,7 +210,15 @@ export class Attempt {
     this.#options.onAnswer(total ?? wanted)
     const sure = this.#options.verified || validator(remote) !== undefined
     if (meaning.kind === 'part' && sure && (total ?? 0) > segmentBytes) this.#grow()
-    const received = await this.#store(body, start, end)
+    const received = await storeBody(body, this.#partial, {
+      ...this.#options,
+      ...{ start, end, shown: this.#shown, signal: this.#signal },
+      doneBytes: () => this.doneBytes,
+      onBuffered: (bytes) => {
+        this.#buffered += bytes
+      },
+      onWrite: () => this.#checkSpace(false),
+    })
     if (meaning.kind === 'whole') {
       if (total !== undefined && received < total) throw truncated(this.#shown, received, total)
       this.#wholeBytes = received
@@ -230,60 +232,6 @@ export class Attempt {
     if (problem !== undefined) throw problem
   }
 
-  /** Returns where the bytes ended. */
-  async #store(body: Body, start: number, end: number): Promise<number> {
-    const { bandwidth, sizeBytes: wanted } = this.#options
-    const enough = Math.ceil(batchBytes / this.#options.connections)
-    const { unknownLengthBytes = defaultUnknownLengthBytes } = this.#options
-    const isEndless = end === Infinity && wanted === undefined
-    const limit = isEndless ? unknownLengthBytes : Math.min(end, wanted === undefined ? Infinity : wanted + 1)
-    let position = start
-    // Copied at once, so that the memory of each chunk can be given back before the next is read.
-    let filling = Buffer.allocUnsafeSlow(enough)
-    let spare = Buffer.allocUnsafeSlow(enough)
-    let filled = 0
-    let filledSince = performance.now()
-    let writing: Promise<void> = Promise.resolve()
-    const flush = async (): Promise<void> => {
-      await writing
-      const [batch, at] = [filling.subarray(0, filled), position - filled]
-      ;[filling, spare, filled, filledSince] = [spare, filling, 0, performance.now()]
-      if (batch.length === 0) return
-      writing = this.#partial.write(batch, at).finally(() => {
-        this.#buffered -= batch.length
-      })
-      writing.catch(() => undefined) // the next await of it rejects
-      await this.#checkSpace(false)
-    }
-    try {
-      while (position < limit) {
-        const chunk = await body.next(this.doneBytes, this.#partial.remote.sizeBytes)
-        if (chunk === undefined) break
-        const pause = bandwidth.take(chunk.length, this.#signal)
-        if (pause !== undefined) await pause
-        for (let rest = chunk.subarray(0, limit - position); rest.length > 0;) {
-          const piece = rest.subarray(0, filling.length - filled)
-          filling.set(piece, filled)
-          filled += piece.length
-          position += piece.length
-          this.#buffered += piece.length
-          rest = rest.subarray(piece.length)
-          if (filled === filling.length) await flush()
-        }
-        release(chunk)
-        if (performance.now() - filledSince >= batchMs) await flush()
-      }
-    } finally {
-      // The bytes received stay, whatever ended the request.
-      await flush()
-      await writing
-      release(filling)
-      release(spare)
-    }
-    if (isEndless && position >= limit) throw endless(this.#shown, limit)
-    return position
-  }
-
   async #checkSpace(now: boolean): Promise<void> {
     const { writtenBytes, remote } = this.#partial
     const at = performance.now()
@@ -293,23 +241,6 @@ export class Attempt {
     const total = remote.sizeBytes ?? this.#options.sizeBytes ?? writtenBytes + 2 * spaceBytes
     await requireFreeSpace(this.#options.room, Math.max(0, total - writtenBytes), this)
   }
-}
-
-/**
- * Gives the memory of a buffer back at once, where no other shares it: left to the garbage collector it would be tens of MiB, which that
- * hardly sees, as they lie outside its heap. The buffer must not be used afterwards.
- */
-function release({ buffer, byteLength }: Uint8Array): void {
-  if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer(0)
-}
-
-function endless(shown: string, bytes: number): ModelError {
-  return new ModelError(
-    'transient',
-    'WrongLength',
-    `${shown} does not say its length and goes on after ${formatBytes(bytes)}: give an address that says how long the file is.`,
-    { retryAfterMs: remoteRepairMs },
-  )
 }
 
 export function wrongLength(shown: string, wanted: number, found: number): ModelError {

@@ -7,19 +7,20 @@ import { magicLength } from '../content.ts'
 import type { Credentials } from '../credentials.ts'
 import { storeError } from '../disk.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
-import { emptyAnswer } from '../http-answer.ts'
 import { firstBytes } from '../local-file.ts'
 import { shownSource } from '../source.ts'
 import { validator } from './answer-meaning.ts'
-import { Attempt, StartOver, wrongLength } from './attempt.ts'
+import { Attempt, StartOver } from './attempt.ts'
 import type { Bandwidth } from './bandwidth.ts'
 import { prefixLength } from './byte-ranges.ts'
 import type { SpaceClaims } from './free-space.ts'
 import { downloadStallMs } from './pace-guard.ts'
-import { isWhole, PartialFile, type Identity } from './partial-file.ts'
+import { isWhole, PartialFile } from './partial-file.ts'
+import type { Identity } from './partial-record.ts'
 import { ProgressReport } from './progress-report.ts'
 import { retryWaitMs } from './retry.ts'
 import type { Transport } from './transport.ts'
+import { verified } from './verified.ts'
 
 export interface FileRequest {
   /** May hold a login: messages and logs show it without. */
@@ -288,38 +289,17 @@ class Download {
     progress: ProgressReport,
   ): Promise<DownloadedFile | undefined> {
     const { signal, log } = this.#options
-    const { sizeBytes: wantedBytes, sha256: wanted } = this.#request
-    if (sizeBytes === 0) throw emptyAnswer(this.#shown)
-    if (wantedBytes !== undefined && sizeBytes !== wantedBytes) {
-      const error = wrongLength(this.#shown, wantedBytes, sizeBytes)
-      throw await this.#quarantined(partial, 'WrongLength', error.message)
-    }
-    progress.downloading(sizeBytes)
-    progress.report()
-    const sha256 = await partial.complete(sizeBytes, (bytes) => progress.verifying(bytes, sizeBytes))
-    signal.throwIfAborted()
-    if (!(await partial.isInPlace())) throw replaced(partial.path)
-    if (wanted !== undefined && sha256 !== wanted.toLowerCase()) {
-      if (this.#answers > 1) {
-        this.#answers = 0
-        this.#connections = 1
-        this.#ranges = false
-        const text = `The parts of ${this.#shown} do not make the file that was announced: the download starts over.`
-        log.warn('the checksum of a download in parts is wrong, it starts over', {
-          text,
-          source: this.#shown,
-          sha256,
-          wanted,
-        })
-        progress.say(text)
-        await partial.startOver()
-        return undefined
-      }
-      throw await this.#quarantined(
-        partial,
-        'ChecksumMismatch',
-        `${this.#shown} is not the file that was announced: its SHA-256 is ${sha256} and should be ${wanted.toLowerCase()}; correct spec.sha256 or the file there.`,
-      )
+    const { sizeBytes: announcedBytes, sha256: announcedSha256 } = this.#request
+    const sha256 = await verified(partial, sizeBytes, {
+      ...{ shown: this.#shown, announcedBytes, announcedSha256, hasManyAnswers: this.#answers > 1 },
+      ...{ progress, signal, log },
+    })
+    if (sha256 === 'mixed') {
+      this.#answers = 0
+      this.#connections = 1
+      this.#ranges = false
+      await partial.startOver()
+      return undefined
     }
     const { etag, lastModified } = partial.remote
     return {
@@ -329,27 +309,4 @@ class Download {
       ...(lastModified === undefined ? {} : { lastModified }),
     }
   }
-
-  async #quarantined(
-    partial: PartialFile,
-    reason: 'ChecksumMismatch' | 'WrongLength',
-    sentence: string,
-  ): Promise<ModelError> {
-    const aside = await partial.quarantine()
-    this.#options.log.error('a downloaded file is not what was announced', { source: this.#shown, reason, path: aside })
-    return new ModelError('transient', reason, `${sentence} What came is kept as ${aside} and never served.`, {
-      retryAfterMs: quarantineMs,
-    })
-  }
-}
-
-/** Fetching tens of gigabytes again helps only where a person has repaired something. */
-const quarantineMs = 60 * 60_000
-
-function replaced(path: string): ModelError {
-  return new ModelError(
-    'transient',
-    'StoreUnusable',
-    `${path} was replaced during the download: let only one agent use this model store.`,
-  )
 }

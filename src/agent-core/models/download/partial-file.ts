@@ -2,8 +2,10 @@ import { constants } from 'node:fs'
 import { open, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import type { Logger } from '../../observability/logger.ts'
 import { asError } from '../../support/message-of.ts'
+import { untilAborted } from '../../support/until-aborted.ts'
 import { within } from '../../support/within.ts'
-import { clipped, coveredBytes, firstGap, prefixLength, withRange, type ByteRange } from './byte-ranges.ts'
+import { coveredBytes, firstGap, prefixLength, withRange, type ByteRange } from './byte-ranges.ts'
+import { continued, whyUnusable, type Identity, type Remote } from './partial-record.ts'
 import {
   bootedAt,
   readPartialState,
@@ -12,15 +14,6 @@ import {
   type PartialState,
 } from './partial-state.ts'
 import { PrefixHash } from './prefix-hash.ts'
-
-/** What the file is part of. */
-export interface Identity {
-  readonly urlSha256: string
-  readonly wanted: PartialState['wanted']
-}
-
-/** What the server said of the file. */
-export type Remote = PartialState['remote']
 
 /** Recorded at least this often, so that a killed process loses little. */
 const recordBytes = 2 * 1024 * 1024
@@ -177,35 +170,23 @@ export class PartialFile implements AsyncDisposable {
   }
 
   /** Undefined = continued; else why not. */
-  async #resume(signal: AbortSignal, onVerify: (bytes: number, of: number) => void): Promise<string | undefined> {
+  async #resume(signal: AbortSignal, onVerify: OpenOptions['onVerify']): Promise<string | undefined> {
     const { size } = await this.#handle.stat()
     if (size === 0) return this.#nothingThere()
     const state = await readPartialState(this.path, this.#now())
     if (state === undefined) return 'it has no readable record'
-    const why = otherFile(state, this.#identity)
+    const why = whyUnusable(state, this.#identity, size)
     if (why !== undefined) return why
-    if (state.prefix.bytes > size) return 'it is shorter than its record says'
-    this.#hash.advance(state.prefix.bytes)
-    const aborted = Promise.withResolvers<never>()
-    const abort = (): void => aborted.reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    try {
-      signal.throwIfAborted()
-      const hashing = this.#watched(this.#hash.digestAt(state.prefix.bytes), (bytes) =>
-        onVerify(bytes, state.prefix.bytes),
-      )
-      const { sha256 } = await Promise.race([hashing, aborted.promise])
-      if (sha256 !== state.prefix.sha256) return 'it does not hold what was written'
-    } finally {
-      signal.removeEventListener('abort', abort)
-    }
-    const { sizeBytes } = state.remote
-    // Without a checksum only the server can tell whether it is still the same file: so there is something to ask it for.
-    const unasked = this.#identity.wanted.sha256 === undefined && sizeBytes !== undefined ? sizeBytes - 1 : size
-    this.#ranges = clipped(state.ranges, Math.min(size, unasked))
-    const sameAddress = state.urlSha256 === this.#identity.urlSha256
-    this.#remote = sameAddress ? state.remote : sizeBytes === undefined ? {} : { sizeBytes }
-    this.#hash.advance(prefixLength(this.#ranges))
+    const { bytes, sha256: recorded } = state.prefix
+    signal.throwIfAborted()
+    this.#hash.advance(bytes)
+    const hashing = this.#watched(this.#hash.digestAt(bytes), (hashed) => onVerify(hashed, bytes))
+    const { sha256 } = await untilAborted(hashing, signal)
+    if (sha256 !== recorded) return 'it does not hold what was written'
+    const { ranges, remote } = continued(state, this.#identity, size)
+    this.#ranges = ranges
+    this.#remote = remote
+    this.#hash.advance(prefixLength(ranges))
     return undefined
   }
 
@@ -317,18 +298,6 @@ export async function forgetPartial(partialPath: string): Promise<void> {
 /** Whether all of [0, size) is written. */
 export function isWhole(ranges: readonly ByteRange[], sizeBytes: number | undefined): sizeBytes is number {
   return sizeBytes !== undefined && sizeBytes > 0 && firstGap(ranges, sizeBytes) === undefined
-}
-
-/** Why a record is not of this file. The same content may come from another address. */
-function otherFile(state: PartialState, { urlSha256, wanted }: Identity): string | undefined {
-  const { sha256, sizeBytes, etag } = wanted
-  const known = sha256 !== undefined && state.wanted.sha256 !== undefined
-  if (known && sha256 !== state.wanted.sha256) return 'it is of a file with another checksum'
-  if (!known && urlSha256 !== state.urlSha256) return 'it is of another address'
-  if (!known && etag !== state.wanted.etag) return 'the file changed on the server'
-  const size = state.remote.sizeBytes ?? state.wanted.sizeBytes
-  if (sizeBytes !== undefined && size !== undefined && size !== sizeBytes) return 'it is of a file of another size'
-  return undefined
 }
 
 async function writeAll(handle: FileHandle, bytes: Uint8Array, position: number): Promise<number> {

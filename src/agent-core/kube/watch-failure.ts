@@ -1,0 +1,25 @@
+import type { ConnectionState } from '../../contract/cluster.ts'
+import { isApiError, rootMessage } from './api-error.ts'
+import type { Resource } from './resources.ts'
+
+/** `known`: something was read before, and is used until the cluster is back. */
+export function failureState(error: unknown, known: boolean): ConnectionState {
+  if (isApiError(error, 401, 403)) return 'denied'
+  if (isApiError(error, 404)) return 'absent'
+  return known ? 'stale' : 'offline'
+}
+
+/** For people. */
+export function explainFailure(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
+  const words = isApiError(error) ? error.detail : rootMessage(error)
+  switch (state) {
+    case 'denied':
+      return isApiError(error, 401)
+        ? `The cluster does not accept these credentials (${words}); log in again or choose another context.`
+        : `These credentials may not read ${resource.plural} (${words}); ask for the rights to get, list and watch them.`
+    case 'stale':
+      return `The cluster does not answer (${words}); what runs keeps serving, and the last known state is used until it is back.`
+    default:
+      return `The cluster at ${server} does not answer (${words}); check that it runs and that this machine reaches it.`
+  }
+}
