@@ -20,3 +20,11 @@ export const negativeMeansZero = {
   why: 'the Go agent takes negative numbers',
   read: (given: number) => Math.max(0, given),
 } as const
+
+/** For a flag of the Go agent that takes any duration. */
+export const zeroMeansDefault = {
+  what: '0 or less means the default',
+  why: 'the Go agent takes any duration',
+  schema: z.number().positive('must be longer than nothing'),
+  read: (ms: number) => (ms > 0 ? ms : undefined),
+} as const

@@ -1,4 +1,5 @@
 import type { RuntimeCounters } from '../process/activity.ts'
+import { risingCounters, type RisingCounts } from './rising-counters.ts'
 
 /** What one server said of its work. Times are milliseconds of a clock that never goes back. */
 export interface Reading {
@@ -8,15 +9,9 @@ export interface Reading {
 }
 
 /** What was counted between two readings of one server; what it does not count is absent. */
-export interface Stretch {
+export interface Stretch extends RisingCounts {
   readonly from: number
   readonly at: number
-  readonly promptTokens?: number
-  readonly promptSeconds?: number
-  readonly cachedTokens?: number
-  readonly generatedTokens?: number
-  readonly generationSeconds?: number
-  readonly decodes?: number
   /** A single request at a time was worked on in all of it. */
   readonly isOneRequest: boolean
   /** Of the requests that ended in it: their prompts and answers. */
@@ -111,18 +106,8 @@ export class RunCounts {
   }
 }
 
-/** Those that only rise while a server runs. */
-export const risingCounters = [
-  'promptTokens',
-  'promptSeconds',
-  'cachedTokens',
-  'generatedTokens',
-  'generationSeconds',
-  'decodes',
-] as const
-
 /** A counter that went back began anew: all that it says has come since. */
-function risesBetween(before: Reading, after: Reading): Partial<Record<(typeof risingCounters)[number], number>> {
+function risesBetween(before: Reading, after: Reading): RisingCounts {
   const rises = risingCounters.flatMap((name) => {
     const [from, to] = [before.counters[name], after.counters[name]]
     return from === undefined || to === undefined ? [] : [[name, to >= from ? to - from : to] as const]

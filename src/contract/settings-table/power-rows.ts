@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { EditableRow } from '../setting-row.ts'
-import { absolutePath, hourMs, nonEmpty, number } from '../setting-schemas.ts'
+import { absolutePath, hourMs, nonEmpty, number, zeroMeansDefault } from '../setting-schemas.ts'
 
 const currencyMessage = 'must be at most 8 letters or signs such as EUR or €'
 
@@ -22,12 +22,7 @@ export const powerRows = {
     default: 1_000,
     group: 'Power',
     flag: 'apple-power-interval',
-    flagTakes: {
-      what: '0 or less means the default',
-      why: 'the Go agent takes any duration',
-      schema: z.number().positive('must be longer than nothing'),
-      read: (ms: number) => (ms > 0 ? ms : undefined),
-    },
+    flagTakes: zeroMeansDefault,
     help: 'how often power is measured: 500ms, 1s, 2s, 5s or 10s, and for any other the next longer',
     counts: 'now',
     trust: 'page',

@@ -1,6 +1,5 @@
-import { z } from 'zod'
 import type { EditableRow } from '../setting-row.ts'
-import { absolutePath, dayMs, hourMs, nonEmpty, number } from '../setting-schemas.ts'
+import { absolutePath, dayMs, hourMs, nonEmpty, number, zeroMeansDefault } from '../setting-schemas.ts'
 
 export const serverRows = {
   llamaServer: {
@@ -36,12 +35,7 @@ export const serverRows = {
     group: 'llama-server',
     flag: 'llama-server-startup-timeout',
     spelled: 'startup-timeout',
-    flagTakes: {
-      what: '0 or less means the default',
-      why: 'the Go agent takes any duration',
-      schema: z.number().positive('must be longer than nothing'),
-      read: (ms: number) => (ms > 0 ? ms : undefined),
-    },
+    flagTakes: zeroMeansDefault,
     help: 'longest time without progress while a model loads',
     counts: 'nextServer',
     trust: 'page',
