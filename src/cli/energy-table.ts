@@ -1,4 +1,11 @@
-import { coverageLine, formatEnergy, type EnergyView, type ServiceEnergy } from '../contract/energy.ts'
+import {
+  coverageLine,
+  formatCost,
+  formatEnergy,
+  formatPerToken,
+  type EnergyView,
+  type ServiceEnergy,
+} from '../contract/energy.ts'
 import { cleanText } from '../contract/clean-text.ts'
 import { columns } from './text.ts'
 
@@ -43,7 +50,7 @@ function cellsOf(service: ServiceEnergy, isMeasured: boolean): string[] {
     name === '' ? 'other services' : name,
     namespace === '' ? '-' : namespace,
     isMeasured ? `~${formatEnergy(joules)}` : 'not measured',
-    perToken === undefined ? '-' : `~${perToken.toPrecision(2)}`,
+    perToken === undefined ? '-' : `~${formatPerToken(perToken)}`,
     formatCount(promptTokens),
     formatCount(generatedTokens),
   ]
@@ -51,9 +58,6 @@ function cellsOf(service: ServiceEnergy, isMeasured: boolean): string[] {
 
 const formatCount = (count: number | undefined): string =>
   count === undefined ? notReported : String(Math.round(count))
-
-const formatCost = (cost: number, currency: string | undefined): string =>
-  `${cost > 0 && cost < 0.01 ? '<0.01' : cost.toFixed(2)}${currency === undefined ? '' : ` ${currency}`}`
 
 /** As people here read it, by the minute. */
 function localTime(iso: string): string {

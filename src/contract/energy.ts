@@ -18,6 +18,18 @@ export const serviceEnergy = z.object({
 })
 export type ServiceEnergy = z.infer<typeof serviceEnergy>
 
+/** An hour or a day. */
+export const energySpan = z.object({
+  /** Its beginning. */
+  from: z.iso.datetime(),
+  measuredMs: amount,
+  /** As in the whole. */
+  joules: count,
+  cost: count,
+  services: z.array(serviceEnergy),
+})
+export type EnergySpan = z.infer<typeof energySpan>
+
 export const energyView = z.object({
   /** Beginning of the first hour or day that is counted; absent where nothing is kept of the time. */
   from: z.iso.datetime().optional(),
@@ -33,6 +45,8 @@ export const energyView = z.object({
   currency: z.string().optional(),
   /** The largest share first. */
   services: z.array(serviceEnergy),
+  /** Where they are asked for: each one of the time, in order, also those of which nothing is kept. */
+  spans: z.array(energySpan).optional(),
   /** How energy is measured now, and what to turn on for more: one sentence or two. */
   message: z.string(),
 })
@@ -52,3 +66,10 @@ export const coverageLine = ({ measuredMs, from, until }: EnergyView): string =>
   from === undefined
     ? 'Nothing is kept of this time.'
     : `Measured in ${formatSpan(measuredMs)} of ${formatSpan(Math.max(measuredMs, Date.parse(until) - Date.parse(from)))}.`
+
+export const formatCost = (cost: number, currency: string | undefined): string =>
+  `${cost > 0 && cost < 0.01 ? '<0.01' : cost.toFixed(2)}${currency === undefined ? '' : ` ${currency}`}`
+
+/** In joules, such as "0.85", "8.1" or "123". */
+export const formatPerToken = (joules: number): string =>
+  joules < 1 ? joules.toPrecision(2) : joules.toFixed(joules < 9.95 ? 1 : 0)

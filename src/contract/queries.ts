@@ -37,7 +37,15 @@ export const query = z.discriminatedUnion('name', [
   /** What `deleteModel` would delete. */
   z.object({ name: z.literal('deletion'), service: serviceRef }),
   /** Energy and tokens of a time; hours, and of long ago days, that reach into it count as a whole. */
-  z.object({ name: z.literal('energy'), since: z.iso.datetime().optional(), until: z.iso.datetime().optional() }),
+  z.object({
+    name: z.literal('energy'),
+    since: z.iso.datetime().optional(),
+    until: z.iso.datetime().optional(),
+    /** Splits the time into the hours or days of the asker; of long ago only days by UTC are kept, and each counts where its noon lies. */
+    per: z.enum(['hour', 'day']).optional(),
+    /** What the asker's clock is ahead of UTC. */
+    utcOffsetMinutes: z.int().min(-1_440).max(1_440).optional(),
+  }),
 ])
 export type Query = z.output<typeof query>
 export type QueryInput = z.input<typeof query>

@@ -51,6 +51,14 @@ const words: Record<SceneName, readonly string[]> = {
     'Delete 2 models',
   ],
   activity: ['Crashed', 'Process 4711.', 'Settings changed', 'Only problems', 'Show more'],
+  energy: [
+    ...['2.08 kWh · 0.75 EUR', 'Measured in', 'about 932 Wh · 0.34 EUR', 'J per generated token'],
+    ...['While no service worked', 'rest of this Mac', 'are estimates', 'As a table'],
+  ],
+  'energy-service': ['rest of this Mac', 'phi-4-mini'],
+  'energy-off': ['Power is not measured, so neither is energy.', 'Turn on', 'Nothing is kept of this time.'],
+  'energy-empty': ['Nothing is kept of this time.', 'Power is measured all the time.'],
+  'energy-tokens': ['Energy not reported', 'energy not reported', '4,100 tokens generated', 'tokens not reported'],
   settings: ['Cluster', 'drain-timeout', 'No changes', 'given on the command line of the agent'],
   'settings-changed': ['It wants a duration such as 30s or 2m.', '1 field is not right.'],
   services: [

@@ -3,7 +3,7 @@ import { keyOf, splitKey } from '../support/object-key.ts'
 import type { ServiceSpending, Spending } from './energy-account.ts'
 
 export const hourMs = 3_600_000
-const dayMs = 24 * hourMs
+export const dayMs = 24 * hourMs
 
 /**
  * How much is kept: hours for eight days of work around the clock, then days for more than a year. Counted, not by age, so that a clock
@@ -68,10 +68,30 @@ export const sumOf = (some: readonly Bucket[]): Bucket | undefined =>
   some.reduce<Bucket | undefined>((total, one) => (total ? joined(total, one, Infinity) : one), undefined)
 
 /** Those that reach into the time from `from` to `until`, in milliseconds since 1970; a bucket counts as a whole. */
-export const bucketsBetween = ({ hours, days }: KeptEnergy, from: number, until: number): Bucket[] => [
-  ...days.filter(({ at }) => at + dayMs > from && at < until),
-  ...hours.filter(({ at }) => at + hourMs > from && at < until),
-]
+export const bucketsBetween = (kept: KeptEnergy, from: number, until: number): Bucket[] =>
+  timedBetween(kept, from, until).map(({ bucket: one }) => one)
+
+/** The sum of each span, by its beginning; a bucket belongs to the span that its middle lies in. */
+export function sumsBySpan(
+  kept: KeptEnergy,
+  { from, until }: { readonly from: number; readonly until: number },
+  beginningOf: (at: number) => number,
+): ReadonlyMap<number, Bucket | undefined> {
+  const middleOf = ({ bucket: { at }, ms }: TimedBucket) => Math.min(until - 1, Math.max(from, at + ms / 2))
+  const spans = Map.groupBy(timedBetween(kept, from, until), (one) => beginningOf(middleOf(one)))
+  return new Map([...spans].map(([at, some]) => [at, sumOf(some.map(({ bucket: one }) => one))]))
+}
+
+interface TimedBucket {
+  readonly bucket: Bucket
+  readonly ms: number
+}
+
+const timedBetween = ({ hours, days }: KeptEnergy, from: number, until: number): TimedBucket[] =>
+  [
+    ...days.map((one) => ({ bucket: one, ms: dayMs })),
+    ...hours.map((one) => ({ bucket: one, ms: hourMs })),
+  ].filter(({ bucket: { at }, ms }) => at + ms > from && at < until)
 
 function withBucket(list: readonly Bucket[], more: Bucket): Bucket[] {
   const same = list.findIndex(({ at }) => at === more.at)

@@ -10,6 +10,7 @@ import { useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { activityWords } from '../words/views.ts'
 import styles from './activity.module.css'
+import { Energy } from './energy.tsx'
 import { Note, ViewPage } from './view-page.tsx'
 
 /** Shown at first, and more at each press. */
@@ -27,6 +28,8 @@ export function Activity() {
   const shown = entries.filter((entry) => matches(entry, text) && (!problemsOnly || isProblem(entry)))
   return (
     <ViewPage id="activity" title={activityWords.title}>
+      <Energy />
+      <h3 className={styles['part']}>{activityWords.history}</h3>
       <div className={styles['filter']}>
         <TextInput
           label={activityWords.filter}
@@ -44,7 +47,7 @@ export function Activity() {
       )}
       {daysOf(shown).map(({ day, entries: ofDay }) => (
         <section key={day} className={styles['day']} aria-label={day}>
-          <h3 className={styles['date']}>{day}</h3>
+          <h4 className={styles['date']}>{day}</h4>
           <ol className={styles['entries']}>
             {ofDay.map((entry) => (
               <Entry key={entry.id} entry={entry} />

@@ -8,6 +8,7 @@ import { notReported } from './services.ts'
 
 export const activityWords = {
   title: 'Activity',
+  history: 'History',
   filter: 'Filter',
   filterHint: 'A service, or a word',
   problemsOnly: 'Only problems',

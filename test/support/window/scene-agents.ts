@@ -98,6 +98,7 @@ export function withModels(): FakeAgent {
 
 export function withHistory(): FakeAgent {
   const agent = withServices(every)()
+  agent.known.energy = { until: agent.shown.now, measuredMs: 0, services: [], spans: [], message: 'Off.' }
   const service = { namespace: 'default', name: 'phi-4-mini' }
   const entry = (id: number, at: string, kind: HistoryEntry['kind'], message: string, of?: typeof service) => ({
     ...{ id, at, kind, message },

@@ -12,6 +12,7 @@ import {
   withServices,
   withSettings,
 } from './scene-agents.ts'
+import { energyOff, noEnergyYet, tokensOnly, weekOfEnergy } from './scene-energy.ts'
 import { drawPower, inMemory, measuring, memory, powerRefused, working } from './scene-gauges.ts'
 import {
   crashing,
@@ -68,6 +69,11 @@ export const sceneNames = [
   'models',
   'models-delete',
   'activity',
+  'energy',
+  'energy-service',
+  'energy-off',
+  'energy-empty',
+  'energy-tokens',
   'settings',
   'settings-changed',
   'services-wide',
@@ -162,6 +168,17 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     height: 980,
   },
   activity: { agent: withHistory, view: 'activity' },
+  energy: { agent: weekOfEnergy, view: 'activity', height: 980 },
+  'energy-service': {
+    agent: weekOfEnergy,
+    view: 'activity',
+    press: ['Show phi-4-mini in the bars'],
+    width: 700,
+    height: 980,
+  },
+  'energy-off': { agent: energyOff, view: 'activity' },
+  'energy-empty': { agent: noEnergyYet, view: 'activity' },
+  'energy-tokens': { agent: tokensOnly, view: 'activity', height: 760 },
   settings: { agent: withSettings, view: 'settings' },
   'settings-changed': { agent: withSettings, view: 'settings', fill: { 'drain-timeout': 'soon' }, height: 980 },
   hold: { agent: withServices([held]), open: 'nomic-embed' },
