@@ -59,7 +59,10 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
     history.add({ kind: 'agentStopped', message: 'The agent was stopped.' })
     await Promise.all([history.flush(), absences.flush()])
   })
-  snapshots.register(() => ({ notices: pauseNotices(absences.pausedSince) }))
+  snapshots.register(() => ({
+    settingsRevision: settings.revision,
+    notices: pauseNotices(absences.pausedSince),
+  }))
   const { servers } = inputs.rooms
   const whyStopped = (key: string) =>
     inputs.isEnding() ? 'The agent was stopped.' : session()?.reconciler.report(key)?.plan.message

@@ -15,7 +15,10 @@ interface Look {
 }
 
 /** The last 24 hours by the hour, or whole days of this computer's calendar, today included. The same all the hour. */
-export function energyQuery(time: EnergyTime, { now, utcOffsetMinutes }: Look): Extract<QueryInput, { name: 'energy' }> {
+export function energyQuery(
+  time: EnergyTime,
+  { now, utcOffsetMinutes }: Look,
+): Extract<QueryInput, { name: 'energy' }> {
   if (time === 'day') {
     const since = (Math.floor(now / hourMs) - 23) * hourMs
     return { name: 'energy', since: new Date(since).toISOString(), per: 'hour', utcOffsetMinutes }

@@ -8,8 +8,38 @@ import {
 } from '../contract/settings.ts'
 import { settingGroups } from '../contract/setting-row.ts'
 
-/** What a person wrote and has not applied yet; null gives the setting back to its default. */
-export type Draft = Readonly<Partial<Record<SettingName, string | null>>>
+/** What a person wrote over a setting and has not applied yet. */
+export interface Written {
+  /** Null gives the setting back to its default. */
+  readonly text: string | null
+  /** What the setting was when the person began. */
+  readonly over: SettingView
+}
+export type Draft = Readonly<Partial<Record<SettingName, Written>>>
+
+/** The draft with this in the field; undefined, or what the setting is anyway, takes the field out of the draft. */
+export function withWritten(draft: Draft, view: SettingView, text: string | null | undefined): Draft {
+  const { [view.name]: before, ...others } = draft
+  if (text === undefined || !isChange(view, text)) return others
+  return { ...others, [view.name]: { text, over: before?.over ?? view } }
+}
+
+const isChange = (view: SettingView, text: string | null): boolean =>
+  text === null ? view.from === 'person' : text !== textOf(view)
+
+/** Whether somebody else has set it since the person began to write. */
+export const isConflict = ({ over }: Written, { value, from }: SettingView): boolean =>
+  over.value !== value || over.from !== from
+
+/** What of it is a change of what the agent says now. */
+export function changedIn(draft: Draft, views: readonly SettingView[]): Draft {
+  return Object.fromEntries(
+    views.flatMap((view): [SettingName, Written][] => {
+      const written = draft[view.name]
+      return written && isChange(view, written.text) ? [[view.name, written]] : []
+    }),
+  )
+}
 
 export type DraftResult =
   | { readonly ok: true; readonly patch: SettingsPatch }
@@ -17,7 +47,9 @@ export type DraftResult =
 
 /** What is left of it once `sent` was applied: what was written after that was sent stays. */
 export const withoutSent = (draft: Draft, sent: Draft): Draft =>
-  Object.fromEntries(settingNames.flatMap((name) => (draft[name] === sent[name] ? [] : [[name, draft[name]]])))
+  Object.fromEntries(
+    settingNames.flatMap((name) => (draft[name]?.text === sent[name]?.text ? [] : [[name, draft[name]]])),
+  )
 
 /** The value as a person writes it; empty where the default says that there is none. */
 export const textOf = ({ name, value }: Pick<SettingView, 'name' | 'value'>): string =>
@@ -26,8 +58,8 @@ export const textOf = ({ name, value }: Pick<SettingView, 'name' | 'value'>): st
 /** The change that the draft asks for, or what is wrong at which field: "must be …" as a sentence. */
 export function patchOfDraft(draft: Draft): DraftResult {
   const read = settingNames.flatMap((name) => {
-    const text = draft[name]
-    return text === undefined ? [] : [{ name, ...valueOf(name, text) }]
+    const written = draft[name]
+    return written === undefined ? [] : [{ name, ...valueOf(name, written.text) }]
   })
   const problems = Object.fromEntries(
     read.flatMap(({ name, problem }) => (problem === undefined ? [] : [[name, problem]])),

@@ -8,6 +8,7 @@ import { afterEach, beforeEach, expect, inject, test } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { hostAgent, type HostedAgent } from '../../src/serve/host-agent.ts'
+import type { SettingsPatch } from '../../src/contract/settings.ts'
 import type { Answer } from '../../src/contract/queries.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
@@ -161,6 +162,26 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
     violations: [...onSettings, ...onActivity, ...(await violations())],
     complaints,
   }).toEqual({ turnOn: process.platform === 'darwin' ? 1 : 0, drain: 7_000, violations: [], complaints: [] })
+})
+
+test('what is set on the command line is seen in the open settings, beside what a person is writing', async () => {
+  await page.getByRole('tab', { name: 'Settings' }).click()
+  const written = page.getByLabel('drain-timeout', { exact: true })
+  const untouched = page.getByLabel('come-back-after', { exact: true })
+  await written.fill('7s')
+  const set = (settings: SettingsPatch) =>
+    hosted.door.command({ requestId: crypto.randomUUID(), command: { name: 'updateSettings', settings } })
+  await set({ comeBackMs: 60_000 })
+  await eventually(async () => (await untouched.inputValue()) === '1m', {
+    timeoutMs: patienceMs,
+    what: 'the new value',
+  })
+  await set({ drainLimitMs: 9_000 })
+  await page.getByText('Meanwhile it was set to 9s elsewhere; Apply sets what you wrote instead.').waitFor()
+  await picture('settings-conflict')
+  expect({ kept: await written.inputValue(), violations: await violations(), complaints }).toEqual({
+    ...{ kept: '7s', violations: [], complaints: [] },
+  })
 })
 
 async function startAgent(): Promise<HostedAgent> {

@@ -60,6 +60,7 @@ const words: Record<SceneName, readonly string[]> = {
   'energy-empty': ['Nothing is kept of this time.', 'Power is measured all the time.'],
   'energy-tokens': ['Energy not reported', 'energy not reported', '4,100 tokens generated', 'tokens not reported'],
   settings: ['Cluster', 'drain-timeout', 'No changes', 'given on the command line of the agent'],
+  'settings-conflict': ['Meanwhile it was set to 1m elsewhere', 'Take that', '1 change, not applied'],
   'settings-changed': ['It wants a duration such as 30s or 2m.', '1 field is not right.'],
   services: [
     ...['Ready', 'Downloading', 'Starting', 'Not ready', 'Crash loop', 'Refused', 'Stopping', 'Stopped', 'Waiting'],

@@ -77,6 +77,53 @@ test('activity is filtered by words and by what went wrong', async () => {
   await page.getByText('Nothing of what is shown here matches.').waitFor()
 })
 
+test('energy is asked for anew each minute, for the time that a person chose, and has a table', async () => {
+  await using window = await show(scenes.energy)
+  const { page, agent } = window
+  const asks = () => agent.queried.filter((name) => name === 'energy').length
+  await page.getByText('2.08 kWh · 0.75 EUR').waitFor()
+  const begin = Date.parse(agent.shown.now)
+  const at = (ms: number) => agent.show({ ...agent.shown, now: new Date(begin + ms).toISOString() })
+  for (let second = 1; second < 20; second += 1) at(second * 1_000)
+  await page.getByRole('radio', { name: '30 days' }).click()
+  await eventually(() => asks() === 2)
+  for (let second = 20; second < 50; second += 1) at(second * 1_000)
+  const inTheMinute = asks()
+  at(61_000)
+  await eventually(() => asks() === 3)
+  await page.getByText('As a table').click()
+  const table = page.getByRole('table')
+  const rows = (await table.getByRole('row').allTextContents()).slice(0, 4)
+  expect({ inTheMinute, rows }).toEqual({
+    inTheMinute: 2,
+    rows: [
+      'DayWhoseEnergy',
+      'Saturday, December 27This Mac310 Wh · 0.11 EUR',
+      'phi-4-miniabout 120 Wh · 0.04 EUR',
+      'qwen3-30b-a3b-instruct-2507-q4-k-m-with-a-very-long-nameabout 90.0 Wh · 0.03 EUR',
+    ],
+  })
+})
+
+test('the part of one service is seen in the bars once it is chosen', async () => {
+  await using window = await show(scenes.energy)
+  const { page } = window
+  const heights = () => page.locator('rect').evaluateAll((bars) => bars.map((bar) => bar.getAttribute('height')))
+  await page.getByText('2.08 kWh').waitFor()
+  const before = await heights()
+  await page.getByRole('button', { name: 'Show nomic-embed in the bars' }).click()
+  await page.getByText('services', { exact: true }).waitFor({ state: 'detached' })
+  const after = await heights()
+  const [all, part] = [0, 1].map((first) => (list: readonly unknown[]) => list.filter((_, n) => n % 2 === first))
+  expect({
+    all: all?.(after),
+    isLess: part?.(after).every((height, n) => Number(height) < Number(part(before)[n])),
+  }).toEqual({
+    all: all?.(before),
+    isLess: true,
+  })
+})
+
 test('settings are a draft until they are applied, whatever the agent says meanwhile', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window
@@ -137,6 +184,33 @@ test('a draft outlasts a look at another view, and what is written while it is a
   agent.answer(done)
   await page.getByText('1 change, not applied').waitFor()
   expect({ kept, written: await field.inputValue() }).toEqual({ kept: '45s', written: '50s' })
+})
+
+test('what was set elsewhere is seen at once, and what a person has written stays, with a word at the field', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  const written = page.getByLabel('drain-timeout', { exact: true })
+  const untouched = page.getByLabel('apple-power-interval', { exact: true })
+  const known = agent.known.settings?.settings ?? []
+  let revision = 1
+  const setElsewhere = (values: Readonly<Record<string, number>>) => {
+    const settings = known.map((view) => ({ ...view, value: values[view.name] ?? view.value }))
+    agent.known.settings = { settings }
+    agent.show({ ...agent.shown, revision: agent.shown.revision + 1, settingsRevision: ++revision })
+  }
+  await written.fill('45s')
+  setElsewhere({ applePowerIntervalMs: 5_000 })
+  await eventually(async () => (await untouched.inputValue()) === '5s')
+  const conflict = page.getByText('Meanwhile it was set to 1m elsewhere; Apply sets what you wrote instead.')
+  const before = await conflict.count()
+  setElsewhere({ applePowerIntervalMs: 5_000, drainLimitMs: 60_000 })
+  await conflict.waitFor()
+  const kept = await written.inputValue()
+  await page.getByRole('button', { name: 'Take that for drain-timeout' }).click()
+  await page.getByText('No changes').waitFor()
+  expect({ before, kept, taken: await written.inputValue(), after: await conflict.count() }).toEqual({
+    ...{ before: 0, kept: '45s', taken: '1m', after: 0 },
+  })
 })
 
 test('a change that the agent does not take stays in the draft', async () => {

@@ -18,6 +18,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   power.settingsChanged()
   energy.settingsChanged()
   session()?.reconciler.memoryRulesChanged()
+  agent.changed()
   agent.setLogLevel?.(settings.current.logLevel)
   history.add({ kind: 'settingsChanged', message: `Set by a person: ${message}` })
   return done(message)

@@ -88,10 +88,9 @@ interface TimedBucket {
 }
 
 const timedBetween = ({ hours, days }: KeptEnergy, from: number, until: number): TimedBucket[] =>
-  [
-    ...days.map((one) => ({ bucket: one, ms: dayMs })),
-    ...hours.map((one) => ({ bucket: one, ms: hourMs })),
-  ].filter(({ bucket: { at }, ms }) => at + ms > from && at < until)
+  [...days.map((one) => ({ bucket: one, ms: dayMs })), ...hours.map((one) => ({ bucket: one, ms: hourMs }))].filter(
+    ({ bucket: { at }, ms }) => at + ms > from && at < until,
+  )
 
 function withBucket(list: readonly Bucket[], more: Bucket): Bucket[] {
   const same = list.findIndex(({ at }) => at === more.at)

@@ -26,6 +26,7 @@ type PersonFile = z.infer<typeof personFile>
 export class PersonSettings {
   readonly #started: AgentSettings
   readonly #file: StateFile<PersonFile>
+  #revision = 0
 
   private constructor(started: AgentSettings, file: StateFile<PersonFile>) {
     this.#started = started
@@ -47,6 +48,11 @@ export class PersonSettings {
 
   get notice(): string | undefined {
     return this.#file.notice
+  }
+
+  /** Another one after each update. */
+  get revision(): number {
+    return this.#revision
   }
 
   /** What counts now, whichever of it is in effect already. */
@@ -88,6 +94,7 @@ export class PersonSettings {
   /** One sentence per setting. Throws StateFileError. */
   async update(patch: SettingsPatch): Promise<string> {
     await this.#file.update((value) => ({ ...value, settings: withoutDefaults({ ...value.settings, ...patch }) }))
+    this.#revision += 1
     return namesIn(patch)
       .map((name) => `${name} is set and ${countsTexts[editableRow(name).counts]}.`)
       .join(' ')

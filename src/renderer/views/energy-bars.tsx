@@ -86,7 +86,11 @@ function Ticks({ spans, time }: Pick<EnergyBarsProps, 'spans' | 'time'>) {
     <div className={styles['ticks']} aria-hidden="true" style={{ gridTemplateColumns: `repeat(${spans.length}, 1fr)` }}>
       {spans.map(({ from }, index) =>
         index % each === 0 ? (
-          <span key={from} style={{ gridColumn: `${index + 1} / span ${Math.min(each, spans.length - index)}` }}>
+          <span
+            key={from}
+            data-alone={each === 1}
+            style={{ gridColumn: `${index + 1} / span ${Math.min(each, spans.length - index)}` }}
+          >
             {energyWords.tick(from, time)}
           </span>
         ) : null,

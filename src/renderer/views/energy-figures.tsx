@@ -24,13 +24,14 @@ export function EnergyFigures({ view, time }: EnergyFiguresProps) {
   return (
     <div className={styles['figures']}>
       <p>
-        <strong className={styles['total']}>{energyWords.total(view)}</strong> {isMeasured && energyWords.of}
+        <strong className={styles['total']}>{energyWords.total(view)}</strong>{' '}
+        {isMeasured && <span className={styles['of']}>{energyWords.of}</span>}
       </p>
       <p className={styles['note']}>{energyWords.coverage(view)}</p>
       {isMeasured && <EnergyBars spans={spans} time={time} chosen={chosen} services={services} />}
       {services.length > 0 && <Services view={view} chosen={chosen} onChoose={setChosen} />}
       {isMeasured && services.length > 0 && <p className={styles['note']}>{energyWords.estimate}</p>}
-      <EnergyTable view={view} time={time} />
+      {spans.length > 0 && <EnergyTable view={view} time={time} />}
     </div>
   )
 }
@@ -66,7 +67,7 @@ function Services({ view, chosen, onChoose }: ServicesProps) {
               )}
               <span className={styles['amount']}>{energyWords.share(service, view)}</span>
             </div>
-            <p className={styles['note']}>{energyWords.tokens(service)}</p>
+            <p className={styles['note']}>{energyWords.tokens(service, view)}</p>
           </li>
         )
       })}

@@ -53,9 +53,11 @@ function PowerOff() {
 function OfTime({ time }: { readonly time: EnergyTime }) {
   const minute = useSnapshot(({ now }) => Math.floor(Date.parse(now) / minuteMs))
   const state = useSnapshot(({ power }) => power?.state)
+  // The price is one of them.
+  const settings = useSnapshot((snapshot) => snapshot.settingsRevision)
   const now = minute * minuteMs
   const utcOffsetMinutes = -new Date(now).getTimezoneOffset()
-  const { answer, problem } = useAnswer(energyQuery(time, { now, utcOffsetMinutes }), [minute, state])
+  const { answer, problem } = useAnswer(energyQuery(time, { now, utcOffsetMinutes }), [minute, state, settings])
   return (
     <>
       <Note>{problem}</Note>

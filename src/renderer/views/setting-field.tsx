@@ -7,20 +7,22 @@ import { Button } from '../components/button.tsx'
 import { classNames } from '../components/class-names.ts'
 import { Command } from '../components/command.tsx'
 import { TextInput } from '../components/text-input.tsx'
-import { textOf } from '../settings-draft.ts'
+import { isConflict, textOf, type Written } from '../settings-draft.ts'
 import { useTrust } from '../store.ts'
 import { settingWords } from '../words/views.ts'
 import styles from './setting-field.module.css'
 
 interface SettingFieldProps {
   readonly view: SettingView
-  /** What a person wrote; undefined = nothing, null = the default is wanted. */
-  readonly draft: string | null | undefined
+  readonly written: Written | undefined
   readonly problem: string | undefined
+  /** What was written is on its way to the agent. */
+  readonly isPending: boolean
+  /** Undefined = nothing is written over it any more. */
   readonly onChange: (text: string | null | undefined) => void
 }
 
-export function SettingField({ view, draft, problem, onChange }: SettingFieldProps) {
+export function SettingField({ view, written, problem, isPending, onChange }: SettingFieldProps) {
   const trust = useTrust()
   const { trust: needed } = editableRow(view.name)
   const spelled = spellingOf(view.name)
@@ -33,24 +35,44 @@ export function SettingField({ view, draft, problem, onChange }: SettingFieldPro
     )
   }
   return (
-    <div className={styles['field']} data-changed={draft !== undefined}>
-      <Value view={view} draft={draft} problem={problem} onChange={onChange} />
-      {view.from === 'person' && draft !== null && (
+    <div className={styles['field']} data-changed={written !== undefined}>
+      <Value view={view} written={written} problem={problem} onChange={onChange} />
+      {written !== undefined && !isPending && isConflict(written, view) && (
+        <Conflict view={view} onTake={() => onChange(undefined)} />
+      )}
+      {view.from === 'person' && written?.text !== null && (
         <div>
           <Button look="plain" label={settingWords.defaultOf(spelled)} onPress={() => onChange(null)}>
             {settingWords.useDefault}
           </Button>
         </div>
       )}
-      {draft === null && <p className={styles['note']}>{settingWords.willBeDefault}</p>}
+      {written?.text === null && <p className={styles['note']}>{settingWords.willBeDefault}</p>}
     </div>
   )
 }
 
-function Value({ view, draft, problem, onChange }: SettingFieldProps) {
+interface ConflictProps {
+  readonly view: SettingView
+  readonly onTake: () => void
+}
+
+/** Somebody else set it while a person wrote here. */
+function Conflict({ view, onTake }: ConflictProps) {
+  return (
+    <div className={styles['conflict']} role="status">
+      <p>{settingWords.conflict(view)}</p>
+      <Button look="plain" label={settingWords.takeOf(spellingOf(view.name))} onPress={onTake}>
+        {settingWords.take}
+      </Button>
+    </div>
+  )
+}
+
+function Value({ view, written, problem, onChange }: Omit<SettingFieldProps, 'isPending'>) {
   const { name } = view
   const help = settingWords.help(editableRow(name))
-  const text = draft ?? textOf(view)
+  const text = written?.text ?? (written === undefined ? textOf(view) : '')
   const spelled = spellingOf(name)
   if (editableRow(name).kind === 'switch') {
     return (
@@ -68,7 +90,7 @@ function Value({ view, draft, problem, onChange }: SettingFieldProps) {
   return (
     <TextInput
       label={spelled}
-      value={draft === null ? '' : text}
+      value={text}
       onChange={onChange}
       help={help}
       problem={problem}

@@ -1,7 +1,6 @@
-import type { SettingName, SettingView } from '../../contract/settings.ts'
 import { Button } from '../components/button.tsx'
-import { inSections, patchOfDraft, textOf, withoutSent, type Draft } from '../settings-draft.ts'
-import { useWindow } from '../store.ts'
+import { changedIn, inSections, patchOfDraft, withoutSent, withWritten } from '../settings-draft.ts'
+import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { settingWords } from '../words/views.ts'
 import { Answer } from './answer.tsx'
@@ -16,7 +15,8 @@ export function Settings() {
   const request = useWindow(({ requests }) => requests[about])
   const connected = useWindow(({ connection }) => connection.state === 'live')
   const ask = useWindow((state) => state.ask)
-  const { answer, problem } = useAnswer({ name: 'settings' }, [request?.state])
+  const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
+  const { answer, problem } = useAnswer({ name: 'settings' }, [request?.state, revision])
   const draft = useWindow((state) => state.draft)
   const write = useWindow((state) => state.write)
   const views = answer?.settings ?? []
@@ -40,9 +40,10 @@ export function Settings() {
               <SettingField
                 key={view.name}
                 view={view}
-                draft={draft[view.name]}
+                written={changed[view.name]}
+                isPending={request?.state === 'pending'}
                 problem={problems[view.name]}
-                onChange={(text) => write((before) => ({ ...before, [view.name]: text }))}
+                onChange={(text) => write((before) => withWritten(before, view, text))}
               />
             ))}
           </div>
@@ -69,17 +70,4 @@ export function Settings() {
       </div>
     </ViewPage>
   )
-}
-
-/** Without what says again what is so already. */
-function changedIn(draft: Draft, views: readonly SettingView[]): Draft {
-  const isChange = ({ name, from }: SettingView, text: string | null) =>
-    text === null
-      ? from === 'person'
-      : text !== textOf(views.find((view) => view.name === name) ?? { name, value: null })
-  const entries = views.flatMap((view): [SettingName, string | null][] => {
-    const text = draft[view.name]
-    return text !== undefined && isChange(view, text) ? [[view.name, text]] : []
-  })
-  return Object.fromEntries(entries)
 }

@@ -45,23 +45,30 @@ export const energyWords = {
     joules === undefined ? `Energy ${notReported}` : withCost(formatEnergy(joules), cost, currency),
   /** What the total is of. */
   of: 'CPU, GPU and ANE of this Mac, whoever uses them.',
-  coverage: coverageLine,
+  coverage: (view: EnergyView) => (view.measuredMs === 0 ? 'Power was not measured in this time.' : coverageLine(view)),
   service,
   services: 'Energy of each service',
   own: 'While no service worked',
   estimate:
     'The parts of services are estimates, by the tokens that each had while power was measured: no source tells the power of one process.',
   share: ({ joules, cost }: ServiceEnergy, view: EnergyView) =>
-    view.joules === undefined ? `energy ${notReported}` : `about ${withCost(formatEnergy(joules), cost, view.currency)}`,
+    view.joules === undefined
+      ? `energy ${notReported}`
+      : `about ${withCost(formatEnergy(joules), cost, view.currency)}`,
   ownShare: ({ ownJoules }: EnergyView) => energy(ownJoules),
-  tokens: ({ generatedTokens, promptTokens, requests, joulesPerGeneratedToken }: ServiceEnergy) =>
+  tokens: (
+    { generatedTokens, promptTokens, requests, joulesPerGeneratedToken }: ServiceEnergy,
+    { joules }: EnergyView,
+  ) =>
     [
       generatedTokens === undefined ? `tokens ${notReported}` : `${number(generatedTokens)} tokens generated`,
       promptTokens === undefined ? `prompts ${notReported}` : `${number(promptTokens)} of prompts`,
       ...(requests === undefined ? [] : [`${number(requests)} requests`]),
-      joulesPerGeneratedToken === undefined
-        ? `energy per token ${notReported}`
-        : `about ${formatPerToken(joulesPerGeneratedToken)} J per generated token`,
+      ...(joules === undefined
+        ? []
+        : joulesPerGeneratedToken === undefined
+          ? [`energy per token ${notReported}`]
+          : [`about ${formatPerToken(joulesPerGeneratedToken)} J per generated token`]),
     ].join(' · '),
   parts: (chosen: string | undefined) => chosen ?? 'services',
   rest: 'rest of this Mac',

@@ -3,6 +3,8 @@ import type { HistoryEntry } from '../../contract/history.ts'
 import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
 import { formatSetting } from '../../contract/setting-text.ts'
 import { countsTexts, type EditableRow } from '../../contract/setting-row.ts'
+import type { SettingView } from '../../contract/settings.ts'
+import { textOf } from '../settings-draft.ts'
 import type { Removal } from '../model-removal.ts'
 import { notReported } from './services.ts'
 
@@ -106,6 +108,11 @@ export const settingWords = {
   placeholder: 'default',
   useDefault: 'Use the default',
   defaultOf: (spelled: string) => `Use the default of ${spelled}`,
+  /** At a field that a person has written in. */
+  conflict: (view: SettingView) =>
+    `Meanwhile it was set to ${textOf(view) || 'the default'} elsewhere; Apply sets what you wrote instead.`,
+  take: 'Take that',
+  takeOf: (spelled: string) => `Take that for ${spelled}`,
   willBeDefault: 'The default, once applied.',
   revert: 'Revert',
   apply: 'Apply',

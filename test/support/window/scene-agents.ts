@@ -141,3 +141,14 @@ export function withSettings(): FakeAgent {
   }
   return agent
 }
+
+/** Another window, or the command, sets what is being written here. */
+export function setElsewhere(agent: FakeAgent): void {
+  const settings = agent.known.settings?.settings ?? []
+  agent.known.settings = {
+    settings: settings.map((view) =>
+      view.name === 'drainLimitMs' ? { ...view, value: 60_000, from: 'person' as const } : view,
+    ),
+  }
+  agent.show({ ...agent.shown, revision: agent.shown.revision + 1, settingsRevision: 2 })
+}

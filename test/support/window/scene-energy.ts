@@ -42,9 +42,7 @@ const days: readonly (readonly [number, number, number, number] | undefined)[] =
 ]
 
 const rowsOf = (some: readonly [number, number, number]): ServiceEnergy[] =>
-  [chat, large, other]
-    .map((make, index) => priced(make((some[index] ?? 0) * 3_600)))
-    .filter(({ joules }) => joules > 0)
+  [chat, large, other].map((make, index) => priced(make((some[index] ?? 0) * 3_600))).filter(({ joules }) => joules > 0)
 
 export const energyOfWeek: EnergyView = {
   ...{ from: '2025-12-27T00:00:00.000Z', until, measuredMs: 5.1 * dayMs, message, currency: 'EUR' },
@@ -75,7 +73,7 @@ export const tokensOnly = withEnergy(
   {
     ...{ from: '2025-12-27T00:00:00.000Z', until, measuredMs: 0, message: 'sudo does not allow it yet.' },
     services: [
-      { ...chat(0), promptTokens: 1_200, generatedTokens: 4_100 },
+      { ...{ namespace: 'default', name: 'phi-4-mini', joules: 0 }, promptTokens: 1_200, generatedTokens: 4_100 },
       { namespace: 'default', name: 'nomic-embed', joules: 0 },
     ],
     spans: [],
