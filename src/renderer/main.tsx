@@ -4,6 +4,7 @@ import type { Bridge } from '../contract/bridge.ts'
 import { takeToken } from './link/access.ts'
 import { linkOverBridge } from './link/bridge.ts'
 import { linkOverHttp } from './link/http.ts'
+import { whileSeen } from './link/while-seen.ts'
 import { createWindowStore, WindowContext } from './store.ts'
 import './styles/tokens.css'
 import './styles/base.css'
@@ -18,7 +19,10 @@ declare global {
 
 const link =
   window.metalbar === undefined
-    ? linkOverHttp({ origin: window.location.origin, token: takeToken(window), storage: sessionStorage })
+    ? whileSeen(
+        linkOverHttp({ origin: window.location.origin, token: takeToken(window), storage: sessionStorage }),
+        document,
+      )
     : linkOverBridge(window.metalbar)
 const store = createWindowStore(link)
 store.getState().reconnect()

@@ -1,4 +1,4 @@
-import type { Browser } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
 import { expect, inject, test } from 'vitest'
 import type { AgentDoor } from '../../src/serve/agent-door.ts'
 import { WindowServer } from '../../src/serve/http/window-server.ts'
@@ -65,6 +65,40 @@ test('a page that is loaded again keeps its access, and the URL gives it to nobo
   expect(await other.page.getByRole('option').count()).toBe(0)
 })
 
+test('a page whose tab is hidden is sent nothing, and goes on where it was once it is seen', async () => {
+  await using served = await serve()
+  const { agent } = served
+  await using visit = await open(browser(), await served.server.open())
+  const { page } = visit
+  await page.getByRole('option', { name: 'phi-4-mini' }).click()
+  await eventually(() => agent.listeners.logs === 1)
+  const newest = { fileId: 'run-2', offset: 2_500 }
+  agent.print({ lines: ['before it was hidden'], start: output.end, end: newest })
+  await page.getByText('before it was hidden').waitFor()
+  const seen = agent.listeners
+  await turnTab(page, 'hidden')
+  await eventually(() => agent.listeners.snapshots + agent.listeners.logs === 0)
+  agent.show(sampleSnapshot({ revision: 2, services: [{ ...ready, revision: 2, message: 'Changed meanwhile.' }] }))
+  await turnTab(page, 'visible')
+  await page.getByRole('region', { name: 'phi-4-mini' }).getByText('Changed meanwhile.').waitFor()
+  await eventually(() => agent.listeners.logs === 1)
+  expect({ seen, again: agent.listeners, from: agent.logStreams.at(-1)?.from }).toEqual({
+    seen: { snapshots: 1, logs: 1 },
+    again: { snapshots: 1, logs: 1 },
+    from: newest,
+  })
+})
+
+test('a page that is opened in a hidden tab begins once it is seen', async () => {
+  await using served = await serve()
+  await using visit = await open(browser(), await served.server.open(), 'hidden')
+  await visit.page.getByText('Connecting').first().waitFor()
+  const hidden = served.agent.listeners.snapshots
+  await turnTab(visit.page, 'visible')
+  await visit.page.getByRole('option', { name: 'phi-4-mini' }).waitFor()
+  expect(hidden).toBe(0)
+})
+
 test('an agent that ends is missed, and one that starts in its place asks for a new URL', async () => {
   const port = await freePort()
   const before = await serve(port)
@@ -106,9 +140,10 @@ function doorOf(agent: FakeAgent): AgentDoor {
   }
 }
 
-async function open(browser: Browser, url: string) {
+async function open(browser: Browser, url: string, tab: DocumentVisibilityState = 'visible') {
   const context = await browser.newContext({ viewport: { width: 400, height: 980 } })
   const page = await context.newPage()
+  if (tab === 'hidden') await page.addInitScript(turnTabInPage, tab)
   const complaints: string[] = []
   page.on('console', (message) => {
     if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text())
@@ -116,4 +151,12 @@ async function open(browser: Browser, url: string) {
   page.on('pageerror', (error) => complaints.push(String(error)))
   await page.goto(url)
   return { page, complaints, [Symbol.asyncDispose]: () => context.close() }
+}
+
+/** A browser without a screen hides no tab by itself. */
+const turnTab = (page: Page, state: DocumentVisibilityState) => page.evaluate(turnTabInPage, state)
+
+function turnTabInPage(state: DocumentVisibilityState): void {
+  Object.defineProperty(document, 'visibilityState', { configurable: true, value: state })
+  document.dispatchEvent(new Event('visibilitychange'))
 }

@@ -51,6 +51,11 @@ export class FakeAgent implements AgentLink {
     for (const { next } of this.#followers.keys()) next(snapshot)
   }
 
+  /** How many follow it, and how many its logs. */
+  get listeners(): { readonly snapshots: number; readonly logs: number } {
+    return { snapshots: this.#followers.size, logs: this.#readers.size }
+  }
+
   /** All clients lose the agent and cannot reach it any more. */
   leave(error = new LinkError('gone', 'The agent ended.')): void {
     this.#absence = error
