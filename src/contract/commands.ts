@@ -78,8 +78,8 @@ export const command = z.discriminatedUnion('name', [
     /** Also where a tool keeps it, which will bring it back. */
     evenIfManaged: z.boolean().default(false),
   }),
-  /** In the cluster: whoever serves it starts it again with so many tokens. */
-  z.object({ name: z.literal('setContextSize'), ...service, contextSize }),
+  /** In the cluster: whoever serves it starts it again with so many tokens; null gives it back to the default. */
+  z.object({ name: z.literal('setContextSize'), ...service, contextSize: contextSize.nullable() }),
   z.object({ name: z.literal('shutdown'), keepServing: z.boolean().default(false) }),
 ])
 export type Command = z.output<typeof command>

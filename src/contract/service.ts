@@ -211,6 +211,8 @@ export const serviceView = z.object({
   /** When what does not serve is tried again. */
   retryAt: timestamp.optional(),
   model: z.string(),
+  /** Tokens, as its InferenceService says; absent = the default. */
+  contextSize: z.int().positive().optional(),
   runtime: z.string(),
   pid: z.number().int().optional(),
   port: z.number().int().optional(),

@@ -11,7 +11,12 @@ import { type PowerSample, withPower } from './power-trail.ts'
 import type { Draft } from './settings-draft.ts'
 
 /** A command to the agent about one thing, and its result. */
-export type Request = { readonly requestId: string; readonly command: CommandInput } & (
+export type Request = {
+  readonly requestId: string
+  readonly command: CommandInput
+  /** What takes it back, once it is done. */
+  readonly undo?: CommandInput | undefined
+} & (
   | { readonly state: 'pending' }
   | { readonly state: 'answered'; readonly result: CommandResult }
   /** The agent went away: it is not known whether it was done, and repeating it does it once. */
@@ -44,13 +49,19 @@ export interface WindowState {
   readonly show: (view: ViewName) => void
   /** Turns to the services. */
   readonly select: (uid: string | undefined) => void
-  /** Answers whether it went as it was asked for. `requestId` repeats an earlier request. */
-  readonly ask: (about: string, command: CommandInput, requestId?: string) => Promise<boolean>
+  /** Answers whether it went as it was asked for. */
+  readonly ask: (about: string, command: CommandInput, options?: AskOptions) => Promise<boolean>
   readonly dismiss: (about: string) => void
   readonly write: (change: (draft: Draft) => Draft) => void
 }
 
-/** Long enough to read that it worked; what did not work stays. */
+export interface AskOptions {
+  /** Repeats an earlier request. */
+  readonly requestId?: string
+  readonly undo?: CommandInput | undefined
+}
+
+/** Long enough to read that it worked; what did not work, or can be undone, stays. */
 const doneShownMs = 6_000
 
 export type WindowStore = StoreApi<WindowState>
@@ -89,11 +100,12 @@ export function createWindowStore(link: AgentLink): WindowStore {
           requests: Object.fromEntries(Object.entries(requests).filter(([key]) => key !== about)),
         })),
       write: (change) => set(({ draft }) => ({ draft: change(draft) })),
-      ask: async (about, command, requestId = crypto.randomUUID()) => {
-        set(withRequest(about, { state: 'pending', requestId, command }))
-        const request = await answerOf(link, command, requestId)
+      ask: async (about, command, { requestId = crypto.randomUUID(), undo } = {}) => {
+        set(withRequest(about, { state: 'pending', requestId, command, undo }))
+        const request = { ...(await answerOf(link, command, requestId)), undo }
         settle(about, request)
         if (request.state !== 'answered' || !isGood(request.result)) return false
+        if (undo !== undefined) return true
         setTimeout(() => {
           if (get().requests[about] === request) get().dismiss(about)
         }, doneShownMs)

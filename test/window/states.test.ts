@@ -35,9 +35,13 @@ const words: Record<SceneName, readonly string[]> = {
     ...['For pods', 'http://127.0.0.1:51234', 'Copy curl', 'Command line', 'llama-server --model'],
   ],
   'does-not-fit': [
-    ...['Does not fit', 'It needs 43.9 GB', 'Without llama-3.3-70b it fits.', 'Evict llama-3.3-70b'],
-    ...['A budget of 90.0 GB (83.8 GiB) would be enough.', 'It is the next to start.'],
+    ...['Does not fit', 'It needs 43.9 GB', 'Use 4,096 tokens', 'longer conversations are cut off'],
+    ...['Evict llama-3.3-70b: frees 25.8 GB.', 'llama-3.3-70b answers no more', 'Quit Xcode'],
+    ...['Raise the budget to 90.0 GB', 'instead of 72.0 GB', 'It is the next to start.'],
   ],
+  'evicted-for-it': ['default/llama-3.3-70b is evicted', 'Undo'],
+  delete: ['is deleted in the cluster', 'goes with it', 'Delete phi-4-mini', 'Keep'],
+  'delete-managed': ['Argo CD keeps it', 'will bring it back', 'Delete phi-4-mini all the same'],
   evicted: ['Memory was critically short', 'It comes back by itself', 'Bring back'],
   'other-machine': ['Served by another machine for', 'The machine "mini" serves it.', 'takes it over by itself'],
   models: [

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 
 import { eventually } from '../support/eventually.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
-import { ready } from '../support/window/scene-services.ts'
+import { held, ready } from '../support/window/scene-services.ts'
 import { scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
 
@@ -14,6 +14,21 @@ test.each([
     scene: 'does-not-fit',
     press: ['Evict llama-3.3-70b'],
     command: { name: 'evict', service: service('llama-3.3-70b') },
+  },
+  {
+    scene: 'does-not-fit',
+    press: ['Use 4,096 tokens'],
+    command: { name: 'setContextSize', service: service('llama-70b'), contextSize: 4_096 },
+  },
+  {
+    scene: 'does-not-fit',
+    press: ['Raise the budget to 90.0 GB'],
+    command: { name: 'updateSettings', settings: { memoryBudgetBytes: 90_000_000_000 } },
+  },
+  {
+    scene: 'delete',
+    press: ['Delete phi-4-mini'],
+    command: { name: 'deleteModel', service: service('phi-4-mini'), uid: 'ready', evenIfManaged: false },
   },
   { scene: 'evicted', press: ['Bring back'], command: { name: 'bringBack', service: service('deepseek-r1-8b') } },
   { scene: 'draining', press: ['Skip the wait'], command: { name: 'skipDrain', service: service('smollm-360m') } },
@@ -52,6 +67,50 @@ test.each([
     expect(agent.asked[0]?.command).toEqual(command)
   },
 )
+
+test.each([
+  {
+    press: 'Use 4,096 tokens',
+    undo: { name: 'setContextSize', service: service('llama-70b'), contextSize: 32_768 },
+  },
+  { press: 'Evict llama-3.3-70b', undo: { name: 'bringBack', service: service('llama-3.3-70b') } },
+  {
+    press: 'Raise the budget to 90.0 GB',
+    undo: { name: 'updateSettings', settings: { memoryBudgetBytes: null } },
+  },
+])('$press can be undone, for as long as nobody dismisses that', async ({ press, undo }) => {
+  await using window = await show(scenes['does-not-fit'])
+  const { page, agent } = window
+  agent.answers.push(done, done)
+  await page.getByRole('button', { name: press, exact: true }).click()
+  await page.getByRole('button', { name: 'Undo', exact: true }).click()
+  await eventually(() => agent.asked.length === 2)
+  expect(agent.asked[1]?.command).toEqual(undo)
+  await page.getByRole('button', { name: 'Undo', exact: true }).waitFor({ state: 'detached' })
+})
+
+test('a way is no button where something else has to do it', async () => {
+  await using window = await show(scenes['does-not-fit'])
+  const { page } = window
+  const ways = page.getByRole('list', { name: 'What would make it fit' })
+  await ways.getByRole('button', { name: 'Raise the budget to 90.0 GB' }).waitFor()
+  const buttons = await ways
+    .getByRole('listitem')
+    .evaluateAll((items) => items.map((item) => item.querySelectorAll('button:not([aria-label])').length))
+  expect(buttons).toEqual([1, 0, 1, 0, 1])
+})
+
+test('what came of a deletion is told in the list, once the service is gone, and the focus goes there', async () => {
+  await using window = await show(scenes['delete-managed'])
+  const { page, agent } = window
+  await page.getByRole('button', { name: 'Delete phi-4-mini all the same' }).click()
+  await eventually(() => agent.asked.length === 1)
+  expect(agent.asked[0]?.command).toMatchObject({ name: 'deleteModel', evenIfManaged: true })
+  agent.show(sampleSnapshot({ revision: 2, services: [held] }))
+  await page.getByRole('region', { name: 'Overview' }).and(page.locator(':focus')).waitFor()
+  agent.answer({ outcome: 'done', message: 'default/phi-4-mini is deleted.' })
+  await page.getByRole('status').getByText('default/phi-4-mini is deleted.').waitFor()
+})
 
 test('a model is fetched by its source, which Enter sends as well', async () => {
   await using window = await show(scenes.models)

@@ -15,7 +15,7 @@ const maxAttempts = 10
 interface Patch {
   /** Null removes. */
   readonly annotations?: Readonly<Record<string, string | null>>
-  readonly spec: Partial<Pick<InferenceServiceSpec, 'suspend' | 'replicas' | 'contextSize'>>
+  readonly spec: Partial<Pick<InferenceServiceSpec, 'suspend' | 'replicas'>> & { readonly contextSize?: number | null }
 }
 
 /** The change to the object, or undefined where it is in that state already. */

@@ -12,19 +12,20 @@ export async function setContextSize(rooms: Rooms, command: Extract<Command, { n
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  const tokens = `${contextSize.toLocaleString('en-US')} tokens`
+  const context =
+    contextSize === null ? 'the default context' : `a context of ${contextSize.toLocaleString('en-US')} tokens`
   const { spec } = known.report.service ?? {}
   if (spec?.value.extraArgs.some((argument) => contextFlag.test(argument)) === true) {
     return refused(`The context size of ${key} is set in its spec.extraArgs, which wins: change it there.`)
   }
   try {
     const { changed, service: now } = await changeInCluster(known.session.cluster, service, (_metadata, spec) =>
-      spec.contextSize === contextSize ? undefined : { spec: { contextSize } },
+      (spec.contextSize ?? null) === contextSize ? undefined : { spec: { contextSize } },
     )
-    if (!changed) return done(`${key} has a context of ${tokens} already.`)
+    if (!changed) return done(`${key} has ${context} already.`)
     const [manager] = managersOf('InferenceService', now.metadata)
     const undone = manager === undefined ? '' : ` ${manager.tool} keeps it (${manager.evidence}) and may set it back.`
-    return done(`${key} is started with a context of ${tokens} (spec.contextSize).${undone}`)
+    return done(`${key} is started with ${context} (spec.contextSize).${undone}`)
   } catch (error) {
     if (!isApiError(error)) throw error
     return refusedByCluster(`The context size of ${key} is not changed`, error)

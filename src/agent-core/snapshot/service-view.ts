@@ -23,6 +23,7 @@ export function serviceViewOf(report: ServiceReport): Omit<ServiceView, 'revisio
     since: wallTimeOf(report.since).toISOString(),
     ...retryOf(plan),
     model: service?.spec.value.modelRef ?? '',
+    ...(service?.spec.value.contextSize !== undefined && { contextSize: service.spec.value.contextSize }),
     runtime: 'llama-server',
     ...(alive?.pid !== undefined && { pid: alive.pid }),
     ...(alive?.port !== undefined && { port: alive.port }),

@@ -6,13 +6,15 @@ interface CommandProps {
   readonly text: string
   /** Of the button, where "Copy command" would not say which. */
   readonly copyLabel?: string
+  /** What it is, where it is no command. */
+  readonly label?: string
 }
 
 /** Something to paste into a terminal. */
-export function Command({ text, copyLabel = 'Copy command' }: CommandProps) {
+export function Command({ text, copyLabel = 'Copy command', label = 'Command' }: CommandProps) {
   return (
     <>
-      <pre className={styles['command']} tabIndex={0} aria-label="Command">
+      <pre className={styles['command']} tabIndex={0} aria-label={label}>
         {text}
       </pre>
       <CopyButton text={text} label={copyLabel}>

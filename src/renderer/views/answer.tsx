@@ -1,15 +1,24 @@
+import { useEffect, useRef } from 'react'
 import type { CommandResult } from '../../contract/commands.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
+import { Command } from '../components/command.tsx'
 import { CloseGlyph } from '../components/glyph.tsx'
 import { isGood, type Request, useWindow } from '../store.ts'
+import { answerWords } from '../words/services.ts'
 import styles from './answer.module.css'
 
 /** What came of the last request about one thing, where it was asked. */
 export function Answer({ about }: { readonly about: string }) {
   const request = useWindow(({ requests }) => requests[about])
+  const place = useRef<HTMLDivElement>(null)
+  const isTold = request !== undefined && request.state !== 'pending'
+  useEffect(() => {
+    // The person may have scrolled on to another part, or pressed a button far below.
+    if (isTold) place.current?.scrollIntoView({ block: 'nearest' })
+  }, [isTold])
   return (
-    <div role="status" className={styles['answer']}>
+    <div ref={place} role="status" className={styles['answer']}>
       {request !== undefined && request.state !== 'pending' && <Outcome about={about} request={request} />}
     </div>
   )
@@ -27,9 +36,9 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
     </Button>
   )
   if (request.state === 'unknown') {
-    const { command, requestId, message } = request
+    const { command, requestId, message, undo } = request
     const again = (
-      <Button disabled={disabled} onPress={() => void ask(about, command, requestId)}>
+      <Button disabled={disabled} onPress={() => void ask(about, command, { requestId, undo })}>
         Try again
       </Button>
     )
@@ -48,7 +57,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
       </Banner>
     )
   }
-  const { result } = request
+  const { result, undo } = request
   const instead = insteadOf(result)
   return (
     <Banner
@@ -60,6 +69,11 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
               {instead.label}
             </Button>
           )}
+          {isGood(result) && undo !== undefined && (
+            <Button disabled={disabled} onPress={() => void ask(about, undo)}>
+              {answerWords.undo}
+            </Button>
+          )}
           {close}
         </>
       }
@@ -68,6 +82,9 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
         <p className={styles['who']}>{result.by === 'cluster' ? 'The cluster refused' : 'Refused'}</p>
       )}
       <p>{result.message}</p>
+      {result.outcome === 'refused' && result.yaml !== undefined && (
+        <Command text={result.yaml} label={answerWords.yaml} copyLabel={answerWords.copyYaml} />
+      )}
     </Banner>
   )
 }

@@ -1,5 +1,9 @@
+import { useEffect, useRef } from 'react'
+import type { ServiceView } from '../../contract/service.ts'
 import { useSnapshot, useWindow } from '../store.ts'
+import { Answer } from './answer.tsx'
 import { Banners } from './banners.tsx'
+import { deletionOf, isDeletion } from './delete-service.tsx'
 import { NodeActions } from './node-actions.tsx'
 import { NoServices } from './no-services.tsx'
 import styles from './overview.module.css'
@@ -11,10 +15,20 @@ export function Overview() {
   const services = useSnapshot((snapshot) => snapshot.services)
   const selected = useWindow((state) => state.selected)
   const open = services.find(({ uid }) => uid === selected)
+  const list = useRef<HTMLElement>(null)
+  const wasOpen = useRef(false)
+  useEffect(() => {
+    // A service that goes away takes the focus with it.
+    if (wasOpen.current && open === undefined && document.activeElement === document.body) {
+      list.current?.focus()
+    }
+    wasOpen.current = open !== undefined
+  }, [open])
   return (
     <div className={styles['overview']} data-open={open !== undefined}>
-      <section className={styles['list']} aria-label="Overview">
+      <section ref={list} tabIndex={-1} className={styles['list']} aria-label="Overview">
         <Banners />
+        <Deletions services={services} />
         {services.length === 0 ? <NoServices /> : <ServiceList services={services} />}
         <NodeActions />
         <About />
@@ -25,6 +39,15 @@ export function Overview() {
       )}
     </div>
   )
+}
+
+/** What came of deletions, once the service that they were asked at is gone. */
+function Deletions({ services }: { readonly services: readonly ServiceView[] }) {
+  const requests = useWindow((state) => state.requests)
+  const shown = new Set(services.map(({ uid }) => deletionOf(uid)))
+  return Object.keys(requests)
+    .filter((about) => isDeletion(about) && !shown.has(about))
+    .map((about) => <Answer key={about} about={about} />)
 }
 
 function About() {

@@ -5,10 +5,12 @@ import { BackGlyph, StateGlyph } from '../components/glyph.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { Age, Until } from '../components/time.tsx'
 import { useWindow } from '../store.ts'
+import { useKeptFocus } from '../use-kept-focus.ts'
 import { stateWord } from '../../contract/words.ts'
 import { progressWords, requestsWords } from '../words/services.ts'
 import { Absence } from './absence.tsx'
 import { Crash } from './crash.tsx'
+import { DeleteService } from './delete-service.tsx'
 import { LogView } from './log-view.tsx'
 import { ServerDetails } from './server-details.tsx'
 import { ServiceActions } from './service-actions.tsx'
@@ -27,11 +29,13 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
   useEffect(() => {
     if (isChosen) heading.current?.focus()
   }, [isChosen])
+  const keepFocus = useKeptFocus(heading)
   const { uid, name, namespace, state, message, since, retryAt, crash } = service
   return (
     <section
       className={styles['detail']}
       aria-label={name}
+      {...keepFocus}
       onKeyDown={(event) => {
         if (event.key === 'Escape') select(undefined)
       }}
@@ -78,6 +82,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         <dd>{service.restarts}</dd>
       </dl>
       <ServerDetails service={service} />
+      <DeleteService service={service} />
       <LogView service={service} />
     </section>
   )

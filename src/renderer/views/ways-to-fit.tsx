@@ -1,49 +1,45 @@
-import type { ServiceView, WayToFitView } from '../../contract/service.ts'
-import { Button } from '../components/button.tsx'
+import type { ServiceView } from '../../contract/service.ts'
 import { useSnapshot, useWindow } from '../store.ts'
-import { fitWords, memoryWords } from '../words/services.ts'
+import { fitWords } from '../words/fit.ts'
+import { memoryWords } from '../words/services.ts'
+import { Answer } from './answer.tsx'
 import { Card } from './card.tsx'
-import styles from './ways-to-fit.module.css'
+import { Ways } from './ways.tsx'
+import styles from './ways.module.css'
 
-/** What stands in the way of a model that does not fit, and what would make it fit. */
-export function WaysToFit({ service: { uid, memory } }: { readonly service: ServiceView }) {
-  const state = useSnapshot((snapshot) => snapshot.memory)
-  const ways = memory?.waysToFit
-  if (memory === undefined || ways === undefined || ways.length === 0) return null
+/** What stands in the way of a model that does not fit, what would make it fit, and what came of it. */
+export function WaysToFit({ service }: { readonly service: ServiceView }) {
   return (
-    <Card title={fitWords.title}>
-      <p>{fitWords.needs(memoryWords.size(memory.needBytes), state)}</p>
-      <ul className={styles['ways']} aria-label={fitWords.ways}>
-        {ways.map((way) => (
-          <li key={way.sentence} className={styles['way']}>
-            <span className={styles['sentence']}>{way.sentence}</span>
-            <WayButtons about={uid} way={way} />
-          </li>
-        ))}
-      </ul>
-      {memory.place !== undefined && <p className={styles['place']}>{fitWords.place(memory.place)}</p>}
-    </Card>
+    <>
+      <Answer about={aboutFit(service)} />
+      <Misfit service={service} />
+    </>
   )
 }
 
-/** What is ours to do; the rest is for the person's other tools. */
-function WayButtons({ about, way }: { readonly about: string; readonly way: WayToFitView }) {
-  const ask = useWindow((state) => state.ask)
-  const disabled = useWindow(
-    ({ connection, requests }) => connection.state !== 'live' || requests[about]?.state === 'pending',
+/** What was asked here is told here, also when the model fits by then. */
+const aboutFit = ({ uid }: ServiceView) => `fit/${uid}`
+
+function Misfit({ service: view }: { readonly service: ServiceView }) {
+  const state = useSnapshot((snapshot) => snapshot.memory)
+  const ask = useWindow((store) => store.ask)
+  const { namespace, name, contextSize, memory } = view
+  const ways = memory?.waysToFit
+  if (memory === undefined || ways === undefined || ways.length === 0) return null
+  const about = aboutFit(view)
+  const setContext = (tokens: number) => {
+    const undo = {
+      name: 'setContextSize',
+      service: { namespace, name },
+      contextSize: contextSize ?? null,
+    } as const
+    void ask(about, { ...undo, contextSize: tokens }, { undo })
+  }
+  return (
+    <Card title={fitWords.title}>
+      <p>{fitWords.needs(memoryWords.size(memory.needBytes), state)}</p>
+      <Ways about={about} ways={ways} context={{ effect: fitWords.contextEffect, onUse: setContext }} />
+      {memory.place !== undefined && <p className={styles['aside']}>{fitWords.place(memory.place)}</p>}
+    </Card>
   )
-  const show = useWindow((state) => state.show)
-  if (way.kind === 'budget') return <Button onPress={() => show('settings')}>{fitWords.settings}</Button>
-  return way.evict?.map((key) => {
-    const [namespace = '', name = ''] = key.split('/')
-    return (
-      <Button
-        key={key}
-        disabled={disabled}
-        onPress={() => void ask(about, { name: 'evict', service: { namespace, name } })}
-      >
-        {fitWords.evict(name)}
-      </Button>
-    )
-  })
 }

@@ -132,18 +132,8 @@ export const estimateWords = {
   ],
 } as const
 
-export const fitWords = {
-  title: 'Does not fit',
-  ways: 'What would make it fit',
-  needs(need: string, memory: MemoryStateView | undefined): string {
-    if (memory?.budgetBytes === undefined) return `It needs ${need}.`
-    const left = formatBytes(Math.max(0, memory.budgetBytes - memory.modelsBytes))
-    return `It needs ${need}; ${left} of the budget of ${formatBytes(memory.budgetBytes)} is left. What would make it fit:`
-  },
-  evict: (name: string) => `Evict ${name}`,
-  settings: 'Memory settings',
-  place: (place: number) => (place === 1 ? 'It is the next to start.' : `It is number ${place} of those that wait.`),
-} as const
+/** Of what came of a command. */
+export const answerWords = { undo: 'Undo', yaml: 'YAML', copyYaml: 'Copy the YAML of it' } as const
 
 export const absenceWords = {
   elsewhere: 'Served by another machine for',

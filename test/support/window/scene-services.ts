@@ -194,6 +194,7 @@ export function itemsOf(weights: number) {
 
 export const tooLarge = sampleService({
   uid: 'too-large',
+  contextSize: 32_768,
   name: 'llama-70b',
   state: 'waiting',
   reason: 'InsufficientMemory',
@@ -207,9 +208,24 @@ export const tooLarge = sampleService({
     isProtected: false,
     place: 1,
     waysToFit: [
-      { kind: 'change', sentence: 'A context of 4096 tokens needs 42.5 GB, which is still too much.' },
-      { kind: 'evict', sentence: 'Without llama-3.3-70b it fits.', evict: ['default/llama-3.3-70b'] },
-      { kind: 'budget', sentence: 'A budget of 90.0 GB (83.8 GiB) would be enough.' },
+      {
+        kind: 'change',
+        sentence: 'Use a context of 4096 tokens: needs 26.1 GB',
+        change: { contextSize: 4_096 },
+      },
+      {
+        kind: 'change',
+        sentence: 'Use a q8_0 KV cache: needs 26.3 GB',
+        change: { cacheType: 'q8_0' },
+      },
+      { kind: 'evict', sentence: 'Evict llama-3.3-70b: frees 25.8 GB', evict: ['default/llama-3.3-70b'] },
+      { kind: 'quit', sentence: 'Quit Xcode: frees up to 18.2 GB', quit: ['Xcode'] },
+      {
+        kind: 'budget',
+        sentence:
+          'Raise the memory budget to 90.0 GB, after sudo sysctl iogpu.wired_limit_mb=85831, which lasts until the Mac is restarted',
+        budget: { of: 'machine', bytes: 90 * gigabyte, command: 'sudo sysctl iogpu.wired_limit_mb=85831' },
+      },
     ],
   },
 })

@@ -14,6 +14,7 @@ import {
   withSettings,
 } from './scene-agents.ts'
 import { energyOff, noEnergyYet, tokensOnly, weekOfEnergy } from './scene-energy.ts'
+import { argo, withDeletion, withWays } from './scene-additions.ts'
 import { drawPower, inMemory, measuring, memory, powerRefused, working } from './scene-gauges.ts'
 import {
   crashing,
@@ -26,7 +27,6 @@ import {
   ready,
   starting,
   stopping,
-  tooLarge,
 } from './scene-services.ts'
 
 /** A state of the window worth looking at. */
@@ -65,6 +65,9 @@ export const sceneNames = [
   'services',
   'work',
   'does-not-fit',
+  'evicted-for-it',
+  'delete',
+  'delete-managed',
   'evicted',
   'other-machine',
   'models',
@@ -159,7 +162,14 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
   draining: { agent: withServices([stopping]), open: 'smollm-360m' },
   crash: { agent: withCrashLines, open: 'mistral-small', height: 980 },
   work: { agent: working, open: 'phi-4-mini', height: 1_400 },
-  'does-not-fit': { agent: withServices([tooLarge]), open: 'llama-70b' },
+  'does-not-fit': { agent: withWays([]), open: 'llama-70b', height: 980 },
+  'evicted-for-it': {
+    agent: withWays([{ outcome: 'done', message: 'default/llama-3.3-70b is evicted until it is brought back.' }]),
+    open: 'llama-70b',
+    press: ['Evict llama-3.3-70b'],
+  },
+  delete: { agent: withDeletion([]), open: 'phi-4-mini', press: ['Delete phi-4-mini…'] },
+  'delete-managed': { agent: withDeletion([argo]), open: 'phi-4-mini', press: ['Delete phi-4-mini…'] },
   evicted: { agent: withServices([evicted]), open: 'deepseek-r1-8b' },
   'other-machine': { agent: withServices(every), open: 'codestral' },
   models: { agent: withModels, view: 'models', height: 980 },

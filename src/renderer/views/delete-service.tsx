@@ -1,0 +1,96 @@
+import type { ServiceView } from '../../contract/service.ts'
+import { Banner } from '../components/banner.tsx'
+import { Button } from '../components/button.tsx'
+import { ProgressBar } from '../components/progress-bar.tsx'
+import { useWindow } from '../store.ts'
+import { useAnswer } from '../use-answer.ts'
+import { useQuestion } from '../use-question.ts'
+import { deleteWords } from '../words/delete.ts'
+import { Answer } from './answer.tsx'
+import styles from './delete-service.module.css'
+
+const deletions = 'delete/'
+
+/** Of the request; what came of it is told in the list once the service is gone. */
+export const deletionOf = (uid: string) => `${deletions}${uid}`
+export const isDeletion = (about: string) => about.startsWith(deletions)
+
+/** Deletes the service from the cluster, after a question in its place that says what goes with it. */
+export function DeleteService({ service }: { readonly service: ServiceView }) {
+  const about = deletionOf(service.uid)
+  const question = useQuestion()
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  return (
+    <section className={styles['delete']} aria-label={deleteWords.title}>
+      {question.isAsked ? (
+        <Question service={service} onAnswer={question.close} />
+      ) : (
+        <div>
+          <Button
+            label={deleteWords.askOne(service.name)}
+            disabled={disabled}
+            pending={pending}
+            takesFocus={question.isOver}
+            onPress={question.open}
+          >
+            {pending ? deleteWords.pending : deleteWords.ask}
+          </Button>
+        </div>
+      )}
+      <Answer about={about} />
+    </section>
+  )
+}
+
+interface QuestionProps {
+  readonly service: ServiceView
+  readonly onAnswer: () => void
+}
+
+function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps) {
+  const ask = useWindow((state) => state.ask)
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const service = { namespace, name }
+  const { answer, problem } = useAnswer({ name: 'deletion', service }, [])
+  const [manager, ...others] = answer?.managers ?? []
+  const isManaged = manager !== undefined
+  return (
+    <>
+      <div role="status">
+        {answer === undefined && problem === undefined && (
+          <>
+            <p>{deleteWords.asking}</p>
+            <ProgressBar label={deleteWords.asking} percent={undefined} />
+          </>
+        )}
+        {answer !== undefined && !isManaged && <p>{answer.message}</p>}
+        {answer !== undefined && isManaged && (
+          <Banner tone="warn">
+            <p>{answer.message}</p>
+            {others.map((other) => (
+              <p key={`${other.object}/${other.tool}`}>{deleteWords.manager(other)}</p>
+            ))}
+          </Banner>
+        )}
+        {problem !== undefined && <p>{problem}</p>}
+      </div>
+      <div className={styles['buttons']}>
+        {answer !== undefined && (
+          <Button
+            disabled={disabled}
+            onPress={() => {
+              onAnswer()
+              void ask(deletionOf(uid), { name: 'deleteModel', service, uid: answer.uid, evenIfManaged: isManaged })
+            }}
+          >
+            {isManaged ? deleteWords.anyway(name) : deleteWords.now(name)}
+          </Button>
+        )}
+        <Button takesFocus onPress={onAnswer}>
+          {deleteWords.keep}
+        </Button>
+      </div>
+    </>
+  )
+}
