@@ -8,6 +8,7 @@ import {
   parallelSlots,
   quantizationName,
 } from './names.ts'
+import { inCatalogue } from './catalogue.ts'
 import { yamlOf, type Manifest } from './yaml.ts'
 
 /** A Model and an InferenceService of the same name, for this kind of machine. */
@@ -28,6 +29,12 @@ export type ModelApplication = z.infer<typeof modelApplication>
 /** On what was made by {@link manifestsOf}; its Model may be deleted with its service. */
 export const createdBy = { label: 'metalbar.dev/created-by', value: 'metalbar' } as const
 
+/** What a person may type, as a Model has it: a name of the catalogue stands for its source, and `owner/name` for one of the Hub. */
+export function sourceOfModel(typed: string): string {
+  const source = typed.trim()
+  return inCatalogue(source)?.source ?? (/^[^/\s:.~][^/\s:]*\/\S+$/.test(source) ? `hf://${source}` : source)
+}
+
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
 
 export interface ApplicationManifests {
@@ -45,7 +52,7 @@ export function manifestsOf(application: ModelApplication): ApplicationManifests
       kind: 'Model',
       metadata,
       spec: {
-        source,
+        source: sourceOfModel(source),
         format: 'gguf',
         ...(quantization !== undefined && { quantization }),
         hardware: { accelerator: 'metal' },

@@ -1,6 +1,11 @@
-import { inCatalogue } from '../../contract/catalogue.ts'
 import type { Command, CommandResult } from '../../contract/commands.ts'
-import { applicationYaml, createdBy, manifestsOf, type ModelApplication } from '../../contract/model-application.ts'
+import {
+  applicationYaml,
+  createdBy,
+  manifestsOf,
+  sourceOfModel,
+  type ModelApplication,
+} from '../../contract/model-application.ts'
 import { isApiError, type ApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import {
@@ -20,7 +25,7 @@ import type { Rooms, Session } from './rooms.ts'
 
 /** Makes both objects, or neither: a Model that was made for a service which the cluster refuses is deleted again. */
 export async function applyModel(rooms: Rooms, command: Extract<Command, { name: 'applyModel' }>): Outcome {
-  const application = withSource(command.application)
+  const application = { ...command.application, source: sourceOfModel(command.application.source) }
   const session = rooms.session()
   const key = refKey(application)
   if (!session) return refused(`There is no cluster to add ${key} to: ${rooms.agent.clusterMessage()}`)
@@ -31,11 +36,6 @@ export async function applyModel(rooms: Rooms, command: Extract<Command, { name:
     rooms.history.add({ kind: 'added', service: refOf(application), message: result.message })
   return result
 }
-
-const withSource = (application: ModelApplication): ModelApplication => ({
-  ...application,
-  source: inCatalogue(application.source)?.source ?? application.source,
-})
 
 const refOf = ({ namespace, name }: ModelApplication) => ({ namespace, name })
 

@@ -1,5 +1,6 @@
 import type { Command } from '../../contract/commands.ts'
 import { isApiError } from '../kube/api-error.ts'
+import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { refKey } from '../support/object-key.ts'
 import { changeInCluster } from './cluster-change.ts'
 import { managersOf } from '../applied/managers.ts'
@@ -14,14 +15,13 @@ export async function setContextSize(rooms: Rooms, command: Extract<Command, { n
   const key = refKey(service)
   const context =
     contextSize === null ? 'the default context' : `a context of ${contextSize.toLocaleString('en-US')} tokens`
-  const { spec } = known.report.service ?? {}
-  if (spec?.value.extraArgs.some((argument) => contextFlag.test(argument)) === true) {
-    return refused(`The context size of ${key} is set in its spec.extraArgs, which wins: change it there.`)
-  }
   try {
     const { changed, service: now } = await changeInCluster(known.session.cluster, service, (_metadata, spec) =>
-      (spec.contextSize ?? null) === contextSize ? undefined : { spec: { contextSize } },
+      (spec.contextSize ?? null) === contextSize || isOverruled(spec) ? undefined : { spec: { contextSize } },
     )
+    if (isOverruled(now.spec.value)) {
+      return refused(`The context size of ${key} is set in its spec.extraArgs, which wins: change it there.`)
+    }
     if (!changed) return done(`${key} has ${context} already.`)
     const [manager] = managersOf('InferenceService', now.metadata)
     const undone = manager === undefined ? '' : ` ${manager.tool} keeps it (${manager.evidence}) and may set it back.`
@@ -32,4 +32,5 @@ export async function setContextSize(rooms: Rooms, command: Extract<Command, { n
   }
 }
 
-const contextFlag = /^(?:-c|--ctx-size)(?:=|$)/
+const isOverruled = ({ extraArgs }: InferenceServiceSpec): boolean =>
+  extraArgs.some((argument) => /^(?:-c|--ctx-size)(?:=|$)/.test(argument))

@@ -210,20 +210,20 @@ export class Models {
     return this.#inventory.markUsed(wantedOf(request), path)
   }
 
-  /**
-   * The headers of a model that no service asks for yet: on this machine as far as the namespace may have it, else on its server. Throws
-   * ModelError, GgufError or the signal's reason.
-   */
-  async look(request: LookRequest, signal: AbortSignal): Promise<ModelLook> {
+  /** The headers of a model on this machine, as far as the namespace may have it; undefined where it is not here. Throws ModelError and GgufError. */
+  async lookHere(request: LookRequest): Promise<ModelLook | undefined> {
     const { source, quantization, namespace } = request
     const parsed = parseModelSource(source)
     const read = (path: string) => this.#headers.of(path)
-    if (parsed.kind === 'local') {
-      return lookHere(parsed.path, read, { lent: this.#roots.lentTo(namespace), quantization })
-    }
     if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
-    const stored = await lookInStore(this.#store, request, read)
-    return stored ?? lookAtServer(this.#remote, request, AbortSignal.any([signal, this.#stopping.signal]))
+    return parsed.kind === 'local'
+      ? lookHere(parsed.path, read, { lent: this.#roots.lentTo(namespace), quantization })
+      : lookInStore(this.#store, request, read)
+  }
+
+  /** Those that its server has, and nothing else of it. Throws ModelError, GgufError or the signal's reason. */
+  lookThere(request: LookRequest, signal: AbortSignal): Promise<ModelLook> {
+    return lookAtServer(this.#remote, request, AbortSignal.any([signal, this.#stopping.signal]))
   }
 
   /** Read once for each file as it is. Throws GgufError. */

@@ -1,8 +1,8 @@
 import { LinkError } from '../../contract/client.ts'
-import { inCatalogue } from '../../contract/catalogue.ts'
 import type { FileChoiceView, FitView } from '../../contract/fit.ts'
 import type { Query } from '../../contract/queries.ts'
 import { formatBytes } from '../../contract/format.ts'
+import { sourceOfModel } from '../../contract/model-application.ts'
 import { modelSource } from '../../contract/names.ts'
 import { sentence } from '../../contract/clean-text.ts'
 import { fitOf } from '../fit/fit-of.ts'
@@ -18,7 +18,7 @@ import { sizing, type SizingSources } from './sizing.ts'
 
 export interface FitSources {
   readonly sizing: SizingSources
-  readonly models: Pick<Models, 'look' | 'view'>
+  readonly models: Pick<Models, 'lookHere' | 'lookThere' | 'view'>
   readonly looks: Looks
   readonly dialect: (executable: string) => Promise<LlamaServerDialect>
   /** Where it would be applied, if nobody says. */
@@ -33,7 +33,7 @@ type FitQuestion = Extract<Query, { name: 'fit' }>
 
 /** Throws LinkError where the source cannot be looked at. */
 export async function fit(sources: FitSources, question: FitQuestion): Promise<FitView> {
-  const source = inCatalogue(question.source)?.source ?? question.source
+  const source = sourceOfModel(question.source)
   try {
     const look = await lookedAt(sources, { ...question, source })
     return await judged(sources, look, { ...question, source })
@@ -48,8 +48,9 @@ export async function fit(sources: FitSources, question: FitQuestion): Promise<F
 async function lookedAt({ models, looks, namespace }: FitSources, question: FitQuestion): Promise<ModelLook> {
   const { source, quantization } = question
   const request = { source, namespace: question.namespace ?? namespace(), quantization }
-  const signal = AbortSignal.timeout(lookLimitMs)
-  const look = looks.of(JSON.stringify(request), () => models.look(request, signal))
+  const here = await models.lookHere(request)
+  if (here) return here
+  const look = looks.of(JSON.stringify(request), () => models.lookThere(request, AbortSignal.timeout(lookLimitMs)))
   if (look) return look
   throw new LinkError('refused', 'Too many models are being looked at already: wait for them.')
 }

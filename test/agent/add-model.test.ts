@@ -1,0 +1,316 @@
+import { randomUUID } from 'node:crypto'
+import { loadAllYaml } from '@kubernetes/client-node'
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { command, type CommandInput, type CommandResult } from '../../src/contract/commands.ts'
+import { applicationYaml, type ModelApplication } from '../../src/contract/model-application.ts'
+import type { DeletionView } from '../../src/contract/deletion.ts'
+import { AgentWorld, commandLineOf, inferenceService, untilGone } from '../support/agent-world.ts'
+import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { eventually } from '../support/eventually.ts'
+import type { Rule } from '../support/kube-sim/access.ts'
+import { patienceMs, type RunningAgent } from '../support/running-agent.ts'
+
+const run = ({ agent }: RunningAgent, input: CommandInput, requestId = randomUUID()): Promise<CommandResult> =>
+  agent.command({ requestId, command: command.parse(input) })
+
+const deletionOf = async ({ agent }: RunningAgent, service: { namespace: string; name: string }) =>
+  (await agent.query({ name: 'deletion', service })) as DeletionView
+
+const modelNamed = (name: string) => ({
+  apiVersion: 'inference.llmkube.dev/v1alpha1',
+  kind: 'Model',
+  metadata: { name },
+})
+
+const specShape = z.object({ spec: z.record(z.string(), z.unknown()), metadata: z.looseObject({}) })
+
+/** What an agent needs, without the optional rights. */
+const served: readonly Rule[] = [
+  { apiGroups: ['inference.llmkube.dev'], resources: ['*'], verbs: ['get', 'list', 'watch'] },
+  { apiGroups: ['inference.llmkube.dev'], resources: ['inferenceservices/status'], verbs: ['*'] },
+  {
+    apiGroups: ['', 'discovery.k8s.io'],
+    resources: ['services', 'endpoints', 'endpointslices', 'events'],
+    verbs: ['*'],
+  },
+]
+
+describe.each(apiWorlds)('on $name', ({ use }) => {
+  const api = use()
+  const open = (options?: Parameters<typeof AgentWorld.open>[1]) => AgentWorld.open(api().connection, options)
+
+  const asked = (world: AgentWorld, name = 'tiny', more: Partial<ModelApplication> = {}) => ({
+    application: { namespace: world.namespace, name, source: world.modelUrl, ...more },
+    service: { namespace: world.namespace, name },
+  })
+
+  const modelOf = (world: AgentWorld, name: string) => world.admin.get(modelNamed(name))
+  const serviceOf = (world: AgentWorld, name: string) => world.admin.get(inferenceService(name))
+
+  test('a model that is added is fetched and served; deleted, both its objects and its server go', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    const { application, service } = asked(world, 'tiny-1.1b', { contextSize: 4_096 })
+
+    const requestId = randomUUID()
+    const added = await run(agent, { name: 'applyModel', application }, requestId)
+    expect(added).toEqual({
+      outcome: 'done',
+      message: `${world.namespace}/tiny-1.1b is added: this machine fetches ${world.modelUrl} and serves it.`,
+    })
+    const { pid } = await agent.untilReady('tiny-1.1b')
+    expect(await commandLineOf(pid)).toContain('--ctx-size 4096')
+
+    const made = [await modelOf(world, 'tiny-1.1b'), await serviceOf(world, 'tiny-1.1b')].map((one) =>
+      specShape.parse(one),
+    )
+    const told = (loadAllYaml(applicationYaml(application)) as unknown[]).map((one) => specShape.parse(one))
+    for (const [at, one] of made.entries()) expect(one).toMatchObject(told[at] ?? {})
+
+    expect(await run(agent, { name: 'applyModel', application }, requestId)).toEqual(added)
+    expect((await run(agent, { name: 'applyModel', application })).message).toContain(
+      'is there already, as it was asked for',
+    )
+    const other = { ...application, contextSize: 8_192 }
+    expect(await run(agent, { name: 'applyModel', application: other })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/There is an InferenceService .* already/),
+    })
+
+    const deletion = await deletionOf(agent, service)
+    expect(deletion).toEqual({
+      uid: agent.view('tiny-1.1b')?.uid,
+      model: { name: 'tiny-1.1b', isDeleted: true, message: saying(/goes with it, since no other service uses it/) },
+      managers: [],
+      message: saying(
+        /is deleted in the cluster, on whatever machine it is served\. The Model tiny-1\.1b goes with it/,
+      ),
+    })
+    expect(await run(agent, { name: 'deleteModel', service, uid: deletion.uid })).toMatchObject({
+      outcome: 'done',
+      message: saying(/tiny-1\.1b is deleted\. So is its Model tiny-1\.1b/),
+    })
+    await untilGone(pid)
+    await agent.untilNotShown('tiny-1.1b')
+    await eventually(async () => (await modelOf(world, 'tiny-1.1b')) === undefined, { timeoutMs: patienceMs })
+    const history = await agent.agent.query({ name: 'history', limit: 200, service })
+    const kinds = 'entries' in history ? history.entries.map(({ kind }) => kind).reverse() : []
+    expect([kinds[0], kinds.includes('deleted')]).toEqual(['added', true])
+  })
+
+  test('a Model of the same source is used as it is, and stays when the service is deleted; one of another source is left alone', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.applyModel('tiny')
+    const { application, service } = asked(world)
+    expect(await run(agent, { name: 'applyModel', application })).toMatchObject({
+      outcome: 'done',
+      message: saying(/It uses the Model tiny, which was there\.$/),
+    })
+    const { pid } = await agent.untilReady('tiny')
+    expect((await deletionOf(agent, service)).model).toMatchObject({ isDeleted: false })
+    expect(await run(agent, { name: 'deleteModel', service })).toMatchObject({
+      outcome: 'done',
+      message: saying(/The Model tiny stays: it was not added together with the service\.$/),
+    })
+    await untilGone(pid)
+    expect(await modelOf(world, 'tiny')).toBeDefined()
+
+    await world.applyModel('other', { source: `${world.modelUrl}?of=another` })
+    expect(await run(agent, { name: 'applyModel', ...asked(world, 'other') })).toMatchObject({
+      outcome: 'refused',
+      by: 'agent',
+      message: saying(/There is a Model .*\/other of another source already/),
+    })
+    await world.applyModel('cpu', { accelerator: 'cpu' })
+    expect(await run(agent, { name: 'applyModel', ...asked(world, 'cpu') })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/for the accelerator cpu and not metal/),
+    })
+    expect([await serviceOf(world, 'other'), await serviceOf(world, 'cpu')]).toEqual([undefined, undefined])
+  })
+
+  test('a Model that another service uses too, or drafts with, stays', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    const { application, service } = asked(world)
+    await run(agent, { name: 'applyModel', application })
+    await agent.untilReady('tiny')
+    await world.applyService('drafting', {
+      modelRef: 'none',
+      spec: { replicas: 0, speculativeDecoding: { type: 'draft', draftModelRef: 'tiny' } },
+    })
+    expect((await deletionOf(agent, service)).model).toEqual({
+      name: 'tiny',
+      isDeleted: false,
+      message: `The Model tiny stays: ${world.namespace}/drafting uses it too.`,
+    })
+    await world.applyService('beside', { modelRef: 'tiny', spec: { replicas: 0 } })
+    expect(await run(agent, { name: 'deleteModel', service })).toMatchObject({
+      outcome: 'done',
+      message: saying(/2 other services use it, such as .*\/beside\.$/),
+    })
+    expect(await modelOf(world, 'tiny')).toBeDefined()
+  })
+
+  test('what the cluster does not allow is refused in its words, leaves nothing, and its YAML does the same for who may', async () => {
+    const { namespace } = api()
+    await using world = await open({ namespace })
+    const nothing = await api().restricted(served)
+    const agent = await world.startAgent({ connection: nothing.connection })
+    await agent.untilCluster('live')
+    const { application, service } = asked(world, 'refused')
+    const refusal = await run(agent, { name: 'applyModel', application })
+    expect(refusal).toMatchObject({
+      outcome: 'refused',
+      by: 'cluster',
+      message: saying(
+        /is not added: the cluster refused it \(models\..* is forbidden: User .*\)\. Nothing was made\.$/,
+      ),
+      yaml: applicationYaml(application),
+    })
+    await agent.stop()
+
+    const models = { apiGroups: ['inference.llmkube.dev'], resources: ['models'], verbs: ['create', 'delete'] }
+    const half = await api().restricted([...served, models])
+    const second = await world.startAgent({ name: 'second', connection: half.connection })
+    await second.untilCluster('live')
+    expect(await run(second, { name: 'applyModel', application })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/inferenceservices\..* is forbidden: .* The Model that was made for it is deleted again/),
+    })
+    expect(await modelOf(world, 'refused')).toBeUndefined()
+
+    for (const one of loadAllYaml('yaml' in refusal ? (refusal.yaml ?? '') : '') as never[])
+      await world.admin.apply(one)
+    const { uid } = await second.untilReady('refused')
+    expect(await run(second, { name: 'deleteModel', service, uid })).toMatchObject({
+      outcome: 'refused',
+      by: 'cluster',
+      message: saying(/refused is not deleted: the cluster refused it \(inferenceservices\..* is forbidden/),
+    })
+  })
+
+  test('a Model that could not be deleted again is named', async () => {
+    const { namespace } = api()
+    await using world = await open({ namespace })
+    const models = { apiGroups: ['inference.llmkube.dev'], resources: ['models'], verbs: ['create'] }
+    const { connection } = await api().restricted([...served, models])
+    const agent = await world.startAgent({ connection })
+    await agent.untilCluster('live')
+    const { application } = asked(world, 'left')
+    expect(await run(agent, { name: 'applyModel', application })).toMatchObject({
+      outcome: 'refused',
+      message: saying(
+        /The Model .*\/left was made for it and is left, since it could not be deleted again \(.*forbidden/,
+      ),
+    })
+    expect(await modelOf(world, 'left')).toBeDefined()
+  })
+
+  test('what the schema of the cluster does not allow is refused in its words', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await agent.untilCluster('live')
+    const { application } = asked(world, 'odd', { source: 'HF://org/repo' })
+    expect(await run(agent, { name: 'applyModel', application })).toMatchObject({
+      outcome: 'refused',
+      by: 'cluster',
+      message: saying(/Model\.inference\.llmkube\.dev "odd" is invalid: spec\.source: Invalid value/),
+    })
+  })
+
+  test('what this machine would not serve is refused before anything is made', async () => {
+    await using world = await open()
+    const agent = await world.startAgent({ allowlist: ['dotted.name', 'other'] })
+    await agent.untilCluster('live')
+    await world.apply('dotted.name')
+    await agent.untilReady('dotted.name')
+    const said = async (application: ModelApplication) =>
+      (await run(agent, { name: 'applyModel', application })).message
+    const { application } = asked(world, 'other')
+    expect(await said({ ...application, namespace: 'elsewhere' })).toContain('watches the namespace')
+    expect(await said({ ...application, name: 'unlisted' })).toContain('serves dotted.name, other alone')
+    expect(await said({ ...application, source: 's3://bucket/x.gguf' })).toContain('is an S3 object')
+    expect(await modelOf(world, 'other')).toBeUndefined()
+  })
+
+  test('a name whose Service another service has is refused', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('a.b')
+    await agent.untilReady('a.b')
+    expect(await run(agent, { name: 'applyModel', ...asked(world, 'a-b') })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/\/a\.b has the Service name a-b already/),
+    })
+    expect(await modelOf(world, 'a-b')).toBeUndefined()
+  })
+
+  test('what a tool keeps is deleted only when that is said, and another service of the name never', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    const { application, service } = asked(world)
+    await run(agent, { name: 'applyModel', application })
+    const { uid } = await agent.untilReady('tiny')
+    const many = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`a.example/${at}`, 'x']))
+    await world.admin.patch(inferenceService('tiny'), {
+      metadata: { annotations: { ...many, 'argocd.argoproj.io/tracking-id': 'mac\u202e:x' } },
+    })
+    await world.admin.patch(modelNamed('tiny'), {
+      metadata: { labels: { 'kustomize.toolkit.fluxcd.io/name': 'models' } },
+    })
+    const deletion = await deletionOf(agent, service)
+    expect(deletion.managers).toEqual([
+      { object: 'InferenceService', tool: 'Argo CD', evidence: 'annotation argocd.argoproj.io/tracking-id: mac :x' },
+      { object: 'Model', tool: 'Flux', evidence: 'label kustomize.toolkit.fluxcd.io/name: models' },
+    ])
+    expect(deletion.message).toMatch(/^Argo CD keeps it \(.*\) and will bring it back: delete it there\./)
+
+    const refusal = await run(agent, { name: 'deleteModel', service })
+    expect(refusal).toMatchObject({
+      outcome: 'refused',
+      by: 'agent',
+      message: saying(/is not deleted\. Argo CD keeps it/),
+      instead: { label: 'Delete all the same', command: { name: 'deleteModel', uid, evenIfManaged: true } },
+    })
+    expect(agent.view('tiny')?.state).toBe('ready')
+    expect(await run(agent, { name: 'deleteModel', service, uid: randomUUID(), evenIfManaged: true })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/is another InferenceService of the same name by now/),
+    })
+    expect(await serviceOf(world, 'tiny')).toBeDefined()
+
+    if (refusal.outcome !== 'refused' || !refusal.instead) throw new Error('no other way')
+    expect((await run(agent, refusal.instead.command)).outcome).toBe('done')
+    await agent.untilNotShown('tiny')
+    await eventually(async () => (await modelOf(world, 'tiny')) === undefined, { timeoutMs: patienceMs })
+  })
+
+  test('a context size is set in the cluster, and the server starts again with it', async () => {
+    await using world = await open()
+    const agent = await world.startAgent()
+    await world.apply('tiny', { spec: { contextSize: 8_192 } })
+    const { pid } = await agent.untilReady('tiny')
+    const service = { namespace: world.namespace, name: 'tiny' }
+    expect(await run(agent, { name: 'setContextSize', service, contextSize: 4_096 })).toEqual({
+      outcome: 'done',
+      message: `${world.namespace}/tiny is started with a context of 4,096 tokens (spec.contextSize).`,
+    })
+    const again = await agent.untilReadyAgain('tiny', pid)
+    expect([await world.contextSize('tiny'), await commandLineOf(again.pid)]).toEqual([
+      4_096,
+      saying(/--ctx-size 4096/),
+    ])
+    expect((await run(agent, { name: 'setContextSize', service, contextSize: 4_096 })).message).toContain('already')
+    await world.patchSpec('tiny', { extraArgs: ['--ctx-size', '1024'] })
+    expect(await run(agent, { name: 'setContextSize', service, contextSize: 512 })).toMatchObject({
+      outcome: 'refused',
+      message: saying(/is set in its spec\.extraArgs, which wins/),
+    })
+    expect(await world.contextSize('tiny')).toBe(4_096)
+  })
+})
+
+const saying = (text: RegExp): string => expect.stringMatching(text) as string
