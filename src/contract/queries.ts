@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { serviceRef } from './commands.ts'
 import { deletionView } from './deletion.ts'
 import { energyView } from './energy.ts'
+import { evictionPreviewQuery, evictionPreviewView } from './eviction-preview.ts'
 import { fitQuery, fitView } from './fit.ts'
 import { historyEntry } from './history.ts'
 import { logPage, logQuery } from './log.ts'
@@ -34,6 +35,7 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('models') }),
   z.object({ name: z.literal('sizing') }),
   fitQuery,
+  evictionPreviewQuery,
   /** What `deleteModel` would delete. */
   z.object({ name: z.literal('deletion'), service: serviceRef }),
   /** Energy and tokens of a time; hours, and of long ago days, that reach into it count as a whole. */
@@ -103,6 +105,7 @@ export const answers = {
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   models: modelStoreView,
   sizing: sizingView,
+  evictionPreview: evictionPreviewView,
   fit: fitView,
   deletion: deletionView,
   energy: energyView,

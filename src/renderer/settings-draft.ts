@@ -55,6 +55,12 @@ export const withoutSent = (draft: Draft, sent: Draft): Draft =>
 export const textOf = ({ name, value }: Pick<SettingView, 'name' | 'value'>): string =>
   value === null ? '' : formatSetting(editableRow(name).kind, value)
 
+/** What the field says: what was written, or else the value. */
+export function textIn(draft: Draft, view: SettingView): string {
+  const written = draft[view.name]
+  return written === undefined ? textOf(view) : (written.text ?? '')
+}
+
 /** The change that the draft asks for, or what is wrong at which field: "must be …" as a sentence. */
 export function patchOfDraft(draft: Draft): DraftResult {
   const read = settingNames.flatMap((name) => {
@@ -78,6 +84,19 @@ function valueOf(name: SettingName, text: string | null): { readonly value?: unk
   return parsed.success
     ? { value: parsed.data }
     : { problem: `It ${parsed.error.issues[0]?.message ?? 'cannot be that'}.` }
+}
+
+/** What settings about memory do to the services can be known before they are applied. */
+const previewable = ['memoryFraction', 'memoryBudgetBytes', 'memoryCheckMode', 'evictionAtAdmission'] as const
+
+/** The part of the draft that can be previewed, and at which field it is shown; undefined where there is none, or a field of it is not right. */
+export function previewOfDraft(draft: Draft) {
+  const entries = previewable.flatMap((name) => (draft[name] === undefined ? [] : [[name, draft[name]] as const]))
+  const result = patchOfDraft(Object.fromEntries(entries))
+  const [first] = entries
+  if (first === undefined || !result.ok) return undefined
+  const settings: Pick<SettingsPatch, (typeof previewable)[number]> = result.patch
+  return { below: first[0], settings }
 }
 
 /** By the sections of the settings table, in its order. */

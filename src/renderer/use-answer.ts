@@ -8,6 +8,13 @@ export interface Asked<N extends QueryName> {
   readonly answer: Answer<N> | undefined
   /** Why there is no newer one: one sentence. */
   readonly problem: string | undefined
+  /** The answer is one to this very question, and not to the one before. */
+  readonly isCurrent: boolean
+}
+
+interface Kept<N extends QueryName> extends Omit<Asked<N>, 'isCurrent'> {
+  /** The question that was answered, as text. */
+  readonly of: string | undefined
 }
 
 /** Many changes in a row are asked about once, in milliseconds. */
@@ -20,7 +27,7 @@ export function useAnswer<N extends QueryName>(
 ): Asked<N> {
   const link = useLink()
   const connected = useWindow(({ connection }) => connection.state === 'live')
-  const [asked, setAsked] = useState<Asked<N>>({ answer: undefined, problem: undefined })
+  const [asked, setAsked] = useState<Kept<N>>({ answer: undefined, problem: undefined, of: undefined })
   const text = JSON.stringify(query)
   useEffect(() => {
     if (!connected) return
@@ -28,11 +35,11 @@ export function useAnswer<N extends QueryName>(
     const ask = () => {
       link.query<N>(JSON.parse(text) as Extract<QueryInput, { name: N }>).then(
         (answer) => {
-          if (!left) setAsked({ answer, problem: undefined })
+          if (!left) setAsked({ answer, problem: undefined, of: text })
         },
         (error: unknown) => {
           if (!(error instanceof LinkError)) throw error
-          if (!left) setAsked(({ answer }) => ({ answer, problem: error.message }))
+          if (!left) setAsked((before) => ({ ...before, problem: error.message }))
         },
       )
     }
@@ -42,5 +49,6 @@ export function useAnswer<N extends QueryName>(
       clearTimeout(timer)
     }
   }, [link, connected, text, ...signs])
-  return asked
+  const { answer, problem, of } = asked
+  return { answer, problem, isCurrent: of === text }
 }

@@ -65,6 +65,17 @@ const words: Record<SceneName, readonly string[]> = {
   'energy-tokens': ['Energy not reported', 'energy not reported', '4,100 tokens generated', 'tokens not reported'],
   settings: ['Cluster', 'drain-timeout', 'No changes', 'given on the command line of the agent'],
   'settings-conflict': ['Meanwhile it was set to 1m elsewhere', 'Take that', '1 change, not applied'],
+  'settings-memory': [
+    ...[
+      '40 % · 38.4 GB (35.8 GiB)',
+      'GPU limit 77.3 GB (72.0 GiB)',
+      'memory 96.0 GB (89.4 GiB)',
+      'nomic-embed (300 MB) starts.',
+    ],
+    ...['smollm-360m (500 MB) leaves memory, so that whisper (2.1 GB) can start.', 'gemma-3-12b (10.4 GB) waits'],
+    ...['phi-4-mini (9.8 GB) keeps running, but would not start again beside the others.', 'not start again at all'],
+  ],
+  'settings-memory-large-text': ['40 % · 38.4 GB', 'nomic-embed (300 MB) starts.'],
   'settings-changed': ['It wants a duration such as 30s or 2m.', '1 field is not right.'],
   services: [
     ...['Ready', 'Downloading', 'Starting', 'Not ready', 'Crash loop', 'Refused', 'Stopping', 'Stopped', 'Waiting'],

@@ -272,6 +272,42 @@ test('what was set elsewhere is seen at once, and what a person has written stay
   })
 })
 
+test('the budget is moved with the keyboard, and what it would do is said before it is applied, never that of another value', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  const slider = page.getByRole('slider', { name: 'Memory for models' })
+  const field = page.getByLabel('memory-fraction', { exact: true })
+  const preview = page.getByRole('status', { name: 'Once applied' })
+  const before = { preview: await preview.count(), value: await slider.inputValue() }
+  const nothing = { modelsBytes: 1e9, starts: [], evicted: [], unfit: [], waits: [] }
+  agent.known.evictionPreview = { ...nothing, budgetBytes: 77.8e9, budgetHow: '77.8 GB: 81 %' }
+  await slider.focus()
+  await page.keyboard.press('ArrowRight')
+  await preview.getByText('Budget 77.8 GB: 81 %.').waitFor()
+  const moved = await field.inputValue()
+  agent.known.evictionPreview = { ...nothing, budgetBytes: 78.7e9, budgetHow: '78.7 GB: 82 %' }
+  await page.keyboard.press('ArrowRight')
+  const meanwhile = await preview.textContent()
+  await preview.getByText('Budget 78.7 GB: 82 %.').waitFor()
+  await page.keyboard.press('Home')
+  await page.keyboard.press('PageUp')
+  const asked = agent.asked.length
+  await field.fill('0.5')
+  await eventually(async () => (await slider.inputValue()) === '0.5')
+  await field.fill('5')
+  await preview.waitFor({ state: 'detached' })
+  await field.fill('0.5')
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await eventually(() => agent.asked.length === 1)
+  expect({ before, moved, meanwhile, asked, command: agent.asked[0]?.command }).toEqual({
+    before: { preview: 0, value: '0.8' },
+    moved: '0.81',
+    meanwhile: 'Looking at what that would do…',
+    asked: 0,
+    command: { name: 'updateSettings', settings: { memoryFraction: 0.5 } },
+  })
+})
+
 test('a change that the agent does not take stays in the draft', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window

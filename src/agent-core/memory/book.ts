@@ -11,6 +11,20 @@ export type Admission =
 /** `why`: the second half of a sentence. */
 export type BesideVerdict = { readonly allowed: true } | { readonly allowed: false; readonly why: string }
 
+/** What a person may set about admission. */
+export type BookRules = Pick<MachineMemory, 'budgetBytes'> & Required<Pick<StartRequest, 'enforcement' | 'mayEvict'>>
+
+/** Each start with its key. */
+export interface BookOutlook {
+  readonly committedBytes: number
+  /** They wait now, and would be admitted. */
+  readonly starts: readonly WaitingRequest[]
+  /** They wait now, and would go on. */
+  readonly refused: readonly (Refusal & { readonly key: string })[]
+  /** They run now, and would not be admitted again beside the others. */
+  readonly unfit: readonly (Refusal & { readonly key: string })[]
+}
+
 export interface MemoryBookState {
   readonly machine: MachineMemory
   readonly committedBytes: number
@@ -133,10 +147,37 @@ export class MemoryBook {
 
   /** Why a new server would not fit even if what runs for its key were gone; undefined where it would. */
   refusalInstead(request: StartRequest): Refusal | undefined {
+    return this.#refusalInstead(request, this.#machine)
+  }
+
+  /** What other rules would mean for what waits and for what runs. Changes nothing. */
+  outlook({ budgetBytes, ...rules }: BookRules, running: readonly StartRequest[]): BookOutlook {
+    const machine = { ...this.#machine, budgetBytes }
+    const waiting = [...this.#waiting.values()].map((entry) => ({ ...entry, ...rules }))
+    const judgement = new Judgement({ machine, holds: this.#holds, waiting })
+    const admissible = judgement.admissible()
+    const refused = waiting.flatMap((entry) => {
+      if (admissible.includes(entry.key)) return []
+      const unchecked = judgement.whyUnchecked(entry)
+      const reason = judgement.reasonAgainst(entry, unchecked)
+      return reason === undefined ? [] : [{ key: entry.key, ...judgement.refusal(entry, reason, unchecked) }]
+    })
+    return {
+      committedBytes: this.#holds.committedBytes,
+      starts: waiting.filter(({ key }) => admissible.includes(key)),
+      refused,
+      unfit: running.flatMap((request) => {
+        const refusal = this.#refusalInstead(request, machine)
+        return refusal !== undefined && refusal.shortage.budget > 0 ? [{ key: request.key, ...refusal }] : []
+      }),
+    }
+  }
+
+  #refusalInstead(request: StartRequest, now: MachineMemory): Refusal | undefined {
     const { holds, freedBytes } = this.#holds.without(request.key)
-    const { availableBytes } = this.#machine
+    const { availableBytes } = now
     const available = availableBytes === undefined ? {} : { availableBytes: availableBytes + freedBytes }
-    const machine = { ...this.#machine, ...available }
+    const machine = { ...now, ...available }
     const judgement = new Judgement({ machine, holds, waiting: this.#waiting.values() })
     const unchecked = judgement.whyUnchecked(request)
     const entry = waitingRequest(request)

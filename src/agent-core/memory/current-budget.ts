@@ -1,10 +1,15 @@
 import type { Logger } from '../observability/logger.ts'
 import type { Platform } from '../platform/platform.ts'
-import { resolveBudget, type Budget } from './budget.ts'
+import { resolveBudget, type Budget, type BudgetResult } from './budget.ts'
+
+interface BudgetSettings {
+  readonly fraction: number
+  readonly budgetBytes: number | undefined
+}
 
 interface CurrentBudgetOptions {
   readonly platform: Pick<Platform, 'name'>
-  readonly settings: () => { readonly fraction: number; readonly budgetBytes: number | undefined }
+  readonly settings: () => BudgetSettings
   readonly log: Logger
 }
 
@@ -34,18 +39,22 @@ export class CurrentBudget {
     return this.#problem
   }
 
-  resolve(totalBytes: number, gpuLimitBytes: number | undefined): void {
-    const { platform, settings, log } = this.#options
-    const { fraction, budgetBytes } = settings()
-    // What the machine has does not change; a look that failed does not unsay it.
-    if (totalBytes === 0 && this.#budget) return
-    const result = resolveBudget({
+  /** What the budget would be with these settings. */
+  with({ fraction, budgetBytes }: BudgetSettings, totalBytes: number, gpuLimitBytes: number | undefined): BudgetResult {
+    return resolveBudget({
       totalBytes,
       settingFraction: fraction,
       ...(budgetBytes !== undefined && { settingBytes: budgetBytes }),
       ...(gpuLimitBytes !== undefined && { gpuLimitBytes }),
-      platform: platform.name,
+      platform: this.#options.platform.name,
     })
+  }
+
+  resolve(totalBytes: number, gpuLimitBytes: number | undefined): void {
+    const { settings, log } = this.#options
+    // What the machine has does not change; a look that failed does not unsay it.
+    if (totalBytes === 0 && this.#budget) return
+    const result = this.with(settings(), totalBytes, gpuLimitBytes)
     const before = this.#problem ?? this.#budget?.how
     this.#budget = result.ok ? result.budget : undefined
     this.#problem = result.ok ? undefined : `${result.message}.`

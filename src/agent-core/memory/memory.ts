@@ -2,7 +2,7 @@ import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
 import { splitKey } from '../support/object-key.ts'
 import { BigApplications } from './big-applications.ts'
-import { MemoryBook, type BesideVerdict } from './book.ts'
+import { MemoryBook, type BesideVerdict, type BookOutlook } from './book.ts'
 import { resolveBudget, type Budget } from './budget.ts'
 import { CurrentBudget, unlimited } from './current-budget.ts'
 import { GpuLimit } from './gpu-limit.ts'
@@ -74,6 +74,14 @@ export type SizedRequest = Omit<StartRequest, 'ownBudgetBytes' | 'enforcement' |
 
 /** What could be proposed to make it fit. */
 export type Changeable = Pick<Misfit, 'contextTokens' | 'slots' | 'estimateAt'>
+
+/** See `Memory.outlook`. */
+export interface MemoryOutlook extends Pick<BookOutlook, 'committedBytes' | 'unfit'> {
+  readonly budget: Budget
+  readonly starts: readonly { readonly key: string; readonly needBytes: number }[]
+  readonly waits: BookOutlook['refused']
+  readonly evicted: readonly { readonly key: string; readonly winner: string; readonly bytes: number }[]
+}
 
 export type MemoryRefusal = Refusal & { readonly ways: readonly WayToFit[] }
 
@@ -204,6 +212,33 @@ export class Memory implements AsyncDisposable {
     if ('message' in complete) return this.#badBudget(request, complete.message)
     const refusal = this.#book.refusalInstead(complete)
     return refusal && { ...refusal, ways: this.#ways(request, refusal, changeable) }
+  }
+
+  /**
+   * What the settings would do, were they these: which waiting starts would be admitted, what would have to give way to the others, and
+   * which of the running servers would not start again. Decides nothing.
+   */
+  outlook(settings: MemorySettings, running: readonly SizedRequest[]): MemoryOutlook | { readonly message: string } {
+    const { enforcement, mayEvict } = settings
+    const result = this.#budget.with(settings, this.view?.figures?.totalBytes ?? 0, this.#gpu.bytes)
+    if (!result.ok) return { message: result.message }
+    const requests = running.flatMap((request) => {
+      const complete = this.#complete(request)
+      return 'message' in complete ? [] : [complete]
+    })
+    const { budget } = result
+    const { refused, ...outlook } = this.#book.outlook({ budgetBytes: budget.bytes, enforcement, mayEvict }, requests)
+    const held = Map.groupBy(this.#book.held(), ({ key }) => key)
+    const bytesOf = (key: string) => (held.get(key) ?? []).reduce((sum, one) => sum + one.committedBytes, 0)
+    const evicted = new Map(
+      refused.flatMap(({ key: winner, evictFirst }) =>
+        evictFirst.map((key) => [key, { key, winner, bytes: bytesOf(key) }] as const),
+      ),
+    )
+    const waits = refused.filter(({ evictFirst }) => evictFirst.length === 0)
+    const starts = [...outlook.starts, ...refused.filter(({ evictFirst }) => evictFirst.length > 0)]
+    const unfit = outlook.unfit.filter(({ key }) => !evicted.has(key))
+    return { ...outlook, budget, starts, waits, unfit, evicted: [...evicted.values()] }
   }
 
   /** A server that was found running, whatever it holds. */

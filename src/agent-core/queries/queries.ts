@@ -13,6 +13,8 @@ import type { Reconciler } from '../reconcile/reconciler.ts'
 import { keyOf, refKey } from '../support/object-key.ts'
 import { contexts } from './contexts.ts'
 import { deletion } from './deletion.ts'
+import { evictionPreview, type EvictionPreviewSources } from './eviction-preview.ts'
+import { memorySettings } from '../room-settings.ts'
 import { events } from './events.ts'
 import { fit, type FitSources } from './fit.ts'
 import { hostAddresses } from './host-addresses.ts'
@@ -31,7 +33,7 @@ export interface Sources {
   readonly interfaces: () => readonly HostCandidate[]
   readonly hostAddress: () => HostAddress
   readonly models: Models
-  readonly sizing: SizingSources
+  readonly sizing: SizingSources & Pick<EvictionPreviewSources, 'memory'>
   readonly fit: Omit<FitSources, 'sizing' | 'models'>
   readonly energy: Pick<Energy, 'view'>
   readonly server: ServerDetailsSources
@@ -69,6 +71,12 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return sizing(sources.sizing)
     case 'fit':
       return fit({ sizing: sources.sizing, models: sources.models, ...sources.fit }, query)
+    case 'evictionPreview':
+      return evictionPreview({
+        memory: sources.sizing.memory,
+        reports: sources.session()?.reconciler.reports() ?? [],
+        settings: memorySettings(settings.with(query.settings)),
+      })
     case 'energy':
       return sources.energy.view(query)
     case 'server':

@@ -57,8 +57,16 @@ export class PersonSettings {
 
   /** What counts now, whichever of it is in effect already. */
   get current(): AgentSettings {
-    const { settings: set, context } = this.#file.value
-    const persons = settingNames.filter((name) => this.#isPersons(name)).map((name) => [name, set[name] ?? undefined])
+    return this.with({})
+  }
+
+  /** What would count once this is set. */
+  with(patch: SettingsPatch): AgentSettings {
+    const { settings, context } = this.#file.value
+    const set = { ...settings, ...patch }
+    const persons = settingNames
+      .filter((name) => !this.#isGiven(name) && isSet(name, set[name]))
+      .map((name) => [name, set[name] ?? undefined])
     return {
       ...this.#started,
       ...(Object.fromEntries(persons) as Partial<AgentSettings>),

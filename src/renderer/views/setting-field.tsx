@@ -18,11 +18,15 @@ interface SettingFieldProps {
   readonly problem: string | undefined
   /** What was written is on its way to the agent. */
   readonly isPending: boolean
+  /** Drawn above the field, for a value that is seen better than written. */
+  readonly scale?: (text: string, onChange: (text: string) => void) => ReactNode
+  /** Drawn below the field: what the change would do. */
+  readonly preview?: ReactNode
   /** Undefined = nothing is written over it any more. */
   readonly onChange: (text: string | null | undefined) => void
 }
 
-export function SettingField({ view, written, problem, isPending, onChange }: SettingFieldProps) {
+export function SettingField({ view, written, problem, isPending, scale, preview, onChange }: SettingFieldProps) {
   const trust = useTrust()
   const { trust: needed } = editableRow(view.name)
   const spelled = spellingOf(view.name)
@@ -36,7 +40,9 @@ export function SettingField({ view, written, problem, isPending, onChange }: Se
   }
   return (
     <div className={styles['field']} data-changed={written !== undefined}>
+      {scale?.(written === undefined ? textOf(view) : (written.text ?? ''), onChange)}
       <Value view={view} written={written} problem={problem} onChange={onChange} />
+      {preview}
       {written !== undefined && !isPending && isConflict(written, view) && (
         <Conflict view={view} onTake={() => onChange(undefined)} />
       )}

@@ -1,9 +1,19 @@
 import { Button } from '../components/button.tsx'
-import { changedIn, inSections, patchOfDraft, withoutSent, withWritten } from '../settings-draft.ts'
+import {
+  changedIn,
+  inSections,
+  patchOfDraft,
+  previewOfDraft,
+  textIn,
+  withoutSent,
+  withWritten,
+} from '../settings-draft.ts'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { settingWords } from '../words/views.ts'
 import { Answer } from './answer.tsx'
+import { MemoryPreview } from './memory-preview.tsx'
+import { MemorySlider } from './memory-slider.tsx'
 import { SettingField } from './setting-field.tsx'
 import styles from './settings.module.css'
 import { Note, ViewPage } from './view-page.tsx'
@@ -24,6 +34,15 @@ export function Settings() {
   const result = patchOfDraft(changed)
   const problems = result.ok ? {} : result.problems
   const count = Object.keys(changed).length
+  const preview = previewOfDraft(changed)
+  const hasBytes = views.some((view) => view.name === 'memoryBudgetBytes' && textIn(changed, view) !== '')
+  const scaleOf = (text: string, onChange: (text: string) => void) => (
+    <MemorySlider
+      fraction={Number(text) || 0}
+      isOverruled={hasBytes}
+      onChange={(fraction) => onChange(String(Number(fraction.toFixed(2))))}
+    />
+  )
   const apply = async () => {
     if (!result.ok) return
     if (!(await ask(about, { name: 'updateSettings', settings: result.patch }))) return
@@ -43,6 +62,8 @@ export function Settings() {
                 written={changed[view.name]}
                 isPending={request?.state === 'pending'}
                 problem={problems[view.name]}
+                {...(view.name === 'memoryFraction' && { scale: scaleOf })}
+                {...(view.name === preview?.below && { preview: <MemoryPreview settings={preview.settings} /> })}
                 onChange={(text) => write((before) => withWritten(before, view, text))}
               />
             ))}
