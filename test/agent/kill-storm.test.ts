@@ -52,7 +52,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
       const longestLifeMs = Math.max(shortLifeMs, performance.now() - applied)
       await using slices = new SliceWatch(api().connection, world.namespace)
       await slices.until('steady', 'ready')
-      await using requests = askAgainAndAgain(port)
+      await using requests = askAgainAndAgain(port, { tokens: 30 })
 
       const script = new Script(world)
       const writing = script.run()

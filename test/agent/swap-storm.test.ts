@@ -40,7 +40,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
       const { stateDir } = first
       await using published = new PublishedPort(api().connection, world.namespace, 'steady')
       await eventually(() => published.now === port)
-      await using requests = askAgainAndAgain(() => published.now)
+      await using requests = askAgainAndAgain(() => published.now, { tokens: 30 })
       await first.leave()
 
       const ended = new AbortController()

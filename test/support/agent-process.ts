@@ -54,6 +54,9 @@ export class AgentProcess implements AsyncDisposable {
   /** Undefined while it runs. */
   exit: AgentExit | undefined
   readonly #child: ChildProcess
+  readonly #lines: LogLine[] = []
+  /** How much of stderr is in `#lines`. */
+  #readUpTo = 0
   readonly #keepFolder: boolean
 
   private constructor(folder: string, { args = [], env = {}, usualFlags = true, ...options }: AgentProcessOptions) {
@@ -113,10 +116,13 @@ export class AgentProcess implements AsyncDisposable {
 
   /** The log so far, without what is not JSON. */
   get log(): LogLine[] {
-    return this.stderr.split('\n').flatMap((line) => {
+    const end = this.stderr.lastIndexOf('\n') + 1
+    for (const line of this.stderr.slice(this.#readUpTo, end).split('\n')) {
       const parsed = line.startsWith('{') && line.endsWith('}') ? logLine.safeParse(JSON.parse(line)) : undefined
-      return parsed?.success === true ? [parsed.data] : []
-    })
+      if (parsed?.success === true) this.#lines.push(parsed.data)
+    }
+    this.#readUpTo = end
+    return [...this.#lines]
   }
 
   /** Waits for the first line of the log with this message and these fields. */

@@ -1,7 +1,13 @@
 import { eventually } from './eventually.ts'
 
-/** One request after the other, as a pod would send them; the port is asked for each. */
-export function askAgainAndAgain(where: number | (() => number | undefined)) {
+/**
+ * One request after the other, as a pod would send them; the port is asked for each. The longer the answer, the more of the time a request
+ * is under way, and the less both ends have to do.
+ */
+export function askAgainAndAgain(
+  where: number | (() => number | undefined),
+  { tokens = 5 }: { readonly tokens?: number } = {},
+) {
   const ended = new AbortController()
   const story = { answered: 0, failed: [] as unknown[] }
   const asking = (async () => {
@@ -12,7 +18,7 @@ export function askAgainAndAgain(where: number | (() => number | undefined)) {
         const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
           method: 'POST',
           headers: { 'content-type': 'application/json' },
-          body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: 5 }),
+          body: JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: tokens }),
         })
         await response.json()
         if (response.ok) story.answered += 1

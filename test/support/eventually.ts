@@ -1,6 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-const pollMs = 10
+const shortestPauseMs = 10
+const longestPauseMs = 100
+/** Of the time waited so far: what takes long is looked at seldom, since a look may cost as much as what it waits for. */
+const pauseShare = 0.1
 
 /** Long enough for a machine that does something else besides; a test that passes never waits for it. */
 const defaultTimeoutMs = 60_000
@@ -10,7 +13,7 @@ export async function eventually<T>(
   probe: () => T | Promise<T>,
   { timeoutMs = defaultTimeoutMs, what = 'the condition' }: { timeoutMs?: number; what?: string } = {},
 ): Promise<Exclude<T, undefined | false>> {
-  const deadline = Date.now() + timeoutMs
+  const began = Date.now()
   let last: unknown
   for (;;) {
     try {
@@ -20,9 +23,10 @@ export async function eventually<T>(
     } catch (error) {
       last = error
     }
-    if (Date.now() > deadline) {
+    const waitedMs = Date.now() - began
+    if (waitedMs > timeoutMs) {
       throw new Error(`${what} did not come true within ${timeoutMs} ms`, { cause: last })
     }
-    await delay(pollMs)
+    await delay(Math.min(longestPauseMs, Math.max(shortestPauseMs, waitedMs * pauseShare)))
   }
 }
