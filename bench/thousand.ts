@@ -1,4 +1,4 @@
-import { desired } from '../src/agent-core/reconcile/desired.ts'
+import { desiredOf } from '../src/agent-core/reconcile/desired.ts'
 import { parseInferenceService } from '../src/agent-core/kube/resources.ts'
 import { conditionsChange } from '../src/agent-core/kube/status-writer.ts'
 import type { AdminClient } from '../test/support/control-plane/admin-client.ts'
@@ -124,7 +124,7 @@ async function fill({ admin, modelFile }: Site): Promise<void> {
 async function createSuspended(admin: AdminClient, name: string): Promise<void> {
   const spec = { modelRef: name, suspend: true }
   const created = parseInferenceService(await admin.create({ ...inferenceService(name), spec }))
-  const wish = desired({
+  const wish = desiredOf({
     key: `${created.metadata.namespace}/${name}`,
     synced: true,
     service: created,

@@ -17,7 +17,7 @@ import {
   type Model,
 } from '../kube/resources.ts'
 import { parseModelSource, shownSource } from '../models/source.ts'
-import { wantedDigest } from '../models/wanted.ts'
+import { selectionDigest } from '../models/selection-digest.ts'
 import { serviceNameOf } from '../publishing/objects.ts'
 import { refKey } from '../support/object-key.ts'
 import { clusterWords, done, refused, refusedWithYaml, type Outcome } from './results.ts'
@@ -160,7 +160,7 @@ function conflictWith(application: ModelApplication, { metadata, spec }: Model):
   if (metadata.deletionTimestamp !== undefined) return `The Model ${key} is being deleted: try again when it is gone.`
   if (!spec.ok) return `There is a Model ${key} already, which cannot be used. ${spec.message}`
   const { source, hardware } = spec.value
-  if (wantedDigest(spec.value) !== wantedDigest(application)) {
+  if (selectionDigest(spec.value) !== selectionDigest(application)) {
     return `There is a Model ${key} of another source already (${shownSource(source) || 'none'}): choose another name.`
   }
   const accelerator = hardware?.accelerator ?? 'cpu'

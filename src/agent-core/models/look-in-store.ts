@@ -3,7 +3,7 @@ import { isOpenTo } from './access.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { lookAtFiles, projectorAt, type ModelLook } from './look.ts'
 import type { Store } from './store.ts'
-import { wantedDigest } from './wanted.ts'
+import { selectionDigest } from './selection-digest.ts'
 
 export interface LookRequest {
   /** As in `spec.source` of a Model. */
@@ -19,7 +19,7 @@ export async function lookInStore(
   { source, quantization, namespace }: LookRequest,
   read: (path: string) => Promise<GgufHeader>,
 ): Promise<ModelLook | undefined> {
-  const digest = wantedDigest({ source, quantization })
+  const digest = selectionDigest({ source, quantization })
   const found = (await store.list()).find(
     ({ manifest }) => manifest.sourceSha256 === digest && manifest.primary !== '' && isOpenTo(manifest, namespace),
   )

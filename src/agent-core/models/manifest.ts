@@ -50,7 +50,7 @@ export type Access = z.infer<typeof access>
 const shared = {
   /** For people: without credentials and query. */
   source: z.string(),
-  /** What tells sources apart: see `wantedDigest`. */
+  /** What tells sources apart: see `selectionDigest`. */
   sourceSha256: sha256,
   completedAt: z.iso.datetime(),
   /** `adopted`: found without a record under the Go agent's name, so that only the name speaks for this source. */

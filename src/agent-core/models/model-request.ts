@@ -1,7 +1,7 @@
 import type { Progress } from '../../contract/service.ts'
 import type { HubToken } from './hub/token.ts'
 import type { Wanted } from './stored-model.ts'
-import { wantedDigest, type Selection } from './wanted.ts'
+import { selectionDigest, type Selection } from './selection-digest.ts'
 
 export interface ModelRequest extends Selection {
   readonly namespace: string
@@ -32,12 +32,12 @@ export const wantedOf = (request: ModelRequest): Wanted => ({
   model: request.name,
   namespace: request.namespace,
   source: request.source,
-  digest: wantedDigest(request),
+  digest: selectionDigest(request),
 })
 
 /** Requests of the same key share one fetch, since they check the same and ask with the same login. What two namespaces ask for is brought by one download where both may have it. */
 export const requestKey = (request: ModelRequest): string =>
   [
-    ...[request.namespace, request.name, wantedDigest(request)],
+    ...[request.namespace, request.name, selectionDigest(request)],
     ...[request.format ?? 'gguf', request.sha256?.toLowerCase() ?? ''],
   ].join('\n')

@@ -3,7 +3,7 @@ export interface ModelUser {
   /** As namespace/name. */
   readonly service: string
   readonly model: string
-  /** See `wantedDigest`. */
+  /** See `selectionDigest`. */
   readonly digest: string
   /** Neither suspended nor scaled to zero. */
   readonly isActive: boolean

@@ -12,7 +12,7 @@ export interface Wanted {
   readonly namespace: string
   /** The Model's `spec.source`. */
   readonly source: string
-  /** See `wantedDigest`. */
+  /** See `selectionDigest`. */
   readonly digest: string
 }
 

@@ -2,7 +2,7 @@ import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
 import { Displacements, type DisplacementsOptions } from './displacements.ts'
 import type { Narrator } from './narrator.ts'
 import type { Beside, MemoryReason } from './plan/observation.ts'
-import type { WantedServer } from './reading.ts'
+import type { DesiredServer } from './reading.ts'
 import { insteadSentence, refusalSentence } from './refusal-words.ts'
 import type { Need } from './sizing.ts'
 
@@ -19,9 +19,9 @@ export interface AdmissionOptions extends Omit<DisplacementsOptions, 'isQueued' 
 export interface AdmissionView {
   /** Undefined = not asked for yet. */
   readonly beside: Beside | undefined
-  /** Why the wanted server would not fit even in place of the present one, as a sentence. */
+  /** Why the desired server would not fit even in place of the present one, as a sentence. */
   readonly instead: string | undefined
-  /** Why the wanted server may not be started now. */
+  /** Why the desired server may not be started now. */
   readonly noMemory: { readonly reason: MemoryReason; readonly message: string } | undefined
 }
 
@@ -33,9 +33,9 @@ export interface AdmissionReport {
   readonly ways: MemoryRefusal['ways']
 }
 
-/** Whether the wanted server fits beside the present one, or in its place. */
+/** Whether the desired server fits beside the present one, or in its place. */
 interface Comparison {
-  /** See `wishKey`. */
+  /** See `desiredKey`. */
   readonly of: string
   readonly request: SizedRequest
   readonly beside: Beside
@@ -43,7 +43,7 @@ interface Comparison {
 }
 
 interface Entry {
-  /** What the wanted server will hold, as worked out last. */
+  /** What the desired server will hold, as worked out last. */
   need: Need | undefined
   /** The answer to the start that was asked for last; gone when it may be asked again. */
   refusal: (MemoryRefusal & { readonly of: string }) | undefined
@@ -84,9 +84,9 @@ export class Admission implements Disposable {
   }
 
   /** The answer for this very spec: an answer for another one says nothing. */
-  view(key: string, wanted: WantedServer | undefined): AdmissionView {
+  view(key: string, desiredServer: DesiredServer | undefined): AdmissionView {
     const { refusal, comparison } = this.#entry(key)
-    const of = wanted && (refusal || comparison) ? wishKey(wanted) : undefined
+    const of = desiredServer && (refusal || comparison) ? desiredKey(desiredServer) : undefined
     const compared = comparison?.of === of ? comparison : undefined
     return {
       beside: compared?.beside,
@@ -123,24 +123,24 @@ export class Admission implements Disposable {
   }
 
   /** Before a start is answered by {@link admit} or {@link admitBeside}, which happens in one turn. */
-  async prepare(key: string, wanted: WantedServer, need: Need): Promise<void> {
-    await this.#options.memory.prepare(this.#request(key, wanted, need))
+  async prepare(key: string, desiredServer: DesiredServer, need: Need): Promise<void> {
+    await this.#options.memory.prepare(this.#request(key, desiredServer, need))
   }
 
-  /** Whether the wanted server fits beside the one that runs, or in its place. */
-  async compare(key: string, wanted: WantedServer, need: Need): Promise<void> {
+  /** Whether the desired server fits beside the one that runs, or in its place. */
+  async compare(key: string, desiredServer: DesiredServer, need: Need): Promise<void> {
     const { memory } = this.#options
-    const request = this.#request(key, wanted, need)
+    const request = this.#request(key, desiredServer, need)
     await memory.prepare(request)
     const beside = memory.beside(request)
-    this.#entry(key).comparison = this.#compared(wanted, request, need, beside)
+    this.#entry(key).comparison = this.#compared(desiredServer, request, need, beside)
   }
 
   /** In this turn: between the answer and the start nothing else is answered. */
-  admit(key: string, wanted: WantedServer, need: Need): boolean {
+  admit(key: string, desiredServer: DesiredServer, need: Need): boolean {
     const { memory, log, narrator } = this.#options
     const entry = this.#entry(key)
-    const request = this.#request(key, wanted, need)
+    const request = this.#request(key, desiredServer, need)
     const admission = memory.admit(request, need.changeable)
     this.#options.onDecision?.(admission.admitted ? 'admitted' : admission.reason)
     if (entry.isQueued === admission.admitted) queueMicrotask(() => this.#placesMoved())
@@ -153,7 +153,7 @@ export class Admission implements Disposable {
       if (admission.warning !== undefined) log.warn('memory not checked', { key, text: admission.warning })
       return true
     }
-    entry.refusal = { ...admission, of: wishKey(wanted) }
+    entry.refusal = { ...admission, of: desiredKey(desiredServer) }
     entry.waitingSince = request.since
     narrator.noMemory(key, admission.reason, this.#eventSentence(admission))
     this.#displacements.makeWay(key, admission.evictFirst)
@@ -161,10 +161,10 @@ export class Admission implements Disposable {
   }
 
   /** As {@link admit}, for a server that is to take over from the present one. */
-  admitBeside(key: string, wanted: WantedServer, need: Need): boolean {
-    const request = this.#request(key, wanted, need)
+  admitBeside(key: string, desiredServer: DesiredServer, need: Need): boolean {
+    const request = this.#request(key, desiredServer, need)
     const verdict = this.#options.memory.beside(request, { reserve: true })
-    if (!verdict.allowed) this.#entry(key).comparison = this.#compared(wanted, request, need, verdict)
+    if (!verdict.allowed) this.#entry(key).comparison = this.#compared(desiredServer, request, need, verdict)
     return verdict.allowed
   }
 
@@ -221,12 +221,12 @@ export class Admission implements Disposable {
     for (const entry of this.#entries.values()) entry.comparison = undefined
   }
 
-  #compared(wanted: WantedServer, request: SizedRequest, need: Need, beside: Beside): Comparison {
+  #compared(desiredServer: DesiredServer, request: SizedRequest, need: Need, beside: Beside): Comparison {
     const instead = this.#options.memory.instead(request, need.changeable)
-    return { of: wishKey(wanted), request, beside, instead }
+    return { of: desiredKey(desiredServer), request, beside, instead }
   }
 
-  #request(key: string, { service, spec, model }: WantedServer, need: Need): SizedRequest {
+  #request(key: string, { service, spec, model }: DesiredServer, need: Need): SizedRequest {
     const { memoryBudget: modelBudget, memoryFraction: modelFraction } = model.hardware ?? {}
     return {
       key,
@@ -294,7 +294,7 @@ export class Admission implements Disposable {
 }
 
 /** Whatever the answer to a start depends on that a person can change. */
-function wishKey({ digest, model, spec }: WantedServer): string {
+function desiredKey({ digest, model, spec }: DesiredServer): string {
   const { memoryBudget, memoryFraction } = model.hardware ?? {}
   return JSON.stringify([digest, memoryBudget, memoryFraction, spec.priority])
 }

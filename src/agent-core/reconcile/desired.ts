@@ -83,8 +83,8 @@ export interface DesiredInputs {
   readonly chooseRuntime: (service: InferenceService, spec: InferenceServiceSpec, model: ModelSpec) => RuntimeChoice
 }
 
-/** Reads the wish out of the objects. Pure. */
-export function desired(inputs: DesiredInputs): Desired {
+/** Reads the desired state out of the objects. Pure. */
+export function desiredOf(inputs: DesiredInputs): Desired {
   const { service, key, synced, allowlist, hold } = inputs
   if (!synced && hold) return { kind: 'held', message: hold.message }
   if (!synced) return { kind: 'unknown', message: 'Waiting for the first complete list from the cluster.' }
@@ -94,7 +94,7 @@ export function desired(inputs: DesiredInputs): Desired {
   if (allowlist.length > 0 && !allowlist.includes(service.metadata.name)) {
     return { kind: 'excluded', message: `${service.metadata.name} is not in the allowlist of this agent.` }
   }
-  return modelIsForeign(inputs) ?? wish(inputs, service, service.spec.value)
+  return modelIsForeign(inputs) ?? desiredBySpec(inputs, service, service.spec.value)
 }
 
 /** Only a Model that says `accelerator: metal` makes a service one for a Mac. */
@@ -115,7 +115,7 @@ function acceleratorOf({ spec }: Model): string | undefined {
 
 const acceleratorFields: ReadonlySet<string> = new Set(['', 'hardware', 'hardware.accelerator'])
 
-function wish(inputs: DesiredInputs, service: InferenceService, spec: InferenceServiceSpec): Desired {
+function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: InferenceServiceSpec): Desired {
   const { model, nameTakenBy, hold } = inputs
   const { namespace, name } = service.metadata
   if (spec.suspend) return { kind: 'stopped', reason: 'Suspended', message: 'Suspended by spec.suspend.' }

@@ -35,30 +35,30 @@ export class Idleness {
   }
 
   /** Ends with the annotation, and where the service is not asked for: when it is again, it is wanted in memory. */
-  heed(wish: Desired, uid: string | undefined): void {
-    const ends = wish.kind === 'serve' ? wish.idleMinutes === undefined : notAskedFor.has(wish.kind)
+  heed(desired: Desired, uid: string | undefined): void {
+    const ends = desired.kind === 'serve' ? desired.idleMinutes === undefined : notAskedFor.has(desired.kind)
     if (ends) this.#end(uid)
   }
 
   /** Only a server that serves, and is to be stopped when idle, is watched for it. */
-  watch({ wanted }: Reading, { state }: Plan, { desired: wish, successor }: Observation): void {
+  watch({ desiredServer }: Reading, { state }: Plan, { desired, successor }: Observation): void {
     const { servers, idle, settings } = this.#rooms
     const server = servers.get(this.#key)
     const isWatched = state === 'ready' && successor.kind === 'none' && server?.kind === 'ready'
-    if (!isWatched || wish.kind !== 'serve' || wish.idleMinutes === undefined || !wanted) {
+    if (!isWatched || desired.kind !== 'serve' || desired.idleMinutes === undefined || !desiredServer) {
       idle.watch(this.#key, undefined)
       return
     }
     const { pid, port } = server
-    const idleMs = wish.idleMinutes * settings.idleMinuteMs
-    idle.watch(this.#key, { pid, port, idleMs, sleepsWhenIdle: sleepsWhenIdle(wanted.spec) })
+    const idleMs = desired.idleMinutes * settings.idleMinuteMs
+    idle.watch(this.#key, { pid, port, idleMs, sleepsWhenIdle: sleepsWhenIdle(desiredServer.spec) })
   }
 
   /** No request came for as long as its annotation says. */
-  begin(metadata: ObjectMeta, wish: Desired): void {
+  begin(metadata: ObjectMeta, desired: Desired): void {
     const { narrator, enqueue } = this.#rooms
-    if (wish.kind !== 'serve' || wish.idleMinutes === undefined) return
-    const { idleMinutes } = wish
+    if (desired.kind !== 'serve' || desired.idleMinutes === undefined) return
+    const { idleMinutes } = desired
     const minutes = `${idleMinutes} ${idleMinutes === 1 ? 'minute' : 'minutes'}`
     this.#leave(metadata, `Unloaded after ${minutes} without a request (${annotationKeys.idleMinutes}).`)
     narrator.tell(this.#key, { kind: 'idle', idleMinutes })

@@ -177,7 +177,7 @@ export class ManagedService {
   }
 
   /** What follows from the reading before anything is decided. */
-  #heed({ service, desired: wish, durations }: Reading): void {
+  #heed({ service, desired, durations }: Reading): void {
     const { cluster, absences, admission, servers } = this.#rooms
     this.#durations = durations
     if (service) {
@@ -190,8 +190,8 @@ export class ManagedService {
       absences.endOthers({ ...place, uid: service?.metadata.uid })
     }
     // A spec that changes, and later changes back, starts over.
-    if (wish.kind !== 'serve' && wish.kind !== 'unknown') servers.clearBackOff(this.key)
-    this.#idleness.heed(wish, this.#metadata?.uid)
+    if (desired.kind !== 'serve' && desired.kind !== 'unknown') servers.clearBackOff(this.key)
+    this.#idleness.heed(desired, this.#metadata?.uid)
   }
 
   /** A re-created object starts with a clean count; what runs for its predecessor is judged by its digest. */
@@ -230,7 +230,7 @@ export class ManagedService {
       narrator.forget(this.key)
       return { kind: 'gone' }
     }
-    if (reading.wanted) this.#fetch.keepFresh(reading.wanted, observed)
+    if (reading.desiredServer) this.#fetch.keepFresh(reading.desiredServer, observed)
     this.#writes.nothingIsLeft(observed.now)
     this.#idleness.watch(reading, next, observed)
     if (!memoryReasons.has(next.reason)) admission.leaveQueue(this.key)
@@ -243,8 +243,8 @@ export class ManagedService {
     return { kind: 'rest', again: again.length === 0 ? undefined : Math.min(...again) }
   }
 
-  async #soonerStart({ model }: Reading, { server, successor, desired: wish }: Observation) {
-    if ((server.kind !== 'failed' && successor.kind !== 'failed') || wish.kind !== 'serve') return undefined
+  async #soonerStart({ model }: Reading, { server, successor, desired }: Observation) {
+    if ((server.kind !== 'failed' && successor.kind !== 'failed') || desired.kind !== 'serve') return undefined
     return this.#starts.soonerStart(model, this.#fetch.model)
   }
 
@@ -276,13 +276,14 @@ export class ManagedService {
       case 'remove':
         return this.#writes.perform(step, reading.target, observed.publication)
       case 'fetch':
-        if (reading.wanted) this.#fetch.begin(reading.wanted)
+        if (reading.desiredServer) this.#fetch.begin(reading.desiredServer)
         return
       case 'cancelFetch':
         this.#fetch.cancel()
         return
       case 'sizeUp':
-        if (reading.wanted && this.#fetch.model) await this.#starts.compare(reading.wanted, this.#fetch.model)
+        if (reading.desiredServer && this.#fetch.model)
+          await this.#starts.compare(reading.desiredServer, this.#fetch.model)
         return
       case 'start':
         return this.#start('current', reading)
@@ -303,10 +304,10 @@ export class ManagedService {
   }
 
   async #start(role: 'current' | 'successor', reading: Reading): Promise<void> {
-    const { wanted } = reading
+    const { desiredServer } = reading
     const { model } = this.#fetch
-    if (!wanted || !model) return
-    if (!(await this.#starts.start(role, reading, wanted, model))) this.#fetch.cancel()
+    if (!desiredServer || !model) return
+    if (!(await this.#starts.start(role, reading, desiredServer, model))) this.#fetch.cancel()
   }
 
   #absence(): Absence | undefined {

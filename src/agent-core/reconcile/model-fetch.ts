@@ -6,7 +6,7 @@ import type { DownloadNote } from './download-story.ts'
 import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { fetchRequest } from './model-request.ts'
 import type { FetchView, Observation } from './plan/observation.ts'
-import type { FetchedContent, WantedServer } from './reading.ts'
+import type { FetchedContent, DesiredServer } from './reading.ts'
 import type { ServiceSettings } from './service-rooms.ts'
 
 /** First and longest wait before the next attempt at what a model's source did not do. */
@@ -72,14 +72,14 @@ export class ModelFetch {
   }
 
   /** A serving model needs no fetch, except to keep it as new as its source. */
-  keepFresh(wanted: WantedServer, { desired: wish, server }: Pick<Observation, 'desired' | 'server'>): void {
-    if (wish.kind !== 'serve' || server.kind === 'none' || server.kind === 'failed') return
-    if (this.content?.source === wish.source || this.isRunning) return
-    const isOnChange = wanted.model.refreshPolicy === 'OnChange'
-    if (isOnChange && 'digest' in server && server.digest === wish.digest) this.begin(wanted)
+  keepFresh(desiredServer: DesiredServer, { desired, server }: Pick<Observation, 'desired' | 'server'>): void {
+    if (desired.kind !== 'serve' || server.kind === 'none' || server.kind === 'failed') return
+    if (this.content?.source === desired.source || this.isRunning) return
+    const isOnChange = desiredServer.model.refreshPolicy === 'OnChange'
+    if (isOnChange && 'digest' in server && server.digest === desired.digest) this.begin(desiredServer)
   }
 
-  begin({ service, spec, model }: WantedServer): void {
+  begin({ service, spec, model }: DesiredServer): void {
     const { models, cluster, settings, tell, now, random } = this.#options
     const request = fetchRequest({
       api: cluster.api,

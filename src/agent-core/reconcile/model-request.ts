@@ -4,7 +4,7 @@ import type { KubeApi } from '../kube/kube-api.ts'
 import { resources, type ModelSpec } from '../kube/resources.ts'
 import { hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret, type HubToken } from '../models/hub/token.ts'
 import { sourceDigest } from '../models/source.ts'
-import { wantedDigest } from '../models/wanted.ts'
+import { selectionDigest } from '../models/selection-digest.ts'
 import type { FetchRequest } from './fetch-activity.ts'
 
 /** What a fetch depends on: where this changes, the model is asked for again. */
@@ -16,7 +16,7 @@ export function contentKey(spec: ModelSpec): string {
 
 /** Which bytes a server is to be started with, as far as the spec says. */
 export function modelIdentity(spec: ModelSpec): string {
-  const digest = wantedDigest(spec)
+  const digest = selectionDigest(spec)
   const which = digest === sourceDigest(spec.source) ? spec.source : digest
   return spec.sha256 === undefined ? which : `${which}\n${spec.sha256.toLowerCase()}`
 }
@@ -33,9 +33,9 @@ export function digestWith(
     isNewer = false,
   }: { server: string | undefined; revision?: string | undefined; isNewer?: boolean | undefined },
 ): string {
-  const wanted = revision === undefined ? base : `${base}+${revision.slice(0, 16)}`
-  if (server === undefined || (server !== base && !server.startsWith(`${base}+`))) return wanted
-  return revision === undefined || (server === base && !isNewer) ? server : wanted
+  const desired = revision === undefined ? base : `${base}+${revision.slice(0, 16)}`
+  if (server === undefined || (server !== base && !server.startsWith(`${base}+`))) return desired
+  return revision === undefined || (server === base && !isNewer) ? server : desired
 }
 
 export interface FetchInputs {

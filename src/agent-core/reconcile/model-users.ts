@@ -1,7 +1,7 @@
 import { keyOf } from '../support/object-key.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { ModelUser } from '../models/model-user.ts'
-import { wantedDigest } from '../models/wanted.ts'
+import { selectionDigest } from '../models/selection-digest.ts'
 
 /** Which services have their model in the store, or will; undefined while the services are not listed yet. */
 export function modelUsers(cluster: Cluster | undefined): ModelUser[] | undefined {
@@ -13,7 +13,7 @@ export function modelUsers(cluster: Cluster | undefined): ModelUser[] | undefine
       {
         service: keyOf(metadata.namespace, metadata.name),
         model: model.metadata.name,
-        digest: wantedDigest(model.spec.value),
+        digest: selectionDigest(model.spec.value),
         isActive: !spec.value.suspend && spec.value.replicas > 0,
       },
     ]

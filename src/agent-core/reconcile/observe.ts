@@ -53,14 +53,14 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
 }
 
 function memoryView(
-  { desired: wish, wanted }: Reading,
+  { desired, desiredServer }: Reading,
   { settings, servers, admission }: Rooms,
   { key, starts }: ObservedService,
   server: ServerView,
 ): Pick<Observation, 'beside' | 'instead' | 'noMemory'> {
-  const { beside, instead, noMemory } = admission.view(key, wanted)
+  const { beside, instead, noMemory } = admission.view(key, desiredServer)
   const runs = server.kind === 'ready' || server.kind === 'starting'
-  const isReplaced = runs && wish.kind === 'serve' && (server.digest !== wish.digest || starts.isRestartAsked)
+  const isReplaced = runs && desired.kind === 'serve' && (server.digest !== desired.digest || starts.isRestartAsked)
   if (!isReplaced && !starts.hasSuccessor) return { beside: notAsked, instead, noMemory }
   const why = beside && noPortBeside(settings.port, servers.running)
   return { beside: why === undefined ? beside : { allowed: false, why }, instead, noMemory }

@@ -1,12 +1,12 @@
 import type { Cluster } from '../kube/cluster.ts'
 import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
-import { desired, type Desired, type DesiredInputs } from './desired.ts'
+import { desiredOf, type Desired, type DesiredInputs } from './desired.ts'
 import { digestWith } from './model-request.ts'
 import type { ServiceNames } from './service-names.ts'
 
 /** The model and spec to be served. */
-export interface WantedServer {
+export interface DesiredServer {
   readonly service: InferenceService
   readonly spec: InferenceServiceSpec
   readonly model: ModelSpec
@@ -14,7 +14,7 @@ export interface WantedServer {
   readonly digest: string
 }
 
-/** Since when the wish is as it is. */
+/** Since when the desired state is as it is. */
 export interface Durations {
   /** The digest last asked for. */
   readonly digest: { readonly value: string; readonly since: number } | undefined
@@ -31,7 +31,7 @@ export interface Reading {
   readonly model: Model | undefined
   readonly desired: Desired
   /** Only where `desired` is to serve. */
-  readonly wanted: WantedServer | undefined
+  readonly desiredServer: DesiredServer | undefined
   readonly target: PublishTarget
   /** The Service under this name was made for this very object. */
   readonly ownsService: boolean
@@ -78,16 +78,16 @@ export function read(inputs: ReadingInputs): Reading {
   const model = service && modelOf(cluster, service)
   const { synced } = cluster
   const nameTakenBy = service && collidesWith(service.metadata, inputs.names.sharing(service.metadata))
-  const wish = withContent(desired({ ...inputs, synced, service, model, nameTakenBy }), inputs)
-  const durations = durationsOf(before, wish, now)
+  const desired = withContent(desiredOf({ ...inputs, synced, service, model, nameTakenBy }), inputs)
+  const durations = durationsOf(before, desired, now)
   const target = targetOf(inputs, service)
   const published = cluster.services.get(namespace, serviceNameOf(name))
   return {
     now,
     service,
     model,
-    desired: withPatience(wish, durations),
-    wanted: wantedOf(wish, service, model),
+    desired: withPatience(desired, durations),
+    desiredServer: desiredServerOf(desired, service, model),
     target,
     ownsService: published !== undefined && isOwnedBy(published, target),
     durations,
@@ -98,39 +98,39 @@ export const modelOf = ({ models }: Pick<Cluster, 'models'>, { metadata, spec }:
   models.get(metadata.namespace, spec.value.modelRef)
 
 /** The content of the model belongs to what is served, as far as it is known. */
-function withContent(wish: Desired, { fetched, servedDigest: server }: ReadingInputs): Desired {
-  if (wish.kind !== 'serve') return wish
-  const revision = fetched?.source === wish.source ? fetched.revision : undefined
-  const notice = [wish.notice, fetched?.notice].filter((sentence) => sentence !== undefined).join(' ')
+function withContent(desired: Desired, { fetched, servedDigest: server }: ReadingInputs): Desired {
+  if (desired.kind !== 'serve') return desired
+  const revision = fetched?.source === desired.source ? fetched.revision : undefined
+  const notice = [desired.notice, fetched?.notice].filter((sentence) => sentence !== undefined).join(' ')
   return {
-    ...wish,
-    digest: digestWith(wish.digest, { server, revision, isNewer: fetched?.isNewer }),
+    ...desired,
+    digest: digestWith(desired.digest, { server, revision, isNewer: fetched?.isNewer }),
     ...(notice !== '' && { notice }),
   }
 }
 
-function durationsOf(before: Durations, wish: Desired, now: number): Durations {
-  const asksForNoModel = wish.kind === 'modelMissing' || wish.kind === 'stopped' || wish.kind === 'held'
-  const isNewDigest = wish.kind === 'serve' && before.digest?.value !== wish.digest
+function durationsOf(before: Durations, desired: Desired, now: number): Durations {
+  const asksForNoModel = desired.kind === 'modelMissing' || desired.kind === 'stopped' || desired.kind === 'held'
+  const isNewDigest = desired.kind === 'serve' && before.digest?.value !== desired.digest
   return {
-    digest: isNewDigest ? { value: wish.digest, since: now } : before.digest,
+    digest: isNewDigest ? { value: desired.digest, since: now } : before.digest,
     modelMissingSince: asksForNoModel ? (before.modelMissingSince ?? now) : undefined,
   }
 }
 
 /** A spec that has only just changed may be half of a person's edit. */
-function withPatience(wish: Desired, { digest, modelMissingSince }: Durations): Desired {
-  if (wish.kind === 'modelMissing') return { ...wish, graceEndsAt: (modelMissingSince ?? 0) + modelGraceMs }
-  return wish.kind === 'serve' ? { ...wish, settlesAt: (digest?.since ?? 0) + settleMs } : wish
+function withPatience(desired: Desired, { digest, modelMissingSince }: Durations): Desired {
+  if (desired.kind === 'modelMissing') return { ...desired, graceEndsAt: (modelMissingSince ?? 0) + modelGraceMs }
+  return desired.kind === 'serve' ? { ...desired, settlesAt: (digest?.since ?? 0) + settleMs } : desired
 }
 
-function wantedOf(
-  wish: Desired,
+function desiredServerOf(
+  desired: Desired,
   service: InferenceService | undefined,
   model: Model | undefined,
-): WantedServer | undefined {
-  if (wish.kind !== 'serve' || service?.spec.ok !== true || model?.spec.ok !== true) return undefined
-  const { digest } = wish
+): DesiredServer | undefined {
+  if (desired.kind !== 'serve' || service?.spec.ok !== true || model?.spec.ok !== true) return undefined
+  const { digest } = desired
   return { service, spec: service.spec.value, model: model.spec.value, modelStatus: model.status, digest }
 }
 

@@ -6,7 +6,7 @@ import { startProblem } from '../runtimes/argument-policy.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { environmentOf } from './environment.ts'
-import type { WantedServer } from './reading.ts'
+import type { DesiredServer } from './reading.ts'
 import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
 import { sizeUp, type Need } from './sizing.ts'
 
@@ -26,9 +26,9 @@ export interface ServerLaunchesOptions {
   readonly metal: boolean
 }
 
-/** What a start of the wanted server would be made of. */
+/** What a start of the desired server would be made of. */
 export interface PreparedServer {
-  readonly wanted: WantedServer
+  readonly desiredServer: DesiredServer
   readonly model: LocalModel
   readonly binary: Binary
   readonly env: Readonly<Record<string, string>>
@@ -36,7 +36,7 @@ export interface PreparedServer {
   readonly dialect: LlamaServerDialect | undefined
 }
 
-/** Turns a wanted server into a command line and into the memory that it will hold, from the same arguments. */
+/** Turns a desired server into a command line and into the memory that it will hold, from the same arguments. */
 export class ServerLaunches {
   readonly chooseRuntime: ReturnType<typeof chooseRuntime>
   readonly #options: ServerLaunchesOptions
@@ -57,52 +57,52 @@ export class ServerLaunches {
     return this.#options.findBinary()
   }
 
-  async prepare(wanted: WantedServer, model: LocalModel, binary: Binary): Promise<PreparedServer> {
-    const env = launchEnvironment(environmentOf(wanted.spec, this.#options.settings.policy.allowedEnv))
+  async prepare(desiredServer: DesiredServer, model: LocalModel, binary: Binary): Promise<PreparedServer> {
+    const env = launchEnvironment(environmentOf(desiredServer.spec, this.#options.settings.policy.allowedEnv))
     const dialect = binary.kind === 'found' ? await this.#dialects.of(binary.path, launchEnvironment()) : undefined
-    return { wanted, model, binary, env, dialect }
+    return { desiredServer, model, binary, env, dialect }
   }
 
   /** Why this machine does not start it as its spec asks, one sentence or two. */
-  startProblem({ wanted, dialect }: PreparedServer, executable: string): Promise<string | undefined> {
+  startProblem({ desiredServer, dialect }: PreparedServer, executable: string): Promise<string | undefined> {
     const { settings, allowsFile } = this.#options
-    return startProblem(wanted.spec.extraArgs, {
+    return startProblem(desiredServer.spec.extraArgs, {
       policy: settings.policy,
       executable,
       known: dialect?.flags,
-      allowsFile: (path) => allowsFile(path, wanted.service.metadata.namespace),
+      allowsFile: (path) => allowsFile(path, desiredServer.service.metadata.namespace),
     })
   }
 
   /** Tells one need from another: what is worked out for one server holds as long as this is the same. */
-  needKey({ wanted: { digest }, model }: PreparedServer): string {
+  needKey({ desiredServer: { digest }, model }: PreparedServer): string {
     return `${digest} ${model.path} ${model.revision}`
   }
 
   /** What the server will hold. Never rejects. */
   sizeUp(prepared: PreparedServer): Promise<Need> {
-    const { wanted, model, env, dialect } = prepared
+    const { desiredServer, model, env, dialect } = prepared
     const { models, settings, metal } = this.#options
     const where = { modelPath: model.path, mmproj: model.mmproj, ...(dialect && { dialect }) }
     return sizeUp({
       of: this.needKey(prepared),
       models,
       model,
-      status: wanted.modelStatus,
-      argv: (change) => commandLine(changed(wanted.spec, change), wanted.model, settings, where)(0),
+      status: desiredServer.modelStatus,
+      argv: (change) => commandLine(changed(desiredServer.spec, change), desiredServer.model, settings, where)(0),
       env,
       metal,
     })
   }
 
-  launch({ wanted, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {
+  launch({ desiredServer, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {
     const { settings } = this.#options
     const { estimate } = need
     return {
-      uid: wanted.service.metadata.uid,
-      digest: wanted.digest,
+      uid: desiredServer.service.metadata.uid,
+      digest: desiredServer.digest,
       executable,
-      argv: commandLine(wanted.spec, wanted.model, settings, {
+      argv: commandLine(desiredServer.spec, desiredServer.model, settings, {
         modelPath: model.path,
         mmproj: model.mmproj,
         ...(dialect && { dialect }),
@@ -111,7 +111,7 @@ export class ServerLaunches {
       env,
       port: settings.port,
       ...settings.rules(),
-      sleepsWhenIdle: sleepsWhenIdle(wanted.spec),
+      sleepsWhenIdle: sleepsWhenIdle(desiredServer.spec),
       ...(estimate && { needBytes: estimate.total }),
     }
   }

@@ -10,7 +10,7 @@ import type { Binary } from '../runtimes/binary.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
 import type { ServerView } from './plan/observation.ts'
-import type { Reading, WantedServer } from './reading.ts'
+import type { Reading, DesiredServer } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
 import { isOnItsWay, serverView, type StartFailure } from './server-view.ts'
 import { startInputs } from './start-inputs.ts'
@@ -60,7 +60,7 @@ export class ServerStarts {
   #successor: Start | undefined
   /** What the last start was made of beside the digest: see startInputs. */
   #inputs: string | undefined
-  /** A person's wish; under way from the start of the new server until that is ready or has failed. */
+  /** A person's desired; under way from the start of the new server until that is ready or has failed. */
   #restart: 'none' | 'asked' | 'underWay' = 'none'
   #stopReason = ''
 
@@ -118,7 +118,7 @@ export class ServerStarts {
   async start(
     role: 'current' | 'successor',
     { model }: Pick<Reading, 'model'>,
-    wanted: WantedServer,
+    desiredServer: DesiredServer,
     file: LocalModel,
   ) {
     const { key, servers, launches, admission, narrator } = this.#options
@@ -127,24 +127,26 @@ export class ServerStarts {
     const binary = await launches.findBinary()
     const inputs = await inputsOf(model, binary, file)
     const before = role === 'current' ? this.#current : this.#successor
-    if (before?.digest !== wanted.digest || this.#inputs !== inputs) servers.clearBackOff(key)
+    if (before?.digest !== desiredServer.digest || this.#inputs !== inputs) servers.clearBackOff(key)
     this.#inputs = inputs
-    if (role === 'current') this.#current = { ...this.#current, digest: wanted.digest }
-    this.#successor = role === 'current' ? undefined : startOf(wanted.digest)
+    if (role === 'current') this.#current = { ...this.#current, digest: desiredServer.digest }
+    this.#successor = role === 'current' ? undefined : startOf(desiredServer.digest)
     if (binary.kind === 'missing') {
-      this.#failed(role, wanted.digest, { message: binary.message })
+      this.#failed(role, desiredServer.digest, { message: binary.message })
       return true
     }
-    const prepared = await launches.prepare(wanted, file, binary)
+    const prepared = await launches.prepare(desiredServer, file, binary)
     const problem = await launches.startProblem(prepared, binary.path)
     if (problem !== undefined) {
-      this.#failed(role, wanted.digest, { message: problem, refusal: 'ExtraArgsRejected' })
+      this.#failed(role, desiredServer.digest, { message: problem, refusal: 'ExtraArgsRejected' })
       return true
     }
     const need = await this.#needOf(prepared)
-    await admission.prepare(key, wanted, need)
+    await admission.prepare(key, desiredServer, need)
     if (this.#options.isStopped()) return true
-    if (role === 'current' ? !admission.admit(key, wanted, need) : !admission.admitBeside(key, wanted, need)) {
+    if (
+      role === 'current' ? !admission.admit(key, desiredServer, need) : !admission.admitBeside(key, desiredServer, need)
+    ) {
       this.#successor = undefined
       return true
     }
@@ -152,7 +154,7 @@ export class ServerStarts {
     narrator.tell(key, { kind: 'starting' })
     const launch = launches.launch(prepared, binary.path, need)
     if (role === 'current') {
-      this.#current = startOf(wanted.digest)
+      this.#current = startOf(desiredServer.digest)
       servers.start(key, launch)
     } else if (isOnItsWay(servers.get(key))) {
       servers.startBeside(key, launch)
@@ -165,11 +167,11 @@ export class ServerStarts {
   }
 
   /** Asks admission whether the desired server fits beside the running one, or in its place. */
-  async compare(wanted: WantedServer, file: LocalModel): Promise<void> {
+  async compare(desiredServer: DesiredServer, file: LocalModel): Promise<void> {
     const { key, launches, admission } = this.#options
     // Without a binary the start says what is missing; the answer here is about memory alone.
-    const prepared = await launches.prepare(wanted, file, await launches.findBinary())
-    await admission.compare(key, wanted, await this.#needOf(prepared))
+    const prepared = await launches.prepare(desiredServer, file, await launches.findBinary())
+    await admission.compare(key, desiredServer, await this.#needOf(prepared))
   }
 
   promote(): void {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
 import type { ModelUser } from '../../../src/agent-core/models/model-user.ts'
-import { wantedDigest } from '../../../src/agent-core/models/wanted.ts'
+import { selectionDigest } from '../../../src/agent-core/models/selection-digest.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startFakeHub, type FakeHub } from '../../support/fake-hub.ts'
 import { writeLlamaGguf } from '../../support/gguf-writer.ts'
@@ -290,7 +290,7 @@ test('the format of what has arrived earlier is checked before more of it is ask
 test('another quantization of a repository is another content, also by the address of its page', async () => {
   await hub.addRepo('org/m', { 'm-Q4_K_M.gguf': gguf('A'), 'm-Q8_0.gguf': gguf('B') })
   for (const source of ['hf://org/m', `${hub.endpoint}/org/m`, `${hub.endpoint}/org/m/tree/main`]) {
-    const name = `m${wantedDigest({ source }).slice(0, 8)}`
+    const name = `m${selectionDigest({ source }).slice(0, 8)}`
     const of = async (quantization: string) =>
       (await world.models.ensure({ ...request(source, name), quantization }, staying())).path.split('/').at(-1)
     expect([await of('Q4_K_M'), await of('Q8_0'), await of('Q4_K_M')]).toEqual([
@@ -300,7 +300,7 @@ test('another quantization of a repository is another content, also by the addre
     ])
   }
   const file = 'https://huggingface.co/org/m/resolve/main/m-Q8_0.gguf'
-  expect(wantedDigest({ source: file, quantization: 'Q8_0' })).toBe(wantedDigest({ source: file }))
+  expect(selectionDigest({ source: file, quantization: 'Q8_0' })).toBe(selectionDigest({ source: file }))
 })
 
 test('a changed source is fetched beside what serves, and the older content goes once the new one is used', async () => {
@@ -361,7 +361,7 @@ test('a dry run deletes nothing, and what a service uses is not removed', async 
   await world.models.ensure(request(url, 'a'), staying())
   const before = await filesBelow(world.store)
   const dry = await world.models.prune({ dryRun: true })
-  users = [{ service: 'default/chat', model: 'a', digest: wantedDigest({ source: url }), isActive: true }]
+  users = [{ service: 'default/chat', model: 'a', digest: selectionDigest({ source: url }), isActive: true }]
   const removed = await world.models.remove('a')
   expect([dry, removed, await filesBelow(world.store)]).toEqual([
     expect.stringMatching(/^1 entry, which would free 4\.1 kB: a: /) as string,
@@ -425,7 +425,7 @@ test('what no service uses is pruned, what one may use again is not, and nothing
   await world.models.ensure(request(b ?? '', 'two'), staying())
   users = undefined
   const unknown = await world.models.prune({ dryRun: false })
-  users = [{ service: 'default/stopped', model: 'two', digest: wantedDigest({ source: b ?? '' }), isActive: false }]
+  users = [{ service: 'default/stopped', model: 'two', digest: selectionDigest({ source: b ?? '' }), isActive: false }]
   const dry = await world.models.prune({ dryRun: true })
   await world.models.prune({ dryRun: false })
   expect([unknown, dry, await filesBelow(world.store)]).toEqual([

@@ -5,7 +5,7 @@ import { defaultThresholds } from '../../../src/agent-core/memory/pressure.ts'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
 import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
 import { Admission } from '../../../src/agent-core/reconcile/admission.ts'
-import type { WantedServer } from '../../../src/agent-core/reconcile/reading.ts'
+import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
 import type { Need } from '../../../src/agent-core/reconcile/sizing.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -72,7 +72,7 @@ afterEach(async () => {
 const uidOf = (key: string): string => `uid of ${key}`
 const splitName = (key: string) => ({ namespace: 'ns', name: key.slice(3) })
 
-function wanted(key: string, spec: Partial<InferenceServiceSpec> = {}, digest = 'd1'): WantedServer {
+function desiredServer(key: string, spec: Partial<InferenceServiceSpec> = {}, digest = 'd1'): DesiredServer {
   const service = parseInferenceService({
     metadata: { name: key.slice(3), namespace: 'ns', uid: uidOf(key), resourceVersion: '1' },
     spec: { modelRef: 'm', ...spec },
@@ -94,7 +94,7 @@ const needing = (gigabytes: number): Need => ({
 })
 
 function starts(key: string, gigabytes: number, spec: Partial<InferenceServiceSpec> = {}): boolean {
-  const isAdmitted = admission.admit(key, wanted(key, spec), needing(gigabytes))
+  const isAdmitted = admission.admit(key, desiredServer(key, spec), needing(gigabytes))
   if (isAdmitted) running.set(key, { kind: 'starting', since: 0 })
   return isAdmitted
 }
@@ -107,7 +107,7 @@ async function ends(key: string): Promise<void> {
 }
 
 const view = (key: string, spec: Partial<InferenceServiceSpec> = {}, digest = 'd1') =>
-  admission.view(key, wanted(key, spec, digest))
+  admission.view(key, desiredServer(key, spec, digest))
 
 describe('a start', () => {
   test('is admitted while the sum of all fits, and refused with a reason and a place after that', () => {
@@ -180,7 +180,7 @@ describe('a start', () => {
 })
 
 describe('a change', () => {
-  const compare = (key: string, gigabytes: number) => admission.compare(key, wanted(key), needing(gigabytes))
+  const compare = (key: string, gigabytes: number) => admission.compare(key, desiredServer(key), needing(gigabytes))
 
   test.each<[what: string, gigabytes: number, beside: boolean, instead: boolean]>([
     ['fits beside what serves', 10, true, true],
@@ -215,10 +215,10 @@ describe('a change', () => {
 
   test('that fitted before and does not when it is started says so, and reserves nothing', () => {
     starts('ns/a', 20)
-    expect(admission.admitBeside('ns/a', wanted('ns/a'), needing(20))).toBe(false)
+    expect(admission.admitBeside('ns/a', desiredServer('ns/a'), needing(20))).toBe(false)
     expect(view('ns/a').beside?.allowed).toBe(false)
     expect(memory.book.held()).toHaveLength(1)
-    expect(admission.admitBeside('ns/a', wanted('ns/a'), needing(10))).toBe(true)
+    expect(admission.admitBeside('ns/a', desiredServer('ns/a'), needing(10))).toBe(true)
     expect(memory.book.held()).toHaveLength(2)
   })
 })

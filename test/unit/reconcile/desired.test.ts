@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { parseInferenceService, parseModel, type InferenceService } from '../../../src/agent-core/kube/resources.ts'
 import type { Hold } from '../../../src/contract/service.ts'
-import { desired, type DesiredInputs } from '../../../src/agent-core/reconcile/desired.ts'
+import { desiredOf, type DesiredInputs } from '../../../src/agent-core/reconcile/desired.ts'
 
 const metadata = (name: string, extra: object = {}) => ({
   name,
@@ -103,14 +103,14 @@ const stories: readonly (readonly [string, Partial<DesiredInputs>, string])[] = 
 ]
 
 test.each(stories)('%s', (_sentence, facts, kind) => {
-  const result = desired({ ...usual, ...facts })
+  const result = desiredOf({ ...usual, ...facts })
   const more =
     'reason' in result ? ` ${result.reason}` : result.kind === 'unreadable' && result.isForMac ? ' for a Mac' : ''
   expect(`${result.kind}${more}`).toBe(kind)
 })
 
 test('a refusal names the object, the field and what to do', () => {
-  const result = desired({ ...usual, service: service({ contextSize: 3 }) })
+  const result = desiredOf({ ...usual, service: service({ contextSize: 3 }) })
   expect(result).toMatchObject({
     message:
       'InferenceService ns/chat is not usable: spec.contextSize: Too small: expected number to be >=128. Correct it and apply it again.',

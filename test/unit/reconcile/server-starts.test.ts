@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
-import type { WantedServer } from '../../../src/agent-core/reconcile/reading.ts'
+import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
 import { ServerStarts } from '../../../src/agent-core/reconcile/server-starts.ts'
 import { eventually } from '../../support/eventually.ts'
 import { sampleServerPath } from '../../support/sample-servers/sample.ts'
@@ -12,7 +12,7 @@ const service = parseInferenceService({ metadata, spec: { modelRef: 'm' } })
 const model = parseModel({ metadata, spec: { source: '/m.gguf' } })
 const file = { path: sampleServerPath, sizeBytes: 1, revision: 'r' }
 
-const wanted = (digest: string): WantedServer => ({
+const desiredServer = (digest: string): DesiredServer => ({
   service,
   spec: service.spec.value,
   model: model.spec.value,
@@ -27,11 +27,11 @@ const startsIn = (room: ServerRoom): ServerStarts =>
     launches: {
       findBinary: () => Promise.resolve({ kind: 'found', path: sampleServerPath }),
       prepare: (server, local, binary) =>
-        Promise.resolve({ wanted: server, model: local, binary, env: {}, dialect: undefined }),
+        Promise.resolve({ desiredServer: server, model: local, binary, env: {}, dialect: undefined }),
       startProblem: () => Promise.resolve(undefined),
       needKey: () => 'n',
       sizeUp: () => Promise.resolve({ of: 'n', estimate: undefined, whyUnknown: 'Untold.', changeable: {} }),
-      launch: (prepared) => room.launch({ loadMs: 60_000 }, { digest: prepared.wanted.digest }),
+      launch: (prepared) => room.launch({ loadMs: 60_000 }, { digest: prepared.desiredServer.digest }),
     },
     admission: {
       need: (_key, _of, sizeUp) => sizeUp(),
@@ -56,12 +56,12 @@ test('a restart that was under way is still asked for when its new server is dro
   room.servers.onChange((_key, state) => starts.changed(state))
 
   starts.askRestart()
-  await starts.start('successor', { model }, wanted('digest-1'), file)
+  await starts.start('successor', { model }, desiredServer('digest-1'), file)
   expect([starts.isRestartAsked, starts.hasSuccessor]).toEqual([false, true])
   starts.dropSuccessor()
   expect(starts.isRestartAsked).toBe(true)
   await eventually(() => room.servers.successor('a/b') === undefined)
 
-  await starts.start('successor', { model }, wanted('digest-1'), file)
+  await starts.start('successor', { model }, desiredServer('digest-1'), file)
   expect([starts.isRestartAsked, starts.hasSuccessor]).toEqual([false, true])
 })

@@ -2,7 +2,7 @@ import { isRunning, type Serve } from './facts.ts'
 import type { Observation } from './observation.ts'
 import { act, rest, type Plan } from './step.ts'
 
-/** Undefined once the wanted model is here. The old server, if any, keeps serving meanwhile. */
+/** Undefined once the desired model is here. The old server, if any, keeps serving meanwhile. */
 export function fetchStep(observed: Observation, { source, digest }: Serve): Plan | undefined {
   const { fetch, server, successor, now, restartAsked } = observed
   if (isRunning(successor) && successor.digest === digest) return undefined

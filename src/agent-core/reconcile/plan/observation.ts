@@ -2,7 +2,7 @@ import type { ServiceReason } from '../../../contract/service.ts'
 import type { Absence } from '../absence.ts'
 import type { Desired } from '../desired.ts'
 
-/** The model file of the wanted source. */
+/** The model file of the desired source. */
 export type FetchView =
   | { readonly kind: 'none' }
   | {
@@ -105,9 +105,9 @@ export interface Observation {
   readonly retiring: string | undefined
   /** Undefined = not asked for yet. */
   readonly beside: Beside | undefined
-  /** Why the wanted server would not fit even in place of the present one, as a sentence. */
+  /** Why the desired server would not fit even in place of the present one, as a sentence. */
   readonly instead: string | undefined
-  /** Why the wanted server may not be started now. */
+  /** Why the desired server may not be started now. */
   readonly noMemory: { readonly reason: MemoryReason; readonly message: string } | undefined
   /** It is to leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
   readonly absent: Extract<Absence, { kind: 'idle' | 'displaced' }> | undefined

@@ -20,10 +20,10 @@ export function plan(observed: Observation): Plan {
 }
 
 /** Where it serves or cannot be started, which the notice may explain. */
-function withNotice(next: Plan, wish: Desired): Plan {
-  if (wish.kind !== 'serve' || wish.notice === undefined || next.step.do !== 'rest') return next
+function withNotice(next: Plan, desired: Desired): Plan {
+  if (desired.kind !== 'serve' || desired.notice === undefined || next.step.do !== 'rest') return next
   const isTold = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
-  return isTold ? { ...next, message: `${next.message} ${wish.notice}` } : next
+  return isTold ? { ...next, message: `${next.message} ${desired.notice}` } : next
 }
 
 /** The controller gets a moment to take up what is published or withdrawn; after that people are told. */

@@ -151,7 +151,7 @@ export function unreadable(observed: Observation, { message, isForMac }: Unreada
   return left ?? (isForMac ? rest('refused', 'Refused', message) : forget())
 }
 
-/** A wish that cannot be carried out anew takes nothing from a server that serves; undefined where none does. */
+/** A desired state that cannot be reached anew takes nothing from a server that serves; undefined where none does. */
 function keepServing(observed: Observation, why: string): Plan | undefined {
   const { server, successor, publication } = observed
   const serves = server.kind === 'ready' || server.kind === 'unready' || isTrusted(server)

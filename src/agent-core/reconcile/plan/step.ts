@@ -7,7 +7,7 @@ export type Step =
   | { readonly do: 'ensureService' }
   | { readonly do: 'fetch' }
   | { readonly do: 'cancelFetch' }
-  /** How much memory the wanted server will hold, and whether it fits beside or in place of the present one. */
+  /** How much memory the desired server will hold, and whether it fits beside or in place of the present one. */
   | { readonly do: 'sizeUp' }
   | { readonly do: 'start' }
   /** The present server goes on. */

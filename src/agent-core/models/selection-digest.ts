@@ -12,7 +12,7 @@ export interface Selection {
 }
 
 /** Tells what is wanted apart (hex SHA-256). For a source that names one file and asks for nothing beside it, that of the source. */
-export function wantedDigest({
+export function selectionDigest({
   source,
   format = 'gguf',
   quantization = '',
