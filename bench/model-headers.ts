@@ -27,7 +27,7 @@ export async function modelHeaders({ headerRuns }: Extent): Promise<Row[]> {
       unit: 'ms',
       values: measured.map(({ ms }) => ms),
       goal: 50,
-      note: `the first, with the start of the thread that reads them, took ${(measured[0]?.ms ?? 0).toFixed(0)} ms`,
+      note: `the first took ${(measured[0]?.ms ?? 0).toFixed(0)} ms`,
     },
     { what: `${what}, read`, unit: 'MiB', values: measured.map(({ bytesRead }) => bytesRead / 1024 ** 2), goal: 16 },
   ]

@@ -221,3 +221,20 @@ test('an abort ends the reading with its own reason', async () => {
   stopped.abort(reason)
   await expect(reading).rejects.toBe(reason)
 })
+
+test('an ordinary header is read without a thread, and one that is larger than any real one in a thread', async () => {
+  const megabytes = (count: number) => Array.from({ length: count * 1_000 }, () => 'x'.repeat(1_000))
+  await writeLlamaGguf(at('ordinary.gguf'), { metadata: { 'some.texts': megabytes(18) } })
+  await writeLlamaGguf(at('large.gguf'), { metadata: { 'some.texts': megabytes(27) } })
+  let threads = 0
+  const onWorker = () => (threads += 1)
+  process.on('worker', onWorker)
+  const ordinary = await readGgufHeader(at('ordinary.gguf'))
+  const before = threads
+  const large = await readGgufHeader(at('large.gguf'))
+  process.off('worker', onWorker)
+  expect({
+    texts: [ordinary, large].map(({ arrayLengths }) => arrayLengths.get('some.texts')),
+    threads: [before, threads],
+  }).toEqual({ texts: [18_000, 27_000], threads: [0, 1] })
+})
