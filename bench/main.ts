@@ -15,9 +15,23 @@ import { supervision } from './supervision.ts'
 import { isMet, table } from './table.ts'
 import { thousand } from './thousand.ts'
 import { together } from './together.ts'
+import { window } from './window.ts'
 import { World } from './world.ts'
 
-const groups = [start, life, together, supervision, idle, lookedAt, carriers, scrape, models, thousand, resources]
+const groups = [
+  start,
+  life,
+  together,
+  supervision,
+  idle,
+  lookedAt,
+  carriers,
+  window,
+  scrape,
+  models,
+  thousand,
+  resources,
+]
 
 const groupNames = groups.map(({ name }) => name).join(', ')
 
@@ -36,6 +50,9 @@ const usual: Extent = {
   downloadRuns: 5,
   downloadKills: 10,
   thousandRuns: 3,
+  windowRuns: 7,
+  windowSeconds: 60,
+  windowUnseenSeconds: 30,
   lives: 0,
 }
 const long: Extent = {
@@ -53,6 +70,9 @@ const long: Extent = {
   downloadRuns: 15,
   downloadKills: 25,
   thousandRuns: 10,
+  windowRuns: 20,
+  windowSeconds: 600,
+  windowUnseenSeconds: 90,
   lives: 1_000,
 }
 
@@ -92,6 +112,10 @@ async function measureAll(): Promise<void> {
     say(`\n${name} (${index + 1} of ${wanted.length}, after ${seconds()} s) …`)
     try {
       const measured = await measure(world, options.long ? long : usual)
+      if ('skipped' in measured) {
+        say(`${name} skipped: ${measured.skipped}`)
+        continue
+      }
       rows.push(...measured)
       say(table(measured))
     } catch (error) {

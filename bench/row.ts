@@ -1,7 +1,7 @@
 import type { World } from './world.ts'
 
 /** `more`: a count that grew; empty for other units. */
-export type Unit = '' | 's' | 'ms' | '%' | 'MiB' | '/min' | 'more'
+export type Unit = '' | 's' | 'ms' | '%' | 'MiB' | 'MB' | 'kB' | '/min' | 'more'
 
 /** One line of the table. */
 export interface Row {
@@ -36,12 +36,23 @@ export interface Extent {
   readonly downloadRuns: number
   readonly downloadKills: number
   readonly thousandRuns: number
+  /** Pages that are opened. */
+  readonly windowRuns: number
+  /** So long a page is told of changes. */
+  readonly windowSeconds: number
+  /** So long the agent is watched for each state of a window that nobody sees. */
+  readonly windowUnseenSeconds: number
   /** Starts and stops of servers; 0 = not measured. */
   readonly lives: number
+}
+
+/** What this machine has not what it takes for, and why. */
+export interface Skipped {
+  readonly skipped: string
 }
 
 /** Rows that are measured together. */
 export interface Group {
   readonly name: string
-  readonly measure: (world: World, extent: Extent) => Promise<Row[]>
+  readonly measure: (world: World, extent: Extent) => Promise<Row[] | Skipped>
 }

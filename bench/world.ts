@@ -8,6 +8,7 @@ import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
 import { AgentProcess } from './agent-process.ts'
 import { installAgent } from './installed-agent.ts'
 import { RequestCounter } from './request-count.ts'
+import { buildWindow } from '../test/support/window/build-window.ts'
 import { SliceWatch } from '../test/support/slice-watch.ts'
 
 /** One real API server and the built agent, for everything that is measured. */
@@ -34,6 +35,13 @@ export class World implements AsyncDisposable {
     const apiServer = await ApiServer.start()
     opening.move()
     return new World(folder, launcher, modelFile, apiServer)
+  }
+
+  /** As `make build` does, beside the command, which serves it. Answers its folder. */
+  async buildWindow(): Promise<string> {
+    const folder = join(this.#folder, 'installed/out/renderer')
+    await buildWindow(folder)
+    return folder
   }
 
   /** A namespace of its own with a user for the agent, and LLMKube's controller unless told otherwise. */
