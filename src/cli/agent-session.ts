@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
-import { command, type CommandInput, type CommandResult } from '../contract/commands.ts'
+import { command, type CommandInput, type CommandName, type CommandResult } from '../contract/commands.ts'
 import { connectToAgent, type AgentClient } from '../serve/client/agent-client.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
@@ -47,11 +47,18 @@ export async function send(
   else if (isDone(result)) io.stdout.write(`${result.message}\n`)
   else {
     io.stderr.write(`metal-agent: ${result.message}\n`)
-    if (result.outcome === 'refused' && result.instead?.command.name === 'stop')
-      io.stderr.write(`${result.instead.label}: repeat it with --here.\n`)
+    if (result.outcome === 'refused') {
+      const flag = result.instead && repeatedWith[result.instead.command.name]
+      if (flag !== undefined) io.stderr.write(`${result.instead?.label ?? ''}: repeat it with ${flag}.\n`)
+      // What it was refused is left to somebody who may: the YAML alone is on standard output.
+      if (result.yaml !== undefined) io.stdout.write(result.yaml)
+    }
   }
   return exitCodeOf(result)
 }
+
+/** How the command that is left is written. */
+const repeatedWith: Partial<Record<CommandName, string>> = { stop: '--here', deleteModel: '--even-if-managed' }
 
 const firstIssue = ({ issues: [issue] }: z.ZodError): string =>
   `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`.replace(/^: /, '')

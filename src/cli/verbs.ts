@@ -4,6 +4,7 @@ import { VerbError } from './agent-session.ts'
 import type { FlagDefaults } from './flags.ts'
 import { helpText } from './help.ts'
 import { exitCodes, type CliIo } from './io.ts'
+import { addVerb } from './verbs/add-verb.ts'
 import { completionVerb } from './verbs/completion-verb.ts'
 import { energyVerb } from './verbs/energy-verb.ts'
 import { fitVerb } from './verbs/fit-verb.ts'
@@ -42,6 +43,7 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
   const verbs = [
     ...statusVerbCommands(context),
     ...serviceVerbCommands(context),
+    addVerb(context),
     logVerb(context),
     uiVerb(context),
     ...storyVerbCommands(context),

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { loadAllYaml } from '@kubernetes/client-node'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
@@ -25,16 +26,14 @@ const modelNamed = (name: string) => ({
 
 const specShape = z.object({ spec: z.record(z.string(), z.unknown()), metadata: z.looseObject({}) })
 
-/** What an agent needs, without the optional rights. */
-const served: readonly Rule[] = [
-  { apiGroups: ['inference.llmkube.dev'], resources: ['*'], verbs: ['get', 'list', 'watch'] },
-  { apiGroups: ['inference.llmkube.dev'], resources: ['inferenceservices/status'], verbs: ['*'] },
-  {
-    apiGroups: ['', 'discovery.k8s.io'],
-    resources: ['services', 'endpoints', 'endpointslices', 'events'],
-    verbs: ['*'],
-  },
-]
+const roles = z
+  .array(z.object({ metadata: z.object({ name: z.string() }), rules: z.array(z.custom<Rule>()) }))
+  .parse(loadAllYaml(await readFile('assets/rbac.yaml', 'utf8')))
+const rulesOf = (...names: string[]): readonly Rule[] =>
+  roles.filter(({ metadata }) => names.includes(metadata.name)).flatMap(({ rules }) => rules)
+
+/** Without the optional rights. */
+const served = rulesOf('metalbar-agent')
 
 describe.each(apiWorlds)('on $name', ({ use }) => {
   const api = use()
@@ -190,6 +189,36 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       by: 'cluster',
       message: saying(/refused is not deleted: the cluster refused it \(inferenceservices\..* is forbidden/),
     })
+  })
+
+  test('the rights of assets/rbac.yaml are enough for all that an agent does', async () => {
+    const { namespace } = api()
+    await using world = await open({ namespace })
+    const { connection } = await api().restricted(rulesOf('metalbar-agent', 'metalbar-models'))
+    const agent = await world.startAgent({ connection })
+    await agent.untilCluster('live')
+    const { application, service } = asked(world, 'allowed')
+    expect(await run(agent, { name: 'applyModel', application })).toMatchObject({ outcome: 'done' })
+    const { pid } = await agent.untilReady('allowed')
+    await eventually(async () => (await world.eventReasons('allowed')).length > 1, { timeoutMs: patienceMs })
+    expect(await agent.agent.query({ name: 'events', service, limit: 5 })).toMatchObject({
+      hasMore: expect.any(Boolean) as boolean,
+    })
+    for (const name of ['stop', 'start'] as const) {
+      expect(await run(agent, { name, service })).toMatchObject({ outcome: 'done' })
+    }
+    await agent.untilReady('allowed')
+    expect(await run(agent, { name: 'setContextSize', service, contextSize: 1_024 })).toMatchObject({ outcome: 'done' })
+    await agent.until('allowed', (view) => view.state === 'ready' && view.pid !== pid)
+    expect(await run(agent, { name: 'deleteModel', service })).toMatchObject({
+      outcome: 'done',
+      message: saying(/is deleted\. So is its Model/),
+    })
+    await agent.untilNotShown('allowed')
+    await world.untilPublishedKinds('allowed')
+    const said = JSON.stringify([agent.log.warnings, agent.log.infos])
+    // The roles for the namespace itself are not bound here.
+    expect(said.replaceAll(/namespaces \\\\?"[^"]*" is forbidden/g, '')).not.toMatch(/forbidden/)
   })
 
   test('a Model that could not be deleted again is named', async () => {

@@ -98,6 +98,28 @@ test('history, events, settings, contexts and addresses are told as tables and a
   expect((await kinds())[0]).toBe('settingsChanged')
 })
 
+test('add makes a model and its service, or only prints them, and delete takes both away', async () => {
+  await using world = await serving()
+  const { agent, sim } = world
+  const [{ spec }] = z.tuple([z.object({ spec: z.object({ source: z.string() }) })]).parse(sim.list('models'))
+  const printed = await agent.run('add', 'llama-3.1-8b', '--yaml')
+  expect(printed).toEqual(done(saying(/^kind: Model\n[^]*name: llama-3\.1-8b\n[^]*^kind: InferenceService\n/m)))
+  expect(await agent.run('add', spec.source, '--name', 'Second')).toMatchObject({
+    code: 2,
+    stderr: saying(/name must be/),
+  })
+  expect(sim.list('models')).toHaveLength(1)
+
+  expect(await agent.run('add', spec.source, '--name', 'second', '--context', '1024')).toEqual(
+    done(saying(/^default\/second is added: /)),
+  )
+  const { pid } = await agent.service('second', 'ready')
+  expect(sim.get({ resource: 'inferenceservices', name: 'second' })).toMatchObject({ spec: { contextSize: 1_024 } })
+  expect(await agent.run('delete', 'second')).toEqual(done(saying(/is deleted\. So is its Model second/)))
+  await untilGone(pid ?? 0)
+  expect(sim.list('models')).toHaveLength(1)
+})
+
 test('shutdown --keep-serving leaves the server to the next agent, and shutdown alone stops it', async () => {
   await using world = await serving()
   const { agent, next } = world

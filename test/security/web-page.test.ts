@@ -65,6 +65,7 @@ describe('a page that has the key', () => {
     { name: 'updateSettings', settings: { namespace: 'kube-system' } },
     { name: 'updateSettings', settings: { namespace: null } },
     { name: 'updateSettings', settings: { llamaServer: '/tmp/evil' } },
+    { name: 'applyModel', application: { namespace: 'default', name: 'x', source: '/Users/me/private.gguf' } },
   ]
 
   test.each(shellOnly)('may not choose the cluster, the namespaces or what is run: %j', async (command) => {
@@ -77,6 +78,23 @@ describe('a page that has the key', () => {
     expect([status, door.commands]).toEqual([200, []])
     expect(JSON.parse(text)).toMatchObject({ outcome: 'refused', by: 'agent' })
   })
+
+  test.each(['/etc/passwd', 'file:///etc/passwd', ' /etc/passwd', '../x.gguf', '~/x.gguf'])(
+    'may not ask about the file %j of this machine, only about what others have',
+    async (source) => {
+      const { port, door, authorization } = await windowPort()
+      const askAbout = (about: string) =>
+        ask(port, httpPaths.query, {
+          method: 'POST',
+          headers: { authorization, 'content-type': 'application/json' },
+          body: JSON.stringify({ name: 'fit', source: about }),
+        })
+      const { status, text } = await askAbout(source)
+      expect([status, text, door.queries]).toEqual([422, expect.stringContaining('may not name files'), []])
+      await askAbout('hf://org/repo')
+      expect(door.queries).toEqual([{ name: 'fit', source: 'hf://org/repo' }])
+    },
+  )
 })
 
 async function healthPort(): Promise<number> {

@@ -10,7 +10,11 @@ interface ServiceVerb {
   readonly command: (service: ServiceRef, options: z.infer<typeof switches>) => CommandInput
 }
 
-const switches = z.object({ here: z.boolean().default(false), off: z.boolean().default(false) })
+const switches = z.object({
+  here: z.boolean().default(false),
+  off: z.boolean().default(false),
+  evenIfManaged: z.boolean().default(false),
+})
 
 const serviceVerbs: readonly ServiceVerb[] = [
   {
@@ -42,6 +46,12 @@ const serviceVerbs: readonly ServiceVerb[] = [
     name: 'skip-drain',
     does: 'end a stopping server at once, with the requests it still answers',
     command: (service) => ({ name: 'skipDrain', service }),
+  },
+  {
+    name: 'delete',
+    does: 'delete a service from the cluster, and its Model where both were added together and nobody else uses it',
+    option: ['--even-if-managed', 'also where a tool such as Argo CD keeps it, which brings it back'],
+    command: (service, { evenIfManaged }) => ({ name: 'deleteModel', service, evenIfManaged }),
   },
   { name: 'release', does: 'let another machine serve it', command: (service) => ({ name: 'release', service }) },
 ]
