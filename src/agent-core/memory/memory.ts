@@ -2,11 +2,12 @@ import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
 import { splitKey } from '../support/object-key.ts'
 import { BigApplications } from './big-applications.ts'
-import { MemoryBook, type BesideVerdict, type BookOutlook } from './book.ts'
+import { MemoryBook, type BesideVerdict } from './book.ts'
 import { resolveBudget, type Budget } from './budget.ts'
 import { CurrentBudget, unlimited } from './current-budget.ts'
 import { GpuLimit } from './gpu-limit.ts'
 import { idOf, type HeldRole } from './holds.ts'
+import { memoryOutlook, type MemoryOutlook } from './memory-outlook.ts'
 import type { PressureThresholds } from './pressure.ts'
 import { waysToFit, type Misfit, type WayToFit } from './ways-to-fit.ts'
 import type { Refusal } from './refusal.ts'
@@ -74,14 +75,6 @@ export type SizedRequest = Omit<StartRequest, 'ownBudgetBytes' | 'enforcement' |
 
 /** What could be proposed to make it fit. */
 export type Changeable = Pick<Misfit, 'contextTokens' | 'slots' | 'estimateAt'>
-
-/** See `Memory.outlook`. */
-export interface MemoryOutlook extends Pick<BookOutlook, 'committedBytes' | 'unfit'> {
-  readonly budget: Budget
-  readonly starts: readonly { readonly key: string; readonly needBytes: number }[]
-  readonly waits: BookOutlook['refused']
-  readonly evicted: readonly { readonly key: string; readonly winner: string; readonly bytes: number }[]
-}
 
 export type MemoryRefusal = Refusal & { readonly ways: readonly WayToFit[] }
 
@@ -192,7 +185,7 @@ export class Memory implements AsyncDisposable {
     const complete = this.#complete(request)
     if ('message' in complete) {
       this.#book.release(request.key)
-      return this.#badBudget(request, complete.message)
+      return badBudget(request, complete.message, this.#budget.bytes)
     }
     const admission = this.#book.admit(complete)
     if (admission.admitted) return admission
@@ -209,7 +202,7 @@ export class Memory implements AsyncDisposable {
   /** Why the key's new server would not fit even in place of the running one; undefined where it would. */
   instead(request: SizedRequest, changeable: Changeable): MemoryRefusal | undefined {
     const complete = this.#complete(request)
-    if ('message' in complete) return this.#badBudget(request, complete.message)
+    if ('message' in complete) return badBudget(request, complete.message, this.#budget.bytes)
     const refusal = this.#book.refusalInstead(complete)
     return refusal && { ...refusal, ways: this.#ways(request, refusal, changeable) }
   }
@@ -227,18 +220,8 @@ export class Memory implements AsyncDisposable {
       return 'message' in complete ? [] : [complete]
     })
     const { budget } = result
-    const { refused, ...outlook } = this.#book.outlook({ budgetBytes: budget.bytes, enforcement, mayEvict }, requests)
-    const held = Map.groupBy(this.#book.held(), ({ key }) => key)
-    const bytesOf = (key: string) => (held.get(key) ?? []).reduce((sum, one) => sum + one.committedBytes, 0)
-    const evicted = new Map(
-      refused.flatMap(({ key: winner, evictFirst }) =>
-        evictFirst.map((key) => [key, { key, winner, bytes: bytesOf(key) }] as const),
-      ),
-    )
-    const waits = refused.filter(({ evictFirst }) => evictFirst.length === 0)
-    const starts = [...outlook.starts, ...refused.filter(({ evictFirst }) => evictFirst.length > 0)]
-    const unfit = outlook.unfit.filter(({ key }) => !evicted.has(key))
-    return { ...outlook, budget, starts, waits, unfit, evicted: [...evicted.values()] }
+    const outlook = this.#book.outlook({ budgetBytes: budget.bytes, enforcement, mayEvict }, requests)
+    return memoryOutlook(outlook, this.#book.held(), budget)
   }
 
   /** A server that was found running, whatever it holds. */
@@ -350,23 +333,6 @@ export class Memory implements AsyncDisposable {
     return { ...complete, ownBudgetBytes: result.budget.bytes }
   }
 
-  /** Whatever the mode: a budget that cannot be read is none. */
-  #badBudget(request: SizedRequest, message: string): RefusedAdmission {
-    const room = { budgetBytes: this.#budget.bytes, committedBytes: 0, promisedBytes: 0 }
-    const shortage = { own: 0, budget: 0, available: 0 }
-    return {
-      admitted: false,
-      reason: 'MemoryCheckFailed',
-      message,
-      needBytes: request.needBytes ?? 0,
-      room,
-      shortage,
-      fitsAlone: false,
-      evictFirst: [],
-      ways: [],
-    }
-  }
-
   #ways(request: SizedRequest, refusal: Refusal, changeable: Changeable): readonly WayToFit[] {
     if (refusal.reason !== 'InsufficientMemory') return []
     const { platform } = this.#options
@@ -384,6 +350,21 @@ export class Memory implements AsyncDisposable {
       ...(this.#gpu.bytes !== undefined && { gpuLimitBytes: this.#gpu.bytes }),
       platform: platform.name,
     })
+  }
+}
+
+/** Whatever the mode: a budget that cannot be read is none. */
+function badBudget(request: SizedRequest, message: string, budgetBytes: number): RefusedAdmission {
+  return {
+    admitted: false,
+    reason: 'MemoryCheckFailed',
+    message,
+    needBytes: request.needBytes ?? 0,
+    room: { budgetBytes, committedBytes: 0, promisedBytes: 0 },
+    shortage: { own: 0, budget: 0, available: 0 },
+    fitsAlone: false,
+    evictFirst: [],
+    ways: [],
   }
 }
 

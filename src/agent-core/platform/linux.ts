@@ -1,6 +1,5 @@
-import { readdirSync, readFileSync, statSync } from 'node:fs'
-import { readdir, readFile, readlink } from 'node:fs/promises'
-import { hasCode } from '../support/files.ts'
+import { statSync } from 'node:fs'
+import { readlink } from 'node:fs/promises'
 import { biggestApplications, type ProcessMemory } from './applications.ts'
 import { cgroupFolders, cgroupMemory, cgroupPressureFile, type CgroupFolder } from './cgroup.ts'
 import {
@@ -13,7 +12,6 @@ import {
   type MemoryFigures,
   type Metal,
   type Platform,
-  type PortHolder,
   type PortListeners,
   type ProcessFacts,
   type Workplace,
@@ -24,7 +22,6 @@ import {
   isGone,
   isSuspended,
   parseCommandLine,
-  parseListeningInodes,
   parseMeminfo,
   parsePressure,
   parseProportionalBytes,
@@ -33,6 +30,8 @@ import {
   parseVariable,
   type ProcStat,
 } from './proc-files.ts'
+import { allPids, readIfOffered, readNow, readProc, unlessGone, unlessGoneNow } from './proc-reads.ts'
+import { heldBy, holdersOf, listeningInodes, tcpTables } from './proc-sockets.ts'
 import { ProcFootprints } from './proc-footprints.ts'
 
 /** Everything from /proc: no command is run. */
@@ -209,11 +208,6 @@ function residentMemory(pid: number): ProcessMemory | undefined {
   return status === undefined || name === undefined ? undefined : { pid, name, bytes: parseResidentBytes(status) }
 }
 
-const allPids = (): number[] =>
-  readdirSync('/proc')
-    .map(Number)
-    .filter((pid) => Number.isInteger(pid) && pid > 0)
-
 function ownPids(): number[] {
   const user = process.getuid?.()
   return allPids().filter((pid) => unlessGoneNow(() => statSync(`/proc/${pid}`))?.uid === user)
@@ -248,89 +242,3 @@ async function factsOf(pid: number, stat: ProcStat): Promise<ProcessFacts | unde
     suspended: isSuspended(stat),
   }
 }
-
-async function listeningInodes(port: number): Promise<Set<string>> {
-  return new Set((await tcpTables()).flatMap((table) => parseListeningInodes(table, port)))
-}
-
-async function tcpTables(): Promise<string[]> {
-  const tables = await Promise.all([readProc('/proc/net/tcp'), readProc('/proc/net/tcp6')])
-  return tables.map((table) => table ?? '')
-}
-
-/** Which of these processes have which of the sockets open. */
-async function heldBy(
-  pids: readonly number[],
-  inodes: ReadonlySet<string>,
-): Promise<{ pids: number[]; found: ReadonlySet<string> }> {
-  const held = await Promise.all(pids.map(async (pid) => ({ pid, inodes: await socketInodes(pid, inodes) })))
-  const holders = held.filter((process) => process.inodes.length > 0)
-  return { pids: holders.map(({ pid }) => pid), found: new Set(holders.flatMap((process) => process.inodes)) }
-}
-
-/** Those of `wanted` that the process has open; none where we may not look. */
-async function socketInodes(pid: number, wanted: ReadonlySet<string>): Promise<string[]> {
-  const directory = `/proc/${pid}/fd`
-  const descriptors = (await unlessGone(readdir(directory))) ?? []
-  const targets = await Promise.all(descriptors.map((descriptor) => unlessGone(readlink(`${directory}/${descriptor}`))))
-  return targets.flatMap((target) => {
-    const inode = target === undefined ? undefined : /^socket:\[(\d+)\]$/.exec(target)?.[1]
-    return inode !== undefined && wanted.has(inode) ? [inode] : []
-  })
-}
-
-/** Looks through every process: only asked when something is in the way. */
-async function holdersOf(inodes: ReadonlySet<string>): Promise<PortHolder[]> {
-  const holders = await Promise.all(
-    allPids().map(async (pid): Promise<PortHolder | undefined> => {
-      if ((await socketInodes(pid, inodes)).length === 0) return undefined
-      const command = readNow(`/proc/${pid}/comm`)
-      return command === undefined ? { pid } : { pid, command: command.trim() }
-    }),
-  )
-  const known = holders.filter((holder) => holder !== undefined)
-  return known.length > 0 ? known : [{}]
-}
-
-/** For files that the kernel may take long to make: a process that is busy with its own memory holds up every reader of its figures. */
-const readProc = (path: string): Promise<string | undefined> => unlessGone(readFile(path, 'utf8'))
-
-/** For everything else: no disk is behind it, and the round trips through the thread pool cost many times as much. */
-const readNow = (path: string): string | undefined => unlessGoneNow(() => readFileSync(path, 'utf8'))
-
-/** Kernels are built without pressure stall information, or refuse it when it is switched off at boot. */
-function readIfOffered(path: string): string | undefined {
-  try {
-    return readNow(path)
-  } catch (error) {
-    if (error instanceof PlatformError && hasCode(error.cause, 'EOPNOTSUPP')) return undefined
-    throw error
-  }
-}
-
-const goneCodes = new Set<unknown>(['ENOENT', 'ESRCH', 'EACCES', 'EPERM'])
-
-/** Processes come and go while we read, and other users' are closed to us: both are answers, not failures. */
-async function unlessGone<T>(reading: Promise<T>): Promise<T | undefined> {
-  try {
-    return await reading
-  } catch (error) {
-    if (isNotThere(error)) return undefined
-    throw unreadable(error)
-  }
-}
-
-/** As {@link unlessGone}. */
-function unlessGoneNow<T>(read: () => T): T | undefined {
-  try {
-    return read()
-  } catch (error) {
-    if (isNotThere(error)) return undefined
-    throw unreadable(error)
-  }
-}
-
-const isNotThere = (error: unknown): boolean => error instanceof Error && 'code' in error && goneCodes.has(error.code)
-
-const unreadable = (error: unknown): PlatformError =>
-  new PlatformError(`The process table could not be read: ${String(error)}`, { cause: error })
