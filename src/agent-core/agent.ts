@@ -67,6 +67,16 @@ export class Agent {
     followForScrapes(this.#context, this.#rooms)
   }
 
+  /** The machine is about to sleep: nothing is published until {@link resume}. */
+  async suspend(): Promise<void> {
+    await this.#kept?.sleep.suspend()
+  }
+
+  /** The machine woke, or may have slept: everything is read and verified anew. */
+  async resume(): Promise<void> {
+    await this.#kept?.sleep.resume()
+  }
+
   /** As of now. */
   snapshot(looker?: Looker): AgentSnapshot {
     return this.#snapshots.get(looker)

@@ -67,6 +67,10 @@ export class ClusterLink {
   #pinning: Promise<void> = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #isEnding = false
+  /** Of the kubeconfig as it is now, while a session goes on with what it had: one sentence. */
+  #kubeconfigProblem: string | undefined
+  /** The context that was left last, while the present one has not been reached. */
+  #cameFrom: string | undefined
   /** Called at every change of the session and of its cluster's state. */
   readonly #looks = new Set<() => void>()
 
@@ -87,6 +91,20 @@ export class ClusterLink {
   /** The context that is served, or is about to be. */
   get servedContext(): PinnedContext | undefined {
     return this.#target ?? this.#session?.cluster.api.context
+  }
+
+  /** What a person should know about the choice of the cluster, as sentences. */
+  notices(): string[] {
+    const back = this.#cameFrom
+    const now = this.servedContext?.name ?? ''
+    return [
+      ...(this.#kubeconfigProblem === undefined ? [] : [this.#kubeconfigProblem]),
+      ...(back === undefined
+        ? []
+        : [
+            `Context "${now}" was not reached yet; "${back}" was served before: metal-agent context use ${back} goes back.`,
+          ]),
+    ]
   }
 
   /** A context of the kubeconfig as it is now. Throws KubeconfigError. */
@@ -130,9 +148,47 @@ export class ClusterLink {
     }
   }
 
+  /** The kubeconfig says something else than before. What is served goes on; its credentials are those of the file from now on. */
+  async kubeconfigChanged(): Promise<void> {
+    const session = this.#session
+    if (this.#isEnding || this.#target) return
+    if (!session) {
+      await this.connect()
+      return
+    }
+    const { context } = session.cluster.api
+    const problem = await this.#takeCredentials(context)
+    if (this.#session !== session) return
+    if (problem !== this.#kubeconfigProblem && problem !== undefined) {
+      this.#options.log.warn('kubeconfig changed', { reason: problem })
+    }
+    this.#kubeconfigProblem = problem
+    // What it was refused for may be mended.
+    if (problem === undefined && session.cluster.view().state !== 'live') session.cluster.resync()
+    this.#options.onChange()
+  }
+
+  /** Why they are not taken: one sentence. */
+  async #takeCredentials(present: PinnedContext): Promise<string | undefined> {
+    try {
+      const { server } = await this.loadContext(present.name)
+      if (server !== present.server) {
+        return `Context "${present.name}" now stands for ${server}, and the agent stays with ${present.server}: choose the context to move there.`
+      }
+      await present.renew()
+      return undefined
+    } catch (error) {
+      if (!(error instanceof KubeconfigError)) throw error
+      return `The agent stays with "${present.name}" and the credentials it has: ${error.message}`
+    }
+  }
+
   /** What runs for the present cluster comes down in good order, visibly; then the other is served. Returns at once. */
   moveTo(context: PinnedContext): void {
     this.#target = context
+    this.#kubeconfigProblem = undefined
+    const left = this.#session?.cluster.api.context.name
+    if (left !== undefined && this.#session === this.#reached) this.#cameFrom = left === context.name ? undefined : left
     const moved = this.#moving.then(() => this.#options.pin.choose(context)).then(() => this.#move(context))
     this.#moving = moved.finally(() => {
       if (this.#target === context) this.#target = undefined
@@ -243,6 +299,7 @@ export class ClusterLink {
   #pinReached(): void {
     if (!this.#session || this.#session === this.#reached) return
     this.#reached = this.#session
+    if (!this.#target) this.#cameFrom = undefined
     this.#pinning = this.#caught(this.#options.pin.reached(this.#session.cluster.api))
   }
 

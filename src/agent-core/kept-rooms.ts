@@ -5,7 +5,9 @@ import { clusterSession, type ClusterSession } from './cluster-session.ts'
 import { Commands } from './commands/commands.ts'
 import type { Rooms } from './commands/rooms.ts'
 import { History } from './history/history.ts'
-import type { PinnedContext } from './kube/pinned-context.ts'
+import { doubtAbout } from './kube/doubt-about.ts'
+import { KubeconfigWatch } from './kube/kubeconfig-watch.ts'
+import { kubeconfigFiles, type PinnedContext } from './kube/pinned-context.ts'
 import { countUnload } from './observability/metrics/server-metrics.ts'
 import { sessionCounters } from './observability/metrics/session-metrics.ts'
 import { PersonSettings } from './settings/person-settings.ts'
@@ -14,6 +16,7 @@ import { Absences } from './reconcile/absences.ts'
 import { Narrator } from './reconcile/narrator.ts'
 import { PressureEviction } from './reconcile/pressure-eviction.ts'
 import { ServerLaunches } from './reconcile/server-launches.ts'
+import { Sleep } from './sleep.ts'
 import type { LastingRooms } from './lasting-rooms.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
 import { evictionSettings, launchRules, portPolicy, specPolicy } from './room-settings.ts'
@@ -27,6 +30,7 @@ export interface KeptRooms {
   readonly history: History
   readonly narrator: Narrator
   readonly address: PublishedAddress
+  readonly sleep: Sleep
   readonly link: ClusterLink
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
@@ -77,8 +81,9 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
   evictionRoom(context, inputs, { absences, narrator })
   const address = addressRoom(context, { settings, history })
-  const link = linkRoom(context, inputs, { absences, narrator, address, settings, pin })
-  const kept = { settings, absences, history, narrator, address, link }
+  const sleep = ends.use(new Sleep({ servers, session, log }))
+  const link = linkRoom(context, inputs, { absences, narrator, address, sleep, settings, pin })
+  const kept = { settings, absences, history, narrator, address, sleep, link }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [settings.notice, pin.notice, history.notice, energyNotice, ...absences.notices].filter(
     (notice) => notice !== undefined,
@@ -130,7 +135,7 @@ function addressRoom(
   )
 }
 
-type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address'>
+type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep'>
 
 function linkRoom(
   context: RoomContext,
@@ -161,6 +166,17 @@ function linkRoom(
       figures: figuresOf(reports, memory.view?.footprints, runtime, share),
     }
   })
+  snapshots.register(() => ({ notices: link.notices() }))
+  ends.use(
+    new KubeconfigWatch({
+      files: () => kubeconfigFiles({ file: settings().kubeconfig, env: options.env }),
+      onChange: () => {
+        const failed = (error: unknown) => options.log.error('kubeconfig not read', { error })
+        void link.kubeconfigChanged().catch(failed)
+      },
+      log: options.log,
+    }),
+  )
   ends.defer(() => link.close())
   return link
 }
@@ -168,7 +184,7 @@ function linkRoom(
 function openSession(
   context: RoomContext,
   { rooms, machine }: KeptInputs,
-  { absences, narrator, address }: LinkedRooms,
+  { absences, narrator, address, sleep }: LinkedRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -212,6 +228,7 @@ function openSession(
     },
     platform,
     hostAddress: () => address.facts,
+    isSilent: (key) => sleep.isSilent(key),
     log,
     onChange,
   })
@@ -220,7 +237,7 @@ function openSession(
 function commandRooms(
   { options, snapshots }: RoomContext,
   { rooms: { servers, models, memory, power, energy } }: KeptInputs,
-  { absences, history, settings, address, link }: Omit<KeptRooms, 'commands' | 'notices'>,
+  { absences, history, settings, address, link }: Omit<KeptRooms, 'commands' | 'notices' | 'sleep'>,
 ): Rooms {
   const { platform, log, onShutdown, onLogLevel } = options
   return {
@@ -238,6 +255,7 @@ function commandRooms(
     agent: {
       clusterMessage: () => link.view().message,
       loadContext: (name) => link.loadContext(name),
+      doubtAbout: (pinned) => doubtAbout(pinned, { namespace: settings.current.namespace }),
       servedContext: () => link.servedContext,
       moveTo: (pinned) => link.moveTo(pinned),
       connect: () => link.connect(),

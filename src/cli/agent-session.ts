@@ -48,7 +48,10 @@ export async function send(
   else {
     io.stderr.write(`metal-agent: ${result.message}\n`)
     if (result.outcome === 'refused') {
-      const flag = result.instead && repeatedWith[result.instead.command.name]
+      const left = result.instead?.command.name
+      // A move that another verb offers is not that verb repeated.
+      const isOther = left === 'selectContext' && input.name !== left
+      const flag = left === undefined || isOther ? undefined : repeatedWith[left]
       if (flag !== undefined) io.stderr.write(`${result.instead?.label ?? ''}: repeat it with ${flag}.\n`)
       // What it was refused is left to somebody who may: the YAML alone is on standard output.
       if (result.yaml !== undefined) io.stdout.write(result.yaml)
@@ -58,7 +61,11 @@ export async function send(
 }
 
 /** How the command that is left is written. */
-const repeatedWith: Partial<Record<CommandName, string>> = { stop: '--here', deleteModel: '--even-if-managed' }
+const repeatedWith: Partial<Record<CommandName, string>> = {
+  stop: '--here',
+  deleteModel: '--even-if-managed',
+  selectContext: '--anyway',
+}
 
 const firstIssue = ({ issues: [issue] }: z.ZodError): string =>
   `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`.replace(/^: /, '')

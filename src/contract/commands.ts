@@ -28,6 +28,10 @@ export const modelFolder = z
  */
 export const stopScope = z.enum(['cluster', 'here'])
 
+/** What a person says yes to: `production` = the context is called so, `unverified` = its cluster does not answer, or lacks LLMKube. */
+export const contextDoubt = z.enum(['production', 'unverified'])
+export type ContextDoubt = z.infer<typeof contextDoubt>
+
 /** Everything that may be asked of an agent; the agent's file of the same name carries it out. */
 export const command = z.discriminatedUnion('name', [
   z.object({ name: z.literal('stop'), ...service, scope: stopScope.default('cluster') }),
@@ -47,7 +51,11 @@ export const command = z.discriminatedUnion('name', [
   /** Endpoints are withdrawn, models stay in memory. */
   z.object({ name: z.literal('pauseNode') }),
   z.object({ name: z.literal('resumeNode') }),
-  z.object({ name: z.literal('selectContext'), context: z.string().min(1).max(500) }),
+  z.object({
+    name: z.literal('selectContext'),
+    context: z.string().min(1).max(500),
+    accept: z.array(contextDoubt).max(contextDoubt.options.length).default([]),
+  }),
   z.object({ name: z.literal('reloadKubeconfig') }),
   z.object({ name: z.literal('setHostAddress'), address: z.union([z.literal('automatic'), z.ipv4()]) }),
   z.object({ name: z.literal('updateSettings'), settings: settingsPatch }),

@@ -36,6 +36,9 @@ export interface HostedAgent {
   readonly door: AgentDoor
   /** Serves a browser's window, and answers with a URL that works once. Throws LinkError. */
   openWindow(port?: number): Promise<string>
+  /** The machine is about to sleep, and woke or may have slept; see {@link Agent}. */
+  suspend(): Promise<void>
+  resume(): Promise<void>
   /** Ends everything in good order and gives the state folder back; false where something was left, which the log then names. */
   stop(how?: { readonly servers: ServersAtEnd }): Promise<boolean>
 }
@@ -146,7 +149,13 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   let stopping: Promise<boolean> | undefined
   return {
     ok: true,
-    hosted: { door, openWindow, stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)) },
+    hosted: {
+      door,
+      openWindow,
+      suspend: () => agent.suspend(),
+      resume: () => agent.resume(),
+      stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)),
+    },
   }
 }
 

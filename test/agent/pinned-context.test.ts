@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { command } from '../../src/contract/commands.ts'
 import { AgentWorld } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -166,6 +167,6 @@ const waiting = (agent: RunningAgent) =>
   )
 
 async function select(agent: RunningAgent, context: string): Promise<string> {
-  const request = { requestId: crypto.randomUUID(), command: { name: 'selectContext', context } } as const
+  const request = { requestId: crypto.randomUUID(), command: command.parse({ name: 'selectContext', context }) }
   return (await agent.agent.command(request)).outcome
 }

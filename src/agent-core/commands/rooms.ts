@@ -45,6 +45,8 @@ export interface AgentControls {
   readonly clusterMessage: () => string
   /** A context of the kubeconfig as it is now; throws KubeconfigError. */
   readonly loadContext: (name: string) => Promise<PinnedContext>
+  /** Why nothing could be served there, as a sentence; undefined where its cluster answers and has LLMKube. */
+  readonly doubtAbout: (context: PinnedContext) => Promise<string | undefined>
   /** The one that is served, or is about to be; undefined while there is none. */
   readonly servedContext: () => PinnedContext | undefined
   /** Brings down what runs for the present cluster, then serves the other; returns at once. */

@@ -167,12 +167,16 @@ async function readKubeconfig({ file, env }: KubeconfigChoice): Promise<KubeConf
 }
 
 /** Undefined in a Pod, which has a service account instead. */
-function filesOf({ file, env }: KubeconfigChoice): string[] | undefined {
+function filesOf({ file, env }: Pick<KubeconfigChoice, 'file' | 'env'>): string[] | undefined {
   if (file) return [file]
   const listed = env['KUBECONFIG']
   if (listed) return listed.split(delimiter).filter((entry) => entry !== '')
   return env['KUBERNETES_SERVICE_HOST'] ? undefined : [join(env['HOME'] ?? homedir(), '.kube', 'config')]
 }
+
+/** What a kubeconfig is made of, whether or not it is there. */
+export const kubeconfigFiles = (choice: Pick<KubeconfigChoice, 'file' | 'env'>): readonly string[] =>
+  filesOf(choice) ?? []
 
 const sourceOf = (choice: KubeconfigChoice): string =>
   filesOf(choice)?.join(delimiter) ?? 'the service account of this Pod'

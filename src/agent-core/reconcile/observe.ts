@@ -21,11 +21,14 @@ export interface ObservedService {
   readonly before: Observation | undefined
 }
 
-type Rooms = Pick<ServiceRooms, 'publisher' | 'servers' | 'absences' | 'admission' | 'hostAddress' | 'settings'>
+type Rooms = Pick<
+  ServiceRooms,
+  'publisher' | 'servers' | 'absences' | 'admission' | 'hostAddress' | 'isSilent' | 'settings'
+>
 
 /** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
 export function observe(reading: Reading, rooms: Rooms, service: ObservedService): Observation {
-  const { publisher, servers, absences, hostAddress } = rooms
+  const { publisher, servers, absences, hostAddress, isSilent } = rooms
   const { now, target, ownsService } = reading
   const { key, fetch, starts, writes, absence, before } = service
   const { server, successor, retiring } = starts.views()
@@ -45,6 +48,7 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
     absent: absence?.kind === 'idle' || absence?.kind === 'displaced' ? absence : undefined,
     restartAsked: starts.isRestartAsked,
     paused: absences.pausedSince !== undefined,
+    asleep: isSilent(key),
     clusterRetry: writes.retry,
     serviceRetry: writes.serviceRetry,
     disagreement: disagreementView(reading, publication, before?.disagreement),

@@ -38,6 +38,8 @@ export interface ServiceRooms {
   readonly names: Pick<ServiceNames, 'sharing'>
   readonly settings: ServiceSettings
   readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
+  /** The machine sleeps, or the server has not answered since: pods must not be sent to it. */
+  readonly isSilent: (key: string) => boolean
   readonly log: Logger
   readonly enqueue: (key: string) => void
   /** Something that a snapshot shows has changed. */

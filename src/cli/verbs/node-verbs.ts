@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { z } from 'zod'
+import { contextDoubt } from '../../contract/commands.ts'
 import { columns } from '../text.ts'
 import { agentVerb, run, sendPlain, type VerbContext } from './verb.ts'
 
@@ -41,7 +42,12 @@ function contextCommand(context: VerbContext): Command {
   )
   const use = agentVerb('use', 'serve the cluster of another context', context)
     .argument('<context>', 'its name in the kubeconfig')
-    .action((name: string, options: unknown) => sendPlain(context, options, { name: 'selectContext', context: name }))
+    .option('--anyway', 'also where its name says production, its cluster does not answer, or LLMKube is not there')
+    .action((name: string, options: unknown) => {
+      const { anyway } = z.object({ anyway: z.boolean().default(false) }).parse(options)
+      const accept = anyway ? contextDoubt.options : []
+      return sendPlain(context, options, { name: 'selectContext', context: name, accept })
+    })
   const reload = agentVerb('reload', 'read the kubeconfig anew', context).action((options: unknown) =>
     sendPlain(context, options, { name: 'reloadKubeconfig' }),
   )

@@ -306,6 +306,7 @@ const observed: Observation = {
   },
   restartAsked: false,
   paused: false,
+  asleep: false,
   clusterRetry: undefined,
 }
 const rests = (state: Plan['state'], reason: Plan['reason'], message: string): Plan => ({

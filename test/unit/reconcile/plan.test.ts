@@ -81,6 +81,7 @@ const idle: Observation = {
   publication: nothingPublished,
   restartAsked: false,
   paused: false,
+  asleep: false,
   clusterRetry: undefined,
 }
 const refusal = { at: now + 5_000, message: 'The cluster did not take it.', isRefusal: true }
@@ -343,6 +344,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ],
   ],
   'a paused machine': [
+    [
+      'sleeps: what is ready is withdrawn',
+      { asleep: true, publication: shownReady, server: ready },
+      'withdraw',
+      'unready',
+    ],
     ['withdraws what is ready', { paused: true, publication: shownReady, server: ready }, 'withdraw', 'unready'],
     ['keeps its models', { paused: true, publication: withdrawn, server: ready }, 'rest', 'unready'],
     ['starts nothing', { paused: true, publication: claimed, fetch: fetched }, 'rest', 'waiting'],

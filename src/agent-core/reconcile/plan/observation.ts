@@ -118,6 +118,8 @@ export interface Observation {
   readonly restartAsked: boolean
   /** A person paused this machine. */
   readonly paused: boolean
+  /** This machine sleeps, or its server has not answered since. */
+  readonly asleep: boolean
   /** The cluster did not take our last write: until then only local steps are possible. */
   readonly clusterRetry:
     | {

@@ -27,7 +27,7 @@ export function serve(observed: Observation, desired: Serve): Plan {
     return clear(observed, 'unpublish', taken) ?? rest('refused', 'ServiceNameTaken', taken, publication.retryAt)
   }
   if (publication.claim === 'unknown') return rest('waiting', 'Pending', publication.message)
-  if (observed.paused) return whilePaused(observed)
+  if (observed.paused || observed.asleep) return whilePaused(observed)
   if (address.ip === undefined && !isAlive(server)) {
     const silent = isHeld(publication) ? withdrawSilent(observed) : undefined
     return silent ?? rest('waiting', 'NoHostAddress', address.message)
@@ -157,7 +157,7 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
   const serves = server.kind === 'ready' || server.kind === 'unready' || isTrusted(server)
   const isSwapped = leadsToSuccessor(observed)
   if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
-  if (observed.paused) return whilePaused(observed)
+  if (observed.paused || observed.asleep) return whilePaused(observed)
   // The service it gave way to waits for its memory.
   if (observed.absent?.kind === 'displaced') return staysAway(observed, observed.absent)
   const taken = takeOverStep(observed)
@@ -171,9 +171,10 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
 function whilePaused(observed: Observation): Plan {
   const { server, publication } = observed
   const loaded = server.kind === 'ready' || server.kind === 'starting' || server.kind === 'unready'
+  const why = observed.paused ? 'This machine is paused' : 'This machine sleeps, or its server has not answered since'
   const [state, message] = loaded
-    ? (['unready', 'This machine is paused: the model stays in memory, and no requests are sent here.'] as const)
-    : (['waiting', 'This machine is paused: nothing is started until it is resumed.'] as const)
+    ? (['unready', `${why}: the model stays in memory, and no requests are sent here.`] as const)
+    : (['waiting', `${why}: nothing is started until ${observed.paused ? 'it is resumed' : 'it is awake'}.`] as const)
   if (!isHeld(publication) || publication.shown?.ready !== true) return rest(state, 'Paused', message)
   return isWritable(observed)
     ? act({ do: 'withdraw' }, state, 'Paused', message)

@@ -1,0 +1,82 @@
+import { expect, test } from 'vitest'
+import { AgentWorld, hostIp } from '../support/agent-world.ts'
+import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { SliceWatch } from '../support/slice-watch.ts'
+
+/** A second and two are promised; a machine that does much else besides takes longer. */
+const isPrompt = (took: { withdrawnMs: number; publishedMs: number }): boolean =>
+  took.withdrawnMs < 2_000 && took.publishedMs < 4_000
+
+test('before a sleep all is withdrawn and models stay in memory; after it each is published once its server has answered', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const agent = await world.startAgent()
+  await world.apply('awake')
+  await world.apply('silent')
+  const awake = await agent.untilReady('awake')
+  const silent = await agent.untilReady('silent')
+
+  await using slices = new SliceWatch(sim.connection(), world.namespace)
+  await slices.until('awake', 'ready')
+  const suspendedAt = performance.now()
+  await agent.agent.suspend()
+  const withdrawnMs = (await slices.until('awake', 'not ready')) - suspendedAt
+  const published = () => Promise.all(['awake', 'silent'].map(async (name) => (await world.published(name))?.ready))
+  expect(await published()).toEqual([false, false])
+  await agent.until('awake', ({ message }) => message.startsWith('This machine sleeps'))
+  expect([agent.view('awake')?.pid, agent.view('silent')?.pid]).toEqual([awake.pid, silent.pid])
+
+  process.kill(silent.pid, 'SIGSTOP')
+  try {
+    const wokenAt = performance.now()
+    const woken = agent.agent.resume()
+    const publishedMs = (await slices.until('awake', 'ready')) - wokenAt
+    expect({ withdrawnMs, publishedMs }).toSatisfy(isPrompt)
+    expect(await world.published('awake')).toEqual({ address: hostIp, port: awake.port, ready: true })
+    expect(await published()).toEqual([true, false])
+    process.kill(silent.pid, 'SIGCONT')
+    await woken
+  } finally {
+    process.kill(silent.pid, 'SIGCONT')
+  }
+  await eventually(async () => (await published())[1] === true)
+  expect([agent.view('awake')?.pid, agent.view('silent')?.pid]).toEqual([awake.pid, silent.pid])
+})
+
+test('a sleep that was not announced withdraws nothing but what does not answer after it', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const agent = await world.startAgent()
+  await world.apply('awake')
+  await world.apply('silent')
+  await agent.untilReady('awake')
+  const silent = await agent.untilReady('silent')
+  await using slices = new SliceWatch(sim.connection(), world.namespace)
+  await Promise.all([slices.until('awake', 'ready'), slices.until('silent', 'ready')])
+  process.kill(silent.pid, 'SIGSTOP')
+  try {
+    const woken = agent.agent.resume()
+    await eventually(async () => (await world.published('silent'))?.ready === false)
+    process.kill(silent.pid, 'SIGCONT')
+    await woken
+  } finally {
+    process.kill(silent.pid, 'SIGCONT')
+  }
+  await eventually(async () => (await world.published('silent'))?.ready === true)
+  expect([slices.history('awake'), slices.history('silent')]).toEqual([['ready'], ['ready', 'not ready', 'ready']])
+})
+
+test('a machine that sleeps again before it was verified publishes nothing', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const agent = await world.startAgent()
+  await world.apply('tiny')
+  await agent.untilReady('tiny')
+  await agent.agent.suspend()
+  const woken = agent.agent.resume()
+  await agent.agent.suspend()
+  await woken
+  await agent.until('tiny', ({ message }) => message.startsWith('This machine sleeps'))
+  expect((await world.published('tiny'))?.ready).toBe(false)
+})
