@@ -25,18 +25,37 @@ const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
  * megabytes, in a hundred thousand keys, and the event loop serves every other model meanwhile. What is an object or a list where it
  * should be neither or the other loses its content, and stays as wrong as it was.
  */
-export function trimmed(schema: z.ZodType, raw: unknown): unknown {
-  if (typeof raw !== 'object' || raw === null) return raw
-  const inner = unwrapped(schema)
-  if (inner instanceof z.ZodArray && Array.isArray(raw)) {
-    return raw.slice(0, maxItems + 1).map((item: unknown) => trimmed(inner.element as z.ZodType, item))
+export const trimmed = (schema: z.ZodType, raw: unknown): unknown =>
+  typeof raw === 'object' && raw !== null ? trimmerOf(schema)(raw) : raw
+
+type Trimmer = (raw: object) => unknown
+
+/** A schema is gone through once, not for each of a thousand objects. */
+const trimmers = new WeakMap<z.ZodType, Trimmer>()
+
+function trimmerOf(schema: z.ZodType): Trimmer {
+  const known = trimmers.get(schema)
+  if (known) return known
+  const trimmer = newTrimmer(unwrapped(schema))
+  trimmers.set(schema, trimmer)
+  return trimmer
+}
+
+function newTrimmer(inner: z.ZodType): Trimmer {
+  const asWrong: Trimmer = withoutInside.some((type) => inner instanceof type) ? emptied : (raw) => raw
+  if (inner instanceof z.ZodArray) {
+    const element = inner.element as z.ZodType
+    return (raw) =>
+      Array.isArray(raw) ? raw.slice(0, maxItems + 1).map((item: unknown) => trimmed(element, item)) : asWrong(raw)
   }
-  if (inner instanceof z.ZodObject && !Array.isArray(raw)) {
-    const shape: Readonly<Record<string, z.ZodType>> = inner.shape
-    const known = Object.entries(shape).filter(([key]) => Object.hasOwn(raw, key))
-    return Object.fromEntries(known.map(([key, field]) => [key, trimmed(field, Reflect.get(raw, key))]))
+  if (!(inner instanceof z.ZodObject)) return asWrong
+  const fields = Object.entries<z.ZodType>(inner.shape)
+  return (raw) => {
+    if (Array.isArray(raw)) return asWrong(raw)
+    const kept: Record<string, unknown> = {}
+    for (const [key, field] of fields) if (Object.hasOwn(raw, key)) kept[key] = trimmed(field, Reflect.get(raw, key))
+    return kept
   }
-  return withoutInside.some((type) => inner instanceof type) ? emptied(raw) : raw
 }
 
 /** Schemas for which what is inside of an object makes no difference, once lists and objects that fit were gone through. */
