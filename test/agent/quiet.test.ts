@@ -55,6 +55,27 @@ describe('an event that changes the status alone costs no request', () => {
   })
 })
 
+test('of a suspended service for which a controller has another phase, the status is written once', async () => {
+  const user = { name: 'agent', token: 'agents-token', rules: everything }
+  await using sim = await KubeSim.start({ users: [user] })
+  await using world = await AgentWorld.open(sim.connection(), { controller: false })
+  const agent = await world.startAgent({ connection: sim.connection('agent') })
+  await settle(world, agent)
+  await world.apply('held')
+  await agent.untilReady('held')
+  await world.patchSpec('held', { suspend: true })
+  await eventually(async () => (await world.status('held')).phase === 'Suspended')
+
+  sim.requests.clear()
+  for (const phase of ['Failed', 'Pending', 'Failed']) {
+    await world.admin.patchStatus(inferenceService('held'), { phase, readyReplicas: 0, desiredReplicas: 0 })
+  }
+  await world.patchSpec('marker', { modelRef: 'second' })
+  const answered = { 'patch inferenceservices/status': 1, 'create events': 1 }
+  await eventually(() => Object.keys(agentsRequests(sim)).length >= Object.keys(answered).length)
+  expect([agentsRequests(sim), (await world.status('held')).phase]).toEqual([answered, 'Failed'])
+})
+
 /** A service that serves, and a service whose Model is missing; all their statuses are written. */
 async function settle(world: AgentWorld, agent: RunningAgent): Promise<void> {
   await world.apply('tiny')

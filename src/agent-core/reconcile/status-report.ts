@@ -41,6 +41,8 @@ export interface ReportMemory {
   scheduling: string | undefined
   /** When the service was first at rest as stopped: the controller gets a moment to say so itself. */
   stoppedAt: number | undefined
+  /** Of which object and phase this was said in the controller's place. */
+  stoppedSaid: string | undefined
   /** What was written last without the claim, and out of which inputs of our own; undefined with the claim. */
   unclaimed: string | undefined
 }
@@ -175,17 +177,21 @@ function pressureCondition({ observed, service, pressure, absence }: ReportInput
 
 const runningKinds: ReadonlySet<string> = new Set(['starting', 'ready', 'unready'])
 
+/** Said once: where it says something else after that there is a controller, and the two would answer each other for ever. */
 async function reportStopped(
   { plan, service, now }: ReportInputs,
   told: ReportMemory,
   status: StatusWriter,
 ): Promise<number | undefined> {
   const phase = plan.reason === 'Suspended' ? 'Suspended' : 'Stopped'
-  const { status: current } = service
+  const { metadata, status: current } = service
+  const about = `${metadata.uid} ${metadata.generation} ${phase}`
+  if (told.stoppedSaid === about) return undefined
   if (current.phase === phase && current.readyReplicas === 0 && current.desiredReplicas === 0) return undefined
   told.stoppedAt ??= now
   const due = told.stoppedAt + controllerGraceMs
   if (now < due) return due
   await status.writeStopped(service, phase)
+  told.stoppedSaid = about
   return undefined
 }

@@ -79,5 +79,6 @@ const nothingTold = (uid: string | undefined): Told => ({
   lasting: undefined,
   scheduling: undefined,
   stoppedAt: undefined,
+  stoppedSaid: undefined,
   unclaimed: undefined,
 })
