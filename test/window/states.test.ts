@@ -63,7 +63,13 @@ const words: Record<SceneName, readonly string[]> = {
   'energy-off': ['Power is not measured, so neither is energy.', 'Turn on', 'Nothing is kept of this time.'],
   'energy-empty': ['Nothing is kept of this time.', 'Power is measured all the time.'],
   'energy-tokens': ['Energy not reported', 'energy not reported', '4,100 tokens generated', 'tokens not reported'],
-  settings: ['Cluster', 'drain-timeout', 'No changes', 'given on the command line of the agent'],
+  settings: [
+    ...['prod-eu', '/Users/me/.kube/config', 'Automatic', 'without a router', '412 GB free on its disk'],
+    'Cluster',
+    'drain-timeout',
+    'No changes',
+    'given on the command line of the agent',
+  ],
   'settings-conflict': ['Meanwhile it was set to 1m elsewhere', 'Take that', '1 change, not applied'],
   'settings-memory': [
     ...[

@@ -308,6 +308,27 @@ test('the budget is moved with the keyboard, and what it would do is said before
   })
 })
 
+test('another address is used at once, and another cluster only after a question', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  await page.getByRole('button', { name: 'Use 100.64.0.10' }).click()
+  await eventually(() => agent.asked.length === 1)
+  agent.answer(done)
+  await page.getByRole('button', { name: 'Serve prod-eu' }).click()
+  const before = agent.asked.length
+  const safe = await page.getByRole('button', { name: 'Stay' }).evaluate((one) => one === document.activeElement)
+  await page.getByRole('button', { name: 'Yes, serve it' }).click()
+  await eventually(() => agent.asked.length === 2)
+  const unfit = await page.getByRole('button', { name: 'Use 169.254.7.7' }).count()
+  expect({ before, safe, unfit, asked: agent.asked.map(({ command }) => command) }).toEqual({
+    ...{ before: 1, safe: true, unfit: 0 },
+    asked: [
+      { name: 'setHostAddress', address: '100.64.0.10' },
+      { name: 'selectContext', context: 'prod-eu' },
+    ],
+  })
+})
+
 test('a change that the agent does not take stays in the draft', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window

@@ -41,8 +41,9 @@ export function SettingField({ view, written, problem, isPending, scale, preview
   return (
     <div className={styles['field']} data-changed={written !== undefined}>
       {scale?.(written === undefined ? textOf(view) : (written.text ?? ''), onChange)}
+      {scale !== undefined && preview}
       <Value view={view} written={written} problem={problem} onChange={onChange} />
-      {preview}
+      {scale === undefined && preview}
       {written !== undefined && !isPending && isConflict(written, view) && (
         <Conflict view={view} onTake={() => onChange(undefined)} />
       )}

@@ -1,3 +1,4 @@
+import type { ReactNode } from 'react'
 import { Button } from '../components/button.tsx'
 import {
   changedIn,
@@ -11,11 +12,15 @@ import {
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { settingWords } from '../words/views.ts'
+import { placeWords } from '../words/places.ts'
 import { Answer } from './answer.tsx'
 import { MemoryPreview } from './memory-preview.tsx'
 import { MemorySlider } from './memory-slider.tsx'
 import { SettingField } from './setting-field.tsx'
 import styles from './settings.module.css'
+import { SettingsCluster } from './settings-cluster.tsx'
+import { SettingsModels } from './settings-models.tsx'
+import { SettingsNetwork } from './settings-network.tsx'
 import { Note, ViewPage } from './view-page.tsx'
 
 const about = 'settings'
@@ -51,24 +56,26 @@ export function Settings() {
   return (
     <ViewPage id="settings" title={settingWords.title}>
       <Note>{problem}</Note>
+      <Section name={placeWords.network}>
+        <SettingsNetwork />
+      </Section>
       {inSections(views).map(({ group, settings }) => (
-        <div key={group} role="group" className={styles['group']} aria-label={group}>
-          <h3 className={styles['name']}>{group}</h3>
-          <div className={styles['fields']}>
-            {settings.map((view) => (
-              <SettingField
-                key={view.name}
-                view={view}
-                written={changed[view.name]}
-                isPending={request?.state === 'pending'}
-                problem={problems[view.name]}
-                {...(view.name === 'memoryFraction' && { scale: scaleOf })}
-                {...(view.name === preview?.below && { preview: <MemoryPreview settings={preview.settings} /> })}
-                onChange={(text) => write((before) => withWritten(before, view, text))}
-              />
-            ))}
-          </div>
-        </div>
+        <Section key={group} name={group}>
+          {group === 'Cluster' && <SettingsCluster />}
+          {group === 'Models' && <SettingsModels />}
+          {settings.map((view) => (
+            <SettingField
+              key={view.name}
+              view={view}
+              written={changed[view.name]}
+              isPending={request?.state === 'pending'}
+              problem={problems[view.name]}
+              {...(view.name === 'memoryFraction' && { scale: scaleOf })}
+              {...(view.name === preview?.below && { preview: <MemoryPreview settings={preview.settings} /> })}
+              onChange={(text) => write((before) => withWritten(before, view, text))}
+            />
+          ))}
+        </Section>
       ))}
       <div className={styles['apply']}>
         <Answer about={about} />
@@ -90,5 +97,14 @@ export function Settings() {
         </div>
       </div>
     </ViewPage>
+  )
+}
+
+function Section({ name, children }: { readonly name: string; readonly children: ReactNode }) {
+  return (
+    <div role="group" className={styles['group']} aria-label={name}>
+      <h3 className={styles['name']}>{name}</h3>
+      <div className={styles['fields']}>{children}</div>
+    </div>
   )
 }

@@ -96,8 +96,8 @@ export const settingWords = {
   title: 'Settings',
   help({ help, kind, default: usual, defaultMeans, counts }: EditableRow): string {
     const isText = typeof usual === 'string' || typeof usual === 'number'
-    const name = isText ? formatSetting(kind, usual) : 'empty'
-    const meaning = defaultMeans === undefined ? '' : ` ${name} = ${defaultMeans}.`
+    const name = isText ? `${formatSetting(kind, usual)} =` : 'Left empty:'
+    const meaning = defaultMeans === undefined ? '' : ` ${name} ${defaultMeans}.`
     return `${help.charAt(0).toUpperCase()}${help.slice(1)}.${meaning} A change ${countsTexts[counts]}.`
   },
   byFlag: 'It was given on the command line of the agent, which wins: start the agent without it to set it here.',

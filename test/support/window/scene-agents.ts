@@ -131,6 +131,24 @@ export function withHistory(): FakeAgent {
 
 export function withSettings(): FakeAgent {
   const agent = withServices([ready])()
+  const directory = '/Users/me/Library/Application Support/Metalbar/models'
+  agent.known.models = { directory, freeBytes: 412 * gigabyte, reserveBytes: 2 * gigabyte, models: [] }
+  agent.known.contexts = {
+    kubeconfig: '/Users/me/.kube/config',
+    contexts: [
+      { name: 'lab', server: 'https://10.0.0.1:6443', inUse: true, isDefault: true },
+      { name: 'prod-eu', server: 'https://prod.example.com', inUse: false, isDefault: false },
+    ],
+  }
+  agent.known.hostAddresses = {
+    automatic: true,
+    message: '192.168.1.20: the address of en0, by which the cluster is reached.',
+    addresses: [
+      { address: '192.168.1.20', interface: 'en0', inUse: true },
+      { address: '100.64.0.10', interface: 'utun4', inUse: false },
+      { address: '169.254.7.7', interface: 'en5', inUse: false, unfit: 'It is an address without a router.' },
+    ],
+  }
   agent.known.settings = {
     settings: settingNames.map((name): SettingView => {
       const row: EditableRow = editableRows[name]

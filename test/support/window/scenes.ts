@@ -194,7 +194,7 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
   'energy-off': { agent: energyOff, view: 'activity' },
   'energy-empty': { agent: noEnergyYet, view: 'activity' },
   'energy-tokens': { agent: tokensOnly, view: 'activity', height: 760 },
-  settings: { agent: withSettings, view: 'settings' },
+  settings: { agent: withSettings, view: 'settings', height: 1_400 },
   'settings-changed': { agent: withSettings, view: 'settings', fill: { 'drain-timeout': 'soon' }, height: 980 },
   'settings-conflict': {
     agent: withSettings,
@@ -203,7 +203,7 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     then: setElsewhere,
     height: 1_800,
   },
-  'settings-memory': { agent: withPreview, view: 'settings', fill: { 'memory-fraction': '0.4' }, height: 980 },
+  'settings-memory': { agent: withPreview, view: 'settings', fill: { 'memory-fraction': '0.4' }, height: 1_400 },
   'settings-memory-large-text': {
     agent: withPreview,
     view: 'settings',

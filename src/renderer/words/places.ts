@@ -1,0 +1,28 @@
+import { formatBytes } from '../../contract/format.ts'
+import type { ModelStoreView } from '../../contract/models.ts'
+import { notReported } from './services.ts'
+
+/** Where this machine belongs, and where its things are. */
+export const placeWords = {
+  network: 'Network',
+  kubeconfig: 'kubeconfig',
+  contexts: 'Contexts of the kubeconfig',
+  noServer: `server ${notReported}`,
+  inUse: 'in use',
+  serve: 'Serve',
+  serveOne: (context: string) => `Serve ${context}`,
+  serveSure: 'What runs for the present cluster is stopped, and this machine serves the other one.',
+  serveNow: 'Yes, serve it',
+  stay: 'Stay',
+  contextNeedsShell: 'A page in a browser may not choose the cluster. In a terminal on this Mac:',
+  contextCommand: 'metal-agent context use NAME',
+  copyContextCommand: 'Copy command for the context',
+  addresses: 'Addresses of this machine',
+  automatic: 'Automatic',
+  use: 'Use',
+  useOne: (name: string) => `Use ${name}`,
+  folder: 'Folder',
+  free: ({ freeBytes }: ModelStoreView) =>
+    freeBytes === undefined ? `Free space ${notReported}` : `${formatBytes(freeBytes)} free on its disk`,
+  folderIsFixed: 'Another folder takes another start of the agent, with --model-store.',
+} as const
