@@ -1,7 +1,9 @@
-import { expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { renderEnergy } from '../../../src/cli/energy-table.ts'
 import { parseSince } from '../../../src/cli/since.ts'
 import { formatEnergy, type EnergyView } from '../../../src/contract/energy.ts'
+
+afterEach(() => vi.unstubAllEnvs())
 
 const until = '2026-11-02T10:00:00.000Z'
 const view: EnergyView = {
@@ -65,6 +67,11 @@ test.each([
   ['2026-11-01T08:00:00+02:00', '2026-11-01T06:00:00.000Z'],
 ])('--since %s is %s', (text, expected) => {
   expect(parseSince(text, now).toISOString()).toBe(expected)
+})
+
+test('--since a day begins at midnight of the clock here', () => {
+  vi.stubEnv('TZ', 'America/New_York')
+  expect(parseSince('2026-11-02', now).toISOString()).toBe('2026-11-02T05:00:00.000Z')
 })
 
 test.each([
