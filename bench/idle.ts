@@ -51,7 +51,7 @@ export const idle: Group = {
         goal: 95,
         note: `${megabytes(busy.proportional)} MiB of it when what other processes share is counted in parts (PSS)`,
         missedBecause:
-          "about half are the pages of the node binary; most of the rest is what V8 took to compile the bundle and undici's WebAssembly",
+          "more than half are the pages of the node binary; most of the rest is what V8 took to compile the bundle and undici's WebAssembly",
       },
       {
         what: 'API requests per minute, no services',
