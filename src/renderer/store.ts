@@ -6,6 +6,7 @@ import { type AgentLink, LinkError } from '../contract/client.ts'
 import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { type Addition, additionRequests, emptyAddition } from './addition.ts'
 import { AgentConnection, type Connection } from './link/connection.ts'
 import { type PowerSample, withPower } from './power-trail.ts'
 import type { Draft } from './settings-draft.ts'
@@ -40,6 +41,10 @@ export interface WindowState {
   readonly selected: string | undefined
   /** A person just chose it, and goes on there; not so when they pass its view on the way to another. */
   readonly isChosen: boolean
+  /** The page where a model is added stands in the place of a service's detail. */
+  readonly isAdding: boolean
+  /** What is written there; it outlasts a look elsewhere. */
+  readonly addition: Addition
   /** Of the settings; it outlasts a look at another view. */
   readonly draft: Draft
   /** By uid of the service, or `node` for what concerns the whole machine. */
@@ -49,13 +54,18 @@ export interface WindowState {
   readonly show: (view: ViewName) => void
   /** Turns to the services. */
   readonly select: (uid: string | undefined) => void
+  /** Turns to the page where a model is added. `known` is what is known of it already. */
+  readonly add: (known?: Partial<Addition>) => void
+  readonly writeAddition: (change: Partial<Addition>) => void
+  /** Nothing of it is left. */
+  readonly discardAddition: () => void
   /** Answers whether it went as it was asked for. */
   readonly ask: (about: string, command: CommandInput, options?: AskOptions) => Promise<boolean>
   readonly dismiss: (about: string) => void
   readonly write: (change: (draft: Draft) => Draft) => void
 }
 
-export interface AskOptions {
+interface AskOptions {
   /** Repeats an earlier request. */
   readonly requestId?: string
   readonly undo?: CommandInput | undefined
@@ -90,11 +100,26 @@ export function createWindowStore(link: AgentLink): WindowStore {
       view: 'services',
       selected: undefined,
       isChosen: false,
+      isAdding: false,
+      addition: emptyAddition,
       draft: {},
       requests: {},
       reconnect: () => connection.connect(),
       show: (view) => set({ view, isChosen: false }),
-      select: (selected) => set({ selected, view: 'services', isChosen: selected !== undefined }),
+      select: (selected) => set({ selected, view: 'services', isChosen: selected !== undefined, isAdding: false }),
+      add: (known) =>
+        set(({ addition }) => ({
+          view: 'services',
+          isAdding: true,
+          isChosen: true,
+          // What was written before is there again, unless it was created meanwhile.
+          addition: known === undefined && addition.created === undefined ? addition : { ...emptyAddition, ...known },
+        })),
+      writeAddition: (change) => set(({ addition }) => ({ addition: { ...addition, ...change } })),
+      discardAddition: () => {
+        for (const about of Object.values(additionRequests)) get().dismiss(about)
+        set({ addition: emptyAddition })
+      },
       dismiss: (about) =>
         set(({ requests }) => ({
           requests: Object.fromEntries(Object.entries(requests).filter(([key]) => key !== about)),

@@ -1,24 +1,14 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import axe, { type AxeResults } from 'axe-core'
 import { execa } from 'execa'
-import type { Browser, Page } from 'playwright-core'
-import { afterEach, beforeEach, expect, inject, test } from 'vitest'
-import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import { agentSettings } from '../../src/agent-core/settings/settings.ts'
-import { hostAgent, type HostedAgent } from '../../src/serve/host-agent.ts'
+import type { Page } from 'playwright-core'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import type { SettingsPatch } from '../../src/contract/settings.ts'
 import type { Answer } from '../../src/contract/queries.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
-import { silentLog } from '../support/silent-log.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
+import { lives, openRealWindow, patienceMs, screenshots, violationsIn } from './real-window.ts'
 import { useBrowser } from './stage.ts'
-
-/** Generous: the machine may run many other tests beside this one. */
-const patienceMs = 40_000
-const screenshots = join(import.meta.dirname, '../../out/screenshots')
 
 const browser = useBrowser()
 let world: ServingWorld
@@ -30,8 +20,7 @@ let parts: AsyncDisposableStack
 beforeEach(async () => {
   parts = new AsyncDisposableStack()
   world = parts.use(await servingWorld())
-  hosted = await startAgent()
-  ;({ page, complaints } = await openInBrowser(browser(), await hosted.openWindow()))
+  ;({ hosted, page, complaints } = await openRealWindow({ browser: browser(), world, parts }))
 })
 afterEach(() => parts.disposeAsync())
 
@@ -55,7 +44,7 @@ test('a service is seen to come up, step by step, and its output is followed', a
     state,
     server: await detail().getByText(`llama-server · port ${port} · process ${pid}`).count(),
     steps: await page.getByRole('list', { name: 'Steps' }).getByRole('listitem').getByText('done').count(),
-    violations: await violations(),
+    violations: await violationsIn(page),
     complaints,
   }).toEqual({ state: 'ready', server: 1, steps: 5, violations: [], complaints: [] })
 })
@@ -71,7 +60,7 @@ test('a server that is killed comes back, and how it ended is shown', async () =
   await picture('killed-and-back')
   expect({
     sentence: await crash.getByText(view().crash?.message ?? 'none').count(),
-    violations: await violations(),
+    violations: await violationsIn(page),
     complaints,
   }).toEqual({ sentence: 1, violations: [], complaints: [] })
 })
@@ -85,7 +74,7 @@ test('a server that crashes says in the window what it said last', async () => {
   expect({
     sentence: await crash.getByText(view().crash?.message ?? 'none').count(),
     firstError: await crash.getByText('error: the weights are torn', { exact: true }).count(),
-    violations: await violations(),
+    violations: await violationsIn(page),
     complaints,
   }).toEqual({ sentence: 1, firstError: 1, violations: [], complaints: [] })
 })
@@ -97,7 +86,7 @@ test('Stop suspends the service and ends its process, Start brings it back', asy
   await eventually(() => !lives(first), { timeoutMs: patienceMs, what: `the end of process ${first}` })
   const stopped = { suspended: world.isSuspended('tiny'), pid: view().pid }
   await picture('stopped')
-  const violationsStopped = await violations()
+  const violationsStopped = await violationsIn(page)
   await press('Start')
   await detail().getByText('Ready', { exact: true }).waitFor()
   await picture('started-again')
@@ -105,7 +94,7 @@ test('Stop suspends the service and ends its process, Start brings it back', asy
   expect({
     stopped,
     started: { suspended: world.isSuspended('tiny'), isAnother: pid !== first, lives: lives(pid) },
-    violations: [...violationsStopped, ...(await violations())],
+    violations: [...violationsStopped, ...(await violationsIn(page))],
     complaints,
   }).toEqual({
     stopped: { suspended: true, pid: undefined },
@@ -130,7 +119,7 @@ test('the addresses, the command line and the memory of a server are those that 
     answer: (await answered.text()).includes('choices'),
     command: texts.some((text) => text.includes(` --port ${port}`) && text.includes('sample-server')),
     process: lives(pid),
-    violations: await violations(),
+    violations: await violationsIn(page),
     complaints,
   }).toEqual({
     url: 'http://tiny.default.svc.cluster.local:8080',
@@ -148,18 +137,18 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
   await page.getByText('drainLimitMs is set').waitFor()
   const { settings } = (await hosted.door.query({ name: 'settings' })) as Answer<'settings'>
   await picture('settings')
-  const onSettings = await violations()
+  const onSettings = await violationsIn(page)
   await page.getByRole('tab', { name: 'Activity' }).click()
   await page.getByText('Set by a person: drainLimitMs is set').waitFor()
   await picture('activity')
-  const onActivity = await violations()
+  const onActivity = await violationsIn(page)
   await page.getByRole('tab', { name: 'Models' }).click()
   await page.getByText('Used by default/tiny.').waitFor()
   await picture('models')
   expect({
     turnOn,
     drain: settings.find(({ name }) => name === 'drainLimitMs')?.value,
-    violations: [...onSettings, ...onActivity, ...(await violations())],
+    violations: [...onSettings, ...onActivity, ...(await violationsIn(page))],
     complaints,
   }).toEqual({ turnOn: process.platform === 'darwin' ? 1 : 0, drain: 7_000, violations: [], complaints: [] })
 })
@@ -179,56 +168,10 @@ test('what is set on the command line is seen in the open settings, beside what 
   await set({ drainLimitMs: 9_000 })
   await page.getByText('Meanwhile it was set to 9s elsewhere; Apply sets what you wrote instead.').waitFor()
   await picture('settings-conflict')
-  expect({ kept: await written.inputValue(), violations: await violations(), complaints }).toEqual({
+  expect({ kept: await written.inputValue(), violations: await violationsIn(page), complaints }).toEqual({
     ...{ kept: '7s', violations: [], complaints: [] },
   })
 })
-
-async function startAgent(): Promise<HostedAgent> {
-  const { dir } = parts.use(await temporaryFolder())
-  const kubeconfig = join(dir, 'kubeconfig')
-  await writeFile(kubeconfig, world.sim.kubeconfig())
-  const stateDir = join(dir, 'state')
-  await mkdir(stateDir, { mode: 0o700 })
-  const result = await hostAgent({
-    settings: agentSettings.parse({
-      kubeconfig,
-      namespace: 'default',
-      modelStore: join(dir, 'models'),
-      stateDir,
-      startupStallMs: 60_000,
-      port: 0,
-      logLevel: 'info',
-      logFormat: 'json',
-      ...world.preferences,
-    }),
-    platform: hostPlatform(),
-    version: 'test',
-    env: process.env,
-    temporaryDir: tmpdir(),
-    windowFolder: inject('windowFolder'),
-    log: silentLog,
-  })
-  if (!result.ok) throw new Error(result.message)
-  parts.defer(async () => {
-    if (!(await result.hosted.stop())) throw new Error('The agent left something.')
-  })
-  return result.hosted
-}
-
-async function openInBrowser(opened: Browser, url: string) {
-  const context = await opened.newContext({ viewport: { width: 400, height: 980 }, reducedMotion: 'reduce' })
-  parts.defer(() => context.close())
-  const opening = await context.newPage()
-  opening.setDefaultTimeout(patienceMs)
-  const said: string[] = []
-  opening.on('console', (message) => {
-    if (message.type() === 'error' || message.type() === 'warning') said.push(message.text())
-  })
-  opening.on('pageerror', (error) => said.push(String(error)))
-  await opening.goto(url)
-  return { page: opening, complaints: said }
-}
 
 /** Ready and open in the window; answers its process. */
 async function served(name: string, script: Parameters<ServingWorld['apply']>[1] = {}): Promise<number> {
@@ -257,21 +200,3 @@ const detail = () => page.getByRole('region', { name: 'tiny' })
 const step = (name: string) => page.getByRole('list', { name: 'Steps' }).getByRole('listitem').filter({ hasText: name })
 const press = (name: string) => page.getByRole('button', { name, exact: true }).click()
 const picture = (name: string) => page.screenshot({ path: join(screenshots, `real-${name}.png`) })
-
-function lives(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch {
-    return false
-  }
-}
-
-/** Of WCAG 2.2, levels A and AA, and of what is good practice. */
-async function violations(): Promise<unknown[]> {
-  // React Aria reads a pending button out by reference, and keeps the reference for seconds when the button has gone.
-  const readOut = page.locator('[data-live-announcer] [role="img"]')
-  await eventually(async () => (await readOut.count()) === 0, { timeoutMs: patienceMs, what: 'the end of reading out' })
-  await page.evaluate(axe.source)
-  const { violations: found } = await page.evaluate<AxeResults>('axe.run(document)')
-  return found.map(({ id, nodes }) => ({ id, where: nodes.map(({ html }) => html) }))
-}

@@ -13,9 +13,11 @@ export function Answer({ about }: { readonly about: string }) {
   const request = useWindow(({ requests }) => requests[about])
   const place = useRef<HTMLDivElement>(null)
   const isTold = request !== undefined && request.state !== 'pending'
+  const wasTold = useRef(isTold)
   useEffect(() => {
     // The person may have scrolled on to another part, or pressed a button far below.
-    if (isTold) place.current?.scrollIntoView({ block: 'nearest' })
+    if (isTold && !wasTold.current) place.current?.scrollIntoView({ block: 'nearest' })
+    wasTold.current = isTold
   }, [isTold])
   return (
     <div ref={place} role="status" className={styles['answer']}>

@@ -1,10 +1,12 @@
 import type { StoredModelView } from '../../contract/models.ts'
+import { isLocalSource } from '../../contract/names.ts'
 import { Button } from '../components/button.tsx'
 import { LongName } from '../components/long-name.tsx'
 import { Age } from '../components/time.tsx'
 import type { Removal } from '../model-removal.ts'
-import { useWindow } from '../store.ts'
+import { useTrust, useWindow } from '../store.ts'
 import { useQuestion } from '../use-question.ts'
+import { addWords } from '../words/add.ts'
 import { modelWords } from '../words/views.ts'
 import { Answer } from './answer.tsx'
 import styles from './model-row.module.css'
@@ -18,6 +20,13 @@ interface ModelRowProps {
 /** One model of the store. It is deleted only after a second press, and never while a service uses it. */
 export function ModelRow({ model, removal }: ModelRowProps) {
   const { name, source, lastUsedAt, prunable } = model
+  const add = useWindow((state) => state.add)
+  const trust = useTrust()
+  const canBeServed =
+    model.state === 'complete' &&
+    model.usedBy.length === 0 &&
+    source !== '' &&
+    (trust === 'shell' || !isLocalSource(source))
   const usage = modelWords.usage(model)
   return (
     <li className={styles['model']}>
@@ -39,6 +48,13 @@ export function ModelRow({ model, removal }: ModelRowProps) {
         </p>
       )}
       {prunable !== undefined && <p className={styles['aside']}>{prunable}</p>}
+      {canBeServed && (
+        <div className={styles['actions']}>
+          <Button label={addWords.serveOne(name)} onPress={() => add({ source, chosen: source, name })}>
+            {addWords.serve}
+          </Button>
+        </div>
+      )}
       {removal !== undefined && <Delete name={name} removal={removal} />}
     </li>
   )

@@ -1,6 +1,9 @@
 import { useEffect, useRef } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
+import { Button } from '../components/button.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
+import { addWords } from '../words/add.ts'
+import { AddModel } from './add-model.tsx'
 import { Answer } from './answer.tsx'
 import { Banners } from './banners.tsx'
 import { deletionOf, isDeletion } from './delete-service.tsx'
@@ -14,30 +17,47 @@ import { ServiceList } from './service-list.tsx'
 export function Overview() {
   const services = useSnapshot((snapshot) => snapshot.services)
   const selected = useWindow((state) => state.selected)
-  const open = services.find(({ uid }) => uid === selected)
+  const isAdding = useWindow((state) => state.isAdding)
+  const open = isAdding ? undefined : services.find(({ uid }) => uid === selected)
+  const isAsideOpen = isAdding || open !== undefined
   const list = useRef<HTMLElement>(null)
   const wasOpen = useRef(false)
   useEffect(() => {
-    // A service that goes away takes the focus with it.
-    if (wasOpen.current && open === undefined && document.activeElement === document.body) {
+    // What goes away takes the focus with it.
+    if (wasOpen.current && !isAsideOpen && document.activeElement === document.body) {
       list.current?.focus()
     }
-    wasOpen.current = open !== undefined
-  }, [open])
+    wasOpen.current = isAsideOpen
+  }, [isAsideOpen])
   return (
-    <div className={styles['overview']} data-open={open !== undefined}>
+    <div className={styles['overview']} data-open={isAsideOpen}>
       <section ref={list} tabIndex={-1} className={styles['list']} aria-label="Overview">
         <Banners />
         <Deletions services={services} />
-        {services.length === 0 ? <NoServices /> : <ServiceList services={services} />}
+        {services.length === 0 ? <NoServices /> : <Services services={services} />}
         <NodeActions />
         <About />
       </section>
       {open !== undefined && <ServiceDetail key={open.uid} service={open} />}
-      {open === undefined && services.length > 0 && (
+      {isAdding && <AddModel />}
+      {!isAsideOpen && services.length > 0 && (
         <p className={styles['nothingOpen']}>Choose a service to see its steps, its log and what can be done.</p>
       )}
     </div>
+  )
+}
+
+function Services({ services }: { readonly services: readonly ServiceView[] }) {
+  const add = useWindow((state) => state.add)
+  return (
+    <>
+      <div className={styles['add']}>
+        <Button look="plain" onPress={() => add()}>
+          {addWords.open}
+        </Button>
+      </div>
+      <ServiceList services={services} />
+    </>
   )
 }
 

@@ -1,7 +1,10 @@
 import type { ManagerView } from '../../../src/contract/deletion.ts'
+import type { CommandResult } from '../../../src/contract/commands.ts'
+import type { FitView, FittedModelView } from '../../../src/contract/fit.ts'
+import { applicationYaml } from '../../../src/contract/model-application.ts'
 import type { FakeAgent } from './fake-agent.ts'
-import { withServices, withSettings } from './scene-agents.ts'
-import { ready, tooLarge } from './scene-services.ts'
+import { withModels, withServices, withSettings } from './scene-agents.ts'
+import { gigabyte, ready, tooLarge } from './scene-services.ts'
 
 export const withWays = (answers: FakeAgent['answers']) => () => {
   const agent = withServices([tooLarge])()
@@ -31,4 +34,103 @@ export const withDeletion = (managers: ManagerView[]) => () => {
     message: `${comesBack ?? ''}The InferenceService default/phi-4-mini is deleted in the cluster, on whatever machine it is served. ${message}`,
   }
   return agent
+}
+
+/** Answers this about every source; without it nobody knows any. */
+export const withFit =
+  (fit?: FitView, answers: FakeAgent['answers'] = []) =>
+  () => {
+    const agent = withWays(answers)()
+    const { known } = withModels()
+    if (known.models !== undefined) agent.known.models = known.models
+    if (fit !== undefined) agent.known.fit = fit
+    agent.show({ ...agent.shown, services: [ready] })
+    return agent
+  }
+
+const file = (quantization: string, gigabytes: number, parts = 1) => {
+  const path = `Qwen_Qwen3-30B-A3B-${quantization}${parts > 1 ? '-00001-of-00002' : ''}.gguf`
+  const source = `hf://bartowski/Qwen_Qwen3-30B-A3B-GGUF/${path}`
+  return { path, source, sizeBytes: gigabytes * gigabyte, quantization, parts }
+}
+
+export const chooseFile: FitView = {
+  kind: 'choose',
+  message: 'bartowski/Qwen_Qwen3-30B-A3B-GGUF has 5 models: choose one.',
+  files: [file('Q2_K', 11.3), file('Q4_K_M', 18.6), file('Q5_K_M', 21.7), file('Q8_0', 32.5), file('bf16', 61.1, 2)],
+}
+
+const phi =
+  'https://huggingface.co/bartowski/microsoft_Phi-4-mini-instruct-GGUF/resolve/main/microsoft_Phi-4-mini-instruct-Q5_K_M.gguf'
+
+export const fitting: FittedModelView = {
+  kind: 'model',
+  source: phi,
+  quantization: 'Q5_K_M',
+  architecture: 'phi3',
+  parameters: 3.8e9,
+  sizeBytes: 2.8 * gigabyte,
+  trainedContext: 131_072,
+  isStored: false,
+  files: [],
+  contextSize: 8_192,
+  slots: 1,
+  items: sizes({ weights: 2.8, kv: 1.1, compute: 0.4, overhead: 0.3 }),
+  totalBytes: 4.6 * gigabyte,
+  guess: 'No context was asked for: 8192 tokens are assumed.',
+  notes: [],
+  verdict: 'fits',
+  message: 'It fits: it needs 4.6 GB, and 26.4 GB of the budget of 72.0 GB are left.',
+  unload: [],
+  ways: [],
+  contexts: [2_048, 4_096, 8_192, 16_384, 32_768, 65_536, 131_072].map((contextSize) => {
+    const kvBytes = (contextSize / 8_192) * 1.1 * gigabyte
+    return { contextSize, kvBytes, totalBytes: 3.5 * gigabyte + kvBytes, verdict: 'fits' as const }
+  }),
+  room: { budgetBytes: 72 * gigabyte, committedBytes: 45.6 * gigabyte, availableBytes: 42.2 * gigabyte },
+}
+
+export const misfitting: FittedModelView = {
+  ...fitting,
+  source:
+    'https://huggingface.co/bartowski/Llama-3.3-70B-Instruct-GGUF/resolve/main/Llama-3.3-70B-Instruct-Q4_K_M.gguf',
+  quantization: 'Q4_K_M',
+  architecture: 'llama',
+  parameters: 70.6e9,
+  sizeBytes: 42.5 * gigabyte,
+  diskProblem: 'The disk has 31.0 GB free, and 42.5 GB are to be fetched.',
+  items: sizes({ weights: 42.5, kv: 2.7, compute: 0.6, overhead: 0.3 }),
+  totalBytes: 46.1 * gigabyte,
+  verdict: 'afterUnloading',
+  message: 'It needs 46.1 GB, and 26.4 GB of the budget of 72.0 GB are left. It fits when phi-4-mini leaves memory.',
+  unload: [{ namespace: 'default', name: 'phi-4-mini', freesBytes: 25.8 * gigabyte }],
+  ways: [
+    { kind: 'change', sentence: 'Use a context of 2048 tokens: needs 26.1 GB', change: { contextSize: 2_048 } },
+    {
+      kind: 'budget',
+      sentence: 'Raise the memory budget to 92.0 GB',
+      budget: { of: 'machine', bytes: 92 * gigabyte },
+    },
+  ],
+  contexts: [2_048, 4_096, 8_192, 16_384, 32_768].map((contextSize) => {
+    const kvBytes = (contextSize / 8_192) * 2.7 * gigabyte
+    const verdict = contextSize > 16_384 ? ('doesNotFit' as const) : ('afterUnloading' as const)
+    return { contextSize, kvBytes, totalBytes: 43.4 * gigabyte + kvBytes, verdict }
+  }),
+}
+
+export const refusedAddition: CommandResult = {
+  outcome: 'refused',
+  by: 'cluster',
+  message:
+    'default/phi is not added: models.inference.llmkube.dev is forbidden: user "me" cannot create it in namespace "default". Nothing was made.',
+  yaml: applicationYaml({ namespace: 'default', name: 'phi', source: phi }),
+}
+
+function sizes(gigabytes: Partial<FittedModelView['items']>): FittedModelView['items'] {
+  const of = (item: keyof FittedModelView['items']) => (gigabytes[item] ?? 0) * gigabyte
+  return {
+    ...{ weights: of('weights'), kv: of('kv'), compute: of('compute') },
+    ...{ promptCache: of('promptCache'), mmproj: of('mmproj'), overhead: of('overhead') },
+  }
 }

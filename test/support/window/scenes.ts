@@ -15,7 +15,16 @@ import {
   withSettings,
 } from './scene-agents.ts'
 import { energyOff, noEnergyYet, tokensOnly, weekOfEnergy } from './scene-energy.ts'
-import { argo, withDeletion, withWays } from './scene-additions.ts'
+import {
+  argo,
+  chooseFile,
+  fitting,
+  misfitting,
+  refusedAddition,
+  withDeletion,
+  withFit,
+  withWays,
+} from './scene-additions.ts'
 import { drawPower, inMemory, measuring, memory, powerRefused, working } from './scene-gauges.ts'
 import {
   crashing,
@@ -37,6 +46,8 @@ export interface Scene {
   readonly view?: ViewName
   /** Name of the service whose detail is opened. */
   readonly open?: string
+  /** Looked up on the page where a model is added; empty = only turned to that page. */
+  readonly add?: string
   /** Then written, by the label of the field. */
   readonly fill?: Readonly<Record<string, string>>
   /** Then chosen among several, in this order. */
@@ -69,6 +80,14 @@ export const sceneNames = [
   'evicted-for-it',
   'delete',
   'delete-managed',
+  'add',
+  'add-files',
+  'add-fits',
+  'add-does-not-fit',
+  'add-refused',
+  'add-unknown',
+  'add-wide',
+  'add-large-text',
   'evicted',
   'other-machine',
   'models',
@@ -172,6 +191,20 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     press: ['Evict llama-3.3-70b'],
   },
   delete: { agent: withDeletion([]), open: 'phi-4-mini', press: ['Delete phi-4-mini…'] },
+  add: { agent: withFit(), add: '', height: 980 },
+  'add-files': { agent: withFit(chooseFile), add: 'hf://bartowski/Qwen_Qwen3-30B-A3B-GGUF' },
+  'add-fits': { agent: withFit(fitting), add: 'phi-4-mini', height: 1_280 },
+  'add-does-not-fit': { agent: withFit(misfitting), add: 'llama-3.3-70b', height: 1_600 },
+  'add-refused': {
+    agent: withFit(fitting, [refusedAddition]),
+    add: 'phi-4-mini',
+    fill: { Name: 'phi' },
+    press: ['Add'],
+    height: 980,
+  },
+  'add-unknown': { agent: withFit(), add: 'hf://nobody/nothing' },
+  'add-wide': { agent: withFit(fitting), add: 'phi-4-mini', width: 1_100, height: 760 },
+  'add-large-text': { agent: withFit(misfitting), add: 'llama-3.3-70b', textScale: 2 },
   'delete-managed': { agent: withDeletion([argo]), open: 'phi-4-mini', press: ['Delete phi-4-mini…'] },
   evicted: { agent: withServices([evicted]), open: 'deepseek-r1-8b' },
   'other-machine': { agent: withServices(every), open: 'codestral' },

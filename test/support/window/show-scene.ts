@@ -33,6 +33,14 @@ export async function showScene(scene: Scene, stage: Stage): Promise<OpenWindow 
   await page.evaluate(`document.documentElement.style.fontSize = '${textScale * 100}%'`)
   if (scene.view !== undefined) await page.getByRole('tab', { name: viewWords[scene.view] }).click()
   if (scene.open !== undefined) await page.getByRole('option', { name: scene.open }).click()
+  if (scene.add !== undefined) {
+    await page.getByRole('button', { name: 'Add a model…', exact: true }).click()
+    const source = page.getByLabel('Model', { exact: true })
+    if (scene.add !== '') {
+      await source.fill(scene.add)
+      await source.press('Enter')
+    }
+  }
   for (const [label, text] of Object.entries(scene.fill ?? {})) await page.getByLabel(label, { exact: true }).fill(text)
   for (const name of scene.choose ?? []) await page.getByRole('radio', { name, exact: true }).click()
   for (const name of scene.press ?? []) await page.getByRole('button', { name, exact: true }).click()

@@ -1,0 +1,78 @@
+import type { FittedModelView } from '../../contract/fit.ts'
+import { additionRequests } from '../addition.ts'
+import { Banner } from '../components/banner.tsx'
+import { ErrorGlyph, LinkGlyph, WarningGlyph } from '../components/glyph.tsx'
+import { Slider } from '../components/slider.tsx'
+import { contextAt } from '../fit-at-context.ts'
+import { useWindow } from '../store.ts'
+import { addWords } from '../words/add.ts'
+import { fitWords } from '../words/fit.ts'
+import { Answer } from './answer.tsx'
+import { Card } from './card.tsx'
+import { FitBar } from './fit-bar.tsx'
+import styles from './fit-card.module.css'
+import { Ways } from './ways.tsx'
+
+const about = additionRequests.fit
+
+const glyphs = {
+  fits: <LinkGlyph link="live" />,
+  afterUnloading: <WarningGlyph />,
+  afterRaising: <WarningGlyph />,
+  doesNotFit: <ErrorGlyph />,
+}
+
+/** Whether it fits, before anything starts; the slider moves the estimate at once, and what would make it fit follows. */
+export function FitCard({ model }: { readonly model: FittedModelView }) {
+  const wanted = useWindow(({ addition }) => addition.contextSize)
+  const write = useWindow((state) => state.writeAddition)
+  const at = contextAt(model, wanted)
+  const ways = [...model.unload.map(unloading), ...model.ways]
+  return (
+    <Card title={addWords.fit}>
+      <p className={styles['aside']}>{addWords.facts(model)}</p>
+      <p>{addWords.fetch(model)}</p>
+      {model.diskProblem !== undefined && (
+        <Banner tone="warn">
+          <p>{model.diskProblem}</p>
+        </Banner>
+      )}
+      <p className={styles['verdict']} role="status">
+        {glyphs[at.verdict]}
+        <strong>{addWords.verdicts[at.verdict]}</strong>
+        <span>{addWords.total(at.totalBytes, at.contextSize)}</span>
+      </p>
+      {model.contexts.length > 1 && at.contextSize !== undefined && (
+        <Slider
+          label={addWords.context}
+          stops={model.contexts.map(({ contextSize }) => contextSize)}
+          value={at.contextSize}
+          text={fitWords.tokens(at.contextSize)}
+          onChange={(contextSize) => write({ contextSize })}
+        />
+      )}
+      <FitBar at={at} room={model.room} />
+      {at.isExact && <p>{model.message}</p>}
+      <Answer about={about} />
+      {at.isExact && at.verdict !== 'fits' && ways.length > 0 && (
+        <Ways
+          about={about}
+          ways={ways}
+          context={{ effect: addWords.contextEffect, onUse: (contextSize) => write({ contextSize }) }}
+        />
+      )}
+      {model.guess !== undefined && <p className={styles['aside']}>{model.guess}</p>}
+      {model.notes.map((note) => (
+        <p key={note} className={styles['aside']}>
+          {note}
+        </p>
+      ))}
+    </Card>
+  )
+}
+
+const unloading = ({ namespace, name, freesBytes }: FittedModelView['unload'][number]) => ({
+  kind: 'evict' as const,
+  sentence: addWords.unload(name, freesBytes),
+  evict: [`${namespace}/${name}`],
+})

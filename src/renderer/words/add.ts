@@ -1,0 +1,82 @@
+import { formatBytes } from '../../contract/format.ts'
+import type { CatalogueEntry } from '../../contract/catalogue.ts'
+import type { FileChoiceView, FittedModelView, FitVerdict } from '../../contract/fit.ts'
+import type { StoredModelView } from '../../contract/models.ts'
+import { fitWords } from './fit.ts'
+import { notReported } from './services.ts'
+
+const { tokens } = fitWords
+
+export const addWords = {
+  title: 'Add a model',
+  open: 'Add a model…',
+  back: 'Services',
+  startOver: 'Start over',
+  source: 'Model',
+  sourceHint: 'hf://owner/repository, https://…',
+  sourceHelp:
+    'Paste where it comes from, or choose one below. Only what describes it is fetched to tell whether it fits.',
+  look: 'Look it up',
+  inStore: 'In the store of this machine',
+  wellKnown: 'Well-known models',
+  noMatch: 'No model of the store or the list is called that. “Look it up” asks its source.',
+  stored: ({ sizeBytes, quantization }: StoredModelView) =>
+    [formatBytes(sizeBytes), ...(quantization === undefined ? [] : [quantization])].join(' · '),
+  known: ({ parameters, quantization }: CatalogueEntry) => `${parameters} weights · ${quantization}`,
+  asking: 'Reading what its source says of it…',
+  progress: 'Looking the model up',
+  cancel: 'Cancel',
+  again: 'Try again',
+  files: 'Files of this repository',
+  otherFiles: (count: number) => `Another file of this repository (${count})`,
+  file: ({ sizeBytes, quantization, parts }: FileChoiceView) =>
+    [
+      formatBytes(sizeBytes),
+      quantization ?? `quantization ${notReported}`,
+      ...(parts > 1 ? [`${parts} parts`] : []),
+    ].join(' · '),
+  fit: 'Memory that it takes',
+  facts: ({ architecture, quantization, parameters, trainedContext }: FittedModelView) =>
+    [
+      architecture ?? `architecture ${notReported}`,
+      quantization ?? `quantization ${notReported}`,
+      ...(parameters === undefined ? [] : [`${countOf(parameters)} weights`]),
+      ...(trainedContext === undefined ? [] : [`trained with ${tokens(trainedContext)}`]),
+    ].join(' · '),
+  fetch: ({ isStored, sizeBytes }: FittedModelView) =>
+    isStored
+      ? 'It is in the store: nothing has to be fetched.'
+      : `${formatBytes(sizeBytes)} are fetched before it starts.`,
+  verdicts: {
+    fits: 'Fits',
+    afterUnloading: 'Fits when others leave memory',
+    afterRaising: 'Fits with a larger budget',
+    doesNotFit: 'Does not fit',
+  } satisfies Record<FitVerdict, string>,
+  total: (bytes: number, context: number | undefined) =>
+    `${formatBytes(bytes)}${context === undefined ? '' : ` with a context of ${tokens(context)}`}`,
+  context: 'Context',
+  held: 'Other models',
+  weights: 'Weights',
+  kv: 'KV cache',
+  rest: 'Overhead',
+  contextEffect: 'Longer conversations are cut off.',
+  unload: (name: string, bytes: number) => `Evict ${name}: frees ${formatBytes(bytes)}`,
+  budget: (bytes: number) => `Budget ${formatBytes(bytes)}`,
+  names: 'What it is called',
+  name: 'Name',
+  nameHelp: 'Of the Model and the InferenceService; pods reach it by this name.',
+  namespace: 'Namespace',
+  yaml: 'As YAML',
+  yamlHelp: 'For kubectl apply, or for the repository that your cluster is made from.',
+  copyYaml: 'Copy YAML',
+  add: 'Add',
+  addAnyway: 'Add, to wait for memory',
+  adding: 'Creating…',
+  created: (name: string) => `${name} is created. It opens here as soon as it is seen.`,
+  serve: 'Serve…',
+  serveOne: (name: string) => `Serve ${name}`,
+} as const
+
+/** `8.0 B`: of weights. */
+const countOf = (count: number) => (count >= 1e9 ? `${(count / 1e9).toFixed(1)} B` : `${Math.round(count / 1e6)} M`)

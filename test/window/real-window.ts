@@ -1,0 +1,94 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import axe, { type AxeResults } from 'axe-core'
+import type { Browser, Page } from 'playwright-core'
+import { inject } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { agentSettings } from '../../src/agent-core/settings/settings.ts'
+import { hostAgent, type HostedAgent } from '../../src/serve/host-agent.ts'
+import { eventually } from '../support/eventually.ts'
+import type { ServingWorld } from '../support/serving-world.ts'
+import { silentLog } from '../support/silent-log.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** Generous: the machine may run many other tests beside this one. */
+export const patienceMs = 40_000
+export const screenshots = join(import.meta.dirname, '../../out/screenshots')
+
+export interface RealWindowOptions {
+  readonly browser: Browser
+  readonly world: ServingWorld
+  /** Ends what is started. */
+  readonly parts: AsyncDisposableStack
+}
+
+/** A whole agent on a simulated cluster, and its window in a browser. */
+export async function openRealWindow({ browser, world, parts }: RealWindowOptions) {
+  const hosted = await startAgent({ world, parts })
+  return { hosted, ...(await openInBrowser({ browser, parts }, await hosted.openWindow())) }
+}
+
+async function startAgent({ world, parts }: Omit<RealWindowOptions, 'browser'>): Promise<HostedAgent> {
+  const { dir } = parts.use(await temporaryFolder())
+  const kubeconfig = join(dir, 'kubeconfig')
+  await writeFile(kubeconfig, world.sim.kubeconfig())
+  const stateDir = join(dir, 'state')
+  await mkdir(stateDir, { mode: 0o700 })
+  const result = await hostAgent({
+    settings: agentSettings.parse({
+      kubeconfig,
+      namespace: 'default',
+      modelStore: join(dir, 'models'),
+      stateDir,
+      startupStallMs: 60_000,
+      port: 0,
+      logLevel: 'info',
+      logFormat: 'json',
+      ...world.preferences,
+    }),
+    platform: hostPlatform(),
+    version: 'test',
+    env: process.env,
+    temporaryDir: tmpdir(),
+    windowFolder: inject('windowFolder'),
+    log: silentLog,
+  })
+  if (!result.ok) throw new Error(result.message)
+  parts.defer(async () => {
+    if (!(await result.hosted.stop())) throw new Error('The agent left something.')
+  })
+  return result.hosted
+}
+
+async function openInBrowser({ browser, parts }: Omit<RealWindowOptions, 'world'>, url: string) {
+  const context = await browser.newContext({ viewport: { width: 400, height: 980 }, reducedMotion: 'reduce' })
+  parts.defer(() => context.close())
+  const opening = await context.newPage()
+  opening.setDefaultTimeout(patienceMs)
+  const said: string[] = []
+  opening.on('console', (message) => {
+    if (message.type() === 'error' || message.type() === 'warning') said.push(message.text())
+  })
+  opening.on('pageerror', (error) => said.push(String(error)))
+  await opening.goto(url)
+  return { page: opening, complaints: said }
+}
+
+export function lives(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+/** Of WCAG 2.2, levels A and AA, and of what is good practice. */
+export async function violationsIn(page: Page): Promise<unknown[]> {
+  // React Aria reads a pending button out by reference, and keeps the reference for seconds when the button has gone.
+  const readOut = page.locator('[data-live-announcer] [role="img"]')
+  await eventually(async () => (await readOut.count()) === 0, { timeoutMs: patienceMs, what: 'the end of reading out' })
+  await page.evaluate(axe.source)
+  const { violations: found } = await page.evaluate<AxeResults>('axe.run(document)')
+  return found.map(({ id, nodes }) => ({ id, where: nodes.map(({ html }) => html) }))
+}
