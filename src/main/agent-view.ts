@@ -1,9 +1,11 @@
 import { createStore, type StoreApi } from 'zustand/vanilla'
 import { messageOf } from '../agent-core/support/message-of.ts'
-import type { AgentLink, Listener, Unsubscribe } from '../contract/client.ts'
+import type { AgentLink, Listener, Looker, Unsubscribe } from '../contract/client.ts'
 import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import type { Listed } from './menu/choices.ts'
+import type { ShellPreferences } from './preferences.ts'
 
 /** What the icon and its menu show. */
 export interface AgentView {
@@ -17,26 +19,43 @@ export interface AgentView {
   readonly isMac: boolean
   /** What came of the menu's last command, unless the snapshot tells it. */
   readonly answer: Exclude<CommandResult, { outcome: 'done' | 'accepted' }> | undefined
+  readonly contexts: Listed<'contexts'>
+  readonly hostAddresses: Listed<'hostAddresses'>
+  /** Absent while their file cannot be used. */
+  readonly preferences: ShellPreferences | undefined
+  /** Set while the window is not opened any more, since its page crashed again and again: one sentence. */
+  readonly pageProblem: string | undefined
 }
 
 export type AgentViewStore = StoreApi<AgentView>
 
 export const createAgentView = (platform: NodeJS.Platform = process.platform): AgentViewStore =>
-  createStore(() => ({
+  createStore<AgentView>(() => ({
     snapshot: undefined,
     problem: 'Metalbar is starting.',
     isHere: true,
     isQuitting: false,
     isMac: platform === 'darwin',
     answer: undefined,
+    contexts: undefined,
+    hostAddresses: undefined,
+    preferences: undefined,
+    pageProblem: undefined,
   }))
 
 /** An agent that restarts is back within seconds. */
 const retryMs = 1_000
 
+export interface Showing {
+  /** From now on more or less is measured for the icon and its menu. */
+  lookAs(looker: Looker): void
+  stop(): void
+}
+
 /** Keeps the view as the agent says, through its restarts. */
-export function keepShowing(link: AgentLink, view: AgentViewStore): Unsubscribe {
-  let stop: Unsubscribe = () => undefined
+export function keepShowing(link: AgentLink, view: AgentViewStore): Showing {
+  let looker: Looker = 'icon'
+  let leave: Unsubscribe = () => undefined
   let timer: NodeJS.Timeout | undefined
   const follow = () => {
     const listener: Listener<AgentSnapshot> = {
@@ -46,27 +65,41 @@ export function keepShowing(link: AgentLink, view: AgentViewStore): Unsubscribe 
         timer = setTimeout(follow, retryMs)
       },
     }
-    stop = link.follow(listener, 'icon')
+    leave = link.follow(listener, looker)
+  }
+  const stop = () => {
+    clearTimeout(timer)
+    leave()
   }
   follow()
-  return () => {
-    clearTimeout(timer)
-    stop()
+  return {
+    lookAs(next) {
+      if (next === looker) return
+      looker = next
+      stop()
+      follow()
+    },
+    stop,
   }
 }
 
 /** Has a command of the menu carried out; where it is not, the menu says why until the next one. */
-export const command = (link: AgentLink, view: AgentViewStore, input: CommandInput): Promise<void> =>
-  answer(view, () => link.command(input))
+export const command = (
+  link: AgentLink,
+  view: AgentViewStore,
+  input: CommandInput,
+): Promise<CommandResult | undefined> => answer(view, () => link.command(input))
 
 /** The same for what is more than a command; no result = the person did not go on with it. */
-export async function answer(view: AgentViewStore, deed: () => Promise<CommandResult | undefined>): Promise<void> {
+export async function answer(
+  view: AgentViewStore,
+  deed: () => Promise<CommandResult | undefined>,
+): Promise<CommandResult | undefined> {
   view.setState({ answer: undefined })
-  try {
-    const result = await deed()
-    if (result && result.outcome !== 'done' && result.outcome !== 'accepted') view.setState({ answer: result })
-  } catch (error) {
-    const message = messageOf(error)
-    view.setState({ answer: { outcome: 'failed', message } })
-  }
+  const result = await deed().catch((error: unknown): CommandResult => ({
+    outcome: 'failed',
+    message: messageOf(error),
+  }))
+  if (result && result.outcome !== 'done' && result.outcome !== 'accepted') view.setState({ answer: result })
+  return result
 }

@@ -1,22 +1,26 @@
 import { mkdirSync } from 'node:fs'
 import { tmpdir, userInfo } from 'node:os'
 import path from 'node:path'
-import { app, dialog, Menu, shell } from 'electron'
+import { app, clipboard, dialog, Menu, shell } from 'electron'
 import { leaveOf } from '../agent-core/power/sudo-leave.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
-import { answer, command, createAgentView, keepShowing } from './agent-view.ts'
+import { createAgentView, keepShowing } from './agent-view.ts'
+import { appMenu } from './app-menu.ts'
 import { openAppLog } from './app-log.ts'
 import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
+import { carryOut, type DeedOptions } from './deeds.ts'
 import { serveIpc } from './ipc.ts'
 import { measurePower } from './measure-power.ts'
-import type { MenuDeed } from './menu.ts'
+import { askForMenu } from './menu-lists.ts'
 import { securePages } from './page-security.ts'
 import { Popover } from './popover.ts'
-import { readPreferences } from './preferences.ts'
-import { stopBeforeQuit } from './quit.ts'
+import { defaultPreferences, writePreferences, type ShellPreferences } from './preferences.ts'
+import { askToQuit, confirm } from './questions.ts'
+import { hurtsModels, stopBeforeQuit } from './quit.ts'
 import { showAgent } from './shown-agent.ts'
+import { followSleep } from './sleep.ts'
 import { showTray } from './tray.ts'
 
 const { env, platform } = process
@@ -38,9 +42,8 @@ if (app.requestSingleInstanceLock()) {
   app.quit()
 }
 
-async function run(): Promise<void> {
-  const preferences = await readPreferences({ stateDir, platform, env, homeDir })
-  const log = openAppLog(stateDir, preferences.ok ? preferences.settings.logLevel : 'info')
+function run(): void {
+  const log = openAppLog(stateDir, 'info')
   let servers: ServersAtEnd = 'stop'
   const onDefect = (error: unknown) => {
     log.error('defect', { error, text: 'the app ends; its servers go on for the next one' })
@@ -49,38 +52,18 @@ async function run(): Promise<void> {
   }
   process.on('uncaughtException', onDefect)
   process.on('unhandledRejection', onDefect)
+  // Without an icon in the Dock, also where no bundle says so.
+  if (platform === 'darwin') app.setActivationPolicy('accessory')
   securePages()
   const windowFolder = path.join(built, '../renderer')
   serveAppScheme(windowFolder)
-  Menu.setApplicationMenu(Menu.buildFromTemplate([{ role: 'appMenu' }, { role: 'editMenu' }, { role: 'windowMenu' }]))
 
   const view = createAgentView()
-  const popover = new Popover({ preload: path.join(built, 'preload.cjs'), log, icon: () => iconBounds() })
-  const onDeed = (deed: MenuDeed) => {
-    if (deed.kind === 'command') void command(agent.link, view, deed.command)
-    else if (deed.kind === 'measurePower') void answer(view, askToMeasure)
-    else if (deed.kind === 'open') popover.show()
-    else app.quit()
-  }
-  const askToMeasure = () =>
-    measurePower({
-      link: agent.link,
-      temporaryDir: tmpdir(),
-      own: { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
-      confirm: confirmScript,
-      openFile: (file) => shell.openPath(file),
-      leave: () => leaveOf({ name: userInfo().username, id: userInfo().uid }),
-    })
-  const iconBounds = showTray({
-    imageFolder: path.join(built, '../../assets/tray'),
-    view,
-    onClick: () => popover.toggle(),
-    onDeed,
-  })
   const agent = showAgent({
-    preferences,
     stateDir,
+    platform,
     env,
+    homeDir,
     temporaryDir: tmpdir(),
     windowFolder,
     log,
@@ -89,28 +72,103 @@ async function run(): Promise<void> {
       app.quit()
     },
     onLogLevel: (level) => log.setLevel(level),
+    onPreferences: (preferences) => view.setState({ preferences }),
+    onHere: (isHere) => view.setState({ isHere }),
   })
-  keepShowing(agent.link, view)
-  void agent.isHere.then((isHere) => view.setState({ isHere }))
-  serveIpc(agent.link, log, (file) => shell.showItemInFolder(file))
-  stopBeforeQuit({ log, onQuitting: () => view.setState({ isQuitting: true }), stop: () => agent.stop(servers) })
+  const popover = new Popover({
+    preload: path.join(built, 'preload.cjs'),
+    log,
+    icon: () => iconBounds(),
+    onProblem: (pageProblem) => view.setState({ pageProblem }),
+  })
+  const prefer = async (changes: Partial<ShellPreferences>) => {
+    const preferences = { ...defaultPreferences, ...view.getState().preferences, ...changes }
+    await writePreferences(stateDir, preferences)
+    view.setState({ preferences })
+    showing.lookAs(lookerNow())
+  }
+  const quit = async () => {
+    const state = view.getState()
+    if (state.preferences?.onQuit !== 'ask' || !hurtsModels(state)) {
+      app.quit()
+      return
+    }
+    const { quits, remembered } = await askToQuit()
+    if (remembered) await prefer({ onQuit: quits ? 'drain' : 'keep' })
+    if (quits) app.quit()
+    else popover.hide()
+  }
+  const deeds: DeedOptions = {
+    link: agent.link,
+    view,
+    stateDir,
+    showWindow: (at) => popover.show(at),
+    tearOff: () => popover.tearOff(),
+    copy: (text) => clipboard.writeText(text),
+    openFile: (file) => shell.openPath(file),
+    confirm,
+    prefer,
+    resetPreferences: () => agent.reset(),
+    quit,
+    measurePower: () =>
+      measurePower({
+        link: agent.link,
+        temporaryDir: tmpdir(),
+        own: { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
+        confirm: confirmScript,
+        openFile: (file) => shell.openPath(file),
+        leave: () => leaveOf({ name: userInfo().username, id: userInfo().uid }),
+      }),
+  }
+  Menu.setApplicationMenu(
+    Menu.buildFromTemplate(
+      appMenu({
+        onSettings: () => popover.show({ view: 'settings' }),
+        onQuit: () => {
+          // A person who chose to keep it quits by the icon's menu, which says what it does.
+          if (view.getState().preferences?.onQuit === 'keep') popover.hide()
+          else void quit().catch(onDefect)
+        },
+      }),
+    ),
+  )
+  let isMenuOpen = false
+  const lookerNow = () => (isMenuOpen || view.getState().preferences?.showTitle === true ? 'menu' : 'icon')
+  const showing = keepShowing(agent.link, view)
+  const iconBounds = showTray({
+    imageFolder: path.join(built, '../../assets/tray'),
+    view,
+    onClick: (icon) => popover.toggle(icon),
+    beforeMenu: () => askForMenu(agent.link, view),
+    onMenu: (isOpen) => {
+      isMenuOpen = isOpen
+      showing.lookAs(lookerNow())
+    },
+    onDeed: (deed) => void carryOut(deeds, deed).catch(onDefect),
+  })
+  serveIpc(agent.link, log, {
+    onEscape: () => popover.escape(),
+    showInFolder: (file) => shell.showItemInFolder(file),
+  })
+  stopBeforeQuit({
+    log,
+    onQuitting: () => view.setState({ isQuitting: true }),
+    stop: () => agent.stop(servers),
+    skipDrains: () => agent.skipDrains(),
+  })
+  followSleep({ log, onSleep: (isAsleep) => agent.sleeps(isAsleep) })
   app.on('second-instance', () => popover.show())
   app.on('activate', () => popover.show())
   // Without a window the app goes on: it is the icon that a person quits by.
   app.on('window-all-closed', () => undefined)
 }
 
-async function confirmScript(detail: string): Promise<boolean> {
-  const { response } = await dialog.showMessageBox({
-    type: 'question',
+const confirmScript = (detail: string): Promise<boolean> =>
+  confirm({
     message: 'powermetrics runs as root only. Terminal runs this script, which asks for your password:',
     detail,
-    buttons: ['Open Terminal', 'Cancel'],
-    defaultId: 1,
-    cancelId: 1,
+    yes: 'Open Terminal',
   })
-  return response === 0
-}
 
 function cannotStart(error: unknown): void {
   dialog.showErrorBox('Metalbar cannot start', messageOf(error))

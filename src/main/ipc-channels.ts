@@ -13,6 +13,8 @@ export const channels = {
   leave: 'agent:leave',
   /** Shows the file that a run prints to. */
   revealLog: 'app:revealLog',
+  /** Esc was pressed, and nothing in the page took it. */
+  escape: 'window:escape',
   /** From main to the page. */
   push: 'agent:push',
 } as const

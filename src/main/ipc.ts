@@ -20,8 +20,13 @@ const listenRequest = z.object({
   ]),
 })
 
+export interface WindowControls {
+  readonly onEscape: () => void
+  readonly showInFolder: (file: string) => void
+}
+
 /** The contract over Electron's IPC, for the app's window alone. */
-export function serveIpc(link: AgentLink, log: Logger, showInFolder: (file: string) => void): void {
+export function serveIpc(link: AgentLink, log: Logger, { onEscape, showInFolder }: WindowControls): void {
   const pages = new WeakMap<WebContents, PageListeners>()
   const listenersOf = (page: WebContents): PageListeners => {
     const known = pages.get(page)
@@ -44,6 +49,7 @@ export function serveIpc(link: AgentLink, log: Logger, showInFolder: (file: stri
     return null
   })
   handle(log, channels.leave, z.object({ id }), (asked, page) => listenersOf(page).remove(asked.id))
+  handle(log, channels.escape, z.undefined(), onEscape)
 }
 
 /** The only place that registers channels: the sender is checked first, then the request; every failure is an answer. */

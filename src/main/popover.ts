@@ -1,6 +1,7 @@
-import { BrowserWindow, screen, type Rectangle } from 'electron'
+import { app, BrowserWindow, nativeTheme, screen, type BrowserWindowConstructorOptions, type Rectangle } from 'electron'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { appUrl } from './app-scheme.ts'
+import type { WindowPlace } from './menu/entries.ts'
 import { isHidden, popoverPosition } from './popover-position.ts'
 
 export interface PopoverOptions {
@@ -8,6 +9,8 @@ export interface PopoverOptions {
   readonly log: Logger
   /** Where the icon is. */
   readonly icon: () => Rectangle
+  /** Why the window is not opened any more: one sentence; undefined = it is. */
+  readonly onProblem: (problem: string | undefined) => void
   /** How long a hidden window is kept before its memory is given back. */
   readonly graceMs?: number
 }
@@ -20,76 +23,180 @@ const defaultGraceMs = 60_000
 /** A click on the icon takes the focus from the window, which hides it, and must not show it again. */
 const sameClickMs = 150
 
-/** The one window, under the icon; it exists only while it is open, and a while after. */
+/** A page that crashes twice so soon would do it for ever. */
+const crashLoopMs = 60_000
+
+/** `popover`: under the icon, until a person looks elsewhere. `window`: as any other, with an icon in the Dock. */
+type Form = 'popover' | 'window'
+
+/** The one window; it exists only while it is open, and a while after. */
 export class Popover {
   readonly #options: PopoverOptions
   #window: BrowserWindow | undefined
+  #form: Form = 'popover'
+  /** Its page has been painted once. */
+  #isPainted = false
+  /** It was asked for, and is shown when it is painted. */
+  #isWanted = false
   #hiddenByBlurAt = -Infinity
+  #crashedAt = -Infinity
   #grace: NodeJS.Timeout | undefined
 
   constructor(options: PopoverOptions) {
     this.#options = options
   }
 
-  toggle(): void {
-    if (this.#window?.isVisible() === true) this.#hide()
-    else if (performance.now() - this.#hiddenByBlurAt >= sameClickMs) this.show()
+  /** `icon`: where it was clicked. */
+  toggle(icon?: Rectangle): void {
+    if (this.#window?.isVisible() === true && this.#form === 'popover') this.hide()
+    else if (performance.now() - this.#hiddenByBlurAt >= sameClickMs) this.show(undefined, icon)
   }
 
-  show(): void {
+  /** A person asks for it, so it is tried again although it crashed. */
+  show(at?: WindowPlace, icon?: Rectangle): void {
     clearTimeout(this.#grace)
-    const window = (this.#window ??= this.#create())
-    const icon = this.#options.icon()
-    const display = isHidden(icon)
-      ? screen.getDisplayNearestPoint(screen.getCursorScreenPoint())
-      : screen.getDisplayMatching(icon)
-    const { x, y } = popoverPosition(icon, size, display.workArea)
-    window.setPosition(x, y)
-    window.show()
-    window.focus()
+    this.#isWanted = true
+    this.#options.onProblem(undefined)
+    const isNew = this.#window === undefined
+    const window = (this.#window ??= this.#create(at))
+    if (this.#form === 'popover') this.#place(window, icon)
+    if (!isNew && at) this.#load(window, at)
+    if (this.#isPainted) this.#reveal(window)
   }
 
-  #hide(): void {
+  /** From now on a window of its own, until it is closed. */
+  tearOff(): void {
+    if (this.#form === 'window') {
+      this.show()
+      return
+    }
+    this.#window?.destroy()
+    this.#form = 'window'
+    void app.dock?.show()
+    this.show()
+  }
+
+  /** A window of its own stays, as any other does. */
+  escape(): void {
+    if (this.#form === 'popover') this.hide()
+  }
+
+  hide(): void {
+    this.#isWanted = false
+    if (this.#form === 'window') {
+      this.#window?.close()
+      return
+    }
     this.#window?.hide()
     clearTimeout(this.#grace)
     this.#grace = setTimeout(() => this.#window?.destroy(), this.#options.graceMs ?? defaultGraceMs)
   }
 
-  #create(): BrowserWindow {
-    const { preload, log } = this.#options
+  #place(window: BrowserWindow, clicked: Rectangle | undefined): void {
+    const icon = clicked && !isHidden(clicked) ? clicked : this.#options.icon()
+    const display = isHidden(icon)
+      ? screen.getDisplayNearestPoint(screen.getCursorScreenPoint())
+      : screen.getDisplayMatching(icon)
+    const { x, y } = popoverPosition(icon, size, display.workArea)
+    window.setPosition(x, y)
+  }
+
+  #reveal(window: BrowserWindow): void {
+    window.show()
+    window.focus()
+  }
+
+  #create(at: WindowPlace | undefined): BrowserWindow {
+    const { preload } = this.#options
     const window = new BrowserWindow({
       ...size,
       title: 'Metalbar',
       show: false,
-      frame: false,
-      resizable: false,
-      maximizable: false,
-      minimizable: false,
-      fullscreenable: false,
-      skipTaskbar: true,
-      hiddenInMissionControl: true,
+      // The page's own ground, so that nothing flashes before it is painted.
+      backgroundColor: nativeTheme.shouldUseDarkColors ? '#1c1c1f' : '#f3f3f5',
+      ...forms[this.#form],
       webPreferences: { preload, sandbox: true, contextIsolation: true, nodeIntegration: false, spellcheck: false },
     })
+    this.#isPainted = false
+    if (this.#form === 'popover') this.#behaveAsPopover(window)
+    window.once('ready-to-show', () => {
+      this.#isPainted = true
+      if (this.#isWanted) this.#reveal(window)
+    })
+    window.on('closed', () => this.#closed(window))
+    // The servers go on, so the app does: only the page is made anew.
+    window.webContents.on('render-process-gone', (_event, { reason }) => this.#crashed(window, reason))
+    this.#load(window, at)
+    return window
+  }
+
+  #behaveAsPopover(window: BrowserWindow): void {
     // By default macOS would make an app with an icon in the Dock of it.
     window.setVisibleOnAllWorkspaces(true, { visibleOnFullScreen: true, skipTransformProcessType: true })
     window.on('blur', () => {
-      if (window.webContents.isDevToolsFocused()) return
+      if (!window.isVisible() || window.webContents.isDevToolsFocused()) return
       this.#hiddenByBlurAt = performance.now()
-      this.#hide()
+      this.hide()
     })
-    window.on('closed', () => {
-      clearTimeout(this.#grace)
-      if (this.#window === window) this.#window = undefined
-    })
-    // The servers go on, so the app does: only the page is made anew.
-    window.webContents.on('render-process-gone', (_event, { reason }) => {
-      if (window.isDestroyed()) return
-      log.error('the window crashed', { reason })
-      const wasVisible = window.isVisible()
-      window.destroy()
-      if (wasVisible) this.show()
-    })
-    window.loadURL(appUrl).catch((error: unknown) => log.error('the window did not load', { error }))
-    return window
   }
+
+  #closed(window: BrowserWindow): void {
+    if (this.#window !== window) return
+    clearTimeout(this.#grace)
+    this.#window = undefined
+    if (this.#form === 'popover') return
+    this.#form = 'popover'
+    app.dock?.hide()
+  }
+
+  #crashed(window: BrowserWindow, reason: string): void {
+    if (window.isDestroyed()) return
+    const { log, onProblem } = this.#options
+    log.error('the window crashed', { reason })
+    const wasWanted = this.#isWanted
+    const isAgain = performance.now() - this.#crashedAt < crashLoopMs
+    this.#crashedAt = performance.now()
+    window.destroy()
+    if (!isAgain) {
+      if (wasWanted) this.show()
+      return
+    }
+    this.#isWanted = false
+    onProblem(
+      'The window crashed twice within a minute and stays closed: Open Metalbar tries it again. What serves is not touched, and this menu does all that is needed.',
+    )
+  }
+
+  /** Empty as it is, it shows that the click was heard; why it is empty is said by the menu. */
+  #notLoaded(window: BrowserWindow, error: unknown): void {
+    this.#options.log.error('the window did not load', { error })
+    if (window.isDestroyed()) return
+    this.#options.onProblem('The window did not load; the log of the app says why. This menu does all that is needed.')
+    this.#isPainted = true
+    if (this.#isWanted) this.#reveal(window)
+  }
+
+  #load(window: BrowserWindow, at: WindowPlace | undefined): void {
+    window.loadURL(`${appUrl}${fragmentOf(at)}`).catch((error: unknown) => this.#notLoaded(window, error))
+  }
+}
+
+const forms: Readonly<Record<Form, BrowserWindowConstructorOptions>> = {
+  popover: {
+    // Takes the keys without making this app the active one, and is shown over those that fill the screen.
+    type: 'panel',
+    frame: false,
+    resizable: false,
+    maximizable: false,
+    minimizable: false,
+    fullscreenable: false,
+    skipTaskbar: true,
+    hiddenInMissionControl: true,
+  },
+  window: { minWidth: 320, minHeight: 400 },
+}
+
+const fragmentOf = (at: WindowPlace | undefined): string => {
+  if (!at) return ''
+  return 'view' in at ? `#${at.view}` : `#service/${encodeURIComponent(at.service)}`
 }

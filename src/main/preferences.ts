@@ -1,66 +1,40 @@
 import path from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
-import { defaultModelStore } from '../agent-core/models/default-store.ts'
-import { agentSettings, allRows, type AgentSettings } from '../agent-core/settings/settings.ts'
-import { parseJson, readIfThere } from '../agent-core/support/files.ts'
+import { agentKeys, type AgentKeys } from './agent-keys.ts'
+import { readOwnFile } from './own-file.ts'
 
-const { shape } = agentSettings
+const shellKeys = z.object({
+  /** Figures beside the icon. */
+  showTitle: z.boolean({ error: 'must be true or false' }).default(false),
+  /** What Quit does while models run here. */
+  onQuit: z.enum(['ask', 'drain', 'keep'], { error: 'must be ask, drain or keep' }).default('ask'),
+})
 
-/** The flags of `metal-agent` that count for the app too; null for `namespace` means all. */
-const preferences = z
-  .strictObject({
-    kubeconfig: shape.kubeconfig,
-    context: shape.context,
-    namespace: shape.namespace.nullable().default(allRows.namespace.startsAs),
-    inferenceServiceAllowlist: shape.inferenceServiceAllowlist,
-    modelStore: shape.modelStore,
-    allowedModelRoots: shape.allowedModelRoots,
-    allowUnsafeExtraArgs: shape.allowUnsafeExtraArgs,
-    allowedEnv: shape.allowedEnv,
-    allowedDownloadHosts: shape.allowedDownloadHosts,
-    hubLoginNamespaces: shape.hubLoginNamespaces,
-    llamaServer: shape.llamaServer,
-    llamaServerStartupTimeoutMs: shape.startupStallMs,
-    hostIp: shape.hostIp,
-    port: shape.port,
-    logLevel: shape.logLevel,
-  })
-  .partial({ modelStore: true })
+/** What concerns the icon, its menu and the window alone; all that concerns the agent is in the agent's settings. */
+export type ShellPreferences = z.infer<typeof shellKeys>
 
-export interface PreferencesFolder {
-  readonly stateDir: string
-  readonly platform: NodeJS.Platform
-  readonly env: NodeJS.ProcessEnv
-  readonly homeDir: string
+export const defaultPreferences: ShellPreferences = shellKeys.parse({})
+
+/** An earlier build kept there what its agent was started with. */
+const content = z.strictObject({ ...shellKeys.shape, ...agentKeys.partial().shape })
+
+export type ReadPreferences =
+  /** `agent`: keys of an earlier build, which are to be moved to the agent's settings. */
+  | { readonly ok: true; readonly preferences: ShellPreferences; readonly agent: Partial<AgentKeys> }
+  | { readonly ok: false; readonly file: string; readonly message: string }
+
+export async function readPreferences(stateDir: string): Promise<ReadPreferences> {
+  const read = await readOwnFile(fileIn(stateDir), 'preferences', content)
+  if (!read.ok) return read
+  const { showTitle, onQuit, ...agent } = read.value
+  const stated = Object.entries(agent).filter(([name]) => read.keys.includes(name))
+  return { ok: true, preferences: { showTitle, onQuit }, agent: Object.fromEntries(stated) }
 }
 
-export type Preferences =
-  | { readonly ok: true; readonly settings: AgentSettings }
-  /** Nothing is started then: with other settings than the person's the agent could claim services it must not. */
-  | { readonly ok: false; readonly message: string }
-
-/** What the app's agent is told when it starts: as `metal-agent` without flags, and `preferences.json` of the state folder over it. */
-export async function readPreferences({ stateDir, platform, env, homeDir }: PreferencesFolder): Promise<Preferences> {
-  const file = path.join(stateDir, 'preferences.json')
-  const text = await readIfThere(file)
-  const parsed = preferences.safeParse(text === undefined ? {} : parseJson(text))
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues
-    const where = issue?.path.join('.') ?? ''
-    const what = `${where === '' ? '' : `"${where}" `}${issue?.message ?? 'cannot be used'}`
-    return {
-      ok: false,
-      message: `The preferences ${file} cannot be used: ${what}; repair or remove the file, then start again.`,
-    }
-  }
-  const { namespace, llamaServerStartupTimeoutMs: startupStallMs, ...given } = parsed.data
-  const settings = agentSettings.parse({
-    modelStore: defaultModelStore(platform, env, homeDir),
-    ...given,
-    namespace: namespace ?? undefined,
-    startupStallMs,
-    stateDir,
-    logFormat: 'json',
-  })
-  return { ok: true, settings }
+/** Throws what the disk answers. */
+export async function writePreferences(stateDir: string, preferences: ShellPreferences): Promise<void> {
+  await writeFileAtomic(fileIn(stateDir), `${JSON.stringify(preferences, null, 2)}\n`, { mode: 0o600 })
 }
+
+const fileIn = (stateDir: string): string => path.join(stateDir, 'preferences.json')

@@ -1,15 +1,23 @@
-import { app } from 'electron'
+import { app, powerMonitor } from 'electron'
 import type { Logger } from '../agent-core/observability/logger.ts'
+import type { AgentView } from './agent-view.ts'
 
 export interface QuitOptions {
   readonly log: Logger
   readonly onQuitting: () => void
   /** Withdraws, drains and stops everything, in bounded time; false where something was left. */
   readonly stop: () => Promise<boolean>
+  /** Cuts what is still drained. */
+  readonly skipDrains: () => Promise<void>
 }
 
-/** However the app is asked to quit, it first stops its agent in good order. */
-export function stopBeforeQuit({ log, onQuitting, stop }: QuitOptions): void {
+/** So long requests in flight may hold up a logout. */
+const hurriedDrainMs = 4_000
+/** loginwindow gives up, and cancels the logout, after 45 s; whoever waits for us should not wait that long. */
+const hurriedLimitMs = 13_000
+
+/** However the app is asked to quit, it first stops its agent in good order; at a logout or shutdown in little time. */
+export function stopBeforeQuit({ log, onQuitting, stop, skipDrains }: QuitOptions): void {
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   const end = async () => {
     const isStopped = await stop().catch((error: unknown) => {
@@ -30,4 +38,23 @@ export function stopBeforeQuit({ log, onQuitting, stop }: QuitOptions): void {
     onQuitting()
     void end()
   })
+  const onShutdown = (event: { preventDefault(): void }) => {
+    if (state === 'stopped') return
+    event.preventDefault()
+    log.info('the system ends')
+    setTimeout(() => {
+      skipDrains().catch((error: unknown) => log.warn('drains not cut', { error }))
+    }, hurriedDrainMs)
+    setTimeout(() => {
+      log.error('not everything stopped before the system ends', { limitMs: hurriedLimitMs })
+      app.exit(1)
+    }, hurriedLimitMs)
+    app.quit()
+  }
+  // Electron's types know nothing of the event that its documentation says to prevent.
+  powerMonitor.on('shutdown', onShutdown as () => void)
 }
+
+/** Whether a quit would take something away that a person may want: a model that serves, or is on its way. */
+export const hurtsModels = ({ isHere, snapshot }: AgentView): boolean =>
+  isHere && snapshot?.services.some(({ pid, state }) => pid !== undefined || state === 'fetching') === true

@@ -1,61 +1,142 @@
+import { randomUUID } from 'node:crypto'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import { buildInfo } from '../agent-core/build-info.ts'
+import { acquireLock } from '../agent-core/state/lock.ts'
 import { socketPathFor } from '../agent-core/state/socket-path.ts'
+import { startTimeOf } from '../agent-core/state/start-time.ts'
+import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
 import type { HostOptions, HostResult } from '../serve/host-agent.ts'
+import { moveAgentKeys, readStartSettings, type AppPlaces } from './agent-keys.ts'
 import { lazyLink } from './lazy-link.ts'
-import type { Preferences } from './preferences.ts'
+import { setAside } from './own-file.ts'
+import { readPreferences, writePreferences, type ShellPreferences } from './preferences.ts'
 
 export interface ShownAgent {
   readonly link: AgentLink
-  /** Whether it runs in this app, and so ends with it; settles when that is known. */
-  readonly isHere: Promise<boolean>
+  /** The machine is about to sleep, or woke. */
+  sleeps(isAsleep: boolean): Promise<void>
+  /** Cuts the requests that hold up an end. */
+  skipDrains(): Promise<void>
+  /** Sets files that cannot be used aside, and starts again. Throws what the disk answers. */
+  reset(): Promise<void>
   /** Ends an agent that runs here in good order; false where something was left, which the log then names. */
   stop(servers: ServersAtEnd): Promise<boolean>
 }
 
-export interface ShownAgentOptions extends Pick<
-  HostOptions,
-  'env' | 'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel'
-> {
-  readonly preferences: Preferences
-  readonly stateDir: string
+export interface ShownAgentOptions
+  extends AppPlaces, Pick<HostOptions, 'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel'> {
+  /** Undefined where they cannot be used. */
+  readonly onPreferences: (preferences: ShellPreferences | undefined) => void
+  /** Whether the agent runs in this app, and so ends with it. */
+  readonly onHere: (isHere: boolean) => void
 }
+
+/** `broken`: files that must be repaired or reset first. */
+type Hosting =
+  HostResult | { readonly ok: false; readonly reason: 'broken'; readonly file: string; readonly message: string }
 
 /** The agent of the state folder: started here, or, where one runs on it already, that one over its socket. */
 export function showAgent(options: ShownAgentOptions): ShownAgent {
-  const hosting = host(options)
-  hosting.then(
-    (result) => result.ok || options.log.warn('no agent here', { reason: result.message }),
-    (error: unknown) => options.log.error('the agent could not be started', { error }),
-  )
+  const { log, onHere } = options
+  const begin = () => {
+    const begun = host(options)
+    begun.then(
+      (result) => {
+        if (!result.ok) log.warn('no agent here', { reason: result.message })
+        onHere(result.ok)
+      },
+      (error: unknown) => {
+        log.error('the agent could not be started', { error })
+        onHere(false)
+      },
+    )
+    return begun
+  }
+  let hosting = begin()
+  const hosted = async () => {
+    const result = await hosting.catch(() => undefined)
+    return result?.ok === true ? result.hosted : undefined
+  }
   return {
     link: lazyLink(async () => open(await hosting, options)),
-    isHere: hosting.then(
-      (result) => result.ok,
-      () => false,
-    ),
-    stop: async (servers) => {
-      const result = await hosting.catch(() => undefined)
-      return result?.ok !== true || result.hosted.stop({ servers })
+    sleeps: async (isAsleep) => {
+      const agent = await hosted()
+      await (isAsleep ? agent?.suspend() : agent?.resume())
     },
+    skipDrains: async () => {
+      const { door } = (await hosted()) ?? {}
+      const stopping = door?.get('icon').services.filter(({ state }) => state === 'stopping') ?? []
+      for (const { namespace, name } of stopping) {
+        const command = { name: 'skipDrain', service: { namespace, name } } as const
+        await door?.command({ requestId: randomUUID(), command })
+      }
+    },
+    reset: async () => {
+      // Each may be broken, and one is found after the other.
+      for (let found = await hosting; !found.ok && found.reason === 'broken'; found = await hosting) {
+        log.warn('set aside', { file: found.file, as: await setAside(found.file) })
+        hosting = begin()
+      }
+    },
+    stop: async (servers) => (await (await hosted())?.stop({ servers })) ?? true,
   }
 }
 
-/** Loaded when the icon is there: the Kubernetes client takes a quarter of a second. */
-async function host({ preferences, ...options }: ShownAgentOptions): Promise<HostResult> {
-  if (!preferences.ok) return { ...preferences, reason: 'unusable' }
+/** The Kubernetes client is loaded when the icon is there: it takes a quarter of a second. */
+async function host(options: ShownAgentOptions): Promise<Hosting> {
+  const { stateDir, onPreferences, log } = options
+  const read = await readPreferences(stateDir)
+  onPreferences(read.ok ? read.preferences : undefined)
+  if (!read.ok) return { ...read, reason: 'broken' }
+  const before = await readStartSettings(options)
+  if (!before.ok) return { ...before, reason: 'broken' }
+  const names = Object.keys(read.agent)
+  const ownAddresses = hostPlatform()
+    .interfaces()
+    .map(({ address }) => address)
+  if (
+    names.length > 0 &&
+    (await whileFree(options, () =>
+      moveAgentKeys(stateDir, { keys: read.agent, settings: before.settings, ownAddresses }),
+    ))
+  ) {
+    await writePreferences(stateDir, read.preferences)
+    log.warn('notice', {
+      text: `These are settings of the agent now, and no more in preferences.json: ${names.join(', ')}.`,
+    })
+  }
+  const start = await readStartSettings(options)
+  if (!start.ok) return { ...start, reason: 'broken' }
   const { hostAgent } = await import('../serve/host-agent.ts')
-  return hostAgent({ ...options, settings: preferences.settings, platform: hostPlatform(), version: buildInfo.version })
+  return hostAgent({ ...options, settings: start.settings, platform: hostPlatform(), version: buildInfo.version })
 }
 
-async function open(result: HostResult, { stateDir, temporaryDir }: ShownAgentOptions): Promise<AgentLink> {
+/** False where an agent uses the state folder: it has its settings in memory, and would write over ours. */
+async function whileFree({ stateDir }: ShownAgentOptions, work: () => Promise<void>): Promise<boolean> {
+  const state = await openStateFolder(stateDir)
+  if (!state.ok) return false
+  const platform = hostPlatform()
+  const locked = await acquireLock({
+    file: state.folder.lockFile,
+    processStartTime: (pid) => startTimeOf(platform, pid),
+  })
+  if (!locked.ok) return false
+  try {
+    await work()
+  } finally {
+    await locked.lock.release()
+  }
+  return true
+}
+
+async function open(result: Hosting, { stateDir, temporaryDir }: ShownAgentOptions): Promise<AgentLink> {
   if (result.ok) {
     const { inProcessLink } = await import('../serve/client/in-process-link.ts')
     return inProcessLink(result.hosted.door)
   }
-  if (result.reason === 'unusable') throw new LinkError('gone', result.message)
+  if (result.reason !== 'taken') throw new LinkError('gone', result.message)
   const { connectToAgent } = await import('../serve/client/agent-client.ts')
   return connectToAgent({ socketPath: socketPathFor(stateDir, temporaryDir), stateDir })
 }

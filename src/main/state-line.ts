@@ -1,4 +1,6 @@
-import type { ServiceState, ServiceView } from '../contract/service.ts'
+import { formatBytes } from '../contract/format.ts'
+import type { MemoryStateView } from '../contract/memory.ts'
+import type { ServiceReason, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { clusterWords } from '../contract/words.ts'
 import type { AgentView } from './agent-view.ts'
@@ -19,6 +21,29 @@ export function stateLine({ snapshot, problem, isQuitting }: AgentView): string 
   return parts.join(' · ')
 }
 
+/** Memory and power, as far as they are measured. */
+export function figuresLine({ memory, power, powerFigures }: AgentSnapshot): string[] {
+  const of = memory?.budgetBytes === undefined ? '' : ` of ${formatBytes(memory.budgetBytes)}`
+  const pressure = memory && pressureWords[memory.pressure]
+  return [
+    ...(memory ? [`${formatBytes(memory.modelsBytes)}${of}`] : []),
+    ...(pressure === undefined ? [] : [pressure]),
+    ...(power?.state === 'measuring' ? [watts(powerFigures?.combinedWatts) ?? 'power not reported'] : []),
+  ]
+}
+
+/** `2 · 38 GB · 41 W`, beside the icon; only what is known. */
+export function titleOf({ snapshot }: AgentView): string {
+  if (!snapshot) return ''
+  const { memory, power, powerFigures } = snapshot
+  const combined = power?.state === 'measuring' ? watts(powerFigures?.combinedWatts) : undefined
+  return [
+    String(count(snapshot.services, 'ready')),
+    ...(memory ? [`${Math.round(memory.modelsBytes / 1e9)} GB`] : []),
+    ...(combined === undefined ? [] : [combined]),
+  ].join(' · ')
+}
+
 /** How the cluster is seen, in one line. */
 export function clusterLine({ cluster }: AgentSnapshot): string {
   const place = cluster.context === '' ? 'No cluster' : `${cluster.context} (${cluster.namespace ?? 'all namespaces'})`
@@ -26,11 +51,27 @@ export function clusterLine({ cluster }: AgentSnapshot): string {
   return cluster.state === 'live' ? state : `${state}: ${cluster.message}`
 }
 
-const troubles: readonly ServiceState[] = ['crash-looping', 'refused', 'unready']
+const troubles: ReadonlySet<ServiceState> = new Set(['crash-looping', 'refused', 'unready'])
+const troublingReasons: ReadonlySet<ServiceReason> = new Set([
+  'ClusterDisagrees',
+  'InsufficientMemory',
+  'MemoryCheckFailed',
+])
+
+/** A person paused the machine: that its models are not published is no trouble. */
+export const isTroubled = ({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): boolean =>
+  reason !== 'Paused' && (troubles.has(state) || troublingReasons.has(reason))
 
 /** What a person should look at. */
-export const troubled = ({ services }: AgentSnapshot): ServiceView[] =>
-  services.filter(({ state, reason }) => troubles.includes(state) || reason === 'ClusterDisagrees')
+export const troubled = ({ services }: AgentSnapshot): ServiceView[] => services.filter(isTroubled)
+
+const pressureWords: Readonly<Partial<Record<MemoryStateView['pressure'], string>>> = {
+  warning: 'memory is short',
+  critical: 'memory is critically short',
+}
+
+const watts = (value: number | undefined): string | undefined =>
+  value === undefined ? undefined : `${Math.round(value)} W`
 
 const count = (services: readonly ServiceView[], state: ServiceState) =>
   services.filter((service) => service.state === state).length

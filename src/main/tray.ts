@@ -1,60 +1,80 @@
 import path from 'node:path'
-import { Menu, nativeImage, Tray, type MenuItemConstructorOptions, type Rectangle } from 'electron'
+import { Menu, nativeImage, Tray, type Rectangle } from 'electron'
 import { paced } from '../serve/paced.ts'
 import type { AgentViewStore } from './agent-view.ts'
 import { iconOf, type Icon } from './icon.ts'
-import { menuOf, type MenuDeed, type MenuEntry } from './menu.ts'
+import type { MenuDeed } from './menu/entries.ts'
+import { menuOf } from './menu/menu.ts'
+import { templateOf } from './menu/render.ts'
 
 export interface TrayOptions {
   /** Holds the template images. */
   readonly imageFolder: string
   readonly view: AgentViewStore
-  readonly onClick: () => void
+  /** Where the icon was when it was clicked. */
+  readonly onClick: (icon: Rectangle) => void
+  /** Brings up to date what the menu shows; the menu opens when it settles. */
+  readonly beforeMenu: () => Promise<void>
+  readonly onMenu: (isOpen: boolean) => void
   readonly onDeed: (deed: MenuDeed) => void
 }
 
 /** macOS drops images that follow one another faster. */
 const updateIntervalMs = 200
 
-/** Kept here: Electron takes an icon away that nothing refers to. */
+/** Kept here: Electron takes an icon or a menu away that nothing refers to. */
 let tray: Tray | undefined
+let menu: ReturnType<typeof Menu.buildFromTemplate> | undefined
 
 /** Puts the icon into the menu bar. Answers where it is; empty where the system hides it. */
-export function showTray({ imageFolder, view, onClick, onDeed }: TrayOptions): () => Rectangle {
+export function showTray(options: TrayOptions): () => Rectangle {
+  const { imageFolder, view, onClick } = options
   const shown = new Tray(imageOf(imageFolder, iconOf(view.getState())))
   tray = shown
+  // Else macOS waits for a second click before it tells of the first.
+  shown.setIgnoreDoubleClickEvents(true)
   let current: Icon | undefined
   const update = () => {
     const next = iconOf(view.getState())
     if (next.name !== current?.name) shown.setImage(imageOf(imageFolder, next))
     if (next.tooltip !== current?.tooltip) shown.setToolTip(next.tooltip)
+    // There on macOS alone.
+    if (next.title !== (current?.title ?? '') && 'setTitle' in shown) {
+      shown.setTitle(next.title, { fontType: 'monospacedDigit' })
+    }
     current = next
   }
   update()
   const pace = paced(updateIntervalMs, update)
   view.subscribe(() => pace.due())
-  shown.on('click', onClick)
-  // Built when it is opened, and never replaced while it is open.
-  shown.on('right-click', () =>
-    shown.popUpContextMenu(Menu.buildFromTemplate(menuOf(view.getState()).map((entry) => itemOf(entry, onDeed)))),
-  )
+  const openMenu = menuOpener(shown, options)
+  shown.on('click', (event, bounds) => {
+    if (event.ctrlKey === true) openMenu()
+    else onClick(bounds)
+  })
+  shown.on('right-click', openMenu)
   return () => tray?.getBounds() ?? { x: 0, y: 0, width: 0, height: 0 }
+}
+
+/** The menu is built when it is opened, and never replaced while it is open. */
+function menuOpener(shown: Tray, { view, beforeMenu, onMenu, onDeed }: TrayOptions): () => void {
+  let isOpening = false
+  const popUp = () => {
+    isOpening = false
+    menu = Menu.buildFromTemplate(templateOf(menuOf(view.getState()), onDeed))
+    menu.once('menu-will-close', () => onMenu(false))
+    shown.popUpContextMenu(menu)
+  }
+  return () => {
+    if (isOpening) return
+    isOpening = true
+    onMenu(true)
+    void beforeMenu().then(popUp, popUp)
+  }
 }
 
 function imageOf(folder: string, { name }: Icon) {
   const image = nativeImage.createFromPath(path.join(folder, `${name}Template.png`))
   image.setTemplateImage(true)
   return image
-}
-
-function itemOf(entry: MenuEntry, onDeed: (deed: MenuDeed) => void): MenuItemConstructorOptions {
-  if (entry.kind === 'separator') return { type: 'separator' }
-  const { label, deed, accelerator, entries } = entry
-  return {
-    label,
-    enabled: deed !== undefined || entries !== undefined,
-    ...(accelerator !== undefined && { accelerator }),
-    ...(entries && { submenu: entries.map((below) => itemOf(below, onDeed)) }),
-    ...(deed && { click: () => onDeed(deed) }),
-  }
 }

@@ -5,6 +5,7 @@ import { takeToken } from './link/access.ts'
 import { linkOverBridge } from './link/bridge.ts'
 import { linkOverHttp } from './link/http.ts'
 import { whileSeen } from './link/while-seen.ts'
+import { showPlace } from './place.ts'
 import { createWindowStore, WindowContext } from './store.ts'
 import './styles/tokens.css'
 import './styles/base.css'
@@ -30,8 +31,13 @@ document.addEventListener('visibilitychange', () => {
   const { connection, reconnect } = store.getState()
   if (document.visibilityState === 'visible' && connection.state === 'gone') reconnect()
 })
-// A new address with another token, pasted over the old one, loads no page by itself.
-window.addEventListener('hashchange', () => window.location.reload())
+if (window.metalbar === undefined) {
+  // A new address with another token, pasted over the old one, loads no page by itself.
+  window.addEventListener('hashchange', () => window.location.reload())
+} else {
+  showPlace(store, window.location.hash)
+  window.addEventListener('hashchange', () => showPlace(store, window.location.hash))
+}
 
 const root = document.querySelector('#root')
 if (root === null) throw new Error('index.html has no element with the id "root".')

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { readdir, readFile, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { networkInterfaces, tmpdir } from 'node:os'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
@@ -12,6 +12,7 @@ import { hostAgent } from '../../src/serve/host-agent.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { powerStandIns } from '../support/power/stand-ins.ts'
 import { Recorder } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
@@ -27,26 +28,32 @@ describe('the icon and its menu', () => {
     const idle = await app.icon('idle')
     world.apply('tiny')
     const serving = await app.icon('serving')
-    const menu = await app.menu()
+    // Its memory is measured from the first time on that somebody looks.
+    const menu = await eventually(async () => {
+      const shown = await app.menu()
+      return JSON.stringify(shown).includes('● tiny   Ready') ? undefined : shown
+    })
     expect({ idle, serving, menu }).toEqual({
       idle: {
         image: 'idleTemplate.png',
         isTemplate: true,
         toolTip: 'Metalbar\nServing no model\nsim (default) · Live',
+        title: '',
       },
       serving: {
         image: 'servingTemplate.png',
         isTemplate: true,
         toolTip: 'Metalbar\nServing 1 model\nsim (default) · Live',
+        title: '',
       },
       menu: [
-        '(Serving 1 model)',
+        expect.stringMatching(/^\(Serving 1 model · [\d.]+ [kMG]?B of [\d.]+ [MG]B/),
         '(sim (default) · Live)',
         expect.stringContaining('--allow-unsafe-extra-args is set'),
         expect.stringContaining('Metal'),
         '-',
         {
-          label: '● tiny   Ready',
+          label: expect.stringMatching(/^● tiny {3}[\d.]+ [kM]B$/) as unknown,
           entries: [
             expect.stringMatching(/^\(Serving at 192\.0\.2\.10:\d+\.\)$/),
             '-',
@@ -54,11 +61,24 @@ describe('the icon and its menu', () => {
             'Restart',
             'Evict from memory',
             'Protect',
+            '-',
+            'Copy URL',
+            'Show log',
+            'Show in window',
           ],
         },
         '-',
+        { label: 'Context', entries: ['✓ sim', '-', 'Reload kubeconfig'] },
+        { label: 'Host address', entries: expect.arrayContaining(['Automatic']) as unknown },
+        'Pause this node',
+        '-',
         'Open Metalbar',
-        'Quit: drain and stop',
+        'Settings…',
+        {
+          label: 'This app',
+          entries: ['Open in a window of its own', 'Show figures beside the icon', '✓ Ask before quitting'],
+        },
+        'Quit…',
       ],
     })
   })
@@ -151,12 +171,147 @@ describe('the icon and its menu', () => {
     expect(toolTip.split('\n').slice(0, 2)).toEqual(['Metalbar', 'Serving no model'])
   })
 
-  test('preferences that cannot be used start no agent, and are named', async () => {
+  test('preferences that cannot be used start no agent and are named, until Reset sets them aside', async () => {
     await using app = await ShellApp.start({ preferences: { hostIp: '127.0.0.1' } })
     const { toolTip } = await app.icon('disconnected', 'preferences.json')
     expect(toolTip.replace(app.stateDir, '…')).toBe(
-      'Metalbar\nThe preferences …/preferences.json cannot be used: "hostIp" must be an address that the cluster can reach, and this is a loopback address; repair or remove the file, then start again.',
+      'Metalbar\nThe preferences …/preferences.json cannot be used: "hostIp" must be an address that the cluster can reach, and this is a loopback address; repair the file and start again, or choose Reset in the menu.',
     )
+    const before = await app.messages()
+    await app.choose('Reset preferences')
+    await app.icon('disconnected', 'kubeconfig')
+    const aside = (await readdir(app.stateDir)).filter((name) => name.startsWith('preferences.json'))
+    expect([before.includes('starting metal-agent'), aside]).toEqual([
+      false,
+      [expect.stringMatching(/^preferences\.json\.broken-\d+$/)],
+    ])
+  })
+})
+
+describe('what is chosen in the menu', () => {
+  test('a context is moved to: what ran for the first comes down, and production is asked about', async () => {
+    await using world = await servingWorld()
+    await using other = await KubeSim.start()
+    await using app = await ShellApp.start({
+      kubeconfig: kubeconfigOf({ sim: world.sim.connection().server, 'prod-eu': other.connection().server }),
+      preferences: world.preferences,
+    })
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    // The list may come after the first menu on a machine that does something else besides.
+    await eventually(() => app.choose('Context', 'prod-eu (asks first)').then(() => true))
+    await app.press('Cancel')
+    expect(lives(pid)).toBe(true)
+    await eventually(() => app.choose('Context', 'prod-eu (asks first)').then(() => true))
+    await app.press('Serve "prod-eu"')
+    await app.icon('idle', 'prod-eu (default) · Live')
+    await eventually(async () => {
+      const entry = (await app.menu()).find((one) => typeof one !== 'string' && one.label === 'Context')
+      return typeof entry === 'object' && entry.entries.includes('✓ prod-eu')
+    })
+    expect(lives(pid)).toBe(false)
+    expect(z.object({ context: z.string() }).parse(await app.json('settings.json')).context).toBe('prod-eu')
+  })
+
+  test('the address is chosen anew, although an earlier build kept one in its preferences', async ({ skip }) => {
+    const [own] = ownAddresses()
+    if (own === undefined) return skip('needs an address of this machine that can be published')
+    await using world = await servingWorld()
+    const preferences = { ...world.preferences, hostIp: own }
+    await using app = await ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences })
+    world.apply('tiny')
+    await app.icon('serving')
+    const chosen = async () => {
+      const entry = (await app.menu()).find((one) => typeof one !== 'string' && one.label === 'Host address')
+      const entries = typeof entry === 'object' ? entry.entries : []
+      return entries.find((one) => typeof one === 'string' && one.startsWith('✓'))
+    }
+    const before = [world.published('tiny'), await eventually(chosen)]
+    await eventually(() => app.choose('Host address', 'Automatic').then(() => true))
+    await eventually(async () => (await chosen()) === `✓ Automatic (${own}, ${interfaceOf(own)})`)
+    await eventually(() => app.choose('Host address', own).then(() => true))
+    await eventually(async () => (await chosen()) === `✓ ${own}   ${interfaceOf(own)}`)
+    expect([before, world.published('tiny')]).toEqual([[own, `✓ ${own}   ${interfaceOf(own)}`], own])
+  })
+
+  test('Evict takes the model out of memory, and Bring back loads it again', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    await app.choose('● tiny', 'Evict from memory')
+    await eventually(() => !lives(pid))
+    await eventually(() => app.choose('○ tiny', 'Bring back').then(() => true))
+    await app.icon('serving')
+    expect(world.isSuspended('tiny')).toBe(false)
+  })
+
+  test('Pause withdraws the model and keeps its process, Resume publishes it again; its URL and its log are at hand', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    await app.choose('● tiny', 'Copy URL')
+    await app.choose('● tiny', 'Show log')
+    const opened = z.array(z.string()).parse(
+      await eventually(async () => {
+        const files = z.array(z.string()).parse(await app.ask({ do: 'opened' }))
+        return files.length > 0 && files
+      }),
+    )
+    expect([await app.ask({ do: 'clipboard' }), opened]).toEqual([
+      expect.stringMatching(/^http:\/\/tiny\.default\.svc/),
+      [expect.stringMatching(/tiny.*\/output\.log$/)],
+    ])
+    await app.choose('Pause this node')
+    await app.icon('idle', 'This node is paused')
+    await eventually(() => world.published('tiny') === undefined)
+    await app.choose('Resume this node')
+    await app.icon('serving')
+    expect(await app.serverOf('tiny')).toBe(pid)
+  })
+
+  test('figures beside the icon stay chosen over a start', async () => {
+    await using folder = await temporaryFolder()
+    await using app = await ShellApp.start({ folder: folder.dir, preferences: {} })
+    await app.icon('disconnected', 'kubeconfig')
+    await app.choose('This app', 'Show figures')
+    await eventually(async () => /^0 · 0 GB/.test((await app.look()).icon?.title ?? ''))
+    await app.quit()
+    await using next = await ShellApp.start({ folder: folder.dir })
+    await eventually(async () => /^0 · 0 GB/.test((await next.look()).icon?.title ?? ''))
+  })
+})
+
+describe('Quit', () => {
+  test('asks while models run here: they may be kept, and the answer may be remembered', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    await app.choose('Quit…')
+    await app.press('Keep in menu bar')
+    expect(lives(pid)).toBe(true)
+    await app.choose('Quit…')
+    await app.press('Keep in menu bar', { isChecked: true })
+    await eventually(async () => (await app.menu()).at(-1) === 'Quit: drain and stop')
+    await app.ask({ do: 'chooseInBar', labels: ['Metalbar', 'Quit'] })
+    expect([lives(pid), await app.json('preferences.json')]).toEqual([true, { showTitle: false, onQuit: 'keep' }])
+    expect([await app.quit(), lives(pid)]).toEqual([0, false])
+  })
+
+  test('a shutdown of the system is given time, withdraws and stops what is served, and asks nothing', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    const isDelayed = await app.ask({ do: 'power', event: 'shutdown' })
+    expect([isDelayed, await app.exited, lives(pid), world.published('tiny')]).toEqual([true, 0, false, undefined])
   })
 })
 
@@ -195,6 +350,28 @@ describe('beside another program', () => {
     })
   })
 })
+
+/** The first is the current one. */
+function kubeconfigOf(servers: Readonly<Record<string, string>>): string {
+  const names = Object.keys(servers)
+  return JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': names[0],
+    clusters: names.map((name) => ({ name, cluster: { server: servers[name], 'insecure-skip-tls-verify': true } })),
+    users: [{ name: 'admin', user: { token: 'kube-sim-admin-token' } }],
+    contexts: names.map((name) => ({ name, context: { cluster: name, user: 'admin' } })),
+  })
+}
+
+const ownAddresses = (): string[] =>
+  Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ family, internal, address }) => family === 'IPv4' && !internal && !address.startsWith('169.254.'))
+    .map(({ address }) => address)
+
+const interfaceOf = (address: string): string =>
+  Object.entries(networkInterfaces()).find(([, all]) => all?.some((one) => one.address === address))?.[0] ?? ''
 
 function startApp(world: ServingWorld): Promise<ShellApp> {
   return ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences })

@@ -42,6 +42,7 @@ test('the menu opens the window, which shows a model come up and the file of its
       {
         isVisible: true,
         bounds: { x: 812, y: 30, width: 400, height: 620 },
+        hasFrame: false,
         webPreferences: { sandbox: true, contextIsolation: true, nodeIntegration: false },
         url: 'app://metalbar/index.html',
       },
@@ -71,10 +72,75 @@ test('the click that takes the focus from the window closes it and does not open
   await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
   await app.icon('disconnected')
   await app.ask({ do: 'clickIcon' })
-  const visible = [(await app.look()).windows[0]?.isVisible]
+  // Shown when its page is painted.
+  await untilVisible(app)
   await app.ask({ do: 'clickIcon' })
-  visible.push((await app.look()).windows[0]?.isVisible)
-  expect(visible).toEqual([true, false])
+  expect((await app.look()).windows.map(({ isVisible }) => isVisible)).toEqual([false])
+})
+
+test('Esc hides the window under the icon, but first closes what is open in it', async () => {
+  await using browser = await startShellBrowser()
+  await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
+  await app.icon('disconnected')
+  await app.ask({ do: 'clickIcon' })
+  const page = await browser.window()
+  await untilVisible(app)
+  await page.evaluate(`addEventListener('keydown', (press) => press.preventDefault(), { capture: true, once: true })`)
+  await page.keyboard.press('Escape')
+  expect((await app.look()).windows[0]?.isVisible).toBe(true)
+  await page.keyboard.press('Escape')
+  await eventually(async () => (await app.look()).windows[0]?.isVisible === false)
+})
+
+test('torn off it is a window like any other, which a click elsewhere and Esc leave open, and closed it is one under the icon again', async () => {
+  await using browser = await startShellBrowser()
+  await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
+  await app.icon('disconnected')
+  await app.choose('This app', 'Open in a window')
+  const page = await browser.window()
+  await untilVisible(app)
+  await app.ask({ do: 'blur' })
+  await page.keyboard.press('Escape')
+  await app.ask({ do: 'clickIcon' })
+  const tornOff = (await app.look()).windows.map(({ isVisible, hasFrame }) => [isVisible, hasFrame])
+  await app.ask({ do: 'closeWindow' })
+  const closed = (await app.look()).windows
+  await app.ask({ do: 'clickIcon' })
+  await untilVisible(app)
+  expect([tornOff, closed, (await app.look()).windows[0]?.hasFrame]).toEqual([[[true, true]], [], false])
+})
+
+test('Settings of the menu opens that part of the window, and a model its own', async () => {
+  await using world = await servingWorld()
+  await using browser = await startShellBrowser()
+  await using app = await startApp(world, browser)
+  await app.icon('idle')
+  world.apply('tiny')
+  await app.icon('serving')
+  await app.choose('Settings…')
+  const page = await browser.window()
+  await page.getByRole('tab', { name: 'Settings', selected: true }).waitFor()
+  await app.choose('● tiny', 'Show in window')
+  await page.getByRole('button', { name: 'Stop', exact: true }).waitFor()
+})
+
+test('a page that crashes is made anew once; twice within a minute it stays closed, the menu says so, and what serves goes on', async () => {
+  await using world = await servingWorld()
+  await using browser = await startShellBrowser()
+  await using app = await startApp(world, browser)
+  world.apply('tiny')
+  await app.icon('serving')
+  const pid = await app.serverOf('tiny')
+  await app.choose('Open Metalbar')
+  await untilVisible(app)
+  await app.ask({ do: 'crashPage' })
+  await untilVisible(app)
+  await app.ask({ do: 'crashPage' })
+  const isSaid = async () => JSON.stringify(await app.menu()).includes('The window crashed twice')
+  expect([(await app.look()).windows, await isSaid(), lives(pid)]).toEqual([[], true, true])
+  await app.choose('Open Metalbar')
+  await untilVisible(app)
+  expect(await isSaid()).toBe(false)
 })
 
 test('the page reaches nothing but the bridge: no Node, no other page, no other window', async () => {
@@ -99,6 +165,9 @@ test('the page reaches nothing but the bridge: no Node, no other page, no other 
     bridge: { ok: false, failure: { code: 'misunderstood', message: expect.any(String) as unknown } },
   })
 })
+
+const untilVisible = (app: ShellApp) =>
+  eventually(async () => (await app.look()).windows[0]?.isVisible, { what: 'the window to be seen' })
 
 function startApp(world: ServingWorld, browser: ShellBrowser): Promise<ShellApp> {
   return ShellApp.start({

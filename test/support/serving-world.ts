@@ -8,6 +8,9 @@ import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
 const gguf = Buffer.concat([Buffer.from('GGUF'), randomBytes(1_000)])
 
+const sliceShape = z.object({
+  endpoints: z.array(z.object({ addresses: z.array(z.string()), conditions: z.object({ ready: z.boolean() }) })),
+})
 const specShape = z.object({ spec: z.object({ suspend: z.boolean().default(false) }) })
 
 export interface ServingWorld extends AsyncDisposable {
@@ -18,6 +21,8 @@ export interface ServingWorld extends AsyncDisposable {
   apply(name: string, script?: SampleScript): void
   /** What the cluster says. */
   isSuspended(name: string): boolean
+  /** The address that pods are sent to; undefined = none. */
+  published(name: string): string | undefined
 }
 
 /** A simulated cluster with a stand-in for LLMKube's controller, and a model to download. */
@@ -44,6 +49,11 @@ export async function servingWorld(): Promise<ServingWorld> {
       sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: name, extraArgs } })
     },
     isSuspended: (name) => specShape.parse(sim.get({ resource: 'inferenceservices', name })).spec.suspend,
+    published(name) {
+      const found = sliceShape.safeParse(sim.get({ resource: 'endpointslices', name }))
+      const ready = found.data?.endpoints.find(({ conditions }) => conditions.ready)
+      return ready?.addresses[0]
+    },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }

@@ -26,7 +26,7 @@ const stopLimitMs = 40_000
 
 const logLine = z.looseObject({ msg: z.string() })
 const answer = z.object({ id: z.number(), value: z.unknown().optional(), error: z.string().optional() })
-const icon = z.object({ image: z.string(), isTemplate: z.boolean(), toolTip: z.string() })
+const icon = z.object({ image: z.string(), isTemplate: z.boolean(), toolTip: z.string(), title: z.string() })
 const rectangle = z.object({ x: z.number(), y: z.number(), width: z.number(), height: z.number() })
 const look = z.object({
   icon: icon.optional(),
@@ -34,6 +34,7 @@ const look = z.object({
     z.object({
       isVisible: z.boolean(),
       bounds: rectangle,
+      hasFrame: z.boolean(),
       webPreferences: z.record(z.string(), z.unknown()),
       url: z.string(),
     }),
@@ -144,11 +145,24 @@ export class ShellApp implements AsyncDisposable {
     await this.ask({ do: 'choose', labels })
   }
 
-  /** By the menu; answers its exit code. */
+  /** By the menu, and by the answer to its question where models run; answers its exit code. */
   async quit(): Promise<number | null> {
     // It may be gone before it can answer.
-    await this.choose('Quit').catch(() => undefined)
+    const isGone = await this.choose('Quit').then(
+      () => false,
+      () => true,
+    )
+    if (!isGone) await this.press('Drain and stop').catch(() => undefined)
     return this.exited
+  }
+
+  /** Answers the question that the app asks, or asks next. */
+  async press(button: string, { isChecked = false } = {}): Promise<void> {
+    await Promise.race([
+      eventually(() => this.ask({ do: 'question' }), { what: `a question to answer with ${button}` }),
+      this.exited,
+    ])
+    await this.ask({ do: 'press', button, isChecked })
   }
 
   /** Waits for what the icon says. */
@@ -166,6 +180,11 @@ export class ShellApp implements AsyncDisposable {
     } catch (error) {
       throw new Error(`${this.output}\n${await this.log()}`, { cause: error })
     }
+  }
+
+  /** A file of its state folder. */
+  async json(name: string): Promise<unknown> {
+    return JSON.parse(await readFile(path.join(this.stateDir, name), 'utf8')) as unknown
   }
 
   /** Its log file, one line of JSON each. */

@@ -43,4 +43,5 @@ export async function startShellBrowser(): Promise<ShellBrowser> {
   }
 }
 
-const windowIn = (context: BrowserContext) => context.pages().find((page) => page.url().endsWith('/index.html'))
+const windowIn = (context: BrowserContext) =>
+  context.pages().find((page) => new URL(page.url()).pathname.endsWith('/index.html'))

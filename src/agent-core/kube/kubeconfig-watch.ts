@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { existsSync, watch, type FSWatcher } from 'node:fs'
 import { readFile, realpath } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { dirname, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 
 /** A file that is replaced makes several events, and one that is written in pieces many. */
@@ -22,6 +22,8 @@ export interface KubeconfigWatchOptions {
 export class KubeconfigWatch {
   readonly #options: KubeconfigWatchOptions
   readonly #watchers = new Map<string, FSWatcher>()
+  /** What matters in each folder that is watched. */
+  #names: ReadonlyMap<string, ReadonlySet<string>> = new Map()
   #digest: string | undefined
   #timer: NodeJS.Timeout | undefined
   #looking: Promise<void>
@@ -32,11 +34,6 @@ export class KubeconfigWatch {
     this.#looking = this.#look()
   }
 
-  /** Other files may have been chosen. */
-  chosenAnew(): void {
-    this.#due()
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
@@ -45,9 +42,10 @@ export class KubeconfigWatch {
   }
 
   #due(): void {
-    if (this.#isClosed) return
-    clearTimeout(this.#timer)
+    // Never put off: in a busy folder there would be no end of it.
+    if (this.#isClosed || this.#timer) return
     this.#timer = setTimeout(() => {
+      this.#timer = undefined
       this.#looking = this.#looking.then(() => this.#look())
     }, settleMs)
     this.#timer.unref()
@@ -66,18 +64,31 @@ export class KubeconfigWatch {
   async #watchFolders(files: readonly string[]): Promise<void> {
     const real = await Promise.all(files.map((file) => realpath(file).catch(() => file)))
     if (this.#isClosed) return
-    const wanted = new Set([...files, ...real].map(nearestFolder))
+    const wanted = new Map<string, Set<string>>()
+    for (const file of [...files, ...real]) {
+      const folder = nearestFolder(file)
+      const [name = ''] = relative(folder, file).split(sep)
+      wanted.set(folder, (wanted.get(folder) ?? new Set()).add(name))
+    }
+    this.#names = wanted
     for (const [folder, watcher] of this.#watchers) {
       if (wanted.has(folder)) continue
       watcher.close()
       this.#watchers.delete(folder)
     }
-    for (const folder of wanted) if (!this.#watchers.has(folder)) this.#watchFolder(folder)
+    for (const folder of wanted.keys()) if (!this.#watchers.has(folder)) this.#watchFolder(folder)
+  }
+
+  /** Kubernetes changes what it mounts into a Pod by way of names that begin with two dots. */
+  #concerns(folder: string, name: string): boolean {
+    return name.startsWith('..') || this.#names.get(folder)?.has(name) === true
   }
 
   #watchFolder(folder: string): void {
     try {
-      const watcher = watch(folder, { persistent: false }, () => this.#due())
+      const watcher = watch(folder, { persistent: false }, (_, name) => {
+        if (name === null || this.#concerns(folder, name)) this.#due()
+      })
       this.#watchers.set(folder, watcher)
       watcher.on('error', (error) => {
         this.#options.log.debug('kubeconfig not watched', { folder, error })

@@ -48,3 +48,16 @@ const bridge: Bridge = {
 }
 
 contextBridge.exposeInMainWorld('metalbar', bridge)
+
+interface KeyPress {
+  readonly key: string
+  readonly defaultPrevented: boolean
+}
+
+/** Of the page, which only this script of the app's process has. */
+declare function addEventListener(type: 'keydown', listener: (press: KeyPress) => void): void
+
+// After the page's own listeners: a question or a menu that is open takes the key for itself.
+addEventListener('keydown', ({ key, defaultPrevented }) => {
+  if (key === 'Escape' && !defaultPrevented) void ask(channels.escape)
+})

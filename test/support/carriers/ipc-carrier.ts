@@ -36,7 +36,7 @@ export const ipcCarrier: Carrier = {
     serveIpc(
       lazyLink(() => client),
       { ...silentLog, error: (_, fields) => errors.push(fields) },
-      () => undefined,
+      { onEscape: () => undefined, showInFolder: () => undefined },
     )
     const window = await openWindow()
     return {
@@ -61,6 +61,8 @@ async function openWindow(): Promise<{ readonly bridge: Bridge; readonly close: 
   const page: PageGlobals = {
     Promise,
     structuredClone,
+    // Nobody presses a key.
+    addEventListener: () => undefined,
     electronInvoke: (channel, content) =>
       invoke({ sender: webContents, senderFrame: webContents.mainFrame }, channel, content),
   }
@@ -89,6 +91,7 @@ interface PageGlobals {
   /** That of this world, so that the stand-in knows its promises. */
   readonly Promise: PromiseConstructor
   readonly structuredClone: typeof structuredClone
+  readonly addEventListener: () => void
   readonly electronInvoke: (channel: string, content: readonly unknown[]) => Promise<unknown>
   /** Put there by the stand-in and by the preload script. */
   electronReceive?: (channel: string, content: readonly unknown[]) => void

@@ -16,6 +16,8 @@ export class PreventableEvent {
 class App extends EventEmitter {
   readonly isPackaged = false
   isSandboxed = false
+  /** There on macOS alone. */
+  readonly dock: undefined
   readonly #paths = new Map([
     ['home', homedir()],
     ['temp', tmpdir()],
@@ -94,6 +96,11 @@ class App extends EventEmitter {
       process.once('exit', () => rmSync(lock))
       return true
     }
+  }
+
+  /** There on macOS alone. */
+  setActivationPolicy(): void {
+    throw new Error('app.setActivationPolicy is not a function')
   }
 
   quit(): void {

@@ -8,6 +8,7 @@ import { originOf } from './protocol.ts'
 interface Options {
   readonly width: number
   readonly height: number
+  readonly frame?: boolean
   readonly webPreferences: Readonly<Record<string, unknown>> & { readonly preload: string }
 }
 
@@ -66,8 +67,9 @@ export class BrowserWindow extends EventEmitter {
 
   async loadURL(url: string): Promise<void> {
     const preload = readFileSync(this.options.webPreferences.preload, 'utf8')
-    this.webContents.page = openPage(this.webContents, { ...this.options, preload })
+    this.webContents.page ??= openPage(this.webContents, { ...this.options, preload })
     await (await this.webContents.page).goto(url)
+    if (!this.#isDestroyed) this.emit('ready-to-show')
   }
 
   setVisibleOnAllWorkspaces(): void {
@@ -102,6 +104,12 @@ export class BrowserWindow extends EventEmitter {
     return this.#isDestroyed
   }
 
+  close(): void {
+    const event = new PreventableEvent()
+    this.emit('close', event)
+    if (!event.defaultPrevented) this.destroy()
+  }
+
   destroy(): void {
     if (this.#isDestroyed) return
     this.#isDestroyed = true
@@ -117,6 +125,7 @@ export class BrowserWindow extends EventEmitter {
     return {
       isVisible: this.#isVisible,
       bounds: { ...this.#position, width, height },
+      hasFrame: this.options.frame !== false,
       webPreferences: { sandbox, contextIsolation, nodeIntegration },
       url: this.webContents.mainFrame.url,
     }

@@ -1,13 +1,17 @@
+import { once } from 'node:events'
 import { z } from 'zod'
 import { app } from './app.ts'
 import { windows } from './browser-window.ts'
+import { copied } from './clipboard.ts'
 import { press, question } from './dialog.ts'
 import { invoke } from './ipc-main.ts'
+import { Menu } from './menu.ts'
 import { plain } from './page.ts'
+import { announce } from './power-monitor.ts'
 import { answerFor } from './protocol.ts'
 import { permissionsOf } from './session.ts'
 import { opened } from './shell.ts'
-import { trays } from './tray.ts'
+import { trays, type Tray } from './tray.ts'
 
 /** What a test may do to the app and see of it. */
 export const controlRequest = z.discriminatedUnion('do', [
@@ -15,9 +19,17 @@ export const controlRequest = z.discriminatedUnion('do', [
   z.object({ do: z.literal('clickIcon') }),
   z.object({ do: z.literal('openMenu') }),
   z.object({ do: z.literal('choose'), labels: z.array(z.string()) }),
+  /** In the menu at the top of the screen. */
+  z.object({ do: z.literal('chooseInBar'), labels: z.array(z.string()) }),
+  z.object({ do: z.literal('closeMenu') }),
   z.object({ do: z.literal('question') }),
-  z.object({ do: z.literal('press'), button: z.string() }),
+  z.object({ do: z.literal('press'), button: z.string(), isChecked: z.boolean().default(false) }),
   z.object({ do: z.literal('opened') }),
+  z.object({ do: z.literal('clipboard') }),
+  /** Of the whole machine. */
+  z.object({ do: z.literal('power'), event: z.enum(['suspend', 'resume', 'shutdown']) }),
+  z.object({ do: z.literal('crashPage') }),
+  z.object({ do: z.literal('closeWindow') }),
   z.object({ do: z.literal('blur') }),
   z.object({ do: z.literal('activate') }),
   /** In the app's own code, where nobody catches it. */
@@ -33,7 +45,7 @@ export const controlRequest = z.discriminatedUnion('do', [
   z.object({ do: z.literal('request'), url: z.string(), method: z.string() }),
   z.object({ do: z.literal('permissions'), origin: z.string(), permission: z.string() }),
 ])
-export type ControlRequest = z.infer<typeof controlRequest>
+export type ControlRequest = z.input<typeof controlRequest>
 
 const message = z.object({ id: z.number(), request: controlRequest })
 
@@ -50,7 +62,16 @@ export function answerControl(): void {
   process.on('disconnect', () => process.exit(1))
 }
 
-async function carryOut(request: ControlRequest): Promise<unknown> {
+/** The app may take its time; a menu that is open is closed first, as any click does. */
+async function openedMenu(tray: Tray): Promise<Menu> {
+  tray.menu?.emit('menu-will-close')
+  const shown = once(tray, 'menu-shown')
+  tray.emit('right-click', {}, tray.getBounds())
+  const [menu] = (await shown) as [Menu]
+  return menu
+}
+
+async function carryOut(request: z.output<typeof controlRequest>): Promise<unknown> {
   const [tray] = trays
   switch (request.do) {
     case 'look':
@@ -61,17 +82,31 @@ async function carryOut(request: ControlRequest): Promise<unknown> {
       for (const window of windows) if (window.isVisible()) window.emit('blur')
       return void tray.emit('click', {}, tray.getBounds())
     case 'openMenu':
-      tray?.emit('right-click', {}, tray.getBounds())
-      return tray?.menu?.shown
+      return tray && (await openedMenu(tray)).shown
     case 'choose':
       return tray?.menu?.choose(request.labels)
+    case 'chooseInBar':
+      return Menu.getApplicationMenu()?.choose(request.labels)
+    case 'closeMenu':
+      return void tray?.menu?.emit('menu-will-close')
     case 'question':
       return question()
     case 'press':
-      press(request.button)
+      press(request.button, request.isChecked)
       return undefined
     case 'opened':
       return opened
+    case 'clipboard':
+      return copied.at(-1)
+    case 'power':
+      return announce(request.event)
+    case 'crashPage':
+      // What the app opens in place of one is not among them.
+      for (const { webContents } of [...windows]) webContents.emit('render-process-gone', {}, { reason: 'crashed' })
+      return undefined
+    case 'closeWindow':
+      for (const window of [...windows]) window.close()
+      return undefined
     case 'blur':
       for (const window of windows) window.emit('blur')
       return undefined

@@ -4,17 +4,51 @@
  */
 import { app } from './app.ts'
 import { BrowserWindow } from './browser-window.ts'
+import { clipboard } from './clipboard.ts'
 import { answerControl } from './control.ts'
 import { dialog } from './dialog.ts'
 import { ipcMain } from './ipc-main.ts'
 import { Menu } from './menu.ts'
+import { nativeTheme } from './native-theme.ts'
+import { powerMonitor } from './power-monitor.ts'
 import { protocol } from './protocol.ts'
 import { screen } from './screen.ts'
 import { session } from './session.ts'
 import { shell } from './shell.ts'
 import { nativeImage, Tray } from './tray.ts'
 
-export { app, BrowserWindow, dialog, ipcMain, Menu, nativeImage, protocol, screen, session, shell, Tray }
-export default { app, BrowserWindow, dialog, ipcMain, Menu, nativeImage, protocol, screen, session, shell, Tray }
+const electron = {
+  app,
+  BrowserWindow,
+  clipboard,
+  dialog,
+  ipcMain,
+  Menu,
+  nativeImage,
+  nativeTheme,
+  powerMonitor,
+  protocol,
+  screen,
+  session,
+  shell,
+  Tray,
+}
+export {
+  app,
+  BrowserWindow,
+  clipboard,
+  dialog,
+  ipcMain,
+  Menu,
+  nativeImage,
+  nativeTheme,
+  powerMonitor,
+  protocol,
+  screen,
+  session,
+  shell,
+  Tray,
+}
+export default electron
 
 answerControl()

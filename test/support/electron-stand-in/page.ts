@@ -45,7 +45,7 @@ export async function openPage(
     const request = route.request()
     const url = inside(request.url())
     const isNavigation = request.isNavigationRequest() && request.frame() === page.mainFrame()
-    if (isNavigation && request.url() !== loading && !webContents.mayNavigate(url ?? request.url())) {
+    if (isNavigation && request.url() !== loading.split('#')[0] && !webContents.mayNavigate(url ?? request.url())) {
       await route.abort('aborted')
     } else if (url === undefined) await route.abort('addressunreachable')
     else await fulfil(route, url)

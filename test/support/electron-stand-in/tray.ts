@@ -31,6 +31,7 @@ export class Tray extends EventEmitter {
   menu: Menu | undefined
   #image: NativeImage
   #toolTip = ''
+  #title = ''
 
   constructor(image: NativeImage) {
     super()
@@ -46,8 +47,18 @@ export class Tray extends EventEmitter {
     this.#toolTip = text
   }
 
+  setTitle(title: string): void {
+    this.#title = title
+  }
+
+  setIgnoreDoubleClickEvents(): void {
+    // A click is one click here.
+  }
+
   popUpContextMenu(menu: Menu): void {
     this.menu = menu
+    menu.emit('menu-will-show')
+    this.emit('menu-shown', menu)
   }
 
   getBounds() {
@@ -55,6 +66,11 @@ export class Tray extends EventEmitter {
   }
 
   get shown() {
-    return { image: path.basename(this.#image.file), isTemplate: this.#image.isTemplate, toolTip: this.#toolTip }
+    return {
+      image: path.basename(this.#image.file),
+      isTemplate: this.#image.isTemplate,
+      toolTip: this.#toolTip,
+      title: this.#title,
+    }
   }
 }

@@ -1,29 +1,35 @@
 import { describe, expect, test } from 'vitest'
 import type { AgentView } from '../../../src/main/agent-view.ts'
 import { iconOf } from '../../../src/main/icon.ts'
-import { menuOf, type MenuEntry } from '../../../src/main/menu.ts'
-import type { Progress, ServiceView } from '../../../src/contract/service.ts'
+import { nameWithin, type MenuDeed, type MenuEntry } from '../../../src/main/menu/entries.ts'
+import { menuOf } from '../../../src/main/menu/menu.ts'
+import { templateOf } from '../../../src/main/menu/render.ts'
+import { cleanText } from '../../../src/contract/clean-text.ts'
+import { looksLikeProduction } from '../../../src/contract/production.ts'
+import type { ServiceView } from '../../../src/contract/service.ts'
+import { menuScenes, sampleView } from '../../support/menu-scenes.ts'
+import { menuText } from '../../support/menu-text.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
+const scenes = Object.entries(menuScenes)
+
 function view(services: readonly Partial<ServiceView>[], changes: Partial<AgentView> = {}): AgentView {
-  const snapshot = sampleSnapshot({
-    services: services.map((service, index) => sampleService({ uid: `uid-${index}`, ...service })),
-  })
-  return { snapshot, problem: '', isHere: true, isQuitting: false, isMac: false, answer: undefined, ...changes }
+  const all = services.map((service, index) => sampleService({ uid: `uid-${index}`, ...service }))
+  return sampleView({ snapshot: sampleSnapshot({ services: all }), ...changes })
 }
 
-const cluster = (state: 'live' | 'stale' | 'offline', message = '') => ({
-  snapshot: sampleSnapshot({ cluster: { ...sampleSnapshot().cluster, state, message } }),
+const cluster = (state: 'stale' | 'offline') => ({
+  snapshot: sampleSnapshot({ cluster: { ...sampleSnapshot().cluster, state } }),
 })
 
-/** As a person reads it: what cannot be chosen is in brackets, what lies below is indented. */
-function lines(entries: readonly MenuEntry[], indent = ''): string[] {
-  return entries.flatMap((entry) => {
-    if (entry.kind === 'separator') return [`${indent}-`]
-    const { label, deed, entries: below } = entry
-    const text = deed === undefined && below === undefined ? `(${label})` : label
-    return [`${indent}${text}`, ...lines(below ?? [], `${indent}  `)]
-  })
+/** Every line of a menu, however deep. */
+const all = (entries: readonly MenuEntry[]): Extract<MenuEntry, { kind: 'line' }>[] =>
+  entries.flatMap((entry) => (entry.kind === 'line' ? [entry, ...all(entry.entries ?? [])] : []))
+
+/** What concerns the machine and the app, which is the same in most states. */
+const tailOf = (shown: AgentView): string => {
+  const text = menuText(menuOf(shown)).join('\n')
+  return text.slice(text.indexOf('\nContext\n') + 1)
 }
 
 describe('the icon', () => {
@@ -31,6 +37,7 @@ describe('the icon', () => {
     ['idle', view([])],
     ['idle', view([{ state: 'stopped' }])],
     ['idle', view([{ state: 'foreign' }])],
+    ['idle', menuScenes['paused'] ?? view([])],
     ['loading', view([{ state: 'fetching' }, { state: 'ready' }])],
     ['loading', view([{ state: 'starting' }])],
     ['serving', view([{ state: 'ready' }, { state: 'stopped' }])],
@@ -38,165 +45,136 @@ describe('the icon', () => {
     ['attention', view([{ state: 'refused' }])],
     ['attention', view([{ state: 'unready' }])],
     ['attention', view([{ state: 'ready', reason: 'ClusterDisagrees' }])],
+    ['attention', view([{ state: 'waiting', reason: 'InsufficientMemory' }])],
+    ['attention', menuScenes['memory is short, and a model is in trouble'] ?? view([])],
+    ['pressure', menuScenes['memory is critically short'] ?? view([])],
     ['disconnected', view([], cluster('stale'))],
     ['disconnected', view([], cluster('offline'))],
     ['disconnected', view([], { snapshot: undefined, problem: 'No agent runs.' })],
   ])('is %s (%#)', ([name, shown]) => {
     expect(iconOf(shown).name).toBe(name)
   })
-
-  test('says in words what its shape says', () => {
-    const shown = view([{ state: 'ready' }, { name: 'llama', state: 'refused', message: 'It does not fit.' }])
-    expect(iconOf(shown).tooltip).toBe(
-      'Metalbar\nServing 1 model · 1 in trouble\nlab (default) · Live\nllama: It does not fit.',
-    )
-  })
 })
 
 describe('the menu', () => {
-  const power = (state: 'idle' | 'failed', source = 'powermetrics') => ({
-    snapshot: sampleSnapshot({ power: { state, message: '', source } }),
-  })
-  test.for<[string, Partial<AgentView>, boolean]>([
-    ['power is off on a Mac', { isMac: true }, true],
-    ['power is off elsewhere', {}, false],
-    ['sudo lacks the rule', power('failed'), true],
-    ['macmon fails, which needs none', power('failed', 'macmon'), false],
-    ['power is on', power('idle'), false],
-    ['there is no agent', { isMac: true, snapshot: undefined }, false],
-  ])('where %s it offers to measure power: %s', ([, changes, isOffered]) => {
-    expect(lines(menuOf(view([], changes))).includes('Measure power…')).toBe(isOffered)
-  })
-
-  test.for<[string, Partial<ServiceView>, string[]]>([
-    [
-      'ready',
-      { state: 'ready' },
-      ['● qwen   Ready', '  (Serves requests.)', '  -', '  Stop', '  Restart', '  Evict from memory', '  Protect'],
-    ],
-    [
-      'starting',
-      { state: 'starting' },
-      ['◐ qwen   Starting', '  (Serves requests.)', '  -', '  Stop', '  Restart', '  Evict from memory', '  Protect'],
-    ],
-    [
-      'fetching',
-      { state: 'fetching' },
-      ['◐ qwen   Downloading 42 %', '  (Serves requests.)', '  -', '  Cancel download', '  Stop'],
-    ],
-    ['stopped', { state: 'stopped' }, ['○ qwen   Stopped', '  (Serves requests.)', '  -', '  Start']],
-    ['stopping', { state: 'stopping' }, ['◌ qwen   Stopping', '  (Serves requests.)']],
-    ['foreign', { state: 'foreign' }, ['◇ qwen   On another machine', '  (Serves requests.)']],
-  ])('offers for a service that is %s what can be done with it', ([state, changes, expected]) => {
-    const shown = view([changes])
-    const progress = { doneBytes: 42, totalBytes: 100, bytesPerSecond: 1 }
-    const figures = state === 'fetching' ? { 'uid-0': { progress } } : {}
-    const entries = menuOf({ ...shown, snapshot: { ...sampleSnapshot(), ...shown.snapshot, figures } })
-    expect(lines(entries).slice(3, -3)).toEqual(expected)
+  test('and the icon are in every state as they were agreed on', async () => {
+    const usual = tailOf(sampleView())
+    const text = scenes.map(([name, scene]) => {
+      const menu = menuText(menuOf(scene)).join('\n')
+      const { name: shape, title, tooltip } = iconOf(scene)
+      const icon = [`[${shape}]`, ...(title === '' ? [] : [title])].join(' ')
+      return [
+        `# ${name}`,
+        icon,
+        ...tooltip.split('\n').map((line) => `> ${line}`),
+        menu.replace(usual, '(and all else as usual)'),
+        '',
+      ].join('\n')
+    })
+    await expect(text.join('\n')).toMatchFileSnapshot('./menus.txt')
   })
 
-  test.for<[string, Progress | undefined, string]>([
-    ['has not begun', undefined, ''],
-    ['is of unknown size', { doneBytes: 5, bytesPerSecond: 1 }, ''],
-    ['is of nothing', { doneBytes: 0, totalBytes: 0, bytesPerSecond: 0 }, ''],
-    ['is all but complete', { doneBytes: 996, totalBytes: 1_000, bytesPerSecond: 1 }, ' 99 %'],
-    ['is complete', { doneBytes: 1_000, totalBytes: 1_000, bytesPerSecond: 1 }, ' 100 %'],
-  ])('shows how far a download is that %s', ([, progress, shown]) => {
-    const { snapshot = sampleSnapshot(), ...rest } = view([{ state: 'fetching' }])
-    const figures = progress && { 'uid-0': { progress } }
-    expect(lines(menuOf({ ...rest, snapshot: { ...snapshot, ...(figures && { figures }) } }))).toContain(
-      `◐ qwen   Downloading${shown}`,
-    )
+  test.for(scenes)('can be read and drawn: %s', ([, scene]) => {
+    const entries = menuOf(scene)
+    const lines = all(entries)
+    expect({
+      unclean: lines.filter(({ label, toolTip = '' }) => cleanText(label) !== label || cleanText(toolTip) !== toolTip),
+      tooWide: lines.filter(({ label }) => label.length > 110),
+      empty: lines.filter(({ label }) => label.trim() === ''),
+      stray: [entries[0], entries.at(-1)].filter((entry) => entry?.kind === 'separator'),
+      isTooLong: entries.length > 40,
+    }).toEqual({ unclean: [], tooWide: [], empty: [], stray: [], isTooLong: false })
   })
 
   test('carries out exactly what its label says, on that service', () => {
-    const entry = menuOf(view([{ state: 'ready' }])).find((one) => one.kind === 'line' && one.entries !== undefined)
-    const deeds = entry?.kind === 'line' ? (entry.entries ?? []).map((one) => one.kind === 'line' && one.deed) : []
     const service = { namespace: 'default', name: 'qwen' }
-    expect(deeds).toEqual([
-      undefined,
-      false,
+    const file = '/state/qwen/output.log'
+    const url = 'http://qwen.default.svc:8080'
+    const [entry] = menuOf(view([{ state: 'ready', logFile: file, url }])).flatMap((one) =>
+      one.kind === 'line' && one.label.startsWith('● qwen') ? [one] : [],
+    )
+    const deeds = all(entry?.entries ?? []).flatMap(({ deed }) => deed ?? [])
+    expect(deeds).toEqual<MenuDeed[]>([
       { kind: 'command', command: { name: 'stop', service } },
       { kind: 'command', command: { name: 'restart', service } },
       { kind: 'command', command: { name: 'evict', service } },
       { kind: 'command', command: { name: 'protect', service, protect: true } },
+      { kind: 'copy', text: url },
+      { kind: 'showLog', file },
+      { kind: 'open', at: { service: 'uid-0' } },
     ])
   })
 
-  test('names the namespace where there are several', () => {
-    const shown = lines(menuOf(view([{ state: 'stopped' }, { namespace: 'prod', state: 'stopped' }])))
-    expect(shown.filter((line) => line.startsWith('○'))).toEqual(['○ default/qwen   Stopped', '○ prod/qwen   Stopped'])
+  test('offers each context and each address that can be published, under its whole name', () => {
+    const commands = all(menuOf(menuScenes['long names'] ?? view([]))).flatMap(({ deed }) =>
+      deed?.kind === 'command' && ['selectContext', 'setHostAddress'].includes(deed.command.name) ? [deed.command] : [],
+    )
+    const context = (colour: string) => `arn:aws:eks:eu-central-1:123456789012:cluster/${'x'.repeat(60)}-${colour}`
+    expect(commands).toEqual([
+      { name: 'selectContext', context: context('blue') },
+      { name: 'selectContext', context: context('green') },
+      { name: 'setHostAddress', address: 'automatic' },
+      { name: 'setHostAddress', address: '192.168.1.20' },
+      { name: 'setHostAddress', address: '100.64.0.10' },
+    ])
   })
 
-  test('shows why a command was refused, and what would do instead', () => {
-    const instead = {
-      command: { name: 'stop', service: { namespace: 'default', name: 'qwen' }, scope: 'here' },
-    } as const
-    const shown = view([], {
-      answer: {
-        outcome: 'refused',
-        by: 'cluster',
-        message: 'The cluster refused it: forbidden.',
-        instead: { ...instead, label: 'Stop it on this machine only' },
+  test('is the same for Electron, in which an ampersand has to be doubled to be seen', () => {
+    const deeds: MenuDeed[] = []
+    const entries: MenuEntry[] = [
+      { kind: 'separator' },
+      { kind: 'line', label: 'R&D' },
+      {
+        kind: 'line',
+        label: 'Choose',
+        isChecked: true,
+        deed: { kind: 'quit' },
+        accelerator: 'Command+Q',
+        toolTip: 'Why',
       },
-    })
-    expect(lines(menuOf(shown))).toEqual([
-      '(Serving no model)',
-      '(lab (default) · Live)',
-      '-',
-      '(The cluster refused it: forbidden.)',
-      'Stop it on this machine only',
-      '-',
-      'Open Metalbar',
-      'Quit: drain and stop',
+      { kind: 'line', label: 'More', entries: [{ kind: 'line', label: 'Below' }] },
+    ]
+    const template = templateOf(entries, (deed) => deeds.push(deed))
+    expect(template).toEqual([
+      { type: 'separator' },
+      { label: 'R&&D', enabled: false },
+      {
+        label: 'Choose',
+        enabled: true,
+        type: 'checkbox',
+        checked: true,
+        accelerator: 'Command+Q',
+        toolTip: 'Why',
+        click: expect.any(Function) as unknown,
+      },
+      { label: 'More', enabled: true, submenu: [{ label: 'Below', enabled: false }] },
     ])
+    const { click } = template[2] as { click: () => void }
+    click()
+    expect(deeds).toEqual([{ kind: 'quit' }])
   })
+})
 
-  test.for<[string, Partial<AgentView>, string[]]>([
-    [
-      'no agent answers',
-      { snapshot: undefined, problem: 'No agent runs on the state folder.' },
-      ['(No agent runs on the state folder.)', '-', 'Open Metalbar', 'Quit: drain and stop'],
-    ],
-    [
-      'the cluster is away',
-      cluster('offline', 'The API server does not answer.'),
-      [
-        '(Serving 1 model)',
-        '(lab (default) · Offline: The API server does not answer.)',
-        '-',
-        '● qwen   Ready',
-        '  (Serves requests.)',
-        '  -',
-        '  Stop',
-        '  Restart',
-        '  Evict from memory',
-        '  Protect',
-        '-',
-        'Open Metalbar',
-        'Quit: drain and stop',
-      ],
-    ],
-    [
-      'the agent is another program',
-      { snapshot: sampleSnapshot({ services: [] }), isHere: false },
-      ['(Serving no model)', '(lab (default) · Live)', '-', 'Open Metalbar', 'Quit: the agent runs on'],
-    ],
-    [
-      'it quits',
-      { snapshot: sampleSnapshot({ services: [] }), isQuitting: true },
-      ['(Stopping: requests in flight may finish)', '(lab (default) · Live)', '-', 'Open Metalbar'],
-    ],
-  ])('says so when %s', ([, changes, expected]) => {
-    expect(lines(menuOf(view([], changes)))).toEqual(expected)
-  })
+test('names are cut in the middle, so that two which end differently stay different', () => {
+  expect([nameWithin('short', 9), nameWithin('123456789', 9), nameWithin('1234567890', 9)]).toEqual([
+    'short',
+    '123456789',
+    '1234…7890',
+  ])
+})
 
-  test('cuts a sentence that would make it as wide as the screen', () => {
-    const shown = (length: number) => lines(menuOf(view([], { snapshot: undefined, problem: 'x'.repeat(length) })))[0]
-    expect([shown(90), shown(91), shown(500)]).toEqual([
-      `(${'x'.repeat(90)})`,
-      `(${'x'.repeat(89)}…)`,
-      `(${'x'.repeat(89)}…)`,
-    ])
-  })
+test.for<[string, boolean]>([
+  ['prod', true],
+  ['prod-eu', true],
+  ['eu.Production', true],
+  ['gke_company-prd_europe-west1_main', true],
+  ['site-live', true],
+  ['arn:aws:eks:eu-west-1:1234:cluster/prod2', true],
+  ['lab', false],
+  ['products', false],
+  ['reproduction', false],
+  ['olive', false],
+  ['non-production', true],
+])('the context %s is called production: %s', ([name, expected]) => {
+  expect(looksLikeProduction(name)).toBe(expected)
 })

@@ -1,0 +1,93 @@
+import { realpath } from 'node:fs/promises'
+import path from 'node:path'
+import type { AgentLink } from '../contract/client.ts'
+import type { CommandResult } from '../contract/commands.ts'
+import { answer, command, type AgentViewStore } from './agent-view.ts'
+import type { MenuDeed, WindowPlace } from './menu/entries.ts'
+import type { ShellPreferences } from './preferences.ts'
+
+export interface Question {
+  readonly message: string
+  readonly detail?: string
+  /** The one that does it; the other is Cancel. */
+  readonly yes: string
+}
+
+export interface DeedOptions {
+  readonly link: AgentLink
+  readonly view: AgentViewStore
+  /** Below it are the logs that may be opened. */
+  readonly stateDir: string
+  readonly measurePower: () => Promise<CommandResult | undefined>
+  readonly showWindow: (at: WindowPlace | undefined) => void
+  readonly tearOff: () => void
+  readonly copy: (text: string) => Promise<void>
+  /** Answers what went wrong, or nothing. */
+  readonly openFile: (file: string) => Promise<string>
+  readonly confirm: (question: Question) => Promise<boolean>
+  readonly prefer: (preferences: Partial<ShellPreferences>) => Promise<void>
+  readonly resetPreferences: () => Promise<void>
+  readonly quit: () => Promise<void>
+}
+
+/** Does what a person chose in the menu. Never rejects: what does not work is said by the menu. */
+export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<void> {
+  const { view } = options
+  switch (deed.kind) {
+    case 'command':
+      await ask(options, deed.command)
+      return
+    case 'measurePower':
+      await answer(view, options.measurePower)
+      return
+    case 'open':
+      options.showWindow(deed.at)
+      return
+    case 'tearOff':
+      options.tearOff()
+      return
+    case 'copy':
+      await answer(view, nothing(options.copy(deed.text)))
+      return
+    case 'showLog':
+      await answer(view, () => showLog(options, deed.file))
+      return
+    case 'prefer':
+      await answer(view, nothing(options.prefer(deed.preferences)))
+      return
+    case 'resetPreferences':
+      await answer(view, nothing(options.resetPreferences()))
+      return
+    case 'quit':
+      await options.quit()
+  }
+}
+
+/** Where another command would do, the person is asked at once: the menu is closed by now. */
+async function ask(
+  { link, view, confirm }: DeedOptions,
+  input: Extract<MenuDeed, { kind: 'command' }>['command'],
+): Promise<void> {
+  let next: typeof input | undefined = input
+  while (next) {
+    const result: CommandResult | undefined = await command(link, view, next)
+    const instead = result?.outcome === 'refused' ? result.instead : undefined
+    const isWanted = instead !== undefined && (await confirm({ message: result?.message ?? '', yes: instead.label }))
+    next = isWanted ? instead.command : undefined
+  }
+}
+
+const nothing = (work: Promise<void>) => async (): Promise<undefined> => {
+  await work
+}
+
+/** An agent that is another program names the file, so nothing but a log of the state folder is opened. */
+async function showLog({ stateDir, openFile }: DeedOptions, file: string): Promise<CommandResult | undefined> {
+  const [folder, log] = await Promise.all([realpath(stateDir), realpath(file).catch(() => undefined)])
+  if (log === undefined) return { outcome: 'failed', message: `There is no log ${file} any more.` }
+  if (!log.startsWith(`${folder}${path.sep}`) || path.extname(log) !== '.log') {
+    return { outcome: 'failed', message: `${file} is no log of this app; nothing was opened.` }
+  }
+  const problem = await openFile(log)
+  return problem === '' ? undefined : { outcome: 'failed', message: `The log cannot be opened: ${problem}.` }
+}

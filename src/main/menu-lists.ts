@@ -1,0 +1,36 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { LinkError, type AgentLink } from '../contract/client.ts'
+import { mirrored } from '../contract/mirror.ts'
+import type { AgentViewStore } from './agent-view.ts'
+
+/** A menu that opens later feels broken. */
+const askLimitMs = 300
+
+/** Brings up to date what the menu lists, for so long as a person does not notice; a later answer is there for the next time. */
+export async function askForMenu(link: AgentLink, view: AgentViewStore, limitMs = askLimitMs): Promise<void> {
+  const limit = new AbortController()
+  const asked = Promise.all([askLists(link, view), askFigures(link, view)])
+  await Promise.race([asked, delay(limitMs, undefined, { signal: limit.signal }).catch(() => undefined)])
+  limit.abort()
+}
+
+async function askLists(link: AgentLink, view: AgentViewStore): Promise<void> {
+  const ask = <T>(question: Promise<T>, keep: (answer: T | { readonly problem: string }) => void) =>
+    question.then(keep, (error: unknown) => {
+      // Where the agent is gone the menu says so, and the last answer may still be right when it is back.
+      if (error instanceof LinkError && error.code === 'refused') keep({ problem: error.message })
+    })
+  await Promise.all([
+    ask(link.query({ name: 'contexts' }), (contexts) => view.setState({ contexts })),
+    ask(link.query({ name: 'hostAddresses' }), (hostAddresses) => view.setState({ hostAddresses })),
+  ])
+}
+
+async function askFigures(link: AgentLink, view: AgentViewStore): Promise<void> {
+  const snapshot = await link.snapshot().catch(() => undefined)
+  if (!snapshot) return
+  view.setState((before) => {
+    const isOlder = before.snapshot?.bootId === snapshot.bootId && before.snapshot.revision > snapshot.revision
+    return isOlder ? {} : { snapshot: mirrored(before.snapshot, snapshot), problem: '' }
+  })
+}

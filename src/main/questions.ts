@@ -1,0 +1,29 @@
+import { dialog } from 'electron'
+import type { Question } from './deeds.ts'
+
+/** Beside the icon's menu, which closes when something is chosen. Cancel is what Return and Esc mean. */
+export async function confirm({ message, detail, yes }: Question): Promise<boolean> {
+  const { response } = await dialog.showMessageBox({
+    type: 'question',
+    message,
+    ...(detail !== undefined && { detail }),
+    buttons: [yes, 'Cancel'],
+    defaultId: 1,
+    cancelId: 1,
+  })
+  return response === 0
+}
+
+export async function askToQuit(): Promise<{ readonly quits: boolean; readonly remembered: boolean }> {
+  const { response, checkboxChecked } = await dialog.showMessageBox({
+    type: 'question',
+    message: 'Models run here, and quitting stops them.',
+    detail:
+      'Drain and stop withdraws them from the cluster, lets requests in flight finish and ends their servers. In the menu bar they go on without a window.',
+    buttons: ['Keep in menu bar', 'Drain and stop'],
+    checkboxLabel: 'Do not ask again',
+    defaultId: 0,
+    cancelId: 0,
+  })
+  return { quits: response === 1, remembered: checkboxChecked }
+}

@@ -1,0 +1,1 @@
+export const nativeTheme = { shouldUseDarkColors: false }

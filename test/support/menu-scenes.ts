@@ -1,0 +1,285 @@
+import { serviceStates, type ServiceView } from '../../src/contract/service.ts'
+import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
+import { createAgentView, type AgentView } from '../../src/main/agent-view.ts'
+import { defaultPreferences } from '../../src/main/preferences.ts'
+import { sampleService, sampleSnapshot } from './sample-snapshot.ts'
+
+/** An app that runs as it should; `changes` is what a test is about. */
+export function sampleView(changes: Partial<AgentView> = {}): AgentView {
+  return {
+    ...createAgentView('linux').getState(),
+    snapshot: sampleSnapshot(),
+    problem: '',
+    preferences: defaultPreferences,
+    contexts: {
+      kubeconfig: '/home/me/.kube/config',
+      contexts: [
+        { name: 'lab', server: 'https://10.0.0.1:6443', inUse: true, isDefault: true },
+        { name: 'minikube', server: 'https://192.168.49.2:8443', inUse: false, isDefault: false },
+        { name: 'prod-eu', server: 'https://eu.example.com:6443', inUse: false, isDefault: false },
+      ],
+    },
+    hostAddresses: {
+      automatic: true,
+      message: 'Published as 192.168.1.20 (en0).',
+      addresses: [
+        { address: '192.168.1.20', interface: 'en0', inUse: true },
+        { address: '100.64.0.10', interface: 'utun4', inUse: false },
+        { address: '127.0.0.1', interface: 'lo0', inUse: false, unfit: 'no other machine can answer to it' },
+        { address: 'fe80::1', interface: 'en0', inUse: false, unfit: 'not IPv4' },
+      ],
+    },
+    ...changes,
+  }
+}
+
+const memory = {
+  totalBytes: 103_079_215_104,
+  budgetBytes: 96_000_000_000,
+  modelsBytes: 38_200_000_000,
+  reservedBytes: 0,
+  pressure: 'normal',
+  pressureSince: '2026-01-02T02:04:05.000Z',
+  evictionEnabled: true,
+  eviction: 'qwen would be evicted first.',
+  waiting: [],
+} satisfies AgentSnapshot['memory']
+
+const measuring = { power: { state: 'measuring', message: '', source: 'powermetrics' } } as const
+
+const services = (all: readonly Partial<ServiceView>[]): ServiceView[] =>
+  all.map((one, index) =>
+    sampleService({ uid: `uid-${index}`, url: `http://${one.name ?? 'qwen'}.default.svc:8080`, ...one }),
+  )
+
+const withSnapshot = (changes: Partial<AgentSnapshot>, rest: Partial<AgentView> = {}): AgentView =>
+  sampleView({ snapshot: sampleSnapshot(changes), ...rest })
+
+const cluster = (changes: Partial<AgentSnapshot['cluster']>) => ({
+  cluster: { ...sampleSnapshot().cluster, ...changes },
+})
+
+const hostileText = 'a\u0007b\u202Egnp.exe\u2066 <script>alert(1)</script> && rm -rf ~ & \n second line \u{e0041}'
+
+/** Every state of the icon and its menu that a person can meet, by what it is about. */
+export const menuScenes: Readonly<Record<string, AgentView>> = {
+  'as the design draws it': withSnapshot({
+    memory,
+    ...measuring,
+    powerFigures: { combinedWatts: 41.3 },
+    services: services([
+      { name: 'phi-4-mini', logFile: '/state/phi/output.log', pid: 7 },
+      { name: 'qwen3-30b-a3b', state: 'fetching', reason: 'Fetching', message: 'Downloading the model.' },
+      {
+        name: 'llama-70b',
+        state: 'waiting',
+        reason: 'InsufficientMemory',
+        message: 'It needs 44.0 GB of memory, and the budget has 21.0 GB left.',
+        memory: {
+          needBytes: 44e9,
+          priority: 'normal',
+          isProtected: false,
+          waysToFit: [
+            { kind: 'evict', sentence: 'Evict phi-4-mini, which frees 4.1 GB.', evict: ['default/phi-4-mini'] },
+            { kind: 'budget', sentence: 'Raise the budget of memory by 23.0 GB.' },
+          ],
+        },
+      },
+      { name: 'gemma', pid: 8 },
+    ]),
+    figures: {
+      'uid-0': {
+        footprintBytes: 4.1e9,
+        runtime: { state: 'reported', generatedTokensPerSecond: 52.2, requestsRunning: 1 },
+      },
+      'uid-1': { progress: { doneBytes: 7.9e9, totalBytes: 18.6e9, bytesPerSecond: 61e6 } },
+    },
+  }),
+  'every state of a model': withSnapshot({
+    services: services(serviceStates.map((state) => ({ name: state, state, message: `It is ${state}.` }))),
+  }),
+  'a download of unknown size, one that is checked, one that waits': withSnapshot({
+    services: services(['unknown', 'checked', 'waits', 'begins'].map((name) => ({ name, state: 'fetching' }))),
+    figures: {
+      'uid-0': { progress: { doneBytes: 5e9, bytesPerSecond: 1e6 } },
+      'uid-1': { progress: { doneBytes: 996, totalBytes: 1_000, bytesPerSecond: 0, phase: 'verifying' } },
+      'uid-2': { progress: { doneBytes: 10, totalBytes: 1_000, bytesPerSecond: 0, phase: 'waiting' } },
+    },
+  }),
+  'a model in a crash loop': withSnapshot({
+    services: services([
+      {
+        state: 'crash-looping',
+        reason: 'CrashLooping',
+        message: 'The server ended three times in a row; the next attempt is in 40 s.',
+        crash: {
+          at: '2026-01-02T03:03:05.000Z',
+          failures: 3,
+          message:
+            'The server ended with exit code 3 while it loaded the model, most likely because the file is damaged.',
+          exitCode: 3,
+          firstError: 'error: the weights are torn',
+        },
+        steps: {
+          ...sampleService().steps,
+          started: { status: 'failed', message: 'It ends again and again.' },
+          healthy: { status: 'waiting' },
+        },
+      },
+    ]),
+  }),
+  'evicted, held and protected models': withSnapshot({
+    services: services([
+      {
+        name: 'evicted',
+        state: 'stopped',
+        reason: 'MemoryPressure',
+        hold: { cause: 'evicted', since: '2026-01-02T03:03:05.000Z', message: 'Evicted for memory.', by: 'pressure' },
+      },
+      {
+        name: 'stopped',
+        state: 'stopped',
+        reason: 'Held',
+        hold: { cause: 'stopped', since: '2026-01-02T03:03:05.000Z', message: 'Stopped here by a person.' },
+      },
+      { name: 'protected', memory: { priority: 'normal', isProtected: true } },
+    ]),
+  }),
+  'two namespaces': withSnapshot({ services: services([{}, { namespace: 'team-b' }]) }),
+  'long names': withSnapshot(
+    {
+      ...cluster({ context: `arn:aws:eks:eu-central-1:123456789012:cluster/${'x'.repeat(60)}-blue` }),
+      services: services([
+        { name: `${'deepseek-r1-distill-llama-70b-instruct-'.repeat(4)}q4` },
+        { name: `${'deepseek-r1-distill-llama-70b-instruct-'.repeat(4)}q8`, message: 'Serves requests. '.repeat(30) },
+      ]),
+    },
+    {
+      contexts: {
+        kubeconfig: '/k',
+        contexts: ['blue', 'green'].map((colour) => ({
+          name: `arn:aws:eks:eu-central-1:123456789012:cluster/${'x'.repeat(60)}-${colour}`,
+          server: `https://${'x'.repeat(200)}.eu-central-1.eks.amazonaws.com`,
+          inUse: colour === 'blue',
+          isDefault: false,
+        })),
+      },
+    },
+  ),
+  '30 models and 45 contexts': withSnapshot(
+    {
+      services: services(
+        Array.from({ length: 30 }, (_, index) => ({
+          name: `model-${index}`,
+          state: index === 29 ? ('refused' as const) : ('ready' as const),
+        })),
+      ),
+    },
+    {
+      contexts: {
+        kubeconfig: '/k',
+        contexts: Array.from({ length: 45 }, (_, index) => ({
+          name: `context-${index}`,
+          server: '',
+          inUse: index === 0,
+          isDefault: false,
+        })),
+      },
+    },
+  ),
+  'hostile text': withSnapshot(
+    {
+      ...cluster({ state: 'offline', message: hostileText }),
+      services: services([{ state: 'crash-looping', message: hostileText, url: `http://${hostileText}` }]),
+      notices: [hostileText, hostileText.repeat(40)],
+    },
+    {
+      contexts: {
+        kubeconfig: '/k',
+        contexts: [{ name: hostileText, server: hostileText, inUse: false, isDefault: false }],
+      },
+      answer: { outcome: 'failed', message: hostileText.repeat(40) },
+    },
+  ),
+  'many notices': withSnapshot({ notices: ['One.', 'Two.', 'Three.', 'Four.', 'Five.', 'Six.'] }),
+  'nothing to serve': withSnapshot({ services: [] }),
+  paused: withSnapshot({
+    host: { ...sampleSnapshot().host, paused: true },
+    services: services([{ state: 'unready', reason: 'Paused', message: 'This machine is paused.' }]),
+  }),
+  'memory is critically short': withSnapshot({ memory: { ...memory, pressure: 'critical' } }),
+  'memory is short, and a model is in trouble': withSnapshot({
+    memory: { ...memory, pressure: 'warning' },
+    services: services([{ state: 'refused', message: 'Not on a Mac.' }]),
+  }),
+  'figures beside the icon': withSnapshot(
+    { memory, ...measuring, powerFigures: { combinedWatts: 41.3 } },
+    { preferences: { ...defaultPreferences, showTitle: true } },
+  ),
+  'power that is not reported': withSnapshot({ memory, ...measuring, powerFigures: {} }, { isMac: true }),
+  'power that sudo does not allow': withSnapshot(
+    { power: { state: 'failed', message: '', source: 'powermetrics' } },
+    { isMac: true },
+  ),
+  'the cluster is away': withSnapshot(cluster({ state: 'offline', message: 'The API server does not answer.' })),
+  'no cluster': withSnapshot(
+    {
+      ...cluster({ context: '', state: 'offline', message: 'There is no kubeconfig at /home/me/.kube/config.' }),
+      services: [],
+    },
+    { contexts: { problem: 'There is no kubeconfig at /home/me/.kube/config.' } },
+  ),
+  'lists that were not answered yet': withSnapshot({}, { contexts: undefined, hostAddresses: undefined }),
+  'a host address that a person chose': withSnapshot(
+    {},
+    {
+      hostAddresses: {
+        automatic: false,
+        message: '100.64.0.10: chosen by a person.',
+        addresses: [
+          { address: '192.168.1.20', interface: 'en0', inUse: false },
+          { address: '100.64.0.10', interface: 'utun4', inUse: true },
+        ],
+      },
+    },
+  ),
+  'no host address': withSnapshot(
+    {},
+    {
+      hostAddresses: {
+        automatic: true,
+        message: 'No address can be published: this machine is in no network.',
+        addresses: [
+          { address: '127.0.0.1', interface: 'lo0', inUse: false, unfit: 'no other machine can answer to it' },
+        ],
+      },
+    },
+  ),
+  'a command that was refused': withSnapshot(
+    { services: [] },
+    {
+      answer: {
+        outcome: 'refused',
+        by: 'agent',
+        message: 'The context stays "lab", and nothing was stopped. The cluster does not have LLMKube’s API group.',
+        instead: {
+          command: { name: 'selectContext', context: 'prod-eu', accept: ['unverified'] },
+          label: 'Switch anyway',
+        },
+      },
+    },
+  ),
+  'the agent is another program': withSnapshot({ services: [] }, { isHere: false }),
+  'Quit does not ask': withSnapshot({ services: [] }, { preferences: { ...defaultPreferences, onQuit: 'drain' } }),
+  'it quits': withSnapshot({ services: [] }, { isQuitting: true }),
+  'the window crashed twice': withSnapshot(
+    { services: [] },
+    { pageProblem: 'The window crashed twice within a minute and stays closed.' },
+  ),
+  'no agent answers': sampleView({ snapshot: undefined, problem: 'No agent runs on the state folder.' }),
+  'preferences that cannot be used': sampleView({
+    snapshot: undefined,
+    preferences: undefined,
+    problem: `The preferences /state/preferences.json cannot be used: "showTitle" must be true or false; ${'repair it, '.repeat(10)}or choose Reset in the menu.`,
+  }),
+}
