@@ -113,6 +113,21 @@ export class ClusterLink {
     return PinnedContext.load({ file: kubeconfig(), context: name, env })
   }
 
+  /**
+   * What another kubeconfig would have it serve: the context of the present name, or its own current one. Absent = as kubectl looks for one.
+   * Throws KubeconfigError.
+   */
+  async loadKubeconfig(file: string | undefined): Promise<PinnedContext> {
+    const { env, isContextStated } = this.#options
+    const context = this.#wantedContext
+    try {
+      return await PinnedContext.load({ file, context, env })
+    } catch (error) {
+      if (!(error instanceof KubeconfigError) || context === undefined || isContextStated()) throw error
+      return PinnedContext.load({ file, env })
+    }
+  }
+
   get #wantedContext(): string | undefined {
     return this.#options.context() ?? this.#options.pin.context
   }
@@ -184,12 +199,12 @@ export class ClusterLink {
   }
 
   /** What runs for the present cluster comes down in good order, visibly; then the other is served. Returns at once. */
-  moveTo(context: PinnedContext): void {
+  moveTo(context: PinnedContext, where: string): void {
     this.#target = context
     this.#kubeconfigProblem = undefined
     const left = this.#session?.cluster.api.context.name
     if (left !== undefined && this.#session === this.#reached) this.#cameFrom = left === context.name ? undefined : left
-    const moved = this.#moving.then(() => this.#options.pin.choose(context)).then(() => this.#move(context))
+    const moved = this.#moving.then(() => this.#options.pin.choose(context)).then(() => this.#move(context, where))
     this.#moving = moved.finally(() => {
       if (this.#target === context) this.#target = undefined
     })
@@ -233,11 +248,11 @@ export class ClusterLink {
     await session?.cluster.stop()
   }
 
-  async #move(context: PinnedContext): Promise<void> {
+  async #move(context: PinnedContext, where: string): Promise<void> {
     clearTimeout(this.#timer)
     const session = this.#session
     if (session) {
-      session.reconciler.leave(`Released: this machine moves to the cluster of context "${context.name}".`)
+      session.reconciler.leave(`Released: this machine moves to ${where}.`)
       await this.#untilLeft(session)
       if (this.#isEnding) return
       await within(stepLimitMs, session.reconciler.stop())

@@ -57,7 +57,12 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   const settings = await PersonSettings.open(started, join(started.stateDir, 'settings.json'))
   const absences = await Absences.open({ stateDir: started.stateDir, log })
   const pin = await ContextPin.open({ stateDir: started.stateDir, log })
-  const history = await History.open({ file: join(started.stateDir, 'history.jsonl'), log })
+  const history = await History.open({
+    file: join(started.stateDir, 'history.jsonl'),
+    log,
+    onAdded: () => snapshots.changed(),
+  })
+  snapshots.register(() => ({ newestHistoryId: history.newestId }))
   history.add({ kind: 'agentStarted', message: `The agent was started, version ${version || 'unknown'}.` })
   ends.defer(async () => {
     history.add({ kind: 'agentStopped', message: 'The agent was stopped.' })
@@ -257,7 +262,8 @@ function commandRooms(
       loadContext: (name) => link.loadContext(name),
       doubtAbout: (pinned) => doubtAbout(pinned, { namespace: settings.current.namespace }),
       servedContext: () => link.servedContext,
-      moveTo: (pinned) => link.moveTo(pinned),
+      loadKubeconfig: (file) => link.loadKubeconfig(file),
+      moveTo: (pinned, where) => link.moveTo(pinned, where),
       connect: () => link.connect(),
       checkAddress: () => address.check(),
       setLogLevel: onLogLevel,

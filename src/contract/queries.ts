@@ -9,6 +9,7 @@ import { logPage, logQuery } from './log.ts'
 import { modelStoreView } from './models.ts'
 import { isLocalSource } from './names.ts'
 import type { EditableRow } from './setting-row.ts'
+import { runtimeView } from './runtimes.ts'
 import { settingView } from './settings.ts'
 import { sizingView } from './sizing.ts'
 
@@ -32,6 +33,7 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('settings') }),
   z.object({ name: z.literal('contexts') }),
   z.object({ name: z.literal('hostAddresses') }),
+  z.object({ name: z.literal('runtimes') }),
   z.object({ name: z.literal('models') }),
   z.object({ name: z.literal('sizing') }),
   fitQuery,
@@ -103,6 +105,7 @@ export const answers = {
   settings: z.object({ settings: z.array(settingView) }),
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
+  runtimes: z.object({ runtimes: z.array(runtimeView) }),
   models: modelStoreView,
   sizing: sizingView,
   evictionPreview: evictionPreviewView,

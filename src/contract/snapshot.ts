@@ -44,6 +44,8 @@ export const agentSnapshot = z.object({
   powerFigures: powerFigures.optional(),
   /** Without a service: under way, or ended a moment ago. */
   downloads: z.array(downloadView),
+  /** The id of the newest entry of the history: whoever shows it asks for what is newer. 0 = there is none. */
+  newestHistoryId: z.int().nonnegative(),
   /** Another one after each change of what a person set; absent of an agent that does not tell. */
   settingsRevision: z.int().nonnegative().optional(),
   /** True sentences about the whole agent that a person should know, such as "There is no Metal on this machine". */

@@ -99,7 +99,7 @@ test('a snapshot of thirty services of which everybody says as much as can be sa
   })
   const { bootId, version, host, cluster } = sampleSnapshot()
   const unsaid = { memory: undefined, memoryFigures: undefined, power: undefined, powerFigures: undefined }
-  const rest = { ...unsaid, downloads: [], figures: {}, startedAt: 0, now: 0 }
+  const rest = { ...unsaid, downloads: [], newestHistoryId: 0, figures: {}, startedAt: 0, now: 0 }
   const parts = { bootId, version, host, cluster, services, notices: [said], ...rest }
   const before = performance.now()
   const snapshot = composeSnapshot(undefined, parts)

@@ -79,7 +79,7 @@ describe('a text of somebody else steers nobody', () => {
   test('on a page, in what it follows', () => {
     const { revision: _revision, ...service } = sampleService({ message: hostile, model: hostile })
     const unsaid = { memory: undefined, memoryFigures: undefined, power: undefined, powerFigures: undefined }
-    const rest = { ...unsaid, downloads: [], figures: {}, startedAt: 0, now: 0 }
+    const rest = { ...unsaid, downloads: [], newestHistoryId: 0, figures: {}, startedAt: 0, now: 0 }
     const { bootId, version, host, cluster } = sampleSnapshot()
     const snapshot = composeSnapshot(undefined, {
       ...{ bootId, version, ...rest },

@@ -47,6 +47,7 @@ export function sampleSnapshot(changes: Partial<AgentSnapshot> = {}): AgentSnaps
     services: [sampleService()],
     figures: {},
     downloads: [],
+    newestHistoryId: 0,
     notices: [],
     ...changes,
   }

@@ -11,7 +11,27 @@ const words: Record<SceneName, readonly string[]> = {
   connecting: ['Connecting to the agent…'],
   'no-agent': ['No agent answers', 'start one with `metal-agent`', 'Next try', 'Try now'],
   'no-access': ['No access to the agent', 'run `metal-agent ui` for a new one'],
-  empty: ['No service for this machine yet', 'kubectl --context lab --namespace default apply -f -', 'Copy command'],
+  empty: [
+    ...[
+      'What was found',
+      'lab · https://10.0.0.1:6443',
+      '192.168.1.20 · en0',
+      'version 6500 (0e6fdc9a)',
+      '412 GB free',
+    ],
+    ...['No service for this machine yet', 'kubectl --context lab --namespace default apply -f -', 'Copy command'],
+  ],
+  'no-kubeconfig': ['no context to use', 'There is no kubeconfig at', 'Read the kubeconfig again'],
+  'choose-context': ['Choose a context of the kubeconfig:', 'Use minikube', 'Use prod-eu', 'No service is known'],
+  'no-answer': ['lab · does not answer', 'connection refused', 'Try now'],
+  'no-definitions': ['LLMKube is not installed there', 'helm install llmkube', 'install LLMKube there.'],
+  'no-rights': ['does not allow what the agent has to do', 'kind: ClusterRole', 'cannot list resource'],
+  'no-runtime': [
+    'llama-server not found',
+    'brew install llama.cpp',
+    'none that a cluster can reach',
+    'Use 192.168.1.20 (en0)',
+  ],
   memory: [
     ...['45.6 GB of 72.0 GB for models', '1 service waits', 'pressure normal', 'other 14.2 GB', 'free 36.0 GB'],
     ...['budget 72.0 GB', 'GPU limit 77.3 GB'],

@@ -42,7 +42,7 @@ export async function selectContext(rooms: Rooms, command: SelectContext): Outco
     }
     await settings.chooseContext(name)
     history.add({ kind: 'settingsChanged', message: `Context "${name}" (${context.server}) was chosen by a person.` })
-    agent.moveTo(context)
+    agent.moveTo(context, `the cluster of context "${name}"`)
     return accepted(
       present
         ? `What runs for context "${present.name}" is withdrawn and stopped; then the agent serves "${name}" (${context.server}).`

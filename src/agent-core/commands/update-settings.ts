@@ -1,8 +1,10 @@
 import type { Command } from '../../contract/commands.ts'
-import { done, refused, type Outcome } from './results.ts'
+import { KubeconfigError } from '../kube/pinned-context.ts'
+import { accepted, done, refused, type Outcome } from './results.ts'
 import type { Rooms } from './rooms.ts'
+import { sessionMove, type SessionMove } from './session-move.ts'
 
-/** All of them or none. */
+/** All of them or none. Another namespace or kubeconfig takes the agent there, as another context does. */
 export async function updateSettings(rooms: Rooms, command: Extract<Command, { name: 'updateSettings' }>): Outcome {
   const { settings, agent, history, models, memory, power, energy, session } = rooms
   const flagged = settings.statedByFlag(command.settings)
@@ -12,6 +14,13 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
     )
   }
   if (Object.keys(command.settings).length === 0) return done('Nothing was to be set.')
+  let move: SessionMove | undefined
+  try {
+    move = await sessionMove(rooms, command.settings)
+  } catch (error) {
+    if (!(error instanceof KubeconfigError)) throw error
+    return refused(`Nothing is changed: ${error.message}`)
+  }
   const message = await settings.update(command.settings)
   models.settingsChanged()
   void memory.settingsChanged()
@@ -21,5 +30,15 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   agent.changed()
   agent.setLogLevel?.(settings.current.logLevel)
   history.add({ kind: 'settingsChanged', message: `Set by a person: ${message}` })
-  return done(message)
+  if (!move) return done(message)
+  const present = agent.servedContext()
+  if (command.settings.kubeconfig !== undefined && !settings.hasContextFlag) {
+    await settings.chooseContext(move.context.name)
+  }
+  agent.moveTo(move.context, move.where)
+  return accepted(
+    present
+      ? `${message} What runs here is withdrawn and stopped; then the agent serves ${move.where}.`
+      : `${message} The agent connects to ${move.where}.`,
+  )
 }

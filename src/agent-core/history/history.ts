@@ -11,6 +11,7 @@ const maxMessageLength = 2_000
 export interface HistoryOptions {
   readonly file: string
   readonly log: Logger
+  readonly onAdded?: () => void
   readonly now?: () => number
 }
 
@@ -46,15 +47,21 @@ export class History {
     return new History(options, await readHistory(options.file, options.now ?? Date.now))
   }
 
+  /** 0 = there is none. */
+  get newestId(): number {
+    return this.#entries.at(-1)?.id ?? 0
+  }
+
   add(what: Omit<HistoryEntry, 'id' | 'at'>): void {
     const entry: HistoryEntry = {
-      id: (this.#entries.at(-1)?.id ?? 0) + 1,
+      id: this.newestId + 1,
       at: new Date(this.#now()).toISOString(),
       ...what,
       message: what.message.slice(0, maxMessageLength),
     }
     this.#entries.push(entry)
     this.#unwritten.push(entry)
+    this.#options.onAdded?.()
     this.#writing ??= this.#write().finally(() => {
       this.#writing = undefined
     })

@@ -19,6 +19,7 @@ import { events } from './events.ts'
 import { fit, type FitSources } from './fit.ts'
 import { hostAddresses } from './host-addresses.ts'
 import { serverDetails, type ServerDetailsSources } from './server-details.ts'
+import { runtimes } from './runtimes.ts'
 import { logPage } from './server-log.ts'
 import { sizing, type SizingSources } from './sizing.ts'
 
@@ -65,6 +66,8 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       const { cluster, reconciler } = sessionOf(sources)
       return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
     }
+    case 'runtimes':
+      return runtimes(sources.sizing.llamaServer)
     case 'models':
       return sources.models.view()
     case 'sizing':

@@ -71,14 +71,6 @@ const thresholdMessage = 'must be a fraction of all memory from 0 to below 1, su
 
 /** Every setting that counts only as the agent is started with it. Those that a person may change later are in the contract. */
 export const startRows = {
-  kubeconfig: {
-    kind: 'path',
-    schema: nonEmpty,
-    defaultMeans: '$KUBECONFIG, then the service account if in a Pod, then ~/.kube/config',
-    group: 'Cluster',
-    flag: 'kubeconfig',
-    help: 'kubeconfig file',
-  },
   context: {
     kind: 'text',
     schema: nonEmpty,

@@ -27,6 +27,7 @@ export interface RoomParts {
   readonly power: PowerView | undefined
   readonly powerFigures: PowerFigures | undefined
   readonly downloads: readonly DownloadView[]
+  readonly newestHistoryId: number
   readonly settingsRevision?: number | undefined
   /** Sentences; those of all rooms are shown. */
   readonly notices: readonly string[]
@@ -42,6 +43,7 @@ const nothingSaid: RoomParts = {
   power: undefined,
   powerFigures: undefined,
   downloads: [],
+  newestHistoryId: 0,
   notices: [],
 }
 
@@ -87,6 +89,7 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     ...(parts.power && { power: keep(previous?.power, cleanTexts(parts.power)) }),
     ...(parts.powerFigures && { powerFigures: keep(previous?.powerFigures, parts.powerFigures) }),
     downloads: keep(previous?.downloads, cleanTexts([...parts.downloads])),
+    newestHistoryId: parts.newestHistoryId,
     ...(parts.settingsRevision !== undefined && { settingsRevision: parts.settingsRevision }),
     notices: keep(
       previous?.notices,

@@ -1,3 +1,4 @@
+import { requestWords } from '../words/connection.ts'
 import styles from './command.module.css'
 import { CopyButton } from './copy-button.tsx'
 
@@ -11,7 +12,7 @@ interface CommandProps {
 }
 
 /** Something to paste into a terminal. */
-export function Command({ text, copyLabel = 'Copy command', label = 'Command' }: CommandProps) {
+export function Command({ text, copyLabel = requestWords.copyCommand, label = requestWords.command }: CommandProps) {
   return (
     <>
       <pre className={styles['command']} tabIndex={0} aria-label={label}>

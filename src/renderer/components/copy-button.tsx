@@ -1,6 +1,7 @@
 import { type ReactNode, useEffect, useState } from 'react'
 import { Button as AriaButton } from 'react-aria-components/Button'
 import styles from './copy-button.module.css'
+import { requestWords } from '../words/connection.ts'
 import { CheckGlyph, CopyGlyph } from './glyph.tsx'
 import { Spoken } from './spoken.tsx'
 
@@ -24,8 +25,8 @@ export function CopyButton({ text, label, children }: CopyButtonProps) {
   }, [said])
   const copy = () => {
     navigator.clipboard.writeText(text).then(
-      () => setSaid('Copied'),
-      () => setSaid('Not allowed'),
+      () => setSaid(requestWords.copied),
+      () => setSaid(requestWords.notAllowed),
     )
   }
   return (
@@ -35,7 +36,7 @@ export function CopyButton({ text, label, children }: CopyButtonProps) {
           {children}
         </span>
         {said !== undefined && <span className={styles['said']}>{said}</span>}
-        {said === 'Copied' ? <CheckGlyph /> : <CopyGlyph />}
+        {said === requestWords.copied ? <CheckGlyph /> : <CopyGlyph />}
       </AriaButton>
       <Spoken live>{said}</Spoken>
     </>

@@ -21,7 +21,7 @@ export function Absence({ service: { hold, state, message, since } }: { readonly
     <Banner tone={hold.by === 'pressure' ? 'warn' : 'note'}>
       <p>{hold.message}</p>
       <p>
-        Held on this machine for <Age since={hold.since} />. {absenceWords.back(hold)}
+        {absenceWords.heldFor} <Age since={hold.since} />. {absenceWords.back(hold)}
       </p>
     </Banner>
   )

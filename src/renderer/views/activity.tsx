@@ -1,30 +1,22 @@
 import { useState } from 'react'
 import { ToggleButton } from 'react-aria-components/ToggleButton'
 import type { HistoryEntry } from '../../contract/history.ts'
-import { maxPage } from '../../contract/queries.ts'
 import { Button } from '../components/button.tsx'
 import { classNames } from '../components/class-names.ts'
 import { TextInput } from '../components/text-input.tsx'
 import { daysOf, isProblem, matches } from '../history-days.ts'
-import { useSnapshot } from '../store.ts'
-import { useAnswer } from '../use-answer.ts'
+import { useHistory } from '../use-history.ts'
 import { activityWords } from '../words/views.ts'
 import styles from './activity.module.css'
 import { Energy } from './energy.tsx'
 import { Note, ViewPage } from './view-page.tsx'
 
-/** Shown at first, and more at each press. */
-const step = 50
-
-/** What happened on this machine, newest first. */
+/** What happened on this machine, newest first; it goes on while somebody looks. */
 export function Activity() {
-  const [limit, setLimit] = useState(step)
   const [text, setText] = useState('')
   const [problemsOnly, setProblemsOnly] = useState(false)
-  const services = useSnapshot((snapshot) => snapshot.services)
-  const host = useSnapshot((snapshot) => snapshot.host)
-  const { answer, problem } = useAnswer({ name: 'history', limit }, [services, host])
-  const entries = answer?.entries ?? []
+  const { history, problem, more } = useHistory()
+  const entries = history?.entries ?? []
   const shown = entries.filter((entry) => matches(entry, text) && (!problemsOnly || isProblem(entry)))
   return (
     <ViewPage id="activity" title={activityWords.title}>
@@ -42,7 +34,7 @@ export function Activity() {
         </ToggleButton>
       </div>
       <Note>{problem}</Note>
-      {answer !== undefined && shown.length === 0 && (
+      {history !== undefined && shown.length === 0 && (
         <Note>{entries.length === 0 ? activityWords.nothing : activityWords.noMatch}</Note>
       )}
       {daysOf(shown).map(({ day, entries: ofDay }) => (
@@ -55,9 +47,7 @@ export function Activity() {
           </ol>
         </section>
       ))}
-      {answer?.hasMore === true && limit < maxPage && (
-        <Button onPress={() => setLimit(Math.min(maxPage, limit + step))}>{activityWords.more}</Button>
-      )}
+      {history?.hasMore === true && <Button onPress={more}>{activityWords.more}</Button>}
     </ViewPage>
   )
 }

@@ -3,6 +3,7 @@ import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { Age, LocalAge, LocalUntil, Until } from '../components/time.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
+import { connectionWords } from '../words/connection.ts'
 import styles from './alerts.module.css'
 
 /** Why the window may be out of date, above everything else. */
@@ -11,7 +12,7 @@ export function Alerts() {
   const gone = useWindow(({ connection }) => connection.state === 'gone')
   if (!gone && cluster.state === 'live') return null
   return (
-    <aside className={styles['alerts']} aria-label="Connection">
+    <aside className={styles['alerts']} aria-label={connectionWords.title}>
       <AgentGone />
       {cluster.state !== 'live' && <ClusterAway cluster={cluster} />}
     </aside>
@@ -23,11 +24,11 @@ function AgentGone() {
   const reconnect = useWindow((state) => state.reconnect)
   if (connection.state !== 'gone') return null
   return (
-    <Banner tone="bad" actions={<Button onPress={reconnect}>Try now</Button>}>
+    <Banner tone="bad" actions={<Button onPress={reconnect}>{connectionWords.tryNow}</Button>}>
       <p>{connection.message}</p>
       <p>
-        What you see is from {clockTime(connection.since)}, <LocalAge since={connection.since} /> ago. Next try{' '}
-        <LocalUntil at={connection.retryAt} />.
+        {connectionWords.seenAt(connection.since)} <LocalAge since={connection.since} /> {connectionWords.ago}{' '}
+        {connectionWords.nextTry} <LocalUntil at={connection.retryAt} />.
       </p>
     </Banner>
   )
@@ -38,10 +39,10 @@ function ClusterAway({ cluster: { state, message, since, retryAt } }: { readonly
     <Banner tone={state === 'connecting' ? 'note' : 'warn'}>
       <p>{message}</p>
       <p>
-        For <Age since={since} />
+        {connectionWords.for} <Age since={since} />
         {retryAt !== undefined && (
           <>
-            , next try <Until at={retryAt} />
+            {connectionWords.commaNextTry} <Until at={retryAt} />
           </>
         )}
         .
@@ -49,5 +50,3 @@ function ClusterAway({ cluster: { state, message, since, retryAt } }: { readonly
     </Banner>
   )
 }
-
-const clockTime = (ms: number) => new Date(ms).toLocaleTimeString()

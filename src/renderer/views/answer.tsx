@@ -5,6 +5,7 @@ import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
 import { CloseGlyph } from '../components/glyph.tsx'
 import { isGood, type Request, useWindow } from '../store.ts'
+import { requestWords } from '../words/connection.ts'
 import { answerWords } from '../words/services.ts'
 import styles from './answer.module.css'
 
@@ -33,7 +34,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
   const dismiss = useWindow((state) => state.dismiss)
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   const close = (
-    <Button look="plain" label="Dismiss" onPress={() => dismiss(about)}>
+    <Button look="plain" label={requestWords.dismiss} onPress={() => dismiss(about)}>
       <CloseGlyph />
     </Button>
   )
@@ -41,7 +42,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
     const { command, requestId, message, undo } = request
     const again = (
       <Button disabled={disabled} onPress={() => void ask(about, command, { requestId, undo })}>
-        Try again
+        {requestWords.tryAgain}
       </Button>
     )
     return (
@@ -55,7 +56,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
         }
       >
         <p>{message}</p>
-        <p>Whether it was done is not known. Trying again does it once.</p>
+        <p>{requestWords.unknown}</p>
       </Banner>
     )
   }
@@ -80,9 +81,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
         </>
       }
     >
-      {result.outcome === 'refused' && (
-        <p className={styles['who']}>{result.by === 'cluster' ? 'The cluster refused' : 'Refused'}</p>
-      )}
+      {result.outcome === 'refused' && <p className={styles['who']}>{requestWords.refusedBy(result.by)}</p>}
       <p>{result.message}</p>
       {result.outcome === 'refused' && result.yaml !== undefined && (
         <Command text={result.yaml} label={answerWords.yaml} copyLabel={answerWords.copyYaml} />

@@ -1,6 +1,7 @@
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
+import { overviewWords } from '../words/connection.ts'
 import { Answer } from './answer.tsx'
 
 /** What a person should know of this machine, the most important first. */
@@ -35,11 +36,11 @@ function Paused() {
           pending={pending}
           onPress={() => void ask('node', { name: 'resumeNode' })}
         >
-          Resume
+          {overviewWords.resume}
         </Button>
       }
     >
-      This machine is paused: its endpoints are withdrawn, and its models stay in memory.
+      {overviewWords.paused}
     </Banner>
   )
 }

@@ -1,8 +1,7 @@
 import type { CrashView } from '../../contract/service.ts'
-import { formatBytes } from '../../contract/format.ts'
 import { ErrorGlyph } from '../components/glyph.tsx'
 import { Age, Until } from '../components/time.tsx'
-import { endWords, timesWords } from '../words/services.ts'
+import { crashWords } from '../words/detail.ts'
 import styles from './crash.module.css'
 
 interface CrashProps {
@@ -13,34 +12,33 @@ interface CrashProps {
 }
 
 export function Crash({ crash, retryAt, isOver }: CrashProps) {
-  const { at, failures, message, firstError, memory } = crash
+  const { at, message, firstError } = crash
   return (
-    <section className={isOver ? styles['over'] : styles['crash']} aria-label="Crash">
+    <section className={isOver ? styles['over'] : styles['crash']} aria-label={crashWords.title}>
       <h3 className={styles['title']}>
         <ErrorGlyph />
-        {failures === 0 ? 'Crashed earlier' : `Crashed ${timesWords(failures)}`}
-        {isOver && ', and serves again'}
+        {crashWords.crashed(crash, isOver)}
       </h3>
       <p>{message}</p>
       {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
       <dl className={styles['facts']}>
         <div>
-          <dt>How</dt>
-          <dd>{endWords(crash)}</dd>
+          <dt>{crashWords.how}</dt>
+          <dd>{crashWords.end(crash)}</dd>
         </div>
         <div>
-          <dt>When</dt>
+          <dt>{crashWords.when}</dt>
           <dd>
-            <Age since={at} /> ago
+            <Age since={at} /> {crashWords.ago}
           </dd>
         </div>
         <div>
-          <dt>Memory</dt>
-          <dd>{memory === undefined ? 'Not reported' : formatBytes(memory.residentBytes)}</dd>
+          <dt>{crashWords.memory}</dt>
+          <dd>{crashWords.held(crash)}</dd>
         </div>
         {retryAt !== undefined && (
           <div>
-            <dt>Next attempt</dt>
+            <dt>{crashWords.nextAttempt}</dt>
             <dd>
               <Until at={retryAt} />
             </dd>

@@ -4,6 +4,7 @@ import { CopyButton } from '../components/copy-button.tsx'
 import { LinkGlyph } from '../components/glyph.tsx'
 import { Spoken } from '../components/spoken.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
+import { connectionWords } from '../words/connection.ts'
 import styles from './header.module.css'
 import { MemoryBar } from './memory-bar.tsx'
 import { PowerStrip } from './power-strip.tsx'
@@ -13,7 +14,7 @@ export function Header() {
   return (
     <header className={styles['header']}>
       <h1>
-        <Spoken>Metalbar</Spoken>
+        <Spoken>{connectionWords.app}</Spoken>
       </h1>
       <Place />
       <div className={styles['gauges']}>
@@ -32,15 +33,13 @@ function Place() {
       <div className={styles['connection']}>
         <ConnectionWord state={cluster.state} />
         {cluster.context !== '' && (
-          <span className={styles['where']}>
-            {cluster.context} / {cluster.namespace ?? 'all namespaces'}
-          </span>
+          <span className={styles['where']}>{connectionWords.place(cluster.context, cluster.namespace)}</span>
         )}
       </div>
       {address === undefined ? (
-        <span className={styles['noAddress']}>No address</span>
+        <span className={styles['noAddress']}>{connectionWords.noAddress}</span>
       ) : (
-        <CopyButton text={address} label={`Copy address ${address}`}>
+        <CopyButton text={address} label={connectionWords.copyAddress(address)}>
           {address}
         </CopyButton>
       )}
@@ -53,7 +52,7 @@ function ConnectionWord({ state }: { readonly state: AgentSnapshot['cluster']['s
   return (
     <span role="status" className={styles['state']}>
       <LinkGlyph link={gone ? 'broken' : glyphs[state]} />
-      {gone ? 'No agent' : clusterWords[state]}
+      {gone ? connectionWords.gone : clusterWords[state]}
     </span>
   )
 }

@@ -3,6 +3,7 @@ import { ErrorGlyph, Spinner } from '../components/glyph.tsx'
 import { LocalUntil } from '../components/time.tsx'
 import type { Connection } from '../link/connection.ts'
 import { useWindow } from '../store.ts'
+import { connectionWords } from '../words/connection.ts'
 import styles from './page.module.css'
 
 /** In place of the window's content while there is none. */
@@ -12,7 +13,7 @@ export function NotConnected({ connection }: { readonly connection: Connection }
     return (
       <main className={styles['page']}>
         <Spinner />
-        <h1 className={styles['title']}>Connecting to the agent…</h1>
+        <h1 className={styles['title']}>{connectionWords.connecting}</h1>
       </main>
     )
   }
@@ -21,16 +22,16 @@ export function NotConnected({ connection }: { readonly connection: Connection }
       <ErrorGlyph />
       <div role="alert">
         <h1 className={styles['title']}>
-          {connection.state === 'gone' ? 'No agent answers' : 'No access to the agent'}
+          {connection.state === 'gone' ? connectionWords.noAgent : connectionWords.noAccess}
         </h1>
         <p>{connection.message}</p>
       </div>
       {connection.state === 'gone' && (
         <p className={styles['aside']}>
-          Next try <LocalUntil at={connection.retryAt} />.
+          {connectionWords.nextTry} <LocalUntil at={connection.retryAt} />.
         </p>
       )}
-      <Button onPress={reconnect}>Try now</Button>
+      <Button onPress={reconnect}>{connectionWords.tryNow}</Button>
     </main>
   )
 }

@@ -3,10 +3,12 @@ import type { ServiceView } from '../../contract/service.ts'
 import { Button } from '../components/button.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { addWords } from '../words/add.ts'
+import { overviewWords } from '../words/connection.ts'
 import { AddModel } from './add-model.tsx'
 import { Answer } from './answer.tsx'
 import { Banners } from './banners.tsx'
 import { deletionOf, isDeletion } from './delete-service.tsx'
+import { FirstRun } from './first-run.tsx'
 import { NodeActions } from './node-actions.tsx'
 import { NoServices } from './no-services.tsx'
 import styles from './overview.module.css'
@@ -31,18 +33,16 @@ export function Overview() {
   }, [isAsideOpen])
   return (
     <div className={styles['overview']} data-open={isAsideOpen}>
-      <section ref={list} tabIndex={-1} className={styles['list']} aria-label="Overview">
+      <section ref={list} tabIndex={-1} className={styles['list']} aria-label={overviewWords.title}>
         <Banners />
         <Deletions services={services} />
-        {services.length === 0 ? <NoServices /> : <Services services={services} />}
+        {services.length === 0 ? <NothingYet /> : <Services services={services} />}
         <NodeActions />
         <About />
       </section>
       {open !== undefined && <ServiceDetail key={open.uid} service={open} />}
       {isAdding && <AddModel />}
-      {!isAsideOpen && services.length > 0 && (
-        <p className={styles['nothingOpen']}>Choose a service to see its steps, its log and what can be done.</p>
-      )}
+      {!isAsideOpen && services.length > 0 && <p className={styles['nothingOpen']}>{overviewWords.choose}</p>}
     </div>
   )
 }
@@ -70,12 +70,15 @@ function Deletions({ services }: { readonly services: readonly ServiceView[] }) 
     .map((about) => <Answer key={about} about={about} />)
 }
 
+const NothingYet = () => (
+  <>
+    <FirstRun />
+    <NoServices />
+  </>
+)
+
 function About() {
   const name = useSnapshot((snapshot) => snapshot.host.displayName)
   const version = useSnapshot((snapshot) => snapshot.version)
-  return (
-    <p className={styles['about']}>
-      {name} · agent {version}
-    </p>
-  )
+  return <p className={styles['about']}>{overviewWords.about(name, version)}</p>
 }

@@ -7,8 +7,11 @@ import { Age, Until } from '../components/time.tsx'
 import { useWindow } from '../store.ts'
 import { useKeptFocus } from '../use-kept-focus.ts'
 import { stateWord } from '../../contract/words.ts'
-import { progressWords, requestsWords } from '../words/services.ts'
+import { connectionWords } from '../words/connection.ts'
+import { detailWords } from '../words/detail.ts'
+import { progressWords, requestsWords, viewWords } from '../words/services.ts'
 import { Absence } from './absence.tsx'
+import { Facts, PlainCard } from './card.tsx'
 import { Crash } from './crash.tsx'
 import { DeleteService } from './delete-service.tsx'
 import { LogView } from './log-view.tsx'
@@ -43,10 +46,10 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
       <div className={styles['back']}>
         <Button look="plain" onPress={() => select(undefined)}>
           <BackGlyph />
-          Services
+          {viewWords.services}
         </Button>
       </div>
-      <div className={styles['card']}>
+      <PlainCard>
         <h2 className={styles['name']} ref={heading} tabIndex={-1}>
           {name}
         </h2>
@@ -54,18 +57,18 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
           <StateGlyph state={state} />
           <strong>{stateWord(service)}</strong>
           <span className={styles['aside']}>
-            for <Age since={since} /> · namespace {namespace}
+            {detailWords.for} <Age since={since} /> · {detailWords.namespace(namespace)}
           </span>
         </p>
         <p>{message}</p>
         {retryAt !== undefined && crash === undefined && (
           <p className={styles['aside']}>
-            Next try <Until at={retryAt} />.
+            {connectionWords.nextTry} <Until at={retryAt} />.
           </p>
         )}
         <Figures uid={uid} />
         <ServiceActions service={service} />
-      </div>
+      </PlainCard>
       <Absence service={service} />
       <WaysToFit service={service} />
       {crash !== undefined && <Crash crash={crash} retryAt={retryAt} isOver={state === 'ready'} />}
@@ -73,14 +76,15 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
       <ServiceWork service={service} />
       <ServiceAddresses service={service} />
       <ServiceMemoryCard service={service} />
-      <dl className={styles['facts']}>
-        <dt>Model</dt>
-        <dd>{service.model}</dd>
-        <dt>Server</dt>
-        <dd>{serverWords(service)}</dd>
-        <dt>Restarts</dt>
-        <dd>{service.restarts}</dd>
-      </dl>
+      <PlainCard>
+        <Facts
+          facts={[
+            [detailWords.model, service.model],
+            [detailWords.server, detailWords.serverOf(service)],
+            [detailWords.restarts, service.restarts],
+          ]}
+        />
+      </PlainCard>
       <ServerDetails service={service} />
       <DeleteService service={service} />
       <LogView service={service} />
@@ -97,7 +101,7 @@ function Figures({ uid }: { readonly uid: string }) {
     <>
       {words !== undefined && (
         <div>
-          <ProgressBar label="Download" percent={words.percent} />
+          <ProgressBar label={detailWords.download} percent={words.percent} />
           <p className={styles['aside']}>{words.text}</p>
         </div>
       )}
@@ -105,10 +109,3 @@ function Figures({ uid }: { readonly uid: string }) {
     </>
   )
 }
-
-const serverWords = ({ runtime, port, pid }: ServiceView) =>
-  [
-    runtime,
-    ...(port === undefined ? [] : [`port ${port}`]),
-    ...(pid === undefined ? ['not running'] : [`process ${pid}`]),
-  ].join(' · ')

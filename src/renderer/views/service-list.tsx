@@ -7,7 +7,8 @@ import { LongName } from '../components/long-name.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { useWindow } from '../store.ts'
 import { stateWord } from '../../contract/words.ts'
-import { progressWords, workWords } from '../words/services.ts'
+import { detailWords } from '../words/detail.ts'
+import { progressWords, viewWords, workWords } from '../words/services.ts'
 import styles from './service-list.module.css'
 
 export function ServiceList({ services }: { readonly services: readonly ServiceView[] }) {
@@ -22,7 +23,7 @@ export function ServiceList({ services }: { readonly services: readonly ServiceV
   return (
     <ListBox
       ref={list}
-      aria-label="Services"
+      aria-label={viewWords.services}
       className={classNames(styles['services'])}
       items={services}
       selectionMode="single"
@@ -81,7 +82,7 @@ function Figures({ uid, message }: { readonly uid: string; readonly message: str
   const { percent, text } = progressWords(progress)
   return (
     <>
-      <ProgressBar label="Download" percent={percent} />
+      <ProgressBar label={detailWords.download} percent={percent} />
       <p className={styles['progress']}>{percent === undefined ? text : `${percent} % · ${text}`}</p>
     </>
   )

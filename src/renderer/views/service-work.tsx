@@ -37,7 +37,7 @@ function factsOf(runtime: RuntimeFigures): [name: string, value: ReactNode][] {
         workWords.unknown
       ) : (
         <>
-          <Age since={lastRequestAt} /> ago
+          <Age since={lastRequestAt} /> {workWords.ago}
         </>
       ),
     ],

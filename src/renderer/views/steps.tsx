@@ -1,11 +1,12 @@
 import { type ServiceView, type Step, type StepName, stepNames } from '../../contract/service.ts'
 import { StepGlyph } from '../components/glyph.tsx'
+import { stepsWords } from '../words/detail.ts'
 import { stepWords } from '../words/services.ts'
 import styles from './steps.module.css'
 
 export function Steps({ steps }: { readonly steps: ServiceView['steps'] }) {
   return (
-    <ol className={styles['steps']} aria-label="Steps">
+    <ol className={styles['steps']} aria-label={stepsWords.title}>
       {stepNames.map((name) => (
         <StepLine key={name} name={name} step={steps[name]} />
       ))}
@@ -19,15 +20,8 @@ function StepLine({ name, step: { status, message } }: { readonly name: StepName
       <StepGlyph status={status} />
       <div className={styles['words']}>
         <span className={styles['name']}>{stepWords[name]}</span>
-        <span className={styles['status']}>{message ?? statusWords[status]}</span>
+        <span className={styles['status']}>{message ?? stepsWords.status[status]}</span>
       </div>
     </li>
   )
-}
-
-const statusWords: Readonly<Record<Step['status'], string>> = {
-  done: 'done',
-  active: 'in progress',
-  waiting: 'not yet',
-  failed: 'failed',
 }

@@ -1,7 +1,7 @@
 import { formatBytes, formatSpan } from '../../contract/format.ts'
 import type { MemoryStateView } from '../../contract/memory.ts'
 import { formatWatts, type PowerFigures } from '../../contract/power.ts'
-import type { Hold, Progress, RuntimeFigures, ServiceFigures, ServiceView, StepName } from '../../contract/service.ts'
+import type { Hold, Progress, RuntimeFigures, ServiceFigures, StepName } from '../../contract/service.ts'
 import { stateWords } from '../../contract/words.ts'
 import type { ModelShare } from '../memory-shares.ts'
 import type { ViewName } from '../store.ts'
@@ -47,14 +47,6 @@ export function progressWords({ doneBytes, totalBytes, bytesPerSecond }: Progres
 export const requestsWords = (count: number) =>
   count === 1 ? 'Waiting for 1 request to finish.' : `Waiting for ${count} requests to finish.`
 
-export const timesWords = (count: number) => (count === 1 ? 'once' : `${count} times in a row`)
-
-/** How the server ended, as far as that is known. */
-export function endWords({ exitCode, signal }: NonNullable<ServiceView['crash']>): string {
-  if (signal !== undefined) return `Ended by ${signal}`
-  return exitCode === undefined ? 'Ended' : `Exit code ${exitCode}`
-}
-
 /** `52.3 tok/s` */
 const rate = (tokensPerSecond: number | undefined) =>
   tokensPerSecond === undefined ? notReported : `${tokensPerSecond.toFixed(1)} tok/s`
@@ -70,6 +62,7 @@ export const workWords = {
   requests: 'Requests',
   kvUse: 'KV cache in use',
   lastRequest: 'Last request',
+  ago: 'ago',
   power: 'Power',
   powerShare,
   unknown: notReported,
@@ -137,6 +130,7 @@ export const answerWords = { undo: 'Undo', yaml: 'YAML', copyYaml: 'Copy the YAM
 
 export const absenceWords = {
   elsewhere: 'Served by another machine for',
+  heldFor: 'Held on this machine for',
   takenBack: 'This machine takes it over by itself when that machine lets it go or is gone.',
   back: ({ cause, by }: Hold): string =>
     by === 'pressure'

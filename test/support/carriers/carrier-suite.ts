@@ -125,6 +125,13 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       message: 'Power is measured all the time.',
     },
   },
+  runtimes: {
+    ask: { name: 'runtimes' },
+    asked: { name: 'runtimes' },
+    answer: {
+      runtimes: [{ name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' }],
+    },
+  },
   models: {
     ask: { name: 'models' },
     asked: { name: 'models' },

@@ -104,6 +104,7 @@ export function withHistory(): FakeAgent {
     ...{ id, at, kind, message },
     ...(of && { service: of }),
   })
+  agent.show({ ...agent.shown, newestHistoryId: 9 })
   agent.known.history = {
     entries: [
       entry(9, '2026-01-02T03:04:00.000Z', 'ready', 'It serves requests after 4.2 s.', service),

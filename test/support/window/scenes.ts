@@ -26,6 +26,7 @@ import {
   withWays,
 } from './scene-additions.ts'
 import { drawPower, inMemory, measuring, memory, powerRefused, working } from './scene-gauges.ts'
+import { firstRunNames, firstRunScenes, onFirstRun } from './scene-first-run.ts'
 import {
   crashing,
   every,
@@ -69,6 +70,7 @@ export const sceneNames = [
   'no-agent',
   'no-access',
   'empty',
+  ...firstRunNames,
   'memory',
   'memory-wide',
   'memory-short',
@@ -146,7 +148,8 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
       return agent
     },
   },
-  empty: { agent: withServices([]) },
+  empty: { agent: onFirstRun() },
+  ...firstRunScenes,
   memory: { agent: () => new FakeAgent(sampleSnapshot(inMemory)) },
   'memory-wide': {
     agent: () => new FakeAgent(sampleSnapshot({ ...inMemory, ...measuring })),

@@ -160,7 +160,10 @@ test.each([
     means: { logLevel: 'warn', logFormat: 'json', givenByFlags: ['logLevel'] },
   },
   { args: ['--log-level', 'loud'], means: { logLevel: 'info', givenByFlags: ['logLevel'] } },
-  { args: ['--kubeconfig', 'kube.yaml', '--context', 'lab'], means: { kubeconfig: '/here/kube.yaml', context: 'lab' } },
+  {
+    args: ['--kubeconfig', 'kube.yaml', '--context', 'lab'],
+    means: { kubeconfig: '/here/kube.yaml', context: 'lab', givenByFlags: ['kubeconfig'] },
+  },
 ])('$args', ({ args, means }) => {
   expect(settings(...args)).toEqual({ ...fromDefaults, ...means })
 })

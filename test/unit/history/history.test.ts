@@ -116,3 +116,27 @@ test('a disk that takes nothing costs no entry of this run, and is caught up wit
   await history.flush()
   expect([warnings, history.page({ limit: 9 }).entries.length]).toEqual([['history not written'], 2])
 })
+
+test('who shows it is told of each entry, and of its id, over restarts too', async () => {
+  await using folder = await temporaryFolder()
+  const told: number[] = []
+  const open = async () => {
+    const history: History = await History.open({
+      file: join(folder.dir, 'history.jsonl'),
+      log,
+      now,
+      onAdded: () => told.push(history.newestId),
+    })
+    return history
+  }
+  const first = await open()
+  told.push(first.newestId)
+  first.add({ kind: 'agentStarted', message: 'Started.' })
+  first.add({ kind: 'agentStopped', message: 'Stopped.' })
+  await first.flush()
+  const second = await open()
+  told.push(second.newestId)
+  second.add({ kind: 'agentStarted', message: 'Started.' })
+  expect(told).toEqual([0, 1, 2, 2, 3])
+  await second.flush()
+})

@@ -12,6 +12,7 @@ const kept = {
   settings: {
     llamaServer: '/opt/llama-server',
     namespace: null,
+    kubeconfig: '/home/me/lab.kubeconfig',
     drainLimitMs: 1,
     startupStallMs: 5_000,
     serverLogBytes: 65_536,

@@ -79,7 +79,7 @@ describe('the table of settings', () => {
       (name) => trustOf({ name: 'updateSettings', settings: { [name]: null } }) === 'shell',
     )
     const power = ['applePowerEnabled', 'powerSource', 'macmon', 'energyLedger']
-    const shell = ['namespace', 'llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile', ...power]
+    const shell = ['kubeconfig', 'namespace', 'llamaServer', 'hubEndpoint', 'hubTokenFile', 'caFile', ...power]
     expect(onlyByShell).toEqual(shell)
   })
 })

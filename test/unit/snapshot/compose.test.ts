@@ -11,7 +11,7 @@ const now = Date.UTC(2026, 10, 21)
 function parts(services: readonly Service[], figures: SnapshotParts['figures'] = {}): SnapshotParts {
   const { bootId, version, host, cluster } = sampleSnapshot()
   const unsaid = { memory: undefined, memoryFigures: undefined, power: undefined, powerFigures: undefined }
-  const rest = { ...unsaid, downloads: [] }
+  const rest = { ...unsaid, downloads: [], newestHistoryId: 0 }
   return { bootId, version, host, cluster, startedAt: now, now, services, figures, ...rest, notices: ['One notice.'] }
 }
 

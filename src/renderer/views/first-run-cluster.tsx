@@ -1,0 +1,113 @@
+import { Button } from '../components/button.tsx'
+import { Command } from '../components/command.tsx'
+import type { ClusterView } from '../../contract/cluster.ts'
+import type { CommandInput } from '../../contract/commands.ts'
+import { type ClusterObstacle, installCommand, obstacleOf, rightsCommand, useContextCommand } from '../first-run.ts'
+import { useSnapshot, useTrust, useWindow } from '../store.ts'
+import { useAnswer } from '../use-answer.ts'
+import { useReturns } from '../use-returns.ts'
+import { firstRunWords } from '../words/first-run.ts'
+import { Answer } from './answer.tsx'
+import { Row, RowButtons, RowNote } from './first-run-row.tsx'
+
+const about = 'cluster'
+
+/** Which cluster this machine serves, or what keeps it from that. The reason stands above, beside the connection. */
+export function ClusterRow() {
+  const cluster = useSnapshot((snapshot) => snapshot.cluster)
+  const { state, context, server, namespace, message } = cluster
+  const obstacle = obstacleOf(cluster)
+  if (obstacle !== undefined) {
+    return (
+      <Row name={firstRunWords.cluster} value={firstRunWords.obstacle(context, obstacle)} status="failed">
+        <WayOn obstacle={obstacle} cluster={cluster} />
+        <Answer about={about} />
+      </Row>
+    )
+  }
+  if (state === 'connecting') {
+    return <Row name={firstRunWords.cluster} value={firstRunWords.connecting(context)} status="active" />
+  }
+  return (
+    <>
+      <Row name={firstRunWords.cluster} value={firstRunWords.context(context, server)} status="done" />
+      <Row name={firstRunWords.namespace} value={namespace ?? firstRunWords.allNamespaces} status="done">
+        <RowNote>{message}</RowNote>
+      </Row>
+    </>
+  )
+}
+
+function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; readonly cluster: ClusterView }) {
+  switch (obstacle) {
+    case 'noContext':
+      return <ChooseContext />
+    case 'noAnswer':
+      return (
+        <RowButtons>
+          <AskButton command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
+        </RowButtons>
+      )
+    case 'noDefinitions':
+      return (
+        <>
+          <RowNote>{firstRunWords.install}</RowNote>
+          <Command text={installCommand(cluster.context)} />
+        </>
+      )
+    case 'noRights':
+      return (
+        <>
+          <RowNote>{firstRunWords.rights}</RowNote>
+          <Command text={rightsCommand(cluster)} />
+        </>
+      )
+  }
+}
+
+/** Where there is no kubeconfig to choose from, it can be read again. */
+function ChooseContext() {
+  const trust = useTrust()
+  const { answer, problem } = useAnswer({ name: 'contexts' }, [useReturns()])
+  const contexts = problem === undefined ? (answer?.contexts ?? []) : []
+  if (contexts.length === 0) {
+    return (
+      <RowButtons>
+        <AskButton command={{ name: 'reloadKubeconfig' }}>{firstRunWords.reload}</AskButton>
+      </RowButtons>
+    )
+  }
+  if (trust === 'page') {
+    return (
+      <>
+        <RowNote>{firstRunWords.chooseInTerminal}</RowNote>
+        {contexts.map(({ name }) => (
+          <Command key={name} text={useContextCommand(name)} copyLabel={firstRunWords.copyUse(name)} />
+        ))}
+      </>
+    )
+  }
+  return (
+    <>
+      <RowNote>{firstRunWords.chooseContext}</RowNote>
+      <RowButtons>
+        {contexts.map(({ name }) => (
+          <AskButton key={name} command={{ name: 'selectContext', context: name }}>
+            {firstRunWords.useContext(name)}
+          </AskButton>
+        ))}
+      </RowButtons>
+    </>
+  )
+}
+
+function AskButton({ command, children }: { readonly command: CommandInput; readonly children: string }) {
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  return (
+    <Button disabled={!connected || pending} onPress={() => void ask(about, command)}>
+      {children}
+    </Button>
+  )
+}

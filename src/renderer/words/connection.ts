@@ -1,0 +1,40 @@
+/** How the window stands with the agent, and the agent with its cluster. */
+export const connectionWords = {
+  app: 'Metalbar',
+  title: 'Connection',
+  connecting: 'Connecting to the agent…',
+  noAgent: 'No agent answers',
+  noAccess: 'No access to the agent',
+  gone: 'No agent',
+  nextTry: 'Next try',
+  tryNow: 'Try now',
+  /** Before an age. */
+  for: 'For',
+  commaNextTry: ', next try',
+  seenAt: (ms: number) => `What you see is from ${new Date(ms).toLocaleTimeString()},`,
+  ago: 'ago.',
+  place: (context: string, namespace: string | undefined) => `${context} / ${namespace ?? 'all namespaces'}`,
+  noAddress: 'No address',
+  copyAddress: (address: string) => `Copy address ${address}`,
+} as const
+
+/** What came of a request, and the buttons that every part of the window has. */
+export const requestWords = {
+  dismiss: 'Dismiss',
+  tryAgain: 'Try again',
+  unknown: 'Whether it was done is not known. Trying again does it once.',
+  refusedBy: (by: 'cluster' | 'agent') => (by === 'cluster' ? 'The cluster refused' : 'Refused'),
+  command: 'Command',
+  copyCommand: 'Copy command',
+  copied: 'Copied',
+  notAllowed: 'Not allowed',
+} as const
+
+export const overviewWords = {
+  title: 'Overview',
+  views: 'Views',
+  choose: 'Choose a service to see its steps, its log and what can be done.',
+  about: (name: string, version: string) => `${name} · agent ${version}`,
+  paused: 'This machine is paused: its endpoints are withdrawn, and its models stay in memory.',
+  resume: 'Resume',
+} as const

@@ -1,0 +1,54 @@
+import { formatBytes } from '../../contract/format.ts'
+import type { ModelStoreView } from '../../contract/models.ts'
+import type { RuntimeView } from '../../contract/runtimes.ts'
+import type { ClusterObstacle } from '../first-run.ts'
+import { notReported } from './services.ts'
+
+const obstacles: Readonly<Record<ClusterObstacle, string>> = {
+  noContext: 'no context to use',
+  noAnswer: 'does not answer',
+  noDefinitions: 'LLMKube is not installed there',
+  noRights: 'does not allow what the agent has to do',
+}
+
+export const firstRunWords = {
+  title: 'What was found',
+  cluster: 'Cluster',
+  connecting: (context: string) => (context === '' ? 'connecting…' : `connecting to ${context}…`),
+  context: (name: string, server: string) => `${name} · ${server}`,
+  namespace: 'Namespace',
+  allNamespaces: 'all namespaces',
+  obstacle: (context: string, obstacle: ClusterObstacle): string =>
+    [...(context === '' ? [] : [context]), obstacles[obstacle]].join(' · '),
+  chooseContext: 'Choose a context of the kubeconfig:',
+  chooseInTerminal: 'A page in a browser may not choose the context. In a terminal on this machine:',
+  useContext: (name: string) => `Use ${name}`,
+  copyUse: (name: string) => `Copy command for ${name}`,
+  reload: 'Read the kubeconfig again',
+  tryNow: 'Try now',
+  install: 'This installs it:',
+  rights:
+    'Where it is the rights: an administrator of the cluster gives them with this. USER is what the first line prints:',
+  address: 'Address',
+  at: (address: string, network: string | undefined) =>
+    network === undefined ? `${address} · interface ${notReported}` : `${address} · ${network}`,
+  noAddress: 'none that a cluster can reach',
+  useAddress: (address: string, network: string) => `Use ${address} (${network})`,
+  runtime: ({ path, version }: RuntimeView) =>
+    path === undefined ? 'not found' : `version ${version ?? notReported} · ${path}`,
+  brew: 'brew install llama.cpp',
+  store: 'Model store',
+  inStore: ({ directory, freeBytes }: ModelStoreView) =>
+    `${directory} · ${freeBytes === undefined ? `free space ${notReported}` : `${formatBytes(freeBytes)} free`}`,
+  runtimes: 'Runtimes',
+  looking: 'looking…',
+} as const
+
+export const noServiceWords = {
+  unknown: 'No service is known while the cluster is not watched.',
+  title: 'No service for this machine yet',
+  where: (namespace: string | undefined) =>
+    `There is no InferenceService ${namespace === undefined ? 'in any namespace' : `in namespace ${namespace}`} whose Model says`,
+  accelerator: 'accelerator: metal',
+  makes: 'Or make a small one in a terminal:',
+} as const

@@ -1,0 +1,61 @@
+import { readFile, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import type { CommandInput } from '../../src/contract/commands.ts'
+import { clusterView } from '../../src/contract/cluster.ts'
+import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { servingWorld } from '../support/serving-world.ts'
+import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
+import { ShellApp } from '../support/shell-app.ts'
+import { skipWhen } from '../support/skip.ts'
+
+skipWhen(missingBrowser())
+
+const reply = z.object({ ok: z.literal(true), value: z.object({ outcome: z.string() }) })
+
+/** As the window asks, over the bridge of its preload script. */
+const send = async (page: Page, command: CommandInput) =>
+  reply.parse(await page.evaluate(`metalbar.command(${JSON.stringify(command)}, crypto.randomUUID())`)).value.outcome
+
+const cluster = async (page: Page) =>
+  z.object({ value: z.object({ cluster: clusterView }) }).parse(await page.evaluate('metalbar.snapshot()')).value
+    .cluster
+
+test('the app may set what takes a shell, each to its effect: executable, namespace, kubeconfig and context', async () => {
+  await using world = await servingWorld()
+  await using other = await KubeSim.start()
+  await using browser = await startShellBrowser()
+  await using app = await ShellApp.start({
+    kubeconfig: world.sim.kubeconfig(),
+    preferences: world.preferences,
+    chromium: browser.endpoint,
+  })
+  await app.icon('idle')
+  await app.ask({ do: 'clickIcon' })
+  const page = await browser.window()
+  await page.getByText('Live').waitFor()
+
+  const llamaServer = join(app.folder, 'llama-server-of-mine.mjs')
+  await symlink(sampleServerPath, llamaServer)
+  expect(await send(page, { name: 'updateSettings', settings: { llamaServer } })).toBe('done')
+  world.apply('tiny')
+  await page.getByRole('option', { name: 'tiny' }).getByText('Ready').waitFor()
+  const pid = await app.serverOf('tiny')
+  expect(await readFile(`/proc/${pid}/cmdline`, 'utf8')).toContain('llama-server-of-mine')
+
+  expect(await send(page, { name: 'updateSettings', settings: { namespace: 'kube-system' } })).toBe('accepted')
+  await page.getByText(/ \/ kube-system$/).waitFor()
+  await page.getByRole('option', { name: 'tiny' }).waitFor({ state: 'hidden' })
+
+  const kubeconfig = join(app.folder, 'other.kubeconfig')
+  await writeFile(kubeconfig, other.kubeconfig())
+  expect(await send(page, { name: 'updateSettings', settings: { kubeconfig } })).toBe('accepted')
+  await eventually(async () => (await cluster(page)).server === other.url)
+
+  const { context } = await cluster(page)
+  expect(await send(page, { name: 'selectContext', context })).toBe('done')
+})

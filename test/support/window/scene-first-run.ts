@@ -1,0 +1,130 @@
+import type { ClusterView } from '../../../src/contract/cluster.ts'
+import type { Answer } from '../../../src/contract/queries.ts'
+import { sampleSnapshot } from '../sample-snapshot.ts'
+import { FakeAgent } from './fake-agent.ts'
+import { memory, memoryFigures } from './scene-gauges.ts'
+import { gigabyte } from './scene-services.ts'
+import type { Scene } from './scenes.ts'
+
+const { cluster, host } = sampleSnapshot()
+
+const contexts: Answer<'contexts'> = {
+  kubeconfig: '/Users/me/.kube/config',
+  contexts: ['homelab', 'minikube', 'prod-eu'].map((name) => ({
+    name,
+    server: `https://${name}.lan:6443`,
+    inUse: false,
+    isDefault: false,
+  })),
+}
+
+interface FirstRun {
+  readonly cluster?: Partial<ClusterView>
+  readonly lacks?: 'kubeconfig' | 'runtimeAndAddress'
+}
+
+/** A machine on which no service has been yet. */
+export const onFirstRun =
+  ({ cluster: changed, lacks }: FirstRun = {}) =>
+  (): FakeAgent => {
+    const { address: _address, ...addressless } = host
+    const message = 'No address of this machine was chosen: two networks reach the cluster.'
+    const agent = new FakeAgent(
+      sampleSnapshot({
+        ...{ services: [], memory, memoryFigures },
+        cluster: { ...cluster, ...changed },
+        host: lacks === 'runtimeAndAddress' ? { ...addressless, message } : host,
+      }),
+    )
+    agent.known.runtimes = {
+      runtimes: [
+        lacks === 'runtimeAndAddress'
+          ? {
+              name: 'llama-server',
+              message:
+                'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
+            }
+          : { name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' },
+      ],
+    }
+    agent.known.models = {
+      directory: '/Users/me/Library/Application Support/Metalbar/models',
+      freeBytes: 412 * gigabyte,
+      reserveBytes: 2 * gigabyte,
+      models: [],
+    }
+    agent.known.hostAddresses = {
+      automatic: true,
+      message,
+      addresses: [
+        { address: '192.168.1.20', interface: 'en0', inUse: lacks === undefined },
+        { address: '100.64.0.10', interface: 'utun4', inUse: false },
+        { address: '169.254.7.7', interface: 'en5', inUse: false, unfit: 'It is link-local.' },
+      ],
+    }
+    if (lacks !== 'kubeconfig') agent.known.contexts = contexts
+    return agent
+  }
+
+const away = { server: '', context: '', state: 'offline', retryAt: '2026-01-02T03:04:10.000Z' } as const
+
+export const firstRunNames = [
+  'no-kubeconfig',
+  'choose-context',
+  'no-answer',
+  'no-definitions',
+  'no-rights',
+  'no-runtime',
+] as const
+
+export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Scene>> = {
+  'no-kubeconfig': {
+    agent: onFirstRun({
+      cluster: {
+        ...away,
+        message:
+          'There is no kubeconfig at /Users/me/.kube/config; copy one from your cluster there, or name one with --kubeconfig.',
+      },
+      lacks: 'kubeconfig',
+    }),
+    height: 760,
+  },
+  'choose-context': {
+    agent: onFirstRun({
+      cluster: {
+        ...away,
+        message: 'The kubeconfig names no current context; choose one of homelab, minikube, prod-eu with --context.',
+      },
+    }),
+    height: 760,
+  },
+  'no-answer': {
+    agent: onFirstRun({
+      cluster: {
+        state: 'offline',
+        message: 'The API server at https://10.0.0.1:6443 does not answer: connection refused.',
+      },
+    }),
+    height: 760,
+  },
+  'no-definitions': {
+    agent: onFirstRun({
+      cluster: {
+        state: 'absent',
+        message: "The cluster does not have LLMKube's API group inference.llmkube.dev; install LLMKube there.",
+      },
+    }),
+    height: 860,
+  },
+  'no-rights': {
+    agent: onFirstRun({
+      cluster: {
+        state: 'denied',
+        message:
+          'The cluster refuses inferenceservices: user "me" cannot list resource "inferenceservices" at the cluster scope.',
+      },
+    }),
+    height: 1_100,
+  },
+  'no-runtime': { agent: onFirstRun({ lacks: 'runtimeAndAddress' }), height: 1_100 },
+}

@@ -1,0 +1,78 @@
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import type { HistoryEntry } from '../../src/contract/history.ts'
+import { eventually } from '../support/eventually.ts'
+import type { FakeAgent } from '../support/window/fake-agent.ts'
+import { scenes } from '../support/window/scenes.ts'
+import { useStage } from './stage.ts'
+
+const show = useStage()
+
+const entry = (id: number, message: string, at = '2026-01-02T03:05:00.000Z'): HistoryEntry => ({
+  ...{ id, at, kind: 'crashed', message },
+  service: { namespace: 'default', name: 'phi-4-mini' },
+})
+
+/** As an agent does when something happens. */
+function happens(agent: FakeAgent, message: string): void {
+  const before = agent.known.history?.entries ?? []
+  const id = (before[0]?.id ?? 0) + 1
+  agent.known.history = { entries: [entry(id, message), ...before], hasMore: false }
+  agent.show({ ...agent.shown, revision: agent.shown.revision + 1, newestHistoryId: id })
+}
+
+const messages = (page: Page) => page.locator('main li p:last-child').allTextContents()
+const asked = (agent: FakeAgent) => agent.queried.filter((name) => name === 'history').length
+
+test('what happens is shown as it happens, and asked for only then', async () => {
+  await using window = await show(scenes.activity)
+  const { page, agent } = window
+  await page.getByText('Process 4711.').waitFor()
+  const before = asked(agent)
+  agent.show({ ...agent.shown, revision: 2, notices: ['Something else has changed.'] })
+  happens(agent, 'It crashed at noon.')
+  await page.getByText('It crashed at noon.').waitFor()
+  happens(agent, 'It crashed again.')
+  await page.getByText('It crashed again.').waitFor()
+  expect((await messages(page)).slice(0, 3)).toEqual([
+    'It crashed again.',
+    'It crashed at noon.',
+    'It serves requests after 4.2 s.',
+  ])
+  expect(asked(agent) - before).toBe(2)
+})
+
+test('what a person reads stays where it is, and what they filter for stays filtered', async () => {
+  await using window = await show({ ...scenes.activity, height: 480 })
+  const { page, agent } = window
+  await page.getByLabel('Filter').fill('phi')
+  const read = page.getByText('Process 4711.')
+  await read.evaluate((element) => element.scrollIntoView({ block: 'start' }))
+  const top = () => read.evaluate((element) => Math.round(element.getBoundingClientRect().top))
+  const before = await top()
+  happens(agent, 'It crashed at noon.')
+  await eventually(async () => (await messages(page)).includes('It crashed at noon.'))
+  expect({
+    moved: Math.abs((await top()) - before) > 1,
+    filter: await page.getByLabel('Filter').inputValue(),
+    others: (await messages(page)).filter((text) => text.startsWith('Agent 1.2.3')),
+  }).toEqual({ moved: false, filter: 'phi', others: [] })
+})
+
+test('entries that came before are added below, without an end at the first pages', async () => {
+  await using window = await show(scenes.activity)
+  const { page, agent } = window
+  await page.getByText('Agent 1.2.3 started.').waitFor()
+  agent.known.history = {
+    entries: [entry(3, 'It crashed in the old year.', '2025-12-31T03:05:00.000Z')],
+    hasMore: false,
+  }
+  await page.getByRole('button', { name: 'Show more' }).click()
+  await page.getByText('It crashed in the old year.').waitFor()
+  const texts = await messages(page)
+  expect([texts.at(-2), texts.at(-1), await page.getByRole('button', { name: 'Show more' }).count()]).toEqual([
+    'Agent 1.2.3 started.',
+    'It crashed in the old year.',
+    0,
+  ])
+})

@@ -1,0 +1,58 @@
+import { expect, test } from 'vitest'
+import { eventually } from '../support/eventually.ts'
+import { sampleSnapshot } from '../support/sample-snapshot.ts'
+import { ready } from '../support/window/scene-services.ts'
+import { type SceneName, scenes } from '../support/window/scenes.ts'
+import { useStage } from './stage.ts'
+
+const show = useStage()
+
+test.for<[SceneName, button: string, command: object]>([
+  ['no-kubeconfig', 'Read the kubeconfig again', { name: 'reloadKubeconfig' }],
+  ['choose-context', 'Use minikube', { name: 'selectContext', context: 'minikube' }],
+  ['no-answer', 'Try now', { name: 'resync' }],
+  ['no-runtime', 'Use 100.64.0.10 (utun4)', { name: 'setHostAddress', address: '100.64.0.10' }],
+])('%s: what is missing has its button, whose answer stands there', async ([name, button, command]) => {
+  await using window = await show(scenes[name])
+  const { page, agent } = window
+  agent.answers.push({ outcome: 'refused', by: 'agent', message: 'It stays as it is.' })
+  await page.getByRole('button', { name: button, exact: true }).click()
+  await page.getByText('It stays as it is.').waitFor()
+  expect(agent.asked.map((asked) => asked.command)).toEqual([command])
+})
+
+test.for<[SceneName, text: string]>([
+  ['no-definitions', 'helm install llmkube llmkube/llmkube --kube-context lab'],
+  ['no-rights', 'resources: [inferenceservices, models]'],
+  ['no-runtime', 'brew install llama.cpp'],
+])('%s: what is missing has the command that mends it, to copy', async ([name, text]) => {
+  await using window = await show(scenes[name])
+  const { page } = window
+  await page.getByRole('region', { name: 'What was found' }).getByRole('button', { name: 'Copy command' }).click()
+  const copied = await eventually(() => page.evaluate(() => navigator.clipboard.readText()))
+  expect(copied).toContain(text)
+})
+
+test('what a person mends elsewhere is seen when they come back to the window', async () => {
+  await using window = await show(scenes['no-runtime'])
+  const { page, agent } = window
+  await page.getByText('llama-server not found').waitFor()
+  agent.known.runtimes = {
+    runtimes: [{ name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6501' }],
+  }
+  await page.evaluate('window.dispatchEvent(new Event("focus"))')
+  await page.getByText('version 6501 · /opt/homebrew/bin/llama-server').waitFor()
+  expect(await page.getByText('brew install llama.cpp').count()).toBe(0)
+})
+
+test('the first service takes its place, and nothing of it keeps from another view', async () => {
+  await using window = await show(scenes['no-rights'])
+  const { page, agent } = window
+  await page.getByRole('tab', { name: 'Activity' }).click()
+  await page.getByRole('heading', { name: 'Activity' }).waitFor()
+  await page.getByRole('tab', { name: 'Services' }).click()
+  await page.getByText('What was found').waitFor()
+  agent.show(sampleSnapshot({ revision: 2, services: [ready] }))
+  await page.getByRole('option', { name: ready.name }).waitFor()
+  expect(await page.getByText('What was found').count()).toBe(0)
+})
