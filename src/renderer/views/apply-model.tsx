@@ -36,13 +36,7 @@ export function ApplyModel({ model, names }: ApplyModelProps) {
   return (
     <>
       <Card title={addWords.names}>
-        <form
-          className={styles['names']}
-          onSubmit={(event) => {
-            event.preventDefault()
-            void apply()
-          }}
-        >
+        <div className={styles['names']}>
           <TextInput
             label={addWords.name}
             value={names.name}
@@ -56,7 +50,7 @@ export function ApplyModel({ model, names }: ApplyModelProps) {
             onChange={(namespace) => write({ namespace })}
             problem={names.problems.namespace}
           />
-        </form>
+        </div>
         {application !== undefined && (
           <details className={styles['more']}>
             <summary>{addWords.yaml}</summary>
