@@ -1,10 +1,63 @@
 import { expect, test } from 'vitest'
+import { sampleService, sampleSnapshot } from '../support/sample-snapshot.ts'
+import { eventually } from '../support/eventually.ts'
 import { fitting } from '../support/window/scene-additions.ts'
 import { ready } from '../support/window/scene-services.ts'
 import { scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
 
 const show = useStage()
+const done = { outcome: 'done', message: 'default/phi is added.' } as const
+
+test('a model is added without a mouse: chosen, given a smaller context and a name, created, and opened when it is seen', async () => {
+  await using window = await show({ ...scenes.add, agent: scenes['add-fits'].agent })
+  const { page, agent } = window
+  const tabTo = (what: ReturnType<typeof page.getByRole>) =>
+    eventually(async () => {
+      await page.keyboard.press('Tab')
+      return (await what.and(page.locator(':focus')).count()) === 1
+    })
+  await page.getByRole('heading', { name: 'Add a model' }).and(page.locator(':focus')).waitFor()
+  await tabTo(page.getByRole('textbox', { name: 'Model' }))
+  await page.keyboard.type('phi-4')
+  await tabTo(page.getByRole('option', { name: 'Phi-4 Mini Instruct' }))
+  await page.keyboard.press('Enter')
+  const slider = page.getByRole('slider', { name: 'Context' })
+  await slider.waitFor()
+  await tabTo(slider)
+  await page.keyboard.press('ArrowLeft')
+  await page.getByText('GB with a context of 4,096 tokens').waitFor()
+  await page.getByText('KV cache 550 MB').waitFor()
+  const spoken = await slider.getAttribute('aria-valuetext')
+  const name = page.getByRole('textbox', { name: 'Name', exact: true })
+  await tabTo(name)
+  const offered = await name.inputValue()
+  await name.fill('Phi 4')
+  await page.getByText('It must be small letters, digits, dots and dashes, and begin with a letter.').waitFor()
+  const refused = await page.getByRole('button', { name: 'Add', exact: true }).isDisabled()
+  await name.fill('phi')
+  agent.answers.push(done)
+  await tabTo(page.getByRole('button', { name: 'Add', exact: true }))
+  await page.keyboard.press('Enter')
+  await eventually(() => agent.asked.length === 1)
+  const application = { namespace: 'default', name: 'phi', source: fitting.source, contextSize: 4_096 }
+  expect({ spoken, offered, refused, asked: agent.asked[0]?.command }).toEqual({
+    spoken: '4,096 tokens',
+    // One of its usual name is there already.
+    offered: 'phi-4-mini-2',
+    refused: true,
+    asked: { name: 'applyModel', application },
+  })
+  await page.getByText('phi is created. It opens here as soon as it is seen.').waitFor()
+  agent.show(sampleSnapshot({ revision: 2, services: [ready, sampleService({ uid: 'new', name: 'phi' })] }))
+  await page.getByRole('heading', { name: 'phi', exact: true }).and(page.locator(':focus')).waitFor()
+  await page.keyboard.press('Escape')
+  await page.getByRole('button', { name: 'Add a model…' }).click()
+  // Nothing is left of what was added before.
+  await page.getByRole('option', { name: 'Phi-4 Mini Instruct' }).click()
+  await slider.waitFor()
+  expect(await page.getByText('default/phi is added.').count()).toBe(0)
+})
 
 test('a pasted source is looked up by itself, a file of it is chosen, and a namespace that is not served is said at its field', async () => {
   await using window = await show(scenes.add)
