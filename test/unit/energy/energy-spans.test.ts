@@ -77,3 +77,44 @@ test('what the spans say is the whole, also of days long ago, and only so many a
   expect(asked(nothingKept, { per: 'day' }).spans).toEqual([])
   expect(asked(kept, {}).spans).toBeUndefined()
 })
+
+const spent = (
+  services: Readonly<Record<string, { joules: number; generatedTokens?: number; measuredTokens?: number }>>,
+) =>
+  withSpending(nothingKept, { measured: { joules: 100, ms: 1_000 }, services: new Map(Object.entries(services)) }, now)
+
+test('the largest share comes first, then the most tokens, and a service that did nothing is not there', () => {
+  const { services } = asked(
+    spent({
+      'a/idle': { joules: 0, generatedTokens: 0 },
+      'a/few': { joules: 10, generatedTokens: 1 },
+      'a/many': { joules: 10, generatedTokens: 9 },
+      'a/large': { joules: 50 },
+    }),
+    {},
+  )
+  expect(services.map(({ name }) => name)).toEqual(['large', 'many', 'few'])
+})
+
+test('a token costs what was measured while it was generated', () => {
+  const [service] = asked(spent({ 'a/chat': { joules: 50, generatedTokens: 20, measuredTokens: 10 } }), {}).services
+  expect(service?.joulesPerGeneratedToken).toBe(5)
+})
+
+test('an hour that reaches into the time counts as a whole, for the day that its middle lies in', () => {
+  const kept = keptOf([['2026-11-08T18:00:00Z', 10]])
+  expect(asked(kept, { since: '2026-11-08T18:40:00Z' }).joules).toBe(10)
+  expect(asked(kept, { since: '2026-11-08T19:00:00Z' }).joules).toBeUndefined()
+  expect(joulesBy(kept, { since: '2026-11-07T18:15:00Z', per: 'day', utcOffsetMinutes: 345 })).toEqual([
+    ['2026-11-07T18:15', undefined],
+    ['2026-11-08T18:15', 10],
+  ])
+})
+
+test('nothing begins in the future, and a currency without a price says nothing', () => {
+  const ahead = keptOf([['2026-11-09T15:00:00Z', 10]])
+  const { from, joules } = asked(ahead, {})
+  expect([from, joules]).toEqual([new Date(now).toISOString(), 10])
+  const { currency } = energyViewOf(ahead, {}, { price: { currency: 'EUR' }, message: '', now })
+  expect(currency).toBeUndefined()
+})
