@@ -132,7 +132,7 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
   const turnOn = await page.getByRole('button', { name: 'Turn on' }).count()
   await page.getByRole('tab', { name: 'Settings' }).click()
   await page.getByText('metal-agent settings set hub-token-file VALUE').waitFor()
-  await page.getByLabel('drain-timeout', { exact: true }).fill('7s')
+  await page.getByLabel('Time for requests to finish', { exact: true }).fill('7s')
   await page.getByRole('button', { name: 'Apply' }).click()
   await page.getByText('drainLimitMs is set').waitFor()
   const { settings } = (await hosted.door.query({ name: 'settings' })) as Answer<'settings'>
@@ -155,8 +155,8 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
 
 test('what is set on the command line is seen in the open settings, beside what a person is writing', async () => {
   await page.getByRole('tab', { name: 'Settings' }).click()
-  const written = page.getByLabel('drain-timeout', { exact: true })
-  const untouched = page.getByLabel('come-back-after', { exact: true })
+  const written = page.getByLabel('Time for requests to finish', { exact: true })
+  const untouched = page.getByLabel('Bring evicted models back after', { exact: true })
   await written.fill('7s')
   const set = (settings: SettingsPatch) =>
     hosted.door.command({ requestId: crypto.randomUUID(), command: { name: 'updateSettings', settings } })

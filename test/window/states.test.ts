@@ -119,7 +119,8 @@ const words: Record<SceneName, readonly string[]> = {
   settings: [
     ...['prod-eu', '/Users/me/.kube/config', 'Automatic', 'without a router', '412 GB free on its disk'],
     'Cluster',
-    'drain-timeout',
+    'Time for requests to finish',
+    'On the command line: drain-timeout.',
     'No changes',
     'given on the command line of the agent',
   ],

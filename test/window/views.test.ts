@@ -186,7 +186,7 @@ test('the part of one service is seen in the bars once it is chosen', async () =
 test('settings are a draft until they are applied, whatever the agent says meanwhile', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window
-  const field = page.getByLabel('drain-timeout', { exact: true })
+  const field = page.getByLabel('Time for requests to finish', { exact: true })
   const apply = page.getByRole('button', { name: 'Apply' })
   await field.fill('soon')
   await page.getByText('It wants a duration such as 30s or 2m.').waitFor()
@@ -194,9 +194,9 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   await field.fill('45s')
   await page
     .locator('label')
-    .filter({ hasText: /^eviction$/ })
+    .filter({ hasText: /^Evict models when memory runs out$/ })
     .click()
-  await page.getByRole('button', { name: 'Use the default of memory-fraction' }).click()
+  await page.getByRole('button', { name: 'Use the default of Part of memory for models' }).click()
   await field.focus()
   const known = agent.known.settings?.settings ?? []
   agent.known.settings = {
@@ -208,7 +208,7 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   // The settings are asked for anew once the agent is back: the other field tells that they were drawn.
   agent.leave()
   agent.comeBack(sampleSnapshot({ bootId: 'boot-2', services: [ready] }))
-  await eventually(async () => (await page.getByLabel('apple-power-interval', { exact: true }).inputValue()) === '5s')
+  await eventually(async () => (await page.getByLabel('Measure power every', { exact: true }).inputValue()) === '5s')
   const kept = { text: await field.inputValue(), focus: await field.evaluate((one) => one === document.activeElement) }
   await page.getByText('3 changes, not applied').waitFor()
   agent.answers.push(done)
@@ -229,14 +229,14 @@ test('settings are a draft until they are applied, whatever the agent says meanw
 test('a draft outlasts a look at another view, and what is written while it is applied is not lost', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window
-  const field = page.getByLabel('drain-timeout', { exact: true })
+  const field = page.getByLabel('Time for requests to finish', { exact: true })
   await field.fill('45s')
   await page.getByRole('tab', { name: 'Activity' }).click()
   await page.getByRole('heading', { name: 'Activity' }).waitFor()
   await page.getByRole('tab', { name: 'Settings' }).click()
   await page.getByText('1 change, not applied').waitFor()
   const kept = await field.inputValue()
-  await page.getByLabel('apple-power-interval', { exact: true }).fill('5s')
+  await page.getByLabel('Measure power every', { exact: true }).fill('5s')
   await page.getByRole('button', { name: 'Apply' }).click()
   await eventually(() => agent.asked.length === 1)
   await field.fill('50s')
@@ -248,8 +248,8 @@ test('a draft outlasts a look at another view, and what is written while it is a
 test('what was set elsewhere is seen at once, and what a person has written stays, with a word at the field', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window
-  const written = page.getByLabel('drain-timeout', { exact: true })
-  const untouched = page.getByLabel('apple-power-interval', { exact: true })
+  const written = page.getByLabel('Time for requests to finish', { exact: true })
+  const untouched = page.getByLabel('Measure power every', { exact: true })
   const known = agent.known.settings?.settings ?? []
   let revision = 1
   const setElsewhere = (values: Readonly<Record<string, number>>) => {
@@ -265,7 +265,7 @@ test('what was set elsewhere is seen at once, and what a person has written stay
   setElsewhere({ applePowerIntervalMs: 5_000, drainLimitMs: 60_000 })
   await conflict.waitFor()
   const kept = await written.inputValue()
-  await page.getByRole('button', { name: 'Take that for drain-timeout' }).click()
+  await page.getByRole('button', { name: 'Take that for Time for requests to finish' }).click()
   await page.getByText('No changes').waitFor()
   expect({ before, kept, taken: await written.inputValue(), after: await conflict.count() }).toEqual({
     ...{ before: 0, kept: '45s', taken: '1m', after: 0 },
@@ -276,7 +276,7 @@ test('the budget is moved with the keyboard, and what it would do is said before
   await using window = await show(scenes.settings)
   const { page, agent } = window
   const slider = page.getByRole('slider', { name: 'Memory for models' })
-  const field = page.getByLabel('memory-fraction', { exact: true })
+  const field = page.getByLabel('Part of memory for models', { exact: true })
   const preview = page.getByRole('status', { name: 'Once applied' })
   const before = { preview: await preview.count(), value: await slider.inputValue() }
   const nothing = { modelsBytes: 1e9, starts: [], evicted: [], unfit: [], waits: [] }
@@ -332,11 +332,11 @@ test('another address is used at once, and another cluster only after a question
 test('a change that the agent does not take stays in the draft', async () => {
   await using window = await show(scenes.settings)
   const { page, agent } = window
-  await page.getByLabel('drain-timeout', { exact: true }).fill('45s')
+  await page.getByLabel('Time for requests to finish', { exact: true }).fill('45s')
   agent.answers.push({ outcome: 'refused', by: 'agent', message: 'The file cannot be written.' })
   await page.getByRole('button', { name: 'Apply' }).click()
   await page.getByText('The file cannot be written.').waitFor()
-  expect(await page.getByLabel('drain-timeout', { exact: true }).inputValue()).toBe('45s')
+  expect(await page.getByLabel('Time for requests to finish', { exact: true }).inputValue()).toBe('45s')
 })
 
 test('every view is reached with the keyboard', async () => {

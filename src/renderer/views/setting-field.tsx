@@ -9,6 +9,7 @@ import { Command } from '../components/command.tsx'
 import { TextInput } from '../components/text-input.tsx'
 import { isConflict, textOf, type Written } from '../settings-draft.ts'
 import { useTrust } from '../store.ts'
+import { settingTitles } from '../words/setting-titles.ts'
 import { settingWords } from '../words/views.ts'
 import styles from './setting-field.module.css'
 
@@ -49,7 +50,7 @@ export function SettingField({ view, written, problem, isPending, scale, preview
       )}
       {view.from === 'person' && written?.text !== null && (
         <div>
-          <Button look="plain" label={settingWords.defaultOf(spelled)} onPress={() => onChange(null)}>
+          <Button look="plain" label={settingWords.defaultOf(settingTitles[view.name])} onPress={() => onChange(null)}>
             {settingWords.useDefault}
           </Button>
         </div>
@@ -69,7 +70,7 @@ function Conflict({ view, onTake }: ConflictProps) {
   return (
     <div className={styles['conflict']} role="status">
       <p>{settingWords.conflict(view)}</p>
-      <Button look="plain" label={settingWords.takeOf(spellingOf(view.name))} onPress={onTake}>
+      <Button look="plain" label={settingWords.takeOf(settingTitles[view.name])} onPress={onTake}>
         {settingWords.take}
       </Button>
     </div>
@@ -78,15 +79,15 @@ function Conflict({ view, onTake }: ConflictProps) {
 
 function Value({ view, written, problem, onChange }: Omit<SettingFieldProps, 'isPending'>) {
   const { name } = view
-  const help = settingWords.help(editableRow(name))
+  const help = settingWords.help(name)
   const text = written?.text ?? (written === undefined ? textOf(view) : '')
-  const spelled = spellingOf(name)
+  const title = settingTitles[name]
   if (editableRow(name).kind === 'switch') {
     return (
       <SwitchField isSelected={text === 'on'} onChange={(on) => onChange(on ? 'on' : 'off')}>
         <SwitchButton className={classNames(styles['switch'])}>
           <span className={styles['track']} aria-hidden="true" />
-          {spelled}
+          {title}
         </SwitchButton>
         <Text slot="description" className={classNames(styles['note'])}>
           {help}
@@ -96,7 +97,7 @@ function Value({ view, written, problem, onChange }: Omit<SettingFieldProps, 'is
   }
   return (
     <TextInput
-      label={spelled}
+      label={title}
       value={text}
       onChange={onChange}
       help={help}
@@ -118,9 +119,10 @@ function Fixed({ view, why, children }: FixedProps) {
   return (
     <div className={styles['field']}>
       <p>
-        <strong className={styles['label']}>{spellingOf(view.name)}</strong> {text === '' ? settingWords.notSet : text}
+        <strong className={styles['label']}>{settingTitles[view.name]}</strong>{' '}
+        {text === '' ? settingWords.notSet : text}
       </p>
-      <p className={styles['note']}>{settingWords.help(editableRow(view.name))}</p>
+      <p className={styles['note']}>{settingWords.help(view.name)}</p>
       <p className={styles['note']}>{why}</p>
       {children}
     </div>

@@ -1,9 +1,9 @@
 import { formatBytes } from '../../contract/format.ts'
 import type { HistoryEntry } from '../../contract/history.ts'
 import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
-import { formatSetting } from '../../contract/setting-text.ts'
-import { countsTexts, type EditableRow } from '../../contract/setting-row.ts'
-import type { SettingView } from '../../contract/settings.ts'
+import { formatSetting, spellingOf } from '../../contract/setting-text.ts'
+import { countsTexts } from '../../contract/setting-row.ts'
+import { editableRow, type SettingName, type SettingView } from '../../contract/settings.ts'
 import { textOf } from '../settings-draft.ts'
 import type { Removal } from '../model-removal.ts'
 import { notReported } from './services.ts'
@@ -94,11 +94,12 @@ export const modelWords = {
 
 export const settingWords = {
   title: 'Settings',
-  help({ help, kind, default: usual, defaultMeans, counts }: EditableRow): string {
+  help(setting: SettingName): string {
+    const { help, kind, default: usual, defaultMeans, counts } = editableRow(setting)
     const isText = typeof usual === 'string' || typeof usual === 'number'
     const name = isText ? `${formatSetting(kind, usual)} =` : 'Left empty:'
     const meaning = defaultMeans === undefined ? '' : ` ${name} ${defaultMeans}.`
-    return `${help.charAt(0).toUpperCase()}${help.slice(1)}.${meaning} A change ${countsTexts[counts]}.`
+    return `${help.charAt(0).toUpperCase()}${help.slice(1)}.${meaning} A change ${countsTexts[counts]}. On the command line: ${spellingOf(setting)}.`
   },
   byFlag: 'It was given on the command line of the agent, which wins: start the agent without it to set it here.',
   needsShell: 'A page in a browser may not set it. In a terminal on this Mac:',

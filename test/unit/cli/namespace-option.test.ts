@@ -2,7 +2,18 @@ import { expect, test } from 'vitest'
 import { verbProgram } from '../../../src/cli/verbs.ts'
 
 /** What names a service takes `-n` as kubectl does; for logs it has always been the number of lines. */
-const named = ['stop', 'start', 'restart', 'evict', 'bring-back', 'protect', 'cancel', 'skip-drain', 'release']
+const named = [
+  'stop',
+  'start',
+  'restart',
+  'evict',
+  'bring-back',
+  'protect',
+  'cancel',
+  'skip-drain',
+  'release',
+  'delete',
+]
 
 const program = verbProgram(
   {
