@@ -139,6 +139,9 @@ function alreadyThere(
   model: Model | undefined,
 ): CommandResult {
   const key = refKey(application)
+  if (metadata.deletionTimestamp !== undefined) {
+    return refused(`The InferenceService ${key} is being deleted: try again when it is gone.`)
+  }
   const { modelRef, contextSize, parallelSlots, cacheTypeK, cacheTypeV } = spec.value
   const isAsAsked =
     metadata.labels[createdBy.label] === createdBy.value &&

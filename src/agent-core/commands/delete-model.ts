@@ -2,7 +2,7 @@ import { deletionViewOf, planDeletion, planModel, type DeletionPlan } from '../a
 import type { Command } from '../../contract/commands.ts'
 import { isApiError, type ApiError } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
-import { resources, type InferenceService } from '../kube/resources.ts'
+import { parseInferenceService, resources, type InferenceService } from '../kube/resources.ts'
 import { refKey } from '../support/object-key.ts'
 import { done, refused, refusedByCluster, type Outcome } from './results.ts'
 import { knownService, type Rooms } from './rooms.ts'
@@ -19,12 +19,12 @@ export async function deleteModel(rooms: Rooms, command: DeleteModel): Outcome {
   if (typeof known === 'string') return refused(known)
   const key = refKey(ref)
   const { api } = known.session.cluster
+  const asked = uid ?? known.uid
   try {
-    const asked = uid ?? known.uid
     const deleted = await whileItChanges(async () => {
       const plan = await planDeletion(api, ref)
       if (plan.service.metadata.uid !== asked || (plan.managers.length > 0 && !evenIfManaged)) return { plan }
-      await api.delete(resources.inferenceServices, ref.namespace, ref.name, preconditions(plan.service))
+      await deleteService(api, plan.service)
       return { plan, service: plan.service }
     })
     if (!deleted.service) return notDeleted(key, deleted.plan, { ...command, uid: asked })
@@ -32,9 +32,47 @@ export async function deleteModel(rooms: Rooms, command: DeleteModel): Outcome {
     rooms.history.add({ kind: 'deleted', service: ref, message })
     return done(message)
   } catch (error) {
+    if (error instanceof UnknownOutcome) {
+      return refusedByCluster(`Whether ${key} is deleted is not known; try again`, error.cause)
+    }
     if (!isApiError(error)) throw error
-    if (isApiError(error, 404)) return done(`${key} is not in the cluster any more.`)
-    return refusedByCluster(`${key} is not deleted`, error)
+    if (!isApiError(error, 404)) return refusedByCluster(`${key} is not deleted`, error)
+    const last = known.report.service
+    const model = last?.metadata.uid === asked ? await deleteItsModel(api, last) : ''
+    return done(`${key} is not in the cluster any more. ${model}`.trim())
+  }
+}
+
+/** The cluster answered neither the deletion nor the question what became of it. */
+class UnknownOutcome extends Error {
+  override readonly name = 'UnknownOutcome'
+  override readonly cause: ApiError
+
+  constructor(cause: ApiError) {
+    super('The outcome of a deletion is not known.')
+    this.cause = cause
+  }
+}
+
+/** An answer that is lost is looked for in the cluster. Throws ApiError where it is not deleted, and UnknownOutcome. */
+async function deleteService(api: KubeApi, service: InferenceService): Promise<void> {
+  const { namespace, name } = service.metadata
+  try {
+    await api.delete(resources.inferenceServices, namespace, name, preconditions(service))
+  } catch (error) {
+    if (isApiError(error, 404)) return
+    if (!isApiError(error) || error.code !== undefined) throw error
+    if (!(await isLeaving(api, service))) throw error
+  }
+}
+
+async function isLeaving(api: KubeApi, { metadata: { namespace, name, uid } }: InferenceService): Promise<boolean> {
+  try {
+    const { metadata } = parseInferenceService(await api.get(resources.inferenceServices, namespace, name))
+    return metadata.uid !== uid || metadata.deletionTimestamp !== undefined
+  } catch (error) {
+    if (isApiError(error, 404)) return true
+    throw isApiError(error) ? new UnknownOutcome(error) : error
   }
 }
 

@@ -1,0 +1,92 @@
+import { randomUUID } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { command, type CommandInput } from '../../src/contract/commands.ts'
+import { AgentWorld, inferenceService } from '../support/agent-world.ts'
+import type { RequestFault } from '../support/kube-sim/faults.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import type { RunningAgent } from '../support/running-agent.ts'
+
+const run = ({ agent }: RunningAgent, input: CommandInput) =>
+  agent.command({ requestId: randomUUID(), command: command.parse(input) })
+
+/** A cluster with a service of this machine's that is served. */
+async function served() {
+  await using parts = new AsyncDisposableStack()
+  const sim = parts.use(await KubeSim.start({ garbageCollection: false }))
+  const world = parts.use(await AgentWorld.open(sim.connection()))
+  const agent = await world.startAgent()
+  await agent.untilCluster('live')
+  const service = { namespace: world.namespace, name: 'tiny' }
+  const application = { ...service, source: world.modelUrl }
+  await run(agent, { name: 'applyModel', application })
+  await agent.untilReady('tiny')
+  const fails = (verb: string, fault: RequestFault) =>
+    sim.faults.add({ on: { verb, resource: 'inferenceservices', name: 'tiny' }, fault })
+  const left = async () => [
+    await world.admin.get(inferenceService('tiny')),
+    await world.admin.get({
+      apiVersion: 'inference.llmkube.dev/v1alpha1',
+      kind: 'Model',
+      metadata: { name: 'tiny' },
+    }),
+  ]
+  const kept = parts.move()
+  return { sim, world, agent, service, application, fails, left, [Symbol.asyncDispose]: () => kept.disposeAsync() }
+}
+
+test('a deletion whose answer is lost is looked for in the cluster, and takes the Model with it', async () => {
+  await using at = await served()
+  at.fails('delete', { kind: 'reset-after' })
+  expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
+    outcome: 'done',
+    message: saying(/tiny is deleted\. So is its Model tiny/),
+  })
+  expect(await at.left()).toEqual([undefined, undefined])
+})
+
+test('a deletion that never reached the cluster is told as such, and one of which nothing can be known too', async () => {
+  await using at = await served()
+  at.fails('delete', { kind: 'reset' })
+  expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
+    outcome: 'refused',
+    message: saying(/tiny is not deleted: the cluster does not answer/),
+  })
+  at.fails('delete', { kind: 'reset' })
+  // The first reads what is to be deleted.
+  at.sim.faults.add({
+    on: { verb: 'get', resource: 'inferenceservices', name: 'tiny' },
+    skip: 1,
+    times: Infinity,
+    fault: { kind: 'reset' },
+  })
+  expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
+    outcome: 'refused',
+    message: saying(/^Whether .*tiny is deleted is not known; try again: the cluster does not answer/),
+  })
+  at.sim.faults.clear()
+  expect((await at.left()).filter(Boolean)).toHaveLength(2)
+})
+
+test('of a service that is gone already the Model is deleted too', async () => {
+  await using at = await served()
+  // What happens to the service is not heard of.
+  at.sim.breakWatches('silence')
+  await at.world.deleteService('tiny')
+  expect(await run(at.agent, { name: 'deleteModel', service: at.service })).toMatchObject({
+    outcome: 'done',
+    message: saying(/tiny is not in the cluster any more\. So is its Model tiny/),
+  })
+  expect(await at.left()).toEqual([undefined, undefined])
+})
+
+test('what is added again while it is still being deleted is refused until it is gone', async () => {
+  await using at = await served()
+  await at.world.admin.patch(inferenceService('tiny'), { metadata: { finalizers: ['test.example/held'] } })
+  await at.world.deleteService('tiny')
+  expect(await run(at.agent, { name: 'applyModel', application: at.application })).toMatchObject({
+    outcome: 'refused',
+    message: saying(/The InferenceService .*tiny is being deleted: try again when it is gone\./),
+  })
+})
+
+const saying = (text: RegExp): string => expect.stringMatching(text) as string
