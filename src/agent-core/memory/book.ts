@@ -1,3 +1,4 @@
+import { foreseenStarts, type ForeseenStarts } from './foreseen-starts.ts'
 import { Holds, type HeldMemory, type HeldServer, type HeldRole } from './holds.ts'
 import { Judgement, type MachineMemory, type WaitingStart } from './judgement.ts'
 import { describeRefusalBeside, type Refusal } from './refusal.ts'
@@ -14,13 +15,8 @@ export type BesideVerdict = { readonly allowed: true } | { readonly allowed: fal
 /** What a person may set about admission. */
 export type BookRules = Pick<MachineMemory, 'budgetBytes'> & Required<Pick<StartRequest, 'enforcement' | 'mayEvict'>>
 
-/** Each start with its key. */
-export interface BookOutlook {
+export interface BookOutlook extends ForeseenStarts {
   readonly committedBytes: number
-  /** They wait now, and would be admitted. */
-  readonly starts: readonly WaitingRequest[]
-  /** They wait now, and would go on. */
-  readonly refused: readonly (Refusal & { readonly key: string })[]
   /** They run now, and would not be admitted again beside the others. */
   readonly unfit: readonly (Refusal & { readonly key: string })[]
 }
@@ -154,18 +150,9 @@ export class MemoryBook {
   outlook({ budgetBytes, ...rules }: BookRules, running: readonly StartRequest[]): BookOutlook {
     const machine = { ...this.#machine, budgetBytes }
     const waiting = [...this.#waiting.values()].map((entry) => ({ ...entry, ...rules }))
-    const judgement = new Judgement({ machine, holds: this.#holds, waiting })
-    const admissible = judgement.admissible()
-    const refused = waiting.flatMap((entry) => {
-      if (admissible.includes(entry.key)) return []
-      const unchecked = judgement.whyUnchecked(entry)
-      const reason = judgement.reasonAgainst(entry, unchecked)
-      return reason === undefined ? [] : [{ key: entry.key, ...judgement.refusal(entry, reason, unchecked) }]
-    })
     return {
       committedBytes: this.#holds.committedBytes,
-      starts: waiting.filter(({ key }) => admissible.includes(key)),
-      refused,
+      ...foreseenStarts({ machine, holds: this.#holds, waiting }),
       unfit: running.flatMap((request) => {
         const refusal = this.#refusalInstead(request, machine)
         return refusal !== undefined && refusal.shortage.budget > 0 ? [{ key: request.key, ...refusal }] : []
@@ -174,7 +161,7 @@ export class MemoryBook {
   }
 
   #refusalInstead(request: StartRequest, now: MachineMemory): Refusal | undefined {
-    const { holds, freedBytes } = this.#holds.without(request.key)
+    const { holds, freedBytes } = this.#holds.without([request.key])
     const { availableBytes } = now
     const available = availableBytes === undefined ? {} : { availableBytes: availableBytes + freedBytes }
     const machine = { ...now, ...available }

@@ -102,11 +102,11 @@ export class Holds {
     return true
   }
 
-  /** What would be held, and what the system would get back, if the servers of the key were gone. */
-  without(key: string): { readonly holds: Holds; readonly freedBytes: number } {
-    const own = [...this.#holds.values()].filter((hold) => hold.key === key)
-    const freedBytes = own.reduce((sum, { measuredBytes, seenBytes }) => sum + (measuredBytes ?? seenBytes), 0)
-    return { holds: new Holds([...this.#holds].filter(([, hold]) => hold.key !== key)), freedBytes }
+  /** What would be held, and what the system would get back, if the servers of the keys were gone. */
+  without(keys: readonly string[]): { readonly holds: Holds; readonly freedBytes: number } {
+    const gone = [...this.#holds.values()].filter(({ key }) => keys.includes(key))
+    const freedBytes = gone.reduce((sum, { measuredBytes, seenBytes }) => sum + (measuredBytes ?? seenBytes), 0)
+    return { holds: new Holds([...this.#holds].filter(([, { key }]) => !keys.includes(key))), freedBytes }
   }
 
   list(): readonly HeldMemory[] {

@@ -393,3 +393,45 @@ describe('a swap without a gap', () => {
     expect(book.state().held).toEqual([])
   })
 })
+
+describe('what other rules would mean', () => {
+  const rules = { budgetBytes: 20 * gb, enforcement: 'enforce', mayEvict: true } as const
+  const high = (key: string, need: number, since: number) => request(key, need, { priority: 'high', since })
+
+  test('one that gives way makes room for one start only: the next waits, or takes the place of another', () => {
+    const { book } = bookWith({ budget: 20 })
+    book.adopt(request('ns/low', 20, { priority: 'low' }))
+    for (const [at, key] of ['ns/first', 'ns/second'].entries()) book.admit(high(key, 15, at))
+    const { starts, waits, evicted } = book.outlook(rules, [])
+    expect([starts.map(({ key }) => key), waits.map(({ key, place }) => [key, place]), evicted]).toEqual([
+      ['ns/first'],
+      [['ns/second', 1]],
+      [{ key: 'ns/low', winner: 'ns/first' }],
+    ])
+
+    book.adopt(request('ns/other', 15, { priority: 'low' }))
+    const wider = book.outlook({ ...rules, budgetBytes: 35 * gb }, [])
+    expect([wider.starts.map(({ key }) => key), wider.waits, wider.evicted]).toEqual([
+      ['ns/first', 'ns/second'],
+      [],
+      [
+        { key: 'ns/other', winner: 'ns/first' },
+        { key: 'ns/low', winner: 'ns/second' },
+      ],
+    ])
+  })
+
+  test('what one leaves over goes to the next, and what starts gives way to nobody', () => {
+    const { book } = bookWith({ budget: 20 })
+    book.adopt(request('ns/low', 20, { priority: 'low' }))
+    book.admit(high('ns/first', 15, 0))
+    book.admit(request('ns/second', 5, { since: 1 }))
+    book.admit(request('ns/third', 1, { since: 2, priority: 'low' }))
+    const { starts, waits, evicted } = book.outlook(rules, [])
+    expect([starts.map(({ key }) => key), waits.map(({ key }) => key), evicted]).toEqual([
+      ['ns/first', 'ns/second'],
+      ['ns/third'],
+      [{ key: 'ns/low', winner: 'ns/first' }],
+    ])
+  })
+})
