@@ -20,6 +20,7 @@ import { isOver } from './process/server-state.ts'
 import type { ReadableOutput } from './process/output-log.ts'
 import { noAddress } from './published-address.ts'
 import { answer } from './queries/queries.ts'
+import { Runtimes } from './queries/runtimes.ts'
 import { followLog } from './queries/server-log.ts'
 import { countServers } from './reconcile/server-memory.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
@@ -43,6 +44,7 @@ export class Agent {
   readonly #opened = Promise.withResolvers<KeptRooms>()
   #kept: KeptRooms | undefined
   readonly #looks = new Looks()
+  readonly #runtimes = new Runtimes()
   readonly #dialects = new LlamaServerDialects()
   #machine: Machine = { performanceCores: undefined, hasMetal: false }
   #stopping: Promise<void> | undefined
@@ -122,8 +124,9 @@ export class Agent {
         fit: {
           looks: this.#looks,
           dialect: (executable) => this.#dialects.of(executable, launchEnvironment()),
-          namespace: () => this.#settings.namespace ?? 'default',
+          watchedNamespace: () => this.#settings.namespace,
         },
+        runtimes: this.#runtimes,
         energy: this.#rooms.energy,
         server: { servers: this.#rooms.servers, platform },
         output: (service) => this.#output(service),

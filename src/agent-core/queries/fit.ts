@@ -21,8 +21,8 @@ export interface FitSources {
   readonly models: Pick<Models, 'lookHere' | 'lookThere' | 'view'>
   readonly looks: Looks
   readonly dialect: (executable: string) => Promise<LlamaServerDialect>
-  /** Where it would be applied, if nobody says. */
-  readonly namespace: () => string
+  /** Undefined where all are. */
+  readonly watchedNamespace: () => string | undefined
 }
 
 /** Headers of many parts on a slow line take their time; a person who waits longer asks again. */
@@ -45,9 +45,17 @@ export async function fit(sources: FitSources, question: FitQuestion): Promise<F
   }
 }
 
-async function lookedAt({ models, looks, namespace }: FitSources, question: FitQuestion): Promise<ModelLook> {
+async function lookedAt({ models, looks, watchedNamespace }: FitSources, question: FitQuestion): Promise<ModelLook> {
   const { source, quantization } = question
-  const request = { source, namespace: question.namespace ?? namespace(), quantization }
+  const watched = watchedNamespace()
+  const namespace = question.namespace ?? watched ?? 'default'
+  if (watched !== undefined && namespace !== watched) {
+    throw new LinkError(
+      'refused',
+      `This machine watches the namespace ${watched} alone, so it looks at no model for ${namespace}.`,
+    )
+  }
+  const request = { source, namespace, quantization }
   const here = await models.lookHere(request)
   if (here) return here
   const look = looks.of(JSON.stringify(request), () => models.lookThere(request, AbortSignal.timeout(lookLimitMs)))

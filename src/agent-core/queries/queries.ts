@@ -19,7 +19,7 @@ import { events } from './events.ts'
 import { fit, type FitSources } from './fit.ts'
 import { hostAddresses } from './host-addresses.ts'
 import { serverDetails, type ServerDetailsSources } from './server-details.ts'
-import { runtimes } from './runtimes.ts'
+import type { Runtimes } from './runtimes.ts'
 import { logPage } from './server-log.ts'
 import { sizing, type SizingSources } from './sizing.ts'
 
@@ -36,6 +36,7 @@ export interface Sources {
   readonly models: Models
   readonly sizing: SizingSources & Pick<EvictionPreviewSources, 'memory'>
   readonly fit: Omit<FitSources, 'sizing' | 'models'>
+  readonly runtimes: Runtimes
   readonly energy: Pick<Energy, 'view'>
   readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
@@ -67,7 +68,7 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)
     }
     case 'runtimes':
-      return runtimes(sources.sizing.llamaServer)
+      return sources.runtimes.view(sources.sizing.llamaServer)
     case 'models':
       return sources.models.view()
     case 'sizing':
