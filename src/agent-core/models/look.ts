@@ -1,5 +1,7 @@
 import { stat } from 'node:fs/promises'
+import { messageOf } from '../support/message-of.ts'
 import { ModelError, type ModelChoice } from './errors.ts'
+import { GgufError } from './gguf/gguf-error.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { resolveLocal, type Lent } from './local-source.ts'
 import type { RemoteFile } from './remote-file.ts'
@@ -55,10 +57,21 @@ export async function lookAtFiles(
 }
 
 /** Throws GgufError. */
-export const projectorAt = async (file: string, read: ReadHeader): Promise<NonNullable<ModelLook['mmproj']>> => ({
-  fileBytes: (await stat(file)).size,
-  header: await read(file),
-})
+export async function projectorAt(file: string, read: ReadHeader): Promise<NonNullable<ModelLook['mmproj']>> {
+  // First, since it says in a sentence why a file cannot be read.
+  const header = await read(file)
+  return { fileBytes: await sizeOf(file), header }
+}
+
+async function sizeOf(file: string): Promise<number> {
+  try {
+    return (await stat(file)).size
+  } catch (error) {
+    throw new GgufError('Unreadable', `${file} cannot be read (${messageOf(error)}): check the volume it is on.`, {
+      cause: error,
+    })
+  }
+}
 
 /** On a server, of which only headers are fetched. Throws ModelError, GgufError or the signal's reason. */
 export async function lookAtServer(remote: Remote, request: RemoteRequest, signal: AbortSignal): Promise<ModelLook> {
