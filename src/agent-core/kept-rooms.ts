@@ -233,7 +233,7 @@ function openSession(
     },
     platform,
     hostAddress: () => address.facts,
-    isSilent: (key) => sleep.isSilent(key),
+    silenceOf: (key) => sleep.silenceOf(key),
     log,
     onChange,
   })

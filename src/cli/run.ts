@@ -5,7 +5,6 @@ import type { Logger } from '../agent-core/observability/logger.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
-import { watchLateTicks } from '../agent-core/support/late-tick.ts'
 import { LinkError } from '../contract/client.ts'
 import { hostAgent, type HostedAgent } from '../serve/host-agent.ts'
 import { openAgentLog } from './agent-log.ts'
@@ -49,12 +48,6 @@ async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform,
     return exitCodes.failed
   }
   if (settings.uiPort !== undefined) await printWindow(result.hosted, settings.uiPort, io, log)
-  using _ = watchLateTicks({
-    onLate: (lateMs) => {
-      log.warn('stood still', { lateMs: Math.round(lateMs), text: 'this machine may have slept: all is verified' })
-      result.hosted.resume().catch((error: unknown) => log.error('not verified after a sleep', { error }))
-    },
-  })
   const { cause, code, servers } = await ended
   log.info('stopping metal-agent', { cause, servers })
   const isStopped = await result.hosted.stop({ servers })

@@ -34,6 +34,7 @@ export const serviceReasons = [
   'MemoryPressure',
   'Held',
   'Paused',
+  'Asleep',
   'Refused',
   'ExtraArgsRejected',
   'EnvironmentRejected',

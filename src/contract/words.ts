@@ -19,7 +19,7 @@ export const stateWords: Readonly<Record<ServiceState, string>> = {
 
 /** In one word or two. */
 export const stateWord = ({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): string =>
-  state === 'stopped' && reason === 'Idle' ? 'Idle' : stateWords[state]
+  reason === 'Asleep' || (state === 'stopped' && reason === 'Idle') ? reason : stateWords[state]
 
 /** Such as "38.0 GB of 96.0 GB for models, pressure normal, 2 waiting". */
 export function memoryLine({ modelsBytes, budgetBytes, pressure, waiting, problem }: MemoryStateView): string {

@@ -58,9 +58,9 @@ const troublingReasons: ReadonlySet<ServiceReason> = new Set([
   'MemoryCheckFailed',
 ])
 
-/** A person paused the machine: that its models are not published is no trouble. */
+/** A person paused the machine, or it sleeps: that its models are not published is no trouble. */
 export const isTroubled = ({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): boolean =>
-  reason !== 'Paused' && (troubles.has(state) || troublingReasons.has(reason))
+  reason !== 'Paused' && reason !== 'Asleep' && (troubles.has(state) || troublingReasons.has(reason))
 
 /** What a person should look at. */
 export const troubled = ({ services }: AgentSnapshot): ServiceView[] => services.filter(isTroubled)

@@ -207,6 +207,9 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
     host: { ...sampleSnapshot().host, paused: true },
     services: services([{ state: 'unready', reason: 'Paused', message: 'This machine is paused.' }]),
   }),
+  'the machine sleeps': withSnapshot({
+    services: services([{ state: 'unready', reason: 'Asleep', message: 'This machine sleeps.' }]),
+  }),
   'memory is critically short': withSnapshot({ memory: { ...memory, pressure: 'critical' } }),
   'memory is short, and a model is in trouble': withSnapshot({
     memory: { ...memory, pressure: 'warning' },

@@ -23,12 +23,12 @@ export interface ObservedService {
 
 type Rooms = Pick<
   ServiceRooms,
-  'publisher' | 'servers' | 'absences' | 'admission' | 'hostAddress' | 'isSilent' | 'settings'
+  'publisher' | 'servers' | 'absences' | 'admission' | 'hostAddress' | 'silenceOf' | 'settings'
 >
 
 /** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
 export function observe(reading: Reading, rooms: Rooms, service: ObservedService): Observation {
-  const { publisher, servers, absences, hostAddress, isSilent } = rooms
+  const { publisher, servers, absences, hostAddress, silenceOf } = rooms
   const { now, target, ownsService } = reading
   const { key, fetch, starts, writes, absence, before } = service
   const { server, successor, retiring } = starts.views()
@@ -48,7 +48,7 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
     absent: absence?.kind === 'idle' || absence?.kind === 'displaced' ? absence : undefined,
     restartAsked: starts.isRestartAsked,
     paused: absences.pausedSince !== undefined,
-    asleep: isSilent(key),
+    silence: silenceOf(key),
     clusterRetry: writes.retry,
     serviceRetry: writes.serviceRetry,
     disagreement: disagreementView(reading, publication, before?.disagreement),

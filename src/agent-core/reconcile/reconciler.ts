@@ -41,7 +41,7 @@ export interface ReconcilerOptions {
   /** Of the connections that servers have. */
   readonly platform: Pick<Platform, 'establishedConnections'>
   readonly hostAddress: ServiceRooms['hostAddress']
-  readonly isSilent: ServiceRooms['isSilent']
+  readonly silenceOf: ServiceRooms['silenceOf']
   readonly onPass?: WorkQueueOptions['onPass']
   readonly onAdmission?: AdmissionOptions['onDecision']
   readonly log: Logger

@@ -10,6 +10,7 @@ import type { Absence } from './absence.ts'
 import type { Absences } from './absences.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
+import type { Silence } from './plan/observation.ts'
 import type { ServerLaunches } from './server-launches.ts'
 import type { ServiceNames } from './service-names.ts'
 
@@ -38,8 +39,7 @@ export interface ServiceRooms {
   readonly names: Pick<ServiceNames, 'sharing'>
   readonly settings: ServiceSettings
   readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
-  /** The machine sleeps, or the server has not answered since: pods must not be sent to it. */
-  readonly isSilent: (key: string) => boolean
+  readonly silenceOf: (key: string) => Silence | undefined
   readonly log: Logger
   readonly enqueue: (key: string) => void
   /** Something that a snapshot shows has changed. */

@@ -55,7 +55,7 @@ function modelEntry(service: ServiceView, snapshot: AgentSnapshot): MenuEntry {
 
 function shapeOf(service: ServiceView): string {
   const { state, reason } = service
-  if (reason === 'Paused') return shapes.waiting
+  if (reason === 'Paused' || reason === 'Asleep') return shapes.waiting
   return state !== 'foreign' && isTroubled(service) ? '▲' : shapes[state]
 }
 

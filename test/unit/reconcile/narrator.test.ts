@@ -306,7 +306,7 @@ const observed: Observation = {
   },
   restartAsked: false,
   paused: false,
-  asleep: false,
+  silence: undefined,
   clusterRetry: undefined,
 }
 const rests = (state: Plan['state'], reason: Plan['reason'], message: string): Plan => ({

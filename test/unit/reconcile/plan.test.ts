@@ -81,7 +81,7 @@ const idle: Observation = {
   publication: nothingPublished,
   restartAsked: false,
   paused: false,
-  asleep: false,
+  silence: undefined,
   clusterRetry: undefined,
 }
 const refusal = { at: now + 5_000, message: 'The cluster did not take it.', isRefusal: true }
@@ -344,12 +344,6 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ],
   ],
   'a paused machine': [
-    [
-      'sleeps: what is ready is withdrawn',
-      { asleep: true, publication: shownReady, server: ready },
-      'withdraw',
-      'unready',
-    ],
     ['withdraws what is ready', { paused: true, publication: shownReady, server: ready }, 'withdraw', 'unready'],
     ['keeps its models', { paused: true, publication: withdrawn, server: ready }, 'rest', 'unready'],
     ['starts nothing', { paused: true, publication: claimed, fetch: fetched }, 'rest', 'waiting'],
@@ -372,6 +366,16 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'stop',
       'stopping',
     ],
+  ],
+  'a machine that sleeps, or slept': [
+    ['withdraws what is ready', { silence: 'asleep', publication: shownReady, server: ready }, 'withdraw', 'unready'],
+    [
+      'publishes nothing that has not answered since',
+      { silence: 'unverified', publication: withdrawn, server: ready },
+      'rest',
+      'unready',
+    ],
+    ['starts nothing', { silence: 'asleep', publication: claimed, fetch: fetched }, 'rest', 'waiting'],
   ],
   'a restart that a person asked for': [
     [
@@ -1431,6 +1435,24 @@ describe('a cluster that says something else', () => {
     const since = now - 60_000
     expect(plan({ ...idle, ...changed, disagreement: { message, since } }).step.do).toBe('withdraw')
   })
+})
+
+test('a machine that sleeps is not called paused, unless a person paused it too', () => {
+  const told = (changes: Partial<Observation>) => {
+    const { reason, message } = plan({ ...idle, publication: withdrawn, server: ready, ...changes })
+    return `${reason}: ${message}`
+  }
+  expect([
+    told({ silence: 'asleep' }),
+    told({ silence: 'unverified' }),
+    told({ silence: 'asleep', paused: true }),
+    told({ silence: 'asleep', server: idle.server }),
+  ]).toEqual([
+    'Asleep: This machine sleeps: the model stays in memory, and no requests are sent here.',
+    'Asleep: This machine slept, and the server has not answered since: the model stays in memory, and no requests are sent here.',
+    'Paused: This machine is paused: the model stays in memory, and no requests are sent here.',
+    'Asleep: This machine sleeps: nothing is started until it is awake.',
+  ])
 })
 
 test('who changes the Service again and again is told as long as that is remembered, and it is put right in time', () => {

@@ -2,6 +2,9 @@ import type { ServiceReason } from '../../../contract/service.ts'
 import type { Absence } from '../absence.ts'
 import type { Desired } from '../desired.ts'
 
+/** Why pods must not be sent to a server that may be well: the machine sleeps, or the server has not answered since. */
+export type Silence = 'asleep' | 'unverified'
+
 /** The model file of the desired source. */
 export type FetchView =
   | { readonly kind: 'none' }
@@ -118,8 +121,7 @@ export interface Observation {
   readonly restartAsked: boolean
   /** A person paused this machine. */
   readonly paused: boolean
-  /** This machine sleeps, or its server has not answered since. */
-  readonly asleep: boolean
+  readonly silence: Silence | undefined
   /** The cluster did not take our last write: until then only local steps are possible. */
   readonly clusterRetry:
     | {

@@ -14,7 +14,7 @@ import {
 } from './facts.ts'
 import { clear, staysAway, yieldTo } from './leaving.ts'
 import { fetchStep } from './model-fetching.ts'
-import type { Observation, ServerView } from './observation.ts'
+import type { Observation, ServerView, Silence } from './observation.ts'
 import { dropStep, replaceStep, takeOverStep } from './replacement.ts'
 import { shownAs, withoutAnswer } from './server-words.ts'
 import { act, forget, rest, unreachable, type Plan } from './step.ts'
@@ -27,7 +27,8 @@ export function serve(observed: Observation, desired: Serve): Plan {
     return clear(observed, 'unpublish', taken) ?? rest('refused', 'ServiceNameTaken', taken, publication.retryAt)
   }
   if (publication.claim === 'unknown') return rest('waiting', 'Pending', publication.message)
-  if (observed.paused || observed.asleep) return whilePaused(observed)
+  const quiet = quietOf(observed)
+  if (quiet) return whileQuiet(observed, quiet)
   if (address.ip === undefined && !isAlive(server)) {
     const silent = isHeld(publication) ? withdrawSilent(observed) : undefined
     return silent ?? rest('waiting', 'NoHostAddress', address.message)
@@ -157,7 +158,8 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
   const serves = server.kind === 'ready' || server.kind === 'unready' || isTrusted(server)
   const isSwapped = leadsToSuccessor(observed)
   if (!isHeld(publication) || (!serves && !isSwapped)) return undefined
-  if (observed.paused || observed.asleep) return whilePaused(observed)
+  const quiet = quietOf(observed)
+  if (quiet) return whileQuiet(observed, quiet)
   // The service it gave way to waits for its memory.
   if (observed.absent?.kind === 'displaced') return staysAway(observed, observed.absent)
   const taken = takeOverStep(observed)
@@ -168,15 +170,33 @@ function keepServing(observed: Observation, why: string): Plan | undefined {
 }
 
 /** Nothing is begun and nothing is ended, but for the address: pods are not sent here. */
-function whilePaused(observed: Observation): Plan {
+function whileQuiet(observed: Observation, { reason, why, until }: Quiet): Plan {
   const { server, publication } = observed
   const loaded = server.kind === 'ready' || server.kind === 'starting' || server.kind === 'unready'
-  const why = observed.paused ? 'This machine is paused' : 'This machine sleeps, or its server has not answered since'
   const [state, message] = loaded
     ? (['unready', `${why}: the model stays in memory, and no requests are sent here.`] as const)
-    : (['waiting', `${why}: nothing is started until ${observed.paused ? 'it is resumed' : 'it is awake'}.`] as const)
-  if (!isHeld(publication) || publication.shown?.ready !== true) return rest(state, 'Paused', message)
-  return isWritable(observed)
-    ? act({ do: 'withdraw' }, state, 'Paused', message)
-    : unreachable(observed, state, 'Paused')
+    : (['waiting', `${why}: nothing is started until ${until}.`] as const)
+  if (!isHeld(publication) || publication.shown?.ready !== true) return rest(state, reason, message)
+  return isWritable(observed) ? act({ do: 'withdraw' }, state, reason, message) : unreachable(observed, state, reason)
+}
+
+interface Quiet {
+  readonly reason: 'Paused' | 'Asleep'
+  readonly why: string
+  readonly until: string
+}
+
+function quietOf({ paused, silence }: Observation): Quiet | undefined {
+  if (paused) return quiets.paused
+  return silence && quiets[silence]
+}
+
+const quiets: Readonly<Record<'paused' | Silence, Quiet>> = {
+  paused: { reason: 'Paused', why: 'This machine is paused', until: 'it is resumed' },
+  asleep: { reason: 'Asleep', why: 'This machine sleeps', until: 'it is awake' },
+  unverified: {
+    reason: 'Asleep',
+    why: 'This machine slept, and the server has not answered since',
+    until: 'it answers',
+  },
 }
