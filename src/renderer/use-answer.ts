@@ -1,6 +1,7 @@
-import { useEffect, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { LinkError } from '../contract/client.ts'
 import type { Answer, QueryInput, QueryName } from '../contract/queries.ts'
+import { RepeatedQuestion } from './repeated-question.ts'
 import { useLink, useWindow } from './store.ts'
 
 export interface Asked<N extends QueryName> {
@@ -17,10 +18,10 @@ interface Kept<N extends QueryName> extends Omit<Asked<N>, 'isCurrent'> {
   readonly of: string | undefined
 }
 
-/** Many changes in a row are asked about once, in milliseconds. */
-const calmMs = 400
-
-/** What the agent answers, asked anew when one of `signs` changes: each tells that the answer may be another. Always as many. */
+/**
+ * What the agent answers, asked anew when one of `signs` changes: each tells that the answer may be another. Always as many.
+ * Signs that change all the time do not keep the answer from coming; another question takes the place of the one before.
+ */
 export function useAnswer<N extends QueryName>(
   query: Extract<QueryInput, { name: N }>,
   signs: readonly unknown[],
@@ -28,11 +29,13 @@ export function useAnswer<N extends QueryName>(
   const link = useLink()
   const connected = useWindow(({ connection }) => connection.state === 'live')
   const [asked, setAsked] = useState<Kept<N>>({ answer: undefined, problem: undefined, of: undefined })
+  const question = useRef<RepeatedQuestion>(undefined)
   const text = JSON.stringify(query)
   useEffect(() => {
     if (!connected) return
     let left = false
-    const ask = () => {
+    const isFirst = asked.answer === undefined && asked.problem === undefined
+    question.current = new RepeatedQuestion({ isFirst }, () =>
       link.query<N>(JSON.parse(text) as Extract<QueryInput, { name: N }>).then(
         (answer) => {
           if (!left) setAsked({ answer, problem: undefined, of: text })
@@ -41,14 +44,15 @@ export function useAnswer<N extends QueryName>(
           if (!(error instanceof LinkError)) throw error
           if (!left) setAsked((before) => ({ ...before, problem: error.message }))
         },
-      )
-    }
-    const timer = setTimeout(ask, asked.answer === undefined && asked.problem === undefined ? 0 : calmMs)
+      ),
+    )
     return () => {
       left = true
-      clearTimeout(timer)
+      question.current?.end()
+      question.current = undefined
     }
-  }, [link, connected, text, ...signs])
+  }, [link, connected, text])
+  useEffect(() => question.current?.ask(), [link, connected, text, ...signs])
   const { answer, problem, of } = asked
   return { answer, problem, isCurrent: of === text }
 }

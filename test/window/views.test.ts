@@ -122,6 +122,25 @@ test('a model is fetched by its source, which Enter sends as well', async () => 
   expect(agent.asked[0]?.command).toEqual({ name: 'pullModel', source: 'hf://org/repo/file.gguf' })
 })
 
+test('the list of models is up to date while a download goes on', async () => {
+  await using window = await show(scenes.models)
+  const { page, agent } = window
+  await page.getByText('412 GB free').waitFor()
+  const { models } = agent.known
+  const [download] = agent.shown.downloads
+  if (models === undefined || download === undefined) throw new Error('This scene has a store and a download.')
+  agent.known.models = { ...models, freeBytes: 399e9 }
+  const done = { ...download, name: 'small', state: 'done' as const }
+  const before = agent.queriesOf('models').length
+  let bytes = 0
+  await eventually(async () => {
+    const progress = { doneBytes: ++bytes, totalBytes: 1e9, bytesPerSecond: 1 }
+    agent.show({ ...agent.shown, revision: agent.shown.revision + 1, downloads: [{ ...download, progress }, done] })
+    return (await page.getByText('399 GB free').count()) === 1
+  })
+  expect(agent.queriesOf('models').length).toBe(before + 1)
+})
+
 test('activity is filtered by words and by what went wrong', async () => {
   await using window = await show(scenes.activity)
   const { page } = window
@@ -139,7 +158,7 @@ test('activity is filtered by words and by what went wrong', async () => {
 test('energy is asked for anew each minute, for the time that a person chose, and has a table', async () => {
   await using window = await show(scenes.energy)
   const { page, agent } = window
-  const asks = () => agent.queried.filter((name) => name === 'energy').length
+  const asks = () => agent.queriesOf('energy').length
   await page.getByText('2.08 kWh · 0.75 EUR').waitFor()
   const begin = Date.parse(agent.shown.now)
   const at = (ms: number) => agent.show({ ...agent.shown, now: new Date(begin + ms).toISOString() })

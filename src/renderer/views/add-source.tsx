@@ -3,6 +3,7 @@ import { isLocalSource } from '../../contract/names.ts'
 import { isPasted, sourceProblem } from '../addition.ts'
 import { Button } from '../components/button.tsx'
 import { TextInput } from '../components/text-input.tsx'
+import { modelSigns } from '../model-signs.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { addWords } from '../words/add.ts'
@@ -52,10 +53,8 @@ export function AddSource() {
 /** Those that have every word of what is written. */
 function Offers({ words }: { readonly words: string }) {
   const trust = useTrust()
-  const services = useSnapshot((snapshot) => snapshot.services)
-  const downloads = useSnapshot((snapshot) => snapshot.downloads)
   const write = useWindow((state) => state.writeAddition)
-  const { answer, problem } = useAnswer({ name: 'models' }, [services, downloads])
+  const { answer, problem } = useAnswer({ name: 'models' }, [useSnapshot(modelSigns)])
   const matches = (...texts: readonly string[]) => {
     const text = texts.join(' ').toLowerCase()
     return words

@@ -1,5 +1,6 @@
 import type { StoredModelView } from '../../contract/models.ts'
 import { removalOf } from '../model-removal.ts'
+import { modelSigns } from '../model-signs.ts'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { modelWords } from '../words/views.ts'
@@ -14,8 +15,9 @@ import { PullModel } from './pull-model.tsx'
 export function Models() {
   const services = useSnapshot((snapshot) => snapshot.services)
   const downloads = useSnapshot((snapshot) => snapshot.downloads)
+  const signs = useSnapshot(modelSigns)
   const requests = useWindow((state) => state.requests)
-  const { answer, problem } = useAnswer({ name: 'models' }, [services, downloads, requests])
+  const { answer, problem } = useAnswer({ name: 'models' }, [signs, requests])
   const models = answer?.models ?? []
   return (
     <ViewPage id="models" title={modelWords.title}>

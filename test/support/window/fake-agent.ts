@@ -10,6 +10,8 @@ export interface Asked {
   readonly requestId: string | undefined
 }
 
+type QueryOf<N extends QueryName> = Extract<QueryInput, { name: N }>
+
 type Open<T> = Map<Listener<T>, true>
 
 /** An agent as a window sees it, that says what a test tells it to. */
@@ -17,7 +19,7 @@ export class FakeAgent implements AgentLink {
   /** Every command in order. */
   readonly asked: Asked[] = []
   /** Every query in order. */
-  readonly queried: QueryName[] = []
+  readonly queried: QueryInput[] = []
   /** Where each log stream that is open began. */
   readonly logStreams: Pick<StreamInput, 'from'>[] = []
   /** Answers the next commands, in this order; without one a command stays unanswered. */
@@ -29,10 +31,15 @@ export class FakeAgent implements AgentLink {
 
   /** What is answered to each other query. */
   readonly known: { [N in QueryName]?: Answer<N> } = { server: { crashLines: [] } }
+  /** Takes the place of `known` where the answer depends on what exactly is asked. */
+  readonly replies: { [N in QueryName]?: (query: QueryOf<N>) => Answer<N> } = {}
+  /** Queries of these names stay unanswered until they are released. */
+  readonly held = new Set<QueryName>()
 
   readonly #followers: Open<AgentSnapshot> = new Map()
   readonly #readers: Open<StreamItem> = new Map()
   readonly #unanswered: ((result: CommandResult) => void)[] = []
+  readonly #waiting: { readonly query: QueryInput; readonly answer: () => void }[] = []
   #snapshot: AgentSnapshot | undefined
   #absence: LinkError | undefined
 
@@ -105,9 +112,31 @@ export class FakeAgent implements AgentLink {
     return answer === undefined ? new Promise((resolve) => this.#unanswered.push(resolve)) : Promise.resolve(answer)
   }
 
-  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
-  query(query: QueryInput): Promise<Answer> {
-    this.queried.push(query.name)
+  /** Every query of one name, in order. */
+  queriesOf<N extends QueryName>(name: N): QueryOf<N>[] {
+    return this.queried.filter((query): query is QueryOf<N> => query.name === name)
+  }
+
+  /** Answers the oldest query of this name that is held, with what is known by now. */
+  release(name: QueryName): void {
+    const index = this.#waiting.findIndex(({ query }) => query.name === name)
+    const [oldest] = index < 0 ? [] : this.#waiting.splice(index, 1)
+    if (oldest === undefined) throw new Error(`No query ${name} waits for an answer.`)
+    oldest.answer()
+  }
+
+  query<N extends QueryName>(query: QueryOf<N>): Promise<Answer<N>>
+  async query(query: QueryInput): Promise<Answer> {
+    this.queried.push(query)
+    if (this.held.has(query.name)) {
+      await new Promise<void>((resolve) => this.#waiting.push({ query, answer: resolve }))
+    }
+    return this.#answerTo(query)
+  }
+
+  #answerTo(query: QueryInput): Promise<Answer> {
+    const reply = this.replies[query.name] as ((query: QueryInput) => Answer) | undefined
+    if (reply !== undefined) return Promise.resolve(reply(query))
     if (query.name !== 'log') {
       const known = this.known[query.name]
       if (known !== undefined) return Promise.resolve(known)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { withNewer, withOlder } from '../../../src/renderer/history-pages.ts'
+import { newerLimit, withNewer, withOlder } from '../../../src/renderer/history-pages.ts'
 
 const page = (ids: readonly number[], hasMore = true) => ({
   entries: ids.map((id) => ({ id, at: '2026-01-02T03:04:05.000Z', kind: 'ready' as const, message: `Entry ${id}.` })),
@@ -33,4 +33,22 @@ test('nothing is shown beside entries that are missing between, or of a history 
     [[90, 89], true],
     [[2, 1], false],
   ])
+})
+
+test('a page that is older than what is known changes nothing; one with other entries of the same numbers is a new history', () => {
+  const known = withNewer(undefined, page([5, 4, 3]))
+  const anew = {
+    ...page([5, 4]),
+    entries: page([5, 4]).entries.map((entry) => ({ ...entry, at: '2026-02-02T03:04:05.000Z' })),
+  }
+  expect([withNewer(known, page([4, 3])), withNewer(known, anew)]).toEqual([known, anew])
+})
+
+test('what is asked for has room for what happens before the answer', () => {
+  const known = withNewer(undefined, page([5, 4, 3]))
+  expect(
+    [undefined, 6, 65, 200, 400].map((newestId) =>
+      newerLimit(newestId === undefined ? undefined : known, newestId ?? 9),
+    ),
+  ).toEqual([50, 51, 110, 200, 50])
 })
