@@ -27,6 +27,8 @@ export const query = z.discriminatedUnion('name', [
   }),
   /** Kubernetes Events of a service, or of all that are shown; newest first. */
   z.object({ name: z.literal('events'), service: serviceRef.optional(), limit }),
+  /** What the cluster says of an InferenceService in its status. */
+  z.object({ name: z.literal('conditions'), service: serviceRef }),
   logQuery,
   /** What a person asks of one server. */
   z.object({ name: z.literal('server'), service: serviceRef }),
@@ -67,6 +69,18 @@ export const eventView = z.object({
 })
 export type EventView = z.infer<typeof eventView>
 
+export const conditionView = z.object({
+  type: z.string(),
+  /** `True`, `False` or `Unknown`. */
+  status: z.string(),
+  /** Empty where nobody says. */
+  reason: z.string(),
+  message: z.string(),
+  /** Absent where the cluster does not tell. */
+  since: z.iso.datetime().optional(),
+})
+export type ConditionView = z.infer<typeof conditionView>
+
 export const contextView = z.object({
   name: z.string(),
   /** The API server's URL; empty where the kubeconfig does not say. */
@@ -100,6 +114,7 @@ export type ServerDetailsView = z.infer<typeof serverView>
 export const answers = {
   history: z.object({ entries: z.array(historyEntry), hasMore: z.boolean() }),
   events: z.object({ events: z.array(eventView), hasMore: z.boolean() }),
+  conditions: z.object({ conditions: z.array(conditionView) }),
   log: logPage,
   server: serverView,
   settings: z.object({ settings: z.array(settingView) }),

@@ -13,6 +13,9 @@ export const trailMs = 120_000
 /** One sample for each of these, in milliseconds: more, a person cannot tell apart. */
 const stepMs = 1_000
 
+/** Between two samples that are further apart nobody looked: what was drawn meanwhile is not known. */
+const longestGapMs = 10_000
+
 /** The trail with what a snapshot says; the same trail while power was never measured. */
 export function withPower(
   trail: readonly PowerSample[],
@@ -35,7 +38,7 @@ export function wattRange(
   return known.length === 0 ? undefined : { least: Math.min(...known), most: Math.max(...known) }
 }
 
-/** Points of the lines to draw, in a box of the given size; a time without figures is a gap between two lines. */
+/** Points of the lines to draw, in a box of the given size; a time without figures, or without samples, is a gap between two lines. */
 export function trailLines(
   trail: readonly PowerSample[],
   { width, height }: { readonly width: number; readonly height: number },
@@ -45,7 +48,10 @@ export function trailLines(
   if (range === undefined || last === undefined) return []
   const top = Math.max(range.most, leastScaleWatts)
   const lines: string[][] = [[]]
+  let before = trail[0]?.at ?? 0
   for (const { at, watts } of trail) {
+    if (at - before > longestGapMs) lines.push([])
+    before = at
     if (watts === undefined) lines.push([])
     else {
       const x = width * (1 - (last.at - at) / trailMs)

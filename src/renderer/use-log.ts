@@ -5,6 +5,9 @@ import type { LogChunk, LogRun } from '../contract/log.ts'
 import { emptyTail, withChunk } from './log-tail.ts'
 import { useLink, useWindow } from './store.ts'
 
+/** A stream that broke alone is opened again after this, in milliseconds. */
+const retryMs = 2_000
+
 /** One run of one service; `pid` because a process may have output where its predecessor had none. */
 export interface LogSource extends ServiceRef {
   readonly run: LogRun
@@ -27,6 +30,7 @@ export function useLog({ namespace, name, run, pid }: LogSource) {
     const service = { namespace, name }
     let left = false
     let unsubscribe: Unsubscribe | undefined
+    let retry: ReturnType<typeof setTimeout> | undefined
     const add = (chunk: LogChunk) => {
       if (left) return
       known.current = withChunk(known.current, chunk)
@@ -39,7 +43,12 @@ export function useLog({ namespace, name, run, pid }: LogSource) {
     }
     const follow = (from: LogChunk['end']) => {
       if (run === 'current' && !left) {
-        unsubscribe = link.stream({ name: 'log', service, from }, { next: add, end: fail })
+        const end = (error: LinkError) => {
+          fail(error)
+          // With the agent gone too, the connection ends this effect first.
+          if (error.code === 'gone' && !left) retry = setTimeout(() => follow(known.current.end ?? from), retryMs)
+        }
+        unsubscribe = link.stream({ name: 'log', service, from }, { next: add, end })
       }
     }
     if (known.current.end !== undefined) follow(known.current.end)
@@ -53,6 +62,7 @@ export function useLog({ namespace, name, run, pid }: LogSource) {
     return () => {
       left = true
       unsubscribe?.()
+      clearTimeout(retry)
     }
   }, [link, connected, namespace, name, run, pid])
 

@@ -90,3 +90,19 @@ test('a log that is not there yet appears with the process that writes it', asyn
   agent.show(sampleSnapshot({ revision: 2, services: [{ ...ready, revision: 2, pid: 2 }] }))
   await eventually(async () => (await lastLine(page)) === 'hello')
 })
+
+test('a stream that breaks alone is opened again where it was read to', async () => {
+  await using window = await show(scenes['detail-tall'])
+  const { page, agent } = window
+  await eventually(() => agent.logStreams.length === 1)
+  agent.print(chunk(['before']))
+  await eventually(async () => (await lastLine(page)) === 'before')
+  agent.breakLogs()
+  await eventually(() => agent.logStreams.length === 2)
+  agent.print(chunk(['after']))
+  await eventually(async () => (await lastLine(page)) === 'after')
+  expect({ from: agent.logStreams[1]?.from, told: await page.getByText('The stream broke.').count() }).toEqual({
+    from: chunk([]).end,
+    told: 0,
+  })
+})

@@ -145,6 +145,10 @@ const words: Record<SceneName, readonly string[]> = {
   'detail-wide': ['qwen3-30b-a3b', 'For pods'],
   detail: ['Serving at 192.168.1.20:51234.', 'Stop', 'Restart', 'llama-server · port 51234 · process 4711'],
   'detail-tall': ['Log', 'This run', 'Skipped 1,200 lines.', 'POST /v1/chat/completions 192.168.1.7 200 (24)'],
+  'detail-news': [
+    ...['Conditions in the cluster', 'Available: False', 'NoEndpoints', 'No endpoint was ready.'],
+    ...['Recent Events', 'Crashed, 3 times', 'llmkube-metal-agent', 'metal-agent events lists all'],
+  ],
   'log-search': ['2 of 7', 'Paused'],
   'log-previous': ['failed to allocate buffer', 'Show file'],
   'no-previous-log': ['No earlier run is kept.'],

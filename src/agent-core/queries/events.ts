@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { sentence } from '../../contract/clean-text.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { Answer, EventView, Query } from '../../contract/queries.ts'
 import { isApiError, rootMessage } from '../kube/api-error.ts'
@@ -7,6 +8,10 @@ import { resources } from '../kube/resources.ts'
 
 /** Events come in no useful order, so that all of a service must be read for the newest; more than this are a flood. */
 const maxEvents = 2_000
+
+/** Kubernetes accepts no longer message; whatever wrote it, more is not for a window. */
+const maxMessageBytes = 1_024
+const maxWordBytes = 256
 
 const timestamp = z.string().nullish()
 const event = z.object({
@@ -71,11 +76,11 @@ function viewOf(item: unknown): EventView | undefined {
   const { involvedObject, type, reason, message, count, source, reportingComponent } = data
   return {
     at: new Date(at).toISOString(),
-    type,
-    reason,
-    message,
+    type: sentence(type, maxWordBytes),
+    reason: sentence(reason, maxWordBytes),
+    message: sentence(message, maxMessageBytes),
     count: Math.max(1, count ?? 1),
     service: { namespace: involvedObject.namespace, name: involvedObject.name },
-    source: source?.component || (reportingComponent ?? ''),
+    source: sentence(source?.component || (reportingComponent ?? ''), maxWordBytes),
   }
 }

@@ -11,6 +11,7 @@ import type { ReadableOutput } from '../process/output-log.ts'
 import type { HostAddress, HostCandidate } from '../publishing/host-address.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
 import { keyOf, refKey } from '../support/object-key.ts'
+import { conditions } from './conditions.ts'
 import { contexts } from './contexts.ts'
 import { deletion } from './deletion.ts'
 import { evictionPreview, type EvictionPreviewSources } from './eviction-preview.ts'
@@ -63,6 +64,8 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       const isShown = (namespace: string, name: string) => reconciler.report(keyOf(namespace, name)) !== undefined
       return events({ api: cluster.api, namespace: cluster.namespace, isShown }, query)
     }
+    case 'conditions':
+      return conditions(sessionOf(sources).cluster, query.service)
     case 'deletion': {
       const { cluster, reconciler } = sessionOf(sources)
       return deletion(cluster.api, query.service, reconciler.report(refKey(query.service)) !== undefined)

@@ -19,6 +19,10 @@ const height = 100
 /** What was measured is seen, however little it was. */
 const leastHeight = 2
 
+const restPattern = 'energy-rest'
+/** Level, since the drawing is stretched sideways. */
+const restLine = 2
+
 /** Energy of each hour or day; the part of the services is told from the rest by colour and by a pattern of the rest. */
 export function EnergyBars({ spans, time, chosen, services }: EnergyBarsProps) {
   const bars = energyBars(spans, chosen)
@@ -33,12 +37,20 @@ export function EnergyBars({ spans, time, chosen, services }: EnergyBarsProps) {
         viewBox={`0 0 ${slot * bars.length} ${height}`}
         preserveAspectRatio="none"
       >
+        <pattern id={restPattern} width={slot} height={restLine * 3} patternUnits="userSpaceOnUse">
+          <path className={styles['hatch']} d={`M0 0H${slot}V${restLine}H0Z`} />
+        </pattern>
         {bars.map(({ span, all, part }, index) => (
           <g key={span.from}>
             <title>{energyWords.bar(span, time)}</title>
             {all !== undefined && (
               <>
-                <Bar className={styles['all']} index={index} size={Math.max(leastHeight, all * height)} />
+                <Bar
+                  className={styles['all']}
+                  fill={`url(#${restPattern})`}
+                  index={index}
+                  size={Math.max(leastHeight, all * height)}
+                />
                 <Bar className={styles['part']} index={index} size={part * height} />
               </>
             )}
@@ -62,13 +74,15 @@ export function EnergyBars({ spans, time, chosen, services }: EnergyBarsProps) {
 
 interface BarProps {
   readonly className: string | undefined
+  readonly fill?: string
   readonly index: number
   readonly size: number
 }
 
-const Bar = ({ className, index, size }: BarProps) => (
+const Bar = ({ className, fill, index, size }: BarProps) => (
   <rect
     {...(className !== undefined && { className })}
+    {...(fill !== undefined && { fill })}
     x={index * slot + gap / 2}
     width={slot - gap}
     y={height - size}

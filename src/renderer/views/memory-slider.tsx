@@ -2,6 +2,7 @@ import { Label } from 'react-aria-components/Label'
 import { Slider, SliderOutput, SliderThumb, SliderTrack } from 'react-aria-components/Slider'
 import { classNames } from '../components/class-names.ts'
 import { useSnapshot } from '../store.ts'
+import { useAnswer } from '../use-answer.ts'
 import { budgetWords } from '../words/memory-budget.ts'
 import styles from './memory-slider.module.css'
 
@@ -21,12 +22,18 @@ export function MemorySlider({ fraction, isOverruled, onChange }: MemorySliderPr
   const total = useSnapshot(({ memory }) => memory?.totalBytes)
   const budget = useSnapshot(({ memory }) => memory?.budgetBytes)
   const gpuLimit = useSnapshot(({ memory }) => memory?.gpuLimitBytes)
+  // What automatic would be, which is not the present budget while another one is set.
+  const automatic = useAnswer(
+    { name: 'evictionPreview', settings: { memoryFraction: null, memoryBudgetBytes: null } },
+    [fraction > 0, total, gpuLimit],
+  ).answer?.budgetBytes
   if (total === undefined) return null
-  const value = fraction > 0 ? fraction : (budget ?? 0) / total
+  const bytes = (isOverruled ? undefined : automatic) ?? budget ?? 0
+  const value = Math.max(least, Math.min(1, fraction > 0 ? fraction : bytes / total))
   return (
     <Slider
       className={classNames(styles['slider'])}
-      value={Math.max(least, Math.min(1, value))}
+      value={value}
       onChange={onChange}
       minValue={least}
       maxValue={1}

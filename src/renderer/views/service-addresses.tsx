@@ -19,6 +19,9 @@ export function ServiceAddresses({ service: { url, port, address } }: { readonly
           [addressWords.here, local === undefined ? addressWords.notRunning : <CopyUrl url={local} />],
         ]}
       />
+      {url !== undefined && (
+        <Command text={addressWords.curl(url)} label={addressWords.podsCurl} copyLabel={addressWords.copyPodsCurl} />
+      )}
       {local !== undefined && <Command text={addressWords.curl(local)} copyLabel={addressWords.copyCurl} />}
     </Card>
   )

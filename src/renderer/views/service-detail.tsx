@@ -21,6 +21,7 @@ import { ServiceAddresses } from './service-addresses.tsx'
 import styles from './service-detail.module.css'
 import { ServiceMemoryCard } from './service-memory.tsx'
 import { ServiceWork } from './service-work.tsx'
+import { ServiceNews } from './service-news.tsx'
 import { Steps } from './steps.tsx'
 import { WaysToFit } from './ways-to-fit.tsx'
 
@@ -85,6 +86,7 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
           ]}
         />
       </PlainCard>
+      <ServiceNews service={service} />
       <ServerDetails service={service} />
       <DeleteService service={service} />
       <LogView service={service} />

@@ -107,6 +107,8 @@ export const addressWords = {
   notRunning: 'no server runs',
   copy: (url: string) => `Copy URL ${url}`,
   copyCurl: 'Copy curl',
+  podsCurl: 'From a pod',
+  copyPodsCurl: 'Copy curl for pods',
   curl: (url: string) =>
     `curl ${url}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":64}'`,
 } as const

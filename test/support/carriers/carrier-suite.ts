@@ -93,6 +93,11 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
       hasMore: false,
     },
   },
+  conditions: {
+    ask: { name: 'conditions', service },
+    asked: { name: 'conditions', service },
+    answer: { conditions: [{ type: 'Ready', status: 'False', reason: '', message: 'Not yet.', since: at }] },
+  },
   log: {
     ask: { name: 'log', service, before: { fileId: 'run-1', offset: 70 } },
     asked: { name: 'log', service, run: 'current', lines: 200, before: { fileId: 'run-1', offset: 70 } },

@@ -30,7 +30,11 @@ export class FakeAgent implements AgentLink {
   }
 
   /** What is answered to each other query. */
-  readonly known: { [N in QueryName]?: Answer<N> } = { server: { crashLines: [] } }
+  readonly known: { [N in QueryName]?: Answer<N> } = {
+    server: { crashLines: [] },
+    conditions: { conditions: [] },
+    events: { events: [], hasMore: false },
+  }
   /** Takes the place of `known` where the answer depends on what exactly is asked. */
   readonly replies: { [N in QueryName]?: (query: QueryOf<N>) => Answer<N> } = {}
   /** Queries of these names stay unanswered until they are released. */
@@ -70,6 +74,13 @@ export class FakeAgent implements AgentLink {
       for (const { end } of open.keys()) end(error)
       open.clear()
     }
+  }
+
+  /** Only the logs are lost. */
+  breakLogs(): void {
+    const open = [...this.#readers.keys()]
+    this.#readers.clear()
+    for (const { end } of open) end(new LinkError('gone', 'The stream broke.'))
   }
 
   comeBack(snapshot: AgentSnapshot): void {

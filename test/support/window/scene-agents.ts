@@ -21,6 +21,36 @@ export const withServices = (services: ServiceView[]) => () => {
   return agent
 }
 
+/** What the cluster says of a service that had trouble. */
+export function withNews(): FakeAgent {
+  const agent = withServices([ready])()
+  const service = { namespace: 'default', name: 'phi-4-mini' }
+  const source = 'llmkube-metal-agent'
+  agent.known.conditions = {
+    conditions: [
+      {
+        ...{ type: 'MetalAgent', status: 'True', reason: 'Serving', message: 'Serving at 192.168.1.20:51234.' },
+        since: '2026-01-02T03:01:05.000Z',
+      },
+      { type: 'Available', status: 'False', reason: 'NoEndpoints', message: 'No endpoint was ready.' },
+    ],
+  }
+  agent.known.events = {
+    events: [
+      {
+        ...{ at: '2026-01-02T03:03:05.000Z', type: 'Normal', reason: 'Ready', message: 'It serves.' },
+        ...{ count: 1, service, source },
+      },
+      {
+        ...{ at: '2026-01-02T03:02:05.000Z', type: 'Warning', reason: 'Crashed', message: 'Exit code 1 after 2.1 s.' },
+        ...{ count: 3, service, source },
+      },
+    ],
+    hasMore: true,
+  }
+  return agent
+}
+
 export const refusal: CommandResult = {
   outcome: 'refused',
   by: 'cluster',

@@ -15,7 +15,7 @@ export const ready = sampleService({
   pid: 4711,
   port: 51_234,
   address: '192.168.1.20',
-  url: 'http://phi-4-mini.default.svc.cluster.local:8080/v1',
+  url: 'http://phi-4-mini.default.svc.cluster.local:8080',
 })
 
 export const fetching = sampleService({
@@ -117,7 +117,7 @@ export const longest = sampleService({
   namespace: 'a-namespace-whose-name-has-the-sixty-three-letters-kubernetes-has',
   name: `an-inference-service-${'with-a-very-long-name-'.repeat(8)}version-2`,
   model: `a-model-${'with-a-very-long-name-'.repeat(8)}q4`,
-  url: `http://an-inference-service-${'with-a-very-long-name-'.repeat(2)}.default.svc.cluster.local:8080/v1`,
+  url: `http://an-inference-service-${'with-a-very-long-name-'.repeat(2)}.default.svc.cluster.local:8080`,
   message: `The model is looked for in ${'/Volumes/External/A folder with a long name'.repeat(4)}/model.gguf.`,
 })
 

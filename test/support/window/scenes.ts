@@ -10,6 +10,7 @@ import {
   withEarlierRun,
   withHistory,
   withModels,
+  withNews,
   withPreview,
   withServices,
   withSettings,
@@ -109,6 +110,7 @@ export const sceneNames = [
   'detail-wide',
   'detail',
   'detail-tall',
+  'detail-news',
   'log-search',
   'log-previous',
   'no-previous-log',
@@ -173,6 +175,7 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
   'detail-wide': { agent: withServices(every), open: 'phi-4-mini', width: 1_100, height: 760 },
   detail: { agent: withServices([ready]), open: 'phi-4-mini' },
   'detail-tall': { agent: withServices([ready]), open: 'phi-4-mini', height: 980 },
+  'detail-news': { agent: withNews, open: 'phi-4-mini', height: 1_600 },
   'log-search': {
     agent: withServices([ready]),
     open: 'phi-4-mini',

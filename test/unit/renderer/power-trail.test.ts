@@ -28,6 +28,11 @@ test('a clock that was set back begins the trail anew', () => {
 })
 
 test('a time without figures is a gap, and an idle machine is drawn low', () => {
-  const trail = seen(at(0, 5), at(30, 5), at(60), at(90, 2), at(120, 1))
-  expect(trailLines(trail, { width: 120, height: 20 })).toEqual(['0.0,10.0 30.0,10.0', '90.0,16.0 120.0,18.0'])
+  const trail = seen(at(0, 5), at(10, 5), at(14), at(18, 2), at(24, 1))
+  expect(trailLines(trail, { width: 120, height: 20 })).toEqual(['96.0,10.0 106.0,10.0', '114.0,16.0 120.0,18.0'])
+})
+
+test('a time in which nobody looked is a gap and no straight line', () => {
+  const trail = seen(at(0, 5), at(2, 5), at(80, 2), at(82, 1))
+  expect(trailLines(trail, { width: 120, height: 20 })).toEqual(['38.0,10.0 40.0,10.0', '118.0,16.0 120.0,18.0'])
 })
