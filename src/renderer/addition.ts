@@ -12,6 +12,8 @@ export interface Addition {
   /** What is asked about: a source, one file of its repository, or a name of the catalogue. */
   readonly chosen: string | undefined
   readonly name: string | undefined
+  /** A name that offers itself for what is chosen, in place of one made of its source. */
+  readonly suggestedName: string | undefined
   readonly namespace: string | undefined
   /** Tokens. */
   readonly contextSize: number | undefined
@@ -26,10 +28,17 @@ export const emptyAddition: Addition = {
   source: '',
   chosen: undefined,
   name: undefined,
+  suggestedName: undefined,
   namespace: undefined,
   contextSize: undefined,
   created: undefined,
 }
+
+/** A person has written something of it that would be lost with it. */
+export const isWritten = ({ source, name, suggestedName, namespace, contextSize, created }: Addition): boolean =>
+  created === undefined &&
+  ((source !== '' && suggestedName === undefined) ||
+    [name, namespace, contextSize].some((written) => written !== undefined))
 
 export interface NameFields {
   readonly name: string
@@ -45,7 +54,7 @@ export function nameFields(
 ): NameFields {
   const namespace = addition.namespace ?? cluster.namespace ?? 'default'
   const taken = new Set(services.filter((one) => one.namespace === namespace).map((one) => one.name))
-  const name = addition.name ?? freeName(nameOf(addition.chosen ?? ''), taken)
+  const name = addition.name ?? freeName(addition.suggestedName ?? nameOf(addition.chosen ?? ''), taken)
   const nameProblem =
     problemOf(newServiceName, name) ?? (taken.has(name) ? 'A service of this name is there already.' : undefined)
   const namespaceProblem =

@@ -2,8 +2,6 @@ import type { FittedModelView, FitVerdict } from '../contract/fit.ts'
 
 /** What a model needs with some context. */
 export interface FitAtContext {
-  /** Absent where it is not known to change anything. */
-  readonly contextSize: number | undefined
   readonly totalBytes: number
   readonly weightsBytes: number
   readonly kvBytes: number
@@ -13,18 +11,28 @@ export interface FitAtContext {
   readonly isExact: boolean
 }
 
-/** `wanted` as the slider says it; the answer about it may still be on its way. */
-export function contextAt(model: FittedModelView, wanted: number | undefined): FitAtContext {
-  const { items, totalBytes, verdict, contextSize } = model
-  const near = wanted === undefined || wanted === contextSize ? undefined : stopAt(model, wanted)
-  const now = near ?? { contextSize, totalBytes, kvBytes: items.kv, verdict }
-  return {
-    ...now,
-    weightsBytes: items.weights,
-    restBytes: Math.max(0, now.totalBytes - items.weights - now.kvBytes),
-    isExact: near === undefined,
-  }
+interface Question {
+  /** As the slider says it, or as one of the ways to fit has it; absent while it is left to its default. */
+  readonly wanted: number | undefined
+  /** The model is the answer to this very question. */
+  readonly isCurrent: boolean
 }
 
-const stopAt = ({ contexts }: FittedModelView, wanted: number) =>
-  contexts.find(({ contextSize }) => contextSize === wanted)
+/** Undefined where nothing that is known is about this context: the answer is on its way. */
+export function contextAt(model: FittedModelView, { wanted, isCurrent }: Question): FitAtContext | undefined {
+  const { items, totalBytes, verdict, contextSize, contexts } = model
+  const isExact = isCurrent || wanted === undefined || wanted === contextSize
+  const now = isExact
+    ? { totalBytes, kvBytes: items.kv, verdict }
+    : contexts.find((stop) => stop.contextSize === wanted)
+  return (
+    now && {
+      totalBytes: now.totalBytes,
+      kvBytes: now.kvBytes,
+      verdict: now.verdict,
+      weightsBytes: items.weights,
+      restBytes: Math.max(0, now.totalBytes - items.weights - now.kvBytes),
+      isExact,
+    }
+  )
+}

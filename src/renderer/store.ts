@@ -3,7 +3,7 @@ import { useStore } from 'zustand'
 import { createStore, type StoreApi } from 'zustand/vanilla'
 import type { Bridge } from '../contract/bridge.ts'
 import { type AgentLink, LinkError } from '../contract/client.ts'
-import type { CommandInput, CommandResult } from '../contract/commands.ts'
+import type { CommandInput, CommandResult, ServiceRef } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { type Addition, additionRequests, emptyAddition } from './addition.ts'
@@ -56,7 +56,10 @@ export interface WindowState {
   readonly select: (uid: string | undefined) => void
   /** Turns to the page where a model is added. `known` is what is known of it already. */
   readonly add: (known?: Partial<Addition>) => void
+  /** Another choice leaves behind what was answered and created for the one before. */
   readonly writeAddition: (change: Partial<Addition>) => void
+  /** Kept only where the addition is still the one that was applied. */
+  readonly writeCreated: (applied: Addition, created: ServiceRef) => void
   /** Nothing of it is left. */
   readonly discardAddition: () => void
   /** Answers whether it went as it was asked for. */
@@ -92,6 +95,9 @@ export function createWindowStore(link: AgentLink): WindowStore {
     const settle = (about: string, request: Request) => {
       if (get().requests[about]?.requestId === request.requestId) set(withRequest(about, request))
     }
+    const dismissAdditionAnswers = () => {
+      for (const about of Object.values(additionRequests)) get().dismiss(about)
+    }
     return {
       connection: { state: 'connecting' },
       snapshot: undefined,
@@ -107,17 +113,24 @@ export function createWindowStore(link: AgentLink): WindowStore {
       reconnect: () => connection.connect(),
       show: (view) => set({ view, isChosen: false }),
       select: (selected) => set({ selected, view: 'services', isChosen: selected !== undefined, isAdding: false }),
-      add: (known) =>
-        set(({ addition }) => ({
-          view: 'services',
-          isAdding: true,
-          isChosen: true,
-          // What was written before is there again, unless it was created meanwhile.
-          addition: known === undefined && addition.created === undefined ? addition : { ...emptyAddition, ...known },
-        })),
-      writeAddition: (change) => set(({ addition }) => ({ addition: { ...addition, ...change } })),
+      add: (known) => {
+        // What was written before is there again, unless it was created meanwhile.
+        if (known !== undefined || get().addition.created !== undefined) get().discardAddition()
+        get().writeAddition(known ?? {})
+        set({ view: 'services', isAdding: true, isChosen: true })
+      },
+      writeAddition: (change) => {
+        const { addition } = get()
+        const isAnother = 'chosen' in change && change.chosen !== addition.chosen
+        if (isAnother) dismissAdditionAnswers()
+        set({
+          addition: { ...addition, ...(isAnother && { created: undefined, suggestedName: undefined }), ...change },
+        })
+      },
+      writeCreated: (applied, created) =>
+        set(({ addition }) => (addition === applied ? { addition: { ...addition, created } } : {})),
       discardAddition: () => {
-        for (const about of Object.values(additionRequests)) get().dismiss(about)
+        dismissAdditionAnswers()
         set({ addition: emptyAddition })
       },
       dismiss: (about) =>

@@ -55,7 +55,12 @@ const words: Record<SceneName, readonly string[]> = {
     ...['For pods', 'http://127.0.0.1:51234', 'Copy curl', 'Command line', 'llama-server --model'],
   ],
   'does-not-fit': [
-    ...['Does not fit', 'It needs 43.9 GB', 'Use 4,096 tokens', 'longer conversations are cut off'],
+    ...[
+      'Does not fit',
+      'It needs 43.9 GB, and 26.4 GB are left in the budget of 72.0 GB.',
+      'Use 4,096 tokens',
+      'longer conversations are cut off',
+    ],
     ...['Evict llama-3.3-70b: frees 25.8 GB.', 'llama-3.3-70b answers no more', 'Quit Xcode'],
     ...['Raise the budget to 90.0 GB', 'instead of 72.0 GB', 'It is the next to start.'],
   ],

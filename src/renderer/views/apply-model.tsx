@@ -1,10 +1,9 @@
-import type { FittedModelView } from '../../contract/fit.ts'
+import type { FittedModelView, FitVerdict } from '../../contract/fit.ts'
 import { applicationYaml } from '../../contract/model-application.ts'
 import { additionRequests, applicationOf, type NameFields } from '../addition.ts'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
 import { TextInput } from '../components/text-input.tsx'
-import { contextAt } from '../fit-at-context.ts'
 import { useWindow } from '../store.ts'
 import { addWords } from '../words/add.ts'
 import styles from './add-model.module.css'
@@ -16,22 +15,24 @@ const about = additionRequests.apply
 interface ApplyModelProps {
   readonly model: FittedModelView
   readonly names: NameFields
+  /** Absent while it is not known. */
+  readonly verdict: FitVerdict | undefined
 }
 
 /** What it is called, what is created, and the button that creates it. */
-export function ApplyModel({ model, names }: ApplyModelProps) {
+export function ApplyModel({ model, names, verdict }: ApplyModelProps) {
   const addition = useWindow((state) => state.addition)
   const write = useWindow((state) => state.writeAddition)
+  const writeCreated = useWindow((state) => state.writeCreated)
   const ask = useWindow((state) => state.ask)
   const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
   const connected = useWindow(({ connection }) => connection.state === 'live')
   const { created } = addition
   const application = applicationOf(addition, names, model.source)
-  const { verdict } = contextAt(model, addition.contextSize)
   const apply = async () => {
     if (application === undefined || !connected || pending) return
     const { namespace, name } = application
-    if (await ask(about, { name: 'applyModel', application })) write({ created: { namespace, name } })
+    if (await ask(about, { name: 'applyModel', application })) writeCreated(addition, { namespace, name })
   }
   return (
     <>
@@ -69,7 +70,11 @@ export function ApplyModel({ model, names }: ApplyModelProps) {
             pending={pending}
             onPress={() => void apply()}
           >
-            {pending ? addWords.adding : verdict === 'fits' ? addWords.add : addWords.addAnyway}
+            {pending
+              ? addWords.adding
+              : verdict === undefined || verdict === 'fits'
+                ? addWords.add
+                : addWords.addAnyway}
           </Button>
         </div>
       </div>

@@ -4,6 +4,7 @@ import { nameFields } from '../addition.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
+import { contextAt } from '../fit-at-context.ts'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { addWords } from '../words/add.ts'
@@ -21,7 +22,7 @@ export function AskAboutModel({ source }: { readonly source: string }) {
   const cluster = useSnapshot((snapshot) => snapshot.cluster)
   const [tries, setTries] = useState(0)
   const names = nameFields(addition, { services, cluster })
-  const { answer, problem } = useAnswer(
+  const { answer, problem, isCurrent } = useAnswer(
     {
       name: 'fit',
       source,
@@ -30,6 +31,7 @@ export function AskAboutModel({ source }: { readonly source: string }) {
     },
     [memory?.budgetBytes, memory?.modelsBytes, tries],
   )
+  const at = answer?.kind === 'model' ? contextAt(answer, { wanted: addition.contextSize, isCurrent }) : undefined
   const choose = (chosen: string) => write({ chosen, contextSize: undefined })
   return (
     <>
@@ -54,8 +56,8 @@ export function AskAboutModel({ source }: { readonly source: string }) {
       {answer?.kind === 'model' && (
         <>
           <OtherFiles files={answer.files} source={answer.source} onChoose={choose} />
-          <FitCard model={answer} />
-          <ApplyModel model={answer} names={names} />
+          <FitCard model={answer} at={at} isAsking={problem === undefined} />
+          <ApplyModel model={answer} names={names} verdict={at?.verdict} />
         </>
       )}
     </>

@@ -3,7 +3,7 @@ import { additionRequests } from '../addition.ts'
 import { Banner } from '../components/banner.tsx'
 import { ErrorGlyph, LinkGlyph, WarningGlyph } from '../components/glyph.tsx'
 import { Slider } from '../components/slider.tsx'
-import { contextAt } from '../fit-at-context.ts'
+import type { FitAtContext } from '../fit-at-context.ts'
 import { useWindow } from '../store.ts'
 import { addWords } from '../words/add.ts'
 import { fitWords } from '../words/fit.ts'
@@ -22,11 +22,19 @@ const glyphs = {
   doesNotFit: <ErrorGlyph />,
 }
 
+interface FitCardProps {
+  readonly model: FittedModelView
+  /** Absent where what it takes with the wanted context is not known yet. */
+  readonly at: FitAtContext | undefined
+  /** It is looked up, or soon will be. */
+  readonly isAsking: boolean
+}
+
 /** Whether it fits, before anything starts; the slider moves the estimate at once, and what would make it fit follows. */
-export function FitCard({ model }: { readonly model: FittedModelView }) {
+export function FitCard({ model, at, isAsking }: FitCardProps) {
   const wanted = useWindow(({ addition }) => addition.contextSize)
   const write = useWindow((state) => state.writeAddition)
-  const at = contextAt(model, wanted)
+  const contextSize = wanted ?? model.contextSize
   const ways = [...model.unload.map(unloading), ...model.ways]
   return (
     <Card title={addWords.fit}>
@@ -38,27 +46,33 @@ export function FitCard({ model }: { readonly model: FittedModelView }) {
         </Banner>
       )}
       <p className={styles['verdict']} role="status">
-        {glyphs[at.verdict]}
-        <strong>{addWords.verdicts[at.verdict]}</strong>
-        <span>{addWords.total(at.totalBytes, at.contextSize)}</span>
+        {at === undefined ? (
+          <span>{isAsking ? addWords.looking(contextSize) : addWords.notKnown(contextSize)}</span>
+        ) : (
+          <>
+            {glyphs[at.verdict]}
+            <strong>{addWords.verdicts[at.verdict]}</strong>
+            <span>{addWords.total(at.totalBytes, contextSize)}</span>
+          </>
+        )}
       </p>
-      {model.contexts.length > 1 && at.contextSize !== undefined && (
+      {model.contexts.length > 1 && contextSize !== undefined && (
         <Slider
           label={addWords.context}
-          stops={model.contexts.map(({ contextSize }) => contextSize)}
-          value={at.contextSize}
-          text={fitWords.tokens(at.contextSize)}
-          onChange={(contextSize) => write({ contextSize })}
+          stops={model.contexts.map((stop) => stop.contextSize)}
+          value={contextSize}
+          text={fitWords.tokens(contextSize)}
+          onChange={(tokens) => write({ contextSize: tokens })}
         />
       )}
-      <FitBar at={at} room={model.room} />
-      {at.isExact && <p>{model.message}</p>}
+      {at !== undefined && <FitBar at={at} room={model.room} />}
+      {at?.isExact === true && <p>{model.message}</p>}
       <Answer about={about} />
-      {at.isExact && at.verdict !== 'fits' && ways.length > 0 && (
+      {at?.isExact === true && at.verdict !== 'fits' && ways.length > 0 && (
         <Ways
           about={about}
           ways={ways}
-          context={{ effect: addWords.contextEffect, onUse: (contextSize) => write({ contextSize }) }}
+          context={{ effect: addWords.contextEffect, onUse: (tokens) => write({ contextSize: tokens }) }}
         />
       )}
       {model.guess !== undefined && <p className={styles['aside']}>{model.guess}</p>}

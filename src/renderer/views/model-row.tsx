@@ -1,5 +1,6 @@
 import type { StoredModelView } from '../../contract/models.ts'
 import { isLocalSource } from '../../contract/names.ts'
+import { isWritten } from '../addition.ts'
 import { Button } from '../components/button.tsx'
 import { LongName } from '../components/long-name.tsx'
 import { Age } from '../components/time.tsx'
@@ -20,7 +21,6 @@ interface ModelRowProps {
 /** One model of the store. It is deleted only after a second press, and never while a service uses it. */
 export function ModelRow({ model, removal }: ModelRowProps) {
   const { name, source, lastUsedAt, prunable } = model
-  const add = useWindow((state) => state.add)
   const trust = useTrust()
   const canBeServed =
     model.state === 'complete' &&
@@ -48,15 +48,39 @@ export function ModelRow({ model, removal }: ModelRowProps) {
         </p>
       )}
       {prunable !== undefined && <p className={styles['aside']}>{prunable}</p>}
-      {canBeServed && (
-        <div className={styles['actions']}>
-          <Button label={addWords.serveOne(name)} onPress={() => add({ source, chosen: source, name })}>
-            {addWords.serve}
-          </Button>
-        </div>
-      )}
+      {canBeServed && <Serve name={name} source={source} />}
       {removal !== undefined && <Delete name={name} removal={removal} />}
     </li>
+  )
+}
+
+/** What a person has begun to add is discarded only after a question. */
+function Serve({ name, source }: Pick<StoredModelView, 'name' | 'source'>) {
+  const add = useWindow((state) => state.add)
+  const addition = useWindow((state) => state.addition)
+  const question = useQuestion()
+  const serve = () => add({ source, chosen: source, suggestedName: name })
+  const press = () => {
+    if (addition.chosen === source && addition.created === undefined) add()
+    else if (isWritten(addition)) question.open()
+    else serve()
+  }
+  return (
+    <div className={styles['actions']} onKeyDown={question.onKeyDown}>
+      {question.isAsked ? (
+        <>
+          <span>{addWords.serveSure(addition)}</span>
+          <Button onPress={serve}>{addWords.serveInstead}</Button>
+          <Button takesFocus onPress={question.close}>
+            {addWords.keepWritten}
+          </Button>
+        </>
+      ) : (
+        <Button label={addWords.serveOne(name)} takesFocus={question.isOver} onPress={press}>
+          {addWords.serve}
+        </Button>
+      )}
+    </div>
   )
 }
 
@@ -68,7 +92,7 @@ function Delete({ name, removal }: { readonly name: string; readonly removal: Re
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   return (
     <>
-      <div className={styles['actions']}>
+      <div className={styles['actions']} onKeyDown={question.onKeyDown}>
         {question.isAsked ? (
           <>
             <span>{modelWords.sure(removal)}</span>

@@ -1,7 +1,6 @@
 import type { ServiceView } from '../../contract/service.ts'
-import { useSnapshot, useWindow } from '../store.ts'
+import { useWindow } from '../store.ts'
 import { fitWords } from '../words/fit.ts'
-import { memoryWords } from '../words/services.ts'
 import { Answer } from './answer.tsx'
 import { Card } from './card.tsx'
 import { Ways } from './ways.tsx'
@@ -21,24 +20,20 @@ export function WaysToFit({ service }: { readonly service: ServiceView }) {
 const aboutFit = ({ uid }: ServiceView) => `fit/${uid}`
 
 function Misfit({ service: view }: { readonly service: ServiceView }) {
-  const state = useSnapshot((snapshot) => snapshot.memory)
   const ask = useWindow((store) => store.ask)
   const { namespace, name, contextSize, memory } = view
   const ways = memory?.waysToFit
   if (memory === undefined || ways === undefined || ways.length === 0) return null
   const about = aboutFit(view)
+  const service = { namespace, name }
+  const commandOf = (tokens: number) => ({ name: 'setContextSize', service, contextSize: tokens }) as const
   const setContext = (tokens: number) => {
-    const undo = {
-      name: 'setContextSize',
-      service: { namespace, name },
-      contextSize: contextSize ?? null,
-    } as const
-    void ask(about, { ...undo, contextSize: tokens }, { undo })
+    const undo = { name: 'setContextSize', service, contextSize: contextSize ?? null } as const
+    void ask(about, commandOf(tokens), { undo })
   }
   return (
     <Card title={fitWords.title}>
-      <p>{fitWords.needs(memoryWords.size(memory.needBytes), state)}</p>
-      <Ways about={about} ways={ways} context={{ effect: fitWords.contextEffect, onUse: setContext }} />
+      <Ways about={about} ways={ways} context={{ effect: fitWords.contextEffect, onUse: setContext, commandOf }} />
       {memory.place !== undefined && <p className={styles['aside']}>{fitWords.place(memory.place)}</p>}
     </Card>
   )

@@ -1,9 +1,11 @@
 import type { ReactNode } from 'react'
+import type { CommandInput } from '../../contract/commands.ts'
 import type { WayToFitView } from '../../contract/service.ts'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
+import { usePressed } from '../use-pressed.ts'
 import { fitWords } from '../words/fit.ts'
 import styles from './ways.module.css'
 
@@ -12,7 +14,12 @@ interface WaysProps {
   readonly about: string
   readonly ways: readonly WayToFitView[]
   /** What a smaller context is done by. */
-  readonly context: { readonly effect: string; readonly onUse: (tokens: number) => void }
+  readonly context: {
+    readonly effect: string
+    readonly onUse: (tokens: number) => void
+    /** What `onUse` asks the agent for, where it does. */
+    readonly commandOf?: (tokens: number) => CommandInput
+  }
 }
 
 /** What would make a model fit: with a button and its effect where it is ours to do; the rest is for the person's other tools. */
@@ -28,7 +35,7 @@ export function Ways({ about, ways, context }: WaysProps) {
           {evict?.map((key) => (
             <Evict key={key} about={about} service={key} />
           ))}
-          {budget?.of === 'machine' && <Raise about={about} bytes={budget.bytes} command={budget.command} />}
+          {budget?.of === 'machine' && <Raise about={about} bytes={budget.bytes} first={budget.command} />}
         </li>
       ))}
     </ul>
@@ -39,35 +46,38 @@ interface WayActionProps {
   readonly about: string
   readonly effect: string
   readonly label: string
+  /** What a press asks the agent for. */
+  readonly command: CommandInput | undefined
   readonly disabled?: boolean
   readonly onPress: () => void
   readonly children?: ReactNode
 }
 
-function WayAction({ about, effect, label, disabled = false, onPress, children }: WayActionProps) {
-  const isIdle = useWindow(
-    ({ connection, requests }) => connection.state === 'live' && requests[about]?.state !== 'pending',
-  )
+function WayAction({ about, effect, label, command, disabled = false, onPress, children }: WayActionProps) {
+  const pressed = usePressed(about, command)
   return (
     <div className={styles['action']}>
       {children}
       <span className={styles['effect']}>{effect}</span>
-      <Button disabled={disabled || !isIdle} onPress={onPress}>
+      <Button pending={pressed.pending} disabled={disabled || pressed.disabled} onPress={onPress}>
         {label}
       </Button>
     </div>
   )
 }
 
-interface UseContextProps {
-  readonly about: string
-  readonly tokens: number
-  readonly effect: string
-  readonly onUse: (tokens: number) => void
-}
+type UseContextProps = WaysProps['context'] & { readonly about: string; readonly tokens: number }
 
-function UseContext({ about, tokens, effect, onUse }: UseContextProps) {
-  return <WayAction about={about} effect={effect} label={fitWords.context(tokens)} onPress={() => onUse(tokens)} />
+function UseContext({ about, tokens, effect, onUse, commandOf }: UseContextProps) {
+  return (
+    <WayAction
+      about={about}
+      effect={effect}
+      label={fitWords.context(tokens)}
+      command={commandOf?.(tokens)}
+      onPress={() => onUse(tokens)}
+    />
+  )
 }
 
 /** `service` as namespace/name. */
@@ -75,12 +85,14 @@ function Evict({ about, service: key }: { readonly about: string; readonly servi
   const ask = useWindow((state) => state.ask)
   const [namespace = '', name = ''] = key.split('/')
   const service = { namespace, name }
+  const command = { name: 'evict', service } as const
   return (
     <WayAction
       about={about}
       effect={fitWords.evictEffect(name)}
       label={fitWords.evict(name)}
-      onPress={() => void ask(about, { name: 'evict', service }, { undo: { name: 'bringBack', service } })}
+      command={command}
+      onPress={() => void ask(about, command, { undo: { name: 'bringBack', service } })}
     />
   )
 }
@@ -89,34 +101,32 @@ interface RaiseProps {
   readonly about: string
   readonly bytes: number
   /** Needed first, where the GPU may not hold so much. */
-  readonly command: string | undefined
+  readonly first: string | undefined
 }
 
-function Raise({ about, bytes, command }: RaiseProps) {
+function Raise({ about, bytes, first }: RaiseProps) {
   const memory = useSnapshot((snapshot) => snapshot.memory)
   const ask = useWindow((state) => state.ask)
   const { answer, problem } = useAnswer({ name: 'settings' }, [memory?.budgetBytes])
   const before = answer?.settings.find(({ name }) => name === 'memoryBudgetBytes')
   if (before?.from === 'flag') return <span className={styles['effect']}>{fitWords.byFlag}</span>
+  const command = { name: 'updateSettings', settings: { memoryBudgetBytes: bytes } } as const
   const undone = before?.from === 'person' && typeof before.value === 'number' ? before.value : null
   return (
     <WayAction
       about={about}
       effect={problem ?? fitWords.raiseEffect(memory)}
       label={fitWords.raise(bytes)}
+      command={command}
       disabled={before === undefined}
       onPress={() =>
-        void ask(
-          about,
-          { name: 'updateSettings', settings: { memoryBudgetBytes: bytes } },
-          { undo: { name: 'updateSettings', settings: { memoryBudgetBytes: undone } } },
-        )
+        void ask(about, command, { undo: { name: 'updateSettings', settings: { memoryBudgetBytes: undone } } })
       }
     >
-      {command !== undefined && (
+      {first !== undefined && (
         <div className={styles['first']}>
           <p>{fitWords.raiseFirst}</p>
-          <Command text={command} />
+          <Command text={first} />
         </div>
       )}
     </WayAction>

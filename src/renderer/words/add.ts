@@ -2,6 +2,7 @@ import { formatBytes } from '../../contract/format.ts'
 import type { CatalogueEntry } from '../../contract/catalogue.ts'
 import type { FileChoiceView, FittedModelView, FitVerdict } from '../../contract/fit.ts'
 import type { StoredModelView } from '../../contract/models.ts'
+import type { Addition } from '../addition.ts'
 import { fitWords } from './fit.ts'
 import { notReported } from './services.ts'
 
@@ -53,8 +54,9 @@ export const addWords = {
     afterRaising: 'Fits with a larger budget',
     doesNotFit: 'Does not fit',
   } satisfies Record<FitVerdict, string>,
-  total: (bytes: number, context: number | undefined) =>
-    `${formatBytes(bytes)}${context === undefined ? '' : ` with a context of ${tokens(context)}`}`,
+  total: (bytes: number, context: number | undefined) => `${formatBytes(bytes)}${withContext(context)}`,
+  looking: (context: number | undefined) => `Looking at what it takes${withContext(context)}…`,
+  notKnown: (context: number | undefined) => `What it takes${withContext(context)}: ${notReported}.`,
   context: 'Context',
   held: 'Other models',
   weights: 'Weights',
@@ -76,7 +78,14 @@ export const addWords = {
   created: (name: string) => `${name} is created. It opens here as soon as it is seen.`,
   serve: 'Serve…',
   serveOne: (name: string) => `Serve ${name}`,
+  serveSure: ({ chosen, source }: Addition) =>
+    `You have begun to add ${chosen ?? source.trim()}. Serving this one instead discards what you wrote there.`,
+  serveInstead: 'Discard it and serve this',
+  keepWritten: 'Keep what I wrote',
 } as const
+
+const withContext = (context: number | undefined) =>
+  context === undefined ? '' : ` with a context of ${tokens(context)}`
 
 /** `8.0 B`: of weights. */
 const countOf = (count: number) => (count >= 1e9 ? `${(count / 1e9).toFixed(1)} B` : `${Math.round(count / 1e6)} M`)

@@ -7,11 +7,6 @@ const tokens = (count: number) => `${count.toLocaleString('en')} tokens`
 export const fitWords = {
   title: 'Does not fit',
   ways: 'What would make it fit',
-  needs(need: string, memory: MemoryStateView | undefined): string {
-    if (memory?.budgetBytes === undefined) return `It needs ${need}.`
-    const left = formatBytes(Math.max(0, memory.budgetBytes - memory.modelsBytes))
-    return `It needs ${need}; ${left} of the budget of ${formatBytes(memory.budgetBytes)} is left. What would make it fit:`
-  },
   tokens,
   context: (count: number) => `Use ${tokens(count)}`,
   contextEffect:
