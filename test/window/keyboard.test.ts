@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { LinkError } from '../../src/contract/client.ts'
 import { eventually } from '../support/eventually.ts'
 import { scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
@@ -52,6 +53,84 @@ test('the focus stays where it is on the way past an open service, and on the sa
   await page.keyboard.press('ArrowLeft')
   await page.getByRole('heading', { name: 'phi-4-mini' }).waitFor()
   expect(await isFocused('tab', 'Services')()).toBe(true)
+})
+
+const reasonNotKnown = 'The cluster does not answer.'
+
+test.each([
+  { scene: 'does-not-fit', press: 'Evict llama-3.3-70b' },
+  { scene: 'settings', press: 'Use 100.64.0.10' },
+  { scene: 'no-runtime', press: 'Use 100.64.0.10 (utun4)' },
+  { scene: 'no-answer', press: 'Try now' },
+] as const)(
+  '$press is sent once, keeps the focus meanwhile, and leaves it at what came of it',
+  async ({ scene, press }) => {
+    await using window = await show(scenes[scene])
+    const { page, agent } = window
+    const button = page.getByRole('button', { name: press, exact: true })
+    await button.focus()
+    await page.keyboard.press('Enter')
+    await page.keyboard.press('Enter')
+    await eventually(() => agent.asked.length > 0)
+    await page.keyboard.press('Enter')
+    const focused = button.and(page.locator(':focus'))
+    await focused.waitFor()
+    agent.answer({ outcome: 'failed', message: 'It did not work.' })
+    await page.getByText('It did not work.').waitFor()
+    expect({ asked: agent.asked.length, isFocused: await focused.count() }).toEqual({ asked: 1, isFocused: 1 })
+  },
+)
+
+test('the focus goes to what came of a choice whose button is gone', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  await page.getByRole('button', { name: 'Use 100.64.0.10' }).focus()
+  await page.keyboard.press('Enter')
+  await eventually(() => agent.asked.length === 1)
+  const { hostAddresses } = agent.known
+  if (hostAddresses === undefined) throw new Error('This scene has addresses.')
+  agent.known.hostAddresses = {
+    ...hostAddresses,
+    automatic: false,
+    addresses: hostAddresses.addresses.map((one) => ({ ...one, inUse: one.address === '100.64.0.10' })),
+  }
+  agent.answer({ outcome: 'done', message: 'Pods are told 100.64.0.10.' })
+  await page.getByRole('button', { name: 'Use 100.64.0.10' }).waitFor({ state: 'detached' })
+  await page.locator(':focus').getByText('Pods are told 100.64.0.10.').waitFor()
+})
+
+test.each([
+  { scene: scenes.delete, press: undefined, safe: 'Keep', after: 'Delete phi-4-mini…' },
+  { scene: scenes.models, press: 'Delete smollm-360m', safe: 'Keep', after: 'Delete smollm-360m' },
+  { scene: scenes.models, press: 'Delete unused models…', safe: 'Keep', after: 'Delete unused models…' },
+  { scene: scenes.settings, press: 'Serve prod-eu', safe: 'Stay', after: 'Serve prod-eu' },
+])('Escape in the question of $after is “$safe”, and closes nothing else', async ({ scene, press, safe, after }) => {
+  await using window = await show(scene)
+  const { page, agent } = window
+  if (press !== undefined) await page.getByRole('button', { name: press, exact: true }).click()
+  await page.getByRole('button', { name: safe, exact: true }).and(page.locator(':focus')).waitFor()
+  await page.evaluate(`addEventListener('keydown', (event) => { window.reached = !event.defaultPrevented })`)
+  await page.keyboard.press('Escape')
+  await page.getByRole('button', { name: after, exact: true }).and(page.locator(':focus')).waitFor()
+  expect({ asked: agent.asked, closes: (await page.evaluate('window.reached')) ?? false }).toEqual({
+    asked: [],
+    closes: false,
+  })
+})
+
+test('what a deletion would take is asked once more after it could not be told', async () => {
+  await using window = await show(scenes.detail)
+  const { page, agent } = window
+  agent.replies.deletion = () => {
+    throw new LinkError('refused', reasonNotKnown)
+  }
+  await page.getByRole('button', { name: 'Delete phi-4-mini…' }).click()
+  await page.getByText(reasonNotKnown).waitFor()
+  const { deletion } = scenes.delete.agent().known
+  if (deletion === undefined) throw new Error('This scene has something to delete.')
+  agent.replies.deletion = () => deletion
+  await page.getByRole('button', { name: 'Try again' }).click()
+  await page.getByRole('button', { name: 'Delete phi-4-mini', exact: true }).waitFor()
 })
 
 test('where the focus is can be seen', async () => {

@@ -1,3 +1,4 @@
+import { useRef } from 'react'
 import { catalogue } from '../../contract/catalogue.ts'
 import { isLocalSource } from '../../contract/names.ts'
 import { isPasted, sourceProblem } from '../addition.ts'
@@ -22,9 +23,16 @@ export function AddSource() {
   const look = () => {
     if (canLook) write({ chosen: wanted, contextSize: undefined })
   }
+  // The button cannot be pressed again, so that the focus would be lost with it.
+  const form = useRef<HTMLFormElement>(null)
+  const press = () => {
+    look()
+    form.current?.querySelector('input')?.focus()
+  }
   return (
     <>
       <form
+        ref={form}
         className={styles['source']}
         onSubmit={(event) => {
           event.preventDefault()
@@ -41,7 +49,7 @@ export function AddSource() {
           help={addWords.sourceHelp}
           problem={problem}
         />
-        <Button disabled={!canLook} onPress={look}>
+        <Button disabled={!canLook} onPress={press}>
           {addWords.look}
         </Button>
       </form>

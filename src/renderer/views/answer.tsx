@@ -17,11 +17,15 @@ export function Answer({ about }: { readonly about: string }) {
   const wasTold = useRef(isTold)
   useEffect(() => {
     // The person may have scrolled on to another part, or pressed a button far below.
-    if (isTold && !wasTold.current) place.current?.scrollIntoView({ block: 'nearest' })
+    if (isTold && !wasTold.current) {
+      place.current?.scrollIntoView({ block: 'nearest' })
+      // What was pressed may be gone by now.
+      if (document.activeElement === document.body) place.current?.focus({ preventScroll: true })
+    }
     wasTold.current = isTold
   }, [isTold])
   return (
-    <div ref={place} role="status" className={styles['answer']}>
+    <div ref={place} role="status" tabIndex={-1} className={styles['answer']}>
       {request !== undefined && request.state !== 'pending' && <Outcome about={about} request={request} />}
     </div>
   )

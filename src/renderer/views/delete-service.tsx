@@ -1,3 +1,4 @@
+import { useState } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
@@ -22,7 +23,7 @@ export function DeleteService({ service }: { readonly service: ServiceView }) {
   const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   return (
-    <section className={styles['delete']} aria-label={deleteWords.title}>
+    <section className={styles['delete']} aria-label={deleteWords.title} onKeyDown={question.onKeyDown}>
       {question.isAsked ? (
         <Question service={service} onAnswer={question.close} />
       ) : (
@@ -52,7 +53,8 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
   const ask = useWindow((state) => state.ask)
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   const service = { namespace, name }
-  const { answer, problem } = useAnswer({ name: 'deletion', service }, [])
+  const [tries, setTries] = useState(0)
+  const { answer, problem } = useAnswer({ name: 'deletion', service }, [tries])
   const [manager, ...others] = answer?.managers ?? []
   const isManaged = manager !== undefined
   return (
@@ -86,6 +88,9 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
           >
             {isManaged ? deleteWords.anyway(name) : deleteWords.now(name)}
           </Button>
+        )}
+        {answer === undefined && problem !== undefined && (
+          <Button onPress={() => setTries((count) => count + 1)}>{deleteWords.again}</Button>
         )}
         <Button takesFocus onPress={onAnswer}>
           {deleteWords.keep}

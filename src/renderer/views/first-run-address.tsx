@@ -1,6 +1,7 @@
 import { Button } from '../components/button.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
+import { usePressed } from '../use-pressed.ts'
 import { firstRunWords } from '../words/first-run.ts'
 import { Answer } from './answer.tsx'
 import { Row, RowButtons, RowNote } from './first-run-row.tsx'
@@ -11,8 +12,6 @@ const about = 'address'
 export function AddressRow() {
   const { address, message } = useSnapshot(({ host }) => host)
   const { answer } = useAnswer({ name: 'hostAddresses' }, [address])
-  const ask = useWindow((state) => state.ask)
-  const connected = useWindow(({ connection }) => connection.state === 'live')
   if (address !== undefined) {
     const network = answer?.addresses.find(({ inUse }) => inUse)?.interface
     return <Row name={firstRunWords.address} value={firstRunWords.at(address, network)} status="done" />
@@ -23,16 +22,22 @@ export function AddressRow() {
       {fit.length === 0 && <RowNote>{message}</RowNote>}
       <RowButtons>
         {fit.map((one) => (
-          <Button
-            key={one.address}
-            disabled={!connected}
-            onPress={() => void ask(about, { name: 'setHostAddress', address: one.address })}
-          >
+          <Use key={one.address} address={one.address}>
             {firstRunWords.useAddress(one.address, one.interface)}
-          </Button>
+          </Use>
         ))}
       </RowButtons>
       <Answer about={about} />
     </Row>
+  )
+}
+
+function Use({ address, children }: { readonly address: string; readonly children: string }) {
+  const ask = useWindow((state) => state.ask)
+  const command = { name: 'setHostAddress', address } as const
+  return (
+    <Button {...usePressed(about, command)} onPress={() => void ask(about, command)}>
+      {children}
+    </Button>
   )
 }

@@ -5,6 +5,7 @@ import type { CommandInput } from '../../contract/commands.ts'
 import { type ClusterObstacle, installCommand, obstacleOf, rightsCommand, useContextCommand } from '../first-run.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
+import { usePressed } from '../use-pressed.ts'
 import { useReturns } from '../use-returns.ts'
 import { firstRunWords } from '../words/first-run.ts'
 import { Answer } from './answer.tsx'
@@ -103,10 +104,8 @@ function ChooseContext() {
 
 function AskButton({ command, children }: { readonly command: CommandInput; readonly children: string }) {
   const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const connected = useWindow(({ connection }) => connection.state === 'live')
   return (
-    <Button disabled={!connected || pending} onPress={() => void ask(about, command)}>
+    <Button {...usePressed(about, command)} onPress={() => void ask(about, command)}>
       {children}
     </Button>
   )

@@ -16,7 +16,7 @@ export function Prune({ models }: { readonly models: readonly StoredModelView[] 
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   const prunable = models.filter((model) => model.prunable !== undefined)
   return (
-    <section className={styles['prune']} aria-label={modelWords.prune}>
+    <section className={styles['prune']} aria-label={modelWords.prune} onKeyDown={question.onKeyDown}>
       {prunable.length > 0 && !question.isAsked && (
         <Button disabled={disabled} pending={pending} takesFocus={question.isOver} onPress={question.open}>
           {modelWords.prunePreview}

@@ -74,7 +74,12 @@ function Serve({ context }: { readonly context: string }) {
     void ask(about, { name: 'selectContext', context })
   }
   return (
-    <div className={styles['question']} role="group" aria-label={placeWords.serveOne(context)}>
+    <div
+      className={styles['question']}
+      role="group"
+      aria-label={placeWords.serveOne(context)}
+      onKeyDown={question.onKeyDown}
+    >
       <p>{placeWords.serveSure}</p>
       <Button disabled={disabled} onPress={move}>
         {placeWords.serveNow}

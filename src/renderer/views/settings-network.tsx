@@ -1,7 +1,10 @@
+import { useRef } from 'react'
 import type { Answer as AnswerOf } from '../../contract/queries.ts'
 import { Button } from '../components/button.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
+import { useKeptFocus } from '../use-kept-focus.ts'
+import { usePressed } from '../use-pressed.ts'
 import { placeWords } from '../words/places.ts'
 import { Answer } from './answer.tsx'
 import styles from './settings-places.module.css'
@@ -13,11 +16,16 @@ export function SettingsNetwork() {
   const host = useSnapshot((snapshot) => snapshot.host)
   const state = useWindow(({ requests }) => requests[about]?.state)
   const { answer, problem } = useAnswer({ name: 'hostAddresses' }, [host, state])
+  // The button of the address that is in use by now is gone.
+  const outcome = useRef<HTMLDivElement>(null)
+  const keepFocus = useKeptFocus(outcome)
   return (
-    <div className={styles['place']}>
+    <div className={styles['place']} {...keepFocus}>
       {problem !== undefined && <p>{problem}</p>}
       {answer !== undefined && <Addresses answer={answer} />}
-      <Answer about={about} />
+      <div ref={outcome} tabIndex={-1}>
+        <Answer about={about} />
+      </div>
     </div>
   )
 }
@@ -51,14 +59,9 @@ const InUse = () => <span className={styles['note']}>{placeWords.inUse}</span>
 
 function Use({ address, name }: { readonly address: string; readonly name: string }) {
   const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const command = { name: 'setHostAddress', address } as const
   return (
-    <Button
-      disabled={disabled || pending}
-      label={placeWords.useOne(name)}
-      onPress={() => void ask(about, { name: 'setHostAddress', address })}
-    >
+    <Button {...usePressed(about, command)} label={placeWords.useOne(name)} onPress={() => void ask(about, command)}>
       {placeWords.use}
     </Button>
   )

@@ -9,5 +9,6 @@ export const deleteWords = {
   now: (name: string) => `Delete ${name}`,
   anyway: (name: string) => `Delete ${name} all the same`,
   keep: 'Keep',
+  again: 'Try again',
   pending: 'Deleting…',
 } as const
