@@ -4,11 +4,10 @@ import { formatBytes } from '../../contract/format.ts'
 import type { SizingView } from '../../contract/sizing.ts'
 import type { Estimate } from '../memory/estimate/items.ts'
 import type { ServerChange, WayToFit } from '../memory/ways-to-fit.ts'
-import type { GgufHeader } from '../models/gguf/types.ts'
-import type { ModelLook } from '../models/look.ts'
 import { refKey } from '../support/object-key.ts'
 import { wayView } from '../snapshot/way-view.ts'
 import { fitOf, type Fit } from './fit-of.ts'
+import type { SizedLook } from './sized-look.ts'
 
 export interface Judging {
   readonly estimateWith: (change: ServerChange) => Estimate
@@ -21,17 +20,16 @@ const maxNoteBytes = 1_000
 
 /** What a person is shown of a model that is not applied yet. */
 export function fittedView(
-  look: ModelLook,
+  look: SizedLook,
   fit: Fit,
   judging: Judging,
 ): Omit<FittedModelView, 'kind' | 'source' | 'files' | 'diskProblem'> {
-  const { header, shards, mmproj, isHere } = look
+  const { header, mmproj, parameters, isHere } = look
   const { estimate, room, ways } = fit
   const { machine } = judging
   const unload = fit.decision.kind === 'whenStopped' ? fit.decision.stop : []
   const verdict = verdictOf(fit)
   const { architecture, quantization, contextLength } = header
-  const parameters = parametersOf([header, ...shards])
   return {
     ...(quantization !== undefined && { quantization: sentence(quantization, maxTextBytes) }),
     ...(architecture !== '' && { architecture: sentence(architecture, maxTextBytes) }),
@@ -49,7 +47,7 @@ export function fittedView(
     message: messageOf(fit, verdict),
     unload: unload.map(({ namespace, name, committedBytes }) => ({ namespace, name, freesBytes: committedBytes })),
     ways: ways.map(wayView),
-    contexts: contextsOf(header, judging),
+    contexts: contextsOf(contextLength, judging),
     room: {
       budgetBytes: room.budgetBytes,
       committedBytes: room.committedBytes,
@@ -101,22 +99,18 @@ function obstacles({ pressure, waiting }: SizingView): string[] {
   ]
 }
 
-const parametersOf = (headers: readonly GgufHeader[]): number =>
-  headers
-    .flatMap(({ tensors }) => tensors)
-    .reduce((sum, { dimensions }) => sum + dimensions.reduce((product, length) => product * length, 1), 0)
-
 /** Of a model whose training is not told. */
 const assumedLongest = 32_768
 const shortest = 512
 const schemaLongest = 2_097_152
-/** Beyond, so many estimates would hold up the event loop. */
-const maxTensorsForContexts = 5_000
 
 /** Four steps to each doubling, and the length that the model was trained with. */
-function contextsOf(header: GgufHeader, { estimateWith, machine }: Judging): FittedModelView['contexts'] {
-  if (header.tensors.length > maxTensorsForContexts || estimateWith({}).contextTokens === undefined) return []
-  const longest = Math.min(schemaLongest, Math.max(shortest, header.contextLength ?? assumedLongest))
+function contextsOf(
+  contextLength: number | undefined,
+  { estimateWith, machine }: Judging,
+): FittedModelView['contexts'] {
+  if (estimateWith({}).contextTokens === undefined) return []
+  const longest = Math.min(schemaLongest, Math.max(shortest, contextLength ?? assumedLongest))
   const steps: number[] = []
   for (let octave = shortest; octave < longest; octave *= 2) {
     for (const part of [1, 1.25, 1.5, 1.75]) if (octave * part < longest) steps.push(octave * part)

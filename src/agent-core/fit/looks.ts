@@ -1,4 +1,4 @@
-import type { ModelLook } from '../models/look.ts'
+import type { SizedLook } from './sized-look.ts'
 
 /** A person moves the context of one model, and compares a few. */
 const maxKept = 8
@@ -6,35 +6,28 @@ const maxKept = 8
 const keptMs = 600_000
 
 interface Kept {
-  readonly look: Promise<ModelLook>
-  readonly at: number
+  readonly look: Promise<SizedLook>
   isUnderWay: boolean
 }
 
 /** What servers said of models lately, so that the same question with another context costs no request. */
 export class Looks {
-  readonly #now: () => number
   readonly #kept = new Map<string, Kept>()
 
-  /** Milliseconds that never go back. */
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now
-  }
-
   /** Undefined where too many are under way. Rejects as `look` does, and forgets that. */
-  of(key: string, look: () => Promise<ModelLook>): Promise<ModelLook> | undefined {
+  of(key: string, look: () => Promise<SizedLook>): Promise<SizedLook> | undefined {
     const known = this.#kept.get(key)
-    if (known && (known.isUnderWay || this.#now() - known.at < keptMs)) return known.look
-    this.#kept.delete(key)
+    if (known) return known.look
     if (!this.#makeRoom()) return undefined
-    const kept: Kept = { look: look(), at: this.#now(), isUnderWay: true }
+    const kept: Kept = { look: look(), isUnderWay: true }
     this.#kept.set(key, kept)
-    kept.look.then(
-      () => (kept.isUnderWay = false),
-      () => {
-        if (this.#kept.get(key) === kept) this.#kept.delete(key)
-      },
-    )
+    const forget = () => {
+      if (this.#kept.get(key) === kept) this.#kept.delete(key)
+    }
+    kept.look.then(() => {
+      kept.isUnderWay = false
+      setTimeout(forget, keptMs).unref()
+    }, forget)
     return kept.look
   }
 

@@ -2,13 +2,13 @@ import type { Estimate } from '../memory/estimate/items.ts'
 import { estimateLlamaServer } from '../memory/estimate/llama-server.ts'
 import { estimateMlx } from '../memory/estimate/mlx.ts'
 import type { ServerChange } from '../memory/ways-to-fit.ts'
-import type { ModelLook } from '../models/look.ts'
 import { llamaServerArgv } from '../runtimes/llama-server.ts'
 import type { LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
+import type { SizedLook } from './sized-look.ts'
 
 /** What an estimate needs to know of a model, wherever it is. */
 export type FoundModel =
-  | ({ readonly kind: 'gguf' } & Pick<ModelLook, 'header' | 'shards' | 'fileBytes' | 'mmproj'>)
+  | ({ readonly kind: 'gguf' } & Pick<SizedLook, 'header' | 'shards' | 'fileBytes' | 'mmproj'>)
   | { readonly kind: 'mlx'; readonly config: unknown; readonly tensorBytes: number }
 
 /** How it would be served; absent = as a service has it that says nothing. */

@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { messageOf } from '../support/message-of.ts'
 import { ModelError, type ModelChoice } from './errors.ts'
+import { maxHeaderBytes } from './gguf/cursor.ts'
 import { GgufError } from './gguf/gguf-error.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { resolveLocal, type Lent } from './local-source.ts'
@@ -50,9 +51,38 @@ export async function lookAtFiles(
   files: readonly string[],
   read: ReadHeader,
 ): Promise<Pick<ModelLook, 'header' | 'shards'>> {
+  return headersOf(
+    first,
+    files.filter((file) => file !== first),
+    read,
+  )
+}
+
+/** Of all files of a model together. Real ones have some thousands, and headers below 20 MiB. */
+const maxTensors = 131_072
+
+/** Throws GgufError, also where they are more than any model has. */
+async function headersOf<File>(
+  first: File,
+  rest: readonly File[],
+  read: (file: File) => Promise<GgufHeader>,
+): Promise<Pick<ModelLook, 'header' | 'shards'>> {
   const header = await read(first)
   const shards: GgufHeader[] = []
-  for (const file of files) if (file !== first) shards.push(await read(file))
+  let { length: tensors } = header.tensors
+  let { dataOffset: bytes } = header
+  for (const file of rest) {
+    const shard = await read(file)
+    tensors += shard.tensors.length
+    bytes += shard.dataOffset
+    if (tensors > maxTensors || bytes > maxHeaderBytes) {
+      throw new GgufError(
+        'TooLarge',
+        `The ${rest.length + 1} files claim more than ${maxTensors} tensors or ${maxHeaderBytes / 1024 ** 2} MiB of GGUF headers together, which no model has: name another one.`,
+      )
+    }
+    shards.push(shard)
+  }
   return { header, shards }
 }
 
@@ -86,10 +116,8 @@ export async function lookAtServer(remote: Remote, request: RemoteRequest, signa
       `${request.source} does not name a GGUF file: name one of its files.`,
     )
   }
-  const header = await headerOf(first)
-  const shards: GgufHeader[] = []
   const parts = weights.filter((file) => file !== first && parseShard(file.fileName) !== undefined)
-  for (const file of parts) shards.push(await headerOf(file))
+  const { header, shards } = await headersOf(first, parts, headerOf)
   const projector = files.find(({ role }) => role === 'mmproj')
   const mmproj = projector && (await headerOf(projector))
   return {

@@ -8,10 +8,10 @@ import { sentence } from '../../contract/clean-text.ts'
 import { fitOf } from '../fit/fit-of.ts'
 import { fittedView } from '../fit/fit-view.ts'
 import type { Looks } from '../fit/looks.ts'
+import { sizedLook, type SizedLook } from '../fit/sized-look.ts'
 import { estimator, type ServingWish } from '../fit/sized-model.ts'
 import { AmbiguousError, asAskedOnce, ModelError, type ModelChoice } from '../models/errors.ts'
 import { GgufError } from '../models/gguf/gguf-error.ts'
-import type { ModelLook } from '../models/look.ts'
 import type { Models } from '../models/models.ts'
 import type { LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { sizing, type SizingSources } from './sizing.ts'
@@ -45,7 +45,7 @@ export async function fit(sources: FitSources, question: FitQuestion): Promise<F
   }
 }
 
-async function lookedAt({ models, looks, watchedNamespace }: FitSources, question: FitQuestion): Promise<ModelLook> {
+async function lookedAt({ models, looks, watchedNamespace }: FitSources, question: FitQuestion): Promise<SizedLook> {
   const { source, quantization } = question
   const watched = watchedNamespace()
   const namespace = question.namespace ?? watched ?? 'default'
@@ -57,13 +57,14 @@ async function lookedAt({ models, looks, watchedNamespace }: FitSources, questio
   }
   const request = { source, namespace, quantization }
   const here = await models.lookHere(request)
-  if (here) return here
-  const look = looks.of(JSON.stringify(request), () => models.lookThere(request, AbortSignal.timeout(lookLimitMs)))
+  if (here) return sizedLook(here)
+  const there = async () => sizedLook(await models.lookThere(request, AbortSignal.timeout(lookLimitMs)))
+  const look = looks.of(JSON.stringify(request), there)
   if (look) return look
   throw new LinkError('refused', 'Too many models are being looked at already: wait for them.')
 }
 
-async function judged(sources: FitSources, look: ModelLook, question: FitQuestion): Promise<FitView> {
+async function judged(sources: FitSources, look: SizedLook, question: FitQuestion): Promise<FitView> {
   const machine = await sizing(sources.sizing)
   const { llamaServer, metal } = machine
   const dialect = llamaServer === undefined ? undefined : await sources.dialect(llamaServer)
@@ -86,7 +87,7 @@ async function judged(sources: FitSources, look: ModelLook, question: FitQuestio
 
 async function diskProblemOf(
   models: FitSources['models'],
-  { fileBytes, mmproj }: ModelLook,
+  { fileBytes, mmproj }: SizedLook,
 ): Promise<string | undefined> {
   const { freeBytes, reserveBytes, problem, directory } = await models.view()
   if (problem !== undefined) return problem

@@ -33,7 +33,7 @@ export function weightsSize(files: WeightFiles, server: ServerArguments, hasGpu:
 
   // Without an output of its own a model uses its input for that; unless the file is mapped, as a second copy.
   const input = tensors.find(({ name }) => name === inputTensor)?.bytes ?? 0
-  const output = tensors.some(({ name }) => name === 'output.weight') || firstOnGpu > blocks ? 0 : input
+  const output = tensors.some(({ name }) => name === outputTensor) || firstOnGpu > blocks ? 0 : input
   const copied = hasGpu && isComplete && !server.isMapped ? output : 0
   const bytes = (isComplete && known > 0 ? known : Math.max(known, fileBytes)) + copied
   if (!hasGpu) return { bytes, gpuBytes: 0, keptFromGpuBytes: 0 }
@@ -49,6 +49,29 @@ export function weightsSize(files: WeightFiles, server: ServerArguments, hasGpu:
 }
 
 const inputTensor = 'token_embd.weight'
+const outputTensor = 'output.weight'
+
+/** The tensors of each layer as one, which is all that {@link weightsSize} tells apart where no argument overrides single ones. */
+export function mergedTensors(tensors: readonly HeaderTensor[]): readonly HeaderTensor[] {
+  const merged = new Map<string, { name: string; dimensions: readonly number[]; bytes: number }>()
+  for (const { name: own, dimensions, bytes } of tensors) {
+    const name = mergedName(own)
+    const known = merged.get(name)
+    if (known) known.bytes += bytes
+    else merged.set(name, { name, dimensions, bytes })
+  }
+  return [...merged.values()]
+}
+
+/** Beyond the blocks of any model, all are alike. */
+const lastBlock = 1_000
+
+function mergedName(name: string): string {
+  if (name === inputTensor || name === outputTensor) return name
+  const layer = layerOf(name, lastBlock)
+  if (layer < 0) return 'input'
+  return name.startsWith('output') ? 'output' : `blk.${Math.min(layer, lastBlock)}.`
+}
 
 /** The block's number; the output comes after the last, the input before the first. */
 function layerOf(name: string, blocks: number): number {

@@ -1,4 +1,5 @@
 import { STATUS_CODES } from 'node:http'
+import { Turns } from '../../support/turns.ts'
 import { innermostMessage } from '../errors.ts'
 import { maxHeaderBytes, type Wanted } from './cursor.ts'
 import { GgufError } from './gguf-error.ts'
@@ -69,8 +70,14 @@ function refuse({ status, headers }: Response, shown: string): void {
 async function headerOf(response: Response, shown: string): Promise<GgufHeader> {
   const parser = parseHeader(shown, fileBytesOf(response))
   const body = new Body(response)
+  // Pieces that have arrived already are read without a turn of the event loop between them.
+  const turns = new Turns()
   let step = parser.next()
-  while (step.done !== true) step = parser.next(await body.read(step.value))
+  while (step.done !== true) {
+    const piece = await body.read(step.value)
+    await turns.pass()
+    step = parser.next(piece)
+  }
   return { ...step.value, bytesRead: body.bytesRead }
 }
 
