@@ -333,6 +333,21 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       saying(/--ctx-size 4096/),
     ])
     expect((await run(agent, { name: 'setContextSize', service, contextSize: 4_096 })).message).toContain('already')
+
+    expect(await run(agent, { name: 'setContextSize', service, contextSize: null })).toEqual({
+      outcome: 'done',
+      message: `${world.namespace}/tiny is started with the default context (spec.contextSize).`,
+    })
+    const unset = await agent.untilReadyAgain('tiny', again.pid)
+    expect([await world.contextSize('tiny'), await commandLineOf(unset.pid)]).toEqual([
+      undefined,
+      expect.not.stringContaining('--ctx-size 4096') as string,
+    ])
+    expect((await run(agent, { name: 'setContextSize', service, contextSize: null })).message).toContain(
+      'has the default context already',
+    )
+
+    await run(agent, { name: 'setContextSize', service, contextSize: 4_096 })
     await world.patchSpec('tiny', { extraArgs: ['--ctx-size', '1024'] })
     expect(await run(agent, { name: 'setContextSize', service, contextSize: 512 })).toMatchObject({
       outcome: 'refused',

@@ -130,7 +130,7 @@ describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) =
       const after = await agent.untilReadyAgain('tiny', before.pid)
 
       expect(await commandLineOf(before.pid)).toBeUndefined()
-      expect(await commandLineOf(after.pid)).toContain(`--ctx-size ${await world.contextSize('tiny')}`)
+      expect(await commandLineOf(after.pid)).toContain(`--ctx-size ${(await world.contextSize('tiny')) ?? 'none'}`)
       expect(await world.published('tiny')).toEqual({ address: hostIp, port: after.port, ready: true })
       expect((await world.service('tiny'))?.['spec']).toMatchObject({ clusterIP: clusterIpOf(service) })
       expect(agent.starts).toBe(2)

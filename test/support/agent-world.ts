@@ -212,7 +212,7 @@ export class AgentWorld implements AsyncDisposable {
     return this.admin.delete({ apiVersion, kind: 'Model', metadata: { name } })
   }
 
-  async contextSize(name: string): Promise<number> {
+  async contextSize(name: string): Promise<number | undefined> {
     return specShape.parse((await this.admin.get(inferenceService(name)))?.['spec']).contextSize
   }
 
@@ -336,7 +336,7 @@ async function serverProcess(pid: number) {
 
 export const inferenceService = (name: string) => ({ apiVersion, kind: 'InferenceService', metadata: { name } })
 
-const specShape = z.looseObject({ contextSize: z.number() })
+const specShape = z.looseObject({ contextSize: z.number().optional() })
 
 const statusShape = z.looseObject({
   phase: z.string().default(''),
