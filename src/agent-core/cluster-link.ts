@@ -1,10 +1,15 @@
 import type { ClusterView } from '../contract/cluster.ts'
 import type { ClusterSession } from './cluster-session.ts'
-import type { ContextPin } from './context-pin.ts'
-import { KubeconfigError, PinnedContext } from './kube/pinned-context.ts'
-import type { Logger } from './observability/logger.ts'
+import { ClusterChoice } from './cluster-choice.ts'
+import type { ClusterLinkOptions } from './cluster-link-options.ts'
+import { KubeconfigError, type PinnedContext } from './kube/pinned-context.ts'
+import { KubeconfigFollower } from './kubeconfig-follower.ts'
 import type { Unfinished } from './publishing/shutdown-writes.ts'
+import { Looks } from './support/looks.ts'
+import { messageOf } from './support/message-of.ts'
+import { splitKey } from './support/object-key.ts'
 import { within } from './support/within.ts'
+import { wayBackFrom, wayBackSentence } from './way-back.ts'
 
 /** A kubeconfig that is missing or broken is looked at again this often: a person is likely at work on it. */
 const kubeconfigRetryMs = 5_000
@@ -12,28 +17,6 @@ const kubeconfigRetryMs = 5_000
 const stepLimitMs = 2_000
 const farewellLimitMs = 5_000
 const firstListLimitMs = 5_000
-
-export interface ClusterLinkOptions {
-  /** As chosen now. Absent = as kubectl looks for one. */
-  readonly kubeconfig: () => string | undefined
-  /** As a flag says or a person chose. Absent = the pinned one, at first the kubeconfig's current context. */
-  readonly context: () => string | undefined
-  /** By a flag, which chooses anew at each start. */
-  readonly isContextStated: () => boolean
-  readonly pin: ContextPin
-  readonly env: NodeJS.ProcessEnv
-  readonly open: (context: PinnedContext, hooks: SessionHooks) => ClusterSession
-  /** What must be known before anything is decided in a session. */
-  readonly beforeStart: () => Promise<void>
-  /** Called when a session has ended for good, so that what was told in it can be forgotten. */
-  readonly onLeft: () => void
-  /** How many watches failed in a row. */
-  /** Undefined while nothing is watched. */
-  readonly onWatchFailures: (failures: number | undefined) => void
-  readonly log: Logger
-  /** Something that a snapshot shows has changed. */
-  readonly onChange: () => void
-}
 
 /** Before anything is known. */
 export const notConnected = (context: string | undefined): ClusterView => ({
@@ -44,17 +27,14 @@ export const notConnected = (context: string | undefined): ClusterView => ({
   since: new Date().toISOString(),
 })
 
-/** What a session tells the link. */
-export interface SessionHooks {
-  readonly onClusterState: () => void
-  readonly onChange: () => void
-}
-
 /** Which cluster this agent serves: connects to it, moves from one to another, and ends in good order. One session at a time. */
 export class ClusterLink {
   readonly #options: ClusterLinkOptions
+  /** Which context is to be served. */
+  readonly choice: ClusterChoice
+  readonly #follower: KubeconfigFollower
   #session: ClusterSession | undefined
-  /** Of moves to another context, one after the other. */
+  /** Of moves to another context or namespace, one after the other; never rejected. */
   #moving: Promise<void> = Promise.resolve()
   /** Of the latest move, until it is over. */
   #target: PinnedContext | undefined
@@ -67,16 +47,20 @@ export class ClusterLink {
   #pinning: Promise<void> = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #isEnding = false
-  /** Of the kubeconfig as it is now, while a session goes on with what it had: one sentence. */
-  #kubeconfigProblem: string | undefined
+  /** The kubeconfig changed while a move was under way. */
+  #isStale = false
+  /** Why the last move did not end as it should: one sentence. */
+  #moveProblem: string | undefined
   /** The context that was left last, while the present one has not been reached. */
-  #cameFrom: string | undefined
-  /** Called at every change of the session and of its cluster's state. */
-  readonly #looks = new Set<() => void>()
+  #cameFrom: ReturnType<typeof wayBackFrom>
+  /** At every change of the session and of its cluster's state. */
+  readonly #looks = new Looks()
 
   constructor(options: ClusterLinkOptions) {
     this.#options = options
-    this.#waiting = notConnected(this.#wantedContext)
+    this.choice = new ClusterChoice(options)
+    this.#follower = new KubeconfigFollower({ choice: this.choice, log: options.log })
+    this.#waiting = notConnected(this.choice.name)
   }
 
   /** Undefined while there is no usable kubeconfig. */
@@ -97,124 +81,104 @@ export class ClusterLink {
   notices(): string[] {
     const back = this.#cameFrom
     const now = this.servedContext?.name ?? ''
-    return [
-      ...(this.#kubeconfigProblem === undefined ? [] : [this.#kubeconfigProblem]),
-      ...(back === undefined
-        ? []
-        : [
-            `Context "${now}" was not reached yet; "${back}" was served before: metal-agent context use ${back} goes back.`,
-          ]),
-    ]
-  }
-
-  /** A context of the kubeconfig as it is now. Throws KubeconfigError. */
-  loadContext(name: string): Promise<PinnedContext> {
-    const { kubeconfig, env } = this.#options
-    return PinnedContext.load({ file: kubeconfig(), context: name, env })
-  }
-
-  /**
-   * What another kubeconfig would have it serve: the context of the present name, or its own current one. Absent = as kubectl looks for one.
-   * Throws KubeconfigError.
-   */
-  async loadKubeconfig(file: string | undefined): Promise<PinnedContext> {
-    const { env, isContextStated } = this.#options
-    const context = this.#wantedContext
-    try {
-      return await PinnedContext.load({ file, context, env })
-    } catch (error) {
-      if (!(error instanceof KubeconfigError) || context === undefined || isContextStated()) throw error
-      return PinnedContext.load({ file, env })
-    }
-  }
-
-  get #wantedContext(): string | undefined {
-    return this.#options.context() ?? this.#options.pin.context
-  }
-
-  /** What a start serves by itself. Throws KubeconfigError, also where that would be another cluster than before. */
-  async #keptContext(): Promise<PinnedContext> {
-    const { kubeconfig, env, isContextStated, pin } = this.#options
-    const isKept = !isContextStated()
-    const context = await PinnedContext.load({ file: kubeconfig(), context: this.#wantedContext, isKept, env })
-    return isKept ? await pin.check(context) : context
+    const { kubeconfig } = this.choice
+    const wayBack = back && wayBackSentence(back, { now, kubeconfig })
+    return [this.#moveProblem, this.#follower.problem, wayBack].filter((sentence) => sentence !== undefined)
   }
 
   /** Resolves when it serves the cluster, or cannot: it looks at the kubeconfig again from time to time then. */
   async connect(): Promise<void> {
-    const { log, onChange } = this.#options
     clearTimeout(this.#timer)
     try {
-      const context = await this.#keptContext()
-      if (!this.#isEnding && !this.#session) await this.#serve(context)
+      const context = await this.choice.load()
+      if (!this.#session) await this.#serve(context)
     } catch (error) {
       if (!(error instanceof KubeconfigError)) throw error
-      if (this.#waiting.message !== error.message) log.error('no cluster', { reason: error.message })
-      this.#waiting = {
-        ...this.#waiting,
-        context: this.#wantedContext ?? '',
-        state: 'offline',
-        message: error.message,
-        retryAt: new Date(Date.now() + kubeconfigRetryMs).toISOString(),
-      }
-      onChange()
-      if (this.#isEnding || this.#session) return
-      this.#timer = setTimeout(() => this.#inBackground(this.connect()), kubeconfigRetryMs)
+      this.#waitAfter(error.message)
     }
+  }
+
+  /** As {@link connect}, where nobody hears of a defect. */
+  async #reconnect(): Promise<void> {
+    try {
+      if (!this.#isEnding) await this.connect()
+    } catch (error) {
+      this.#options.log.error('not connected', { error })
+      await this.#drop()
+      this.#waitAfter(`The agent cannot connect: ${messageOf(error)}.`)
+    }
+  }
+
+  #waitAfter(message: string): void {
+    const { log, onChange } = this.#options
+    if (this.#waiting.message !== message) log.error('no cluster', { reason: message })
+    this.#waiting = {
+      ...this.#waiting,
+      context: this.choice.name ?? '',
+      state: 'offline',
+      message,
+      retryAt: new Date(Date.now() + kubeconfigRetryMs).toISOString(),
+    }
+    onChange()
+    if (this.#isEnding || this.#session) return
+    this.#timer = setTimeout(() => void this.#caught(this.#reconnect()), kubeconfigRetryMs)
   }
 
   /** The kubeconfig says something else than before. What is served goes on; its credentials are those of the file from now on. */
   async kubeconfigChanged(): Promise<void> {
-    const session = this.#session
-    if (this.#isEnding || this.#target) return
-    if (!session) {
-      await this.connect()
-      return
-    }
-    const { context } = session.cluster.api
-    const problem = await this.#takeCredentials(context)
-    if (this.#session !== session) return
-    if (problem !== this.#kubeconfigProblem && problem !== undefined) {
-      this.#options.log.warn('kubeconfig changed', { reason: problem })
-    }
-    this.#kubeconfigProblem = problem
+    if (this.#isEnding) return
+    if (this.#target) this.#isStale = true
+    else if (this.#session) await this.#follow(this.#session)
+    else await this.connect()
+  }
+
+  async #follow(session: ClusterSession): Promise<void> {
+    const isTaken = await this.#follower.follow(session.cluster.api.context, () => this.#session === session)
     // What it was refused for may be mended.
-    if (problem === undefined && session.cluster.view().state !== 'live') session.cluster.resync()
+    if (isTaken && session.cluster.view().state !== 'live') session.cluster.resync()
     this.#options.onChange()
   }
 
-  /** Why they are not taken: one sentence. */
-  async #takeCredentials(present: PinnedContext): Promise<string | undefined> {
-    try {
-      const { server } = await this.loadContext(present.name)
-      if (server !== present.server) {
-        return `Context "${present.name}" now stands for ${server}, and the agent stays with ${present.server}: choose the context to move there.`
-      }
-      await present.renew()
-      return undefined
-    } catch (error) {
-      if (!(error instanceof KubeconfigError)) throw error
-      return `The agent stays with "${present.name}" and the credentials it has: ${error.message}`
-    }
-  }
-
-  /** What runs for the present cluster comes down in good order, visibly; then the other is served. Returns at once. */
+  /**
+   * What is not served any more comes down in good order, visibly; then the other is served. In the same cluster that is what is outside the
+   * namespace that is to be served, and the rest goes on. Returns at once.
+   */
   moveTo(context: PinnedContext, where: string): void {
     this.#target = context
-    this.#kubeconfigProblem = undefined
-    const left = this.#session?.cluster.api.context.name
-    if (left !== undefined && this.#session === this.#reached) this.#cameFrom = left === context.name ? undefined : left
-    const moved = this.#moving.then(() => this.#options.pin.choose(context)).then(() => this.#move(context, where))
-    this.#moving = moved.finally(() => {
-      if (this.#target === context) this.#target = undefined
-    })
-    this.#inBackground(this.#moving)
+    this.#follower.forget()
+    this.#moveProblem = undefined
+    const left = this.#session?.cluster.api.context
+    if (left && this.#session === this.#reached) this.#cameFrom = wayBackFrom(left, context)
+    this.#moving = this.#caught(
+      this.#moving
+        .then(() => this.#options.pin.choose(context))
+        .then(() => this.#move(context, where))
+        .catch((error: unknown) => this.#moveFailed(error, where))
+        .finally(() => this.#moveEnded(context)),
+    )
+  }
+
+  async #moveFailed(error: unknown, where: string): Promise<void> {
+    this.#options.log.error('move failed', { where, error })
+    this.#moveProblem = `The move to ${where} did not go as it should: ${messageOf(error)}. The agent connected anew.`
+    await this.#drop()
+    await this.#reconnect()
+  }
+
+  async #moveEnded(context: PinnedContext): Promise<void> {
+    if (this.#target !== context) return
+    this.#target = undefined
+    this.#options.onMoved()
+    this.#options.onChange()
+    const isStale = this.#isStale
+    this.#isStale = false
+    if (isStale) await this.kubeconfigChanged()
   }
 
   /** No further decision: what runs and is published stays as it is until {@link withdraw} or {@link close}. */
   async stopDeciding(): Promise<void> {
     this.#isEnding = true
-    this.#lookAgain()
+    this.#looks.again()
     clearTimeout(this.#timer)
     await within(stepLimitMs, Promise.all([this.#session?.reconciler.stop(), this.#pinning]))
   }
@@ -223,11 +187,8 @@ export class ClusterLink {
   async withdraw({ hasServers }: { readonly hasServers: boolean }): Promise<void> {
     const session = this.#session
     if (!session) return
-    if (hasServers)
-      await within(
-        firstListLimitMs,
-        this.#until(() => session.cluster.synced),
-      )
+    const isListed = this.#looks.until(() => !hasServers || session.cluster.synced)
+    await within(firstListLimitMs, isListed)
     this.#complain('not withdrawn', await session.publisher.withdrawAll())
   }
 
@@ -251,44 +212,51 @@ export class ClusterLink {
   async #move(context: PinnedContext, where: string): Promise<void> {
     clearTimeout(this.#timer)
     const session = this.#session
-    if (session) {
-      session.reconciler.leave(`Released: this machine moves to ${where}.`)
-      await this.#untilLeft(session)
-      if (this.#isEnding) return
-      await within(stepLimitMs, session.reconciler.stop())
-      await this.release()
-      await this.close()
-      this.#session = undefined
-      this.#options.onWatchFailures(undefined)
-      this.#options.onLeft()
+    const present = session?.cluster.api.context
+    if (!session || !present?.isAt(context)) {
+      if (session) await this.#leave(session, where, () => true)
+      await this.#serve(context)
+      return
     }
-    if (!this.#isEnding) await this.#serve(context)
-  }
-
-  /** Or until the agent ends. */
-  #untilLeft({ reconciler }: ClusterSession): Promise<void> {
-    return this.#until(() => reconciler.hasLeft || this.#isEnding)
-  }
-
-  async #until(isSo: () => boolean): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<undefined>()
-    const look = (): void => {
-      if (isSo()) resolve(undefined)
+    if (present.file !== context.file) {
+      present.readFrom(context)
+      await this.#follow(session)
     }
-    this.#looks.add(look)
-    look()
-    await promise
-    this.#looks.delete(look)
+    const namespace = this.#options.namespace()
+    if (session.cluster.namespace === namespace || this.#isEnding) return
+    await this.#leave(session, where, (key) => namespace !== undefined && splitKey(key).namespace !== namespace)
+    await this.#serve(present)
   }
 
-  #lookAgain(): void {
-    for (const look of this.#looks) look()
+  /** What is not left goes on as it is, for the next session to take up. */
+  async #leave(session: ClusterSession, where: string, isLeft: (key: string) => boolean): Promise<void> {
+    const { reconciler, publisher } = session
+    reconciler.leave(`Released: this machine moves to ${where}.`, isLeft)
+    await this.#looks.until(() => reconciler.hasLeft || this.#isEnding)
+    if (this.#isEnding) return
+    await within(stepLimitMs, reconciler.stop())
+    this.#complain('not released', await publisher.releaseAll({ isMeant: isLeft }))
+    await this.close()
+    this.#session = undefined
+    this.#options.onWatchFailures(undefined)
+    this.#options.onLeft(isLeft)
+  }
+
+  /** Of a session that cannot go on. What runs and is published stays for the next. */
+  async #drop(): Promise<void> {
+    const session = this.#session
+    if (!session) return
+    await this.#caught(within(stepLimitMs, session.reconciler.stop()))
+    await this.#caught(this.close())
+    this.#session = undefined
+    this.#options.onWatchFailures(undefined)
   }
 
   async #serve(context: PinnedContext): Promise<void> {
+    if (this.#isEnding) return
     const { open, beforeStart } = this.#options
     const onChange = (): void => {
-      this.#lookAgain()
+      this.#looks.again()
       this.#options.onChange()
     }
     const session = open(context, { onClusterState: () => this.#clusterChanged(), onChange })
@@ -302,7 +270,7 @@ export class ClusterLink {
     const { onWatchFailures, onChange } = this.#options
     const { cluster, reconciler } = this.#session ?? {}
     if (cluster) onWatchFailures(cluster.consecutiveFailures())
-    this.#lookAgain()
+    this.#looks.again()
     const wasLive = this.#wasLive
     this.#wasLive = cluster?.view().state === 'live'
     if (this.#wasLive) this.#pinReached()
@@ -314,7 +282,10 @@ export class ClusterLink {
   #pinReached(): void {
     if (!this.#session || this.#session === this.#reached) return
     this.#reached = this.#session
-    if (!this.#target) this.#cameFrom = undefined
+    if (!this.#target) {
+      this.#cameFrom = undefined
+      this.#moveProblem = undefined
+    }
     this.#pinning = this.#caught(this.#options.pin.reached(this.#session.cluster.api))
   }
 
@@ -323,10 +294,6 @@ export class ClusterLink {
   }
 
   /** For work that reports expected failures itself: any other error is a defect, which is logged and must not end the agent. */
-  #inBackground(work: Promise<void>): void {
-    void this.#caught(work)
-  }
-
   #caught(work: Promise<void>): Promise<void> {
     return work.catch((error: unknown) => this.#options.log.error('background work failed', { error }))
   }

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { ContextPin } from './context-pin.ts'
-import { ClusterLink, type SessionHooks } from './cluster-link.ts'
+import { ClusterLink } from './cluster-link.ts'
+import type { SessionHooks } from './cluster-link-options.ts'
 import { clusterSession, type ClusterSession } from './cluster-session.ts'
 import { Commands } from './commands/commands.ts'
 import type { Rooms } from './commands/rooms.ts'
@@ -156,7 +157,9 @@ function linkRoom(
     env: options.env,
     open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
     beforeStart: () => kept.address.check(),
-    onLeft: () => kept.narrator.forgetAll(),
+    namespace: () => settings().namespace,
+    onLeft: (isLeft) => kept.narrator.forgetWhere(isLeft),
+    onMoved: () => watch.lookAgain(),
     onWatchFailures: (failures) => metrics.set('watch_consecutive_failures', failures),
     log: options.log,
     onChange: () => snapshots.changed(),
@@ -172,7 +175,7 @@ function linkRoom(
     }
   })
   snapshots.register(() => ({ notices: link.notices() }))
-  ends.use(
+  const watch: KubeconfigWatch = ends.use(
     new KubeconfigWatch({
       files: () => kubeconfigFiles({ file: settings().kubeconfig, env: options.env }),
       onChange: () => {
@@ -259,10 +262,10 @@ function commandRooms(
     interfaces: () => platform.interfaces(),
     agent: {
       clusterMessage: () => link.view().message,
-      loadContext: (name) => link.loadContext(name),
-      doubtAbout: (pinned) => doubtAbout(pinned, { namespace: settings.current.namespace }),
+      loadContext: (name) => link.choice.loadContext(name),
+      doubtAbout: (pinned, namespace) => doubtAbout(pinned, { namespace }),
       servedContext: () => link.servedContext,
-      loadKubeconfig: (file) => link.loadKubeconfig(file),
+      loadKubeconfig: (file) => link.choice.loadKubeconfig(file),
       moveTo: (pinned, where) => link.moveTo(pinned, where),
       connect: () => link.connect(),
       checkAddress: () => address.check(),

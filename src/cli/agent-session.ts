@@ -50,7 +50,7 @@ export async function send(
     if (result.outcome === 'refused') {
       const left = result.instead?.command.name
       // A move that another verb offers is not that verb repeated.
-      const isOther = left === 'selectContext' && input.name !== left
+      const isOther = (left === 'selectContext' || left === 'updateSettings') && input.name !== left
       const flag = left === undefined || isOther ? undefined : repeatedWith[left]
       if (flag !== undefined) io.stderr.write(`${result.instead?.label ?? ''}: repeat it with ${flag}.\n`)
       // What it was refused is left to somebody who may: the YAML alone is on standard output.
@@ -65,6 +65,7 @@ const repeatedWith: Partial<Record<CommandName, string>> = {
   stop: '--here',
   deleteModel: '--even-if-managed',
   selectContext: '--anyway',
+  updateSettings: '--anyway',
 }
 
 const firstIssue = ({ issues: [issue] }: z.ZodError): string =>

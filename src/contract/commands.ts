@@ -32,6 +32,8 @@ export const stopScope = z.enum(['cluster', 'here'])
 export const contextDoubt = z.enum(['production', 'unverified'])
 export type ContextDoubt = z.infer<typeof contextDoubt>
 
+const acceptedDoubts = z.array(contextDoubt).max(contextDoubt.options.length)
+
 /** Everything that may be asked of an agent; the agent's file of the same name carries it out. */
 export const command = z.discriminatedUnion('name', [
   z.object({ name: z.literal('stop'), ...service, scope: stopScope.default('cluster') }),
@@ -54,11 +56,16 @@ export const command = z.discriminatedUnion('name', [
   z.object({
     name: z.literal('selectContext'),
     context: z.string().min(1).max(500),
-    accept: z.array(contextDoubt).max(contextDoubt.options.length).default([]),
+    accept: acceptedDoubts.default([]),
   }),
   z.object({ name: z.literal('reloadKubeconfig') }),
   z.object({ name: z.literal('setHostAddress'), address: z.union([z.literal('automatic'), z.ipv4()]) }),
-  z.object({ name: z.literal('updateSettings'), settings: settingsPatch }),
+  z.object({
+    name: z.literal('updateSettings'),
+    settings: settingsPatch,
+    /** Where a kubeconfig is among them, as in `selectContext`. */
+    accept: acceptedDoubts.optional(),
+  }),
   /** Fetches a model into the store before any service wants it. */
   z.object({
     name: z.literal('pullModel'),

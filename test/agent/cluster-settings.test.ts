@@ -7,6 +7,8 @@ import type { SettingsPatch } from '../../src/contract/settings.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { StatedMemory } from '../support/stated-memory.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 
@@ -63,23 +65,23 @@ test('the namespace that is served already moves nothing', async () => {
 
 test('another kubeconfig is served at once, in its context of the same name or else its own, and after a restart too', async () => {
   await using lab = await KubeSim.start()
-  await using prod = await KubeSim.start()
+  await using office = await KubeSim.start()
   await using world = await AgentWorld.open(lab.connection())
   await world.apply('tiny')
   const agent = await world.startAgent({ settings: { namespace: undefined } })
   const { pid } = await agent.untilReady('tiny')
-  const kubeconfig = join(world.folder, 'prod.kubeconfig')
-  await writeFile(kubeconfig, contextAt('prod', prod.url))
+  const kubeconfig = join(world.folder, 'office.kubeconfig')
+  await writeFile(kubeconfig, contextAt('office', office.url))
 
   const result = await set(agent, { kubeconfig })
-  expect(result).toMatchObject({ outcome: 'accepted', message: expect.stringContaining('context "prod"') as unknown })
+  expect(result).toMatchObject({ outcome: 'accepted', message: expect.stringContaining('context "office"') as unknown })
   await untilGone(pid)
-  await untilServed(agent, { server: prod.url, context: 'prod' })
+  await untilServed(agent, { server: office.url, context: 'office' })
   expect((await world.published('tiny'))?.ready).toBe(false)
   await agent.stop()
 
   const later = await world.startAgent({ settings: { namespace: undefined } })
-  await untilServed(later, { server: prod.url, context: 'prod' })
+  await untilServed(later, { server: office.url, context: 'office' })
   expect(await set(later, { kubeconfig: null })).toMatchObject({ outcome: 'accepted' })
   await later.untilReady('tiny')
   expect(later.snapshot.cluster.server).toBe(lab.url)
@@ -115,10 +117,101 @@ test('an agent without a kubeconfig connects as soon as one is named', async () 
   await agent.untilReady('tiny')
 })
 
-const contextAt = (name: string, server: string) =>
+test('the same cluster in another kubeconfig stops nothing: its credentials count from then on, and it is watched', async () => {
+  await using lab = await KubeSim.start()
+  await using world = await AgentWorld.open(lab.connection())
+  await world.apply('tiny')
+  const first = join(world.folder, 'first.kubeconfig')
+  await writeFile(first, contextAt('lab', lab.url, 'kube-sim-admin-token'))
+  const agent = await world.startAgent({ kubeconfig: first })
+  const { pid } = await agent.untilReady('tiny')
+  const second = join(world.folder, 'second.kubeconfig')
+  await writeFile(second, contextAt('lab', lab.url, 'kube-sim-admin-token'))
+
+  expect(await set(agent, { kubeconfig: second })).toMatchObject({
+    outcome: 'accepted',
+    message: expect.stringContaining(
+      `The cluster stays "lab" (${lab.url}), with the credentials of ${second}`,
+    ) as unknown,
+  })
+  await writeFile(first, 'no kubeconfig any more')
+  // What the watch says of the new file shows that it is followed.
+  const says = (words: string) => agent.snapshot.notices.some((notice) => notice.includes(words))
+  await eventually(async () => {
+    await writeFile(second, contextAt('elsewhere', lab.url))
+    return says('has no context "lab"')
+  })
+  await writeFile(second, contextAt('lab', lab.url))
+  await eventually(() => !says('"lab"'))
+  expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
+  expect(agent.starts).toBe(1)
+})
+
+test('all namespaces in place of one leaves what runs alone, and the other way what is in that one', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const elsewhere = await world.createNamespace()
+  await world.startController(elsewhere)
+  await world.apply('tiny')
+  await world.apply('other', { namespace: elsewhere })
+  const agent = await world.startAgent()
+  const { pid } = await agent.untilReady('tiny')
+  let isWithdrawn = false
+  sim.onChange(({ resource, object }) => {
+    if (resource !== 'endpointslices' || object.metadata.name !== 'tiny') return
+    isWithdrawn ||= !JSON.stringify(object['endpoints']).includes('"ready":true')
+  })
+
+  expect(await set(agent, { namespace: null })).toMatchObject({ outcome: 'accepted' })
+  const { pid: otherPid } = await agent.untilReady('other', elsewhere)
+  expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
+
+  expect(await set(agent, { namespace: world.namespace })).toMatchObject({ outcome: 'accepted' })
+  await untilGone(otherPid)
+  await untilServed(agent, { namespace: world.namespace })
+  await agent.until('tiny', (view) => view.state === 'ready' && view.pid === pid)
+  expect(agent.view('other', elsewhere)).toBeUndefined()
+  expect(isWithdrawn).toBe(false)
+  expect(agent.starts).toBe(2)
+})
+
+test('a move that fails is said, and neither the one after it nor the way back is lost', async () => {
+  await using lab = await KubeSim.start()
+  await using office = await KubeSim.start()
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const kubeconfig = join(world.folder, 'office.kubeconfig')
+  await writeFile(kubeconfig, contextAt('office', office.url))
+  const host = hostPlatform()
+  let isBroken = false
+  const interfaces = () => {
+    if (isBroken) throw new Error('the interfaces cannot be read')
+    return host.interfaces()
+  }
+  const broken = new Proxy(host, {
+    get: (target, name) => {
+      const value: unknown = name === 'interfaces' ? interfaces : Reflect.get(target, name)
+      return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(target) : value
+    },
+  })
+  const agent = await world.startAgent({ memory: new StatedMemory(broken), settings: { hostIp: undefined } })
+  const { context } = await agent.untilCluster('live')
+
+  isBroken = true
+  expect(await set(agent, { kubeconfig })).toMatchObject({ outcome: 'accepted' })
+  const failure = 'did not go as it should: the interfaces cannot be read.'
+  await eventually(() => agent.snapshot.notices.some((notice) => notice.includes(failure)))
+  await eventually(() => agent.snapshot.cluster.message.includes('the interfaces cannot be read'))
+  isBroken = false
+  await untilServed(agent, { server: office.url, context: 'office' })
+  await eventually(() => !agent.snapshot.notices.some((notice) => notice.includes(failure)))
+  expect(await set(agent, { kubeconfig: null })).toMatchObject({ outcome: 'accepted' })
+  await untilServed(agent, { server: lab.url, context })
+})
+
+const contextAt = (name: string, server: string, token = 'kube-sim-admin-token') =>
   JSON.stringify({
     ...{ apiVersion: 'v1', kind: 'Config', 'current-context': name },
     clusters: [{ name, cluster: { server, 'insecure-skip-tls-verify': true } }],
-    users: [{ name: 'admin', user: { token: 'kube-sim-admin-token' } }],
+    users: [{ name: 'admin', user: { token } }],
     contexts: [{ name, context: { cluster: name, user: 'admin' } }],
   })

@@ -1,9 +1,10 @@
-import { rename, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
-import { command, type CommandInput } from '../../src/contract/commands.ts'
-import { AgentWorld } from '../support/agent-world.ts'
+import { command, type CommandInput, type CommandResult } from '../../src/contract/commands.ts'
+import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
+import { everything } from '../support/kube-sim/access.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 
@@ -70,6 +71,62 @@ test('a context that is called production is asked about first, and is not asked
   await eventually(() => agent.snapshot.cluster.context === 'prod-eu' && agent.snapshot.cluster.state === 'live')
 })
 
+test('another kubeconfig is asked about as another context is, before anything stops; its way back names the file', async () => {
+  await using lab = await KubeSim.start()
+  await using prod = await KubeSim.start()
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const first = join(world.folder, 'lab.kubeconfig')
+  await writeFile(first, kubeconfigOf({ lab }))
+  const second = join(world.folder, 'prod.kubeconfig')
+  await writeFile(second, kubeconfigOf({ prod }))
+  const agent = await world.startAgent({ kubeconfig: first })
+  await world.apply('tiny')
+  const { pid } = await agent.untilReady('tiny')
+
+  const input: CommandInput = { name: 'updateSettings', settings: { kubeconfig: second } }
+  const asked = await run(agent, input)
+  expect(asked).toMatchObject({
+    outcome: 'refused',
+    message: expect.stringMatching(/^Nothing is changed\. Context "prod" .* is called production/) as unknown,
+    instead: { label: 'Serve "prod"', command: { ...input, accept: ['production'] } },
+  })
+  expect(prod.requests.matching()).toEqual([])
+  await prod.stop()
+  const doubted = await run(agent, insteadOf(asked))
+  expect(doubted).toMatchObject({
+    outcome: 'refused',
+    message: expect.stringContaining('nothing could be served for "prod". Its API server') as unknown,
+    instead: { label: 'Switch anyway', command: { ...input, accept: ['production', 'unverified'] } },
+  })
+  expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
+  const answer = await agent.agent.query({ name: 'settings' })
+  expect('settings' in answer && answer.settings.find(({ name }) => name === 'kubeconfig')?.value).toBe(first)
+
+  expect((await run(agent, insteadOf(doubted))).outcome).toBe('accepted')
+  const back = `Context "prod" was not reached yet; "lab" of ${first} was served before: metal-agent settings set kubeconfig ${first}, and then metal-agent context use lab, go back.`
+  await eventually(() => agent.snapshot.notices.includes(back))
+  expect((await run(agent, { name: 'updateSettings', settings: { kubeconfig: first } })).outcome).toBe('accepted')
+  expect(['done', 'accepted']).toContain((await run(agent, { name: 'selectContext', context: 'lab' })).outcome)
+  await agent.untilReady('tiny')
+  await eventually(() => agent.snapshot.notices.length === 0)
+})
+
+test('a cluster that answers and has no LLMKube is not moved to', async () => {
+  await using lab = await KubeSim.start()
+  await using bare = await KubeSim.start({ crds: false })
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const kubeconfig = join(world.folder, 'both.kubeconfig')
+  await writeFile(kubeconfig, kubeconfigOf({ lab, bare }))
+  const agent = await world.startAgent({ kubeconfig })
+  await agent.untilCluster('live')
+  expect(await run(agent, { name: 'selectContext', context: 'bare' })).toMatchObject({
+    outcome: 'refused',
+    message: expect.stringMatching(/nothing could be served for "bare"\. .*LLMKube/) as unknown,
+    instead: { label: 'Switch anyway' },
+  })
+  expect(agent.snapshot.cluster).toMatchObject({ context: 'lab', state: 'live' })
+})
+
 /** A second is promised; a machine that does something else besides takes longer, and nothing but the watch is so quick. */
 const soon = { timeoutMs: 3_000 }
 
@@ -100,7 +157,23 @@ test('a kubeconfig that changes is followed within a second: replaced, half-writ
   expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
 })
 
-test('a token that is rotated after it was refused counts within a second', async () => {
+test('credentials that are rotated count within a second, before a server has refused the old ones', async () => {
+  const users = ['before', 'after'].map((name) => ({ name, token: `token-${name}`, rules: everything }))
+  await using lab = await KubeSim.start({ users })
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const kubeconfig = join(world.folder, 'one.kubeconfig')
+  await writeFile(kubeconfig, kubeconfigOf({ lab }, { lab: 'token-before' }))
+  const agent = await world.startAgent({ kubeconfig })
+  await agent.untilCluster('live')
+  expect(lab.requests.count({ user: 'after' })).toBe(0)
+  await writeFile(kubeconfig, kubeconfigOf({ lab }, { lab: 'token-after' }))
+  await eventually(async () => {
+    await run(agent, { name: 'resync' })
+    return lab.requests.count({ user: 'after' }) > 0
+  }, soon)
+})
+
+test('a token that was refused is renewed within a second', async () => {
   await using lab = await KubeSim.start()
   await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
   const kubeconfig = join(world.folder, 'one.kubeconfig')
@@ -109,6 +182,75 @@ test('a token that is rotated after it was refused counts within a second', asyn
   await agent.untilCluster('denied')
   await writeFile(kubeconfig, kubeconfigOf({ lab }))
   await eventually(() => agent.snapshot.cluster.state === 'live', soon)
+})
+
+test('a kubeconfig behind a link is followed: written, replaced, and the link set to another file', async () => {
+  await using lab = await KubeSim.start()
+  await using other = await KubeSim.start()
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const real = join(world.folder, 'real/config')
+  const next = join(world.folder, 'next/config')
+  const kubeconfig = join(world.folder, 'linked/config')
+  for (const file of [real, next, kubeconfig]) await mkdir(dirname(file), { recursive: true })
+  await writeFile(real, kubeconfigOf({ lab }))
+  await symlink(real, kubeconfig)
+  const agent = await world.startAgent({ kubeconfig })
+  await agent.untilCluster('live')
+
+  await writeFile(real, kubeconfigOf({ other }))
+  await eventually(() => told(agent, 'has no context "lab"'), soon)
+  await writeFile(`${real}.new`, kubeconfigOf({ lab: other }))
+  await rename(`${real}.new`, real)
+  await eventually(() => told(agent, `now stands for ${other.url}`), soon)
+  await writeFile(next, kubeconfigOf({ lab }))
+  await symlink(next, `${kubeconfig}.new`)
+  await rename(`${kubeconfig}.new`, kubeconfig)
+  await eventually(() => !told(agent, '"lab"'), soon)
+  await writeFile(next, kubeconfigOf({ lab }).slice(0, 40))
+  await eventually(() => told(agent, 'is not valid'), soon)
+})
+
+test('a kubeconfig that is mounted into a Pod is followed when its ..data is set to a new folder', async () => {
+  await using lab = await KubeSim.start()
+  await using other = await KubeSim.start()
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const mount = join(world.folder, 'mount')
+  const update = async (folder: string, content: string) => {
+    await mkdir(join(mount, folder), { recursive: true })
+    await writeFile(join(mount, folder, 'config'), content)
+    await symlink(folder, join(mount, '..data_tmp'))
+    await rename(join(mount, '..data_tmp'), join(mount, '..data'))
+  }
+  await update('..2026_01_01', kubeconfigOf({ lab }))
+  const kubeconfig = join(mount, 'config')
+  await symlink('..data/config', kubeconfig)
+  const agent = await world.startAgent({ kubeconfig })
+  await agent.untilCluster('live')
+
+  await update('..2026_01_02', kubeconfigOf({ lab: other }))
+  await eventually(() => told(agent, `now stands for ${other.url}`), soon)
+  await rm(join(mount, '..2026_01_01'), { recursive: true })
+  await update('..2026_01_03', kubeconfigOf({ lab }))
+  await eventually(() => !told(agent, '"lab"'), soon)
+})
+
+test('a kubeconfig that changes during a move is looked at when that has ended', async () => {
+  await using lab = await KubeSim.start()
+  await using office = await KubeSim.start()
+  await using elsewhere = await KubeSim.start()
+  await using world = await AgentWorld.open(lab.connection(), { namespace: 'default' })
+  const kubeconfig = join(world.folder, 'both.kubeconfig')
+  await writeFile(kubeconfig, kubeconfigOf({ lab, office }))
+  const agent = await world.startAgent({ kubeconfig })
+  await world.apply('tiny', { script: { ignoreSigterm: true } })
+  const { pid } = await agent.untilReady('tiny')
+  expect((await run(agent, { name: 'selectContext', context: 'office' })).outcome).toBe('accepted')
+  await eventually(() => agent.view('tiny')?.state === 'stopping')
+  await writeFile(kubeconfig, kubeconfigOf({ lab, office: elsewhere }))
+  // Its server ends only when it is killed, long after the watch has told.
+  await untilGone(pid)
+  await eventually(() => told(agent, `Context "office" now stands for ${elsewhere.url}`))
+  expect(agent.snapshot.cluster.server).toBe(office.url)
 })
 
 test('a kubeconfig that is made while the agent waits for one is used within a second', async () => {
@@ -131,6 +273,13 @@ function kubeconfigOf(sims: Readonly<Record<string, KubeSim>>, tokens: Readonly<
     users: names.map((name) => ({ name, user: { token: tokens[name] ?? 'kube-sim-admin-token' } })),
     contexts: names.map((name) => ({ name, context: { cluster: name, user: name } })),
   })
+}
+
+const told = (agent: RunningAgent, words: string) => agent.snapshot.notices.some((notice) => notice.includes(words))
+
+function insteadOf(result: CommandResult): CommandInput {
+  if (result.outcome !== 'refused' || !result.instead) throw new Error('nothing was offered instead')
+  return result.instead.command
 }
 
 const run = (agent: RunningAgent, input: CommandInput) =>

@@ -46,12 +46,15 @@ export interface AgentControls {
   /** A context of the kubeconfig as it is now; throws KubeconfigError. */
   readonly loadContext: (name: string) => Promise<PinnedContext>
   /** Why nothing could be served there, as a sentence; undefined where its cluster answers and has LLMKube. */
-  readonly doubtAbout: (context: PinnedContext) => Promise<string | undefined>
+  readonly doubtAbout: (context: PinnedContext, namespace: string | undefined) => Promise<string | undefined>
   /** Of another kubeconfig, absent = the usual one: the context that is served, or its current one. Throws KubeconfigError. */
   readonly loadKubeconfig: (file: string | undefined) => Promise<PinnedContext>
   /** The one that is served, or is about to be; undefined while there is none. */
   readonly servedContext: () => PinnedContext | undefined
-  /** Brings down what runs for the present cluster, then serves the other; returns at once. `where` completes "moves to …". */
+  /**
+   * Brings down what is not served any more, then serves the context in the namespace that is set; returns at once. `where` completes
+   * "moves to …".
+   */
   readonly moveTo: (context: PinnedContext, where: string) => void
   /** Connects now instead of at the next look; resolves when it has, or cannot. */
   readonly connect: () => Promise<void>

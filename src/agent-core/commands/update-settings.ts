@@ -1,5 +1,6 @@
 import type { Command } from '../../contract/commands.ts'
 import { KubeconfigError } from '../kube/pinned-context.ts'
+import { doubtInMove } from './context-doubts.ts'
 import { accepted, done, refused, type Outcome } from './results.ts'
 import type { Rooms } from './rooms.ts'
 import { sessionMove, type SessionMove } from './session-move.ts'
@@ -21,6 +22,14 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
     if (!(error instanceof KubeconfigError)) throw error
     return refused(`Nothing is changed: ${error.message}`)
   }
+  const { accept = [] } = command
+  const doubt = move && (await doubtInMove(rooms, { ...move, accept }))
+  if (doubt) {
+    return refused(`Nothing is changed. ${doubt.message}`, {
+      command: { ...command, accept: [...accept, doubt.doubt] },
+      label: doubt.label,
+    })
+  }
   const message = await settings.update(command.settings)
   models.settingsChanged()
   void memory.settingsChanged()
@@ -31,14 +40,9 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   agent.setLogLevel?.(settings.current.logLevel)
   history.add({ kind: 'settingsChanged', message: `Set by a person: ${message}` })
   if (!move) return done(message)
-  const present = agent.servedContext()
   if (command.settings.kubeconfig !== undefined && !settings.hasContextFlag) {
     await settings.chooseContext(move.context.name)
   }
   agent.moveTo(move.context, move.where)
-  return accepted(
-    present
-      ? `${message} What runs here is withdrawn and stopped; then the agent serves ${move.where}.`
-      : `${message} The agent connects to ${move.where}.`,
-  )
+  return accepted(`${message} ${move.message}`)
 }

@@ -34,6 +34,11 @@ export class KubeconfigWatch {
     this.#looking = this.#look()
   }
 
+  /** Other files may be chosen by now. */
+  lookAgain(): void {
+    this.#due()
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)

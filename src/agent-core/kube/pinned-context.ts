@@ -24,7 +24,7 @@ export interface KubeconfigChoice extends CredentialPluginsOptions {
 export class PinnedContext {
   readonly name: string
   readonly server: string
-  readonly #choice: KubeconfigChoice
+  #choice: KubeconfigChoice
   /** Its clusters and users as the kubeconfig stated them, plugins included. */
   readonly #stated: string
   /** Of this context for good: a renewal starts no second plugin beside one that hangs. */
@@ -56,6 +56,22 @@ export class PinnedContext {
     return this.#config
   }
 
+  /** The kubeconfig it is read from. Absent = as kubectl looks for one. */
+  get file(): string | undefined {
+    return this.#choice.file
+  }
+
+  /** Whether both are the same cluster under the same name, whatever the credentials. */
+  isAt(other: PinnedContext): boolean {
+    return this.name === other.name && this.server === other.server
+  }
+
+  /** From the next renewal on its credentials are those of the kubeconfig that the other was read from. */
+  readFrom(other: PinnedContext): void {
+    this.#choice = other.#choice
+    this.#renewing = undefined
+  }
+
   /** Whether nothing of it was changed in the kubeconfig between the loading of the two. */
   isSameAs(other: PinnedContext): boolean {
     return this.name === other.name && this.server === other.server && this.#stated === other.#stated
@@ -66,14 +82,19 @@ export class PinnedContext {
    * Throws {@link KubeconfigError}, also where the context's name now stands for another server. Calls join.
    */
   renew(): Promise<void> {
-    this.#renewing ??= this.#renew().finally(() => {
-      this.#renewing = undefined
+    if (this.#renewing) return this.#renewing
+    const renewing = this.#renew().finally(() => {
+      if (this.#renewing === renewing) this.#renewing = undefined
     })
-    return this.#renewing
+    this.#renewing = renewing
+    return renewing
   }
 
   async #renew(): Promise<void> {
-    const config = await readKubeconfig(this.#choice)
+    const choice = this.#choice
+    const config = await readKubeconfig(choice)
+    // What another kubeconfig says by now is taken by the renewal that reads it.
+    if (choice !== this.#choice) return
     const { server } = pin(config, { ...this.#choice, context: this.name })
     if (server !== this.server) {
       throw new KubeconfigError(

@@ -206,9 +206,9 @@ export class Publisher {
     return this.#forAllHeld(limitMs, (target) => this.withdraw(target))
   }
 
-  /** As {@link withdrawAll}. */
-  releaseAll(limitMs = shutdownLimitMs): Promise<readonly Unfinished[]> {
-    return this.#forAllHeld(limitMs, (target) => this.release(target))
+  /** As {@link withdrawAll}, of the keys that are meant. */
+  releaseAll({ isMeant = () => true }: { isMeant?: (key: string) => boolean } = {}): Promise<readonly Unfinished[]> {
+    return this.#forAllHeld(shutdownLimitMs, (target) => this.release(target), isMeant)
   }
 
   /** Where pods are sent to this machine for other services than `key`, whether or not a server is there. */
@@ -304,10 +304,15 @@ export class Publisher {
     }
   }
 
-  #forAllHeld(limitMs: number, write: (target: PublishTarget) => Promise<WriteResult>): Promise<readonly Unfinished[]> {
+  #forAllHeld(
+    limitMs: number,
+    write: (target: PublishTarget) => Promise<WriteResult>,
+    isMeant: (key: string) => boolean = () => true,
+  ): Promise<readonly Unfinished[]> {
     this.#slices.dropWaiting()
     this.#slices.findOwn()
-    return writeWithin(limitMs, this.#slices.held(), write, this.#stopped.signal)
+    const held = this.#slices.held().filter((target) => isMeant(refKey(target)))
+    return writeWithin(limitMs, held, write, this.#stopped.signal)
   }
 }
 

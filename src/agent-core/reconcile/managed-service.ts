@@ -313,7 +313,7 @@ export class ManagedService {
   #absence(): Absence | undefined {
     const { leaving, absences, cluster } = this.#rooms
     const service = cluster.inferenceServices.get(this.#namespace, this.#name)
-    return leaving() ?? absences.of(service?.metadata.uid ?? this.#metadata?.uid)
+    return leaving(this.key) ?? absences.of(service?.metadata.uid ?? this.#metadata?.uid)
   }
 }
 

@@ -202,8 +202,8 @@ export class Narrator {
     this.#told.forget(key)
   }
 
-  forgetAll(): void {
-    this.#told.forgetAll()
+  forgetWhere(isLeft: (key: string) => boolean): void {
+    this.#told.forgetWhere(isLeft)
   }
 
   #started(

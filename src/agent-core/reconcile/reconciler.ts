@@ -67,7 +67,7 @@ export class Reconciler {
   readonly #changedModels = new Set<string>()
   #unsubscribe: readonly (() => void)[] = []
   #isStopped = false
-  #leaving: Extract<Absence, { kind: 'held' }> | undefined
+  #leaving: { readonly hold: Extract<Absence, { kind: 'held' }>; readonly isLeft: (key: string) => boolean } | undefined
 
   constructor(options: ReconcilerOptions) {
     const { memory, servers, absences, narrator, log, platform, onPass, onAdmission } = options
@@ -93,7 +93,7 @@ export class Reconciler {
       idle: this.#idle,
       names: this.#names,
       enqueue,
-      leaving: () => this.#leaving,
+      leaving: (key) => (this.#leaving?.isLeft(key) === true ? this.#leaving.hold : undefined),
       isStopped: () => this.#isStopped,
       now,
       random,
@@ -168,16 +168,16 @@ export class Reconciler {
     this.#admission.rulesChanged()
   }
 
-  /** For good: all servers are stopped and all claims released, and the sentence is what people read of it. */
-  leave(message: string): void {
-    const { now } = this.#rooms
-    this.#leaving = { kind: 'held', cause: 'released', since: wallTimeOf(now()).toISOString(), message }
+  /** For good: servers of these services are stopped and their claims released, and the sentence is what people read of it. */
+  leave(message: string, isLeft: (key: string) => boolean): void {
+    const since = wallTimeOf(this.#rooms.now()).toISOString()
+    this.#leaving = { hold: { kind: 'held', cause: 'released', since, message }, isLeft }
     this.enqueueAll()
   }
 
-  /** After {@link leave}: nothing runs any more, and what the cluster could be told it was told. */
+  /** After {@link leave}: nothing of what is left runs any more, and what the cluster could be told it was told. */
   get hasLeft(): boolean {
-    return [...this.#services.values()].every(({ hasLeft }) => hasLeft)
+    return [...this.#services.values()].every(({ key, hasLeft }) => hasLeft || this.#leaving?.isLeft(key) !== true)
   }
 
   report(key: string): ServiceReport | undefined {

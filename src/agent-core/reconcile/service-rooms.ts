@@ -44,8 +44,8 @@ export interface ServiceRooms {
   readonly enqueue: (key: string) => void
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
-  /** Of all services, when this machine leaves the cluster for good. */
-  readonly leaving: () => Extract<Absence, { kind: 'held' }> | undefined
+  /** Of what this machine leaves for good, since it serves another cluster or namespace. */
+  readonly leaving: (key: string) => Extract<Absence, { kind: 'held' }> | undefined
   /** The agent decides nothing any more. */
   readonly isStopped: () => boolean
   readonly now: () => number

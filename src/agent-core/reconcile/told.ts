@@ -54,8 +54,8 @@ export class ToldServices {
     this.#told.delete(key)
   }
 
-  forgetAll(): void {
-    this.#told.clear()
+  forgetWhere(isLeft: (key: string) => boolean): void {
+    for (const key of this.#told.keys()) if (isLeft(key)) this.#told.delete(key)
   }
 }
 

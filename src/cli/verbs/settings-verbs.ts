@@ -1,4 +1,6 @@
 import type { Command } from 'commander'
+import { z } from 'zod'
+import { contextDoubt } from '../../contract/commands.ts'
 import { settingsPatch } from '../../contract/settings.ts'
 import { send, VerbError } from '../agent-session.ts'
 import { patchOf, settingSpellings, spelledSetting } from '../setting-values.ts'
@@ -30,6 +32,10 @@ export function settingsVerb(context: VerbContext): Command {
   const set = agentVerb('set', 'change a setting', context)
     .argument('<setting>', settingSpellings.join(', '))
     .argument('<value>', 'a value, or "default" to give it back')
+    .option(
+      '--anyway',
+      'of a kubeconfig: also where its context says production, its cluster does not answer, or LLMKube is not there',
+    )
     .action((name: string, value: string, options: unknown) =>
       run(context, options, async (agent, { json }) => {
         const patch = settingsPatch.safeParse(patchOf(name, value))
@@ -37,7 +43,9 @@ export function settingsVerb(context: VerbContext): Command {
           throw new VerbError(
             `${name} ${patch.error.issues[0]?.message ?? 'cannot be that'}, not ${JSON.stringify(value)}.`,
           )
-        return await send(agent, { name: 'updateSettings', settings: patch.data }, { io: context.io, json })
+        const { anyway } = z.object({ anyway: z.boolean().default(false) }).parse(options)
+        const accept = anyway ? { accept: contextDoubt.options } : {}
+        return await send(agent, { name: 'updateSettings', settings: patch.data, ...accept }, { io: context.io, json })
       }),
     )
   return group('settings', 'show or change settings', [get, set])
