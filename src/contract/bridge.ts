@@ -22,6 +22,8 @@ export interface Bridge {
   command(command: CommandInput, requestId: string): Promise<BridgeReply<CommandResult>>
   query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<BridgeReply<Answer<N>>>
   stream(request: StreamInput, next: (item: StreamItem) => void, end: (failure: LinkFailure) => void): Unsubscribe
+  /** Whether something that a person wrote is in the page alone, which is then kept while it is hidden. */
+  keep(isKept: boolean): Promise<BridgeReply<null>>
   /** Shows the file in the folder that it is in, as only the app can. */
   revealLog(log: RunLog): Promise<BridgeReply<null>>
 }

@@ -148,6 +148,7 @@ function run(): void {
   })
   serveIpc(agent.link, log, {
     onEscape: () => popover.escape(),
+    onKeep: (isKept) => popover.keep(isKept),
     showInFolder: (file) => shell.showItemInFolder(file),
   })
   stopBeforeQuit({

@@ -15,6 +15,8 @@ export const channels = {
   revealLog: 'app:revealLog',
   /** Esc was pressed, and nothing in the page took it. */
   escape: 'window:escape',
+  /** Whether the page has what must not be lost. */
+  keep: 'window:keep',
   /** From main to the page. */
   push: 'agent:push',
 } as const

@@ -22,11 +22,12 @@ const listenRequest = z.object({
 
 export interface WindowControls {
   readonly onEscape: () => void
+  readonly onKeep: (isKept: boolean) => void
   readonly showInFolder: (file: string) => void
 }
 
 /** The contract over Electron's IPC, for the app's window alone. */
-export function serveIpc(link: AgentLink, log: Logger, { onEscape, showInFolder }: WindowControls): void {
+export function serveIpc(link: AgentLink, log: Logger, { onEscape, onKeep, showInFolder }: WindowControls): void {
   const pages = new WeakMap<WebContents, PageListeners>()
   const listenersOf = (page: WebContents): PageListeners => {
     const known = pages.get(page)
@@ -49,6 +50,10 @@ export function serveIpc(link: AgentLink, log: Logger, { onEscape, showInFolder 
     return null
   })
   handle(log, channels.leave, z.object({ id }), (asked, page) => listenersOf(page).remove(asked.id))
+  handle(log, channels.keep, z.boolean(), (isKept) => {
+    onKeep(isKept)
+    return null
+  })
   handle(log, channels.escape, z.undefined(), onEscape)
 }
 

@@ -40,6 +40,8 @@ export class Popover {
   #isWanted = false
   #hiddenByBlurAt = -Infinity
   #crashedAt = -Infinity
+  /** Its page has what a person wrote and nobody else has. */
+  #isKept = false
   #grace: NodeJS.Timeout | undefined
 
   constructor(options: PopoverOptions) {
@@ -89,7 +91,14 @@ export class Popover {
     }
     this.#window?.hide()
     clearTimeout(this.#grace)
+    if (this.#isKept) return
     this.#grace = setTimeout(() => this.#window?.destroy(), this.#options.graceMs ?? defaultGraceMs)
+  }
+
+  /** While it is kept, it is hidden without an end. */
+  keep(isKept: boolean): void {
+    this.#isKept = isKept
+    if (isKept) clearTimeout(this.#grace)
   }
 
   #place(window: BrowserWindow, clicked: Rectangle | undefined): void {
@@ -118,6 +127,7 @@ export class Popover {
       webPreferences: { preload, sandbox: true, contextIsolation: true, nodeIntegration: false, spellcheck: false },
     })
     this.#isPainted = false
+    this.#isKept = false
     if (this.#form === 'popover') this.#behaveAsPopover(window)
     window.once('ready-to-show', () => {
       this.#isPainted = true

@@ -7,6 +7,7 @@ import { linkOverHttp } from './link/http.ts'
 import { whileSeen } from './link/while-seen.ts'
 import { showPlace } from './place.ts'
 import { createWindowStore, WindowContext } from './store.ts'
+import { tellUnsaved } from './unsaved.ts'
 import './styles/tokens.css'
 import './styles/base.css'
 import { MetalbarWindow } from './views/metalbar-window.tsx'
@@ -35,6 +36,8 @@ if (window.metalbar === undefined) {
   // A new address with another token, pasted over the old one, loads no page by itself.
   window.addEventListener('hashchange', () => window.location.reload())
 } else {
+  const app = window.metalbar
+  tellUnsaved(store, (hasIt) => void app.keep(hasIt))
   showPlace(store, window.location.hash)
   window.addEventListener('hashchange', () => showPlace(store, window.location.hash))
 }

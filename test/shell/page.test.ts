@@ -35,7 +35,15 @@ describe('over IPC', () => {
     ['a frame inside the window', { frame: 'sub' }],
     ['a frame that is gone', { frame: 'gone' }],
   ])('%s is refused, whatever it asks', async ([, forged]) => {
-    const channels = ['agent:snapshot', 'agent:command', 'agent:query', 'agent:listen', 'agent:leave', 'app:revealLog']
+    const channels = [
+      'agent:snapshot',
+      'agent:command',
+      'agent:query',
+      'agent:listen',
+      'agent:leave',
+      'app:revealLog',
+      'window:keep',
+    ]
     const answers = await Promise.all(channels.map((channel) => app.ask({ ...ours, ...forged, channel })))
     expect(answers).toEqual(channels.map(() => refusal))
   })

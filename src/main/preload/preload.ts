@@ -44,6 +44,7 @@ const bridge: Bridge = {
   command: (command, requestId) => ask(channels.command, { requestId, command }),
   query: (query) => ask(channels.query, query),
   stream: (request, next, end) => listen(request, { next, end }),
+  keep: (isKept) => ask(channels.keep, isKept),
   revealLog: (log) => ask(channels.revealLog, log),
 }
 

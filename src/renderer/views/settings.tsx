@@ -21,6 +21,7 @@ import styles from './settings.module.css'
 import { SettingsCluster } from './settings-cluster.tsx'
 import { SettingsModels } from './settings-models.tsx'
 import { SettingsNetwork } from './settings-network.tsx'
+import { SettingsRuntimes } from './settings-runtimes.tsx'
 import { Note, ViewPage } from './view-page.tsx'
 
 const about = 'settings'
@@ -63,6 +64,7 @@ export function Settings() {
         <Section key={group} name={group}>
           {group === 'Cluster' && <SettingsCluster />}
           {group === 'Models' && <SettingsModels />}
+          {group === 'llama-server' && <SettingsRuntimes />}
           {settings.map((view) => (
             <SettingField
               key={view.name}

@@ -34,6 +34,8 @@ export interface OpenWindow extends AsyncDisposable {
   readonly complaints: readonly string[]
   /** Logs whose files the app was asked to show. */
   readonly revealed: readonly RunLog[]
+  /** What the page said in turn about whether it has what must not be lost. */
+  readonly kept: readonly boolean[]
 }
 
 export interface WindowOptions {
@@ -64,9 +66,10 @@ export async function openWindow({ browser, folder, agent, context = {} }: Windo
     })
   })
   const revealed: RunLog[] = []
-  await connect(page, agent, revealed)
+  const kept: boolean[] = []
+  await connect(page, agent, { revealed, kept })
   await page.goto(`${origin}/`)
-  return { page, complaints, revealed, [Symbol.asyncDispose]: () => browserContext.close() }
+  return { page, complaints, revealed, kept, [Symbol.asyncDispose]: () => browserContext.close() }
 }
 
 /** The functions that Playwright puts into the page, and those that the page gives it. */
@@ -74,11 +77,17 @@ interface Wires {
   agentCall(method: 'snapshot' | 'command' | 'query', args: unknown[]): Promise<BridgeReply<never>>
   agentOpen(id: number, method: 'follow' | 'stream', request?: unknown): Promise<void>
   agentClose(id: number): Promise<void>
+  appKeeps(isKept: boolean): Promise<BridgeReply<null>>
   appReveals(log: RunLog): Promise<BridgeReply<null>>
   agentSays(id: number, item: { next: unknown } | { end: LinkFailure }): void
 }
 
-async function connect(page: Page, agent: AgentLink, revealed: RunLog[]): Promise<void> {
+interface Heard {
+  readonly revealed: RunLog[]
+  readonly kept: boolean[]
+}
+
+async function connect(page: Page, agent: AgentLink, { revealed, kept }: Heard): Promise<void> {
   const open = new Map<number, Unsubscribe>()
   await page.exposeFunction('agentCall', ((method, args) =>
     reply(callOf(agent, method, args))) satisfies Wires['agentCall'])
@@ -103,6 +112,10 @@ async function connect(page: Page, agent: AgentLink, revealed: RunLog[]): Promis
     revealed.push(log)
     return Promise.resolve({ ok: true, value: null })
   }) satisfies Wires['appReveals'])
+  await page.exposeFunction('appKeeps', ((isKept) => {
+    kept.push(isKept)
+    return Promise.resolve({ ok: true, value: null })
+  }) satisfies Wires['appKeeps'])
   await page.addInitScript(bridgeInPage)
 }
 
@@ -157,6 +170,7 @@ function bridgeInPage(): void {
     command: (command, requestId) => page.agentCall('command', [command, requestId]),
     query: (query) => page.agentCall('query', [query]),
     stream: (request, next, end) => subscribe('stream', { next, end }, request),
+    keep: (isKept) => page.appKeeps(isKept),
     revealLog: (log) => page.appReveals(log),
   }
 }

@@ -171,6 +171,9 @@ export function withSettings(): FakeAgent {
       { name: 'prod-eu', server: 'https://prod.example.com', inUse: false, isDefault: false },
     ],
   }
+  agent.known.runtimes = {
+    runtimes: [{ name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' }],
+  }
   agent.known.hostAddresses = {
     automatic: true,
     message: '192.168.1.20: the address of en0, by which the cluster is reached.',
