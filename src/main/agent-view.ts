@@ -12,8 +12,10 @@ export interface AgentView {
   /** Absent while no agent answers; then `problem` says why. */
   readonly snapshot: AgentSnapshot | undefined
   readonly problem: string
-  /** Runs in this app, and so ends with it. */
+  /** No other program runs the agent: it runs in this app, and so ends with it, or could not be started. */
   readonly isHere: boolean
+  /** No agent is started until files of the app that cannot be used are repaired or reset. */
+  readonly isBroken: boolean
   readonly isQuitting: boolean
   /** Power is measured on Macs only. */
   readonly isMac: boolean
@@ -34,6 +36,7 @@ export const createAgentView = (platform: NodeJS.Platform = process.platform): A
     snapshot: undefined,
     problem: 'Metalbar is starting.',
     isHere: true,
+    isBroken: false,
     isQuitting: false,
     isMac: platform === 'darwin',
     answer: undefined,

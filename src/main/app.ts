@@ -6,14 +6,14 @@ import { leaveOf } from '../agent-core/power/sudo-leave.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
-import { createAgentView, keepShowing } from './agent-view.ts'
+import { answer, createAgentView, keepShowing } from './agent-view.ts'
 import { appMenu } from './app-menu.ts'
 import { openAppLog } from './app-log.ts'
 import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
 import { carryOut, type DeedOptions } from './deeds.ts'
 import { serveIpc } from './ipc.ts'
 import { measurePower } from './measure-power.ts'
-import { askForMenu } from './menu-lists.ts'
+import { menuLists } from './menu-lists.ts'
 import { securePages } from './page-security.ts'
 import { Popover } from './popover.ts'
 import { defaultPreferences, writePreferences, type ShellPreferences } from './preferences.ts'
@@ -73,7 +73,7 @@ function run(): void {
     },
     onLogLevel: (level) => log.setLevel(level),
     onPreferences: (preferences) => view.setState({ preferences }),
-    onHere: (isHere) => view.setState({ isHere }),
+    onHosting: (hosting) => view.setState(hosting),
   })
   const popover = new Popover({
     preload: path.join(built, 'preload.cjs'),
@@ -87,6 +87,13 @@ function run(): void {
     view.setState({ preferences })
     showing.lookAs(lookerNow())
   }
+  const remember = (changes: Partial<ShellPreferences>) =>
+    answer(view, () =>
+      prefer(changes).then(
+        () => undefined,
+        (error: unknown) => ({ outcome: 'failed', message: `Done, but not remembered: ${messageOf(error)}` }),
+      ),
+    )
   const quit = async () => {
     const state = view.getState()
     if (state.preferences?.onQuit !== 'ask' || !hurtsModels(state)) {
@@ -94,9 +101,9 @@ function run(): void {
       return
     }
     const { quits, remembered } = await askToQuit()
-    if (remembered) await prefer({ onQuit: quits ? 'drain' : 'keep' })
     if (quits) app.quit()
     else popover.hide()
+    if (remembered) await remember({ onQuit: quits ? 'drain' : 'keep' })
   }
   const deeds: DeedOptions = {
     link: agent.link,
@@ -139,7 +146,7 @@ function run(): void {
     imageFolder: path.join(built, '../../assets/tray'),
     view,
     onClick: (icon) => popover.toggle(icon),
-    beforeMenu: () => askForMenu(agent.link, view),
+    beforeMenu: menuLists(agent.link, view),
     onMenu: (isOpen) => {
       isMenuOpen = isOpen
       showing.lookAs(lookerNow())

@@ -68,12 +68,17 @@ async function ask(
   { link, view, confirm }: DeedOptions,
   input: Extract<MenuDeed, { kind: 'command' }>['command'],
 ): Promise<void> {
-  let next: typeof input | undefined = input
-  while (next) {
-    const result: CommandResult | undefined = await command(link, view, next)
+  let next = input
+  for (;;) {
+    const result = await command(link, view, next)
     const instead = result?.outcome === 'refused' ? result.instead : undefined
-    const isWanted = instead !== undefined && (await confirm({ message: result?.message ?? '', yes: instead.label }))
-    next = isWanted ? instead.command : undefined
+    if (!result || !instead) return
+    if (!(await confirm({ message: result.message, yes: instead.label }))) {
+      // What was declined is asked again, and never done by a click in the menu that asks no more.
+      if (view.getState().answer === result) view.setState({ answer: undefined })
+      return
+    }
+    next = instead.command
   }
 }
 

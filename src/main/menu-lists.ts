@@ -6,12 +6,18 @@ import type { AgentViewStore } from './agent-view.ts'
 /** A menu that opens later feels broken. */
 const askLimitMs = 300
 
-/** Brings up to date what the menu lists, for so long as a person does not notice; a later answer is there for the next time. */
-export async function askForMenu(link: AgentLink, view: AgentViewStore, limitMs = askLimitMs): Promise<void> {
-  const limit = new AbortController()
-  const asked = Promise.all([askLists(link, view), askFigures(link, view)])
-  await Promise.race([asked, delay(limitMs, undefined, { signal: limit.signal }).catch(() => undefined)])
-  limit.abort()
+/**
+ * Brings up to date what the menu lists, for so long as a person does not notice; a later answer is there for the next time. An agent that
+ * does not answer is not asked more and more.
+ */
+export function menuLists(link: AgentLink, view: AgentViewStore, limitMs = askLimitMs): () => Promise<void> {
+  let round: Promise<unknown> | undefined
+  return async () => {
+    round ??= Promise.all([askLists(link, view), askFigures(link, view)]).finally(() => (round = undefined))
+    const limit = new AbortController()
+    await Promise.race([round, delay(limitMs, undefined, { signal: limit.signal }).catch(() => undefined)])
+    limit.abort()
+  }
 }
 
 async function askLists(link: AgentLink, view: AgentViewStore): Promise<void> {

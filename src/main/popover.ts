@@ -38,6 +38,7 @@ export class Popover {
   #isPainted = false
   /** It was asked for, and is shown when it is painted. */
   #isWanted = false
+  #loads = 0
   #hiddenByBlurAt = -Infinity
   #crashedAt = -Infinity
   /** Its page has what a person wrote and nobody else has. */
@@ -187,7 +188,11 @@ export class Popover {
   }
 
   #load(window: BrowserWindow, at: WindowPlace | undefined): void {
-    window.loadURL(`${appUrl}${fragmentOf(at)}`).catch((error: unknown) => this.#notLoaded(window, error))
+    const load = ++this.#loads
+    window.loadURL(`${appUrl}${fragmentOf(at)}`).catch((error: unknown) => {
+      // The next one ends a load that is under way.
+      if (load === this.#loads) this.#notLoaded(window, error)
+    })
   }
 }
 

@@ -9,6 +9,7 @@ import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
 import type { HostOptions, HostResult } from '../serve/host-agent.ts'
 import { moveAgentKeys, readStartSettings, type AppPlaces } from './agent-keys.ts'
+import type { AgentView } from './agent-view.ts'
 import { lazyLink } from './lazy-link.ts'
 import { setAside } from './own-file.ts'
 import { readPreferences, writePreferences, type ShellPreferences } from './preferences.ts'
@@ -29,8 +30,7 @@ export interface ShownAgentOptions
   extends AppPlaces, Pick<HostOptions, 'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel'> {
   /** Undefined where they cannot be used. */
   readonly onPreferences: (preferences: ShellPreferences | undefined) => void
-  /** Whether the agent runs in this app, and so ends with it. */
-  readonly onHere: (isHere: boolean) => void
+  readonly onHosting: (hosting: Pick<AgentView, 'isHere' | 'isBroken'>) => void
 }
 
 /** `broken`: files that must be repaired or reset first. */
@@ -39,17 +39,18 @@ type Hosting =
 
 /** The agent of the state folder: started here, or, where one runs on it already, that one over its socket. */
 export function showAgent(options: ShownAgentOptions): ShownAgent {
-  const { log, onHere } = options
+  const { log, onHosting } = options
   const begin = () => {
     const begun = host(options)
     begun.then(
       (result) => {
         if (!result.ok) log.warn('no agent here', { reason: result.message })
-        onHere(result.ok)
+        const reason = result.ok ? undefined : result.reason
+        onHosting({ isHere: reason !== 'taken', isBroken: reason === 'broken' })
       },
       (error: unknown) => {
         log.error('the agent could not be started', { error })
-        onHere(false)
+        onHosting({ isHere: true, isBroken: false })
       },
     )
     return begun

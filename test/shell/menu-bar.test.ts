@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { networkInterfaces, tmpdir } from 'node:os'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -188,6 +188,22 @@ describe('the icon and its menu', () => {
   })
 })
 
+test('start settings that cannot be used start no agent and can be reset, although the preferences are fine', async () => {
+  await using folder = await temporaryFolder()
+  const stateDir = stateDirIn(folder.dir)
+  await mkdir(stateDir, { mode: 0o700 })
+  await writeFile(path.join(stateDir, 'start-settings.json'), '{ "prot": 0 }')
+  await using app = await ShellApp.start({ folder: folder.dir })
+  await app.icon('disconnected', 'start-settings.json')
+  const quit = (await app.menu()).at(-1)
+  await app.choose('Reset preferences')
+  await app.icon('disconnected', 'kubeconfig')
+  expect([quit, (await readdir(stateDir)).filter((name) => name.startsWith('start-settings'))]).toEqual([
+    'Quit…',
+    [expect.stringMatching(/^start-settings\.json\.broken-\d+$/)],
+  ])
+})
+
 describe('what is chosen in the menu', () => {
   test('a context is moved to: what ran for the first comes down, and production is asked about', async () => {
     await using world = await servingWorld()
@@ -202,6 +218,8 @@ describe('what is chosen in the menu', () => {
     // The list may come after the first menu on a machine that does something else besides.
     await eventually(() => app.choose('Context', 'prod-eu (asks first)').then(() => true))
     await app.press('Cancel')
+    // Else one click would do hours later what was declined.
+    await eventually(async () => !JSON.stringify(await app.menu()).includes('Serve \\"prod-eu\\"'))
     expect(lives(pid)).toBe(true)
     await eventually(() => app.choose('Context', 'prod-eu (asks first)').then(() => true))
     await app.press('Serve "prod-eu"')
@@ -315,6 +333,22 @@ describe('Quit', () => {
     await app.ask({ do: 'chooseInBar', labels: ['Metalbar', 'Quit'] })
     expect([lives(pid), await app.json('preferences.json')]).toEqual([true, { showTitle: false, onQuit: 'keep' }])
     expect([await app.quit(), lives(pid)]).toEqual([0, false])
+  })
+
+  test('what was chosen is done although it cannot be remembered, and the menu says so', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    const file = path.join(app.stateDir, 'preferences.json')
+    await rename(file, `${file}.before`)
+    // Cannot be written over, as on a disk that is full.
+    await mkdir(path.join(file, 'in-the-way'), { recursive: true })
+    await app.choose('Quit…')
+    await app.press('Keep in menu bar', { isChecked: true })
+    await eventually(async () => JSON.stringify(await app.menu()).includes('not remembered'))
+    expect([lives(pid), (await app.menu()).at(-1)]).toEqual([true, 'Quit…'])
   })
 
   test('a shutdown of the system is given time, withdraws and stops what is served, and asks nothing', async () => {

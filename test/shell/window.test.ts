@@ -67,6 +67,21 @@ test('a hidden window is sent nothing, and is right again when it is shown', asy
   expect(seenWhileHidden).toBe(0)
 })
 
+test('one part after another at once shows the last one, and nothing went wrong', async () => {
+  await using browser = await startShellBrowser()
+  await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
+  await app.icon('disconnected')
+  await app.menu()
+  await Promise.all(['Open Metalbar', 'Settings…'].map((label) => app.ask({ do: 'choose', labels: [label] })))
+  await untilVisible(app)
+  const page = await browser.window()
+  await eventually(() => page.url().endsWith('#settings'))
+  expect([JSON.stringify(await app.menu()).includes('did not load'), await app.messages()]).toEqual([
+    false,
+    expect.not.arrayContaining(['the window did not load']),
+  ])
+})
+
 test('the click that takes the focus from the window closes it and does not open it again', async () => {
   await using browser = await startShellBrowser()
   await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })

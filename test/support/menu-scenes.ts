@@ -280,8 +280,19 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
     { pageProblem: 'The window crashed twice within a minute and stays closed.' },
   ),
   'no agent answers': sampleView({ snapshot: undefined, problem: 'No agent runs on the state folder.' }),
+  'the agent could not be started': sampleView({
+    snapshot: undefined,
+    problem: 'The node id /state/node-id cannot be used: EACCES; repair the file or choose another --state-dir.',
+  }),
+  'start settings that cannot be used': sampleView({
+    snapshot: undefined,
+    isBroken: true,
+    problem:
+      'The start settings /state/start-settings.json cannot be used: "port" must be a port; repair the file and start again, or choose Reset in the menu.',
+  }),
   'preferences that cannot be used': sampleView({
     snapshot: undefined,
+    isBroken: true,
     preferences: undefined,
     problem: `The preferences /state/preferences.json cannot be used: "showTitle" must be true or false; ${'repair it, '.repeat(10)}or choose Reset in the menu.`,
   }),

@@ -64,9 +64,9 @@ function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {
 }
 
 function appEntries(view: AgentView): MenuEntry[] {
-  const { isHere, isQuitting, preferences } = view
+  const { isHere, isBroken, isQuitting, preferences } = view
   return [
-    ...(preferences === undefined
+    ...(isBroken
       ? [
           line(
             'Reset preferences',

@@ -50,6 +50,7 @@ export const windows = new Set<BrowserWindow>()
 export class BrowserWindow extends EventEmitter {
   readonly options: Options
   readonly webContents = new WebContents()
+  #loads = 0
   #isVisible = false
   #isDestroyed = false
   #position = { x: 0, y: 0 }
@@ -67,8 +68,10 @@ export class BrowserWindow extends EventEmitter {
 
   async loadURL(url: string): Promise<void> {
     const preload = readFileSync(this.options.webPreferences.preload, 'utf8')
+    const load = ++this.#loads
     this.webContents.page ??= openPage(this.webContents, { ...this.options, preload })
     await (await this.webContents.page).goto(url)
+    if (load !== this.#loads) throw new Error(`ERR_ABORTED (-3) loading '${url}'`)
     if (!this.#isDestroyed) this.emit('ready-to-show')
   }
 
