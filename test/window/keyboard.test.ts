@@ -99,6 +99,19 @@ test('the focus goes to what came of a choice whose button is gone', async () =>
   await page.locator(':focus').getByText('Pods are told 100.64.0.10.').waitFor()
 })
 
+test('a source that was looked up leaves the focus in its field', async () => {
+  await using window = await show(scenes['add-fits'])
+  const { page } = window
+  const field = page.getByLabel('Model', { exact: true })
+  await field.fill('llama-3.1-8b')
+  const look = page.getByRole('button', { name: 'Look it up' })
+  await look.focus()
+  await look.and(page.locator(':focus')).waitFor()
+  await page.keyboard.press('Enter')
+  await page.getByRole('slider', { name: 'Context' }).waitFor()
+  await field.and(page.locator(':focus')).waitFor()
+})
+
 test.each([
   { scene: scenes.delete, press: undefined, safe: 'Keep', after: 'Delete phi-4-mini…' },
   { scene: scenes.models, press: 'Delete smollm-360m', safe: 'Keep', after: 'Delete smollm-360m' },

@@ -100,6 +100,14 @@ test('a way is no button where something else has to do it', async () => {
   expect(buttons).toEqual([1, 0, 1, 0, 1])
 })
 
+test('what a service needs and what is left is said in the words of the agent alone', async () => {
+  await using window = await show(scenes['does-not-fit'])
+  const { page } = window
+  await page.getByRole('list', { name: 'What would make it fit' }).waitFor()
+  const told = new Set(await page.getByText(/\bit needs\b/i).allTextContents())
+  expect([...told]).toEqual(['It needs 43.9 GB, and 26.4 GB are left in the budget of 72.0 GB.'])
+})
+
 test('what came of a deletion is told in the list, once the service is gone, and the focus goes there', async () => {
   await using window = await show(scenes['delete-managed'])
   const { page, agent } = window

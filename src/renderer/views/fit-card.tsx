@@ -75,7 +75,7 @@ export function FitCard({ model, at, isAsking }: FitCardProps) {
           context={{ effect: addWords.contextEffect, onUse: (tokens) => write({ contextSize: tokens }) }}
         />
       )}
-      {model.guess !== undefined && <p className={styles['aside']}>{model.guess}</p>}
+      {at?.isExact === true && model.guess !== undefined && <p className={styles['aside']}>{model.guess}</p>}
       {model.notes.map((note) => (
         <p key={note} className={styles['aside']}>
           {note}
