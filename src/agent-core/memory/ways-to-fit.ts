@@ -112,7 +112,7 @@ function doesFit({ estimateAt, room }: Misfit, change: ServerChange): boolean {
 
 function describe({ contextTokens, kvType, slots }: ServerChange): string {
   const parts = [
-    ...(contextTokens === undefined ? [] : [`a context of ${contextTokens} tokens`]),
+    ...(contextTokens === undefined ? [] : [`a context of ${contextTokens.toLocaleString('en-US')} tokens`]),
     ...(kvType === undefined ? [] : [`a ${kvType} KV cache`]),
     ...(slots === undefined ? [] : [slots === 1 ? '1 slot' : `${slots} slots`]),
   ]

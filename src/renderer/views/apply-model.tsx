@@ -70,14 +70,15 @@ export function ApplyModel({ model, names, verdict }: ApplyModelProps) {
             pending={pending}
             onPress={() => void apply()}
           >
-            {pending
-              ? addWords.adding
-              : verdict === undefined || verdict === 'fits'
-                ? addWords.add
-                : addWords.addAnyway}
+            {pending ? addWords.adding : addWord(verdict)}
           </Button>
         </div>
       </div>
     </>
   )
+}
+
+function addWord(verdict: FitVerdict | undefined): string {
+  if (verdict === undefined || verdict === 'fits') return addWords.add
+  return verdict === 'doesNotFit' ? addWords.addInVain : addWords.addAnyway
 }

@@ -74,6 +74,8 @@ export const addWords = {
   copyYaml: 'Copy YAML',
   add: 'Add',
   addAnyway: 'Add, to wait for memory',
+  /** It would wait for ever. */
+  addInVain: 'Add, though it never starts here',
   adding: 'Creating…',
   created: (name: string) => `${name} is created. It opens here as soon as it is seen.`,
   serve: 'Serve…',

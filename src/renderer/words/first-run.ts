@@ -28,7 +28,7 @@ export const firstRunWords = {
   tryNow: 'Try now',
   install: 'This installs it:',
   rights:
-    'Where it is the rights: an administrator of the cluster gives them with this. USER is what the first line prints:',
+    'If rights are missing, an administrator of the cluster gives them with this. USER is what the first line prints, ADMIN the context of the administrator:',
   address: 'Address',
   at: (address: string, network: string | undefined) =>
     network === undefined ? `${address} · interface ${notReported}` : `${address} · ${network}`,

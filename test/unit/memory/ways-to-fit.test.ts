@@ -57,7 +57,7 @@ describe('ways to fit', () => {
 
   test('name the largest context, a smaller KV cache, fewer slots, and the budget', () => {
     expect(sentences({})).toEqual([
-      'Use a context of 15360 tokens: needs 35.4 GB',
+      'Use a context of 15,360 tokens: needs 35.4 GB',
       'Use a q8_0 KV cache: needs 28.7 GB',
       'Use 3 slots: needs 35.4 GB',
       'Raise the memory budget to 36.4 GB',
@@ -66,8 +66,8 @@ describe('ways to fit', () => {
 
   test('join a smaller context and q8_0 where q8_0 alone does not do', () => {
     expect(sentences({ room: { ...room, budgetBytes: 25 * gb } })).toEqual([
-      'Use a context of 4096 tokens: needs 24.1 GB',
-      'Use a context of 9216 tokens and a q8_0 KV cache: needs 24.9 GB',
+      'Use a context of 4,096 tokens: needs 24.1 GB',
+      'Use a context of 9,216 tokens and a q8_0 KV cache: needs 24.9 GB',
       'Use a q4_0 KV cache: needs 24.6 GB',
       'Raise the memory budget to 36.4 GB',
     ])
