@@ -9,11 +9,9 @@ import { LinkError } from '../contract/client.ts'
 import { hostAgent, type HostedAgent } from '../serve/host-agent.ts'
 import { openAgentLog } from './agent-log.ts'
 import { exitCodes, type CliIo } from './io.ts'
-import { keepEngineSmall } from './small-engine.ts'
 
 /** Runs the agent until a signal ends it and answers the exit code. */
 export async function runAgent(settings: AgentSettings, io: CliIo): Promise<number> {
-  keepEngineSmall()
   const platform = hostPlatform(io.platform)
   const opened = await openAgentLog(settings, platform, io)
   if (!opened.ok) {

@@ -219,7 +219,16 @@ test('the launcher hands on its arguments and exit code, also through a symbolic
   await symlink(path.relative(folder.dir, launcher), linked)
   expect(await launch(linked, ['--a', 'b c', ''], path.dirname(process.execPath))).toEqual({
     exitCode: 7,
-    stdout: JSON.stringify([['--max-semi-space-size=1'], ['--a', 'b c', '']]),
+    stdout: JSON.stringify([
+      [
+        '--max-semi-space-size=1',
+        '--optimize-for-size',
+        '--liftoff-only',
+        '--no-opt',
+        '--invocation-count-for-maglev=100000',
+      ],
+      ['--a', 'b c', ''],
+    ]),
     stderr: '',
   })
 })
