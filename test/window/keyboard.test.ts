@@ -149,7 +149,7 @@ test('what a deletion would take is asked once more after it could not be told',
 test('where the focus is can be seen', async () => {
   await using window = await show(scenes.detail)
   const { page } = window
-  for (const name of ['Copy address', 'Services', 'Stop', 'Restart', 'Copy curl']) {
+  for (const name of [/Copy address/, /Services/, /^Stop/, /^Restart/, /^Copy curl$/]) {
     const button = page.getByRole('button', { name })
     await eventually(async () => {
       await page.keyboard.press('Tab')
