@@ -44,7 +44,7 @@ test('a model is added to its first token, a second one is made to fit by a butt
   const onAdd = await violationsIn(page)
   await page.getByRole('textbox', { name: 'Name', exact: true }).fill('first')
   await press('Add')
-  await detail('first').getByText('Ready', { exact: true }).waitFor()
+  await showsReady('first')
   const answer = await fetch(`http://127.0.0.1:${view('first').port}/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -59,10 +59,11 @@ test('a model is added to its first token, a second one is made to fit by a butt
   await picture('add-does-not-fit')
   await page.getByRole('textbox', { name: 'Name', exact: true }).fill('second')
   await press('Add, to wait for memory')
-  await page.getByRole('region', { name: 'Does not fit' }).getByText('What would make it fit').first().waitFor()
+  const ways = page.getByRole('region', { name: 'Does not fit' })
+  await ways.getByRole('button', { name: /^Raise the budget to / }).waitFor()
   await picture('does-not-fit')
-  await page.getByRole('button', { name: /^Raise the budget to / }).click()
-  await detail('second').getByText('Ready', { exact: true }).waitFor()
+  await ways.getByRole('button', { name: /^Raise the budget to / }).click()
+  await showsReady('second')
   await press('Undo')
   await eventually(() => hosted.door.get().memory?.budgetBytes === 800 * mebibyte, {
     timeoutMs: patienceMs,
@@ -86,6 +87,14 @@ test('a model is added to its first token, a second one is made to fit by a butt
     complaints,
   }).toEqual({ firstToken: true, models: [true, false], services: [true, false], violations: [], complaints: [] })
 })
+
+/** The state, not an Event of that name. */
+async function showsReady(name: string) {
+  await detail(name)
+    .getByRole('paragraph')
+    .filter({ hasText: /^Ready ?for / })
+    .waitFor()
+}
 
 async function lookUp() {
   await page.getByLabel('Model', { exact: true }).fill(source)

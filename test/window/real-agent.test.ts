@@ -33,7 +33,7 @@ test('a service is seen to come up, step by step, and its output is followed', a
   await step('Healthy').getByText('loading').waitFor()
   await picture('starting')
   await step('Cluster agrees').getByText('done').waitFor()
-  await detail().getByText('Ready', { exact: true }).waitFor()
+  await showsReady()
   await page.getByText('main: model loaded').waitFor()
   const lines = () => page.getByRole('log').locator('p').count()
   const before = await lines()
@@ -56,7 +56,7 @@ test('a server that is killed comes back, and how it ended is shown', async () =
   await crash.getByText('Ended by SIGKILL', { exact: true }).waitFor()
   await picture('killed')
   await eventually(() => view().state === 'ready' && view().pid !== killed, { timeoutMs: patienceMs, what: 'another' })
-  await detail().getByText('Ready', { exact: true }).waitFor()
+  await showsReady()
   await picture('killed-and-back')
   expect({
     sentence: await crash.getByText(view().crash?.message ?? 'none').count(),
@@ -88,7 +88,7 @@ test('Stop suspends the service and ends its process, Start brings it back', asy
   await picture('stopped')
   const violationsStopped = await violationsIn(page)
   await press('Start')
-  await detail().getByText('Ready', { exact: true }).waitFor()
+  await showsReady()
   await picture('started-again')
   const { pid = first } = view()
   expect({
@@ -108,7 +108,7 @@ test('the addresses, the command line and the memory of a server are those that 
   const pid = await served('tiny')
   const { url = '', port } = view()
   const texts = await detail().locator('pre').allTextContents()
-  const curl = texts.find((text) => text.startsWith('curl ')) ?? ''
+  const curl = texts.find((text) => text.startsWith('curl ') && text.includes('127.0.0.1')) ?? ''
   const [address = '', , header = '', , body = ''] = await argumentsOf(curl)
   const [name = '', value = ''] = header.split(': ')
   const answered = await fetch(address, { method: 'POST', headers: { [name]: value }, body })
@@ -177,7 +177,7 @@ test('what is set on the command line is seen in the open settings, beside what 
 async function served(name: string, script: Parameters<ServingWorld['apply']>[1] = {}): Promise<number> {
   world.apply(name, script)
   await row('Ready').click()
-  await detail().getByText('Ready', { exact: true }).waitFor()
+  await showsReady()
   const { pid } = view()
   if (pid === undefined) throw new Error(`${name} has no process.`)
   return pid
@@ -197,6 +197,12 @@ async function argumentsOf(line: string): Promise<string[]> {
 
 const row = (state: string) => page.getByRole('option', { name: 'tiny' }).filter({ hasText: state })
 const detail = () => page.getByRole('region', { name: 'tiny' })
+/** The state, not an Event of that name. */
+const showsReady = () =>
+  detail()
+    .getByRole('paragraph')
+    .filter({ hasText: /^Ready ?for / })
+    .waitFor()
 const step = (name: string) => page.getByRole('list', { name: 'Steps' }).getByRole('listitem').filter({ hasText: name })
 const press = (name: string) => page.getByRole('button', { name, exact: true }).click()
 const picture = (name: string) => page.screenshot({ path: join(screenshots, `real-${name}.png`) })
