@@ -98,7 +98,7 @@ export class ClusterLink {
     }
   }
 
-  /** As {@link connect}, where nobody hears of a defect. */
+  /** As {@link connect}, for callers that cannot report a defect: it is logged here. */
   async #reconnect(): Promise<void> {
     try {
       if (!this.#isEnding) await this.connect()

@@ -34,7 +34,7 @@ const managedByLabel = 'app.kubernetes.io/managed-by'
 /** Of what others wrote, in a sentence. */
 const maxEvidenceBytes = 200
 
-/** Who would bring the object back, or change it again: by marks that others may also have copied there. */
+/** The tools that would bring the object back or change it again, by their labels and annotations, which may also be copies. */
 export function managersOf(
   object: ManagerView['object'],
   { labels, annotations, ownerReferences }: Pick<ObjectMeta, 'labels' | 'annotations' | 'ownerReferences'>,

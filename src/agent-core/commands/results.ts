@@ -21,7 +21,7 @@ export const refused = (message: string, instead?: Instead): CommandResult => re
 export const refusedByCluster = (what: string, error: ApiError, instead?: Instead): CommandResult =>
   refusal('cluster', clusterWords(what, error), instead)
 
-/** With what somebody who may can apply instead. */
+/** With the YAML that a person with more rights can apply instead. */
 export const refusedWithYaml = (message: string, yaml: string): CommandResult => ({
   outcome: 'refused',
   by: 'cluster',

@@ -60,7 +60,7 @@ export function energyViewOf(
   }
 }
 
-/** All hours or days of a time by the asker's clock, each with what is kept of it; undefined where nobody asks. */
+/** All hours or days of a time in the time zone of the query, each with what is kept of it; undefined where the query wants none. */
 function spansOf(
   kept: KeptEnergy,
   { from, until }: { readonly from: number; readonly until: number },
