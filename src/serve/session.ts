@@ -15,6 +15,7 @@ import {
   type Request,
 } from './frames.ts'
 import { LineReader } from './line-reader.ts'
+import { snapshotJson } from './snapshot-json.ts'
 
 /** A client that asks on and on without reading is let go, before it costs the agent its memory. */
 const maxUnreadBytes = 16 * 1_024 * 1_024
@@ -118,7 +119,8 @@ export class Session {
 
   #feedSnapshots(id: string, feed: SnapshotFeedOptions): Unsubscribe {
     return feedSnapshots(feed, {
-      next: (snapshot) => this.#send({ type: 'snapshot', id, snapshot }),
+      next: (snapshot) =>
+        this.#write(`{"type":"snapshot","id":${JSON.stringify(id)},"snapshot":${snapshotJson(snapshot)}}`),
       end: (error) => this.#ended(id, error),
     })
   }
@@ -167,9 +169,13 @@ export class Session {
   }
 
   #send(frame: HelloFrame | AnswerFrame): void {
+    this.#write(JSON.stringify(frame))
+  }
+
+  #write(line: string): void {
     const { socket } = this.#options
     if (!socket.writable) return
-    socket.write(`${JSON.stringify(frame)}\n`)
+    socket.write(`${line}\n`)
     if (socket.writableLength > maxUnreadBytes) socket.destroy()
   }
 

@@ -7,9 +7,12 @@ import { HttpRefusal } from './http-refusal.ts'
 /** A window has two. */
 const maxStreams = 16
 
+type NextLine = (FollowLine | StreamLine) & { type: 'next' }
+
 interface StreamOptions<T> {
   readonly response: ServerResponse
   readonly begin: (listener: Listener<T>) => Unsubscribe
+  readonly jsonOf?: (item: T) => string
   /** As long as it goes on. */
   readonly onHeartbeat: () => void
 }
@@ -19,11 +22,12 @@ export class OpenStreams {
   readonly #ends = new Set<(error: LinkError) => void>()
 
   /** Throws {@link HttpRefusal} where there are too many. */
-  add<T extends (FollowLine | StreamLine) & { type: 'next' }>({
+  add<Item extends NextLine['item']>({
     response,
     begin,
+    jsonOf = JSON.stringify,
     onHeartbeat,
-  }: StreamOptions<T['item']>): void {
+  }: StreamOptions<Item>): void {
     if (this.#ends.size >= maxStreams) {
       throw new HttpRefusal({
         status: 503,
@@ -52,7 +56,8 @@ export class OpenStreams {
     }
     this.#ends.add(end)
     response.once('close', stop)
-    unsubscribe = begin({ next: (item) => write({ type: 'next', item }), end })
+    const next = (item: Item) => void response.write(`{"type":"next","item":${jsonOf(item)}}\n`)
+    unsubscribe = begin({ next, end })
   }
 
   endAll(): void {

@@ -1,13 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { z } from 'zod'
-import type { LinkError, LinkErrorCode, Looker } from '../../contract/client.ts'
+import type { LinkError, LinkErrorCode, Listener, Looker } from '../../contract/client.ts'
 import { trustOf, type CommandRequest, type CommandResult } from '../../contract/commands.ts'
 import { followLooker, httpBodies, httpPaths, lookerParameter } from '../../contract/http.ts'
 import { trustOfQuery } from '../../contract/queries.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { AgentDoor } from '../agent-door.ts'
 import { failuresTo, notUnderstood } from '../failures.ts'
 import { feedSnapshots, feedStream } from '../feeds.ts'
+import { snapshotJson } from '../snapshot-json.ts'
 import { strictHeaders } from './headers.ts'
 import { HttpRefusal } from './http-refusal.ts'
 import { OpenStreams } from './open-streams.ts'
@@ -83,7 +85,8 @@ export class WindowApi {
       case httpPaths.follow: {
         checkMethod(request.method, ['GET'])
         const looking = { ...feed, looker: lookerIn(request) }
-        this.#streams.add({ response, onHeartbeat, begin: (listener) => feedSnapshots(looking, listener) })
+        const begin = (listener: Listener<AgentSnapshot>) => feedSnapshots(looking, listener)
+        this.#streams.add({ response, onHeartbeat, begin, jsonOf: snapshotJson })
         return
       }
       case httpPaths.command: {
