@@ -236,6 +236,7 @@ export class Agent {
     })
     this.#kept = kept
     this.#warn(kept.notices)
+    platform.onUntold?.((sentence) => this.#warn([sentence]))
     onLogLevel?.(kept.settings.current.logLevel)
     const performanceCores = await platform.performanceCores().catch((error: unknown) => {
       log.warn('performance cores not known', { error })

@@ -31,7 +31,7 @@ const stated: Partial<Platform> = {
     return memory.platform.memory()
   },
   memoryPressureLevel: () => memory.platform.memoryPressureLevel(),
-  kernelFreeFraction: () => memory.platform.kernelFreeFraction(),
+  uncompressedFraction: () => memory.platform.uncompressedFraction(),
   gpuMemoryLimit: () => memory.platform.gpuMemoryLimit(),
   interfaces: () =>
     current.hasAddress

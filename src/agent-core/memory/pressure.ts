@@ -24,6 +24,8 @@ export interface MemorySample {
   readonly availableBytes: number
   /** The kernel's own level, where it tells one. */
   readonly kernelLevel?: PressureLevel | undefined
+  /** Of a kernel that compresses memory before it is short. */
+  readonly isCompressed?: boolean | undefined
 }
 
 /** How long and by how much memory must be better before the level goes down. */
@@ -81,12 +83,18 @@ export function nextPressure(
   return { level: before.level, since: before.since, readAt: now, clearlyCalm, barelyCalm }
 }
 
-/** The worse of the kernel's level and what the available fraction says. */
-function levelOf({ totalBytes, availableBytes, kernelLevel }: MemorySample, limits: PressureThresholds): PressureLevel {
+/**
+ * The worse of the kernel's level and what the available fraction says. A kernel that compresses lets applications have nearly all memory and
+ * is content: there the fraction says one level less than it would, until the kernel says something itself.
+ */
+function levelOf(sample: MemorySample, limits: PressureThresholds): PressureLevel {
+  const { totalBytes, availableBytes, kernelLevel, isCompressed = false } = sample
   const fraction = availableBytes / totalBytes
   const byFraction = fraction < limits.critical ? 'critical' : fraction < limits.warning ? 'warning' : 'normal'
-  return worse(byFraction, kernelLevel ?? 'normal')
+  return isCompressed && kernelLevel === 'normal' ? milder(byFraction) : worse(byFraction, kernelLevel ?? 'normal')
 }
+
+const milder = (level: PressureLevel): PressureLevel => (level === 'critical' ? 'warning' : 'normal')
 
 /** The time of calm begins anew after a sample that could not be read, since pressure may have risen in between. */
 function withoutSample(before: Pressure | undefined, now: number): Pressure {

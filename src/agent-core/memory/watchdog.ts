@@ -22,8 +22,8 @@ export interface MemoryView {
   readonly figures?: MemoryFigures
   readonly problem?: string
   readonly kernelLevel?: PressureLevel
-  /** What the kernel counts as free, from 0 to 1; absent while memory is not short, or where it does not say. */
-  readonly kernelFreeFraction?: number
+  /** What the kernel has neither wired nor compressed, from 0 to 1; absent while memory is not short, or where it does not say. */
+  readonly uncompressedFraction?: number
   /** Bytes that each model really costs, by key, as of `footprintsAt`; a model that was not measured yet is missing. */
   readonly footprints: ReadonlyMap<string, number>
   readonly footprintsAt?: number
@@ -40,7 +40,7 @@ export interface PressureChange {
 export interface WatchdogOptions {
   readonly platform: Pick<
     Platform,
-    'memory' | 'memoryPressureLevel' | 'kernelFreeFraction' | 'footprints' | 'membersOf' | 'biggestProcesses'
+    'memory' | 'memoryPressureLevel' | 'uncompressedFraction' | 'footprints' | 'membersOf' | 'biggestProcesses'
   >
   readonly thresholds: PressureThresholds
   /** 0 = only on demand. */
@@ -211,7 +211,7 @@ export class Watchdog {
       ? (await this.#ask('the biggest applications', () => this.biggestApplications())).answer
       : undefined
     const free = this.#isShort()
-      ? (await this.#ask('the free fraction', () => platform.kernelFreeFraction())).answer
+      ? (await this.#ask('the uncompressed fraction', () => platform.uncompressedFraction())).answer
       : undefined
     const view: MemoryView = {
       at: now,
@@ -223,7 +223,7 @@ export class Watchdog {
       ...(kernelLevel && { kernelLevel }),
       ...measured,
       ...(applications && { applications }),
-      ...(free !== undefined && { kernelFreeFraction: free }),
+      ...(free !== undefined && { uncompressedFraction: free }),
     }
     this.#latest = view
     this.#tell(from, view)

@@ -1,10 +1,15 @@
 import { z } from 'zod'
-import type { ProcessMemory } from './applications.ts'
-import type { KernelPressure, PortHolder, ProcessFacts, Workplace } from './platform.ts'
+import type { KernelPressure } from './platform.ts'
 import { parseJson } from '../support/files.ts'
 
-/** Every page that can be handed out without writing to swap; versions of macOS that lack one have no such pages. */
-const availablePages = ['Pages free', 'Pages inactive', 'Pages speculative', 'Pages purgeable']
+/**
+ * What a new process can have without anything being compressed or written to swap. xnu counts speculative pages among the file-backed
+ * ones (`vm_page_speculate`, osfmk/vm/vm_resident.c), and `vm_stat` leaves them out of the free ones; purgeable pages are anonymous.
+ */
+const availablePages = ['Pages free', 'File-backed pages', 'Pages purgeable']
+
+/** Of a version of macOS that does not tell which pages are backed by files: some of these would have to be compressed first. */
+const looseAvailablePages = ['Pages free', 'Pages inactive', 'Pages speculative', 'Pages purgeable']
 const indispensablePages = ['Pages free', 'Pages inactive']
 const wiredPages = 'Pages wired down'
 
@@ -21,12 +26,13 @@ export function parseVmStat(text: string): { availableBytes: number; wiredBytes?
       return [name ?? line.split(':', 1)[0], count === undefined ? undefined : Number(count)]
     }),
   )
-  const wanted = [...availablePages, wiredPages].filter((name) => pages.has(name))
+  const available = pages.has('File-backed pages') ? availablePages : looseAvailablePages
+  const wanted = [...available, ...indispensablePages, wiredPages].filter((name) => pages.has(name))
   const isWhole = lines.at(-1)?.endsWith('.') === true && wanted.every((name) => pages.get(name) !== undefined)
   if (Number.isNaN(pageSize) || !isWhole || !indispensablePages.every((name) => pages.has(name))) return undefined
   const wired = pages.get(wiredPages)
   return {
-    availableBytes: availablePages.reduce((sum, name) => sum + (pages.get(name) ?? 0), 0) * pageSize,
+    availableBytes: available.reduce((sum, name) => sum + (pages.get(name) ?? 0), 0) * pageSize,
     ...(wired !== undefined && { wiredBytes: wired * pageSize }),
   }
 }
@@ -40,39 +46,30 @@ const pressureLevels = new Map<string, KernelPressure>([
 
 export const parsePressureLevel = (text: string): KernelPressure | undefined => pressureLevels.get(text.trim())
 
-/** From `memory_pressure -Q`, as a fraction; undefined where it is not a whole percentage. */
-export function parseFreeFraction(text: string): number | undefined {
+/**
+ * From `memory_pressure -Q`, as a fraction; undefined where it is not a whole percentage. What it calls free is all that is neither wired
+ * nor compressed, memory of applications included (`AVAILABLE_NON_COMPRESSED_MEMORY`, osfmk/vm/vm_compressor.h of xnu).
+ */
+export function parseUncompressedFraction(text: string): number | undefined {
   const percent = Number(/^System-wide memory free percentage: (\d{1,3})%$/m.exec(text)?.[1])
   return percent <= 100 ? percent / 100 : undefined
 }
 
 /**
  * Bytes by pid, from `footprint --noCategories -f bytes`: every process opens with its name, pid and a rounded figure;
- * the kernel's own count of what it is charged for stands below it.
+ * the kernel's own count of what it is charged for stands below it. A pid that is gone is looked for as part of a name, so that a process
+ * that nobody asked about may be among the answers.
  */
-export function parseFootprints(text: string): Map<number, number> {
+export function parseFootprints(text: string, asked: readonly number[]): Map<number, number> {
   const processes = text.split(/^.*\[(?=\d+\]: \d+-bit)/m).slice(1)
   return new Map(
     processes.flatMap((block) => {
       const summed = /Footprint: (\d+) B \(/.exec(block)?.[1]
       const bytes = /^\s*phys_footprint: (\d+) B$/m.exec(block)?.[1] ?? summed
-      return bytes === undefined ? [] : [[Number.parseInt(block), Number(bytes)] as const]
+      const pid = Number.parseInt(block)
+      return bytes === undefined || !asked.includes(pid) ? [] : [[pid, Number(bytes)] as const]
     }),
   )
-}
-
-/** From `ps -o pid=,rss=,comm=`, where the last is the path of the executable: bytes by process, named by application. */
-export const parseResidentMemory = (text: string): ProcessMemory[] =>
-  [...text.matchAll(/^ *(\d+) +(\d+) +(.+)$/gm)].map(([, pid, kibibytes, executable = '']) => ({
-    pid: Number(pid),
-    name: applicationName(executable),
-    bytes: Number(kibibytes) * 1024,
-  }))
-
-/** Helpers live in bundles of their own inside the application's, so the outermost one names it. */
-function applicationName(executable: string): string {
-  const bundle = /\/([^/]+)\.app\//.exec(executable)?.[1]
-  return bundle ?? executable.trim().split('/').at(-1) ?? executable
 }
 
 /** From `sysctl -n`: undefined where the answer is not a positive whole number. */
@@ -80,75 +77,29 @@ export function parsePositiveInteger(text: string): number | undefined {
   return z.coerce.number().int().positive().safeParse(text.trim()).data
 }
 
-/** Columns for `ps -o` that `parsePs` reads back. */
-export const psColumns = 'pid=,pgid=,stat=,rss=,time=,lstart=,command='
-
-const psLine = /^ *(\d+) +(\d+) +(\S+) +(\d+) +([\d:.]+) +(\S+ +\S+ +\S+ +\S+ +\d{4}) +(.*)$/gm
-
-/** Living processes; zombies are left out. The start time is five words such as "Sat Nov 21 09:14:03 2026". */
-export function parsePs(text: string): ProcessFacts[] {
-  return [...text.matchAll(psLine)]
-    .filter(([, , , state]) => !state?.startsWith('Z'))
-    .map(([, pid, groupId, state = '', kibibytes, cpuTime = '', startTime = '', commandLine = '']) => ({
-      pid: Number(pid),
-      groupId: Number(groupId),
-      startTime: startTime.replaceAll(/\s+/g, ' '),
-      commandLine,
-      residentBytes: Number(kibibytes) * 1024,
-      cpuMs: cpuMs(cpuTime),
-      suspended: state.startsWith('T'),
-    }))
+/** Of the cores of a chip that are alike. */
+export interface CoreLevel {
+  readonly name: string
+  readonly cores: number | undefined
 }
 
-/** From minutes, seconds and hundredths, such as "123:04.56"; hours, where there are any, stand before them. */
-const cpuMs = (time: string): number =>
-  Math.round(time.split(':').reduce((sum, part) => sum * 60 + Number(part), 0) * 1000)
+/**
+ * All cores but those that are slow to save power: a chip has one, two or three levels, the fastest first (Super, Performance, Efficiency).
+ * A name that is not known is told by its place, since the last of several levels is the slowest. Undefined where they are not all told.
+ */
+export function performanceCoresIn(levels: readonly CoreLevel[]): number | undefined {
+  const known = ['Super', 'Performance', 'Standard', 'Efficiency']
+  const isEfficient = ({ name }: CoreLevel, index: number) =>
+    known.includes(name) ? name === 'Efficiency' : index > 0 && index === levels.length - 1
+  const fast = levels.filter((level, index) => !isEfficient(level, index))
+  const sum = fast.reduce((total, { cores = Number.NaN }) => total + cores, 0)
+  return sum > 0 ? sum : undefined
+}
 
 /** From `netstat -anp tcp`: how many connections have `port` as their own end and are established. */
 export const countEstablished = (text: string, port: number): number =>
   [...text.matchAll(/^tcp\S* +\d+ +\d+ +\S+\.(\d+) +\S+ +ESTABLISHED\b/gm)].filter(([, own]) => Number(own) === port)
     .length
-
-/** From `lsof -Fpgc`: one field a line, its letter first; every process opens with `p`. */
-export function parseLsof(text: string): (PortHolder & { pid: number; groupId: number })[] {
-  return text
-    .split(/^p/m)
-    .slice(1)
-    .map((block) => {
-      const [pid, ...fields] = block.split('\n')
-      const value = (letter: string) => fields.find((field) => field.startsWith(letter))?.slice(1)
-      const command = value('c')
-      return { pid: Number(pid), groupId: Number(value('g')), ...(command === undefined ? {} : { command }) }
-    })
-}
-
-/** From `lsof -Ffn -d cwd,1`: a process opens with `p`, each of its files with `f`, its name with `n`. */
-export function parseWorkplaces(text: string): Workplace[] {
-  return text
-    .split(/^p/m)
-    .slice(1)
-    .flatMap((block) => {
-      const [pid] = block.split('\n', 1)
-      const files = new Map(
-        [...block.matchAll(/^f(\S+)\n(?:[^fn\n].*\n)*n(.*)$/gm)].map(([, file, name]) => [file, name]),
-      )
-      const [workingDirectory, output] = [files.get('cwd'), files.get('1')]
-      if (workingDirectory === undefined) return []
-      return [{ pid: Number(pid), workingDirectory, ...(output?.startsWith('/') === true && { output }) }]
-    })
-}
-
-/** From `ps -E -o command=`, which prints the environment after the arguments; values with spaces are cut short. */
-export const parseVariable = (text: string, name: string): string | undefined =>
-  new RegExp(`(?:^|\\s)${name}=(\\S*)`).exec(text)?.[1]
-
-const loginWindow = /\/loginwindow\.app\/Contents\/MacOS\/loginwindow( |$)/
-
-/** Each login at the screen has a `loginwindow` process of its own, which belongs to the user and ends with the logout. */
-export function loginSessionIn(processes: readonly ProcessFacts[]): string | undefined {
-  const [session] = processes.filter(({ commandLine }) => loginWindow.test(commandLine))
-  return session && `${session.pid} ${session.startTime}`
-}
 
 /** system_profiler names support under one of these keys, depending on the release of macOS. */
 const metalKeys = ['spdisplays_mtlgpufamilysupport', 'spdisplays_metalfamily', 'spdisplays_metal']

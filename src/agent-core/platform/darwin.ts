@@ -1,21 +1,26 @@
 import { biggestApplications } from './applications.ts'
-import { runCommand, type CommandRunner } from './command.ts'
+import { runCommand, type CommandResult, type CommandRunner } from './command.ts'
+import { parseLsof, parseWorkplaces } from './darwin-lsof.ts'
 import {
   countEstablished,
-  loginSessionIn,
   parseDisplays,
   parseFootprints,
-  parseFreeFraction,
-  parseLsof,
   parsePositiveInteger,
   parsePressureLevel,
+  parseUncompressedFraction,
+  parseVmStat,
+  performanceCoresIn,
+} from './darwin-output.ts'
+import {
+  lacksEntitlement,
+  loginSessionIn,
   parsePs,
   parseResidentMemory,
   parseVariable,
-  parseVmStat,
-  parseWorkplaces,
   psColumns,
-} from './darwin-output.ts'
+  psColumnsWithoutUsage,
+  sessionColumns,
+} from './darwin-ps.ts'
 import {
   hostInterfaces,
   pidsByGroup,
@@ -31,7 +36,8 @@ import {
   type Workplace,
 } from './platform.ts'
 
-const commands = {
+/** By their absolute paths. */
+export const darwinCommands = {
   sysctl: '/usr/sbin/sysctl',
   vmStat: '/usr/bin/vm_stat',
   memoryPressure: '/usr/bin/memory_pressure',
@@ -42,10 +48,19 @@ const commands = {
   systemProfiler: '/usr/sbin/system_profiler',
 }
 
-/** Everything from the commands that come with macOS, by their absolute paths. */
+/** Three are known; a number beyond is no number of levels. */
+const mostCoreLevels = 8
+
+const untoldUsage =
+  'This version of macOS does not let ps tell how much memory and processor time a process has: the biggest applications are not named, and a server that is silent counts as one at work.'
+
+/** Everything from the commands that come with macOS. */
 export class DarwinPlatform implements Platform {
   readonly name = 'darwin'
   readonly #run: CommandRunner
+  /** Set once ps has refused to tell memory and processor time. */
+  #lacksUsage = false
+  #tellUntold: ((sentence: string) => void) | undefined
   /** Never changes while the Mac runs. */
   #totalBytes: number | undefined
 
@@ -53,19 +68,26 @@ export class DarwinPlatform implements Platform {
     this.#run = run
   }
 
+  onUntold(tell: (sentence: string) => void): void {
+    this.#tellUntold = tell
+    if (this.#lacksUsage) tell(untoldUsage)
+  }
+
   async memory(): Promise<MemoryFigures> {
-    const [totalBytes, vmStat] = await Promise.all([this.#memorySize(), this.#run(commands.vmStat, [])])
+    const [totalBytes, vmStat] = await Promise.all([this.#memorySize(), this.#run(darwinCommands.vmStat, [])])
     const figures = parseVmStat(vmStat.stdout)
     if (figures === undefined) throw new PlatformError('vm_stat does not say how much memory is available.')
-    return { totalBytes, ...figures }
+    return { totalBytes, ...figures, isCompressed: true }
   }
 
   async memoryPressureLevel(): Promise<KernelPressure | undefined> {
-    return parsePressureLevel((await this.#run(commands.sysctl, ['-n', 'kern.memorystatus_vm_pressure_level'])).stdout)
+    return parsePressureLevel(
+      (await this.#run(darwinCommands.sysctl, ['-n', 'kern.memorystatus_vm_pressure_level'])).stdout,
+    )
   }
 
-  async kernelFreeFraction(): Promise<number | undefined> {
-    return parseFreeFraction((await this.#run(commands.memoryPressure, ['-Q'])).stdout)
+  async uncompressedFraction(): Promise<number | undefined> {
+    return parseUncompressedFraction((await this.#run(darwinCommands.memoryPressure, ['-Q'])).stdout)
   }
 
   /** One command for all; ps for those that `footprint` does not show, as it refuses processes of other users. */
@@ -82,7 +104,9 @@ export class DarwinPlatform implements Platform {
   }
 
   async biggestProcesses(limit: number, except: ReadonlySet<number> = new Set()): Promise<readonly BigApplication[]> {
-    const { exitCode, stdout } = await this.#run(commands.ps, ['-axww', '-o', 'pid=,rss=,comm='])
+    if (this.#lacksUsage) return []
+    const { exitCode, stdout, stderr } = await this.#run(darwinCommands.ps, ['-axww', '-o', 'pid=,rss=,comm='])
+    if (this.#isUntold(stderr)) return []
     if (exitCode !== 0) throw new PlatformError(`ps ended with code ${exitCode}.`)
     return biggestApplications(
       parseResidentMemory(stdout).filter(({ pid }) => !except.has(pid)),
@@ -91,12 +115,11 @@ export class DarwinPlatform implements Platform {
   }
 
   async process(pid: number): Promise<ProcessFacts | undefined> {
-    const { stdout } = await this.#run(commands.ps, ['-ww', '-o', psColumns, '-p', String(pid)])
-    return parsePs(stdout)[0]
+    return parsePs((await this.#ps('-ww', '-p', String(pid))).stdout)[0]
   }
 
   async processGroup(groupId: number): Promise<readonly ProcessFacts[]> {
-    return (await this.#ps('-axww')).filter((process) => process.groupId === groupId)
+    return (await this.#all('-axww')).filter((process) => process.groupId === groupId)
   }
 
   async membersOf(groupIds: ReadonlySet<number>): Promise<ReadonlyMap<number, readonly number[]>> {
@@ -105,17 +128,24 @@ export class DarwinPlatform implements Platform {
 
   /** Without `-a` ps prints only processes of this user. */
   processes(): Promise<readonly ProcessFacts[]> {
-    return this.#ps('-xww')
+    return this.#all('-xww')
   }
 
   /** lsof ends with code 1 where it could not look at everything, and still prints the rest. */
   async workplaces(): Promise<readonly Workplace[]> {
-    const { stdout } = await this.#run(commands.lsof, ['-nPa', '-u', String(process.getuid?.()), '-d', 'cwd,1', '-Ffn'])
+    const { stdout } = await this.#run(darwinCommands.lsof, [
+      '-nPa',
+      '-u',
+      String(process.getuid?.()),
+      '-d',
+      'cwd,1',
+      '-Ffn',
+    ])
     return parseWorkplaces(stdout)
   }
 
   async variableOf(pid: number, name: string): Promise<string | undefined> {
-    const { stdout } = await this.#run(commands.ps, ['-wwE', '-o', 'command=', '-p', String(pid)])
+    const { stdout } = await this.#run(darwinCommands.ps, ['-wwE', '-o', 'command=', '-p', String(pid)])
     return parseVariable(stdout, name)
   }
 
@@ -129,18 +159,20 @@ export class DarwinPlatform implements Platform {
   }
 
   async bootId(): Promise<string> {
-    const { stdout } = await this.#run(commands.sysctl, ['-n', 'kern.bootsessionuuid'])
+    const { stdout } = await this.#run(darwinCommands.sysctl, ['-n', 'kern.bootsessionuuid'])
     if (stdout.trim() === '') throw new PlatformError('sysctl does not say which boot this is.')
     return stdout.trim()
   }
 
   async loginSession(): Promise<string | undefined> {
-    return loginSessionIn(await this.processes())
+    const { exitCode, stdout } = await this.#run(darwinCommands.ps, ['-axww', '-o', sessionColumns])
+    if (exitCode !== 0) throw new PlatformError(`ps ended with code ${exitCode}.`)
+    return loginSessionIn(stdout, process.geteuid?.())
   }
 
   /** Processes of other users are invisible to lsof: a port without a visible holder is not ours either. */
   async portListeners(port: number, groupId: number): Promise<PortListeners> {
-    const { stdout } = await this.#run(commands.lsof, ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpgc'])
+    const { stdout } = await this.#run(darwinCommands.lsof, ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpgc'])
     const listeners = parseLsof(stdout)
     return {
       ours: listeners.filter((listener) => listener.groupId === groupId).map(({ pid }) => pid),
@@ -152,13 +184,18 @@ export class DarwinPlatform implements Platform {
 
   /** Not lsof: that takes ten times as long, and does not see what the server has not accepted yet. */
   async establishedConnections(port: number): Promise<number> {
-    const { exitCode, stdout } = await this.#run(commands.netstat, ['-anp', 'tcp'])
+    const { exitCode, stdout } = await this.#run(darwinCommands.netstat, ['-anp', 'tcp'])
     if (exitCode !== 0) throw new PlatformError(`netstat ended with code ${exitCode}.`)
     return countEstablished(stdout, port)
   }
 
-  performanceCores(): Promise<number | undefined> {
-    return this.#sysctl('hw.perflevel0.physicalcpu')
+  async performanceCores(): Promise<number | undefined> {
+    const count = Math.min((await this.#sysctl('hw.nperflevels')) ?? 0, mostCoreLevels)
+    const levels = Array.from({ length: count }, async (_, level) => ({
+      name: (await this.#run(darwinCommands.sysctl, ['-n', `hw.perflevel${level}.name`])).stdout.trim(),
+      cores: await this.#sysctl(`hw.perflevel${level}.physicalcpu`),
+    }))
+    return performanceCoresIn(await Promise.all(levels))
   }
 
   /** Apple silicon always has Metal; only an Intel Mac has to be asked, which takes about a second. */
@@ -166,7 +203,7 @@ export class DarwinPlatform implements Platform {
     if ((await this.#sysctl('hw.optional.arm64')) === 1) {
       return { available: true, message: 'This Mac has Apple silicon, so models run on its GPU through Metal.' }
     }
-    const { stdout } = await this.#run(commands.systemProfiler, ['SPDisplaysDataType', '-json'])
+    const { stdout } = await this.#run(darwinCommands.systemProfiler, ['SPDisplaysDataType', '-json'])
     const available = parseDisplays(stdout) === true
     return {
       available,
@@ -190,9 +227,8 @@ export class DarwinPlatform implements Platform {
   async #physicalFootprints(pids: readonly number[]): Promise<Map<number, number>> {
     const targets = pids.flatMap((pid) => ['-p', String(pid)])
     try {
-      return parseFootprints(
-        (await this.#run(commands.footprint, ['--noCategories', '-f', 'bytes', ...targets])).stdout,
-      )
+      const { stdout } = await this.#run(darwinCommands.footprint, ['--noCategories', '-f', 'bytes', ...targets])
+      return parseFootprints(stdout, pids)
     } catch (error) {
       if (error instanceof PlatformError) return new Map()
       throw error
@@ -200,17 +236,36 @@ export class DarwinPlatform implements Platform {
   }
 
   async #residentBytes(pids: readonly number[]): Promise<[pid: number, bytes: number][]> {
-    const { stdout } = await this.#run(commands.ps, ['-ww', '-o', 'pid=,rss=,comm=', '-p', pids.join(',')])
+    if (this.#lacksUsage) return []
+    const columns = ['-o', 'pid=,rss=,comm=']
+    const { stdout, stderr } = await this.#run(darwinCommands.ps, ['-ww', ...columns, '-p', pids.join(',')])
+    if (this.#isUntold(stderr)) return []
     return parseResidentMemory(stdout).map(({ pid, bytes }) => [pid, bytes])
   }
 
-  async #ps(which: string): Promise<readonly ProcessFacts[]> {
-    const { exitCode, stdout } = await this.#run(commands.ps, [which, '-o', psColumns])
+  async #all(which: string): Promise<readonly ProcessFacts[]> {
+    const { exitCode, stdout } = await this.#ps(which)
     if (exitCode !== 0) throw new PlatformError(`ps ended with code ${exitCode}.`)
     return parsePs(stdout)
   }
 
+  async #ps(format: string, ...which: readonly string[]): Promise<CommandResult> {
+    if (!this.#lacksUsage) {
+      const answer = await this.#run(darwinCommands.ps, [format, '-o', psColumns, ...which])
+      if (!this.#isUntold(answer.stderr)) return answer
+    }
+    return this.#run(darwinCommands.ps, [format, '-o', psColumnsWithoutUsage, ...which])
+  }
+
+  /** Says so the first time. */
+  #isUntold(stderr: string | undefined): boolean {
+    if (!lacksEntitlement(stderr ?? '')) return false
+    if (!this.#lacksUsage) this.#tellUntold?.(untoldUsage)
+    this.#lacksUsage = true
+    return true
+  }
+
   async #sysctl(name: string): Promise<number | undefined> {
-    return parsePositiveInteger((await this.#run(commands.sysctl, ['-n', name])).stdout)
+    return parsePositiveInteger((await this.#run(darwinCommands.sysctl, ['-n', name])).stdout)
   }
 }

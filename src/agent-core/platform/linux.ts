@@ -79,7 +79,7 @@ export class LinuxPlatform implements Platform {
     return this.#cgroup
   }
 
-  kernelFreeFraction(): Promise<number | undefined> {
+  uncompressedFraction(): Promise<number | undefined> {
     return Promise.resolve(undefined)
   }
 

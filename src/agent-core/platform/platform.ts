@@ -7,6 +7,8 @@ export interface MemoryFigures {
   readonly availableBytes: number
   /** What the kernel can neither compress nor swap; undefined where the system does not say. */
   readonly wiredBytes?: number
+  /** The kernel compresses memory that is not used before it is short, and tells when that does not do any more. */
+  readonly isCompressed?: boolean
 }
 
 /** The kernel's own word for how short of memory it is. */
@@ -27,9 +29,13 @@ export interface ProcessFacts {
   /** Only good for comparison: with the pid it tells a process from a later one with the same pid. */
   readonly startTime: string
   readonly commandLine: string
-  readonly residentBytes: number
-  /** Processor time used so far by all of its threads, in milliseconds; as fine as the system counts, which is 10 ms. */
-  readonly cpuMs: number
+  /** Absent where the system does not tell. */
+  readonly residentBytes?: number
+  /**
+   * Processor time used so far by all of its threads, in milliseconds; as fine as the system counts, which is 10 ms. Absent where the system
+   * does not tell.
+   */
+  readonly cpuMs?: number
   /** Stopped by SIGSTOP, a terminal or a debugger: it does nothing until it is continued. */
   readonly suspended: boolean
 }
@@ -79,8 +85,8 @@ export interface Platform {
   memory(): Promise<MemoryFigures>
   /** Undefined where the kernel does not say. */
   memoryPressureLevel(): Promise<KernelPressure | undefined>
-  /** What the kernel itself counts as free of all memory, from 0 to 1; undefined where it does not say. */
-  kernelFreeFraction(): Promise<number | undefined>
+  /** What the kernel has neither wired nor compressed of all memory, from 0 to 1; undefined where it does not say. */
+  uncompressedFraction(): Promise<number | undefined>
   /**
    * Bytes that each process really costs: phys_footprint on macOS, the proportional set size on Linux; the resident size
    * where we may not look closer. Processes that are gone are left out.
@@ -113,6 +119,8 @@ export interface Platform {
   performanceCores(): Promise<number | undefined>
   metal(): Promise<Metal>
   interfaces(): readonly HostInterface[]
+  /** `tell` gets one sentence about what this version of the system turned out not to tell, once; absent where there is no such thing. */
+  onUntold?(tell: (sentence: string) => void): void
 }
 
 export class PlatformError extends Error {

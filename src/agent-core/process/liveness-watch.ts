@@ -4,6 +4,7 @@ import type { HealthProbe } from './health-probe.ts'
 import {
   advanceOf,
   afterLook,
+  cpuMsOf,
   isAlive,
   isWorking,
   steadyPulse,
@@ -79,9 +80,10 @@ class Vitals {
     const facts = await this.#facts()
     // A server is not ended because its processes could not be looked at.
     if (!facts) return { kind: 'missed', trouble: 'silent', working: true }
-    const working = speaks || (this.#cpu !== undefined && isWorking(this.#cpu, facts))
-    this.#cpu = facts
-    return { kind: 'missed', trouble: facts.suspended ? 'suspended' : 'silent', working }
+    const { cpu, suspended } = facts
+    const isSeenToWork = cpu === undefined ? !suspended : this.#cpu !== undefined && isWorking(this.#cpu, cpu)
+    this.#cpu = cpu
+    return { kind: 'missed', trouble: suspended ? 'suspended' : 'silent', working: speaks || isSeenToWork }
   }
 
   async #probe() {
@@ -108,19 +110,20 @@ class Vitals {
     const activity = await this.#ask()
     if (activity.kind === 'counted') this.#tellsCounters = true
     const inFlight = activity.kind === 'counted' ? activity.requests > 0 : this.#tellsCounters
-    const facts = inFlight ? await this.#facts() : undefined
+    const cpu = inFlight ? (await this.#facts())?.cpu : undefined
     if (signal.aborted) return false
-    this.#advance = facts && advanceOf(this.#advance, activity, facts)
+    this.#advance = cpu && advanceOf(this.#advance, activity, cpu)
     return (this.#advance?.stuck ?? 0) >= timings.stuckLooks
   }
 
-  async #facts(): Promise<(CpuSample & { readonly suspended: boolean }) | undefined> {
+  /** `cpu` is absent where the system does not tell processor time. */
+  async #facts(): Promise<{ readonly cpu: CpuSample | undefined; readonly suspended: boolean } | undefined> {
     const { members, onTrouble } = this.#watch
     try {
       const processes = await members()
+      const cpuMs = cpuMsOf(processes)
       return {
-        cpuMs: processes.reduce((sum, { cpuMs }) => sum + cpuMs, 0),
-        at: performance.now(),
+        cpu: cpuMs === undefined ? undefined : { cpuMs, at: performance.now() },
         suspended: processes.some(({ suspended }) => suspended),
       }
     } catch (error) {

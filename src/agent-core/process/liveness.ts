@@ -80,6 +80,13 @@ export const isWorking = (before: CpuSample, after: CpuSample): boolean =>
 /** The systems count processor time in steps of 10 ms. */
 const finestCpuMs = 10
 
+/** Of all together; undefined where the system does not tell it of one of them. */
+export const cpuMsOf = (processes: readonly { readonly cpuMs?: number }[]): number | undefined =>
+  processes.reduce<number | undefined>(
+    (sum, { cpuMs }) => (sum === undefined || cpuMs === undefined ? undefined : sum + cpuMs),
+    0,
+  )
+
 export interface CpuSample {
   readonly cpuMs: number
   /** On the monotonic clock. */

@@ -56,7 +56,7 @@ export class MemoryWatch {
   }
 
   #take(members: readonly ProcessFacts[]): void {
-    const residentBytes = members.reduce((sum, member) => sum + member.residentBytes, 0)
+    const residentBytes = members.reduce((sum, member) => sum + (member.residentBytes ?? 0), 0)
     if (residentBytes === 0) return
     this.#pids = members.map(({ pid }) => pid)
     this.#last = { residentBytes, at: this.#options.now() }

@@ -140,12 +140,26 @@ export function portTakenMessage(port: number, holders: readonly PortHolder[], s
 
 const by = (setting: string | undefined) => (setting === undefined ? '' : ` (${setting})`)
 
-/** Listens for an instant where the server will: on every address. `accept` is asked while the port is held. */
+/**
+ * Listens for an instant where the server will, on every address, and then on loopback: macOS and the BSDs, with the SO_REUSEADDR that Node.js
+ * sets, let somebody listen on all addresses of a port although another has one of them, who then gets what is meant for us. `accept` is
+ * asked while the port is held.
+ */
 async function bind(wanted: number, accept: (port: number) => boolean = () => true): Promise<number | undefined> {
+  const port = await listenOnce(wanted, '0.0.0.0')
+  if (port === undefined || (await listenOnce(port, '127.0.0.1', accept)) === undefined) return undefined
+  return port
+}
+
+async function listenOnce(
+  wanted: number,
+  host: string,
+  accept: (port: number) => boolean = () => true,
+): Promise<number | undefined> {
   const server = createServer()
   try {
     const listening = once(server, 'listening')
-    server.listen({ port: wanted, host: '0.0.0.0' })
+    server.listen({ port: wanted, host })
     await listening
   } catch (error) {
     if (isTaken(error)) return undefined

@@ -19,7 +19,8 @@ export interface StartWatch {
 export interface StartFigures {
   readonly residentBytes: number
   readonly outputBytes: number
-  readonly cpuMs: number
+  /** Undefined where the system does not tell; then any start counts as one at work. */
+  readonly cpuMs: number | undefined
 }
 
 export type StartVerdict =
@@ -101,7 +102,7 @@ const maxSampleMs = 1_000
 class StartProgress {
   readonly #watch: StartWatch
   readonly #sampleMs: number
-  #best: StartFigures = { residentBytes: 0, outputBytes: 0, cpuMs: 0 }
+  #best = { residentBytes: 0, outputBytes: 0, cpuMs: 0 }
   #sampledAt = performance.now()
   #idleMs = 0
   /** Since it last grew. */
@@ -129,11 +130,11 @@ class StartProgress {
     try {
       const { residentBytes, outputBytes, cpuMs } = await this.#watch.figures()
       const grew = residentBytes >= this.#best.residentBytes + minGrowthBytes || outputBytes > this.#best.outputBytes
-      const works = cpuMs - this.#best.cpuMs >= minBusyMs
+      const works = cpuMs === undefined || cpuMs - this.#best.cpuMs >= minBusyMs
       this.#best = {
         residentBytes: grew ? Math.max(residentBytes, this.#best.residentBytes) : this.#best.residentBytes,
         outputBytes: Math.max(outputBytes, this.#best.outputBytes),
-        cpuMs,
+        cpuMs: cpuMs ?? this.#best.cpuMs,
       }
       return grew ? 'growth' : works ? 'work' : 'none'
     } catch (error) {

@@ -1,5 +1,5 @@
 import { defaultStartupStallMs, defaultStopGraceMs } from './launch.ts'
-import { missedAfterMs } from './liveness.ts'
+import { cpuMsOf, missedAfterMs } from './liveness.ts'
 import { watchLiveness } from './liveness-watch.ts'
 import type { MemoryWatch } from './memory-watch.ts'
 import type { ProcessGroup } from './process-group.ts'
@@ -108,8 +108,8 @@ export class RunWatch {
   async #startFigures(): Promise<StartFigures> {
     const { memory, context } = this.#options
     const [members, written] = await Promise.all([memory.look(), context.output.extent()])
-    const sum = (figure: 'residentBytes' | 'cpuMs') => members.reduce((total, member) => total + member[figure], 0)
-    return { residentBytes: sum('residentBytes'), cpuMs: sum('cpuMs'), outputBytes: written?.to ?? 0 }
+    const residentBytes = members.reduce((sum, member) => sum + (member.residentBytes ?? 0), 0)
+    return { residentBytes, cpuMs: cpuMsOf(members), outputBytes: written?.to ?? 0 }
   }
 
   #liveness(signal: AbortSignal, readySince: number): Promise<Hang | undefined> {

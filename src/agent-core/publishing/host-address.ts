@@ -38,6 +38,9 @@ const insideThisHost = [
   { range: ipaddr.IPv4.parseCIDR('172.17.0.0/16'), reason: 'Docker bridge' },
 ] as const
 
+/** Networks inside this host, of virtual machines and containers, and tunnels: one of them may be the cluster's, but seldom is. */
+const virtualInterface = /^(bridge|utun|vmenet|vmnet|feth|docker|br-|virbr|veth)/
+
 /** Usually Service addresses (kind, kubeadm), but a real network where the route to the API server leads through it. */
 const serviceRange = ipaddr.IPv4.parseCIDR('10.96.0.0/12')
 
@@ -55,7 +58,7 @@ export function explicitHostAddress(given: string): HostAddress {
 
 /**
  * The address pods are sent to: the one this host uses towards the API server (`preferred`), then Tailscale's, then the first of a local
- * network. Names such as host.docker.internal are not asked for: they resolve to an address inside this host's virtual machines, or not at
+ * network, real ones before virtual ones: an API server on loopback is that of a virtual machine, but pods may run anywhere. Names such as host.docker.internal are not asked for: they resolve to an address inside this host's virtual machines, or not at
  * all, and an unreachable address is worse than none.
  */
 export function chooseHostAddress(candidates: readonly HostCandidate[], preferred: string | undefined): HostAddress {
@@ -75,7 +78,7 @@ export function chooseHostAddress(candidates: readonly HostCandidate[], preferre
   if (route) return chosen(route, 'leads to the API server')
   const tailscale = usable.find(({ address }) => ipaddr.IPv4.parse(address).match(tailnet))
   if (tailscale) return chosen(tailscale, 'is in the tailnet')
-  const [first] = usable
+  const [first] = usable.toSorted((one, other) => Number(isVirtual(one)) - Number(isVirtual(other)))
   if (first) return chosen(first, 'is the first local network')
   const seen = rejected.map(({ name, address, reason }) => `${name} ${address}: ${reason}`).join('; ')
   return {
@@ -103,6 +106,8 @@ export async function localAddressTowards(host: string, port: number): Promise<s
     socket.close()
   }
 }
+
+const isVirtual = ({ name }: HostCandidate): boolean => virtualInterface.test(name)
 
 export interface HostAddressOptions {
   /** `--host-ip`; empty = none. */

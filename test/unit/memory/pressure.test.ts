@@ -21,6 +21,13 @@ const available = (fraction: number, kernelLevel?: PressureLevel): Step => ({
   kernelLevel,
 })
 
+const compressed = (fraction: number, kernelLevel?: PressureLevel): Step => ({
+  totalBytes: total,
+  availableBytes: fraction * total,
+  kernelLevel,
+  isCompressed: true,
+})
+
 /** The pressure after every step of a trace, one step every ten seconds. */
 function follow(steps: readonly Step[]): Pressure[] {
   let pressure: Pressure | undefined
@@ -40,6 +47,10 @@ describe('the level', () => {
     ['a kernel that warns while there is plenty', available(0.5, 'warning'), 'warning'],
     ['a kernel in need while there is plenty', available(0.5, 'critical'), 'critical'],
     ['a content kernel while there is little', available(0.05, 'normal'), 'critical'],
+    ['a content kernel that compresses while there is little', compressed(0.05, 'normal'), 'warning'],
+    ['a content kernel that compresses below the warning threshold', compressed(0.15, 'normal'), 'normal'],
+    ['a kernel that compresses and warns while there is little', compressed(0.05, 'warning'), 'critical'],
+    ['a kernel that compresses and says nothing while there is little', compressed(0.05), 'critical'],
     ['a sample that could not be read', undefined, 'unknown'],
   ])('of %s', (_, step, level) => {
     expect(levels([step])).toEqual([level])

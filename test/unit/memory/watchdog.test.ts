@@ -39,7 +39,7 @@ class Machine {
 
   memoryPressureLevel = () => Promise.resolve(this.kernelLevel)
 
-  kernelFreeFraction = () => Promise.resolve(0.14)
+  uncompressedFraction = () => Promise.resolve(0.14)
 
   footprints = async (pids: readonly number[]) => {
     this.asked.push(`footprints ${pids.join(' ')}`)
@@ -168,7 +168,7 @@ describe('a watchdog', () => {
     machine.asked.length = 0
     machine.available = 0.15
     await vi.advanceTimersByTimeAsync(4_000)
-    expect([calm, machine.asked, watchdog.latest?.applications, watchdog.latest?.kernelFreeFraction]).toEqual([
+    expect([calm, machine.asked, watchdog.latest?.applications, watchdog.latest?.uncompressedFraction]).toEqual([
       ['footprints 11 12', 'footprints 11 12'],
       ['memory', 'footprints 11 12', 'applications, except 11 12'],
       [{ name: 'Google Chrome', bytes: 9 * gb, pid: 99 }],

@@ -3,8 +3,12 @@ import { runCommand } from '../../../src/agent-core/platform/command.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
 
 test('a command answers with its output and exit code, and sees none of our environment', async () => {
-  expect(await runCommand()('/usr/bin/env', [])).toEqual({ exitCode: 0, stdout: 'LC_ALL=C' })
-  expect(await runCommand()('/bin/sh', ['-c', 'echo partly; exit 3'])).toEqual({ exitCode: 3, stdout: 'partly' })
+  expect(await runCommand()('/usr/bin/env', [])).toEqual({ exitCode: 0, stdout: 'LC_ALL=C\nTZ=UTC', stderr: '' })
+  expect(await runCommand()('/bin/sh', ['-c', 'echo partly; echo why >&2; exit 3'])).toEqual({
+    exitCode: 3,
+    stdout: 'partly',
+    stderr: 'why\n',
+  })
 })
 
 test('a command that is not there is an error that names it', async () => {

@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
+import type { CommandResult } from '../../../src/agent-core/platform/command.ts'
 import { DarwinPlatform } from '../../../src/agent-core/platform/darwin.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
 
 const recorded = (name: string) => readFileSync(new URL(`recorded/${name}`, import.meta.url), 'utf8')
 
 /** Answers like the commands of a Mac, and refuses any call that is not listed. */
-function mac(answers: Record<string, string | { exitCode: number; stdout: string }>) {
+function mac(answers: Record<string, string | CommandResult>) {
   return new DarwinPlatform({
     run: (command, args) => {
       const answer = answers[[command, ...args].join(' ')]
@@ -22,26 +23,28 @@ const displays = '/usr/sbin/system_profiler SPDisplaysDataType -json'
 const isArm = '/usr/sbin/sysctl -n hw.optional.arm64'
 
 describe('memory on macOS', () => {
-  test('counts free, inactive, speculative and purgeable pages as available', async () => {
+  test('counts free, file-backed and purgeable pages as available, each once and none that would have to be compressed', async () => {
     const platform = mac({
       '/usr/sbin/sysctl -n hw.memsize': '68719476736\n',
       '/usr/bin/vm_stat': recorded('vm_stat.txt'),
     })
     expect(await platform.memory()).toEqual({
       totalBytes: 64 * 1024 ** 3,
-      availableBytes: (51_230 + 598_765 + 4_321 + 12_345) * 16_384,
+      availableBytes: (51_230 + 412_345 + 12_345) * 16_384,
       wiredBytes: 187_654 * 16_384,
+      isCompressed: true,
     })
   })
 
   test('a version of macOS that lacks some kinds of pages, on an Intel Mac with small ones, is understood', async () => {
     const vmStat = recorded('vm_stat.txt')
       .replace('16384', '4096')
-      .replaceAll(/^Pages (purgeable|wired down|throttled):.*\n/gm, '')
+      .replaceAll(/^(File-backed pages|Pages (purgeable|wired down|throttled)):.*\n/gm, '')
     const platform = mac({ '/usr/sbin/sysctl -n hw.memsize': '17179869184\n', '/usr/bin/vm_stat': vmStat })
     expect(await platform.memory()).toEqual({
       totalBytes: 16 * 1024 ** 3,
       availableBytes: (51_230 + 598_765 + 4_321) * 4_096,
+      isCompressed: true,
     })
   })
 
@@ -50,7 +53,7 @@ describe('memory on macOS', () => {
     ['cut after the first lines', (text) => text.slice(0, text.indexOf('Pages inactive'))],
     ['cut within a later line', (text) => text.slice(0, text.indexOf('345678.'))],
     ['German thousands', (text) => text.replace('598765', '598.765')],
-    ['French thousands', (text) => text.replace('4321', '4\u202f321')],
+    ['French thousands', (text) => text.replace('412345', '412\u202f345')],
     ['English thousands', (text) => text.replace('51230', '51,230')],
     ['another language', (text) => text.replace('Pages free', 'Freie Seiten')],
     ['no page size', (text) => text.replace('16384', '')],
@@ -75,10 +78,10 @@ describe('memory on macOS', () => {
     expect(await Promise.all(levels)).toEqual(['normal', 'warning', 'critical', ...Array.from({ length: 5 })])
   })
 
-  test('the free fraction is what memory_pressure says, where that is a whole percentage', async () => {
+  test('the uncompressed fraction is what memory_pressure calls free, where that is a whole percentage', async () => {
     const text = recorded('memory_pressure.txt')
     const answers = [text, text.slice(0, -3), text.replace('62%', '62,5%'), text.replace('62', '620'), '']
-    const fractions = answers.map((stdout) => mac({ '/usr/bin/memory_pressure -Q': stdout }).kernelFreeFraction())
+    const fractions = answers.map((stdout) => mac({ '/usr/bin/memory_pressure -Q': stdout }).uncompressedFraction())
     expect(await Promise.all(fractions)).toEqual([0.62, undefined, undefined, undefined, undefined])
   })
 
@@ -116,6 +119,15 @@ describe('who has the memory on macOS', () => {
     const platform = mac({ [footprint]: recorded('footprint.txt'), [ps('936')]: { exitCode: 1, stdout: '' } })
     expect([...(await platform.footprints([934, 935, 936])).keys()]).toEqual([934, 935])
     expect(await mac({}).footprints([])).toEqual(new Map())
+  })
+
+  test('a pid that is gone, one that may not be read and a stranger found by a part of its name have no footprint', async () => {
+    const asked = '/usr/bin/footprint --noCategories -f bytes -p 934 -p 935 -p 937'
+    const platform = mac({
+      [asked]: { exitCode: 1, stdout: recorded('footprint-unreadable.txt') },
+      [ps('935,937')]: { exitCode: 1, stdout: '' },
+    })
+    expect([...(await platform.footprints([934, 935, 937]))]).toEqual([[934, 18_253_611_008]])
   })
 
   test('footprints that were cut short or written in another way come from ps', async () => {
@@ -183,9 +195,45 @@ describe('processes on macOS', () => {
     const one = (pid: number) => `/bin/ps -ww -o pid=,pgid=,stat=,rss=,time=,lstart=,command= -p ${pid}`
     const platform = mac({
       [one(77)]: { exitCode: 1, stdout: '' },
-      [one(936)]: '  936   934 Z          0   0:00.00 Sat Nov 21 09:14:05 2026     (llama-server)\n',
+      [one(936)]: '  936   934 Z          0   0:00.00 Sat Nov 21 09:14:05 2026     <defunct>\n',
     })
     expect([await platform.process(77), await platform.process(936)]).toEqual([undefined, undefined])
+  })
+
+  test('a ps that may not tell memory and processor time is done without them, which is said once', async () => {
+    const without = (which: string) => `/bin/ps ${which} -o pid=,pgid=,stat=,lstart=,command=`
+    const refused = (stdout: string): CommandResult => ({
+      exitCode: 1,
+      stdout,
+      stderr: 'ps: rss: requires entitlement\nps: time: requires entitlement\n',
+    })
+    const told: string[] = []
+    const asked: string[] = []
+    const lowpriv = recorded('ps-lowpriv.txt')
+    const answers: Record<string, string | CommandResult> = {
+      [psAll]: refused(lowpriv),
+      [without('-axww')]: lowpriv,
+      [`${without('-ww')} -p 934`]: lowpriv.split('\n')[2] ?? '',
+    }
+    const platform = new DarwinPlatform({
+      run: (command, args) => {
+        const line = [command, ...args].join(' ')
+        asked.push(line)
+        const answer = answers[line]
+        if (answer === undefined) return Promise.reject(new Error(`not recorded: ${line}`))
+        return Promise.resolve(typeof answer === 'string' ? { exitCode: 0, stdout: answer } : answer)
+      },
+    })
+    platform.onUntold((sentence) => told.push(sentence))
+    const group = await platform.processGroup(934)
+    expect(group.map(({ pid, residentBytes, cpuMs, suspended }) => [pid, residentBytes, cpuMs, suspended])).toEqual([
+      [934, undefined, undefined, false],
+      [935, undefined, undefined, true],
+    ])
+    expect(await platform.process(934)).toEqual(group[0])
+    expect(await platform.biggestProcesses(3)).toEqual([])
+    expect(asked.filter((line) => line.includes('rss'))).toEqual([psAll])
+    expect(told).toEqual([expect.stringMatching(/^This version of macOS does not let ps tell/)])
   })
 
   test('listeners of a port are told apart by process group', async () => {
@@ -232,23 +280,41 @@ describe('what an agent takes over on macOS', () => {
     await expect(mac({ [sysctl]: { exitCode: 1, stdout: '' } }).bootId()).rejects.toThrow(PlatformError)
   })
 
-  test('a login at the screen is known by its loginwindow, and without one there is none', async () => {
-    const own = recorded('ps-own.txt')
-    const withoutScreen = own.replace(/^.*loginwindow.*\n/m, '')
+  test('a path with letters beyond ASCII and backslashes is read back from the escapes of lsof', async () => {
+    const platform = mac({ [lsofPlaces]: recorded('lsof-escapes.txt') })
+    expect(await platform.workplaces()).toEqual([
+      {
+        pid: 934,
+        workingDirectory: '/Volumes/Büro/mod\\elle/work/team.qwen',
+        output: '/Volumes/Büro/2^10/日本\tlogs/team.qwen.log',
+      },
+    ])
+  })
+
+  test('processes of this user are listed, and members of groups found', async () => {
+    const platform = mac({ [psOwn]: recorded('ps-own.txt') })
     expect([
-      await mac({ [psOwn]: own }).loginSession(),
-      await mac({ [psOwn]: withoutScreen }).loginSession(),
-      (await mac({ [psOwn]: own }).processes()).map(({ pid }) => pid),
-      await mac({ [psOwn]: own }).membersOf(new Set([934, 812, 7])),
+      (await platform.processes()).map(({ pid }) => pid),
+      await platform.membersOf(new Set([934, 812, 7])),
     ]).toEqual([
-      '388 Mon Nov 16 08:02:40 2026',
-      undefined,
-      [388, 812, 934],
+      [812, 934],
       new Map([
         [812, [812]],
         [934, [934]],
       ]),
     ])
+  })
+
+  test('a login at the screen is known by the loginwindow that acts for this user, whoever started it', async () => {
+    const all = '/bin/ps -axww -o uid=,pid=,lstart=,command='
+    const sessions = recorded('ps-sessions.txt').replaceAll(/^ +501 /gm, `${process.geteuid?.()} `)
+    const session = (stdout: string) => mac({ [all]: stdout }).loginSession()
+    expect([
+      await session(sessions),
+      await session(sessions.replaceAll(/\/System\S+loginwindow console/g, '(loginwindow)')),
+      await session(sessions.replaceAll(/^\d+ +388 .*\n/gm, '')),
+    ]).toEqual(['388 Mon Nov 16 08:02:40 2026', '388 Mon Nov 16 08:02:40 2026', undefined])
+    await expect(mac({ [all]: { exitCode: 1, stdout: '' } }).loginSession()).rejects.toThrow(PlatformError)
   })
 
   test.each([
@@ -282,13 +348,25 @@ describe('the GPU of a Mac', () => {
     expect(await platform.metal()).toMatchObject({ available })
   })
 
+  const chip = (...levels: readonly (readonly [name: string, cores: string])[]) =>
+    Object.fromEntries([
+      ['/usr/sbin/sysctl -n hw.nperflevels', `${levels.length}\n`],
+      ...levels.flatMap(([name, cores], level) => [
+        [`/usr/sbin/sysctl -n hw.perflevel${level}.name`, `${name}\n`],
+        [`/usr/sbin/sysctl -n hw.perflevel${level}.physicalcpu`, `${cores}\n`],
+      ]),
+    ])
+
   test.each([
-    ['8\n', 8],
-    ['', undefined],
-    ['0\n', undefined],
-    ['unknown oid', undefined],
-  ])('performance cores from %j are %s', async (stdout, cores) => {
-    const platform = mac({ '/usr/sbin/sysctl -n hw.perflevel0.physicalcpu': { exitCode: 0, stdout } })
-    expect(await platform.performanceCores()).toBe(cores)
+    ['two levels', chip(['Performance', '8'], ['Efficiency', '4']), 8],
+    ['three levels', chip(['Super', '2'], ['Performance', '4'], ['Efficiency', '6']), 6],
+    ['two levels and none that saves power', chip(['Super', '6'], ['Performance', '12']), 18],
+    ['one level', chip(['Standard', '6']), 6],
+    ['levels of other names', chip(['Highest', '2'], ['Performance', '6'], ['Lowest', '4']), 8],
+    ['a level whose cores are not told', chip(['Super', 'unknown oid'], ['Performance', '4']), undefined],
+    ['no levels', { '/usr/sbin/sysctl -n hw.nperflevels': { exitCode: 1, stdout: '' } }, undefined],
+    ['nonsense', { '/usr/sbin/sysctl -n hw.nperflevels': '0\n' }, undefined],
+  ] as const)('performance cores of a chip of %s', async (_, answers, cores) => {
+    expect(await mac(answers).performanceCores()).toBe(cores)
   })
 })

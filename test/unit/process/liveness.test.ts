@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import {
   advanceOf,
   afterLook,
+  cpuMsOf,
   livenessTimings,
   missedAfterMs,
   steadyPulse,
@@ -76,6 +77,14 @@ describe('requests in flight', () => {
   ] as const)('%s', (_, activity, cpuMs, stuck) => {
     expect(advanceOf(before, activity, { cpuMs, at: 60_000 })?.stuck).toBe(stuck)
   })
+})
+
+test('processor time of which a part is not told is not known', () => {
+  expect([cpuMsOf([{ cpuMs: 10 }, { cpuMs: 20 }]), cpuMsOf([{ cpuMs: 10 }, {}]), cpuMsOf([])]).toEqual([
+    30,
+    undefined,
+    0,
+  ])
 })
 
 test('a server that is suspended is unhealthy after several misses, and healthy with its next answer; it is the same process', async () => {

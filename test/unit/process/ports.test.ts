@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
-import { describe, expect, test } from 'vitest'
+import { Server as NetServer, type ListenOptions } from 'node:net'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { NoPortError, Ports } from '../../../src/agent-core/process/ports.ts'
 import { freePort, freePorts } from '../../support/free-port.ts'
 import { ServerRoom } from './server-room.ts'
@@ -23,6 +24,8 @@ function portOf(server: Server): number {
   if (address === null || typeof address === 'string') throw new Error('not a TCP port')
   return address.port
 }
+
+afterEach(() => vi.restoreAllMocks())
 
 const settingNames = { port: '--llama-server-port' }
 
@@ -75,6 +78,18 @@ describe('ports', () => {
   test('a listener on one address takes the port on all of them', async () => {
     await using taken = await stranger(0, '127.0.0.1')
     await expect(new Ports().reserve({ kind: 'fixed', port: taken.port })).rejects.toThrow(NoPortError)
+  })
+
+  test('a listener on loopback takes the port also where the system lets others listen on all addresses beside it', async () => {
+    await using taken = await stranger(0, '127.0.0.1')
+    const beside = '127.0.0.2'
+    const real = NetServer.prototype.listen
+    vi.spyOn(NetServer.prototype, 'listen').mockImplementation(function (this: NetServer, options: ListenOptions) {
+      return real.call(this, options.host === '0.0.0.0' ? { ...options, host: beside } : options)
+    } as typeof real)
+    await expect(new Ports().reserve({ kind: 'fixed', port: taken.port })).rejects.toThrow(NoPortError)
+    const policy = { kind: 'range', from: taken.port, to: taken.port } as const
+    await expect(new Ports().reserve(policy)).rejects.toThrow(NoPortError)
   })
 
   test('reservations at the same time never meet', async () => {

@@ -93,6 +93,12 @@ test('computing alone is progress for a while only', async () => {
   expect([verdict, performance.now() - started >= 500]).toEqual([{ kind: 'stalled' }, true])
 })
 
+test('a start of which the system does not tell the processor time counts as computing', async () => {
+  const figures = () => Promise.resolve({ residentBytes: 0, outputBytes: 5, cpuMs: undefined })
+  const answers = [...Array.from({ length: 20 }, () => answered(503)), answered(200)]
+  expect((await start({ answers, stallMs: 200, figures })).verdict).toEqual({ kind: 'ready' })
+})
+
 test('a start that cannot be measured stalls rather than never end', async () => {
   const figures = () => Promise.reject(new Error('no ps'))
   const { verdict, told } = await start({ answers: [silent], stallMs: 100, figures })

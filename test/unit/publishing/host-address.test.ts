@@ -12,6 +12,11 @@ import {
 const lan = { name: 'en0', address: '192.168.1.20' }
 const secondLan = { name: 'en7', address: '10.0.0.5' }
 const tailscale = { name: 'utun4', address: '100.101.102.103' }
+const virtual: HostCandidate[] = [
+  { name: 'bridge100', address: '192.168.139.3' },
+  { name: 'utun3', address: '10.8.0.2' },
+  { name: 'vmenet0', address: '192.168.64.1' },
+]
 const unusable: HostCandidate[] = [
   { name: 'lo0', address: '127.0.0.1' },
   { name: 'en5', address: '169.254.3.4' },
@@ -27,6 +32,14 @@ describe('choosing among the addresses of this host', () => {
     ['the tailnet where no route is known', [lan, tailscale], undefined, '100.101.102.103'],
     ['the tailnet where the API server is on this host', [lan, tailscale], '127.0.0.1', '100.101.102.103'],
     ['the first local network else', [lan, secondLan], undefined, '192.168.1.20'],
+    [
+      'a real network before virtual ones where the API server is on this host',
+      [...virtual, lan],
+      '127.0.0.1',
+      lan.address,
+    ],
+    ['a virtual network where there is no other', virtual, '127.0.0.1', '192.168.139.3'],
+    ['a virtual network that leads to the API server', [lan, ...virtual], '192.168.64.1', '192.168.64.1'],
     ['a local network after everything unusable', [...unusable, lan], '172.17.0.1', '192.168.1.20'],
     [
       'a real network in the Service range if it leads to the API server',
