@@ -171,7 +171,7 @@ function linkRoom(
     const share = (key: string) => energy.shareWatts(key)
     return {
       services: reports.map(serviceViewOf),
-      figures: figuresOf(reports, memory.view?.footprints, runtime, share),
+      figures: figuresOf(reports, { footprints: memory.view?.footprints, held: memory.held() }, runtime, share),
     }
   })
   snapshots.register(() => ({ notices: link.notices() }))

@@ -128,12 +128,18 @@ export const serviceFigures = z.object({
   requestsInFlight: z.number().int().nonnegative().optional(),
   /** What its processes really cost, as last measured. */
   footprintBytes: z.number().nonnegative().optional(),
+  /** What counts as its share of the memory, where that is more than what was measured: see `heldBytesOf`. */
+  heldBytes: z.number().nonnegative().optional(),
   /** Absent while no server of it was asked. */
   runtime: runtimeFigures.optional(),
   /** An estimate of the part of the machine's power that it draws; absent while that is not known. */
   powerShareWatts: z.number().nonnegative().optional(),
 })
 export type ServiceFigures = z.infer<typeof serviceFigures>
+
+/** Its share of the memory. macOS does not measure a model that is mapped from its file: there its estimate counts where that is more. */
+export const heldBytesOf = ({ heldBytes, footprintBytes }: ServiceFigures): number | undefined =>
+  heldBytes ?? footprintBytes
 
 const bytes = z.number().nonnegative()
 

@@ -11,7 +11,7 @@ export const holderView = z.object({
   priority: z.enum(priorities),
   /** What the budget gets back when it is stopped: the larger of estimate and measured footprint. */
   committedBytes: bytes,
-  /** What the system gets back for certain: the measured footprint; 0 where it was not measured. */
+  /** What the system gets back: what counts as its share of the memory; 0 where that is not known. */
   residentBytes: bytes,
   /** What it will still take of what is available; 0 once it serves. */
   promisedBytes: bytes,

@@ -1,5 +1,5 @@
 import type { MemoryFiguresView, MemoryStateView } from '../contract/memory.ts'
-import type { ServiceState, ServiceView } from '../contract/service.ts'
+import { heldBytesOf, type ServiceFigures, type ServiceState, type ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 
 /** One model's part of the memory, in bytes. */
@@ -7,7 +7,7 @@ export interface ModelShare {
   readonly uid: string
   readonly name: string
   readonly state: ServiceState
-  /** Measured; where that is not known yet, what it was estimated to need. Absent of a server that starts: it has only begun to take that. */
+  /** Measured; where that is not known yet, or leaves its weights out, what it was estimated to need. Absent of a server that starts: it has only begun to take that. */
   readonly bytes: number | undefined
   readonly isMeasured: boolean
   /** What it will still take while it starts. */
@@ -32,7 +32,7 @@ export function memoryShares(
 ): MemoryShares | undefined {
   if (memory?.totalBytes === undefined) return undefined
   const { totalBytes } = memory
-  const models = services.flatMap((service) => modelShare(service, byUid[service.uid]?.footprintBytes) ?? [])
+  const models = services.flatMap((service) => modelShare(service, byUid[service.uid]) ?? [])
   const available = figures?.availableBytes
   if (available === undefined) return { totalBytes, models, otherBytes: undefined, freeBytes: undefined }
   return {
@@ -45,17 +45,18 @@ export function memoryShares(
 
 function modelShare(
   { uid, name, state, pid, memory }: ServiceView,
-  footprintBytes: number | undefined,
+  figures: ServiceFigures = {},
 ): ModelShare | undefined {
   const need = memory?.needBytes ?? 0
-  if (footprintBytes === undefined && pid === undefined) return undefined
+  const { footprintBytes } = figures
+  const held = heldBytesOf(figures)
+  if (held === undefined && pid === undefined) return undefined
   const base = { uid, name, state }
   if (state === 'starting') {
     const promisedBytes = Math.max(0, need - (footprintBytes ?? 0))
     return { ...base, bytes: footprintBytes, isMeasured: footprintBytes !== undefined, promisedBytes }
   }
-  if (footprintBytes !== undefined) return { ...base, bytes: footprintBytes, isMeasured: true, promisedBytes: 0 }
-  return { ...base, bytes: need, isMeasured: false, promisedBytes: 0 }
+  return { ...base, bytes: held ?? need, isMeasured: held !== undefined && held === footprintBytes, promisedBytes: 0 }
 }
 
 const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0)

@@ -25,8 +25,8 @@ export interface LoadedModel {
   readonly idleForMs?: number
   /** Answers a request now; absent where that is unknown. */
   readonly isBusy?: boolean
-  /** As measured; absent before the first measurement. */
-  readonly footprintBytes?: number
+  /** Its share of the memory: as measured, see `Holds`; absent before the first measurement. */
+  readonly heldBytes?: number
 }
 
 export interface EvictionQuestion {
@@ -36,7 +36,7 @@ export interface EvictionQuestion {
   readonly levelForMs: number
   readonly isEnabled: boolean
   readonly totalBytes: number
-  /** Fraction of all memory that our models must hold, by measured footprint, before any of them has to go. */
+  /** Fraction of all memory that our models must hold before any of them has to go. */
   readonly share?: number
   /** Since the latest eviction was over, or failed; absent where there was none. */
   readonly sinceEvictionMs?: number
@@ -120,7 +120,7 @@ function notOurs({
   share = editableRows.evictionShare.default,
 }: EvictionQuestion): Skip | undefined {
   if (models.length === 0) return skip('empty', 'There is no model in memory that could leave.')
-  const bytes = models.reduce((sum, { footprintBytes = 0 }) => sum + footprintBytes, 0)
+  const bytes = models.reduce((sum, { heldBytes = 0 }) => sum + heldBytes, 0)
   if (bytes > share * totalBytes) return undefined
   return skip(
     'below_guard',
@@ -151,7 +151,7 @@ function evictionOrder(models: readonly LoadedModel[]): { models: [LoadedModel, 
         comparePriorities(a.priority, b.priority) ||
         Number(isIdle(b)) - Number(isIdle(a)) ||
         Number(isAnswering(a)) - Number(isAnswering(b)) ||
-        (b.footprintBytes ?? 0) - (a.footprintBytes ?? 0) ||
+        (b.heldBytes ?? 0) - (a.heldBytes ?? 0) ||
         (a.key < b.key ? -1 : 1),
     )
   return first ? { models: [first, ...rest] } : skip('floor', 'The last model that serves is never evicted.')
@@ -166,7 +166,7 @@ const isAnswering = ({ isReady, isBusy = false }: LoadedModel): boolean => isRea
 
 /** What tells the first from the others, in the order in which it was decided. */
 function whyFirst(first: LoadedModel, all: readonly LoadedModel[]): string {
-  const size = first.footprintBytes === undefined ? [] : [`has ${formatBytes(first.footprintBytes)}`]
+  const size = first.heldBytes === undefined ? [] : [`has ${formatBytes(first.heldBytes)}`]
   const parts = [`has ${first.priority} priority`, ...activityOf(first), ...size]
   return all.length === 1 ? `is the only one that may leave, ${parts.join(', ')}` : parts.join(', ')
 }

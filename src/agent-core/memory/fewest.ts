@@ -8,7 +8,7 @@ export interface Evictable {
   readonly isProtected: boolean
   /** What the budget gets back: the larger of estimate and measured footprint. */
   readonly committedBytes: number
-  /** What the system gets back for certain: the measured footprint; 0 where it was not measured. */
+  /** What the system gets back: what it counts as held; 0 where that is not known. */
   readonly residentBytes: number
   /** What it was promised and has not taken yet; 0 once it serves. */
   readonly promisedBytes: number

@@ -8,12 +8,16 @@ export interface HeldMemory extends Evictable {
   readonly phase: 'starting' | 'running'
   readonly needBytes?: number
   readonly measuredBytes?: number
+  /** Its share of the memory, see `heldBytes`; absent where that is not known. */
+  readonly heldBytes?: number
 }
 
 /** A server that memory is reserved for. */
 export type HeldServer = Pick<HeldMemory, 'key' | 'priority'> & {
   readonly isProtected?: boolean
   readonly needBytes: number | undefined
+  /** Its model is mapped from the file, and the system leaves such pages out when it measures. */
+  readonly isMapped?: boolean
 }
 
 interface Hold {
@@ -24,6 +28,7 @@ interface Hold {
   readonly needBytes: number | undefined
   readonly phase: 'starting' | 'running'
   readonly measuredBytes: number | undefined
+  readonly isMapped: boolean
   /** What the latest figure of available memory already shows as taken by it. */
   readonly seenBytes: number
 }
@@ -105,13 +110,14 @@ export class Holds {
   /** What would be held, and what the system would get back, if the servers of the keys were gone. */
   without(keys: readonly string[]): { readonly holds: Holds; readonly freedBytes: number } {
     const gone = [...this.#holds.values()].filter(({ key }) => keys.includes(key))
-    const freedBytes = gone.reduce((sum, { measuredBytes, seenBytes }) => sum + (measuredBytes ?? seenBytes), 0)
+    const freedBytes = gone.reduce((sum, hold) => sum + (heldBytes(hold) ?? hold.seenBytes), 0)
     return { holds: new Holds([...this.#holds].filter(([, { key }]) => !keys.includes(key))), freedBytes }
   }
 
   list(): readonly HeldMemory[] {
     return [...this.#holds.values()].map((hold) => {
       const { key, role, priority, isProtected, phase, needBytes, measuredBytes } = hold
+      const held = heldBytes(hold)
       return {
         key,
         role,
@@ -119,10 +125,11 @@ export class Holds {
         isProtected,
         phase,
         committedBytes: committed(hold),
-        residentBytes: measuredBytes ?? 0,
+        residentBytes: held ?? 0,
         promisedBytes: promised(hold),
         ...(needBytes !== undefined && { needBytes }),
         ...(measuredBytes !== undefined && { measuredBytes }),
+        ...(held !== undefined && { heldBytes: held }),
       }
     })
   }
@@ -147,12 +154,20 @@ export class Holds {
 }
 
 function holdOf(server: HeldServer, role: HeldRole, phase: Hold['phase'], seenBytes: number): Hold {
-  const { key, needBytes, priority, isProtected = false } = server
-  return { key, role, priority, isProtected, needBytes, phase, measuredBytes: undefined, seenBytes }
+  const { key, needBytes, priority, isProtected = false, isMapped = false } = server
+  return { key, role, priority, isProtected, needBytes, phase, measuredBytes: undefined, isMapped, seenBytes }
 }
 
 function committed({ needBytes = 0, measuredBytes = 0 }: Hold): number {
   return Math.max(needBytes, measuredBytes)
+}
+
+/**
+ * What counts as its share: the measurement, and where that leaves the weights out no less than the estimate, once it has loaded them. The
+ * estimate holds more than weights, but a share that leaves most of a model out is wrong by far more.
+ */
+function heldBytes({ needBytes = 0, measuredBytes, isMapped, phase }: Hold): number | undefined {
+  return isMapped && phase === 'running' ? Math.max(needBytes, measuredBytes ?? 0) : measuredBytes
 }
 
 function promised({ needBytes = 0, seenBytes }: Hold): number {

@@ -38,7 +38,7 @@ export interface MemoryOptions {
     | 'name'
     | 'memory'
     | 'memoryPressureLevel'
-    | 'kernelFreeFraction'
+    | 'uncompressedFraction'
     | 'footprints'
     | 'membersOf'
     | 'biggestProcesses'
@@ -148,6 +148,14 @@ export class Memory implements AsyncDisposable {
     return this.#book
   }
 
+  /** What counts as each server's share of the memory, by its id; a server of which that is not known is missing. */
+  held(): ReadonlyMap<string, number> {
+    const shares = this.#book.held().flatMap(({ key, role, heldBytes }) => {
+      return heldBytes === undefined ? [] : [[idOf(key, role), heldBytes] as const]
+    })
+    return new Map([...(this.view?.footprints ?? []), ...shares])
+  }
+
   /** Milliseconds since the level became what it is; 0 before the first look. */
   levelForMs(view: MemoryView): number {
     return Math.max(0, this.now() - view.since)
@@ -226,7 +234,7 @@ export class Memory implements AsyncDisposable {
 
   /** A server that was found running, whatever it holds. */
   adopt(server: Parameters<MemoryBook['adopt']>[0]): void {
-    this.#book.adopt(server)
+    this.#book.adopt({ ...server, isMapped: this.#leavesOut(server) })
   }
 
   /** What its object says now; true where that may change the queue for the memory that its servers hold. */
@@ -317,7 +325,8 @@ export class Memory implements AsyncDisposable {
   }
 
   #complete(request: SizedRequest): StartRequest | { readonly message: string } {
-    const { modelBudget, modelFraction, ...rest } = request
+    const { modelBudget, modelFraction, ...given } = request
+    const rest = { ...given, isMapped: this.#leavesOut(request) }
     const { enforcement, mayEvict } = this.#options.settings()
     const totalBytes = this.view?.figures?.totalBytes
     const complete: StartRequest = { ...rest, enforcement, mayEvict }
@@ -331,6 +340,11 @@ export class Memory implements AsyncDisposable {
     })
     if (!result.ok) return { message: result.message }
     return { ...complete, ownBudgetBytes: result.budget.bytes }
+  }
+
+  /** `phys_footprint` of macOS does not count pages of files; the proportional set size of Linux does. */
+  #leavesOut({ isMapped = false }: { readonly isMapped?: boolean }): boolean {
+    return isMapped && this.#options.platform.name === 'darwin'
   }
 
   #ways(request: SizedRequest, refusal: Refusal, changeable: Changeable): readonly WayToFit[] {

@@ -42,6 +42,8 @@ export interface ServerLaunch extends LaunchRules {
   readonly port: PortPolicy
   /** What it is expected to hold, in bytes; a later agent counts it by that. */
   readonly needBytes?: number
+  /** Its model is mapped from the file. */
+  readonly isMapped?: boolean
 }
 
 /** In the environment of every server, so that a server whose entry in the ledger was lost can still say what it serves. */

@@ -28,6 +28,8 @@ const ledgerEntry = z.object({
   sleepsWhenIdle: z.boolean(),
   /** What it is expected to hold, as estimated at its start. */
   needBytes: z.number().nonnegative().optional(),
+  /** Its model is mapped from the file; absent where it is not, and of agents that did not note it. */
+  isMapped: z.boolean().optional(),
   /** Empty where the system did not say. */
   bootId: z.string(),
   loginSession: z.string().optional(),
@@ -125,10 +127,11 @@ export class Ledger {
     { key, role, ...where }: { key: string; role: ServerRole; port: number; outputOffset: number },
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
-    const { uid, digest, executable, sleepsWhenIdle = false, needBytes } = launch
+    const { uid, digest, executable, sleepsWhenIdle = false, needBytes, isMapped } = launch
     const place = { key, ...(role !== 'current' && { role }) }
     const files = { executable, workingDirectory, logFile }
-    const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...(needBytes !== undefined && { needBytes }) }
+    const memory = { ...(needBytes !== undefined && { needBytes }), ...(isMapped === true && { isMapped }) }
+    const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...memory }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
     this.#entries.set(name, entry)
     try {

@@ -152,7 +152,12 @@ export class Servers implements AsyncDisposable {
 
   /** The estimate of its memory, in bytes; undefined where there is none. */
   needOf(key: string, role: ServerRole = 'current'): number | undefined {
-    return this.#services.get(key)?.needBytes(role)
+    return this.#services.get(key)?.need(role).needBytes
+  }
+
+  /** Whether its model is mapped from the file. */
+  isMapped(key: string, role: ServerRole): boolean {
+    return this.#services.get(key)?.need(role).isMapped === true
   }
 
   /** All that have counters to read. */

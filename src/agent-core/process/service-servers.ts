@@ -30,11 +30,22 @@ export interface ServiceServersOptions extends Pick<
   readonly onState: (state: ServerState, role: ServerRole) => void
 }
 
+/** What it is expected to hold, as estimated at its start, and whether the system may leave its weights out when it measures. */
+export interface ServerNeed {
+  readonly needBytes: number | undefined
+  readonly isMapped: boolean
+}
+
+const needIn = ({ needBytes, isMapped = false }: Pick<LedgerEntry, 'needBytes' | 'isMapped'>): ServerNeed => ({
+  needBytes,
+  isMapped,
+})
+
 /** A server of a service, in any role. */
 interface Slot {
   readonly process: ServerProcess
   readonly digest: string
-  readonly needBytes: number | undefined
+  readonly need: ServerNeed
   readonly sleepsWhenIdle: boolean
   /** An earlier agent started it. */
   readonly isFound: boolean
@@ -56,7 +67,7 @@ interface Beginning {
   readonly digest: string
   readonly rules: LaunchRules
   readonly origin: ServerOrigin
-  readonly needBytes: number | undefined
+  readonly need: ServerNeed
 }
 
 /**
@@ -122,7 +133,7 @@ export class ServiceServers {
 
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
     const { key, exits, folders, log } = this.#options
-    const { role = 'current', digest, port, outputOffset, readySince, needBytes } = entry
+    const { role = 'current', digest, port, outputOffset, readySince } = entry
     const { executable, workingDirectory, sleepsWhenIdle } = entry
     const { pid, startTime } = entry.process
     const process = { pid, startTime, exited: exits.exitOf({ pid, startTime }) }
@@ -134,7 +145,7 @@ export class ServiceServers {
       digest,
       rules: { ...rules, executable, sleepsWhenIdle },
       origin: { kind: 'found', server: { process, port, outputOffset, ...ready }, folder },
-      needBytes,
+      need: needIn(entry),
     })
     if (role === 'retiring') this.#retire(slot)
   }
@@ -163,8 +174,8 @@ export class ServiceServers {
     return this.#slot(role)?.digest
   }
 
-  needBytes(role: ServerRole): number | undefined {
-    return this.#slot(role)?.needBytes
+  need(role: ServerRole): ServerNeed {
+    return this.#slot(role)?.need ?? { needBytes: undefined, isMapped: false }
   }
 
   /** As the present server was started; undefined where an earlier agent did that. */
@@ -235,11 +246,11 @@ export class ServiceServers {
   }
 
   #launch(role: 'current' | 'successor', launch: ServerLaunch, beside: RunFolder | undefined): void {
-    const { digest, needBytes } = launch
-    this.#begin({ role, digest, rules: launch, origin: { kind: 'launch', launch, beside }, needBytes })
+    const origin = { kind: 'launch', launch, beside } as const
+    this.#begin({ role, digest: launch.digest, rules: launch, origin, need: needIn(launch) })
   }
 
-  #begin({ role, digest, rules, origin, needBytes }: Beginning): Slot {
+  #begin({ role, digest, rules, origin, need }: Beginning): Slot {
     const process = new ServerProcess({
       ...this.#options,
       role: () => this.#roleOf(slot),
@@ -252,7 +263,7 @@ export class ServiceServers {
       onState: (state) => this.#changed(slot, state),
     })
     const { sleepsWhenIdle = false } = rules
-    const slot: Slot = { process, digest, needBytes, sleepsWhenIdle, isFound: origin.kind === 'found' }
+    const slot: Slot = { process, digest, need, sleepsWhenIdle, isFound: origin.kind === 'found' }
     if (role === 'current') this.#current = slot
     else if (role === 'successor') this.#successor = slot
     else this.#retiring = slot

@@ -211,6 +211,7 @@ export class PressureEviction implements Disposable {
 
   #models(): LoadedModel[] {
     const { session, memory } = this.#options
+    const held = memory.held()
     const reports = session()?.reconciler.reports() ?? []
     return reports.flatMap((report): LoadedModel[] => {
       const { key, server } = report
@@ -218,7 +219,7 @@ export class PressureEviction implements Disposable {
       if (alive.length === 0) return []
       const isStuck = alive.every(isUnendable)
       const use = this.#uses.get(key)
-      const footprintBytes = memory.view?.footprints.get(key)
+      const heldBytes = held.get(key)
       const isLeaving = report.absence !== undefined
       return [
         {
@@ -231,7 +232,7 @@ export class PressureEviction implements Disposable {
           canBeEvicted: !isStuck,
           ...(use?.isBusy !== undefined && { isBusy: use.isBusy }),
           ...(use?.idleSince !== undefined && { idleForMs: this.#options.memory.now() - use.idleSince }),
-          ...(footprintBytes !== undefined && { footprintBytes }),
+          ...(heldBytes !== undefined && { heldBytes }),
         },
       ]
     })

@@ -231,10 +231,10 @@ export class Reconciler {
   }
 
   #pressureChanged({ from, to, view }: PressureChange): void {
-    const { servers, narrator, log } = this.#options
+    const { servers, memory, narrator, log } = this.#options
     const isNormal = to === 'normal'
     log[isNormal ? 'info' : 'warn']('memory pressure', { from, to })
-    const models = [...view.footprints.values()].reduce((sum, bytes) => sum + bytes, 0)
+    const models = [...memory.held().values()].reduce((sum, bytes) => sum + bytes, 0)
     const total = view.figures === undefined ? '' : ` of ${formatBytes(view.figures.totalBytes)}`
     const message = `Memory pressure went from ${from} to ${to}; the models here have ${formatBytes(models)}${total}.`
     const isNews = from !== 'unknown' && to !== 'unknown'

@@ -112,7 +112,7 @@ export class ServerLaunches {
       port: settings.port,
       ...settings.rules(),
       sleepsWhenIdle: sleepsWhenIdle(desiredServer.spec),
-      ...(estimate && { needBytes: estimate.total }),
+      ...(estimate && { needBytes: estimate.total, isMapped: estimate.isMapped === true }),
     }
   }
 }

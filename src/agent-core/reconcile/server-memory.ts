@@ -10,13 +10,14 @@ export const measuredServers = (servers: KnownServers): MeasuredServer[] =>
 
 /** What an earlier agent left running, as it is now; its priority and protection become known with its object. */
 export function countServers(
-  servers: KnownServers & Pick<Servers, 'needOf'>,
+  servers: KnownServers & Pick<Servers, 'needOf' | 'isMapped'>,
   memory: { readonly adopt: (server: Parameters<Memory['adopt']>[0]) => void },
 ): void {
   for (const { key, role, state, as } of living(servers)) {
     // A server that has not answered yet may still be loading: until it answers it counts as starting.
     const phase = state.kind === 'starting' || state.kind === 'loading' ? 'starting' : 'running'
-    memory.adopt({ key, role, needBytes: servers.needOf(key, as), priority: 'normal', phase })
+    const need = { needBytes: servers.needOf(key, as), isMapped: servers.isMapped(key, as) }
+    memory.adopt({ key, role, ...need, priority: 'normal', phase })
   }
 }
 

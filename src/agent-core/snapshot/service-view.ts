@@ -71,10 +71,23 @@ function crashOf({ since, code, signal, message, firstError, memory }: Exited, f
   }
 }
 
+/** By server, see `idOf`. */
+export interface MemoryParts {
+  readonly footprints?: ReadonlyMap<string, number> | undefined
+  readonly held?: ReadonlyMap<string, number>
+}
+
+const none: ReadonlyMap<string, number> = new Map()
+
+function sumOf(parts: ReadonlyMap<string, number>, key: string): number | undefined {
+  const known = [parts.get(key), parts.get(idOf(key, 'beside'))].filter((part) => part !== undefined)
+  return known.length === 0 ? undefined : known.reduce((sum, part) => sum + part, 0)
+}
+
 /** By uid: what changes all the time. */
 export function figuresOf(
   reports: readonly ServiceReport[],
-  footprints: ReadonlyMap<string, number> = new Map(),
+  { footprints = none, held = none }: MemoryParts = {},
   runtimeOf: (key: string) => RuntimeFigures | undefined = () => undefined,
   shareWattsOf: (key: string) => number | undefined = () => undefined,
 ): Record<string, ServiceFigures> {
@@ -83,14 +96,15 @@ export function figuresOf(
     const { progress } = report.fetch
     const stopping = [report.server, report.retiring].find((state) => state?.kind === 'stopping')
     const drain = stopping?.kind === 'stopping' ? stopping.drain : undefined
-    const parts = [footprints.get(key), footprints.get(idOf(key, 'beside'))].filter((part) => part !== undefined)
-    const footprintBytes = parts.length === 0 ? undefined : parts.reduce((sum, part) => sum + part, 0)
+    const footprintBytes = sumOf(footprints, key)
+    const heldBytes = sumOf(held, key)
     const runtime = runtimeOf(key)
     const shareWatts = shareWattsOf(key)
     const figures = {
       ...(progress && { progress }),
       ...(drain && { requestsInFlight: drain.requestsInFlight }),
       ...(footprintBytes !== undefined && { footprintBytes }),
+      ...(heldBytes !== undefined && heldBytes > (footprintBytes ?? 0) && { heldBytes }),
       ...(runtime && { runtime }),
       // To a tenth, so that it stays the same while nothing changes that a person can tell.
       ...(shareWatts !== undefined && { powerShareWatts: Math.round(shareWatts * 10) / 10 }),

@@ -1,6 +1,12 @@
 import { actionsFor } from '../../contract/actions.ts'
 import { formatBytes, formatSpan } from '../../contract/format.ts'
-import type { Progress, ServiceFigures, ServiceState, ServiceView } from '../../contract/service.ts'
+import {
+  heldBytesOf,
+  type Progress,
+  type ServiceFigures,
+  type ServiceState,
+  type ServiceView,
+} from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import { stateWord } from '../../contract/words.ts'
 import { isTroubled } from '../state-line.ts'
@@ -76,8 +82,10 @@ function figuresOf(service: ServiceView, snapshot: AgentSnapshot): string {
   return stateWord(service)
 }
 
-const memoryOf = ({ footprintBytes }: ServiceFigures) =>
-  footprintBytes === undefined ? [] : [formatBytes(footprintBytes)]
+function memoryOf(figures: ServiceFigures): string[] {
+  const held = heldBytesOf(figures)
+  return held === undefined ? [] : [formatBytes(held)]
+}
 
 function speedOf({ runtime }: ServiceFigures): string[] {
   if (runtime?.state !== 'reported') return []

@@ -7,6 +7,7 @@ import styles from './service-memory.module.css'
 /** What a server was expected to need, in items, beside what it was measured to hold. */
 export function ServiceMemoryCard({ service: { uid, memory } }: { readonly service: ServiceView }) {
   const footprint = useSnapshot(({ figures }) => figures[uid]?.footprintBytes)
+  const counted = useSnapshot(({ figures }) => figures[uid]?.heldBytes)
   if (memory === undefined && footprint === undefined) return null
   return (
     <Card title={estimateWords.title}>
@@ -14,8 +15,10 @@ export function ServiceMemoryCard({ service: { uid, memory } }: { readonly servi
         facts={[
           [estimateWords.measured, memoryWords.size(footprint)],
           [estimateWords.estimated, memoryWords.size(memory?.needBytes)],
+          ...(counted === undefined ? [] : [[estimateWords.counted, memoryWords.size(counted)] as const]),
         ]}
       />
+      {counted !== undefined && <p className={styles['note']}>{estimateWords.whyCounted}</p>}
       {memory?.items !== undefined && <Items items={memory.items} />}
       {memory?.guess !== undefined && <p className={styles['note']}>{memory.guess}</p>}
       {memory?.notes?.map((note) => (

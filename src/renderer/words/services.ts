@@ -1,7 +1,14 @@
 import { formatBytes, formatSpan } from '../../contract/format.ts'
 import type { MemoryStateView } from '../../contract/memory.ts'
 import { formatWatts, type PowerFigures } from '../../contract/power.ts'
-import type { Hold, Progress, RuntimeFigures, ServiceFigures, StepName } from '../../contract/service.ts'
+import {
+  heldBytesOf,
+  type Hold,
+  type Progress,
+  type RuntimeFigures,
+  type ServiceFigures,
+  type StepName,
+} from '../../contract/service.ts'
 import { stateWords } from '../../contract/words.ts'
 import type { ModelShare } from '../memory-shares.ts'
 import type { ViewName } from '../store.ts'
@@ -73,9 +80,11 @@ export const workWords = {
       ? notReported
       : `${requestsRunning} running${requestsWaiting === undefined ? '' : ` · ${requestsWaiting} waiting`}`,
   /** `4.1 GB · 52.0 tok/s · 1 request`; empty where nothing is known. */
-  row({ footprintBytes, runtime, powerShareWatts }: ServiceFigures): string {
+  row(figures: ServiceFigures): string {
+    const { runtime, powerShareWatts } = figures
+    const held = heldBytesOf(figures)
     const parts = [
-      ...(footprintBytes === undefined ? [] : [formatBytes(footprintBytes)]),
+      ...(held === undefined ? [] : [formatBytes(held)]),
       ...(runtime === undefined ? [] : [runtimeRow(runtime)]),
       ...(powerShareWatts === undefined ? [] : [powerShare(powerShareWatts)]),
     ]
@@ -116,6 +125,8 @@ export const addressWords = {
 export const estimateWords = {
   title: 'Memory of this model',
   measured: 'Measured',
+  counted: 'Counted',
+  whyCounted: 'macOS does not measure a model that is mapped from its file, so the estimate counts where it is more.',
   estimated: 'Estimated',
   items: [
     ['weights', 'Weights'],

@@ -21,7 +21,7 @@ const model = (key: string, more: Partial<LoadedModel> = {}): LoadedModel => ({
   isStopping: false,
   canBeEvicted: true,
   idleForMs: 12 * minute,
-  footprintBytes: 20 * gb,
+  heldBytes: 20 * gb,
   ...more,
 })
 
@@ -78,9 +78,9 @@ describe('nothing is evicted', () => {
     [
       'below_guard',
       'Our models have 32.0 GB of 64.0 GB (50 %), which is not more than 50 %, so something else is the cause: quit other applications.',
-      question([model('team/a', { footprintBytes: 12 * gb }), b]),
+      question([model('team/a', { heldBytes: 12 * gb }), b]),
     ],
-    ['floor', 'The last model in memory is never evicted.', question([model('team/a', { footprintBytes: 60 * gb })])],
+    ['floor', 'The last model in memory is never evicted.', question([model('team/a', { heldBytes: 60 * gb })])],
     [
       'floor',
       'The last model that serves is never evicted.',
@@ -111,18 +111,18 @@ describe('who goes first', () => {
   }
 
   test('the lowest priority, even where it is busy and small', () => {
-    expect(first(model('big'), model('low', { priority: 'low', footprintBytes: gb, idleForMs: 0 }))).toBe('low')
+    expect(first(model('big'), model('low', { priority: 'low', heldBytes: gb, idleForMs: 0 }))).toBe('low')
   })
 
   test('of one priority the idle before the busy, even where it is small', () => {
-    expect(
-      first(model('busy', { idleForMs: minute - 1 }), model('idle', { idleForMs: minute, footprintBytes: gb })),
-    ).toBe('idle')
-    expect(first(busy('answering'), model('idle', { footprintBytes: gb }))).toBe('idle')
+    expect(first(model('busy', { idleForMs: minute - 1 }), model('idle', { idleForMs: minute, heldBytes: gb }))).toBe(
+      'idle',
+    )
+    expect(first(busy('answering'), model('idle', { heldBytes: gb }))).toBe('idle')
   })
 
   test('of those that are not idle one that answers a request last, even where it is the largest', () => {
-    const small = { footprintBytes: gb }
+    const small = { heldBytes: gb }
     expect(first(busy('answering'), model('just now', { ...small, idleForMs: 0 }))).toBe('just now')
     expect(first(busy('answering'), unknown('untold', small))).toBe('untold')
     expect(first(busy('answering'), busy('low', { ...small, priority: 'low' }))).toBe('low')
@@ -133,9 +133,9 @@ describe('who goes first', () => {
   })
 
   test('of equals the largest, by measured footprint, then by name', () => {
-    expect(
-      first(model('small', { footprintBytes: gb }), model('large'), model('middle', { footprintBytes: 2 * gb })),
-    ).toBe('large')
+    expect(first(model('small', { heldBytes: gb }), model('large'), model('middle', { heldBytes: 2 * gb }))).toBe(
+      'large',
+    )
     expect([first(b, a), first(a, b)]).toEqual(['team/a', 'team/a'])
   })
 
@@ -157,7 +157,7 @@ describe('who goes first', () => {
   })
 
   test('a smaller share lets our models go earlier', () => {
-    const small = [a, b].map((one) => ({ ...one, footprintBytes: 10 * gb }))
+    const small = [a, b].map((one) => ({ ...one, heldBytes: 10 * gb }))
     expect([question(small), question(small, { share: 0.3 })].map((asked) => 'evict' in chooseEviction(asked))).toEqual(
       [false, true],
     )
@@ -166,7 +166,7 @@ describe('who goes first', () => {
 
 describe('who would go next', () => {
   test('is told at any level, and why', () => {
-    const low = { priority: 'low', footprintBytes: 5.6 * gb } as const
+    const low = { priority: 'low', heldBytes: 5.6 * gb } as const
     const why = (one: LoadedModel) => nextToGo([a, one])
     expect(why(busy('team/z', low))).toEqual({
       key: 'team/z',
@@ -199,7 +199,7 @@ const anyModels = fc.uniqueArray(
       canBeEvicted: fc.boolean(),
       idleForMs: fc.nat(10 * minute),
       isBusy: fc.boolean(),
-      footprintBytes: fc.nat(40 * gb),
+      heldBytes: fc.nat(40 * gb),
     },
     { requiredKeys: ['key', 'priority', 'isProtected', 'isReady', 'isStopping', 'canBeEvicted'] },
   ),
@@ -215,7 +215,7 @@ test('whatever runs: never a protected one, never the last, never while our mode
       evictions++
       const gone = models.find(({ key }) => key === choice.evict)
       const others = models.filter(({ key }) => key !== choice.evict)
-      const held = models.reduce((sum, one) => sum + (one.footprintBytes ?? 0), 0)
+      const held = models.reduce((sum, one) => sum + (one.heldBytes ?? 0), 0)
       const mayGo = others.filter((one) => one.canBeEvicted && !one.isProtected)
       const hadReady = models.some(({ isReady }) => isReady)
       return (

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { defaultThresholds } from '../../../src/agent-core/memory/pressure.ts'
 import { Memory, type MemoryOptions, type SizedRequest } from '../../../src/agent-core/memory/memory.ts'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
 import { eventually } from '../../support/eventually.ts'
 import { StatedMemory } from '../../support/stated-memory.ts'
@@ -111,6 +112,24 @@ describe('what the GPU may hold', () => {
     await room.settingsChanged()
     expect(room.budget?.bytes).toBe(100 * gib)
   })
+})
+
+test.each([
+  ['darwin', 20 * gib],
+  ['linux', gib],
+] as const)('the share of a mapped model that serves, by what %s measures', async (name, bytes) => {
+  const { pid } = process
+  const platform = Object.assign(hostPlatform(), {
+    name,
+    membersOf: () => Promise.resolve(new Map([[pid, [pid]]])),
+    footprints: () => Promise.resolve(new Map([[pid, gib]])),
+  })
+  machine = new StatedMemory(platform)
+  const room = await begin({ servers: () => [{ key: 'ns/a', role: 'current', groupId: pid }] })
+  room.admit(request('ns/a', { needBytes: 20 * gib, isMapped: true }), {})
+  room.ready('ns/a', 'current')
+  await room.look()
+  expect([room.held().get('ns/a'), room.view?.footprints.get('ns/a')]).toEqual([bytes, gib])
 })
 
 test('is looked at when a start asks where the clock never does, and only there', async () => {

@@ -173,6 +173,15 @@ test('one that came back and waits does not keep others from coming back', async
   await untilTold('broughtBack second')
 })
 
+test('of equal ones the one that holds most goes first, and a mapped model holds no less than its estimate', async () => {
+  for (const name of ['first', 'second']) isLoaded(name)
+  Object.assign(machine.platform, { name: 'darwin' })
+  memory.adopt({ key: 'ns/second', needBytes: 1024 ** 4, isMapped: true, priority: 'normal' })
+  await memoryIsCritical()
+  await untilTold('evicted second')
+  expect(messageOf('second')).toContain('has 1.1 TB')
+})
+
 test('one that was evicted comes back also where its cluster has another address by now', async () => {
   const target = { uid: uidOf('first'), namespace: 'ns', name: 'first', cluster: 'https://cluster.test:6444' }
   absences.leave(target, { kind: 'evicted', since: new Date(0).toISOString(), message: 'Evicted.' })

@@ -32,9 +32,11 @@ function counted(found: Found) {
     successor: () => found.successor,
     retiring: () => found.retiring,
     needOf: (_: string, role: ServerRole = 'current') => needs[role],
+    isMapped: (_: string, role: ServerRole) => role === 'current',
   }
   const told: Parameters<Memory['adopt']>[0][] = []
   countServers(servers, { adopt: (server) => void told.push(server) })
+  expect(told.map(({ needBytes, isMapped }) => isMapped === (needBytes === needs.current))).not.toContain(false)
   expect(told.map(({ key, role }) => ({ key, role }))).toEqual(
     measuredServers(servers).map(({ key, role }) => ({ key, role })),
   )

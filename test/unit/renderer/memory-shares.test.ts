@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { MemoryStateView } from '../../../src/contract/memory.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
 import { memoryShares } from '../../../src/renderer/memory-shares.ts'
-import { memoryWords } from '../../../src/renderer/words/services.ts'
+import { memoryWords, workWords } from '../../../src/renderer/words/services.ts'
 import { sampleService } from '../../support/sample-snapshot.ts'
 
 const memory: MemoryStateView = {
@@ -52,6 +52,16 @@ test('what a starting model holds before it is measured is not reported, and not
 test('a running model counts by its estimate until it is measured, and one without a process does not count', () => {
   expect(shares(service('ready', 1, 30))?.models).toMatchObject([{ bytes: 30, isMeasured: false }])
   expect(shares(service('stopped', undefined, 30))?.models).toEqual([])
+})
+
+test('a model whose weights were not measured has the share that it counts by, and words say that it is an estimate', () => {
+  const figures = { a: { footprintBytes: 2, heldBytes: 30 } }
+  const mapped = memoryShares(memory, { availableBytes: 50 }, { services: [service('ready', 1, 30)], figures })
+  expect(mapped).toMatchObject({ models: [{ bytes: 30, isMeasured: false }], otherBytes: 20 })
+  expect(mapped?.models.map((share) => memoryWords.segment(share))).toEqual([
+    'a, Ready, 30 B of memory by its estimate',
+  ])
+  expect(workWords.row(figures.a)).toBe('30 B')
 })
 
 test('what the system does not say stays unknown', () => {

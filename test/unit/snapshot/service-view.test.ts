@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { ServiceState } from '../../../src/contract/service.ts'
 import { rest } from '../../../src/agent-core/reconcile/plan/step.ts'
 import type { ServiceReport } from '../../../src/agent-core/reconcile/service-report.ts'
-import { serviceViewOf } from '../../../src/agent-core/snapshot/service-view.ts'
+import { figuresOf, serviceViewOf } from '../../../src/agent-core/snapshot/service-view.ts'
 import { wallTimeOf } from '../../../src/agent-core/support/steady-clock.ts'
 
 const at = 1_000_000
@@ -21,6 +21,22 @@ test('the URL is the one of the Service that this machine published, and absent 
     'http://a-b.ns.svc.cluster.local:8080',
     undefined,
     undefined,
+  ])
+})
+
+test('a share of the memory is told where it is more than what was measured, that of a second server included', () => {
+  const report = { ...reportOf('ready'), fetch: {} } as ServiceReport
+  const parts = (measured: number, held: number) => ({
+    footprints: new Map([['ns/a.b', measured]]),
+    held: new Map([
+      ['ns/a.b', held],
+      ['ns/a.b beside', 1],
+    ]),
+  })
+  expect([figuresOf([report], parts(5, 7)), figuresOf([report], parts(8, 7)), figuresOf([report])]).toEqual([
+    { a: { footprintBytes: 5, heldBytes: 8 } },
+    { a: { footprintBytes: 8 } },
+    {},
   ])
 })
 

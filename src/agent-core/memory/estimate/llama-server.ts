@@ -77,6 +77,7 @@ export function estimateLlamaServer(inputs: LlamaServerInputs): Estimate {
         }),
       contextTokens: cache.contextTokens,
       slots: server.slots,
+      ...mapping(server),
       ...(prompts.cacheRamThatHolds !== undefined && { cacheRamThatHolds: prompts.cacheRamThatHolds }),
     },
   )
@@ -109,6 +110,8 @@ function notesAbout(shape: ModelShape, server: ServerArguments, keptFromGpuBytes
   ]
 }
 
+const mapping = ({ isMapped }: ServerArguments) => (isMapped ? { isMapped } : {})
+
 const grouped = (count: number): string => count.toLocaleString('en-US')
 
 /** The context where none is set and no header tells what the model was trained with. */
@@ -136,11 +139,17 @@ function withoutHeader({ header, fileBytes, status, mmproj }: LlamaServerInputs,
         notes: [],
         contextTokens: context,
         slots: server.slots,
+        ...mapping(server),
       },
     )
   }
   return estimateOf(
     { ...items, kv: 0, overhead: Math.ceil(fileBytes * 1.2) - fileBytes + goOverhead },
-    { guess: `${why}: a fifth of its size and 512 MiB stand for all else.`, notes: [], slots: server.slots },
+    {
+      guess: `${why}: a fifth of its size and 512 MiB stand for all else.`,
+      notes: [],
+      slots: server.slots,
+      ...mapping(server),
+    },
   )
 }

@@ -75,6 +75,18 @@ test('an input that serves as output too is on the GPU as well, as a second copy
   expect([weights([]), weights(['--no-mmap'])]).toEqual([all - 200, all - 200 + 100])
 })
 
+test('whether the file is mapped is told, with and without a header', () => {
+  const isMapped = (argv: readonly string[], of?: typeof header) =>
+    estimateLlamaServer({ header: of, fileBytes: 5000, argv, host: mac }).isMapped === true
+  expect([[], ['--no-mmap'], ['--load-mode', 'mlock']].map((argv) => [isMapped(argv, header), isMapped(argv)])).toEqual(
+    [
+      [true, true],
+      [false, false],
+      [false, false],
+    ],
+  )
+})
+
 test('of a split model all files count, with or without the headers of the others', () => {
   const first = headerWith('llama', { ...keys, 'split.count': 2 }, { 'blk.0.attn_q.weight': 10 })
   const second = headerWith('llama', { 'split.count': 2 }, { 'blk.1.attn_q.weight': 30 })
