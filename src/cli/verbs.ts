@@ -12,6 +12,7 @@ import { logVerb } from './verbs/log-verbs.ts'
 import { modelsVerb } from './verbs/models-verbs.ts'
 import { nodeVerbCommands } from './verbs/node-verbs.ts'
 import { powerVerb } from './verbs/power-verb.ts'
+import { selftestVerb } from './verbs/selftest-verb.ts'
 import { serviceVerbCommands } from './verbs/service-verbs.ts'
 import { settingsVerb } from './verbs/settings-verbs.ts'
 import { statusVerbCommands } from './verbs/status-verbs.ts'
@@ -53,6 +54,7 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     ...nodeVerbCommands(context),
     powerVerb(context),
     energyVerb(context),
+    selftestVerb(context),
   ]
   for (const verb of verbs) program.addCommand(verb)
   program.addCommand(completionVerb(program, context))

@@ -348,10 +348,10 @@ describe('the GPU of a Mac', () => {
     expect(await platform.metal()).toMatchObject({ available })
   })
 
-  const chip = (...levels: readonly (readonly [name: string, cores: string])[]) =>
-    Object.fromEntries([
+  const chip = (...levels: readonly (readonly [name: string, cores: string])[]): Record<string, string> =>
+    Object.fromEntries<string>([
       ['/usr/sbin/sysctl -n hw.nperflevels', `${levels.length}\n`],
-      ...levels.flatMap(([name, cores], level) => [
+      ...levels.flatMap(([name, cores], level): [string, string][] => [
         [`/usr/sbin/sysctl -n hw.perflevel${level}.name`, `${name}\n`],
         [`/usr/sbin/sysctl -n hw.perflevel${level}.physicalcpu`, `${cores}\n`],
       ]),

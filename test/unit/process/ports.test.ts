@@ -83,7 +83,7 @@ describe('ports', () => {
   test('a listener on loopback takes the port also where the system lets others listen on all addresses beside it', async () => {
     await using taken = await stranger(0, '127.0.0.1')
     const beside = '127.0.0.2'
-    const real = NetServer.prototype.listen
+    const real = Reflect.get(NetServer.prototype, 'listen') as (this: NetServer, options: ListenOptions) => NetServer
     vi.spyOn(NetServer.prototype, 'listen').mockImplementation(function (this: NetServer, options: ListenOptions) {
       return real.call(this, options.host === '0.0.0.0' ? { ...options, host: beside } : options)
     } as typeof real)

@@ -1,0 +1,33 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+
+/** A process of ours, in a group of its own, that does nothing until it is disposed. Throws where it cannot be started. */
+export async function sleepingChild(options: {
+  readonly cwd?: string
+  readonly env?: Readonly<Record<string, string>>
+  /** It has a child that ends at once, and that it never reaps: a shell that became another program knows nothing of its children. */
+  readonly hasZombie?: boolean
+}): Promise<{ readonly pid: number } & AsyncDisposable> {
+  const { cwd, env = {}, hasZombie = false } = options
+  const script = `${hasZombie ? 'sleep 0.1 & ' : ''}echo up; exec sleep ${longestSeconds}`
+  const child = spawn('/bin/sh', ['-c', script], {
+    cwd,
+    env: { PATH: '/bin:/usr/bin', ...env },
+    stdio: ['ignore', 'pipe', 'ignore'],
+    detached: true,
+  })
+  const ended = once(child, 'close')
+  await Promise.race([once(child.stdout, 'data'), ended])
+  const { pid } = child
+  if (pid === undefined || child.exitCode !== null) throw new Error('no process could be started')
+  return {
+    pid,
+    [Symbol.asyncDispose]: async () => {
+      process.kill(-pid, 'SIGKILL')
+      await ended
+    },
+  }
+}
+
+/** It ends by itself where nobody is left to end it. */
+const longestSeconds = 60

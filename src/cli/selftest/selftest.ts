@@ -1,0 +1,90 @@
+import { release } from 'node:os'
+import { buildInfo } from '../../agent-core/build-info.ts'
+import { runCommand, type CommandRunner } from '../../agent-core/platform/command.ts'
+import { DarwinPlatform } from '../../agent-core/platform/darwin.ts'
+import { hostPlatform } from '../../agent-core/platform/host.ts'
+import type { Platform } from '../../agent-core/platform/platform.ts'
+import { messageOf } from '../../agent-core/support/message-of.ts'
+import { eraseLine, exitCodes, type CliIo } from '../io.ts'
+import { notAsked, type Asker, type Check, type Finding } from './check.ts'
+import { machineChecks } from './machine-checks.ts'
+import { memoryChecks } from './memory-checks.ts'
+import { networkChecks } from './network-checks.ts'
+import { processChecks } from './process-checks.ts'
+import { footText, headText, lineText, type ReportLine } from './report.ts'
+
+export const checks: readonly Check[] = [...machineChecks, ...processChecks, ...memoryChecks, ...networkChecks]
+
+/** The footprint of a large model may take this long; nothing else comes near. */
+const commandLimitMs = 20_000
+
+/** Of one question, which may run several commands. */
+const checkLimitMs = 30_000
+
+export interface SelftestOptions {
+  readonly json: boolean
+  /** Given by tests: recorded answers, and shorter limits. */
+  readonly run?: CommandRunner
+  readonly platform?: Platform
+  readonly checkLimitMs?: number
+}
+
+/** Asks this machine all that the agent relies on and cannot know before, and prints a report. Answers the exit code. */
+export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<number> {
+  const run = options.run ?? runCommand(commandLimitMs)
+  const isMac = io.platform === 'darwin'
+  const platform = options.platform ?? (isMac ? new DarwinPlatform({ run }) : hostPlatform(io.platform))
+  const asker: Asker = { run, platform, env: io.env, temporaryDir: io.temporaryDir }
+  const head = { version: buildInfo.version, system: await systemName(isMac, run) }
+  const asked = checks.filter(({ isForMacs }) => isMac || !isForMacs)
+  const onlyOnMacs = checks.filter((check) => !asked.includes(check)).map(({ id }) => id)
+
+  if (!options.json) io.stdout.write(headText(head))
+  const lines: ReportLine[] = []
+  for (const [index, check] of asked.entries()) {
+    const progress = `${index + 1} of ${asked.length}: ${check.asks} …`
+    if (io.stderr.isTTY === true) io.stderr.write(`${eraseLine}${progress.slice(0, (io.stderr.columns ?? 80) - 1)}`)
+    const line = await ask(check, asker, { io, limitMs: options.checkLimitMs ?? checkLimitMs })
+    if (io.stderr.isTTY === true) io.stderr.write(eraseLine)
+    if (!options.json) io.stdout.write(lineText(line))
+    lines.push(line)
+  }
+  const report = { ...head, lines, onlyOnMacs }
+  io.stdout.write(options.json ? `${JSON.stringify(report, undefined, 2)}\n` : footText(report))
+  return lines.some(({ verdict }) => verdict === 'different') ? exitCodes.failed : exitCodes.done
+}
+
+async function ask(
+  check: Check,
+  asker: Asker,
+  { io, limitMs }: { readonly io: CliIo; readonly limitMs: number },
+): Promise<ReportLine> {
+  const { id, asks, expected } = check
+  const started = performance.now()
+  const { found, verdict } = await withinLimit(check.answer(asker), limitMs)
+  const ms = Math.round(performance.now() - started)
+  return { id, asks, expected, found: found.replaceAll(io.homeDir, '~'), verdict, ms }
+}
+
+async function withinLimit(answer: Promise<Finding>, limitMs: number): Promise<Finding> {
+  const { promise: late, resolve } = Promise.withResolvers<Finding>()
+  const timer = setTimeout(() => resolve(notAsked(`no answer within ${Math.round(limitMs / 1_000)} s`)), limitMs)
+  try {
+    return await Promise.race([answer.catch((error: unknown) => notAsked(messageOf(error))), late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** `macOS 26.1 (25B78), Apple M4 Max`; without what cannot be asked. */
+async function systemName(isMac: boolean, run: CommandRunner): Promise<string> {
+  if (!isMac) return `Linux ${release()}`
+  const told = async (command: string, ...args: readonly string[]) =>
+    (await run(command, args).catch(() => ({ stdout: '' }))).stdout.trim()
+  const [version, build, chip] = await Promise.all([
+    told('/usr/bin/sw_vers', '-productVersion'),
+    told('/usr/bin/sw_vers', '-buildVersion'),
+    told('/usr/sbin/sysctl', '-n', 'machdep.cpu.brand_string'),
+  ])
+  return `macOS ${version} (${build})${chip === '' ? '' : `, ${chip}`}`
+}

@@ -1,0 +1,120 @@
+import { truncate, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
+import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
+import type { CliIo } from '../../../src/cli/io.ts'
+import { checks, runSelftest, type SelftestOptions } from '../../../src/cli/selftest/selftest.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { forgedMac, type ForgedMac } from '../../support/forged-mac.ts'
+
+const reportSchema = z.object({
+  system: z.string(),
+  lines: z.array(z.object({ id: z.string(), found: z.string(), verdict: z.string(), ms: z.number() })),
+  onlyOnMacs: z.array(z.string()),
+})
+
+async function selftest(platform: NodeJS.Platform, options: Partial<SelftestOptions> = {}, isTTY = false) {
+  const written = { out: '', err: '' }
+  const io: CliIo = {
+    stdout: { write: (text) => (written.out += text) },
+    stderr: { isTTY, columns: 60, write: (text) => (written.err += text) },
+    env: { TMPDIR: '/private/var/folders/zz/zyx/T', HOME: '/Users/ada' },
+    platform,
+    homeDir: '/Users/ada',
+    temporaryDir: tmpdir(),
+    cwd: '/',
+    windowFolder: '/',
+  }
+  const code = await runSelftest(io, { json: true, ...options })
+  return { code, ...written }
+}
+
+async function onMac(forged: ForgedMac = {}) {
+  const { code, out } = await selftest('darwin', { run: forgedMac(forged) })
+  const report = reportSchema.parse(JSON.parse(out))
+  return { code, report, line: (id: string) => report.lines.find((line) => line.id === id) }
+}
+
+test('a Mac that is as the agent takes it to be is asked everything, and differs only where Linux is below it', async () => {
+  await using folder = await temporaryFolder()
+  const model = path.join(folder.dir, 'My model.gguf')
+  await writeFile(model, '')
+  await truncate(model, 40e9)
+  const { code, report, line } = await onMac({ model })
+  expect(report.lines.map(({ id }) => id)).toEqual(checks.map(({ id }) => id))
+  expect(report.lines.filter(({ verdict }) => verdict !== 'asExpected')).toMatchObject([
+    { id: 'port-beside', found: 'is refused', verdict: 'different' },
+  ])
+  expect([report.system, report.onlyOnMacs, code]).toEqual(['macOS 27.0.1 (27A81), Apple M6', [], 1])
+  expect(line('footprint-mapped')?.found).toMatch(/^18\.3 GB for a file of 40\.0 GB mapped, in \d+ ms$/)
+  expect(['cores', 'login-session', 'footprint-gone', 'workplace'].map((id) => line(id)?.found)).toEqual([
+    'Super 2, Performance 4, Efficiency 6: 6 count',
+    expect.stringMatching(/^uid 501 ruid 0 pid 388: session 388 /),
+    expect.stringMatching(/^footprint: Unable to find pid for process matching '99998'/),
+    '…/Büro 日本 a\\b 2^10',
+  ])
+})
+
+test('a Mac that is different is said to be, each line for itself', async () => {
+  const unnamed = { exitCode: 0, stdout: '' }
+  const answers: ForgedMac['answers'] = {
+    'hw.perflevel1.name': unnamed,
+    'iogpu.wired_limit_mb': { exitCode: 1, stdout: '', stderr: "sysctl: unknown oid 'iogpu.wired_limit_mb'\n" },
+    '-json': new PlatformError('/usr/sbin/system_profiler did not answer within 20000 ms.'),
+    '-p 640': { exitCode: 1, stdout: '', stderr: 'footprint: Unable to analyze process with pid 640 (try as root?)' },
+    'kern.memorystatus_vm_pressure_level': { exitCode: 0, stdout: '3' },
+    DARWIN_USER_TEMP_DIR: { exitCode: 0, stdout: '/Users/ada/T/' },
+  }
+  const { line } = await onMac({ lacksUsage: true, answers })
+  const verdicts = [
+    'cores',
+    'gpu-limit',
+    'metal',
+    'footprint-hardened',
+    'pressure-level',
+    'temporary-folder',
+    'ps-usage',
+  ]
+  expect(verdicts.map((id) => [line(id)?.verdict, line(id)?.found])).toEqual([
+    ['different', 'Super 2, no name 4, Efficiency 6: 6 count'],
+    ['different', "sysctl: unknown oid 'iogpu.wired_limit_mb'"],
+    ['couldNotAsk', '/usr/sbin/system_profiler did not answer within 20000 ms.'],
+    ['different', 'footprint: Unable to analyze process with pid 640 (try as root?)'],
+    ['different', 'it does not say'],
+    ['different', 'another, 13 bytes, not over ssh, from a terminal'],
+    ['different', 'ps: rss: requires entitlement'],
+  ])
+  expect(['start-time', 'environment', 'listeners'].map((id) => line(id)?.verdict)).toEqual([
+    'asExpected',
+    'asExpected',
+    'asExpected',
+  ])
+})
+
+test('on Linux what makes sense there is asked, and what is for a Mac is named', async () => {
+  const { code, out, err } = await selftest('linux', { json: false }, true)
+  expect(out).toMatch(/^metal-agent selftest \S+ on Linux /)
+  expect(out).toMatch(
+    /^as expected {4}a port that somebody has on loopback counts as taken \(port-free\)\n {2}expected {5}taken\n {2}found {8}taken$/m,
+  )
+  expect(out).toMatch(
+    /^\d+ as expected, \d different, 0 could not be asked\.\nFor a Mac only: cores, metal, .*footprint-mapped\.$/m,
+  )
+  expect(out).not.toMatch(/DIFFERENT(?!.*(host-address|pressure-level))/)
+  expect(err).toContain('1 of ')
+  expect([0, 1]).toContain(code)
+})
+
+test('a question that is not answered in time could not be asked, and the rest goes on', async () => {
+  const never = new Promise<never>(() => undefined)
+  const platform = Object.assign(hostPlatform(), { bootId: () => never, memoryPressureLevel: () => never })
+  const { out } = await selftest('linux', { platform, checkLimitMs: 1_500 })
+  const { lines } = reportSchema.parse(JSON.parse(out))
+  expect(lines.filter(({ verdict }) => verdict === 'couldNotAsk').map(({ id, found }) => [id, found])).toEqual([
+    ['boot-id', 'no answer within 2 s'],
+    ['pressure-level', 'no answer within 2 s'],
+  ])
+})
