@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { homedir } from 'node:os'
 import { LinkError, type Listener, type Looker, type Unsubscribe } from '../contract/client.ts'
 import type { ClusterView } from '../contract/cluster.ts'
 import type { CommandRequest, CommandResult, ServiceRef } from '../contract/commands.ts'
@@ -127,6 +128,8 @@ export class Agent {
           watchedNamespace: () => this.#settings.namespace,
         },
         runtimes: this.#runtimes,
+        hubLogin: { env, home: homedir() },
+        powerRule: { platform: platform.name, ...this.#options.powerTrial },
         energy: this.#rooms.energy,
         server: { servers: this.#rooms.servers, platform },
         output: (service) => this.#output(service),

@@ -1,8 +1,7 @@
 import path from 'node:path'
 import { z } from 'zod'
-import { settingNames, type SettingName } from '../contract/settings.ts'
 import { mapRows, type SettingKind, type SettingRow } from '../contract/setting-row.ts'
-import { agentSettings, allRows, type AgentSettings } from '../agent-core/settings/settings.ts'
+import { agentSettings, allRows, type AgentSettingName, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { flagKinds, flagTable, type Flag, type FlagDefaults } from './flags.ts'
 import { emptyValues, FlagError, nearest, parseGoFlags, type FlagValue, type ParsedFlags } from './go-flags.ts'
 
@@ -80,10 +79,9 @@ function parsePortRange(text: string): { from: number; to: number } {
   return { from: Number(match?.[1] ?? 0), to: Number(match?.[2] ?? 0) }
 }
 
-/** Settings that a person may also change while the agent runs. */
-function givenByFlags(given: ReadonlySet<string>, table: FlagTable): SettingName[] {
+function givenByFlags(given: ReadonlySet<string>, table: FlagTable): AgentSettingName[] {
   const stated = new Set([...given].map((flag) => table[flag]?.setting))
-  return settingNames.filter((name) => stated.has(name))
+  return [...stated].filter((name) => name !== undefined)
 }
 
 /** A switch turned off or a value of 0 asks for nothing, so there is nothing to warn about. */

@@ -7,10 +7,13 @@ import { fitQuery, fitView } from './fit.ts'
 import { historyEntry } from './history.ts'
 import { logPage, logQuery } from './log.ts'
 import { modelStoreView } from './models.ts'
+import { hubLoginView } from './hub-login.ts'
 import { isLocalSource } from './names.ts'
+import { powerRuleView } from './power-rule.ts'
 import type { EditableRow } from './setting-row.ts'
 import { runtimeView } from './runtimes.ts'
 import { settingView } from './settings.ts'
+import { startSettingView } from './start-settings.ts'
 import { sizingView } from './sizing.ts'
 
 export const maxPage = 200
@@ -37,6 +40,8 @@ export const query = z.discriminatedUnion('name', [
   z.object({ name: z.literal('hostAddresses') }),
   z.object({ name: z.literal('runtimes') }),
   z.object({ name: z.literal('models') }),
+  z.object({ name: z.literal('hubLogin') }),
+  z.object({ name: z.literal('powerRule') }),
   z.object({ name: z.literal('sizing') }),
   fitQuery,
   evictionPreviewQuery,
@@ -117,11 +122,19 @@ export const answers = {
   conditions: z.object({ conditions: z.array(conditionView) }),
   log: logPage,
   server: serverView,
-  settings: z.object({ settings: z.array(settingView) }),
+  settings: z.object({
+    settings: z.array(settingView),
+    /** Those that count only from the start; an agent of an earlier build does not tell them. */
+    start: z.array(startSettingView).default([]),
+    /** Of the app, which stands in place of flags; absent where the agent is started with flags. */
+    startFile: z.string().optional(),
+  }),
   contexts: z.object({ kubeconfig: z.string(), contexts: z.array(contextView) }),
   hostAddresses: z.object({ automatic: z.boolean(), message: z.string(), addresses: z.array(hostAddressView) }),
   runtimes: z.object({ runtimes: z.array(runtimeView) }),
   models: modelStoreView,
+  hubLogin: hubLoginView,
+  powerRule: powerRuleView,
   sizing: sizingView,
   evictionPreview: evictionPreviewView,
   fit: fitView,

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { countsTexts, mapRows, type EditableRow } from './setting-row.ts'
 import { editableRows } from './settings-table.ts'
+import { settingOrigin } from './start-settings.ts'
 
 type Rows = typeof editableRows
 /** Of a setting that a person may change while the agent runs. */
@@ -18,12 +19,18 @@ export const settingNames = settingsPatch.keyof().options
 
 export const editableRow = (name: SettingName): EditableRow => editableRows[name]
 
+/** Of a setting whose value is a number. */
+export function boundsOf(name: SettingName): { readonly min: number; readonly max: number } {
+  const { schema } = editableRow(name)
+  if (!(schema instanceof z.ZodNumber)) throw new TypeError(`${name} is no number.`)
+  return { min: schema.minValue ?? -Infinity, max: schema.maxValue ?? Infinity }
+}
+
 /** One setting as it is now. */
 export const settingView = z.object({
   name: settingsPatch.keyof(),
   value: z.union([z.string(), z.number(), z.boolean(), z.null()]),
-  /** Where the value comes from. A flag wins over what a person set, since it is what the service manager says at every start. */
-  from: z.enum(['default', 'flag', 'person']),
+  from: settingOrigin,
   /** What it does, its unit, and from when a change counts. */
   help: z.string(),
 })

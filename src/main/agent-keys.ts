@@ -3,6 +3,7 @@ import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import { defaultModelStore } from '../agent-core/models/default-store.ts'
 import { PersonSettings } from '../agent-core/settings/person-settings.ts'
+import { notInStartFile } from '../agent-core/settings/start-rows.ts'
 import { agentSettings, allRows, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { settingNames, settingsPatch } from '../contract/settings.ts'
 import { readOwnFile } from './own-file.ts'
@@ -29,10 +30,9 @@ export const agentKeys = z.object({
 })
 export type AgentKeys = z.infer<typeof agentKeys>
 
-/** A context that a person chose stands in the agent's settings, where the menu can change it. */
 const startKeys = z
-  .strictObject({ ...shape, givenByFlags: z.undefined(), flagsNotInEffect: z.undefined() })
-  .omit({ context: true, stateDir: true, logFormat: true, logFile: true })
+  .strictObject({ ...shape, givenByFlags: z.undefined(), flagsNotInEffect: z.undefined(), startFile: z.undefined() })
+  .omit(notInStartFile)
   .partial()
 type StartKeys = z.infer<typeof startKeys>
 
@@ -51,7 +51,8 @@ export type ReadStart =
 
 /** What the app's agent is started with: as `metal-agent` without flags, and what `start-settings.json` says in place of flags. */
 export async function readStartSettings({ stateDir, platform, env, homeDir }: AppPlaces): Promise<ReadStart> {
-  const read = await readOwnFile(startFileIn(stateDir), 'start settings', startKeys)
+  const file = startFileIn(stateDir)
+  const read = await readOwnFile(file, 'start settings', startKeys)
   if (!read.ok) return read
   const settings = agentSettings.parse({
     namespace: allRows.namespace.startsAs,
@@ -59,6 +60,7 @@ export async function readStartSettings({ stateDir, platform, env, homeDir }: Ap
     ...read.value,
     stateDir,
     logFormat: 'json',
+    startFile: { path: file, states: read.keys },
   })
   return { ok: true, settings }
 }

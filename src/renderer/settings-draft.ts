@@ -6,7 +6,7 @@ import {
   type SettingsPatch,
   type SettingView,
 } from '../contract/settings.ts'
-import { settingGroups } from '../contract/setting-row.ts'
+import { byteTextOf } from './byte-text.ts'
 
 /** What a person wrote over a setting and has not applied yet. */
 export interface Written {
@@ -25,7 +25,14 @@ export function withWritten(draft: Draft, view: SettingView, text: string | null
 }
 
 const isChange = (view: SettingView, text: string | null): boolean =>
-  text === null ? view.from === 'person' : text !== textOf(view)
+  text === null ? view.from === 'person' : text !== textOf(view) && !isSameValue(view, text)
+
+/** Such as 1024Mi and 1Gi. */
+function isSameValue({ name, value }: SettingView, text: string): boolean {
+  const { kind } = editableRow(name)
+  const read = kind === 'bytes' ? readSetting(kind, text) : undefined
+  return read?.ok === true && read.value === value
+}
 
 /** Whether somebody else has set it since the person began to write. */
 export const isConflict = ({ over }: Written, { value, from }: SettingView): boolean =>
@@ -43,7 +50,8 @@ export function changedIn(draft: Draft, views: readonly SettingView[]): Draft {
 
 export type DraftResult =
   | { readonly ok: true; readonly patch: SettingsPatch }
-  | { readonly ok: false; readonly problems: Readonly<Partial<Record<SettingName, string>>> }
+  /** The fields that say what cannot be. */
+  | { readonly ok: false; readonly problems: readonly SettingName[] }
 
 /** What is left of it once `sent` was applied: what was written after that was sent stays. */
 export const withoutSent = (draft: Draft, sent: Draft): Draft =>
@@ -52,8 +60,11 @@ export const withoutSent = (draft: Draft, sent: Draft): Draft =>
   )
 
 /** The value as a person writes it; empty where the default says that there is none. */
-export const textOf = ({ name, value }: Pick<SettingView, 'name' | 'value'>): string =>
-  value === null ? '' : formatSetting(editableRow(name).kind, value)
+export function textOf({ name, value }: Pick<SettingView, 'name' | 'value'>): string {
+  if (value === null) return ''
+  const { kind } = editableRow(name)
+  return kind === 'bytes' && typeof value === 'number' ? byteTextOf(value) : formatSetting(kind, value)
+}
 
 /** What the field says: what was written, or else the value. */
 export function textIn(draft: Draft, view: SettingView): string {
@@ -61,29 +72,24 @@ export function textIn(draft: Draft, view: SettingView): string {
   return written === undefined ? textOf(view) : (written.text ?? '')
 }
 
-/** The change that the draft asks for, or what is wrong at which field: "must be …" as a sentence. */
+/** The change that the draft asks for, or which fields are not right. */
 export function patchOfDraft(draft: Draft): DraftResult {
   const read = settingNames.flatMap((name) => {
     const written = draft[name]
     return written === undefined ? [] : [{ name, ...valueOf(name, written.text) }]
   })
-  const problems = Object.fromEntries(
-    read.flatMap(({ name, problem }) => (problem === undefined ? [] : [[name, problem]])),
-  )
-  if (Object.keys(problems).length > 0) return { ok: false, problems }
+  const problems = read.flatMap(({ name, isRight }) => (isRight ? [] : [name]))
+  if (problems.length > 0) return { ok: false, problems }
   return { ok: true, patch: Object.fromEntries(read.map(({ name, value }) => [name, value])) }
 }
 
-function valueOf(name: SettingName, text: string | null): { readonly value?: unknown; readonly problem?: string } {
+function valueOf(name: SettingName, text: string | null): { readonly value?: unknown; readonly isRight: boolean } {
   // A field that was emptied says the same as the button that gives the default back.
-  if (text === null || text.trim() === '') return { value: null }
+  if (text === null || text.trim() === '') return { value: null, isRight: true }
   const { kind, schema } = editableRow(name)
   const read = readSetting(kind, text.trim())
-  if (!read.ok) return { problem: `It wants ${read.wants}.` }
-  const parsed = schema.safeParse(read.value)
-  return parsed.success
-    ? { value: parsed.data }
-    : { problem: `It ${parsed.error.issues[0]?.message ?? 'cannot be that'}.` }
+  const parsed = read.ok ? schema.safeParse(read.value) : undefined
+  return parsed?.success === true ? { value: parsed.data, isRight: true } : { isRight: false }
 }
 
 /** What settings about memory do to the services can be known before they are applied. */
@@ -97,14 +103,4 @@ export function previewOfDraft(draft: Draft) {
   if (first === undefined || !result.ok) return undefined
   const settings: Pick<SettingsPatch, (typeof previewable)[number]> = result.patch
   return { below: first[0], settings }
-}
-
-/** By the sections of the settings table, in its order. */
-export function inSections(
-  settings: readonly SettingView[],
-): { readonly group: string; readonly settings: readonly SettingView[] }[] {
-  return settingGroups.flatMap((group) => {
-    const found = settings.filter(({ name }) => editableRow(name).group === group)
-    return found.length === 0 ? [] : [{ group, settings: found }]
-  })
 }

@@ -35,6 +35,7 @@ test('how power is turned on depends on what is set to measure, and nothing is t
   await using served = await serve()
   served.agent.known.settings = {
     settings: [{ name: 'powerSource', value: 'macmon', from: 'person', help: '' }],
+    start: [],
   }
   await using visit = await open(browser(), await served.server.open())
   const { page } = visit

@@ -129,6 +129,21 @@ const words: Record<SceneName, readonly string[]> = {
     'No changes',
     'given on the command line of the agent',
   ],
+  'settings-all': [
+    ...[
+      'General',
+      'Set when the agent starts',
+      'Ports of model servers 30000-30099 · from the command line of the agent',
+    ],
+    ...['Size of an agent log file 10.5 MB · default', 'from the variable HF_TOKEN', 'metal-agent power install'],
+    ...['= 21.0 MB', 'A change counts from the next start of the agent.'],
+  ],
+  'settings-start': [
+    ...['0.25 · from start-settings.json', 'Write into', '"memoryPressureWarning": 0.25', 'what is set here wins'],
+    ...['cannot be read (EACCES)', "LLMKube's rule is too wide", 'metal-agent power remove'],
+  ],
+  'settings-power-rule': ['/etc/sudoers.d/metalbar-powermetrics-501', 'NOPASSWD: /usr/bin/powermetrics'],
+  'settings-large-text': ['Ports of model servers', 'Hugging Face token'],
   'settings-conflict': ['Meanwhile it was set to 1m elsewhere', 'Take that', '1 change, not applied'],
   'settings-memory': [
     ...[
@@ -141,7 +156,7 @@ const words: Record<SceneName, readonly string[]> = {
     ...['phi-4-mini (9.8 GB) keeps running, but would not start again beside the others.', 'not start again at all'],
   ],
   'settings-memory-large-text': ['40 % · 38.4 GB', 'nomic-embed (300 MB) starts.'],
-  'settings-changed': ['It wants a duration such as 30s or 2m.', '1 field is not right.'],
+  'settings-changed': ['It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.', '1 field is not right.'],
   services: [
     ...['Ready', 'Downloading', 'Starting', 'Not ready', 'Crash loop', 'Refused', 'Stopping', 'Stopped', 'Waiting'],
     ...['On another machine', '42 % · 7.9 GB of 18.6 GB · 61.0 MB/s · 2 min left', 'The machine "mini" serves it.'],

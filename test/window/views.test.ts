@@ -216,7 +216,7 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   const field = page.getByLabel('Time for requests to finish', { exact: true })
   const apply = page.getByRole('button', { name: 'Apply' })
   await field.fill('soon')
-  await page.getByText('It wants a duration such as 30s or 2m.').waitFor()
+  await page.getByText('It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.').waitFor()
   const refused = await apply.isDisabled()
   await field.fill('45s')
   await page
@@ -227,6 +227,7 @@ test('settings are a draft until they are applied, whatever the agent says meanw
   await field.focus()
   const known = agent.known.settings?.settings ?? []
   agent.known.settings = {
+    start: [],
     settings: known.map((view) => {
       if (view.name === 'drainLimitMs') return { ...view, value: 1_000, from: 'person' as const }
       return view.name === 'applePowerIntervalMs' ? { ...view, value: 5_000 } : view
@@ -281,7 +282,7 @@ test('what was set elsewhere is seen at once, and what a person has written stay
   let revision = 1
   const setElsewhere = (values: Readonly<Record<string, number>>) => {
     const settings = known.map((view) => ({ ...view, value: values[view.name] ?? view.value }))
-    agent.known.settings = { settings }
+    agent.known.settings = { settings, start: [] }
     agent.show({ ...agent.shown, revision: agent.shown.revision + 1, settingsRevision: ++revision })
   }
   await written.fill('45s')

@@ -5,6 +5,7 @@ import type { Energy } from '../energy/energy.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
+import { hubLogin } from '../models/hub/login.ts'
 import type { Models } from '../models/models.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
 import type { ReadableOutput } from '../process/output-log.ts'
@@ -21,6 +22,7 @@ import { fit, type FitSources } from './fit.ts'
 import { hostAddresses } from './host-addresses.ts'
 import { serverDetails, type ServerDetailsSources } from './server-details.ts'
 import type { Runtimes } from './runtimes.ts'
+import { powerRule, type PowerRuleSources } from './power-rule.ts'
 import { logPage } from './server-log.ts'
 import { sizing, type SizingSources } from './sizing.ts'
 
@@ -38,6 +40,8 @@ export interface Sources {
   readonly sizing: SizingSources & Pick<EvictionPreviewSources, 'memory'>
   readonly fit: Omit<FitSources, 'sizing' | 'models'>
   readonly runtimes: Runtimes
+  readonly powerRule: PowerRuleSources
+  readonly hubLogin: { readonly env: NodeJS.ProcessEnv; readonly home: string }
   readonly energy: Pick<Energy, 'view'>
   readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */
@@ -51,7 +55,11 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
     case 'history':
       return history.page(query)
     case 'settings':
-      return { settings: settings.views() }
+      return {
+        settings: settings.views(),
+        start: settings.startViews(),
+        ...(settings.startFile !== undefined && { startFile: settings.startFile }),
+      }
     case 'contexts':
       return contexts(sources.kubeconfig, sources.session()?.cluster.api.context)
     case 'hostAddresses':
@@ -74,6 +82,10 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
       return sources.runtimes.view(sources.sizing.llamaServer)
     case 'models':
       return sources.models.view()
+    case 'hubLogin':
+      return hubLogin({ ...sources.hubLogin, hubTokenFile: settings.current.hubTokenFile })
+    case 'powerRule':
+      return powerRule(sources.powerRule)
     case 'sizing':
       return sizing(sources.sizing)
     case 'fit':

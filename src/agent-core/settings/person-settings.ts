@@ -10,8 +10,12 @@ import {
 } from '../../contract/settings.ts'
 import { countsTexts } from '../../contract/setting-row.ts'
 import type { DownloadSettings } from '../models/remote.ts'
+import type { StartSettingView } from '../../contract/start-settings.ts'
+import { shownSource } from '../models/source.ts'
 import { StateFile } from '../state/state-file.ts'
+import { originOf } from './origin.ts'
 import type { AgentSettings } from './settings.ts'
+import { startViews } from './start-views.ts'
 
 const personFile = z.object({
   schema: z.literal(1),
@@ -89,9 +93,20 @@ export class PersonSettings {
   views(): SettingView[] {
     const current = this.current
     return settingNames.map((name) => {
-      const from = this.#isGiven(name) ? 'flag' : this.#isPersons(name) ? 'person' : 'default'
-      return { name, value: current[name] ?? null, from, help: settingHelp(name) }
+      const from = originOf(name, this.#started, this.#isPersons(name))
+      return { name, value: shownValue(name, current[name] ?? null), from, help: settingHelp(name) }
     })
+  }
+
+  /** Those that count only from the start. */
+  startViews(): StartSettingView[] {
+    const { context, hostAddress: hostIp } = this.#file.value
+    return startViews(this.#started, { context, hostIp })
+  }
+
+  /** Of the app, in place of flags. */
+  get startFile(): string | undefined {
+    return this.#started.startFile?.path
   }
 
   /** The first setting of the patch that a flag fixes, so that it cannot be changed. */
@@ -138,6 +153,10 @@ export async function personsDownloads(file: string): Promise<Partial<DownloadSe
   const stated = { bytesPerSecond, reserveBytes, partialKeepMs, hubEndpoint, hubTokenFile, caFile }
   return Object.fromEntries(Object.entries(stated).filter(([, value]) => value != null))
 }
+
+/** An address may hold a password. */
+const shownValue = (name: SettingName, value: SettingView['value']): SettingView['value'] =>
+  name === 'hubEndpoint' && typeof value === 'string' ? shownSource(value) : value
 
 /** Null is the default, but for what starts as something else: there it is a choice, such as all namespaces. */
 const isSet = (name: SettingName, value: SettingsPatch[SettingName]): boolean =>

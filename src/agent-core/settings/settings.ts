@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { settingsPatch } from '../../contract/settings.ts'
+import { settingNames } from '../../contract/settings.ts'
+import { startSettingNames } from '../../contract/start-settings.ts'
 import { mapRows, type SettingRow } from '../../contract/setting-row.ts'
 import { editableRows } from '../../contract/settings-table.ts'
 import { unsafeFlag } from '../runtimes/argument-policy.ts'
@@ -9,6 +10,8 @@ import { startRows } from './start-rows.ts'
 /** Every setting of the agent. */
 export const allRows = { ...editableRows, ...startRows }
 export type AgentSettingName = keyof typeof allRows
+
+const settingName = z.enum([...settingNames, ...startSettingNames])
 
 /** What a flag takes is accepted, since an agent is started with it. */
 type Accepted<Row extends Pick<SettingRow, 'schema'>> = Row extends { flagTakes: { schema: infer Schema } }
@@ -32,7 +35,9 @@ export const agentSettings = z
   .object({
     ...(mapRows(allRows, fieldOf) as Shape),
     /** Settings that flags state: what a person sets while the agent runs counts only for the others. */
-    givenByFlags: z.array(settingsPatch.keyof()).default([]),
+    givenByFlags: z.array(settingName).default([]),
+    /** The file that stands in place of flags where the app hosts the agent, and what it states. */
+    startFile: z.object({ path: z.string(), states: z.array(settingName) }).optional(),
     /** Flags that were given and understood but change nothing, each with the reason. */
     flagsNotInEffect: z.array(z.object({ flag: z.string(), reason: z.string() })).default([]),
   })

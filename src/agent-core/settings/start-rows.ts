@@ -2,6 +2,7 @@ import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 import type { SettingRow } from '../../contract/setting-row.ts'
 import { negativeMeansZero, nonEmpty } from '../../contract/setting-schemas.ts'
+import type { StartSettingName } from '../../contract/start-settings.ts'
 import { defaultThresholds } from '../memory/pressure.ts'
 import { judgeVariable } from '../runtimes/environment-policy.ts'
 import { defaultWatchdogIntervalMs } from '../memory/watchdog.ts'
@@ -270,4 +271,7 @@ export const startRows = {
     flag: 'log-format',
     help: 'auto (text on a terminal, JSON otherwise), text or json',
   },
-} as const satisfies Readonly<Record<string, SettingRow>>
+} as const satisfies Readonly<Record<StartSettingName, SettingRow>>
+
+/** The app decides about these itself; a context that a person chose stands in the agent's settings. */
+export const notInStartFile = { context: true, stateDir: true, logFormat: true, logFile: true } as const

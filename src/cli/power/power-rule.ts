@@ -1,13 +1,13 @@
 import { spawn } from 'node:child_process'
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import path from 'node:path'
 import { powerIntervalsMs } from '../../agent-core/power/intervals.ts'
 import { macCommands } from '../../agent-core/power/powermetrics.ts'
+import { hasRuleFile } from '../../agent-core/power/rule.ts'
 import { leaveOf } from '../../agent-core/power/sudo-leave.ts'
 import { fragmentFile, fragmentFor, type SudoLeave, type SudoUser } from '../../agent-core/power/sudoers.ts'
 import { askProgram, ProgramError } from '../../agent-core/support/ask-program.ts'
-import { hasCode } from '../../agent-core/support/files.ts'
 import { messageOf } from '../../agent-core/support/message-of.ts'
 import { VerbError } from '../agent-session.ts'
 import { formatDuration } from '../../contract/quantities.ts'
@@ -97,7 +97,7 @@ export async function removeRule(user: SudoUser, io: CliIo): Promise<number> {
 /** Whether sudo lets this user measure power, and by which rule. */
 export async function ruleStatus(user: SudoUser, io: CliIo, json: boolean): Promise<number> {
   const file = fragmentFile(user)
-  const isInstalled = await exists(file)
+  const isInstalled = await hasRuleFile(user)
   const leave = await answered(leaveOf(user))
   const { intervalsMs, tooWide } = leave ?? {}
   const message = leave ? whatIsAllowed(user, leave) : notKnown(user)
@@ -106,7 +106,7 @@ export async function ruleStatus(user: SudoUser, io: CliIo, json: boolean): Prom
   if (json) {
     io.stdout.write(`${JSON.stringify({ file, isInstalled, intervalsMs, tooWide, message })}\n`)
   } else {
-    const rule = `${file} is ${isInstalled ? 'installed' : 'not installed'}.`
+    const rule = `${file} is ${isInstalled === true ? 'installed' : 'not installed'}.`
     io.stdout.write([message, rule, ...advice].map((line) => `${line}\n`).join(''))
   }
   return intervalsMs !== undefined && intervalsMs.length > 0 ? exitCodes.done : exitCodes.failed
@@ -166,15 +166,4 @@ async function runInTerminal(command: string, args: readonly string[], { env }: 
   child.stdin.on('error', () => undefined)
   child.stdin.end(input)
   return ended
-}
-
-/** Its content only root may read. */
-async function exists(file: string): Promise<boolean> {
-  try {
-    await stat(file)
-    return true
-  } catch (error) {
-    if (hasCode(error, 'ENOENT')) return false
-    throw error
-  }
 }

@@ -8,7 +8,10 @@ import { columns } from '../text.ts'
 import { group } from './node-verbs.ts'
 import { agentVerb, run, type VerbContext } from './verb.ts'
 
-const origins = { default: 'default', flag: 'command line', person: 'set here' } as const
+const origins = {
+  ...{ default: 'default', flag: 'command line' },
+  ...{ startFile: 'start-settings.json', person: 'set here' },
+} as const
 
 export function settingsVerb(context: VerbContext): Command {
   const get = agentVerb('get', 'what may be changed while the agent runs', context)

@@ -8,16 +8,20 @@ interface ChoiceProps<T extends string> {
   readonly label: string
   readonly options: readonly T[]
   readonly words: Readonly<Record<T, string>>
-  readonly value: T
+  /** None of them = nothing is chosen yet. */
+  readonly value: string
   readonly onChange: (value: T) => void
+  /** Id of what says more about it. */
+  readonly describedBy?: string
 }
 
 /** One of a few, all of which are seen. */
-export function Choice<T extends string>({ label, options, words, value, onChange }: ChoiceProps<T>) {
+export function Choice<T extends string>({ label, options, words, value, onChange, describedBy }: ChoiceProps<T>) {
   return (
     <ToggleButtonGroup
       className={classNames(styles['choice'])}
       aria-label={label}
+      {...(describedBy !== undefined && { 'aria-describedby': describedBy })}
       disallowEmptySelection
       selectedKeys={[value]}
       onSelectionChange={(keys) => {

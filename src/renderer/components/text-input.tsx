@@ -1,3 +1,4 @@
+import type { ReactNode } from 'react'
 import { FieldError } from 'react-aria-components/FieldError'
 import { Input } from 'react-aria-components/Input'
 import { Label } from 'react-aria-components/Label'
@@ -7,6 +8,8 @@ import { classNames } from './class-names.ts'
 import styles from './text-input.module.css'
 
 interface TextInputProps {
+  /** By which it is found from elsewhere. */
+  readonly id?: string
   readonly label: string
   readonly value: string
   readonly onChange: (text: string) => void
@@ -16,12 +19,25 @@ interface TextInputProps {
   readonly problem?: string | undefined
   readonly placeholder?: string
   readonly disabled?: boolean
+  /** After the text, in its line. */
+  readonly beside?: ReactNode
 }
 
 /** One line of text from a person. */
-export function TextInput({ label, value, onChange, help, problem, placeholder, disabled = false }: TextInputProps) {
+export function TextInput({
+  id,
+  label,
+  value,
+  onChange,
+  help,
+  problem,
+  placeholder,
+  disabled = false,
+  beside,
+}: TextInputProps) {
   return (
     <TextField
+      {...(id !== undefined && { id })}
       className={classNames(styles['field'])}
       value={value}
       onChange={onChange}
@@ -32,7 +48,10 @@ export function TextInput({ label, value, onChange, help, problem, placeholder, 
       autoComplete="off"
     >
       <Label className={classNames(styles['label'])}>{label}</Label>
-      <Input className={classNames(styles['input'])} {...(placeholder !== undefined && { placeholder })} />
+      <div className={styles['line']}>
+        <Input className={classNames(styles['input'])} {...(placeholder !== undefined && { placeholder })} />
+        {beside}
+      </div>
       {help !== undefined && (
         <Text slot="description" className={classNames(styles['help'])}>
           {help}

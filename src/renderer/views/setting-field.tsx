@@ -1,16 +1,15 @@
 import type { ReactNode } from 'react'
-import { SwitchButton, SwitchField } from 'react-aria-components/Switch'
-import { Text } from 'react-aria-components/Text'
 import { spellingOf } from '../../contract/setting-text.ts'
 import { editableRow, type SettingView } from '../../contract/settings.ts'
 import { Button } from '../components/button.tsx'
-import { classNames } from '../components/class-names.ts'
+import { ChoiceRow } from '../components/choice-row.tsx'
 import { Command } from '../components/command.tsx'
+import { SwitchRow } from '../components/switch-row.tsx'
 import { TextInput } from '../components/text-input.tsx'
 import { isConflict, textOf, type Written } from '../settings-draft.ts'
 import { useTrust } from '../store.ts'
-import { settingTitles } from '../words/setting-titles.ts'
-import { settingWords } from '../words/views.ts'
+import { settingWords } from '../words/settings/settings.ts'
+import { ByteField } from './byte-field.tsx'
 import styles from './setting-field.module.css'
 
 interface SettingFieldProps {
@@ -31,6 +30,7 @@ export function SettingField({ view, written, problem, isPending, scale, preview
   const trust = useTrust()
   const { trust: needed } = editableRow(view.name)
   const spelled = spellingOf(view.name)
+  const title = settingWords.titleOf(view.name)
   if (view.from === 'flag') return <Fixed view={view} why={settingWords.byFlag} />
   if (needed === 'shell' && trust === 'page') {
     return (
@@ -50,11 +50,12 @@ export function SettingField({ view, written, problem, isPending, scale, preview
       )}
       {view.from === 'person' && written?.text !== null && (
         <div>
-          <Button look="plain" label={settingWords.defaultOf(settingTitles[view.name])} onPress={() => onChange(null)}>
+          <Button look="plain" label={settingWords.defaultOf(title)} onPress={() => onChange(null)}>
             {settingWords.useDefault}
           </Button>
         </div>
       )}
+      {view.from === 'startFile' && <p className={styles['note']}>{settingWords.byStartFile}</p>}
       {written?.text === null && <p className={styles['note']}>{settingWords.willBeDefault}</p>}
     </div>
   )
@@ -70,7 +71,7 @@ function Conflict({ view, onTake }: ConflictProps) {
   return (
     <div className={styles['conflict']} role="status">
       <p>{settingWords.conflict(view)}</p>
-      <Button look="plain" label={settingWords.takeOf(settingTitles[view.name])} onPress={onTake}>
+      <Button look="plain" label={settingWords.takeOf(settingWords.titleOf(view.name))} onPress={onTake}>
         {settingWords.take}
       </Button>
     </div>
@@ -81,30 +82,27 @@ function Value({ view, written, problem, onChange }: Omit<SettingFieldProps, 'is
   const { name } = view
   const help = settingWords.help(name)
   const text = written?.text ?? (written === undefined ? textOf(view) : '')
-  const title = settingTitles[name]
-  if (editableRow(name).kind === 'switch') {
-    return (
-      <SwitchField isSelected={text === 'on'} onChange={(on) => onChange(on ? 'on' : 'off')}>
-        <SwitchButton className={classNames(styles['switch'])}>
-          <span className={styles['track']} aria-hidden="true" />
-          {title}
-        </SwitchButton>
-        <Text slot="description" className={classNames(styles['note'])}>
-          {help}
-        </Text>
-      </SwitchField>
-    )
+  const title = settingWords.titleOf(name)
+  const field = { title, text, help, problem, onChange }
+  switch (editableRow(name).kind) {
+    case 'switch':
+      return <SwitchRow {...field} isOn={text === 'on'} onChange={(on) => onChange(on ? 'on' : 'off')} />
+    case 'choice':
+      return <ChoiceRow {...field} words={settingWords.choicesOf(name) ?? {}} value={text} />
+    case 'bytes':
+      return <ByteField {...field} usualUnit={name === 'downloadBytesPerSecond' ? 'M' : 'G'} />
+    default:
+      return (
+        <TextInput
+          label={title}
+          value={text}
+          onChange={onChange}
+          help={help}
+          problem={problem}
+          placeholder={settingWords.placeholder}
+        />
+      )
   }
-  return (
-    <TextInput
-      label={title}
-      value={text}
-      onChange={onChange}
-      help={help}
-      problem={problem}
-      placeholder={settingWords.placeholder}
-    />
-  )
 }
 
 interface FixedProps {
@@ -115,12 +113,10 @@ interface FixedProps {
 
 /** A setting that cannot be set here, and why. */
 function Fixed({ view, why, children }: FixedProps) {
-  const text = textOf(view)
   return (
     <div className={styles['field']}>
       <p>
-        <strong className={styles['label']}>{settingTitles[view.name]}</strong>{' '}
-        {text === '' ? settingWords.notSet : text}
+        <strong className={styles['label']}>{settingWords.titleOf(view.name)}</strong> {settingWords.value(view)}
       </p>
       <p className={styles['note']}>{settingWords.help(view.name)}</p>
       <p className={styles['note']}>{why}</p>

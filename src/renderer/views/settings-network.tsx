@@ -7,6 +7,7 @@ import { useKeptFocus } from '../use-kept-focus.ts'
 import { usePressed } from '../use-pressed.ts'
 import { placeWords } from '../words/places.ts'
 import { Answer } from './answer.tsx'
+import { OtherAddress } from './other-address.tsx'
 import styles from './settings-places.module.css'
 
 const about = 'hostAddress'
@@ -23,6 +24,7 @@ export function SettingsNetwork() {
     <div className={styles['place']} {...keepFocus}>
       {problem !== undefined && <p>{problem}</p>}
       {answer !== undefined && <Addresses answer={answer} />}
+      <OtherAddress about={about} />
       <div ref={outcome} tabIndex={-1}>
         <Answer about={about} />
       </div>

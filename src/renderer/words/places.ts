@@ -4,7 +4,6 @@ import { notReported } from './services.ts'
 
 /** Where this machine belongs, and where its things are. */
 export const placeWords = {
-  network: 'Network',
   kubeconfig: 'kubeconfig',
   contexts: 'Contexts of the kubeconfig',
   noServer: `server ${notReported}`,
@@ -20,9 +19,12 @@ export const placeWords = {
   addresses: 'Addresses of this machine',
   automatic: 'Automatic',
   use: 'Use',
+  useWritten: 'Use the address that is written',
+  otherAddress: 'Other address',
+  otherAddressHelp: 'An IPv4 address that this machine has by now, such as that of a VPN.',
+  noAddress: 'It must be an IPv4 address, such as 192.168.1.20.',
   useOne: (name: string) => `Use ${name}`,
   folder: 'Folder',
   free: ({ freeBytes }: ModelStoreView) =>
     freeBytes === undefined ? `Free space ${notReported}` : `${formatBytes(freeBytes)} free on its disk`,
-  folderIsFixed: 'Another folder takes another start of the agent, with --model-store.',
 } as const

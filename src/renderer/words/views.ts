@@ -1,10 +1,6 @@
 import { formatBytes } from '../../contract/format.ts'
 import type { HistoryEntry } from '../../contract/history.ts'
 import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
-import { formatSetting, spellingOf } from '../../contract/setting-text.ts'
-import { countsTexts } from '../../contract/setting-row.ts'
-import { editableRow, type SettingName, type SettingView } from '../../contract/settings.ts'
-import { textOf } from '../settings-draft.ts'
 import type { Removal } from '../model-removal.ts'
 import { notReported } from './services.ts'
 
@@ -90,35 +86,4 @@ export const modelWords = {
   wouldDelete: (models: readonly StoredModelView[]) =>
     `This deletes ${countOfModels(models.length)}, ${totalOf(models)}:`,
   pruneNow: (models: readonly StoredModelView[]) => `Delete ${countOfModels(models.length)}`,
-} as const
-
-export const settingWords = {
-  title: 'Settings',
-  help(setting: SettingName): string {
-    const { help, kind, default: usual, defaultMeans, counts } = editableRow(setting)
-    const isText = typeof usual === 'string' || typeof usual === 'number'
-    const name = isText ? `${formatSetting(kind, usual)} =` : 'Left empty:'
-    const meaning = defaultMeans === undefined ? '' : ` ${name} ${defaultMeans}.`
-    return `${help.charAt(0).toUpperCase()}${help.slice(1)}.${meaning} A change ${countsTexts[counts]}. On the command line: ${spellingOf(setting)}.`
-  },
-  byFlag: 'It was given on the command line of the agent, which wins: start the agent without it to set it here.',
-  needsShell: 'A page in a browser may not set it. In a terminal on this Mac:',
-  command: (spelled: string) => `metal-agent settings set ${spelled} VALUE`,
-  copyCommand: (spelled: string) => `Copy command for ${spelled}`,
-  notSet: 'not set',
-  placeholder: 'default',
-  useDefault: 'Use the default',
-  defaultOf: (spelled: string) => `Use the default of ${spelled}`,
-  /** At a field that a person has written in. */
-  conflict: (view: SettingView) =>
-    `Meanwhile it was set to ${textOf(view) || 'the default'} elsewhere; Apply sets what you wrote instead.`,
-  take: 'Take that',
-  takeOf: (spelled: string) => `Take that for ${spelled}`,
-  willBeDefault: 'The default, once applied.',
-  revert: 'Revert',
-  apply: 'Apply',
-  changes(count: number, problems: number): string {
-    if (problems > 0) return problems === 1 ? '1 field is not right.' : `${problems} fields are not right.`
-    return count === 0 ? 'No changes' : count === 1 ? '1 change, not applied' : `${count} changes, not applied`
-  },
 } as const

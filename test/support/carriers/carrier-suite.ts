@@ -111,7 +111,16 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
   settings: {
     ask: { name: 'settings' },
     asked: { name: 'settings' },
-    answer: { settings: [{ name: 'namespace', value: null, from: 'default', help: 'What is watched.' }] },
+    answer: {
+      settings: [{ name: 'namespace', value: null, from: 'default', help: 'What is watched.' }],
+      start: [
+        {
+          ...{ name: 'portRange', group: 'llama-server', value: '', from: 'default' },
+          ...{ flag: '--port-range=30000-30099', line: '"portRange": {"from":30000,"to":30099}' },
+        },
+      ],
+      startFile: '/state/start-settings.json',
+    },
   },
   contexts: {
     ask: { name: 'contexts' },
@@ -136,6 +145,16 @@ const questions: { readonly [N in QueryName]: Question<N> } = {
     answer: {
       runtimes: [{ name: 'llama-server', path: '/opt/homebrew/bin/llama-server', version: '6500 (0e6fdc9a)' }],
     },
+  },
+  hubLogin: {
+    ask: { name: 'hubLogin' },
+    asked: { name: 'hubLogin' },
+    answer: { tokenSource: 'environment', where: 'HF_TOKEN' },
+  },
+  powerRule: {
+    ask: { name: 'powerRule' },
+    asked: { name: 'powerRule' },
+    answer: { state: 'different', file: '/etc/sudoers.d/rule', rule: '# A rule\n', message: 'It is too wide.' },
   },
   models: {
     ask: { name: 'models' },

@@ -3,6 +3,9 @@ import type { HistoryEntry } from '../../../src/contract/history.ts'
 import type { LogPage } from '../../../src/contract/log.ts'
 import type { StoredModelView } from '../../../src/contract/models.ts'
 import type { ServiceView } from '../../../src/contract/service.ts'
+import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
+import { startViews } from '../../../src/agent-core/settings/start-views.ts'
+import { fragmentFile, fragmentFor } from '../../../src/agent-core/power/sudoers.ts'
 import { settingHelp, settingNames, type SettingView } from '../../../src/contract/settings.ts'
 import type { EditableRow } from '../../../src/contract/setting-row.ts'
 import { editableRows } from '../../../src/contract/settings-table.ts'
@@ -160,6 +163,40 @@ export function withHistory(): FakeAgent {
   return agent
 }
 
+const person = { name: 'me', id: 501 }
+
+const startedWith = {
+  stateDir: '/Users/me/Library/Application Support/Metalbar',
+  portRange: { from: 30_000, to: 30_099 },
+  inferenceServiceAllowlist: ['phi-4-mini', 'qwen3-30b-a3b'],
+  givenByFlags: ['portRange', 'inferenceServiceAllowlist'],
+}
+
+/** As the app hosts it: a file stands in place of flags. */
+export function withStartFile(): FakeAgent {
+  const agent = withSettings()
+  const { settings = [] } = agent.known.settings ?? {}
+  const path = `${startedWith.stateDir}/start-settings.json`
+  const states = ['memoryPressureWarning', 'hostIp', 'drainLimitMs'] as const
+  const stated = { ...{ memoryPressureWarning: 0.25, hostIp: '192.168.1.20' }, startFile: { path, states } }
+  agent.known.settings = {
+    settings: settings.map((view) =>
+      view.name === 'drainLimitMs' ? { ...view, value: 45_000, from: 'startFile' } : view,
+    ),
+    start: startViews(agentSettings.parse({ stateDir: startedWith.stateDir, modelStore: '/models', ...stated }), {}),
+    startFile: path,
+  }
+  agent.known.hubLogin = {
+    tokenSource: 'none',
+    problem: "The Hub's token file /Users/me/token cannot be read (EACCES).",
+  }
+  agent.known.powerRule = {
+    ...{ state: 'different', file: fragmentFile(person), rule: fragmentFor(person) },
+    message: "LLMKube's rule is too wide: it lets this user run powermetrics as root with any option.",
+  }
+  return agent
+}
+
 export function withSettings(): FakeAgent {
   const agent = withServices([ready])()
   const directory = '/Users/me/Library/Application Support/Metalbar/models'
@@ -190,7 +227,10 @@ export function withSettings(): FakeAgent {
       if (name === 'memoryFraction') return { name, value: 0.8, from: 'person', help: settingHelp(name) }
       return { name, value, from: name === 'logLevel' ? 'flag' : 'default', help: settingHelp(name) }
     }),
+    start: startViews(agentSettings.parse({ ...startedWith, modelStore: directory }), {}),
   }
+  agent.known.hubLogin = { tokenSource: 'environment', where: 'HF_TOKEN' }
+  agent.known.powerRule = { state: 'missing', file: fragmentFile(person), rule: fragmentFor(person) }
   return agent
 }
 
@@ -198,6 +238,7 @@ export function withSettings(): FakeAgent {
 export function setElsewhere(agent: FakeAgent): void {
   const settings = agent.known.settings?.settings ?? []
   agent.known.settings = {
+    start: [],
     settings: settings.map((view) =>
       view.name === 'drainLimitMs' ? { ...view, value: 60_000, from: 'person' as const } : view,
     ),

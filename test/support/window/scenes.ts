@@ -14,6 +14,7 @@ import {
   withPreview,
   withServices,
   withSettings,
+  withStartFile,
 } from './scene-agents.ts'
 import { energyOff, noEnergyYet, tokensOnly, weekOfEnergy } from './scene-energy.ts'
 import {
@@ -54,6 +55,10 @@ export interface Scene {
   readonly fill?: Readonly<Record<string, string>>
   /** Then chosen among several, in this order. */
   readonly choose?: readonly string[]
+  /** Then unfolded, by what stands on them. */
+  readonly unfold?: readonly string[]
+  /** Then scrolled to, by the name of the group. */
+  readonly at?: string
   /** Then pressed, in this order. */
   readonly press?: readonly string[]
   /** Done to the agent at the end. */
@@ -102,6 +107,10 @@ export const sceneNames = [
   'energy-empty',
   'energy-tokens',
   'settings',
+  'settings-all',
+  'settings-start',
+  'settings-power-rule',
+  'settings-large-text',
   'settings-changed',
   'settings-conflict',
   'settings-memory',
@@ -234,6 +243,16 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
   'energy-empty': { agent: noEnergyYet, view: 'activity' },
   'energy-tokens': { agent: tokensOnly, view: 'activity', height: 760 },
   settings: { agent: withSettings, view: 'settings', height: 1_400 },
+  'settings-all': { agent: withSettings, view: 'settings', at: 'Models', height: 1_400 },
+  'settings-start': { agent: withStartFile, view: 'settings', unfold: ['Why not here'], at: 'Network', height: 1_400 },
+  'settings-power-rule': {
+    agent: withSettings,
+    view: 'settings',
+    unfold: ['What sudo would allow'],
+    at: 'Power',
+    height: 1_400,
+  },
+  'settings-large-text': { agent: withSettings, view: 'settings', at: 'General', height: 1_400, textScale: 2 },
   'settings-changed': {
     agent: withSettings,
     view: 'settings',

@@ -43,6 +43,14 @@ export async function showScene(scene: Scene, stage: Stage): Promise<OpenWindow 
   }
   for (const [label, text] of Object.entries(scene.fill ?? {})) await page.getByLabel(label, { exact: true }).fill(text)
   for (const name of scene.choose ?? []) await page.getByRole('radio', { name, exact: true }).click()
+  for (const text of scene.unfold ?? []) {
+    const folded = page.locator('summary', { hasText: text })
+    await folded.first().waitFor()
+    for (const one of await folded.all()) await one.click()
+  }
+  if (scene.at !== undefined) {
+    await page.getByRole('group', { name: scene.at, exact: true }).scrollIntoViewIfNeeded()
+  }
   for (const name of scene.press ?? []) await page.getByRole('button', { name, exact: true }).click()
   scene.then?.(agent)
   return { ...window, agent, [Symbol.asyncDispose]: () => window[Symbol.asyncDispose]() }

@@ -80,7 +80,7 @@ test("the command line of the Go agent's launchd file is understood", () => {
     ...fromDefaults,
     modelStore: '/tmp/llmkube-models',
     llamaServer: '/opt/homebrew/bin/llama-server',
-    givenByFlags: ['namespace', 'llamaServer', 'logLevel'],
+    givenByFlags: ['namespace', 'modelStore', 'llamaServer', 'port', 'logLevel'],
   })
 })
 
@@ -88,32 +88,38 @@ test.each([
   { args: ['--namespace='], means: { namespace: undefined, givenByFlags: ['namespace'] } },
   { args: ['--all-namespaces'], means: { namespace: undefined, givenByFlags: ['namespace'] } },
   { args: ['--namespace', '', '--all-namespaces'], means: { namespace: undefined, givenByFlags: ['namespace'] } },
-  { args: ['--ui'], means: { uiPort: 0 } },
-  { args: ['--ui=8123', '--port', '1'], means: { uiPort: 8123, port: 1 } },
-  { args: ['--ui', '--port', '1'], means: { uiPort: 0, port: 1 } },
+  { args: ['--ui'], means: { uiPort: 0, givenByFlags: ['uiPort'] } },
+  { args: ['--ui=8123', '--port', '1'], means: { uiPort: 8123, port: 1, givenByFlags: ['uiPort', 'port'] } },
+  { args: ['--ui', '--port', '1'], means: { uiPort: 0, port: 1, givenByFlags: ['uiPort', 'port'] } },
   {
     args: ['--inference-service-allowlist', ' a, b,,c '],
-    means: { inferenceServiceAllowlist: ['a', 'b', 'c'] },
+    means: { inferenceServiceAllowlist: ['a', 'b', 'c'], givenByFlags: ['inferenceServiceAllowlist'] },
   },
   {
     args: ['--llama-server-bin', 'bin/llama-server'],
     means: { llamaServer: '/here/bin/llama-server', givenByFlags: ['llamaServer'] },
   },
   { args: ['--llama-server', 'llama-server'], means: { llamaServer: 'llama-server', givenByFlags: ['llamaServer'] } },
-  { args: ['--model-store', 'models', '--state-dir', 's'], means: { modelStore: '/here/models', stateDir: '/here/s' } },
-  { args: ['--llama-server-port', '-5', '--port', '0'], means: { llamaServerPort: 0, port: 0 } },
+  {
+    args: ['--model-store', 'models', '--state-dir', 's'],
+    means: { modelStore: '/here/models', stateDir: '/here/s', givenByFlags: ['modelStore', 'stateDir'] },
+  },
+  {
+    args: ['--llama-server-port', '-5', '--port', '0'],
+    means: { llamaServerPort: 0, port: 0, givenByFlags: ['llamaServerPort', 'port'] },
+  },
   {
     args: ['--apple-power-enabled', '--apple-power-interval', '250ms', '--powermetrics-bin', '/opt/powermetrics'],
     means: {
       applePowerEnabled: true,
       applePowerIntervalMs: 250,
       powermetrics: '/opt/powermetrics',
-      givenByFlags: ['applePowerEnabled', 'applePowerIntervalMs'],
+      givenByFlags: ['applePowerEnabled', 'applePowerIntervalMs', 'powermetrics'],
     },
   },
   {
     args: ['--apple-power-interval', '-1s', '--powermetrics-bin='],
-    means: { givenByFlags: ['applePowerIntervalMs'] },
+    means: { givenByFlags: ['applePowerIntervalMs', 'powermetrics'] },
   },
   {
     args: ['--llama-server-startup-timeout', '-1s'],
@@ -126,10 +132,13 @@ test.each([
   { args: ['--drain-timeout=1m30s'], means: { drainLimitMs: 90_000, givenByFlags: ['drainLimitMs'] } },
   {
     args: ['--log-file=/var/log/agent.log', '--log-file-size=1Mi'],
-    means: { logFile: '/var/log/agent.log', logFileBytes: 1_048_576 },
+    means: { logFile: '/var/log/agent.log', logFileBytes: 1_048_576, givenByFlags: ['logFile', 'logFileBytes'] },
   },
-  { args: ['--log-file='], means: {} },
-  { args: ['--port-range', '30000-30099'], means: { portRange: { from: 30_000, to: 30_099 } } },
+  { args: ['--log-file='], means: { givenByFlags: ['logFile'] } },
+  {
+    args: ['--port-range', '30000-30099'],
+    means: { portRange: { from: 30_000, to: 30_099 }, givenByFlags: ['portRange'] },
+  },
   {
     args: ['--server-log-size=1.5Gi', '--server-log-count', '0'],
     means: { givenByFlags: ['serverLogBytes', 'serverLogFiles'], serverLogBytes: 1.5 * 1024 ** 3, serverLogFiles: 0 },
@@ -154,15 +163,15 @@ test.each([
     },
   },
   { args: ['--ca-file', 'ca.pem'], means: { caFile: '/here/ca.pem', givenByFlags: ['caFile'] } },
-  { args: ['--host-ip', '100.64.0.7'], means: { hostIp: '100.64.0.7' } },
+  { args: ['--host-ip', '100.64.0.7'], means: { hostIp: '100.64.0.7', givenByFlags: ['hostIp'] } },
   {
     args: ['--log-level', 'WARNING', '--log-format=json'],
-    means: { logLevel: 'warn', logFormat: 'json', givenByFlags: ['logLevel'] },
+    means: { logLevel: 'warn', logFormat: 'json', givenByFlags: ['logLevel', 'logFormat'] },
   },
   { args: ['--log-level', 'loud'], means: { logLevel: 'info', givenByFlags: ['logLevel'] } },
   {
     args: ['--kubeconfig', 'kube.yaml', '--context', 'lab'],
-    means: { kubeconfig: '/here/kube.yaml', context: 'lab', givenByFlags: ['kubeconfig'] },
+    means: { kubeconfig: '/here/kube.yaml', context: 'lab', givenByFlags: ['kubeconfig', 'context'] },
   },
 ])('$args', ({ args, means }) => {
   expect(settings(...args)).toEqual({ ...fromDefaults, ...means })

@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest'
 import type { SettingName, SettingView } from '../../../src/contract/settings.ts'
-import { changedIn, isConflict, withoutSent, withWritten, type Draft } from '../../../src/renderer/settings-draft.ts'
+import {
+  changedIn,
+  isConflict,
+  patchOfDraft,
+  textOf,
+  withoutSent,
+  withWritten,
+  type Draft,
+} from '../../../src/renderer/settings-draft.ts'
 
 const view = (name: SettingName, value: SettingView['value'], from: SettingView['from'] = 'person'): SettingView => ({
   ...{ name, value, from, help: '' },
@@ -35,4 +43,22 @@ test('a setting that somebody else set since a person began to write is a confli
   const isOne = (draft: Draft, now: SettingView) => draft.drainLimitMs && isConflict(draft.drainLimitMs, now)
   expect([isOne(begun, before), isOne(begun, elsewhere), isOne(goneOn, elsewhere)]).toEqual([false, true, true])
   expect(isOne(withWritten(withWritten(goneOn, elsewhere, undefined), elsewhere, '47s'), elsewhere)).toBe(false)
+})
+
+test('a number of bytes is the same in another unit, and is no change then', () => {
+  const before = view('memoryBudgetBytes', 2 ** 30)
+  expect(textOf(before)).toBe('1Gi')
+  expect(withWritten({}, before, '1024Mi')).toEqual({})
+  expect(withWritten({}, before, '1G')).toMatchObject({ memoryBudgetBytes: { text: '1G' } })
+})
+
+test('the fields that are not right are named, whether they cannot be read or are out of bounds', () => {
+  expect(patchOfDraft(draftOf({ drainLimitMs: 'soon', downloadsAtOnce: '17', logLevel: 'debug' }))).toEqual({
+    ok: false,
+    problems: ['drainLimitMs', 'downloadsAtOnce'],
+  })
+  expect(patchOfDraft(draftOf({ memoryBudgetBytes: '24G', drainLimitMs: '', logLevel: null }))).toEqual({
+    ok: true,
+    patch: { memoryBudgetBytes: 24e9, drainLimitMs: null, logLevel: null },
+  })
 })

@@ -284,7 +284,7 @@ describe('a thousand messages at once', () => {
       most = Math.max(most, ++underWay)
       await new Promise((resolve) => setImmediate(resolve))
       underWay -= 1
-      return { settings: [] }
+      return { settings: [], start: [] }
     }
     const { socket, frames } = await rawConnection()
     const asked = Array.from({ length: 1_000 }, (_, id) => ({

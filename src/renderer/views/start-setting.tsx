@@ -1,0 +1,29 @@
+import type { StartSettingView } from '../../contract/start-settings.ts'
+import { Command } from '../components/command.tsx'
+import { settingWords } from '../words/settings/settings.ts'
+import styles from './start-setting.module.css'
+
+interface StartSettingProps {
+  readonly view: StartSettingView
+  /** Of the app; absent where the agent is started with flags. */
+  readonly startFile: string | undefined
+}
+
+/** A setting that counts only from the start of the agent: what it is, where that comes from, and how another would be stated. */
+export function StartSetting({ view, startFile }: StartSettingProps) {
+  const line = startFile === undefined ? view.flag : view.line
+  return (
+    <li className={styles['setting']}>
+      <p>
+        <strong className={styles['title']}>{settingWords.startTitle(view)}</strong>{' '}
+        <span className={styles['value']}>{settingWords.startValue(view)}</span>
+      </p>
+      <p className={styles['note']}>{settingWords.startHelp(view)}</p>
+      <details>
+        <summary className={styles['why']}>{settingWords.why}</summary>
+        <p className={styles['note']}>{settingWords.startWhy(view, startFile)}</p>
+        {line !== undefined && <Command text={line} copyLabel={settingWords.copyStart(view)} />}
+      </details>
+    </li>
+  )
+}

@@ -1,0 +1,87 @@
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { startRows } from '../../../src/agent-core/settings/start-rows.ts'
+import { spellingOf } from '../../../src/contract/setting-text.ts'
+import { editableRow, settingNames, type SettingName } from '../../../src/contract/settings.ts'
+import { startSettingNames, type StartSettingView } from '../../../src/contract/start-settings.ts'
+import { settingTexts } from '../../../src/renderer/words/settings/editable.ts'
+import { settingWords } from '../../../src/renderer/words/settings/settings.ts'
+import { startSettingTexts } from '../../../src/renderer/words/settings/start.ts'
+
+const started = (name: StartSettingView['name'], facts: Partial<StartSettingView> = {}): StartSettingView => ({
+  ...{ name, group: startRows[name].group, value: '', from: 'default', flag: '--x=1', line: '"x": 1' },
+  ...facts,
+})
+
+test('each setting has a title of its own in words', () => {
+  const titles = [
+    ...settingNames.map((name) => settingWords.titleOf(name)),
+    ...startSettingNames.map((name) => settingWords.startTitle(started(name))),
+  ]
+  expect(new Set(titles).size).toBe(settingNames.length + startSettingNames.length)
+  for (const title of titles) expect(title).toMatch(/^[A-Z][A-Za-z -]{4,50}['A-Za-z -]*$/)
+})
+
+test('each setting says in sentences what it does, when a change counts, and what it is called on the command line', () => {
+  for (const name of settingNames) {
+    expect(settingWords.help(name)).toMatch(/^[A-Z\d].*[.] A change counts .*\. On the command line: /)
+    expect(settingWords.help(name)).toContain(`On the command line: ${spellingOf(name)}.`)
+  }
+  for (const name of startSettingNames) expect(startSettingTexts[name].help).toMatch(/^[A-Z\d/].*\.$/)
+})
+
+describe('what a field asks for', () => {
+  test.each(settingNames.map((name) => ({ name, row: editableRow(name) })))(
+    '$name',
+    ({ name, row: { kind, schema } }) => {
+      const problem = settingWords.problem(name)
+      expect(problem).toMatch(/^It must be .*\.$/)
+      expect(problem).not.toContain('something else')
+      if (kind === 'choice' && schema instanceof z.ZodEnum) {
+        expect(Object.keys(settingTexts[name].choices ?? {})).toEqual(schema.options)
+      } else expect(settingTexts[name].choices).toBeUndefined()
+    },
+  )
+
+  test.each<[SettingName, string]>([
+    ['drainLimitMs', 'It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.'],
+    ['serverLogBytes', 'It must be a size from 65.5 kB to 10.7 GB (10 GiB), as a number with its unit.'],
+    ['downloadsAtOnce', 'It must be a whole number from 1 to 16.'],
+    ['evictionShare', 'It must be a part from 0 to 1, such as 0.75.'],
+    ['energyPricePerKwh', 'It must be a number from 0 to 1,000,000, such as 0.32.'],
+    ['llamaServer', 'It must be an absolute path, which begins with /, of at most 1000 characters.'],
+  ])('%s: %s', (name, problem) => expect(settingWords.problem(name)).toBe(problem))
+})
+
+test('a value that cannot be set here is said in the same words as one that can', () => {
+  const view = (name: SettingName, value: string | number | boolean | null) => ({
+    ...{ name, value, from: 'flag' as const, help: '' },
+  })
+  expect([
+    settingWords.value(view('memoryBudgetBytes', 24 * 2 ** 30)),
+    settingWords.value(view('memoryCheckMode', 'warn')),
+    settingWords.value(view('drainLimitMs', 90_000)),
+    settingWords.value(view('caFile', null)),
+  ]).toEqual(['25.8 GB (24 GiB)', 'Let it start', '1m30s', 'not set'])
+})
+
+test('a setting of the start says its value, where that comes from, and how another is stated', () => {
+  const file = '/state/start-settings.json'
+  expect([
+    settingWords.startValue(started('portRange')),
+    settingWords.startValue(started('portRange', { value: '1-2', from: 'flag' })),
+    settingWords.startValue(started('logFileBytes', { value: '10Mi', from: 'startFile' })),
+    settingWords.startValue(started('context', { value: 'lab', from: 'person' })),
+    settingWords.startWhy(started('portRange'), undefined),
+    settingWords.startWhy(started('portRange'), file),
+    settingWords.startWhy({ ...started('stateDir'), line: undefined }, file),
+  ]).toEqual([
+    'any free port · default',
+    '1-2 · from the command line of the agent',
+    '10.5 MB · from start-settings.json',
+    'lab · chosen here',
+    'It counts from the start, so it cannot be changed while the agent runs. Start the agent with:',
+    `It counts from the start, so it cannot be changed while the agent runs. Write into ${file}, and open the app anew:`,
+    'It counts from the start, and the app decides about it.',
+  ])
+})

@@ -1,0 +1,75 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { settingNames, type SettingsPatch } from '../../src/contract/settings.ts'
+import { startSettingNames } from '../../src/contract/start-settings.ts'
+import { settingTexts } from '../../src/renderer/words/settings/editable.ts'
+import { startSettingTexts } from '../../src/renderer/words/settings/start.ts'
+import type { HostedAgent } from '../../src/serve/host-agent.ts'
+import { eventually } from '../support/eventually.ts'
+import { servingWorld } from '../support/serving-world.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { openRealWindow, patienceMs, screenshots, violationsIn } from './real-window.ts'
+import { useBrowser } from './stage.ts'
+
+const browser = useBrowser()
+let hosted: HostedAgent
+let page: Page
+let complaints: string[]
+let parts: AsyncDisposableStack
+
+beforeEach(async () => {
+  parts = new AsyncDisposableStack()
+  const world = parts.use(await servingWorld())
+  ;({ hosted, page, complaints } = await openRealWindow({ browser: browser(), world, parts }))
+  await page.getByRole('tab', { name: 'Settings' }).click()
+})
+afterEach(() => parts.disposeAsync())
+
+test('a page in a browser sees each setting of the table, and beside what it may not set the line for a terminal', async () => {
+  await page.getByText('Why not here').first().waitFor()
+  for (const name of settingNames) expect([name, await shown(settingTexts[name].title)]).toEqual([name, 1])
+  for (const name of startSettingNames) expect([name, await shown(startSettingTexts[name].title)]).toEqual([name, 1])
+  await page.getByText('Port of health and metrics 0 · default').waitFor()
+  expect({ violations: await violationsIn(page), complaints }).toEqual({ violations: [], complaints: [] })
+})
+
+test('an amount of memory that is set in the window is the budget', async () => {
+  await page.getByLabel('Fixed amount of memory for models', { exact: true }).fill('800')
+  await page.getByLabel('Unit of Fixed amount of memory for models').selectOption('MiB')
+  await page.getByRole('radiogroup', { name: "Detail of the agent's log" }).getByText('Warnings').click()
+  await page.getByText('2 changes, not applied').waitFor()
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await eventually(() => hosted.door.get().memory?.budgetBytes === 800 * 2 ** 20, {
+    timeoutMs: patienceMs,
+    what: 'the budget',
+  })
+  await page.getByText('No changes').waitFor()
+  await page.screenshot({ path: join(screenshots, 'real-settings-memory.png'), fullPage: true })
+})
+
+test('no token and no password reaches the page, only where they come from', async () => {
+  const { dir } = parts.use(await temporaryFolder())
+  const file = join(dir, 'token')
+  await writeFile(file, 'hf_SecretOfThisPerson')
+  const heard: string[] = []
+  page.on('response', (response) => {
+    void response.text().then(
+      (text) => heard.push(text),
+      () => undefined,
+    )
+  })
+  await set({ hubTokenFile: file, hubEndpoint: 'https://me:SecretOfTheMirror@mirror.lan/hub' })
+  await page.getByText(`from the file ${file}`).waitFor()
+  await page.getByText('https://mirror.lan/hub').waitFor()
+  await eventually(() => heard.some((text) => text.includes('mirror.lan')), {
+    timeoutMs: patienceMs,
+    what: 'an answer',
+  })
+  expect(`${heard.join('\n')}${await page.content()}`).not.toMatch(/SecretOf/)
+})
+
+const shown = (title: string) => page.getByText(title, { exact: true }).count()
+const set = (settings: SettingsPatch) =>
+  hosted.door.command({ requestId: crypto.randomUUID(), command: { name: 'updateSettings', settings } })

@@ -1,0 +1,94 @@
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { settingNames } from '../../src/contract/settings.ts'
+import { startSettingNames } from '../../src/contract/start-settings.ts'
+import { settingTexts } from '../../src/renderer/words/settings/editable.ts'
+import { startSettingTexts } from '../../src/renderer/words/settings/start.ts'
+import { eventually } from '../support/eventually.ts'
+import { scenes } from '../support/window/scenes.ts'
+import { useStage } from './stage.ts'
+
+const show = useStage()
+const done = { outcome: 'done', message: 'Done.' } as const
+
+test('each setting of the table is there once, to be set or with the reason why not', async () => {
+  await using window = await show(scenes['settings-all'])
+  const { page } = window
+  const start = page.getByRole('listitem').filter({ has: page.locator('summary', { hasText: 'Why not here' }) })
+  await start.first().waitFor()
+  const titles = await start.locator('strong').allInnerTexts()
+  expect(titles.toSorted()).toEqual(startSettingNames.map((name) => startSettingTexts[name].title).toSorted())
+  for (const name of settingNames) {
+    const title = page.getByText(settingTexts[name].title, { exact: true })
+    expect([name, await title.count()]).toEqual([name, 1])
+  }
+})
+
+test('what counts from the start says how it is stated, as a line to copy', async () => {
+  await using window = await show(scenes['settings-all'])
+  const { page, agent } = window
+  await page.getByText('Why not here').first().waitFor()
+  for (const summary of await page.locator('summary', { hasText: 'Why not here' }).all()) await summary.click()
+  const shown = await page.locator('li pre').allInnerTexts()
+  expect(shown.toSorted()).toEqual((agent.known.settings?.start ?? []).map(({ flag }) => flag).toSorted())
+  await page.getByRole('button', { name: 'Copy line for Ports of model servers' }).click()
+  expect(await page.evaluate('navigator.clipboard.readText()')).toBe('--port-range=30000-30099')
+})
+
+test('an amount of memory is a number with a unit, and what it comes to is said', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  const field = page.getByLabel('Fixed amount of memory for models', { exact: true })
+  const unit = page.getByLabel('Unit of Fixed amount of memory for models')
+  const apply = page.getByRole('button', { name: 'Apply' })
+  await field.fill('24')
+  await page.getByText('= 24.0 GB (22.4 GiB).').waitFor()
+  await unit.selectOption('GiB')
+  await page.getByText('= 25.8 GB (24 GiB).').waitFor()
+  await field.fill('much')
+  await page.getByText('It must be a size from 1.0 MB to 100 TB (93132.3 GiB), as a number with its unit.').waitFor()
+  const refused = await apply.isDisabled()
+  await field.fill('')
+  await page.getByText('No changes').waitFor()
+  const kept = await unit.inputValue()
+  await field.fill('800 MiB')
+  const taken = [await field.inputValue(), await unit.inputValue()]
+  await apply.click()
+  await eventually(() => agent.asked.length === 1)
+  expect({ refused, kept, taken, asked: agent.asked[0]?.command }).toEqual({
+    ...{ refused: true, kept: 'Gi', taken: ['800', 'Mi'] },
+    asked: { name: 'updateSettings', settings: { memoryBudgetBytes: 800 * 2 ** 20 } },
+  })
+})
+
+test('one of a few is chosen with the keyboard, and not applied before Apply', async () => {
+  await using window = await show(scenes.settings)
+  const { page, agent } = window
+  const choice = page.getByRole('radiogroup', { name: 'A start that cannot be checked' })
+  await choice.getByRole('radio', { name: 'Refuse it' }).focus()
+  await page.keyboard.press('ArrowRight')
+  await page.keyboard.press('Space')
+  await page.getByText('1 change, not applied').waitFor()
+  const before = agent.asked.length
+  agent.answers.push(done)
+  await page.getByRole('button', { name: 'Apply' }).click()
+  await eventually(() => agent.asked.length === 1)
+  expect({ before, asked: agent.asked[0]?.command }).toEqual({
+    before: 0,
+    asked: { name: 'updateSettings', settings: { memoryCheckMode: 'warn' } },
+  })
+})
+
+test("sudo's rule is looked at anew when a person asks for it", async () => {
+  await using window = await show(scenes['settings-power-rule'])
+  const { page, agent } = window
+  const { powerRule: rule } = agent.known
+  if (rule === undefined) throw new Error('This scene has a rule.')
+  await page.getByText('Not installed: ').waitFor()
+  expect(await ruleShown(page)).toBe(rule.rule.trim())
+  agent.known.powerRule = { ...rule, state: 'installed' }
+  await page.getByRole('button', { name: 'Look again' }).click()
+  await page.getByText('Installed: sudo lets').waitFor()
+})
+
+const ruleShown = async (page: Page) => (await page.getByLabel('Rule', { exact: true }).innerText()).trim()
