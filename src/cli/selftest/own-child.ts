@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { setTimeout } from 'node:timers/promises'
 
 /** A process of ours, in a group of its own, that does nothing until it is disposed. Throws where it cannot be started. */
 export async function sleepingChild(options: {
@@ -28,6 +29,19 @@ export async function sleepingChild(options: {
     },
   }
 }
+
+/** Asked again for a while: a process that becomes another program, or ends, takes a moment. */
+export async function settled<T>(ask: () => Promise<T>, isSettled: (answer: T) => boolean): Promise<T> {
+  const until = performance.now() + settleMs
+  let answer = await ask()
+  while (!isSettled(answer) && performance.now() < until) {
+    await setTimeout(settleMs / 20)
+    answer = await ask()
+  }
+  return answer
+}
+
+const settleMs = 2_000
 
 /** It ends by itself where nobody is left to end it. */
 const longestSeconds = 60

@@ -1,9 +1,8 @@
 import { mkdir, mkdtemp, realpath, rm } from 'node:fs/promises'
 import path from 'node:path'
-import { setTimeout } from 'node:timers/promises'
 import { darwinCommands } from '../../agent-core/platform/darwin.ts'
 import { judged, notAsked, printed, type Check } from './check.ts'
-import { sleepingChild } from './own-child.ts'
+import { settled, sleepingChild } from './own-child.ts'
 
 const psUsage: Check = {
   id: 'ps-usage',
@@ -63,9 +62,6 @@ const bootId: Check = {
   },
 }
 
-/** Its child has ended long before. */
-const zombieMs = 2_000
-
 const zombie: Check = {
   id: 'zombie',
   asks: 'a process that ended and was not reaped counts as gone',
@@ -73,12 +69,10 @@ const zombie: Check = {
   isForMacs: false,
   answer: async ({ platform }) => {
     await using parent = await sleepingChild({ hasZombie: true })
-    const until = performance.now() + zombieMs
-    let members = await platform.processGroup(parent.pid)
-    while (members.length > 1 && performance.now() < until) {
-      await setTimeout(zombieMs / 20)
-      members = await platform.processGroup(parent.pid)
-    }
+    const members = await settled(
+      () => platform.processGroup(parent.pid),
+      (group) => group.length === 1,
+    )
     const found = members.map(({ pid, commandLine }) => (pid === parent.pid ? 'its parent' : commandLine))
     return judged(found.length === 1 && found[0] === 'its parent', found.join(', ') || 'nothing')
   },
@@ -91,7 +85,10 @@ const environment: Check = {
   isForMacs: false,
   answer: async ({ platform }) => {
     await using child = await sleepingChild({ env: { METALBAR_SELFTEST: 'ab12' } })
-    const value = await platform.variableOf(child.pid, 'METALBAR_SELFTEST')
+    const value = await settled(
+      () => platform.variableOf(child.pid, 'METALBAR_SELFTEST'),
+      (told) => told !== undefined,
+    )
     return judged(value === 'ab12', value ?? 'not told')
   },
 }

@@ -36,6 +36,8 @@ test('a server is noted before it is spawned, identified after it, and forgotten
   room.start(
     {},
     {
+      needBytes: 5_000,
+      isMapped: true,
       argv: (port) => {
         see()
         return argv(port)
@@ -58,6 +60,8 @@ test('a server is noted before it is spawned, identified after it, and forgotten
     outputOffset: 0,
     port,
     sleepsWhenIdle: false,
+    needBytes: 5_000,
+    isMapped: true,
     bootId: await platform.bootId(),
     intendedAt: text,
   }
