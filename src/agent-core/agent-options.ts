@@ -14,6 +14,8 @@ export interface AgentOptions {
   readonly version: string
   readonly env: NodeJS.ProcessEnv
   readonly log: Logger
+  /** The Hub's token of the person at this machine, where the host keeps one; throws where it cannot be read. */
+  readonly keptHubToken?: () => Promise<string | undefined>
   /** True sentences about this agent that belong in every snapshot. */
   readonly notices: readonly string[]
   /** Ends the agent on request; undefined where its host does not allow that. */

@@ -118,7 +118,7 @@ async function recommendedGpuBytes(context: RoomContext): Promise<number | undef
 }
 
 function modelRoom({ options, metrics, snapshots, ends, settings, session }: RoomContext): Models {
-  const { settings: started, log, env, allowInsecureLoopback } = options
+  const { settings: started, log, env, keptHubToken, allowInsecureLoopback } = options
   const models = new Models({
     directory: started.modelStore,
     allowedModelRoots: started.allowedModelRoots,
@@ -129,6 +129,7 @@ function modelRoom({ options, metrics, snapshots, ends, settings, session }: Roo
     settings: () => downloadSettings(settings()),
     onChange: () => snapshots.changed(),
     users: () => modelUsers(session()?.cluster),
+    ...(keptHubToken && { keptHubToken }),
     ...(allowInsecureLoopback && { allowInsecureLoopback }),
   })
   snapshots.register(() => {

@@ -3,6 +3,7 @@ import { messageOf } from '../agent-core/support/message-of.ts'
 import type { AgentLink, Listener, Looker, Unsubscribe } from '../contract/client.ts'
 import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
+import type { LoginItemState } from '../contract/app-bridge.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import type { Listed } from './menu/choices.ts'
 import type { ShellPreferences } from './preferences.ts'
@@ -25,6 +26,10 @@ export interface AgentView {
   readonly hostAddresses: Listed<'hostAddresses'>
   /** Absent while their file cannot be used. */
   readonly preferences: ShellPreferences | undefined
+  /** As it was when the menu was last opened. */
+  readonly loginItem: LoginItemState
+  /** It was offered just now, for the first and last time. */
+  readonly offersLoginItem: boolean
   /** Set while the window is not opened any more, since its page crashed again and again: one sentence. */
   readonly pageProblem: string | undefined
 }
@@ -43,6 +48,8 @@ export const createAgentView = (platform: NodeJS.Platform = process.platform): A
     contexts: undefined,
     hostAddresses: undefined,
     preferences: undefined,
+    loginItem: 'unavailable',
+    offersLoginItem: false,
     pageProblem: undefined,
   }))
 

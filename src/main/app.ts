@@ -1,26 +1,38 @@
 import { mkdirSync } from 'node:fs'
-import { tmpdir, userInfo } from 'node:os'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { app, clipboard, dialog, Menu, shell } from 'electron'
-import { leaveOf } from '../agent-core/power/sudo-leave.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
-import { answer, createAgentView, keepShowing } from './agent-view.ts'
+import { createAgentView, keepShowing } from './agent-view.ts'
+import { chooseFile, openPane } from './app-files.ts'
+import { serveAppIpc } from './app-ipc.ts'
 import { appMenu } from './app-menu.ts'
 import { openAppLog } from './app-log.ts'
 import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
 import { carryOut, type DeedOptions } from './deeds.ts'
+import { takeLoginEnvironment } from './environment/take-login-environment.ts'
+import { catchLinks } from './follow-links.ts'
+import { logHelperProcesses } from './helper-processes.ts'
 import { serveIpc } from './ipc.ts'
-import { measurePower } from './measure-power.ts'
+import { keepPreferences } from './keep-preferences.ts'
+import { KeptToken } from './kept-token.ts'
+import { keychain } from './keychain.ts'
+import { placeOf } from './links.ts'
+import { loginItemState, setLoginItem } from './login-item.ts'
+import { measurePowerHere } from './measure-power-here.ts'
 import { menuLists } from './menu-lists.ts'
+import type { MenuDeed } from './menu/entries.ts'
 import { securePages } from './page-security.ts'
+import { personQuits } from './person-quits.ts'
 import { Popover } from './popover.ts'
-import { defaultPreferences, writePreferences, type ShellPreferences } from './preferences.ts'
-import { askToQuit, confirm } from './questions.ts'
-import { hurtsModels, stopBeforeQuit } from './quit.ts'
+import { setByPerson } from './preferences.ts'
+import { confirm } from './questions.ts'
+import { stopBeforeQuit } from './quit.ts'
 import { showAgent } from './shown-agent.ts'
 import { followSleep } from './sleep.ts'
+import { tellNews } from './tell-news.ts'
 import { showTray } from './tray.ts'
 
 const { env, platform } = process
@@ -35,14 +47,18 @@ app.setPath('userData', chromiumDir)
 if (app.requestSingleInstanceLock()) {
   app.enableSandbox()
   registerAppScheme()
+  const followLinks = catchLinks()
   // Never awaited here: Electron is ready only when this module has been evaluated.
-  app.whenReady().then(run).catch(cannotStart)
+  app
+    .whenReady()
+    .then(() => run(followLinks))
+    .catch(cannotStart)
 } else {
   // The first one shows its window.
   app.quit()
 }
 
-function run(): void {
+function run(followLinks: ReturnType<typeof catchLinks>): void {
   const log = openAppLog(stateDir, 'info')
   let servers: ServersAtEnd = 'stop'
   const onDefect = (error: unknown) => {
@@ -55,10 +71,12 @@ function run(): void {
   // Without an icon in the Dock, also where no bundle says so.
   if (platform === 'darwin') app.setActivationPolicy('accessory')
   securePages()
+  logHelperProcesses(log)
   const windowFolder = path.join(built, '../renderer')
   serveAppScheme(windowFolder)
 
   const view = createAgentView()
+  const token = new KeptToken({ stateDir, cipher: keychain(platform), log })
   const agent = showAgent({
     stateDir,
     platform,
@@ -67,6 +85,8 @@ function run(): void {
     temporaryDir: tmpdir(),
     windowFolder,
     log,
+    isPrepared: takeLoginEnvironment(env, log),
+    keptHubToken: () => token.read(),
     onShutdown: ({ keepServing }) => {
       servers = keepServing ? 'keep' : 'stop'
       app.quit()
@@ -81,30 +101,8 @@ function run(): void {
     icon: () => iconBounds(),
     onProblem: (pageProblem) => view.setState({ pageProblem }),
   })
-  const prefer = async (changes: Partial<ShellPreferences>) => {
-    const preferences = { ...defaultPreferences, ...view.getState().preferences, ...changes }
-    await writePreferences(stateDir, preferences)
-    view.setState({ preferences })
-    showing.lookAs(lookerNow())
-  }
-  const remember = (changes: Partial<ShellPreferences>) =>
-    answer(view, () =>
-      prefer(changes).then(
-        () => undefined,
-        (error: unknown) => ({ outcome: 'failed', message: `Done, but not remembered: ${messageOf(error)}` }),
-      ),
-    )
-  const quit = async () => {
-    const state = view.getState()
-    if (state.preferences?.onQuit !== 'ask' || !hurtsModels(state)) {
-      app.quit()
-      return
-    }
-    const { quits, remembered } = await askToQuit()
-    if (quits) app.quit()
-    else popover.hide()
-    if (remembered) await remember({ onQuit: quits ? 'drain' : 'keep' })
-  }
+  const prefer = keepPreferences(stateDir, view, () => showing.lookAs(lookerNow()))
+  const quit = personQuits({ view, prefer, hide: () => popover.hide() })
   const deeds: DeedOptions = {
     link: agent.link,
     view,
@@ -116,17 +114,13 @@ function run(): void {
     confirm,
     prefer,
     resetPreferences: () => agent.reset(),
+    setLoginItem,
+    openPane,
+    takeOver: () => agent.takeOver(),
     quit,
-    measurePower: () =>
-      measurePower({
-        link: agent.link,
-        temporaryDir: tmpdir(),
-        own: { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
-        confirm: confirmScript,
-        openFile: (file) => shell.openPath(file),
-        leave: () => leaveOf({ name: userInfo().username, id: userInfo().uid }),
-      }),
+    measurePower: () => measurePowerHere(agent.link, path.join(built, '../cli/metal-agent.js')),
   }
+  const onDeed = (deed: MenuDeed) => void carryOut(deeds, deed).catch(onDefect)
   Menu.setApplicationMenu(
     Menu.buildFromTemplate(
       appMenu({
@@ -142,21 +136,39 @@ function run(): void {
   let isMenuOpen = false
   const lookerNow = () => (isMenuOpen || view.getState().preferences?.showTitle === true ? 'menu' : 'icon')
   const showing = keepShowing(agent.link, view)
+  const refreshLists = menuLists(agent.link, view)
   const iconBounds = showTray({
     imageFolder: path.join(built, '../../assets/tray'),
     view,
     onClick: (icon) => popover.toggle(icon),
-    beforeMenu: menuLists(agent.link, view),
+    beforeMenu: () => {
+      view.setState({ loginItem: loginItemState() })
+      return refreshLists()
+    },
     onMenu: (isOpen) => {
       isMenuOpen = isOpen
       showing.lookAs(lookerNow())
     },
-    onDeed: (deed) => void carryOut(deeds, deed).catch(onDefect),
+    onDeed,
   })
-  serveIpc(agent.link, log, {
+  serveIpc(agent.link, log)
+  serveAppIpc(agent.link, log, {
+    state: async () => {
+      const { preferences, isHere } = view.getState()
+      const state = { hubToken: await token.state(), loginItem: loginItemState(), isHere }
+      return { ...state, ...(preferences && { preferences: setByPerson(preferences) }) }
+    },
+    setHubToken: (text) => token.set(text),
+    removeHubToken: () => token.remove(),
+    setLoginItem,
+    prefer,
+    chooseFile: (what) => popover.during(() => chooseFile(what)),
+    openPane,
+    showInFolder: (file) => shell.showItemInFolder(file),
+    onHide: () => popover.hide(),
+    onTearOff: () => popover.tearOff(),
     onEscape: () => popover.escape(),
     onKeep: (isKept) => popover.keep(isKept),
-    showInFolder: (file) => shell.showItemInFolder(file),
   })
   stopBeforeQuit({
     log,
@@ -164,19 +176,20 @@ function run(): void {
     stop: () => agent.stop(servers),
     skipDrains: () => agent.skipDrains(),
   })
-  followSleep({ log, onSleep: (isAsleep) => agent.sleeps(isAsleep) })
+  const onWoke = tellNews({ view, log, prefer, onDeed })
+  followSleep({
+    log,
+    onSleep: (isAsleep) => {
+      if (!isAsleep) onWoke()
+      return agent.sleeps(isAsleep)
+    },
+  })
+  followLinks({ log, onLink: (target) => popover.show(placeOf(target, view.getState().snapshot)) })
   app.on('second-instance', () => popover.show())
   app.on('activate', () => popover.show())
   // Without a window the app goes on: it is the icon that a person quits by.
   app.on('window-all-closed', () => undefined)
 }
-
-const confirmScript = (detail: string): Promise<boolean> =>
-  confirm({
-    message: 'powermetrics runs as root only. Terminal runs this script, which asks for your password:',
-    detail,
-    yes: 'Open Terminal',
-  })
 
 function cannotStart(error: unknown): void {
   dialog.showErrorBox('Metalbar cannot start', messageOf(error))

@@ -3,8 +3,10 @@ import path from 'node:path'
 import type { AgentLink } from '../contract/client.ts'
 import type { CommandResult } from '../contract/commands.ts'
 import { answer, command, type AgentViewStore } from './agent-view.ts'
-import type { MenuDeed, WindowPlace } from './menu/entries.ts'
+import type { SystemPane } from '../contract/app-bridge.ts'
+import type { MenuDeed } from './menu/entries.ts'
 import type { ShellPreferences } from './preferences.ts'
+import type { WindowPlace } from './window-place.ts'
 
 export interface Question {
   readonly message: string
@@ -27,6 +29,9 @@ export interface DeedOptions {
   readonly confirm: (question: Question) => Promise<boolean>
   readonly prefer: (preferences: Partial<ShellPreferences>) => Promise<void>
   readonly resetPreferences: () => Promise<void>
+  readonly setLoginItem: (isOn: boolean) => void
+  readonly openPane: (pane: SystemPane) => Promise<void>
+  readonly takeOver: () => Promise<CommandResult | undefined>
   readonly quit: () => Promise<void>
 }
 
@@ -47,16 +52,40 @@ export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<vo
       options.tearOff()
       return
     case 'copy':
-      await answer(view, nothing(options.copy(deed.text)))
+      await answer(
+        view,
+        nothing(() => options.copy(deed.text)),
+      )
       return
     case 'showLog':
       await answer(view, () => showLog(options, deed.file))
       return
     case 'prefer':
-      await answer(view, nothing(options.prefer(deed.preferences)))
+      await answer(
+        view,
+        nothing(() => options.prefer(deed.preferences)),
+      )
       return
     case 'resetPreferences':
-      await answer(view, nothing(options.resetPreferences()))
+      await answer(
+        view,
+        nothing(() => options.resetPreferences()),
+      )
+      return
+    case 'loginItem':
+      await answer(
+        view,
+        nothing(() => options.setLoginItem(deed.isOn)),
+      )
+      return
+    case 'openPane':
+      await answer(
+        view,
+        nothing(() => options.openPane(deed.pane)),
+      )
+      return
+    case 'takeOver':
+      await takeOver(options)
       return
     case 'quit':
       await options.quit()
@@ -82,8 +111,18 @@ async function ask(
   }
 }
 
-const nothing = (work: Promise<void>) => async (): Promise<undefined> => {
-  await work
+const nothing = (work: () => Promise<void> | void) => async (): Promise<undefined> => {
+  await work()
+}
+
+async function takeOver({ view, confirm, takeOver: run }: DeedOptions): Promise<void> {
+  const isWanted = await confirm({
+    message: 'Run the agent in this app?',
+    detail:
+      'The metal-agent that runs now ends, and its servers go on: the agent of this app takes them over, with the settings that you made. What it was started with, such as its flags, does not count here. Where launchd or brew services starts it anew, stop it there first: brew services stop metal-agent.',
+    yes: 'Run it here',
+  })
+  if (isWanted) await answer(view, run)
 }
 
 /** An agent that is another program names the file, so nothing but a log of the state folder is opened. */

@@ -11,8 +11,17 @@ export const channels = {
   /** Begins a stream, whose values are then pushed. */
   listen: 'agent:listen',
   leave: 'agent:leave',
-  /** Shows the file that a run prints to. */
+  /** As the verbs of the AppBridge, each. */
+  appState: 'app:state',
+  setHubToken: 'app:setHubToken',
+  removeHubToken: 'app:removeHubToken',
+  setLoginItem: 'app:setLoginItem',
+  prefer: 'app:prefer',
+  chooseFile: 'app:chooseFile',
+  openPane: 'app:openPane',
   revealLog: 'app:revealLog',
+  hide: 'window:hide',
+  tearOff: 'window:tearOff',
   /** Esc was pressed, and nothing in the page took it. */
   escape: 'window:escape',
   /** Whether the page has what must not be lost. */

@@ -1,8 +1,8 @@
 import { app, BrowserWindow, nativeTheme, screen, type BrowserWindowConstructorOptions, type Rectangle } from 'electron'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { appUrl } from './app-scheme.ts'
-import type { WindowPlace } from './menu/entries.ts'
 import { isHidden, popoverPosition } from './popover-position.ts'
+import { fragmentOf, type WindowPlace } from './window-place.ts'
 
 export interface PopoverOptions {
   readonly preload: string
@@ -43,6 +43,8 @@ export class Popover {
   #crashedAt = -Infinity
   /** Its page has what a person wrote and nobody else has. */
   #isKept = false
+  /** A dialog of the system has the focus, and gives it back. */
+  #isAsking = false
   #grace: NodeJS.Timeout | undefined
 
   constructor(options: PopoverOptions) {
@@ -102,6 +104,17 @@ export class Popover {
     if (isKept) clearTimeout(this.#grace)
   }
 
+  /** A dialog takes the focus from the window, which it is asked by, and must not hide it. */
+  async during<T>(dialog: () => Promise<T>): Promise<T> {
+    this.#isAsking = true
+    try {
+      return await dialog()
+    } finally {
+      this.#isAsking = false
+      if (this.#window?.isVisible() === true) this.#window.focus()
+    }
+  }
+
   #place(window: BrowserWindow, clicked: Rectangle | undefined): void {
     const icon = clicked && !isHidden(clicked) ? clicked : this.#options.icon()
     const display = isHidden(icon)
@@ -145,7 +158,7 @@ export class Popover {
     // By default macOS would make an app with an icon in the Dock of it.
     window.setVisibleOnAllWorkspaces(true, { visibleOnFullScreen: true, skipTransformProcessType: true })
     window.on('blur', () => {
-      if (!window.isVisible() || window.webContents.isDevToolsFocused()) return
+      if (this.#isAsking || !window.isVisible() || window.webContents.isDevToolsFocused()) return
       this.#hiddenByBlurAt = performance.now()
       this.hide()
     })
@@ -209,9 +222,4 @@ const forms: Readonly<Record<Form, BrowserWindowConstructorOptions>> = {
     hiddenInMissionControl: true,
   },
   window: { minWidth: 320, minHeight: 400 },
-}
-
-const fragmentOf = (at: WindowPlace | undefined): string => {
-  if (!at) return ''
-  return 'view' in at ? `#${at.view}` : `#service/${encodeURIComponent(at.service)}`
 }

@@ -1,20 +1,38 @@
 import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
+import type { AppPreferences } from '../contract/app-bridge.ts'
 import { agentKeys, type AgentKeys } from './agent-keys.ts'
 import { readOwnFile } from './own-file.ts'
 
+const yesOrNo = z.boolean({ error: 'must be true or false' })
+
+/** What a person sets. */
+export const preferenceKeys = {
+  showTitle: yesOrNo,
+  onQuit: z.enum(['ask', 'drain', 'keep'], { error: 'must be ask, drain or keep' }),
+  notifications: yesOrNo,
+} satisfies { readonly [K in keyof AppPreferences]: z.ZodType<AppPreferences[K]> }
+
 const shellKeys = z.object({
-  /** Figures beside the icon. */
-  showTitle: z.boolean({ error: 'must be true or false' }).default(false),
-  /** What Quit does while models run here. */
-  onQuit: z.enum(['ask', 'drain', 'keep'], { error: 'must be ask, drain or keep' }).default('ask'),
+  showTitle: preferenceKeys.showTitle.default(false),
+  onQuit: preferenceKeys.onQuit.default('ask'),
+  notifications: preferenceKeys.notifications.default(true),
+  /** A person was asked once whether the app is to be opened at login. */
+  loginItemOffered: yesOrNo.default(false),
 })
 
 /** What concerns the icon, its menu and the window alone; all that concerns the agent is in the agent's settings. */
 export type ShellPreferences = z.infer<typeof shellKeys>
 
 export const defaultPreferences: ShellPreferences = shellKeys.parse({})
+
+/** Those of them that a person sets. */
+export const setByPerson = ({ showTitle, onQuit, notifications }: ShellPreferences): AppPreferences => ({
+  showTitle,
+  onQuit,
+  notifications,
+})
 
 /** An earlier build kept there what its agent was started with. */
 const content = z.strictObject({ ...shellKeys.shape, ...agentKeys.partial().shape })
@@ -27,9 +45,10 @@ export type ReadPreferences =
 export async function readPreferences(stateDir: string): Promise<ReadPreferences> {
   const read = await readOwnFile(fileIn(stateDir), 'preferences', content)
   if (!read.ok) return read
-  const { showTitle, onQuit, ...agent } = read.value
+  const { showTitle, onQuit, notifications, loginItemOffered, ...agent } = read.value
   const stated = Object.entries(agent).filter(([name]) => read.keys.includes(name))
-  return { ok: true, preferences: { showTitle, onQuit }, agent: Object.fromEntries(stated) }
+  const preferences = { showTitle, onQuit, notifications, loginItemOffered }
+  return { ok: true, preferences, agent: Object.fromEntries(stated) }
 }
 
 /** Throws what the disk answers. */

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { hostPlatform } from '../agent-core/platform/host.ts'
 import { buildInfo } from '../agent-core/build-info.ts'
@@ -7,6 +8,7 @@ import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { startTimeOf } from '../agent-core/state/start-time.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
+import type { CommandResult } from '../contract/commands.ts'
 import type { HostOptions, HostResult } from '../serve/host-agent.ts'
 import { moveAgentKeys, readStartSettings, type AppPlaces } from './agent-keys.ts'
 import type { AgentView } from './agent-view.ts'
@@ -22,12 +24,18 @@ export interface ShownAgent {
   skipDrains(): Promise<void>
   /** Sets files that cannot be used aside, and starts again. Throws what the disk answers. */
   reset(): Promise<void>
+  /** Ends the agent that another program runs, and starts one here that takes its servers over; what came of it where it did not. */
+  takeOver(): Promise<CommandResult | undefined>
   /** Ends an agent that runs here in good order; false where something was left, which the log then names. */
   stop(servers: ServersAtEnd): Promise<boolean>
 }
 
 export interface ShownAgentOptions
-  extends AppPlaces, Pick<HostOptions, 'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel'> {
+  extends
+    AppPlaces,
+    Pick<HostOptions, 'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel' | 'keptHubToken'> {
+  /** The environment is as it is to be. */
+  readonly isPrepared: Promise<void>
   /** Undefined where they cannot be used. */
   readonly onPreferences: (preferences: ShellPreferences | undefined) => void
   readonly onHosting: (hosting: Pick<AgentView, 'isHere' | 'isBroken'>) => void
@@ -40,8 +48,8 @@ type Hosting =
 /** The agent of the state folder: started here, or, where one runs on it already, that one over its socket. */
 export function showAgent(options: ShownAgentOptions): ShownAgent {
   const { log, onHosting } = options
-  const begin = () => {
-    const begun = host(options)
+  const begin = (hostOnce = host) => {
+    const begun = hostOnce(options)
     begun.then(
       (result) => {
         if (!result.ok) log.warn('no agent here', { reason: result.message })
@@ -60,8 +68,9 @@ export function showAgent(options: ShownAgentOptions): ShownAgent {
     const result = await hosting.catch(() => undefined)
     return result?.ok === true ? result.hosted : undefined
   }
+  const link = lazyLink(async () => open(await hosting, options))
   return {
-    link: lazyLink(async () => open(await hosting, options)),
+    link,
     sleeps: async (isAsleep) => {
       const agent = await hosted()
       await (isAsleep ? agent?.suspend() : agent?.resume())
@@ -81,13 +90,40 @@ export function showAgent(options: ShownAgentOptions): ShownAgent {
         hosting = begin()
       }
     },
+    takeOver: async () => {
+      const found = await hosting
+      if (found.ok || found.reason !== 'taken') return undefined
+      const result = await link.command({ name: 'shutdown', keepServing: true }).catch((error: unknown) => {
+        // One that has ended meanwhile need not be asked.
+        if (error instanceof LinkError && error.code === 'gone') return undefined
+        throw error
+      })
+      if (result && result.outcome !== 'accepted') return result
+      hosting = begin(hostWhenFree)
+      const after = await hosting
+      return after.ok ? undefined : { outcome: 'failed', message: after.message }
+    },
     stop: async (servers) => (await (await hosted())?.stop({ servers })) ?? true,
+  }
+}
+
+/** An agent that keeps its servers ends within seconds. */
+const takeOverLimitMs = 30_000
+const takeOverRetryMs = 250
+
+async function hostWhenFree(options: ShownAgentOptions): Promise<Hosting> {
+  const since = performance.now()
+  for (;;) {
+    const result = await host(options)
+    if (result.ok || result.reason !== 'taken' || performance.now() - since > takeOverLimitMs) return result
+    await delay(takeOverRetryMs)
   }
 }
 
 /** The Kubernetes client is loaded when the icon is there: it takes a quarter of a second. */
 async function host(options: ShownAgentOptions): Promise<Hosting> {
-  const { stateDir, onPreferences, log } = options
+  const { stateDir, onPreferences, log, isPrepared } = options
+  await isPrepared
   const read = await readPreferences(stateDir)
   onPreferences(read.ok ? read.preferences : undefined)
   if (!read.ok) return { ...read, reason: 'broken' }

@@ -2,10 +2,31 @@ import { viewNames, type WindowStore } from './store.ts'
 
 const service = '#service/'
 
-/** Turns the window to what the app's menu names: `#settings`, or `#service/` and a uid. */
-export function showPlace(store: WindowStore, fragment: string): void {
+/** Turns the window to what the app names: `#settings`, `#settings/` and the id of a field, or `#service/` and a uid. */
+export function showPlace(
+  store: WindowStore,
+  fragment: string,
+  page: Pick<Document, 'getElementById'> = document,
+): void {
   const { show, select } = store.getState()
-  const view = viewNames.find((name) => fragment === `#${name}`)
-  if (view) show(view)
-  else if (fragment.startsWith(service)) select(decodeURIComponent(fragment.slice(service.length)))
+  const [place = '', field] = fragment.startsWith(service) ? [] : fragment.split('/')
+  const view = viewNames.find((name) => place === `#${name}`)
+  if (view) {
+    show(view)
+    if (field !== undefined) focusWhenThere(field, page)
+  } else if (fragment.startsWith(service)) select(decodeURIComponent(fragment.slice(service.length)))
+}
+
+/** What is asked of the agent first is drawn later. */
+const lookLimitMs = 3_000
+
+function focusWhenThere(id: string, page: Pick<Document, 'getElementById'>): void {
+  const since = performance.now()
+  const look = () => {
+    const found = page.getElementById(id)
+    found?.scrollIntoView({ block: 'center' })
+    found?.focus()
+    if (!found && performance.now() - since < lookLimitMs) requestAnimationFrame(look)
+  }
+  requestAnimationFrame(look)
 }

@@ -1,7 +1,7 @@
 import { createContext, use } from 'react'
 import { useStore } from 'zustand'
 import { createStore, type StoreApi } from 'zustand/vanilla'
-import type { Bridge } from '../contract/bridge.ts'
+import type { AppBridge } from '../contract/app-bridge.ts'
 import { type AgentLink, LinkError } from '../contract/client.ts'
 import type { CommandInput, CommandResult, ServiceRef } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
@@ -175,7 +175,7 @@ export interface WindowParts {
   readonly store: WindowStore
   readonly link: AgentLink
   /** What only the app can do; absent in a browser. */
-  readonly app: Pick<Bridge, 'revealLog'> | undefined
+  readonly app: AppBridge | undefined
 }
 
 export const WindowContext = createContext<WindowParts | undefined>(undefined)

@@ -21,7 +21,7 @@ export type { ServersAtEnd } from '../agent-core/agent-options.ts'
 /** Withdrawing, stopping and saying goodbye take no longer beside the drain: launchd and systemd kill at some point after it. */
 const shutdownMarginMs = 35_000
 
-export interface HostOptions extends Pick<AgentOptions, 'onShutdown' | 'onLogLevel' | 'powerTrial'> {
+export interface HostOptions extends Pick<AgentOptions, 'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'powerTrial'> {
   readonly settings: AgentSettings
   readonly platform: Platform
   readonly log: Logger

@@ -267,6 +267,17 @@ describe('the login of the person at this machine', () => {
     expect(hub.requests.filter(({ headers }) => headers.authorization !== undefined).length).toBeGreaterThan(0)
   })
 
+  test('may be what the app keeps: it serves what the person pulls, over the environment, and no namespace', async () => {
+    const env = { HF_ENDPOINT: hub.endpoint, HF_TOKEN: 'hf_wrong' }
+    const models = world.restarted({ env, keptHubToken: () => Promise.resolve(tokens.mine) })
+    const broken = world.restarted({ env, keptHubToken: () => Promise.reject(new Error('no keychain')) })
+    expect([
+      await outcome(asked('none'), models),
+      await outcome(asked('none', { namespace: '', name: 'kept' }), broken),
+      await outcome(asked('none', { namespace: '', name: 'kept' }), models),
+    ]).toEqual(['NotFound', 'FileUnreadable', 'ok'])
+  })
+
   test('what it fetched serves every namespace without the Hub where that said it is public, and else none', async () => {
     const models = world.restarted({ env: env() })
     const names = { pulled: 'hf://org/public', mine: source }

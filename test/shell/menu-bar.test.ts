@@ -76,7 +76,12 @@ describe('the icon and its menu', () => {
         'Settings…',
         {
           label: 'This app',
-          entries: ['Open in a window of its own', 'Show figures beside the icon', '✓ Ask before quitting'],
+          entries: [
+            'Open in a window of its own',
+            'Show figures beside the icon',
+            '✓ Ask before quitting',
+            '✓ Notifications',
+          ],
         },
         'Quit…',
       ],
@@ -331,7 +336,7 @@ describe('Quit', () => {
     await app.press('Keep in menu bar', { isChecked: true })
     await eventually(async () => (await app.menu()).at(-1) === 'Quit: drain and stop')
     await app.ask({ do: 'chooseInBar', labels: ['Metalbar', 'Quit'] })
-    expect([lives(pid), await app.json('preferences.json')]).toEqual([true, { showTitle: false, onQuit: 'keep' }])
+    expect([lives(pid), await app.json('preferences.json')]).toMatchObject([true, { showTitle: false, onQuit: 'keep' }])
     expect([await app.quit(), lives(pid)]).toEqual([0, false])
   })
 

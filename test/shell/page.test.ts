@@ -41,8 +41,18 @@ describe('over IPC', () => {
       'agent:query',
       'agent:listen',
       'agent:leave',
+      'app:state',
+      'app:setHubToken',
+      'app:removeHubToken',
+      'app:setLoginItem',
+      'app:prefer',
+      'app:chooseFile',
+      'app:openPane',
       'app:revealLog',
+      'window:hide',
+      'window:tearOff',
       'window:keep',
+      'window:escape',
     ]
     const answers = await Promise.all(channels.map((channel) => app.ask({ ...ours, ...forged, channel })))
     expect(answers).toEqual(channels.map(() => refusal))

@@ -273,6 +273,12 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
     },
   ),
   'the agent is another program': withSnapshot({ services: [] }, { isHere: false }),
+  'the app is opened at login': withSnapshot({ services: [] }, { loginItem: 'enabled' }),
+  'macOS wants to be asked for leave': withSnapshot({ services: [] }, { loginItem: 'requires-approval' }),
+  'the first model serves, and the login item is offered': withSnapshot(
+    {},
+    { loginItem: 'not-registered', offersLoginItem: true },
+  ),
   'Quit does not ask': withSnapshot({ services: [] }, { preferences: { ...defaultPreferences, onQuit: 'drain' } }),
   'it quits': withSnapshot({ services: [] }, { isQuitting: true }),
   'the window crashed twice': withSnapshot(

@@ -18,6 +18,8 @@ export interface ShellAppOptions {
   readonly preferences?: Readonly<Record<string, unknown>>
   /** Endpoint of the Chromium that draws its windows. */
   readonly chromium?: string
+  /** Added to an environment that holds little of this machine. */
+  readonly env?: Readonly<Record<string, string>>
 }
 
 const root = path.join(import.meta.dirname, '../..')
@@ -66,7 +68,7 @@ export class ShellApp implements AsyncDisposable {
   readonly #waiting = new Map<number, (given: z.infer<typeof answer>) => void>()
   #requests = 0
 
-  private constructor(folder: string, { folder: shared, chromium = '' }: ShellAppOptions) {
+  private constructor(folder: string, { folder: shared, chromium = '', env = {} }: ShellAppOptions) {
     this.folder = folder
     this.#keepFolder = shared !== undefined
     this.stateDir = stateDirIn(folder)
@@ -80,6 +82,7 @@ export class ShellApp implements AsyncDisposable {
         TMPDIR: tmpdir(),
         LANG: 'C.UTF-8',
         [chromiumVariable]: chromium,
+        ...env,
       },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     })

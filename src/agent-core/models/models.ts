@@ -20,7 +20,7 @@ import type { ModelUser } from './model-user.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
-import { Remote, type DownloadSettings } from './remote.ts'
+import { Remote, type DownloadSettings, type RemoteOptions } from './remote.ts'
 import { SharedWork, type Waiters } from './shared-work.ts'
 import { parseModelSource, shownSource } from './source.ts'
 import { Store } from './store.ts'
@@ -75,6 +75,8 @@ export interface ModelsOptions {
   settings?: () => DownloadSettings
   env?: Readonly<Record<string, string | undefined>>
   homeDir?: string
+  /** See {@link RemoteOptions}. */
+  keptHubToken?: RemoteOptions['keptHubToken']
   /** Something in {@link Models.state} has changed. */
   onChange?: () => void
   /** Undefined while it is not known which services there are. */
@@ -123,6 +125,7 @@ export class Models {
       settings,
       env: options.env ?? {},
       homeDir,
+      keptHubToken: options.keptHubToken,
       stallMs: options.stallMs,
       attempts: options.attempts,
       storeFolder: directory,

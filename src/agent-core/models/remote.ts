@@ -14,7 +14,7 @@ import { readGgufHeaderOverHttp } from './gguf/http-header.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
-import { hubToken, tokenInFile, type HubToken } from './hub/token.ts'
+import { hubToken, keptToken, tokenInFile, type HubToken } from './hub/token.ts'
 import type { Manifest } from './manifest.ts'
 import { firstBytes } from './local-file.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
@@ -49,6 +49,8 @@ export interface RemoteOptions {
   readonly settings: () => DownloadSettings
   readonly env: Readonly<Record<string, string | undefined>>
   readonly homeDir: string
+  /** The Hub's token that the program which hosts the agent keeps; throws where it cannot read it. */
+  readonly keptHubToken?: (() => Promise<string | undefined>) | undefined
   readonly stallMs: number | undefined
   readonly attempts: number | undefined
   /** As messages about the disk name it. */
@@ -329,11 +331,12 @@ export class Remote implements AsyncDisposable {
 
   /** A namespace gets the login of the person at this machine only where that person listed the namespace. */
   async #token({ secret, namespace }: RemoteRequest): Promise<HubToken | undefined> {
-    const { env, homeDir, settings } = this.#options
+    const { env, homeDir, settings, keptHubToken } = this.#options
     const { hubTokenFile } = settings()
     if (secret === undefined && !this.#isLoginLent(namespace)) return undefined
     const setting = secret === undefined && hubTokenFile !== undefined ? await tokenInFile(hubTokenFile) : undefined
-    return hubToken({ secret, setting, env, home: homeDir })
+    const kept = secret === undefined && setting === undefined ? await keptToken(keptHubToken) : undefined
+    return hubToken({ secret, setting, kept, env, home: homeDir })
   }
 
   #isLoginLent(namespace: string): boolean {

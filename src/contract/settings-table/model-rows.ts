@@ -40,7 +40,7 @@ export const modelRows = {
   hubTokenFile: {
     kind: 'path',
     schema: absolutePath,
-    defaultMeans: '$HF_TOKEN, then the file that hf auth login writes',
+    defaultMeans: 'what the app keeps, then $HF_TOKEN, then the file that hf auth login writes',
     group: 'Models',
     flag: 'hub-token-file',
     help: "file that holds the Hub's token",

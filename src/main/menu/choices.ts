@@ -30,7 +30,7 @@ export function hostAddressEntry(listed: Listed<'hostAddresses'>): MenuEntry {
     'Host address',
     separated([
       listEntries(listed, addressLines, 'metal-agent host-ip list'),
-      [text('Any other: metal-agent host-ip set ADDRESS')],
+      [line('Other…', { kind: 'open', at: { view: 'settings', field: 'hostAddress' } })],
     ]),
   )
 }

@@ -1,6 +1,8 @@
 import { cleanText } from '../../contract/clean-text.ts'
+import type { SystemPane } from '../../contract/app-bridge.ts'
 import type { CommandInput } from '../../contract/commands.ts'
 import type { ShellPreferences } from '../preferences.ts'
+import type { WindowPlace } from '../window-place.ts'
 
 /** What choosing an entry does. */
 export type MenuDeed =
@@ -14,9 +16,11 @@ export type MenuDeed =
   | { readonly kind: 'showLog'; readonly file: string }
   | { readonly kind: 'prefer'; readonly preferences: Partial<ShellPreferences> }
   | { readonly kind: 'resetPreferences' }
+  | { readonly kind: 'loginItem'; readonly isOn: boolean }
+  | { readonly kind: 'openPane'; readonly pane: SystemPane }
+  /** The agent that another program runs is to run in this app. */
+  | { readonly kind: 'takeOver' }
   | { readonly kind: 'quit' }
-
-export type WindowPlace = { readonly view: 'settings' } | { readonly service: string }
 
 /** A line of the menu as data; one without a deed or entries below it can only be read. */
 export type MenuEntry =

@@ -1,6 +1,7 @@
 import type { AgentView } from '../agent-view.ts'
 import { clusterLine, figuresLine, stateLine } from '../state-line.ts'
 import { contextEntry, hostAddressEntry } from './choices.ts'
+import { loginItemEntries, loginOfferEntries, takeOverEntries } from './app-entries.ts'
 import { line, lines, separated, submenu, text, type MenuEntry } from './entries.ts'
 import { modelEntries } from './model-entries.ts'
 
@@ -13,6 +14,7 @@ export function menuOf(view: AgentView): MenuEntry[] {
   return separated([
     headerEntries(view),
     answerEntries(view),
+    loginOfferEntries(view),
     snapshot ? modelEntries(snapshot) : [],
     snapshot ? nodeEntries(view, snapshot.host.paused) : [],
     appEntries(view),
@@ -75,6 +77,7 @@ function appEntries(view: AgentView): MenuEntry[] {
           ),
         ]
       : []),
+    ...takeOverEntries(view),
     line('Open Metalbar', { kind: 'open' }, { accelerator: 'CommandOrControl+O' }),
     line('Settings…', { kind: 'open', at: { view: 'settings' } }, { accelerator: 'CommandOrControl+,' }),
     ...(preferences === undefined
@@ -92,6 +95,12 @@ function appEntries(view: AgentView): MenuEntry[] {
               { kind: 'prefer', preferences: { onQuit: preferences.onQuit === 'ask' ? 'drain' : 'ask' } },
               { isChecked: preferences.onQuit === 'ask' },
             ),
+            line(
+              'Notifications',
+              { kind: 'prefer', preferences: { notifications: !preferences.notifications } },
+              { isChecked: preferences.notifications },
+            ),
+            ...loginItemEntries(view),
           ]),
         ]),
     ...(isQuitting

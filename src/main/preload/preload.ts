@@ -44,8 +44,17 @@ const bridge: Bridge = {
   command: (command, requestId) => ask(channels.command, { requestId, command }),
   query: (query) => ask(channels.query, query),
   stream: (request, next, end) => listen(request, { next, end }),
-  keep: (isKept) => ask(channels.keep, isKept),
+  appState: () => ask(channels.appState),
+  setHubToken: (token) => ask(channels.setHubToken, token),
+  removeHubToken: () => ask(channels.removeHubToken),
+  setLoginItem: (isOn) => ask(channels.setLoginItem, isOn),
+  prefer: (changes) => ask(channels.prefer, changes),
+  chooseFile: (what) => ask(channels.chooseFile, what),
+  openPane: (pane) => ask(channels.openPane, pane),
   revealLog: (log) => ask(channels.revealLog, log),
+  hide: () => ask(channels.hide),
+  tearOff: () => ask(channels.tearOff),
+  keep: (isKept) => ask(channels.keep, isKept),
 }
 
 contextBridge.exposeInMainWorld('metalbar', bridge)

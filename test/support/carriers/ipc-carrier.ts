@@ -36,7 +36,6 @@ export const ipcCarrier: Carrier = {
     serveIpc(
       lazyLink(() => client),
       { ...silentLog, error: (_, fields) => errors.push(fields) },
-      { onEscape: () => undefined, onKeep: () => undefined, showInFolder: () => undefined },
     )
     const window = await openWindow()
     return {

@@ -3,6 +3,7 @@ import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
+import { isInstalled, loginItem } from './login-item.ts'
 
 /** An event that a listener may prevent. */
 export class PreventableEvent {
@@ -14,7 +15,9 @@ export class PreventableEvent {
 }
 
 class App extends EventEmitter {
-  readonly isPackaged = false
+  readonly isPackaged = isInstalled
+  readonly getLoginItemSettings = loginItem.get
+  readonly setLoginItemSettings = loginItem.set
   isSandboxed = false
   /** There on macOS alone. */
   readonly dock: undefined
@@ -39,6 +42,10 @@ class App extends EventEmitter {
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => this.quit())
     // A real one lives without any timer or socket.
     setInterval(() => undefined, 60_000)
+  }
+
+  setAsDefaultProtocolClient(scheme: string): boolean {
+    return /^[a-z]+$/.test(scheme)
   }
 
   getName(): string {

@@ -5,6 +5,7 @@ import { windows } from './browser-window.ts'
 import { copied } from './clipboard.ts'
 import { press, question } from './dialog.ts'
 import { invoke } from './ipc-main.ts'
+import { carryOutOnMacos, isMacosRequest, macosRequests } from './macos-control.ts'
 import { Menu } from './menu.ts'
 import { plain } from './page.ts'
 import { announce } from './power-monitor.ts'
@@ -44,6 +45,7 @@ export const controlRequest = z.discriminatedUnion('do', [
   }),
   z.object({ do: z.literal('request'), url: z.string(), method: z.string() }),
   z.object({ do: z.literal('permissions'), origin: z.string(), permission: z.string() }),
+  ...macosRequests,
 ])
 export type ControlRequest = z.input<typeof controlRequest>
 
@@ -72,6 +74,7 @@ async function openedMenu(tray: Tray): Promise<Menu> {
 }
 
 async function carryOut(request: z.output<typeof controlRequest>): Promise<unknown> {
+  if (isMacosRequest(request)) return carryOutOnMacos(request)
   const [tray] = trays
   switch (request.do) {
     case 'look':

@@ -24,10 +24,22 @@ export function press(button: string, isChecked: boolean): void {
   answer({ response, checkboxChecked: isChecked })
 }
 
+let chosen: string | null | undefined
+
+/** Answers the next dialog for a file; null = cancelled. */
+export const chooses = (file: string | null): void => void (chosen = file)
+
 /** What a person would have been shown. */
 export const dialog = {
   showMessageBox(box: MessageBox): Promise<Answer> {
     return new Promise((resolve) => (shown = { box, press: resolve }))
+  },
+
+  showOpenDialog({ properties }: { readonly properties: readonly string[] }) {
+    if (chosen === undefined) throw new Error(`Nobody chooses a file (${properties.join(', ')}).`)
+    const filePaths = chosen === null ? [] : [chosen]
+    chosen = undefined
+    return Promise.resolve({ canceled: filePaths.length === 0, filePaths })
   },
 
   showErrorBox(title: string, content: string): void {

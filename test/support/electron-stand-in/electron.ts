@@ -10,8 +10,10 @@ import { dialog } from './dialog.ts'
 import { ipcMain } from './ipc-main.ts'
 import { Menu } from './menu.ts'
 import { nativeTheme } from './native-theme.ts'
+import { Notification } from './notification.ts'
 import { powerMonitor } from './power-monitor.ts'
 import { protocol } from './protocol.ts'
+import { safeStorage } from './safe-storage.ts'
 import { screen } from './screen.ts'
 import { session } from './session.ts'
 import { shell } from './shell.ts'
@@ -26,8 +28,10 @@ const electron = {
   Menu,
   nativeImage,
   nativeTheme,
+  Notification,
   powerMonitor,
   protocol,
+  safeStorage,
   screen,
   session,
   shell,
@@ -42,8 +46,10 @@ export {
   Menu,
   nativeImage,
   nativeTheme,
+  Notification,
   powerMonitor,
   protocol,
+  safeStorage,
   screen,
   session,
   shell,

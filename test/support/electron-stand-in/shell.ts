@@ -10,4 +10,9 @@ export const shell = {
     opened.push(file)
     return Promise.resolve('')
   },
+
+  openExternal(url: string): Promise<void> {
+    opened.push(new URL(url).href)
+    return Promise.resolve()
+  },
 }

@@ -1,8 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import type { BrowserContextOptions, Browser, Page } from 'playwright-core'
-import type { Bridge, BridgeReply, LinkFailure, RunLog } from '../../../src/contract/bridge.ts'
+import type { AppBridge, RunLog } from '../../../src/contract/app-bridge.ts'
+import type { Bridge, BridgeReply, LinkFailure } from '../../../src/contract/bridge.ts'
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
+import { appVerbs, FakeApp, type AppVerb } from './fake-app.ts'
 
 /** Nothing listens there: every request is answered from the folder. Loopback, so that the page may use the clipboard. */
 const origin = 'http://127.0.0.1:1'
@@ -32,6 +34,7 @@ export interface OpenWindow extends AsyncDisposable {
   readonly page: Page
   /** What the page logged, threw, or was refused by the policy. */
   readonly complaints: readonly string[]
+  readonly app: FakeApp
   /** Logs whose files the app was asked to show. */
   readonly revealed: readonly RunLog[]
   /** What the page said in turn about whether it has what must not be lost. */
@@ -65,11 +68,11 @@ export async function openWindow({ browser, folder, agent, context = {} }: Windo
       headers: { 'content-type': contentTypes[extname(file)] ?? '', 'content-security-policy': policy },
     })
   })
-  const revealed: RunLog[] = []
-  const kept: boolean[] = []
-  await connect(page, agent, { revealed, kept })
+  const app = new FakeApp()
+  await connect(page, agent, app)
   await page.goto(`${origin}/`)
-  return { page, complaints, revealed, kept, [Symbol.asyncDispose]: () => browserContext.close() }
+  const { revealed, kept } = app
+  return { page, complaints, app, revealed, kept, [Symbol.asyncDispose]: () => browserContext.close() }
 }
 
 /** The functions that Playwright puts into the page, and those that the page gives it. */
@@ -77,17 +80,11 @@ interface Wires {
   agentCall(method: 'snapshot' | 'command' | 'query', args: unknown[]): Promise<BridgeReply<never>>
   agentOpen(id: number, method: 'follow' | 'stream', request?: unknown): Promise<void>
   agentClose(id: number): Promise<void>
-  appKeeps(isKept: boolean): Promise<BridgeReply<null>>
-  appReveals(log: RunLog): Promise<BridgeReply<null>>
+  appDoes(verb: AppVerb, content: unknown): Promise<BridgeReply<never>>
   agentSays(id: number, item: { next: unknown } | { end: LinkFailure }): void
 }
 
-interface Heard {
-  readonly revealed: RunLog[]
-  readonly kept: boolean[]
-}
-
-async function connect(page: Page, agent: AgentLink, { revealed, kept }: Heard): Promise<void> {
+async function connect(page: Page, agent: AgentLink, app: FakeApp): Promise<void> {
   const open = new Map<number, Unsubscribe>()
   await page.exposeFunction('agentCall', ((method, args) =>
     reply(callOf(agent, method, args))) satisfies Wires['agentCall'])
@@ -108,15 +105,9 @@ async function connect(page: Page, agent: AgentLink, { revealed, kept }: Heard):
     }
     open.set(id, method === 'follow' ? agent.follow(listener) : agent.stream(request as never, listener))
   })
-  await page.exposeFunction('appReveals', ((log) => {
-    revealed.push(log)
-    return Promise.resolve({ ok: true, value: null })
-  }) satisfies Wires['appReveals'])
-  await page.exposeFunction('appKeeps', ((isKept) => {
-    kept.push(isKept)
-    return Promise.resolve({ ok: true, value: null })
-  }) satisfies Wires['appKeeps'])
-  await page.addInitScript(bridgeInPage)
+  await page.exposeFunction('appDoes', ((verb, content) =>
+    Promise.resolve(app.answer(verb, content) as BridgeReply<never>)) satisfies Wires['appDoes'])
+  await page.addInitScript(bridgeInPage, appVerbs)
 }
 
 function callOf(agent: AgentLink, method: 'snapshot' | 'command' | 'query', args: unknown[]): Promise<unknown> {
@@ -140,7 +131,7 @@ async function reply(call: Promise<unknown>): Promise<BridgeReply<never>> {
 }
 
 /** Runs in the page, before its own scripts. */
-function bridgeInPage(): void {
+function bridgeInPage(appVerbs: readonly AppVerb[]): void {
   const page = globalThis as unknown as Wires & { metalbar: Bridge }
   const listeners = new Map<number, { next: (item: never) => void; end: (failure: LinkFailure) => void }>()
   let lastId = 0
@@ -164,13 +155,13 @@ function bridgeInPage(): void {
       listener?.end(item.end)
     }
   }
+  const app = Object.fromEntries(appVerbs.map((verb) => [verb, (content: unknown) => page.appDoes(verb, content)]))
   page.metalbar = {
+    ...(app as unknown as AppBridge),
     follow: (next, end) => subscribe('follow', { next, end }),
     snapshot: () => page.agentCall('snapshot', []),
     command: (command, requestId) => page.agentCall('command', [command, requestId]),
     query: (query) => page.agentCall('query', [query]),
     stream: (request, next, end) => subscribe('stream', { next, end }, request),
-    keep: (isKept) => page.appKeeps(isKept),
-    revealLog: (log) => page.appReveals(log),
   }
 }

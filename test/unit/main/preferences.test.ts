@@ -90,10 +90,10 @@ test('keys that stood in no file are not written into any', async () => {
 
 test('preferences are kept over a start', async () => {
   await using folder = await temporaryFolder()
-  await writePreferences(folder.dir, { showTitle: true, onQuit: 'keep' })
+  await writePreferences(folder.dir, { ...defaultPreferences, showTitle: true, onQuit: 'keep' })
   expect(await readPreferences(folder.dir)).toEqual({
     ok: true,
-    preferences: { showTitle: true, onQuit: 'keep' },
+    preferences: { ...defaultPreferences, showTitle: true, onQuit: 'keep' },
     agent: {},
   })
 })

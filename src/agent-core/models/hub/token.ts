@@ -16,15 +16,21 @@ export interface TokenSources {
   readonly secret?: (() => Promise<HubToken>) | undefined
   /** What stands in the file that the setting names. */
   readonly setting?: string | undefined
+  /** Of the person at this machine, kept by the program that hosts the agent. */
+  readonly kept?: string | undefined
   readonly env: Environment
   readonly home: string
 }
 
-/** The first there is: Secret, setting, environment, the file that `hf auth login` writes. Throws ModelError where one is meant but cannot be used. */
-export async function hubToken({ secret, setting, env, home }: TokenSources): Promise<HubToken | undefined> {
+/** As {@link HubToken.from} says it. */
+export const keptTokenFrom = 'the settings of the app'
+
+/** The first there is: Secret, setting, what the app keeps, environment, the file that `hf auth login` writes. Throws ModelError where one is meant but cannot be used. */
+export async function hubToken({ secret, setting, kept, env, home }: TokenSources): Promise<HubToken | undefined> {
   if (secret !== undefined) return secret()
   const stated = [
     ['the setting hubTokenFile', setting],
+    [keptTokenFrom, kept],
     ...tokenVariables.map((name) => [name, env[name]] as const),
   ] as const
   for (const [from, value = ''] of stated) {
@@ -108,6 +114,20 @@ export async function tokenInFile(file: string): Promise<string> {
   if (text === undefined || text.trim() === '')
     throw unusableToken(file, text === undefined ? 'it does not exist' : 'it is empty')
   return text.trim()
+}
+
+/** Of the program that hosts the agent. Throws ModelError where it has one and cannot read it. */
+export async function keptToken(read: (() => Promise<string | undefined>) | undefined): Promise<string | undefined> {
+  try {
+    return await read?.()
+  } catch (error) {
+    throw new ModelError(
+      'transient',
+      'FileUnreadable',
+      `The Hub's token that the app keeps cannot be read (${messageOf(error)}): write it into the app's settings anew, or remove it there.`,
+      { cause: error, retryAfterMs: localRepairMs },
+    )
+  }
 }
 
 const unusableToken = (file: string, why: string, cause?: unknown): ModelError =>

@@ -13,7 +13,7 @@ import {
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 describe('the token of the Hub', () => {
-  test('comes from the Secret, else the setting, else the environment, else the file of the tools', async () => {
+  test('comes from the Secret, else the setting, else the app, else the environment, else the file of the tools', async () => {
     await using home = await temporaryFolder()
     await mkdir(join(home.dir, '.cache', 'huggingface'), { recursive: true })
     const standard = join(home.dir, '.cache', 'huggingface', 'token')
@@ -26,6 +26,8 @@ describe('the token of the Hub', () => {
     expect([
       await of({ secret, setting: 'hf_set', env }),
       await of({ setting: ' hf_set ', env }),
+      await of({ setting: 'hf_set', kept: 'hf_kept', env }),
+      await of({ setting: '', kept: 'hf_kept', env }),
       await of({ setting: '', env }),
       await of({ env: { HF_TOKEN: '', HUGGING_FACE_HUB_TOKEN: 'hf_old' } }),
       await of({}),
@@ -34,6 +36,8 @@ describe('the token of the Hub', () => {
     ]).toEqual([
       { value: 'hf_secret', from: 'Secret ns/hub' },
       { value: 'hf_set', from: 'the setting hubTokenFile' },
+      { value: 'hf_set', from: 'the setting hubTokenFile' },
+      { value: 'hf_kept', from: 'the settings of the app' },
       { value: 'hf_env', from: 'HF_TOKEN' },
       { value: 'hf_old', from: 'HUGGING_FACE_HUB_TOKEN' },
       { value: 'hf_file', from: standard },

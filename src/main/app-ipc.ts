@@ -1,0 +1,70 @@
+import { z } from 'zod'
+import type { Logger } from '../agent-core/observability/logger.ts'
+import {
+  chosenFiles,
+  systemPanes,
+  type AppState,
+  type ChosenFile,
+  type PreferenceChanges,
+  type SystemPane,
+} from '../contract/app-bridge.ts'
+import { LinkError, type AgentLink } from '../contract/client.ts'
+import { serviceRef } from '../contract/commands.ts'
+import { logRun } from '../contract/log.ts'
+import { channels } from './ipc-channels.ts'
+import { handle } from './ipc-handle.ts'
+import { tokenPattern } from './kept-token.ts'
+import { preferenceKeys } from './preferences.ts'
+
+/** Each throws a LinkError where it does not do it. */
+export interface AppControls {
+  readonly state: () => Promise<AppState>
+  readonly setHubToken: (token: string) => Promise<void>
+  readonly removeHubToken: () => Promise<void>
+  readonly setLoginItem: (isOn: boolean) => void
+  readonly prefer: (changes: PreferenceChanges) => Promise<void>
+  readonly chooseFile: (what: ChosenFile) => Promise<string | undefined>
+  readonly openPane: (pane: SystemPane) => Promise<void>
+  readonly showInFolder: (file: string) => void
+  readonly onHide: () => void
+  readonly onTearOff: () => void
+  readonly onEscape: () => void
+  readonly onKeep: (isKept: boolean) => void
+}
+
+const token = z
+  .string()
+  .max(2_000)
+  .trim()
+  .regex(tokenPattern, 'is no token: it has spaces or characters that no token has')
+
+/** What the app does for its own window beside the contract. */
+export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, controls: AppControls): void {
+  const changing = <T>(channel: string, schema: z.ZodType<T>, change: (content: T) => unknown) =>
+    handle(log, channel, schema, async (content) => {
+      await change(content)
+      return controls.state()
+    })
+  const doing = <T>(channel: string, schema: z.ZodType<T>, work: (content: T) => unknown) =>
+    handle(log, channel, schema, async (content) => {
+      await work(content)
+      return null
+    })
+  handle(log, channels.appState, z.undefined(), () => controls.state())
+  changing(channels.setHubToken, token, (given) => controls.setHubToken(given))
+  changing(channels.removeHubToken, z.undefined(), () => controls.removeHubToken())
+  changing(channels.setLoginItem, z.boolean(), (isOn) => controls.setLoginItem(isOn))
+  changing(channels.prefer, z.strictObject(preferenceKeys).partial(), (changes) => controls.prefer(changes))
+  handle(log, channels.chooseFile, z.enum(chosenFiles), async (what) => (await controls.chooseFile(what)) ?? null)
+  doing(channels.openPane, z.enum(systemPanes), (pane) => controls.openPane(pane))
+  doing(channels.revealLog, z.object({ service: serviceRef, run: logRun }), async (asked) => {
+    // A page names a run, never a file.
+    const { file } = await link.query({ name: 'log', ...asked, lines: 1 })
+    if (file === undefined) throw new LinkError('refused', 'There is no file of that run.')
+    controls.showInFolder(file)
+  })
+  doing(channels.hide, z.undefined(), controls.onHide)
+  doing(channels.tearOff, z.undefined(), controls.onTearOff)
+  doing(channels.keep, z.boolean(), (isKept) => controls.onKeep(isKept))
+  doing(channels.escape, z.undefined(), controls.onEscape)
+}

@@ -1,0 +1,81 @@
+import path from 'node:path'
+import { askProgram } from '../../agent-core/support/ask-program.ts'
+import { messageOf } from '../../agent-core/support/message-of.ts'
+import { environmentIn, shellCommand } from './shell-output.ts'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+export interface LoginEnvironment {
+  /** What is to be set over the environment that there is. */
+  readonly set: Readonly<Record<string, string>>
+  /** Why the shell did not say: one sentence. */
+  readonly problem?: string
+}
+
+export interface LoginEnvironmentOptions {
+  readonly env: Environment
+  /** Of this user. */
+  readonly shell: string
+  readonly limitMs?: number
+}
+
+/** A shell with much in its files takes two; nobody waits longer for what may never come. */
+const defaultLimitMs = 5_000
+
+/** Where Homebrew puts programs, which neither launchd nor Finder knows. */
+const homebrewFolders = ['/opt/homebrew/bin', '/opt/homebrew/sbin', '/usr/local/bin']
+
+/** Of what a shell exports, what the agent, its downloads and a kubeconfig's credential plugins read. */
+const names = new Set(
+  ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'ALL_PROXY'].flatMap((name) => [name, name.toLowerCase()]),
+)
+for (const name of ['PATH', 'KUBECONFIG', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'HUGGING_FACE_HUB_TOKEN']) names.add(name)
+const prefixes = ['AWS_', 'AZURE_', 'CLOUDSDK_', 'GOOGLE_', 'HF_', 'USE_GKE_']
+
+/** Started by the Finder or at login there is none of a shell's variables; a terminal says which it is. */
+export const lacksShell = ({ TERM, SHELL }: Environment): boolean =>
+  (TERM === undefined || TERM === '') && SHELL !== undefined && path.isAbsolute(SHELL)
+
+/** What a login shell would have given this program. Never throws: without an answer PATH gets the folders of Homebrew. */
+export async function loginEnvironment(options: LoginEnvironmentOptions): Promise<LoginEnvironment> {
+  const { env, shell, limitMs = defaultLimitMs } = options
+  try {
+    const { exitCode, stdout } = await askProgram({
+      command: shell,
+      // Of csh and tcsh a login shell takes no command.
+      args: [/^t?csh$/.test(path.basename(shell)) ? '-ic' : '-ilc', shellCommand],
+      env: { ...stated(env), ...quiet },
+      timeLimitMs: limitMs,
+    })
+    const said = environmentIn(stdout)
+    if (!said) return fallback(env, `${shell} printed no environment (exit code ${exitCode ?? 'none'}).`)
+    const chosen = Object.entries(said).filter(
+      ([name]) => names.has(name) || prefixes.some((one) => name.startsWith(one)),
+    )
+    return { set: { ...Object.fromEntries(chosen), PATH: pathOf(said['PATH'], env['PATH']) } }
+  } catch (error) {
+    return fallback(env, messageOf(error))
+  }
+}
+
+/** So that files of a shell can tell, and its helpers neither update themselves nor take the terminal. */
+const quiet = {
+  METALBAR_READS_ENVIRONMENT: '1',
+  DISABLE_AUTO_UPDATE: 'true',
+  ZSH_TMUX_AUTOSTARTED: 'true',
+  ZSH_TMUX_AUTOSTART: 'false',
+}
+
+const fallback = ({ PATH }: Environment, why: string): LoginEnvironment => ({
+  set: { PATH: pathOf(PATH) },
+  problem: `The login shell gave no environment, so programs are looked for in PATH and in the folders of Homebrew alone: ${why}`,
+})
+
+/** Each folder once, those of Homebrew last; a relative one would be below whatever folder this program was started in. */
+function pathOf(...parts: readonly (string | undefined)[]): string {
+  const folders = parts.flatMap((part) => (part ?? '').split(path.delimiter))
+  return [...new Set([...folders.filter((folder) => path.isAbsolute(folder)), ...homebrewFolders])].join(path.delimiter)
+}
+
+const stated = (env: Environment): Record<string, string> =>
+  Object.fromEntries(Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))

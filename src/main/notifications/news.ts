@@ -1,0 +1,150 @@
+import { actionsFor } from '../../contract/actions.ts'
+import { sentence } from '../../contract/clean-text.ts'
+import type { CommandName } from '../../contract/commands.ts'
+import type { ServiceView } from '../../contract/service.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import { nameWithin, type MenuDeed } from '../menu/entries.ts'
+
+/** What a person is told of while no window and no menu is open; icon and menu say the same. */
+export interface News {
+  /** The same again takes the place of what is shown. */
+  readonly id: string
+  readonly title: string
+  readonly body: string
+  /** What a click does. */
+  readonly click: MenuDeed
+  /** On a button, where something helps at once. */
+  readonly action?: { readonly label: string; readonly deed: MenuDeed }
+}
+
+type Trouble = 'crashes' | 'doesNotFit' | 'refused' | 'evicted'
+
+/** What was told, and of what it is not known yet whether it is to be told. */
+export interface Watched {
+  readonly bootId: string
+  /** By uid: the trouble that a person was told of, until the service serves, or is stopped on purpose. */
+  readonly troubles: ReadonlyMap<string, Trouble>
+  readonly cluster: {
+    readonly context: string
+    readonly wasLive: boolean
+    /** Since when it is not seen, in our milliseconds. */
+    readonly lostAt?: number
+    readonly isLossTold: boolean
+  }
+}
+
+/** A router that restarts, or a connection that is made anew, is nothing to call a person for. */
+export const lossAfterMs = 60_000
+
+/** What is new since the last snapshot. What is there when the first one comes is no news: the icon says it. */
+export function newsIn(
+  before: Watched | undefined,
+  snapshot: AgentSnapshot,
+  nowMs: number,
+): { readonly watched: Watched; readonly news: readonly News[] } {
+  const troubles = troublesAfter(before, snapshot)
+  const cluster = clusterAfter(before, snapshot, nowMs)
+  const watched: Watched = { bootId: snapshot.bootId, troubles, cluster }
+  if (!before) return { watched, news: [] }
+  const news = snapshot.services.flatMap((service) => {
+    const trouble = troubles.get(service.uid)
+    return trouble === undefined || trouble === before.troubles.get(service.uid) ? [] : [newsOf(service, trouble)]
+  })
+  return { watched, news: [...news, ...clusterNews(before.cluster, cluster, snapshot)] }
+}
+
+function troublesAfter(before: Watched | undefined, snapshot: AgentSnapshot): Map<string, Trouble> {
+  const after = new Map<string, Trouble>()
+  const known = new Set(snapshot.services.map(({ uid }) => uid))
+  // An agent that has just started, or does not see its cluster, does not know yet which services there are.
+  const isWhole = before?.bootId === snapshot.bootId && snapshot.cluster.state === 'live'
+  for (const [uid, trouble] of before?.troubles ?? []) if (!isWhole && !known.has(uid)) after.set(uid, trouble)
+  for (const service of snapshot.services) {
+    const trouble = troubleOf(service) ?? (isOver(service) ? undefined : before?.troubles.get(service.uid))
+    if (trouble !== undefined) after.set(service.uid, trouble)
+  }
+  return after
+}
+
+function troubleOf({ state, reason, hold }: ServiceView): Trouble | undefined {
+  if (state === 'foreign') return undefined
+  if (state === 'crash-looping') return 'crashes'
+  if (reason === 'InsufficientMemory') return 'doesNotFit'
+  if (state === 'refused') return 'refused'
+  return hold?.cause === 'evicted' && hold.by === 'pressure' ? 'evicted' : undefined
+}
+
+/** The next attempt after a crash is no end of the trouble. */
+const isOver = ({ state }: ServiceView): boolean => state === 'ready' || state === 'stopped' || state === 'foreign'
+
+const titles: Readonly<Record<Trouble, (name: string) => string>> = {
+  crashes: (name) => `${name} crashes again and again`,
+  doesNotFit: (name) => `${name} does not fit into memory`,
+  refused: (name) => `${name} is refused`,
+  evicted: (name) => `${name} was evicted: memory was short`,
+}
+
+const remedies: Readonly<Partial<Record<Trouble, CommandName>>> = { crashes: 'stop', evicted: 'bringBack' }
+
+function newsOf(service: ServiceView, trouble: Trouble): News {
+  const { uid, name, message } = service
+  const remedy = actionsFor(service).find(({ command }) => command.name === remedies[trouble])
+  return {
+    id: `${uid} ${trouble}`,
+    title: titles[trouble](nameWithin(name)),
+    body: sentence(message, maxBodyBytes),
+    click: { kind: 'open', at: { service: uid } },
+    ...(remedy && { action: { label: remedy.label, deed: { kind: 'command', command: remedy.command } } }),
+  }
+}
+
+/** macOS shows four lines of it. */
+const maxBodyBytes = 240
+
+function clusterAfter(
+  before: Watched | undefined,
+  { cluster: { context, state } }: AgentSnapshot,
+  nowMs: number,
+): Watched['cluster'] {
+  if (state === 'live') return { context, wasLive: true, isLossTold: false }
+  const known = before?.cluster
+  // One that was not seen from the beginning on is not lost.
+  if (known?.context !== context || !known.wasLive) return { context, wasLive: false, isLossTold: false }
+  const lostAt = known.lostAt ?? nowMs
+  return { ...known, lostAt, isLossTold: known.isLossTold || nowMs - lostAt >= lossAfterMs }
+}
+
+function clusterNews(
+  before: Watched['cluster'],
+  after: Watched['cluster'],
+  { cluster: { message } }: AgentSnapshot,
+): News[] {
+  if (before.context !== after.context || before.isLossTold === after.isLossTold) return []
+  const name = nameWithin(after.context)
+  return [
+    {
+      id: 'cluster',
+      title: after.isLossTold ? `${name} does not answer` : `${name} answers again`,
+      body: after.isLossTold
+        ? sentence(`Models that serve go on. ${message}`, maxBodyBytes)
+        : 'What serves here is published as before.',
+      click: { kind: 'open' },
+    },
+  ]
+}
+
+/** More at once are one notification. */
+const maxAtOnce = 2
+
+/** What is shown of news that came together: nobody reads ten notifications. */
+export function grouped(news: readonly News[]): readonly News[] {
+  if (news.length <= maxAtOnce) return news
+  return [
+    {
+      id: 'several',
+      title: `${news.length} things need you`,
+      body: sentence(news.map(({ title }) => title).join(' · '), maxBodyBytes),
+      click: { kind: 'open' },
+    },
+  ]
+}

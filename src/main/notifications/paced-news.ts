@@ -1,0 +1,88 @@
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import { grouped, lossAfterMs, newsIn, type News, type Watched } from './news.ts'
+
+export interface PacedNewsOptions {
+  readonly show: (news: News) => void
+  /** A person wants notifications. */
+  readonly isWanted: () => boolean
+  readonly now?: () => number
+}
+
+/** What happens together is told together. */
+const gatherMs = 2_000
+/** Between notifications, whatever happens. */
+const quietMs = 15_000
+/** So long the same is not told again: a model that serves for a minute and crashes again is known by then. */
+const sameAgainMs = 600_000
+
+/** Tells a person what is new, never more than they can read. */
+export class PacedNews {
+  readonly #options: PacedNewsOptions
+  readonly #now: () => number
+  #watched: Watched | undefined
+  #snapshot: AgentSnapshot | undefined
+  #waiting = new Map<string, News>()
+  readonly #toldAt = new Map<string, number>()
+  #shownAt = -Infinity
+  #flush: NodeJS.Timeout | undefined
+  #lossCheck: NodeJS.Timeout | undefined
+
+  constructor(options: PacedNewsOptions) {
+    this.#options = options
+    this.#now = options.now ?? (() => performance.now())
+  }
+
+  next(snapshot: AgentSnapshot): void {
+    this.#snapshot = snapshot
+    const { watched, news } = newsIn(this.#watched, snapshot, this.#now())
+    this.#watched = watched
+    if (this.#options.isWanted()) this.#gather(news)
+    this.#followLoss(watched)
+  }
+
+  /** The cluster could not be seen while this machine slept. */
+  woke(): void {
+    const watched = this.#watched
+    if (watched?.cluster.lostAt === undefined) return
+    this.#watched = { ...watched, cluster: { ...watched.cluster, lostAt: this.#now() } }
+  }
+
+  stop(): void {
+    clearTimeout(this.#flush)
+    clearTimeout(this.#lossCheck)
+  }
+
+  #gather(news: readonly News[]): void {
+    const now = this.#now()
+    for (const one of news) {
+      if (now - (this.#toldAt.get(one.title) ?? -Infinity) < sameAgainMs) continue
+      this.#toldAt.set(one.title, now)
+      this.#waiting.set(one.id, one)
+    }
+    if (this.#waiting.size === 0 || this.#flush) return
+    this.#flush = setTimeout(() => this.#showAll(), Math.max(gatherMs, this.#shownAt + quietMs - now))
+  }
+
+  #showAll(): void {
+    this.#flush = undefined
+    const waiting = [...this.#waiting.values()]
+    this.#waiting = new Map()
+    for (const [title, at] of this.#toldAt) if (this.#now() - at >= sameAgainMs) this.#toldAt.delete(title)
+    // It may have been turned off meanwhile.
+    if (!this.#options.isWanted()) return
+    this.#shownAt = this.#now()
+    for (const one of grouped(waiting)) this.#options.show(one)
+  }
+
+  /** No snapshot may come any more while nothing changes. */
+  #followLoss({ cluster: { lostAt, isLossTold } }: Watched): void {
+    clearTimeout(this.#lossCheck)
+    if (lostAt === undefined || isLossTold) return
+    this.#lossCheck = setTimeout(
+      () => {
+        if (this.#snapshot) this.next(this.#snapshot)
+      },
+      Math.max(0, lostAt + lossAfterMs - this.#now()) + 1,
+    )
+  }
+}

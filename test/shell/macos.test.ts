@@ -1,0 +1,270 @@
+import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { AgentProcess } from '../support/agent-process.ts'
+import { untilGone } from '../support/agent-world.ts'
+import { eventually } from '../support/eventually.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { servingWorld } from '../support/serving-world.ts'
+import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
+import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
+import { skipWhen } from '../support/skip.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const notification = z.object({ title: z.string(), body: z.string(), actions: z.array(z.string()) })
+const notificationsOf = async (app: ShellApp) => z.array(notification).parse(await app.ask({ do: 'notifications' }))
+
+/** Its own window asks. */
+const asks = (app: ShellApp, verb: string, content?: unknown) =>
+  app.ask({ do: 'forge', channel: `app:${verb}`, content, origin: 'app://metalbar', frame: 'main' })
+
+describe('a notification', () => {
+  skipWhen(missingBrowser())
+
+  test('tells of a crash loop once; its button helps, and a click shows the service', async () => {
+    await using world = await servingWorld()
+    await using browser = await startShellBrowser()
+    await using app = await ShellApp.start({
+      kubeconfig: world.sim.kubeconfig(),
+      preferences: world.preferences,
+      chromium: browser.endpoint,
+    })
+    await app.icon('idle')
+    world.apply('tiny', { crashAtStart: { message: 'error: the weights are torn', exitCode: 3 } })
+    const [told] = await eventually(async () => {
+      const all = await notificationsOf(app)
+      return all.length > 0 && all
+    })
+    await app.ask({ do: 'clickNotification', title: 'tiny crashes' })
+    const url = await eventually(async () => {
+      const shown = (await app.look()).windows[0]?.url ?? ''
+      return shown.includes('#') && shown
+    })
+    await app.ask({ do: 'clickNotification', title: 'tiny crashes', button: 'Stop' })
+    await eventually(() => world.isSuspended('tiny'))
+    expect({ told, url, count: (await notificationsOf(app)).length }).toEqual({
+      told: {
+        title: 'tiny crashes again and again',
+        body: expect.any(String) as unknown,
+        actions: ['Stop'],
+      },
+      url: expect.stringMatching(/#service\/.+/) as unknown,
+      count: 1,
+    })
+  })
+})
+
+describe('the app on a Mac', () => {
+  test('offers once to be opened at login, when the first model serves; its true state is in the menu', async () => {
+    await using world = await servingWorld()
+    await using folder = await temporaryFolder()
+    const options = { folder: folder.dir, env: { ELECTRON_STAND_IN_INSTALLED: '1' } }
+    {
+      await using app = await ShellApp.start({
+        ...options,
+        kubeconfig: world.sim.kubeconfig(),
+        preferences: world.preferences,
+      })
+      await app.icon('idle')
+      expect(JSON.stringify(await app.menu())).not.toContain('Open Metalbar at login')
+      world.apply('tiny')
+      await app.icon('serving')
+      await eventually(async () => (await notificationsOf(app)).some(({ title }) => title.includes('at login')))
+      await app.ask({ do: 'approveLoginItem', isAllowed: false })
+      await app.choose('Open Metalbar at login')
+      await app.choose('This app', 'Open at login: to be allowed in System Settings…')
+      await app.ask({ do: 'approveLoginItem', isAllowed: true })
+      const entries = JSON.stringify(await app.menu())
+      expect([
+        await app.ask({ do: 'opened' }),
+        entries.includes('✓ Open at login'),
+        entries.includes('Open Metalbar at login'),
+        await app.json('preferences.json'),
+      ]).toEqual([
+        ['x-apple.systempreferences:com.apple.LoginItems-Settings.extension'],
+        true,
+        false,
+        expect.objectContaining({ loginItemOffered: true }),
+      ])
+      await app.quit()
+    }
+    await using next = await ShellApp.start(options)
+    await next.icon('serving')
+    const menu = JSON.stringify(await next.menu())
+    expect([menu.includes('Open Metalbar at login'), await notificationsOf(next)]).toEqual([false, []])
+  })
+
+  test('a link turns its window and does nothing else; one that is not understood is one line of the log', async () => {
+    await using app = await ShellApp.start({ preferences: {} })
+    await app.icon('disconnected', 'kubeconfig')
+    const hostile = `metalbar://stop/default/tiny?${'x'.repeat(300)}`
+    for (const link of [hostile, 'metalbar://settings/../../etc/passwd', 'javascript:alert(1)']) {
+      await app.ask({ do: 'openLink', link })
+    }
+    const before = (await app.look()).windows.length
+    await app.ask({ do: 'openLink', link: 'metalbar://settings' })
+    await eventually(async () => (await app.look()).windows.length === 1)
+    const lines = (await app.log()).split('\n').filter((line) => line.includes('a link that opens nothing'))
+    expect([before, lines.length, lines.some((line) => /passwd|alert|xxx/.test(line))]).toEqual([0, 3, false])
+  })
+
+  test('a process of Chromium that goes touches no model, and is logged', async () => {
+    await using world = await servingWorld()
+    await using app = await ShellApp.start({ kubeconfig: world.sim.kubeconfig(), preferences: world.preferences })
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    for (const reason of ['crashed', 'killed', 'clean-exit']) await app.ask({ do: 'helperGone', type: 'GPU', reason })
+    const lines = (await app.log()).split('\n').filter((line) => line.includes('a helper process of the app ended'))
+    expect([lines.length, await app.serverOf('tiny'), lives(pid)]).toEqual([2, pid, true])
+  })
+})
+
+describe('what only the app’s own window may ask', () => {
+  test('keeps the Hub token encrypted; it is in no log, no snapshot and no answer, and is removed without a trace', async () => {
+    await using folder = await temporaryFolder()
+    const env = { ELECTRON_STAND_IN_KEYCHAIN: path.join(folder.dir, 'keychain') }
+    await using app = await ShellApp.start({ folder: folder.dir, preferences: {}, env })
+    await app.icon('disconnected', 'kubeconfig')
+    const token = `hf_${'t0ken'.repeat(4)}`
+    const answers = [
+      await asks(app, 'state'),
+      await asks(app, 'setHubToken', ` ${token}\n`),
+      await asks(app, 'setHubToken', 'two words'),
+      await asks(app, 'setHubToken', 'x'.repeat(5_000)),
+      await asks(app, 'state'),
+    ]
+    const states = answers.map(
+      (one) => z.object({ value: z.object({ hubToken: z.string() }) }).safeParse(one).data?.value,
+    )
+    expect(states.map((state) => state?.hubToken)).toEqual(['none', 'kept', undefined, undefined, 'kept'])
+    const snapshot = await app.ask({ do: 'forge', channel: 'agent:snapshot', origin: 'app://metalbar', frame: 'main' })
+    const files = await Promise.all(
+      (await readdir(app.stateDir, { recursive: true, withFileTypes: true }))
+        .filter((entry) => entry.isFile())
+        .map((entry) => readFile(path.join(entry.parentPath, entry.name), 'latin1')),
+    )
+    expect(JSON.stringify([answers, snapshot, files, app.output])).not.toContain('t0kent0ken')
+    const removed = await asks(app, 'removeHubToken')
+    expect([removed, (await readdir(app.stateDir)).filter((name) => name.startsWith('hub-token'))]).toEqual([
+      expect.objectContaining({ ok: true, value: expect.objectContaining({ hubToken: 'none' }) as unknown }),
+      [],
+    ])
+  })
+
+  test('files are chosen in a dialog of the system, parts of its settings are named, and all else is refused', async () => {
+    await using app = await ShellApp.start({ preferences: {} })
+    await app.icon('disconnected', 'kubeconfig')
+    await app.ask({ do: 'chooseFile', file: '/home/me/.kube/config' })
+    const chosen = await asks(app, 'chooseFile', 'kubeconfig')
+    await app.ask({ do: 'chooseFile', file: null })
+    const none = await asks(app, 'chooseFile', 'executable')
+    const opened = await asks(app, 'openPane', 'notifications')
+    const refused = [
+      await asks(app, 'chooseFile', '/etc/passwd'),
+      await asks(app, 'openPane', 'https://example.com'),
+      await asks(app, 'prefer', { onQuit: 'format' }),
+      await asks(app, 'prefer', { loginItemOffered: true }),
+      await asks(app, 'setLoginItem', 'yes'),
+    ]
+    const unavailable = await asks(app, 'setLoginItem', true)
+    const preferred = await asks(app, 'prefer', { notifications: false })
+    expect({ chosen, none, opened, refused, unavailable, preferred, shown: await app.ask({ do: 'opened' }) }).toEqual({
+      chosen: { ok: true, value: '/home/me/.kube/config' },
+      none: { ok: true, value: null },
+      opened: { ok: true, value: null },
+      refused: Array(5).fill({ ok: false, failure: expect.objectContaining({ code: 'misunderstood' }) as unknown }),
+      unavailable: {
+        ok: false,
+        failure: { code: 'refused', message: 'Only an app that is installed can be opened at login.' },
+      },
+      preferred: {
+        ok: true,
+        value: {
+          hubToken: 'unavailable',
+          loginItem: 'unavailable',
+          isHere: true,
+          preferences: { showTitle: false, onQuit: 'ask', notifications: false },
+        },
+      },
+      shown: ['x-apple.systempreferences:com.apple.Notifications-Settings.extension'],
+    })
+    expect(await app.json('preferences.json')).toMatchObject({ onQuit: 'ask', notifications: false })
+  })
+})
+
+test('started without a terminal, the app finds a credential plugin and the kubeconfig as the login shell does', async () => {
+  await using world = await servingWorld()
+  await using folder = await temporaryFolder()
+  const tools = path.join(folder.dir, 'tools')
+  const home = path.join(folder.dir, 'home')
+  await mkdir(tools)
+  await mkdir(home)
+  const plugin = path.join(tools, 'aws-of-mine')
+  const credential = {
+    apiVersion: 'client.authentication.k8s.io/v1',
+    kind: 'ExecCredential',
+    status: { token: 'kube-sim-admin-token' },
+  }
+  await writeFile(plugin, `#!/bin/sh\n[ "$AWS_PROFILE" = lab ] && echo '${JSON.stringify(credential)}'\n`)
+  await chmod(plugin, 0o700)
+  const kubeconfig = path.join(folder.dir, 'elsewhere.yaml')
+  await writeFile(kubeconfig, withPlugin(world.sim.connection().server, 'aws-of-mine'))
+  const profile = [`export PATH="$PATH:${tools}" KUBECONFIG=${kubeconfig} AWS_PROFILE=lab`, 'echo Welcome; false']
+  await writeFile(path.join(home, '.bash_profile'), profile.join('\n'))
+  await using app = await ShellApp.start({
+    folder: folder.dir,
+    preferences: world.preferences,
+    env: { SHELL: '/bin/bash' },
+  })
+  await app.icon('idle', 'Live')
+  expect(await app.messages()).toContain('environment of the login shell')
+})
+
+test('where a metal-agent runs this node, the app says so, and takes its place when a person wants that: what serves goes on', async () => {
+  await using world = await servingWorld()
+  await using folder = await temporaryFolder()
+  await using agent = await AgentProcess.start({
+    folder: folder.dir,
+    kubeconfig: world.sim.kubeconfig(),
+    args: ['--state-dir', stateDirIn(folder.dir), '--llama-server', sampleServerPath, '--allow-unsafe-extra-args'],
+  })
+  await agent.logged('cluster')
+  await using app = await ShellApp.start({ folder: folder.dir, preferences: world.preferences })
+  world.apply('tiny')
+  await app.icon('serving')
+  const pid = await app.serverOf('tiny')
+  const before = JSON.stringify(await app.menu())
+  await app.choose('Run the agent in this app…')
+  await app.press('Cancel')
+  expect([before.includes('A metal-agent runs this node'), agent.exit]).toEqual([true, undefined])
+  await app.choose('Run the agent in this app…')
+  await app.press('Run it here')
+  await agent.exited
+  await eventually(async () => !JSON.stringify(await app.menu()).includes('Run the agent in this app'))
+  await app.icon('serving')
+  expect([await app.serverOf('tiny'), lives(pid), world.published('tiny'), agent.exit?.code]).toEqual([
+    pid,
+    true,
+    '192.0.2.10',
+    0,
+  ])
+  expect(await app.quit()).toBe(0)
+  await untilGone(pid)
+})
+
+const withPlugin = (server: string, command: string): string =>
+  JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'sim',
+    clusters: [{ name: 'sim', cluster: { server, 'insecure-skip-tls-verify': true } }],
+    users: [
+      {
+        name: 'admin',
+        user: { exec: { apiVersion: 'client.authentication.k8s.io/v1', command, interactiveMode: 'Never' } },
+      },
+    ],
+    contexts: [{ name: 'sim', context: { cluster: 'sim', user: 'admin' } }],
+  })

@@ -1,0 +1,73 @@
+import type { AppBridge, AppPreferences, AppState, RunLog } from '../../../src/contract/app-bridge.ts'
+import type { BridgeReply } from '../../../src/contract/bridge.ts'
+
+export const appVerbs = [
+  'appState',
+  'setHubToken',
+  'removeHubToken',
+  'setLoginItem',
+  'prefer',
+  'chooseFile',
+  'openPane',
+  'revealLog',
+  'hide',
+  'tearOff',
+  'keep',
+] as const satisfies readonly (keyof AppBridge)[]
+export type AppVerb = (typeof appVerbs)[number]
+
+/** What the app does for its window, without an app: it remembers what it was asked. */
+export class FakeApp {
+  state: AppState = {
+    hubToken: 'none',
+    loginItem: 'not-registered',
+    preferences: { showTitle: false, onQuit: 'ask', notifications: true },
+    isHere: true,
+  }
+  /** What a person chooses in a dialog. */
+  chosenFile: string | undefined
+  /** Why the app does not do what is asked next. */
+  refusal: string | undefined
+  readonly asked: { readonly verb: AppVerb; readonly content: unknown }[] = []
+  readonly revealed: RunLog[] = []
+  readonly kept: boolean[] = []
+
+  answer(verb: AppVerb, content: unknown): BridgeReply<unknown> {
+    this.asked.push({ verb, content })
+    const message = this.refusal
+    this.refusal = undefined
+    if (message !== undefined) return { ok: false, failure: { code: 'refused', message } }
+    return { ok: true, value: this.#does(verb, content) }
+  }
+
+  #does(verb: AppVerb, content: unknown): unknown {
+    switch (verb) {
+      case 'revealLog':
+        this.revealed.push(content as RunLog)
+        return null
+      case 'keep':
+        this.kept.push(content === true)
+        return null
+      case 'chooseFile':
+        return this.chosenFile ?? null
+      case 'openPane':
+      case 'hide':
+      case 'tearOff':
+        return null
+      default:
+        this.state = { ...this.state, ...this.#changes(verb, content) }
+        return this.state
+    }
+  }
+
+  #changes(verb: AppVerb, content: unknown): Partial<AppState> {
+    const { preferences } = this.state
+    if (verb === 'setHubToken') return { hubToken: 'kept' }
+    if (verb === 'removeHubToken') return { hubToken: 'none' }
+    if (verb === 'setLoginItem') return { loginItem: content === true ? 'enabled' : 'not-registered' }
+    if (verb === 'prefer' && preferences) {
+      return { preferences: { ...preferences, ...(content as Partial<AppPreferences>) } }
+    }
+    return {}
+  }
+}

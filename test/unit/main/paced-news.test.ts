@@ -1,0 +1,106 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
+import { PacedNews } from '../../../src/main/notifications/paced-news.ts'
+import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
+
+beforeEach(() => {
+  vi.useFakeTimers()
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+/** Services of these names; those of `crashing` do. */
+const services = (names: readonly string[], crashing: readonly string[] = []): AgentSnapshot =>
+  sampleSnapshot({
+    services: names.map((name) =>
+      sampleService({ uid: name, name, ...(crashing.includes(name) && { state: 'crash-looping' as const }) }),
+    ),
+  })
+
+const cluster = (state: 'live' | 'offline') =>
+  sampleSnapshot({ services: [], cluster: { ...sampleSnapshot().cluster, state } })
+
+function world(isWanted = () => true) {
+  const shown: string[] = []
+  const news = new PacedNews({ isWanted, show: ({ title }) => shown.push(title), now: () => Date.now() })
+  const after = (ms: number) => {
+    vi.advanceTimersByTime(ms)
+    return shown.splice(0)
+  }
+  return { news, after }
+}
+
+describe('notifications', () => {
+  test('come after the shortest while, those of one moment together', () => {
+    const { news, after } = world()
+    const names = ['a', 'b', 'c', 'd']
+    news.next(services(names))
+    news.next(services(names, ['a']))
+    const atOnce = after(0)
+    news.next(services(names, names))
+    expect([atOnce, after(2_000)]).toEqual([[], ['4 things need you']])
+  })
+
+  test('never come more often than every quarter of a minute', () => {
+    const { news, after } = world()
+    news.next(services(['a', 'b']))
+    news.next(services(['a', 'b'], ['a']))
+    const first = after(2_000)
+    news.next(services(['a', 'b'], ['a', 'b']))
+    expect([first, after(14_000), after(1_000)]).toEqual([
+      ['a crashes again and again'],
+      [],
+      ['b crashes again and again'],
+    ])
+  })
+
+  test('do not tell the same again within ten minutes, however often it happens', () => {
+    const { news, after } = world()
+    const told: string[] = []
+    for (let minute = 0; minute < 20; minute += 1) {
+      news.next(services(['a']))
+      news.next(services(['a'], ['a']))
+      told.push(...after(60_000))
+    }
+    expect(told).toEqual(['a crashes again and again', 'a crashes again and again'])
+  })
+
+  test('are not shown to whom does not want them, and what happened meanwhile is not made up for', () => {
+    let isWanted = false
+    const { news, after } = world(() => isWanted)
+    news.next(services(['a', 'b']))
+    news.next(services(['a', 'b'], ['a']))
+    const unwanted = after(60_000)
+    isWanted = true
+    news.next(services(['a', 'b'], ['a']))
+    const still = after(60_000)
+    news.next(services(['a', 'b'], ['a', 'b']))
+    expect([unwanted, still, after(60_000)]).toEqual([[], [], ['b crashes again and again']])
+    news.next(services(['a', 'b']))
+    news.next(services(['a', 'b', 'c']))
+    news.next(services(['a', 'b', 'c'], ['c']))
+    isWanted = false
+    expect(after(60_000)).toEqual([])
+  })
+
+  test('tell of a lost cluster although nothing comes from the agent any more', () => {
+    const { news, after } = world()
+    news.next(cluster('live'))
+    news.next(cluster('offline'))
+    expect([after(60_000), after(5_000)]).toEqual([[], ['lab does not answer']])
+    news.stop()
+  })
+
+  test('do not count the time that the machine slept', () => {
+    const { news, after } = world()
+    news.next(cluster('live'))
+    news.next(cluster('offline'))
+    vi.setSystemTime(Date.now() + 3_600_000)
+    news.woke()
+    news.next(cluster('offline'))
+    const woken = after(5_000)
+    news.next(cluster('live'))
+    expect([woken, after(120_000)]).toEqual([[], []])
+  })
+})
