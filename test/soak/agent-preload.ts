@@ -31,7 +31,6 @@ const stated: Partial<Platform> = {
     return memory.platform.memory()
   },
   memoryPressureLevel: () => memory.platform.memoryPressureLevel(),
-  uncompressedFraction: () => memory.platform.uncompressedFraction(),
   gpuMemoryLimit: () => memory.platform.gpuMemoryLimit(),
   interfaces: () =>
     current.hasAddress

@@ -25,7 +25,6 @@ export class StatedMemory {
           ? Promise.reject(new PlatformError('The system does not tell.'))
           : Promise.resolve({ totalBytes: this.totalBytes, availableBytes: this.availableBytes }),
       memoryPressureLevel: () => Promise.resolve(this.kernelLevel),
-      uncompressedFraction: () => Promise.resolve(undefined),
       gpuMemoryLimit: () =>
         this.gpuLimitError ? Promise.reject(this.gpuLimitError) : Promise.resolve(this.gpuLimitBytes),
     }

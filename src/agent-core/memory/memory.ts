@@ -35,14 +35,7 @@ export interface MeasuredServer {
 export interface MemoryOptions {
   readonly platform: Pick<
     Platform,
-    | 'name'
-    | 'memory'
-    | 'memoryPressureLevel'
-    | 'uncompressedFraction'
-    | 'footprints'
-    | 'membersOf'
-    | 'biggestProcesses'
-    | 'gpuMemoryLimit'
+    'name' | 'memory' | 'memoryPressureLevel' | 'footprints' | 'membersOf' | 'biggestProcesses' | 'gpuMemoryLimit'
   >
   readonly settings: () => MemorySettings
   readonly thresholds: PressureThresholds

@@ -22,8 +22,6 @@ export interface MemoryView {
   readonly figures?: MemoryFigures
   readonly problem?: string
   readonly kernelLevel?: PressureLevel
-  /** What the kernel has neither wired nor compressed, from 0 to 1; absent while memory is not short, or where it does not say. */
-  readonly uncompressedFraction?: number
   /** Bytes that each model really costs, by key, as of `footprintsAt`; a model that was not measured yet is missing. */
   readonly footprints: ReadonlyMap<string, number>
   readonly footprintsAt?: number
@@ -38,10 +36,7 @@ export interface PressureChange {
 }
 
 export interface WatchdogOptions {
-  readonly platform: Pick<
-    Platform,
-    'memory' | 'memoryPressureLevel' | 'uncompressedFraction' | 'footprints' | 'membersOf' | 'biggestProcesses'
-  >
+  readonly platform: Pick<Platform, 'memory' | 'memoryPressureLevel' | 'footprints' | 'membersOf' | 'biggestProcesses'>
   readonly thresholds: PressureThresholds
   /** 0 = only on demand. */
   readonly intervalMs: number
@@ -210,9 +205,6 @@ export class Watchdog {
     const applications = this.#isShort()
       ? (await this.#ask('the biggest applications', () => this.biggestApplications())).answer
       : undefined
-    const free = this.#isShort()
-      ? (await this.#ask('the uncompressed fraction', () => platform.uncompressedFraction())).answer
-      : undefined
     const view: MemoryView = {
       at: now,
       level,
@@ -223,7 +215,6 @@ export class Watchdog {
       ...(kernelLevel && { kernelLevel }),
       ...measured,
       ...(applications && { applications }),
-      ...(free !== undefined && { uncompressedFraction: free }),
     }
     this.#latest = view
     this.#tell(from, view)

@@ -7,7 +7,6 @@ import {
   parseFootprints,
   parsePositiveInteger,
   parsePressureLevel,
-  parseUncompressedFraction,
   parseVmStat,
   performanceCoresIn,
 } from './darwin-output.ts'
@@ -84,10 +83,6 @@ export class DarwinPlatform implements Platform {
     return parsePressureLevel(
       (await this.#run(darwinCommands.sysctl, ['-n', 'kern.memorystatus_vm_pressure_level'])).stdout,
     )
-  }
-
-  async uncompressedFraction(): Promise<number | undefined> {
-    return parseUncompressedFraction((await this.#run(darwinCommands.memoryPressure, ['-Q'])).stdout)
   }
 
   /** One command for all; ps for those that `footprint` does not show, as it refuses processes of other users. */

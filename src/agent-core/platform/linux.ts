@@ -79,10 +79,6 @@ export class LinuxPlatform implements Platform {
     return this.#cgroup
   }
 
-  uncompressedFraction(): Promise<number | undefined> {
-    return Promise.resolve(undefined)
-  }
-
   footprints(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
     return this.#footprints.of(pids)
   }

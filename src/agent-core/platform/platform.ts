@@ -85,8 +85,6 @@ export interface Platform {
   memory(): Promise<MemoryFigures>
   /** Undefined where the kernel does not say. */
   memoryPressureLevel(): Promise<KernelPressure | undefined>
-  /** What the kernel has neither wired nor compressed of all memory, from 0 to 1; undefined where it does not say. */
-  uncompressedFraction(): Promise<number | undefined>
   /**
    * Bytes that each process really costs: phys_footprint on macOS, the proportional set size on Linux; the resident size
    * where we may not look closer. Processes that are gone are left out.

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises'
 import { formatBytes } from '../../contract/format.ts'
 import { serverArguments } from '../../agent-core/memory/estimate/server-arguments.ts'
 import { darwinCommands } from '../../agent-core/platform/darwin.ts'
-import { parseFootprints } from '../../agent-core/platform/darwin-output.ts'
+import { parseFootprints, parseUncompressedFraction } from '../../agent-core/platform/darwin-output.ts'
 import { judged, notAsked, printed, type Asker, type Check, type Finding } from './check.ts'
 
 const footprintOf = ({ run }: Asker, pid: number) =>
@@ -49,11 +49,12 @@ const uncompressed: Check = {
   expected: 'active + inactive + free + speculative, to 10 points',
   isForMacs: true,
   answer: async (asker) => {
-    const [fraction, pages, { totalBytes }] = await Promise.all([
-      asker.platform.uncompressedFraction(),
+    const [{ stdout }, pages, { totalBytes }] = await Promise.all([
+      asker.run(darwinCommands.memoryPressure, ['-Q']),
       pagesOf(asker),
       asker.platform.memory(),
     ])
+    const fraction = parseUncompressedFraction(stdout)
     const names = ['Pages active', 'Pages inactive', 'Pages free', 'Pages speculative']
     const sum = names.reduce((total, name) => total + pages(name), 0) / totalBytes
     if (fraction === undefined) return judged(false, 'memory_pressure -Q does not say')

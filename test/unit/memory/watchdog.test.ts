@@ -39,8 +39,6 @@ class Machine {
 
   memoryPressureLevel = () => Promise.resolve(this.kernelLevel)
 
-  uncompressedFraction = () => Promise.resolve(0.14)
-
   footprints = async (pids: readonly number[]) => {
     this.asked.push(`footprints ${pids.join(' ')}`)
     await this.footprintGate
@@ -168,11 +166,10 @@ describe('a watchdog', () => {
     machine.asked.length = 0
     machine.available = 0.15
     await vi.advanceTimersByTimeAsync(4_000)
-    expect([calm, machine.asked, watchdog.latest?.applications, watchdog.latest?.uncompressedFraction]).toEqual([
+    expect([calm, machine.asked, watchdog.latest?.applications]).toEqual([
       ['footprints 11 12', 'footprints 11 12'],
       ['memory', 'footprints 11 12', 'applications, except 11 12'],
       [{ name: 'Google Chrome', bytes: 9 * gb, pid: 99 }],
-      0.14,
     ])
   })
 

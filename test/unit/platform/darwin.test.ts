@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { CommandResult } from '../../../src/agent-core/platform/command.ts'
 import { DarwinPlatform } from '../../../src/agent-core/platform/darwin.ts'
+import { parseUncompressedFraction } from '../../../src/agent-core/platform/darwin-output.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
 
 const recorded = (name: string) => readFileSync(new URL(`recorded/${name}`, import.meta.url), 'utf8')
@@ -78,11 +79,10 @@ describe('memory on macOS', () => {
     expect(await Promise.all(levels)).toEqual(['normal', 'warning', 'critical', ...Array.from({ length: 5 })])
   })
 
-  test('the uncompressed fraction is what memory_pressure calls free, where that is a whole percentage', async () => {
+  test('the uncompressed fraction is what memory_pressure calls free, where that is a whole percentage', () => {
     const text = recorded('memory_pressure.txt')
     const answers = [text, text.slice(0, -3), text.replace('62%', '62,5%'), text.replace('62', '620'), '']
-    const fractions = answers.map((stdout) => mac({ '/usr/bin/memory_pressure -Q': stdout }).uncompressedFraction())
-    expect(await Promise.all(fractions)).toEqual([0.62, undefined, undefined, undefined, undefined])
+    expect(answers.map(parseUncompressedFraction)).toEqual([0.62, undefined, undefined, undefined, undefined])
   })
 
   test.each([
@@ -225,14 +225,14 @@ describe('processes on macOS', () => {
       },
     })
     platform.onUntold((sentence) => told.push(sentence))
-    const group = await platform.processGroup(934)
+    const [group] = await Promise.all([platform.processGroup(934), platform.processGroup(812)])
     expect(group.map(({ pid, residentBytes, cpuMs, suspended }) => [pid, residentBytes, cpuMs, suspended])).toEqual([
       [934, undefined, undefined, false],
       [935, undefined, undefined, true],
     ])
     expect(await platform.process(934)).toEqual(group[0])
     expect(await platform.biggestProcesses(3)).toEqual([])
-    expect(asked.filter((line) => line.includes('rss'))).toEqual([psAll])
+    expect(asked.filter((line) => line.includes('rss'))).toEqual([psAll, psAll])
     expect(told).toEqual([expect.stringMatching(/^This version of macOS does not let ps tell/)])
   })
 
