@@ -1,29 +1,23 @@
 import type { Logger } from '../observability/logger.ts'
 import type { BigApplication, Platform } from '../platform/platform.ts'
-import { splitKey } from '../support/object-key.ts'
 import { BigApplications } from './big-applications.ts'
 import { MemoryBook, type BesideVerdict } from './book.ts'
-import { resolveBudget, type Budget } from './budget.ts'
+import type { Budget } from './budget.ts'
 import { CurrentBudget, unlimited } from './current-budget.ts'
 import { GpuLimit } from './gpu-limit.ts'
 import { idOf, type HeldRole } from './holds.ts'
-import { memoryOutlook, type MemoryOutlook } from './memory-outlook.ts'
 import type { PressureThresholds } from './pressure.ts'
-import { waysToFit, type Misfit, type WayToFit } from './ways-to-fit.ts'
-import type { Refusal } from './refusal.ts'
-import { fits } from './room.ts'
-import type { StartRequest } from './start-request.ts'
+import {
+  leavesOut,
+  StartAnswers,
+  type Changeable,
+  type MemoryRefusal,
+  type MemorySettings,
+  type SizedRequest,
+} from './start-answers.ts'
 import { Watchdog, type MemoryView, type PressureChange } from './watchdog.ts'
 
-/** As they are now. */
-export interface MemorySettings {
-  /** Of all memory; 0 = automatic. */
-  readonly fraction: number
-  readonly budgetBytes: number | undefined
-  readonly enforcement: 'enforce' | 'warn'
-  /** Whether a start of higher priority may evict servers of lower priority. */
-  readonly mayEvict: boolean
-}
+export type { Changeable, MemoryRefusal, MemorySettings, SizedRequest } from './start-answers.ts'
 
 /** A server group that is measured; `role` as in the book. */
 export interface MeasuredServer {
@@ -60,17 +54,6 @@ export interface MemoryListener {
   readonly onFreed?: (keys: readonly string[]) => void
 }
 
-export type SizedRequest = Omit<StartRequest, 'ownBudgetBytes' | 'enforcement' | 'mayEvict'> & {
-  /** `Model.spec.hardware`. */
-  readonly modelBudget?: string | undefined
-  readonly modelFraction?: number | undefined
-}
-
-/** What could be proposed to make it fit. */
-export type Changeable = Pick<Misfit, 'contextTokens' | 'slots' | 'estimateAt'>
-
-export type MemoryRefusal = Refusal & { readonly ways: readonly WayToFit[] }
-
 /** What memory there is, which servers have it, which starts wait for it, and which may go on. */
 export class Memory implements AsyncDisposable {
   readonly #options: MemoryOptions
@@ -80,9 +63,11 @@ export class Memory implements AsyncDisposable {
   readonly #gpu: GpuLimit
   readonly #budget: CurrentBudget
   readonly #applications: BigApplications
+  readonly #starts: StartAnswers
   readonly now: () => number
   /** On the wall clock. */
   #levelSince: { readonly since: number; readonly at: number } | undefined
+
   constructor(options: MemoryOptions) {
     this.#options = options
     const { platform, thresholds, intervalMs, log, now = () => performance.now() } = options
@@ -92,6 +77,15 @@ export class Memory implements AsyncDisposable {
     this.#applications = new BigApplications(() => this.#watchdog.biggestApplications(), log)
     this.#book = new MemoryBook({ budgetBytes: unlimited, pressure: 'normal' }, (keys) => {
       for (const { onFreed } of this.#listeners) onFreed?.(keys)
+    })
+    this.#starts = new StartAnswers({
+      platform: platform.name,
+      settings: options.settings,
+      book: this.#book,
+      budget: this.#budget,
+      gpu: this.#gpu,
+      applications: this.#applications,
+      totalBytes: () => this.view?.figures?.totalBytes,
     })
     this.#watchdog = new Watchdog({
       platform,
@@ -182,52 +176,28 @@ export class Memory implements AsyncDisposable {
   }
 
   /** Decides, in this turn, whether the server may start. */
-  admit(request: SizedRequest, changeable: Changeable): { admitted: true; warning?: string } | RefusedAdmission {
-    const complete = this.#complete(request)
-    if ('message' in complete) {
-      this.#book.release(request.key)
-      return badBudget(request, complete.message, this.#budget.bytes)
-    }
-    const admission = this.#book.admit(complete)
-    if (admission.admitted) return admission
-    return { ...admission, ways: this.#ways(request, admission, changeable) }
+  admit(...request: Parameters<StartAnswers['admit']>): ReturnType<StartAnswers['admit']> {
+    return this.#starts.admit(...request)
   }
 
   /** Whether a second server of the key fits beside the first; with `reserve` its memory is taken where it does. */
-  beside(request: SizedRequest, { reserve = false } = {}): BesideVerdict {
-    const complete = this.#complete(request)
-    if ('message' in complete) return { allowed: false, why: complete.message }
-    return reserve ? this.#book.admitBeside(complete) : this.#book.canRunBeside(complete)
+  beside(...request: Parameters<StartAnswers['beside']>): BesideVerdict {
+    return this.#starts.beside(...request)
   }
 
   /** Why the key's new server would not fit even in place of the running one; undefined where it would. */
   instead(request: SizedRequest, changeable: Changeable): MemoryRefusal | undefined {
-    const complete = this.#complete(request)
-    if ('message' in complete) return badBudget(request, complete.message, this.#budget.bytes)
-    const refusal = this.#book.refusalInstead(complete)
-    return refusal && { ...refusal, ways: this.#ways(request, refusal, changeable) }
+    return this.#starts.instead(request, changeable)
   }
 
-  /**
-   * What the settings would do, were they these: which waiting starts would be admitted, what would have to give way to the others, and
-   * which of the running servers would not start again. Decides nothing.
-   */
-  outlook(settings: MemorySettings, running: readonly SizedRequest[]): MemoryOutlook | { readonly message: string } {
-    const { enforcement, mayEvict } = settings
-    const result = this.#budget.with(settings, this.view?.figures?.totalBytes ?? 0, this.#gpu.bytes)
-    if (!result.ok) return { message: result.message }
-    const requests = running.flatMap((request) => {
-      const complete = this.#complete(request)
-      return 'message' in complete ? [] : [complete]
-    })
-    const { budget } = result
-    const outlook = this.#book.outlook({ budgetBytes: budget.bytes, enforcement, mayEvict }, requests)
-    return memoryOutlook(outlook, this.#book.held(), budget)
+  /** What the settings would do, were they these; decides nothing. */
+  outlook(...asked: Parameters<StartAnswers['outlook']>): ReturnType<StartAnswers['outlook']> {
+    return this.#starts.outlook(...asked)
   }
 
   /** A server that was found running, whatever it holds. */
   adopt(server: Parameters<MemoryBook['adopt']>[0]): void {
-    this.#book.adopt({ ...server, isMapped: this.#leavesOut(server) })
+    this.#book.adopt({ ...server, isMapped: leavesOut(this.#options.platform.name, server) })
   }
 
   /** What its object says now; true where that may change the queue for the memory that its servers hold. */
@@ -267,13 +237,7 @@ export class Memory implements AsyncDisposable {
    */
   async prepare(request: SizedRequest): Promise<void> {
     await this.fresh()
-    if (!this.#fitsNow(request)) await this.#applications.refresh()
-  }
-
-  #fitsNow(request: SizedRequest): boolean {
-    const complete = this.#complete(request)
-    if ('message' in complete || complete.needBytes === undefined) return true
-    return fits(complete.needBytes, this.#book.roomFor(complete))
+    if (!this.#starts.fitsNow(request)) await this.#applications.refresh()
   }
 
   /** Other applications, the biggest first; empty where they are not known. */
@@ -316,63 +280,4 @@ export class Memory implements AsyncDisposable {
   #resolveBudget(totalBytes = this.view?.figures?.totalBytes ?? 0): void {
     this.#budget.resolve(totalBytes, this.#gpu.bytes)
   }
-
-  #complete(request: SizedRequest): StartRequest | { readonly message: string } {
-    const { modelBudget, modelFraction, ...given } = request
-    const rest = { ...given, isMapped: this.#leavesOut(request) }
-    const { enforcement, mayEvict } = this.#options.settings()
-    const totalBytes = this.view?.figures?.totalBytes
-    const complete: StartRequest = { ...rest, enforcement, mayEvict }
-    if ((modelBudget === undefined && modelFraction === undefined) || totalBytes === undefined) return complete
-    const result = resolveBudget({
-      totalBytes,
-      ...(modelBudget !== undefined && { modelBudget }),
-      ...(modelFraction !== undefined && { modelFraction }),
-      ...(this.#gpu.bytes !== undefined && { gpuLimitBytes: this.#gpu.bytes }),
-      platform: this.#options.platform.name,
-    })
-    if (!result.ok) return { message: result.message }
-    return { ...complete, ownBudgetBytes: result.budget.bytes }
-  }
-
-  /** `phys_footprint` of macOS does not count pages of files; the proportional set size of Linux does. */
-  #leavesOut({ isMapped = false }: { readonly isMapped?: boolean }): boolean {
-    return isMapped && this.#options.platform.name === 'darwin'
-  }
-
-  #ways(request: SizedRequest, refusal: Refusal, changeable: Changeable): readonly WayToFit[] {
-    if (refusal.reason !== 'InsufficientMemory') return []
-    const { platform } = this.#options
-    return waysToFit({
-      ...changeable,
-      needBytes: refusal.needBytes,
-      room: refusal.room,
-      priority: request.priority,
-      servers: this.#book
-        .held()
-        .filter(({ key }) => key !== request.key)
-        .map((held) => ({ ...held, name: splitKey(held.key).name })),
-      apps: this.#applications.found,
-      totalBytes: this.view?.figures?.totalBytes ?? 0,
-      ...(this.#gpu.bytes !== undefined && { gpuLimitBytes: this.#gpu.bytes }),
-      platform: platform.name,
-    })
-  }
 }
-
-/** Whatever the mode: a budget that cannot be read is none. */
-function badBudget(request: SizedRequest, message: string, budgetBytes: number): RefusedAdmission {
-  return {
-    admitted: false,
-    reason: 'MemoryCheckFailed',
-    message,
-    needBytes: request.needBytes ?? 0,
-    room: { budgetBytes, committedBytes: 0, promisedBytes: 0 },
-    shortage: { own: 0, budget: 0, available: 0 },
-    fitsAlone: false,
-    evictFirst: [],
-    ways: [],
-  }
-}
-
-type RefusedAdmission = MemoryRefusal & { readonly admitted: false }
