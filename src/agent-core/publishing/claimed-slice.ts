@@ -1,11 +1,6 @@
-import { refKey, splitKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
-import type { Logger } from '../observability/logger.ts'
-import { ClaimMemory } from './claim-memory.ts'
 import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
-import type { HeartbeatPulse } from './heartbeat-pulse.ts'
-import { uncertainAfterMs } from './held-claim.ts'
 import {
   claimStep,
   publishStep,
@@ -15,54 +10,27 @@ import {
   type HoldStep,
   type SliceFacts,
 } from './hold-step.ts'
-import { Holding } from './holding.ts'
-import { serviceNameOf, type Publication, type Published, type PublishTarget } from './objects.ts'
+import { serviceNameOf, type Published, type PublishTarget } from './objects.ts'
+import { SliceClaim, type SliceClaimOptions, type SliceView } from './slice-claim.ts'
 import {
-  heartbeatOf,
   heartbeatPatch,
   publishedOf,
   sliceBody,
   sliceIsCurrent,
   slicePatch,
-  sliceTells,
   toldBy,
   toldIn,
   withdrawPatch,
-  type Told,
 } from './slice-object.ts'
-import { recheckMs, type Obstacle } from './service-writer.ts'
 import { settledWrite, type WriteStep } from './settled-write.ts'
 import { Turns } from './turns.ts'
-import { watchedStore, type WatchedKind } from './watched-kind.ts'
+import { watchedStore } from './watched-kind.ts'
 import { done, lostTo, type WriteResult } from './write-result.ts'
 
-export interface ClaimedSliceOptions {
+export interface ClaimedSliceOptions extends SliceClaimOptions {
   readonly api: KubeApi
-  readonly slices: WatchedKind<EndpointSlice>
-  /** Our node id. */
-  readonly node: string
-  readonly log: Logger
-  readonly signal: AbortSignal
-  readonly monotonicNow: () => number
-  readonly random: () => number
-  readonly pulse: HeartbeatPulse
-  /** What to write; without an epoch it carries no claim. */
-  readonly publication: (
-    target: PublishTarget,
-    published: Published | undefined,
-    epoch: number | undefined,
-  ) => Publication
   /** Called within the same turn. */
   readonly onRenewed: (target: PublishTarget, slice: EndpointSlice) => Promise<void>
-  readonly onChange: (key: string) => void
-}
-
-/** What the cache says of one slice. */
-export interface SliceView {
-  readonly slice: EndpointSlice | undefined
-  readonly claim: ClaimJudgement
-  /** Milliseconds until time alone may change this view. */
-  readonly recheckInMs: number | undefined
 }
 
 /** How a write ended, and whether it was to say something else than before. */
@@ -72,67 +40,51 @@ export interface SliceChange {
 }
 
 /**
- * The EndpointSlice of one InferenceService, which is its claim: judged, written, and renewed while it is ours.
+ * The EndpointSlice of one InferenceService, which is its claim: written, and renewed while it is ours.
  * Everything that writes must run in its turn ({@link ClaimedSlice.inTurn}).
  */
 export class ClaimedSlice {
   readonly #options: ClaimedSliceOptions
-  readonly #silentMs: (slice: EndpointSlice) => number
   readonly #turns: Turns
-  readonly #memory: ClaimMemory
-  readonly #holding: Holding
-  #obstacle: Obstacle | undefined
+  readonly #claim: SliceClaim
 
   /** `silentMs` takes notice of a slice and says for how long its holder has been silent. */
   constructor(key: string, options: ClaimedSliceOptions, silentMs: (slice: EndpointSlice) => number) {
     this.#options = options
-    this.#silentMs = silentMs
     this.#turns = new Turns(options.signal)
-    this.#holding = new Holding({
-      ...options,
-      key,
-      renew: (held) => this.#turns.take(async () => (this.#holding.is(held) ? this.#renew(held.target) : undefined)),
+    this.#claim = new SliceClaim(key, options, {
+      silentMs,
+      renew: (target, isStillHeld) => this.#turns.take(async () => (isStillHeld() ? this.#renew(target) : undefined)),
     })
-    const { node: self, api, monotonicNow } = options
-    const { namespace, name } = splitKey(key)
-    const place = { namespace, name: serviceNameOf(name) }
-    this.#memory = new ClaimMemory({ ...place, self, fieldManager: api.fieldManager, monotonicNow })
   }
 
   /** Whom we hold the claim for, as it was wanted last. */
   get heldFor(): PublishTarget | undefined {
-    return this.#holding.claim?.target
+    return this.#claim.heldFor
   }
 
   /** Since its last renewal; undefined: the claim is not ours. */
   get heartbeatAgeMs(): number | undefined {
-    return this.#holding.claim?.ageMs
+    return this.#claim.heartbeatAgeMs
   }
 
   /** What the cache says must be confirmed before it is acted on. */
   get isDoubtful(): boolean {
-    return this.#holding.isDoubtful
+    return this.#claim.isDoubtful
   }
 
-  cached({ namespace, name }: PublishTarget): EndpointSlice | undefined {
-    return this.#options.slices.cache.get(namespace, serviceNameOf(name))
+  cached(target: PublishTarget): EndpointSlice | undefined {
+    return this.#claim.cached(target)
   }
 
   /** From the cache alone. */
   view(target: PublishTarget): SliceView {
-    const slice = this.cached(target)
-    const obstacle = slice ? undefined : this.#obstacle
-    const obstacleInMs = obstacle ? recheckMs - (this.#options.monotonicNow() - obstacle.at) : 0
-    if (obstacle && obstacleInMs > 0) {
-      return { slice, claim: { kind: 'taken', message: obstacle.message }, recheckInMs: obstacleInMs }
-    }
-    const claim = this.#judge(target, slice)
-    return { slice, claim, recheckInMs: recheckInMsOf(claim) }
+    return this.#claim.view(target)
   }
 
   /** Reads the holder from the cache; adopts a slice of ours and lets go of a foreign one. */
   judge(target: PublishTarget): ClaimJudgement {
-    return this.#judge(target, this.cached(target))
+    return this.#claim.judge(target)
   }
 
   /** After all earlier turns; not at all where a gap in the watch has made it obsolete. */
@@ -171,7 +123,7 @@ export class ClaimedSlice {
         ? { do: 'patch', object: slice, body: withdrawPatch(slice) }
         : { do: 'stop', result: done }
     })
-    if (isWritten && result.kind === 'done') this.#memory.withdrewUnheld()
+    if (isWritten && result.kind === 'done') this.#claim.withdrewUnheld()
     return result
   }
 
@@ -190,7 +142,7 @@ export class ClaimedSlice {
       const released = this.#options.publication(target, shown && { ...shown, ready: false }, undefined)
       return { do: 'patch', object: slice, body: slicePatch(released, slice) }
     })
-    this.#end()
+    this.#claim.end()
     return result
   }
 
@@ -200,7 +152,7 @@ export class ClaimedSlice {
       if (!slice) return { do: 'stop', result: done }
       return isDeletable(claim) ? { do: 'delete', object: slice } : { do: 'stop', result: lostTo(claim, target) }
     })
-    if (result.kind === 'done') this.#end()
+    if (result.kind === 'done') this.#claim.end()
     return result
   }
 
@@ -211,31 +163,18 @@ export class ClaimedSlice {
   /** Events may have been missed: our slices are read again before they are relied on. */
   watchGap(): void {
     this.#turns.dropWaiting()
-    this.#holding.watchGap()
+    this.#claim.watchGap()
   }
 
   /** Nothing is renewed from now on, whatever a write that is under way brings. */
   forget(): void {
-    this.#holding.end()
+    this.#claim.forget()
   }
 
   /** The signal must have been aborted before. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#holding.letGo()
+    this.#claim.letGo()
     await this.#turns.settled()
-  }
-
-  #judge(target: PublishTarget, slice: EndpointSlice | undefined): ClaimJudgement {
-    if (!slice) return this.#memory.judgeAbsence(target)
-    const isAs = (told: Told): boolean =>
-      sliceTells(slice, this.#options.publication(target, undefined, undefined), told)
-    const claim = this.#memory.judge({ slice, silentMs: this.#silentMs(slice), isAs }, target)
-    if (claim.kind === 'ours') {
-      if (!this.#holding.claim) this.#adopt(target, claim.epoch, slice)
-      return this.#holding.claim?.isOverdue ? uncertain(target, claim.epoch) : claim
-    }
-    if (claim.kind !== 'previous') this.#holding.letGo()
-    return claim
   }
 
   /** Says that we live; posts the slice again where it is gone. */
@@ -265,12 +204,12 @@ export class ClaimedSlice {
       const shown = slice && publishedOf(slice)
       const publication = this.#options.publication(target, step.do === 'renew' ? shown : step.published, epoch)
       const told = toldBy(publication)
-      if (step.do !== 'renew') this.#memory.writing(told)
+      const { heartbeat } = publication
+      if (step.do !== 'renew') this.#claim.writing(told)
       written = () => {
-        const last = { uid: this.cached(target)?.metadata.uid ?? '', epoch, heartbeat: publication.heartbeat }
-        if (step.do === 'renew') this.#memory.renewed(slice ? toldIn(slice) : told, last)
-        else this.#memory.wrote(told, last)
-        this.#hold(target, epoch)
+        if (step.do === 'renew')
+          this.#claim.wrote('renewed', target, slice ? toldIn(slice) : told, { epoch, heartbeat })
+        else this.#claim.wrote('told', target, told, { epoch, heartbeat })
       }
       if (step.do === 'create' || !slice) return { do: 'create', body: sliceBody(publication) }
       const body = step.do === 'renew' ? heartbeatPatch(publication, slice) : slicePatch(publication, slice)
@@ -286,7 +225,7 @@ export class ClaimedSlice {
     known: EndpointSlice | undefined | 'unread',
     decide: (facts: SliceFacts) => WriteStep<EndpointSlice, WriteResult>,
   ): Promise<WriteResult> {
-    const { api, slices, signal, monotonicNow } = this.#options
+    const { api, slices, signal } = this.#options
     const settled = await settledWrite<EndpointSlice, WriteResult>({
       api,
       store: watchedStore(slices),
@@ -294,44 +233,9 @@ export class ClaimedSlice {
       name: serviceNameOf(target.name),
       signal,
       known,
-      decide: (slice) => {
-        const claim = this.#judge(target, slice)
-        const held = this.#holding.claim
-        held?.aimAt(target)
-        if (claim.kind === 'taken') this.#obstacle = { ...claim, at: monotonicNow() }
-        const heldEpoch = held?.target.uid === target.uid ? held.epoch : undefined
-        return decide({ claim, slice, target, heldEpoch })
-      },
+      decide: (slice) => decide(this.#claim.facts(target, slice)),
     })
     if (settled.kind === 'refused') throw settled.error
     return settled.kind === 'stopped' ? settled.result : done
   }
-
-  /** After a restart, or when the answer to our own write was lost. */
-  #adopt(target: PublishTarget, epoch: number, slice: EndpointSlice): void {
-    this.#memory.wrote(toldIn(slice), { uid: slice.metadata.uid, epoch, heartbeat: heartbeatOf(slice) })
-    this.#hold(target, epoch)
-    this.#holding.claim?.renewSoon()
-  }
-
-  #hold(target: PublishTarget, epoch: number): void {
-    if (this.#holding.hold(target, epoch)) this.#obstacle = undefined
-  }
-
-  #end(): void {
-    this.#holding.letGo()
-    this.#memory.forgetWrites()
-  }
 }
-
-function recheckInMsOf(claim: ClaimJudgement): number | undefined {
-  if (claim.kind === 'ours') return claim.edits?.forgottenInMs
-  if (claim.kind === 'dead') return claim.edits?.mendInMs || undefined
-  return 'deadInMs' in claim ? claim.deadInMs : undefined
-}
-
-const uncertain = (target: PublishTarget, epoch: number): ClaimJudgement => ({
-  kind: 'uncertain',
-  epoch,
-  message: `The claim on InferenceService ${refKey(target)} was not renewed for ${uncertainAfterMs / 1000} s, so another agent may take it; it is renewed as soon as the cluster answers.`,
-})

@@ -1,9 +1,10 @@
 import { refKey } from '../support/object-key.ts'
 import type { EndpointSlice } from '../kube/resources.ts'
-import { ClaimedSlice, type ClaimedSliceOptions, type SliceView } from './claimed-slice.ts'
+import { ClaimedSlice, type ClaimedSliceOptions } from './claimed-slice.ts'
 import { HeartbeatWatch } from './heartbeat-watch.ts'
 import { holderOf } from './claim-text.ts'
 import { annotations, serviceNameOf, targetOf, type PublishTarget } from './objects.ts'
+import type { SliceView } from './slice-claim.ts'
 import { heartbeatOf } from './slice-object.ts'
 
 /** Stamps and the `Date` header have whole seconds each. */
