@@ -54,6 +54,10 @@ export const isHeld = (claim: ClaimJudgement): claim is Extract<ClaimJudgement, 
 export const isDeletable = (claim: ClaimJudgement): boolean =>
   isHeld(claim) || claim.kind === 'previous' || claim.kind === 'released'
 
+/** Another agent's, or none that we may take for ours. */
+export const isElsewhere = ({ kind }: ClaimJudgement): boolean =>
+  kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead'
+
 /** Of the slice that our last answered write left. */
 export interface LastWritten {
   readonly uid: string

@@ -2,23 +2,15 @@ import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
 import type { Logger } from '../observability/logger.ts'
-import { isDeletable, isHeld, type ClaimJudgement } from './claim.ts'
+import { isDeletable, isElsewhere, isHeld } from './claim.ts'
 import type { ClaimedSlice } from './claimed-slice.ts'
 import { ClaimedSlices } from './claimed-slices.ts'
 import { EndpointsUpkeep } from './endpoints-upkeep.ts'
 import { HeartbeatPulse } from './heartbeat-pulse.ts'
 import { EndpointsWriter } from './endpoints-writer.ts'
-import {
-  heartbeatAt,
-  isOwnedBy,
-  ownerOf,
-  serviceNameOf,
-  servicePortsOf,
-  type Publication,
-  type Published,
-  type PublishTarget,
-} from './objects.ts'
+import { isOwnedBy, ownerOf, type Published, type PublishTarget } from './objects.ts'
 import { publicationView, unknownView, type PublicationView } from './publication-view.ts'
+import { publicationsOf, type PublicationOf, type PublicationsOptions } from './publications.ts'
 import { portsBesides } from './published-ports.ts'
 import { ServiceWriter } from './service-writer.ts'
 import { shutdownLimitMs, writeWithin, type Unfinished } from './shutdown-writes.ts'
@@ -26,7 +18,7 @@ import { publishedOf } from './slice-object.ts'
 import type { WatchedKind } from './watched-kind.ts'
 import { done, lostTo, type WriteResult } from './write-result.ts'
 
-export interface PublisherOptions {
+export interface PublisherOptions extends PublicationsOptions {
   readonly api: KubeApi
   readonly services: WatchedKind<Service>
   readonly slices: WatchedKind<EndpointSlice>
@@ -34,10 +26,6 @@ export interface PublisherOptions {
   readonly endpoints: Resource | undefined
   /** Where they are looked for; absent = in all namespaces. */
   readonly namespace?: string | undefined
-  /** `id` is the random id of the state folder, `displayName` what people call this machine. */
-  readonly node: { readonly id: string; readonly displayName: string }
-  /** Empty = not stated. */
-  readonly agentVersion: string
   readonly log: Logger
   /** Something changed that no watch tells: a claim was lost, or could not be renewed. Key = namespace/name. */
   readonly onChange: (key: string) => void
@@ -55,6 +43,7 @@ export interface PublisherOptions {
  */
 export class Publisher {
   readonly #options: PublisherOptions
+  readonly #publication: PublicationOf
   readonly #slices: ClaimedSlices
   readonly #service: ServiceWriter
   readonly #endpoints: EndpointsWriter
@@ -66,6 +55,7 @@ export class Publisher {
     const { monotonicNow = () => performance.now(), random = Math.random } = options
     const { signal } = this.#stopped
     this.#options = options
+    this.#publication = publicationsOf(options)
     this.#service = new ServiceWriter({ api, services, monotonicNow, signal })
     this.#endpoints = new EndpointsWriter({ api, resource, log, signal, monotonicNow, random })
     this.#slices = new ClaimedSlices({
@@ -77,14 +67,14 @@ export class Publisher {
       monotonicNow,
       random,
       pulse: new HeartbeatPulse({ random, everyMs: options.renewEveryMs }),
-      publication: (target, published, epoch) => this.#publication(target, published, epoch),
+      publication: this.#publication,
       onRenewed: (target, slice) => this.#endpointsUpkeep.renewed(target, publishedOf(slice)),
       onChange: options.onChange,
     })
     this.#endpointsUpkeep = new EndpointsUpkeep({
       endpoints: this.#endpoints,
       slices: this.#slices,
-      publication: (target, published) => this.#publication(target, published),
+      publication: this.#publication,
       namespace: options.namespace,
       log,
       signal,
@@ -287,23 +277,6 @@ export class Publisher {
     return slice.delete(target)
   }
 
-  /** Without an epoch it carries no claim. */
-  #publication(target: PublishTarget, published: Published | undefined, epoch?: number): Publication {
-    const { node, agentVersion, api } = this.#options
-    const heartbeat = heartbeatAt(api.serverNow())
-    return {
-      namespace: target.namespace,
-      name: target.name,
-      uid: target.uid,
-      serviceName: serviceNameOf(target.name),
-      servicePorts: servicePortsOf(target.endpointPort),
-      published,
-      heartbeat,
-      agentVersion,
-      claim: epoch === undefined ? undefined : { node: node.id, epoch, heartbeat, displayName: node.displayName },
-    }
-  }
-
   #forAllHeld(
     limitMs: number,
     write: (target: PublishTarget) => Promise<WriteResult>,
@@ -315,8 +288,5 @@ export class Publisher {
     return writeWithin(limitMs, held, write, this.#stopped.signal)
   }
 }
-
-const isElsewhere = ({ kind }: ClaimJudgement): boolean =>
-  kind === 'foreign' || kind === 'unclaimed' || kind === 'overwritten' || kind === 'dead'
 
 const nameOf = ({ namespace, name }: PublishTarget) => ({ namespace, name })
