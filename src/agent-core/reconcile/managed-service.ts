@@ -1,7 +1,7 @@
 import { splitKey } from '../support/object-key.ts'
 import type { InferenceService, ObjectMeta } from '../kube/resources.ts'
 import { isOver, type ServerRole, type ServerState } from '../process/server-state.ts'
-import { holdOf, isShedding, type Absence } from './absence.ts'
+import { holdOf, type Absence } from './absence.ts'
 import { absenceTarget, type AbsenceTarget } from './absences.ts'
 import { ClusterWrites } from './cluster-writes.ts'
 import type { Desired } from './desired.ts'
@@ -16,12 +16,10 @@ import { noDurations, read, type Durations, type Reading } from './reading.ts'
 import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
+import { takeStep } from './service-steps.ts'
 
 /** No honest story has more steps than this without waiting for something; more means two rules disagree. */
 const maxStepsPerPass = 30
-
-/** An evicted model gets a few seconds for its requests, since memory is short. */
-const shedDrainMs = 5_000
 
 /** When the key wants its next pass, or that nothing of it is left. */
 export type Rest = { readonly kind: 'rest'; readonly again: number | undefined } | { readonly kind: 'gone' }
@@ -76,7 +74,8 @@ export class ManagedService {
       if (this.#rooms.isStopped()) return { kind: 'rest', again: undefined }
       if (next.step.do === 'rest') return this.#rest(reading, next, observed)
       this.#rooms.log.debug('step', { key: this.key, step: next.step.do, reason: next.reason })
-      await this.#perform(next, reading, observed)
+      const parts = { fetch: this.#fetch, starts: this.#starts, writes: this.#writes }
+      await takeStep(next, parts, { reading, observed, absence: this.#absence() })
     }
     throw new Error(`Reconciling ${this.key} did not come to rest after ${maxStepsPerPass} steps.`)
   }
@@ -262,52 +261,6 @@ export class ManagedService {
       pressure: level === 'unknown' ? undefined : level,
       now: now(),
     })
-  }
-
-  async #perform({ step, message }: Plan, reading: Reading, observed: Observation): Promise<void> {
-    switch (step.do) {
-      case 'claim':
-      case 'ensureService':
-      case 'publish':
-      case 'withdraw':
-      case 'withdrawDead':
-      case 'release':
-      case 'unpublish':
-      case 'remove':
-        return this.#writes.perform(step, reading.target, observed.publication)
-      case 'fetch':
-        if (reading.desiredServer) this.#fetch.begin(reading.desiredServer)
-        return
-      case 'cancelFetch':
-        this.#fetch.cancel()
-        return
-      case 'sizeUp':
-        if (reading.desiredServer && this.#fetch.model)
-          await this.#starts.compare(reading.desiredServer, this.#fetch.model)
-        return
-      case 'start':
-        return this.#start('current', reading)
-      case 'startBeside':
-        return this.#start('successor', reading)
-      case 'promote':
-        this.#starts.promote()
-        return
-      case 'dropSuccessor':
-        this.#starts.dropSuccessor()
-        return
-      case 'stop':
-        this.#starts.stop(message, isShedding(this.#absence()) ? { drainMs: shedDrainMs } : {})
-        return
-      case 'rest':
-        return
-    }
-  }
-
-  async #start(role: 'current' | 'successor', reading: Reading): Promise<void> {
-    const { desiredServer } = reading
-    const { model } = this.#fetch
-    if (!desiredServer || !model) return
-    if (!(await this.#starts.start(role, reading, desiredServer, model))) this.#fetch.cancel()
   }
 
   #absence(): Absence | undefined {
