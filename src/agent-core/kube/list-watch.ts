@@ -1,14 +1,14 @@
 import { z } from 'zod'
-import type { ConnectionState } from '../../contract/cluster.ts'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import { Turns } from '../support/turns.ts'
 import { ApiError, isApiError } from './api-error.ts'
 import type { KubeApi } from './kube-api.ts'
 import type { ObjectCache } from './object-cache.ts'
-import { explainAbsence } from './preflight.ts'
 import type { KubeObject, Resource } from './resources.ts'
-import { explainFailure, failureState } from './watch-failure.ts'
+import { WatchHealth, type ListWatchState } from './watch-health.ts'
+
+export type { ListWatchState } from './watch-health.ts'
 
 /**
  * The server ends a quiet watch by itself after this long, jittered. An idle resource may bring no bookmark in all that
@@ -21,16 +21,6 @@ const provenWatchMs = 10_000
 const backOff = { firstMs: 500, maxMs: 30_000 }
 /** Heals whatever event was lost on the way, once in this time. */
 const relistEveryMs = 600_000
-
-export interface ListWatchState {
-  readonly state: ConnectionState
-  readonly message: string
-  /** Milliseconds since the epoch, like every time here. */
-  readonly since: number
-  readonly consecutiveFailures: number
-  readonly retryAt: number | undefined
-  readonly lastListAt: number | undefined
-}
 
 export interface ListWatchOptions<T extends KubeObject> {
   readonly api: KubeApi
@@ -55,13 +45,12 @@ export interface ListWatchOptions<T extends KubeObject> {
 /** Keeps one {@link ObjectCache} true: list, watch from there, and start over after anything that could have lost an event. */
 export class ListWatch<T extends KubeObject> {
   readonly #options: ListWatchOptions<T>
-  readonly #now: () => number
   readonly #monotonicNow: () => number
   readonly #random: () => number
   readonly #stopped = new AbortController()
+  readonly #health: WatchHealth
   /** Everything of one list and its watch ends with its generation, so that a late answer cannot reach a newer one. */
   #generation = new AbortController()
-  #state: ListWatchState
   /** Up to where the changes are known; undefined = only a list can tell. */
   #version: string | undefined
   /** When the present watch was opened, on the monotonic clock. */
@@ -70,17 +59,10 @@ export class ListWatch<T extends KubeObject> {
 
   constructor(options: ListWatchOptions<T>) {
     this.#options = options
-    this.#now = options.now ?? Date.now
     this.#monotonicNow = options.monotonicNow ?? (() => performance.now())
     this.#random = options.random ?? Math.random
-    this.#state = {
-      state: 'connecting',
-      message: `Reading ${options.resource.plural}`,
-      since: this.#now(),
-      consecutiveFailures: 0,
-      retryAt: undefined,
-      lastListAt: undefined,
-    }
+    const { now = Date.now } = options
+    this.#health = new WatchHealth({ ...options, now, signal: this.#stopped.signal })
   }
 
   /** The plural of what is watched. */
@@ -89,7 +71,7 @@ export class ListWatch<T extends KubeObject> {
   }
 
   state(): ListWatchState {
-    return this.#state
+    return this.#health.state
   }
 
   start(): void {
@@ -120,7 +102,7 @@ export class ListWatch<T extends KubeObject> {
         if (this.#version === undefined || this.#monotonicNow() - listedAt > relistEveryMs) {
           this.#version = await this.#list(signal)
           listedAt = this.#monotonicNow()
-          this.#alive(true)
+          this.#health.alive('listed')
         }
         await this.#watch(this.#version, signal)
       } catch (error) {
@@ -143,7 +125,7 @@ export class ListWatch<T extends KubeObject> {
       const delayMs = isForgotten && !wasForgotten ? 0 : this.#backOff(attempt, failure)
       wasForgotten = isForgotten
       attempt += 1
-      if (failure !== undefined) await this.#fail(failure, delayMs)
+      if (failure !== undefined) await this.#health.failed(failure, delayMs)
       await this.#pause(delayMs, signal)
     }
   }
@@ -223,50 +205,7 @@ export class ListWatch<T extends KubeObject> {
 
   #opened(): void {
     this.#openedAt = this.#monotonicNow()
-    this.#alive(false)
-  }
-
-  #alive(listed: boolean): void {
-    const wasLive = this.#state.state === 'live'
-    this.#setState({
-      state: 'live',
-      message: 'Connected',
-      since: wasLive ? this.#state.since : this.#now(),
-      consecutiveFailures: 0,
-      retryAt: undefined,
-      lastListAt: listed ? this.#now() : this.#state.lastListAt,
-    })
-    if (!wasLive) this.#options.log.debug('watching', { resource: this.#options.resource.plural })
-  }
-
-  async #fail(error: unknown, delayMs: number): Promise<void> {
-    const { log, resource, api } = this.#options
-    const known = this.#state.lastListAt !== undefined
-    const state = failureState(error, known)
-    if (isApiError(error, 401)) {
-      await api.context.renew().catch((cause: unknown) => log.warn('credentials not renewed', { error: cause }))
-    }
-    const failures = this.#state.consecutiveFailures + 1
-    if (failures === 1) log.debug('watch failed', { resource: resource.plural, error, retryInMs: delayMs })
-    this.#setState({
-      state,
-      message: await this.#explain(state, error),
-      since: this.#state.state === state ? this.#state.since : this.#now(),
-      consecutiveFailures: failures,
-      retryAt: this.#now() + delayMs,
-      lastListAt: this.#state.lastListAt,
-    })
-  }
-
-  async #explain(state: ConnectionState, error: unknown): Promise<string> {
-    const { resource, api } = this.#options
-    if (state === 'absent') return explainAbsence(api, resource, this.#stopped.signal)
-    return explainFailure(state, resource, api.context.server, error)
-  }
-
-  #setState(next: ListWatchState): void {
-    this.#state = next
-    this.#options.onState(next)
+    this.#health.alive('watching')
   }
 
   /** Full jitter: several Macs must not come back in step. A server that names a time is believed. */
