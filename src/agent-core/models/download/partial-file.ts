@@ -1,27 +1,13 @@
 import { constants } from 'node:fs'
 import { open, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import type { Logger } from '../../observability/logger.ts'
-import { asError } from '../../support/message-of.ts'
 import { untilAborted } from '../../support/until-aborted.ts'
 import { within } from '../../support/within.ts'
 import { coveredBytes, firstGap, prefixLength, withRange, type ByteRange } from './byte-ranges.ts'
 import { continued, whyUnusable, type Identity, type Remote } from './partial-record.ts'
-import {
-  bootedAt,
-  readPartialState,
-  removePartialState,
-  writePartialState,
-  type PartialState,
-} from './partial-state.ts'
+import { readPartialState, removePartialState } from './partial-state.ts'
+import { PartialUpkeep } from './partial-upkeep.ts'
 import { PrefixHash } from './prefix-hash.ts'
-
-/** Recorded at least this often, so that a killed process loses little. */
-const recordBytes = 2 * 1024 * 1024
-/** Nothing more is written before the record has caught up. */
-const maxUnrecordedBytes = 3 * 1024 * 1024
-const recordMs = 1000
-/** Synced at least this often: what a power cut can lose. Syncing flushes a whole disk, so seldom. */
-const syncBytes = 64 * 1024 * 1024
 
 /**
  * A file that arrives in pieces, with a record beside it of which bytes are there. The record never claims bytes that
@@ -33,16 +19,10 @@ export class PartialFile implements AsyncDisposable {
   readonly #handle: FileHandle
   readonly #identity: Identity
   readonly #now: () => number
+  readonly #upkeep: PartialUpkeep
   #hash: PrefixHash
   #ranges: readonly ByteRange[] = []
   #remote: Remote = {}
-  #unrecorded = 0
-  #recordedPrefix = 0
-  #unsynced = 0
-  #recording: Promise<void> | undefined
-  #syncing: Promise<void> | undefined
-  #failure: Error | undefined
-  readonly #timer: NodeJS.Timeout
 
   private constructor(path: string, handle: FileHandle, identity: Identity, now: () => number) {
     this.path = path
@@ -50,9 +30,12 @@ export class PartialFile implements AsyncDisposable {
     this.#identity = identity
     this.#now = now
     this.#hash = new PrefixHash(handle.fd)
-    this.#timer = setInterval(() => {
-      if (this.#unrecorded > 0) void this.#recordSoon()
-    }, recordMs)
+    this.#upkeep = new PartialUpkeep({
+      ...{ path, handle, identity, now },
+      remote: () => this.#remote,
+      ranges: () => this.#ranges,
+      digest: () => this.#hash.digest(),
+    })
   }
 
   /** Opens it with the bytes of an earlier call, if they are of the same file and unchanged on the disk. */
@@ -94,24 +77,16 @@ export class PartialFile implements AsyncDisposable {
 
   /** Writes at a position. Throws what the file system says, also about an earlier record. */
   async write(bytes: Uint8Array, position: number): Promise<void> {
-    while (this.#unrecorded >= maxUnrecordedBytes) {
-      await this.#recordSoon()
-      this.#throwFailure()
-    }
-    if (this.#unsynced >= 2 * syncBytes) await this.#syncing
-    this.#throwFailure()
+    await this.#upkeep.catchUp()
     const end = await writeAll(this.#handle, bytes, position)
     this.#ranges = withRange(this.#ranges, [position, end])
     this.#hash.advance(prefixLength(this.#ranges))
-    this.#unrecorded += end - position
-    this.#unsynced += end - position
-    if (this.#unrecorded >= recordBytes) void this.#recordSoon()
-    if (this.#unsynced >= syncBytes) this.#syncSoon()
+    this.#upkeep.wrote(end - position)
   }
 
   /** Forgets every byte. Nothing may be writing. */
   async startOver(): Promise<void> {
-    await this.#settled()
+    await this.#upkeep.settled()
     this.#forgetRanges()
     await removePartialState(this.path)
     await this.#hash[Symbol.asyncDispose]()
@@ -122,11 +97,11 @@ export class PartialFile implements AsyncDisposable {
 
   /** The digest (hex SHA-256) of the whole file of that size, and everything made durable. */
   async complete(sizeBytes: number, onVerify: (hashedBytes: number) => void): Promise<string> {
-    await this.#settled()
+    await this.#upkeep.settled()
     const { sha256 } = await this.#watched(this.#hash.digestAt(sizeBytes), onVerify)
     await this.#handle.truncate(sizeBytes)
     await this.#handle.sync()
-    await this.#record('durable')
+    await this.#upkeep.record('durable')
     return sha256
   }
 
@@ -138,7 +113,7 @@ export class PartialFile implements AsyncDisposable {
 
   /** Moves it out of the way, for a person to look at. Returns where to. */
   async quarantine(): Promise<string> {
-    await this.#settled()
+    await this.#upkeep.settled()
     this.#forgetRanges()
     const aside = `${this.path}${wrongSuffix}`
     await rename(this.path, aside)
@@ -148,14 +123,14 @@ export class PartialFile implements AsyncDisposable {
 
   /** Records what is there, or removes it where it cannot be continued, and closes. Throws what the file system says. */
   async close({ keep }: { keep: boolean }): Promise<void> {
-    clearInterval(this.#timer)
+    this.#upkeep[Symbol.dispose]()
     try {
-      await this.#settled()
+      await this.#upkeep.settled()
       if (!(await this.isInPlace())) await removePartialState(this.path)
       else if (!keep || this.writtenBytes === 0) await forgetPartial(this.path)
-      else if (this.#unrecorded > 0 || this.#recordedPrefix < prefixLength(this.#ranges)) {
+      else if (this.#upkeep.isBehind) {
         await within(hashCatchUpMs, this.#hash.digestAt(prefixLength(this.#ranges)))
-        await this.#record('recent')
+        await this.#upkeep.record('recent')
       }
     } finally {
       await this[Symbol.asyncDispose]()
@@ -163,8 +138,8 @@ export class PartialFile implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#timer)
-    await Promise.all([this.#recording, this.#syncing])
+    this.#upkeep[Symbol.dispose]()
+    await this.#upkeep.ended()
     await this.#hash[Symbol.asyncDispose]()
     await this.#handle.close()
   }
@@ -204,72 +179,9 @@ export class PartialFile implements AsyncDisposable {
     }
   }
 
-  #recordSoon(): Promise<void> {
-    this.#recording ??= this.#record('recent')
-      .catch((error: unknown) => {
-        this.#failure ??= asError(error)
-      })
-      .finally(() => {
-        this.#recording = undefined
-      })
-    return this.#recording
-  }
-
-  #syncSoon(): void {
-    this.#syncing ??= this.#sync()
-      .catch((error: unknown) => {
-        this.#failure ??= asError(error)
-      })
-      .finally(() => {
-        this.#syncing = undefined
-      })
-  }
-
-  async #sync(): Promise<void> {
-    const prefix = await this.#hash.digest()
-    const written = this.#ranges
-    this.#unsynced = 0
-    await this.#handle.datasync()
-    await writePartialState(this.path, this.#state(written, prefix), 'durable')
-  }
-
-  async #record(kind: 'recent' | 'durable'): Promise<void> {
-    const prefix = await this.#hash.digest()
-    const written = this.#ranges
-    const recorded = this.#unrecorded
-    await writePartialState(this.path, this.#state(written, prefix), kind)
-    this.#unrecorded -= recorded
-    this.#recordedPrefix = prefix.bytes
-  }
-
-  #state(ranges: readonly ByteRange[], prefix: PartialState['prefix']): PartialState {
-    return {
-      version: 1,
-      ...this.#identity,
-      remote: this.#remote,
-      ranges: ranges.map(([start, end]) => [start, end]),
-      prefix,
-      bootedAt: bootedAt(this.#now()),
-    }
-  }
-
-  /** No record is being written, nor begun by the timer while another is waited for. */
-  async #settled(): Promise<void> {
-    while (this.#recording || this.#syncing) await Promise.all([this.#recording, this.#syncing])
-    this.#throwFailure()
-  }
-
-  /** There is nothing to be recorded: the timer writes no record while the old ones are removed. */
   #forgetRanges(): void {
     this.#ranges = []
-    this.#unrecorded = 0
-    this.#unsynced = 0
-  }
-
-  #throwFailure(): void {
-    const failure = this.#failure
-    this.#failure = undefined
-    if (failure !== undefined) throw failure
+    this.#upkeep.forget()
   }
 }
 
