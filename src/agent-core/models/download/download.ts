@@ -6,13 +6,12 @@ import type { Logger } from '../../observability/logger.ts'
 import { magicLength } from '../content.ts'
 import type { Credentials } from '../credentials.ts'
 import { storeError } from '../disk.ts'
-import { ModelError, remoteRepairMs } from '../errors.ts'
 import { firstBytes } from '../local-file.ts'
 import { shownSource } from '../source.ts'
-import { validator } from './answer-meaning.ts'
 import { Attempt, StartOver } from './attempt.ts'
 import type { Bandwidth } from './bandwidth.ts'
 import { prefixLength } from './byte-ranges.ts'
+import { Continuation } from './continuation.ts'
 import type { SpaceClaims } from './free-space.ts'
 import { downloadStallMs } from './pace-guard.ts'
 import { isWhole, PartialFile } from './partial-file.ts'
@@ -74,12 +73,7 @@ export interface DownloadOptions {
   readonly random?: (() => number) | undefined
 }
 
-const defaultConnections = 4
-/** What each holds in memory is lost by a kill. */
-const maxConnections = 8
 const defaultAttempts = 6
-/** A file that changes more often during one download is not to be had whole. */
-const maxChanges = 3
 
 /**
  * Fetches a file to `partialPath` and verifies it there. On success it is complete, synced and stays for the caller to
@@ -103,23 +97,20 @@ class Download {
   readonly #options: DownloadOptions
   readonly #shown: string
   readonly #now: () => number
+  readonly #continuation: Continuation
   #attempt: Attempt | undefined
-  #connections: number
-  /** False once the server was seen to send whole files only. */
-  #ranges = true
-  #changes = 0
-  /**
-   * The servers that the bytes of the file came from. Where there are several and the file is wrong in the end, mixing them may be the
-   * cause.
-   */
-  #answers = 0
 
   constructor(request: FileRequest, options: DownloadOptions) {
     this.#request = request
     this.#options = options
     this.#shown = shownSource(request.url)
     this.#now = options.now ?? Date.now
-    this.#connections = Math.min(maxConnections, Math.max(1, options.connections ?? defaultConnections))
+    this.#continuation = new Continuation({
+      source: this.#shown,
+      log: options.log,
+      connections: options.connections,
+      isVerified: request.sha256 !== undefined,
+    })
   }
 
   async run(): Promise<DownloadedFile> {
@@ -133,7 +124,7 @@ class Download {
     })
     try {
       if (partial.writtenBytes > 0) {
-        this.#answers = 1
+        this.#continuation.answered()
         log.info('continuing a partial download', { source: this.#shown, doneBytes: partial.writtenBytes })
         if (prefixLength(partial.ranges) >= magicLength) onStart?.(await firstBytes(partialPath))
         signal.throwIfAborted()
@@ -146,7 +137,7 @@ class Download {
         return file
       }
     } catch (error) {
-      await partial.close({ keep: this.#isContinuable(partial) }).catch((closing: unknown) => {
+      await partial.close({ keep: this.#continuation.isPossible(partial) }).catch((closing: unknown) => {
         log.warn('partial download cannot be recorded', { path: partialPath, error: closing })
       })
       throw error
@@ -172,13 +163,14 @@ class Download {
     let best = partial.writtenBytes
     for (;;) {
       if (isWhole(partial.ranges, partial.remote.sizeBytes)) return partial.remote.sizeBytes
-      await this.#dropUnusable(partial)
+      await this.#continuation.dropUnusable(partial)
       try {
         return await this.#try(partial, progress)
       } catch (error) {
         signal.throwIfAborted()
         if (error instanceof StartOver) {
-          await this.#startOver(partial, error.why, progress)
+          const text = await this.#continuation.startOver(partial, error.why)
+          if (text !== undefined) progress.say(text)
           continue
         }
         const failure = await storeError(error, storeFolder ?? dirname(partial.path), partial.remote.sizeBytes)
@@ -216,70 +208,20 @@ class Download {
       bandwidth,
       room: { folder: dirname(partialPath), name: storeFolder, reserveBytes, deletableBytes, claims },
       unknownLengthBytes,
-      connections: this.#connections,
-      ranges: this.#ranges,
+      connections: this.#continuation.connections,
+      ranges: this.#continuation.ranges,
       stallMs,
       now: this.#now,
       log,
       signal,
       onStart,
       onAnswer: (totalBytes) => {
-        this.#answers += 1
+        this.#continuation.answered()
         progress.downloading(totalBytes)
       },
-      onOneConnection: () => {
-        this.#connections = 1
-      },
+      onOneConnection: () => this.#continuation.useOneConnection(),
     })
     return this.#attempt.run()
-  }
-
-  #isContinuable(partial: PartialFile): boolean {
-    return this.#ranges && (this.#request.sha256 !== undefined || validator(partial.remote) !== undefined)
-  }
-
-  /** A server that sends whole files only begins at the beginning; one without validators may send another file's rest. */
-  async #dropUnusable(partial: PartialFile): Promise<void> {
-    if (partial.writtenBytes === 0) {
-      // An earlier answer does not fix the file's length and version: the next answer may be the first with a body.
-      partial.remote = {}
-      return
-    }
-    if (this.#isContinuable(partial)) return
-    this.#options.log.info('download begins at the beginning again', {
-      source: this.#shown,
-      why: this.#ranges
-        ? 'the server gives no way to tell whether the file is still the same'
-        : 'the server sends whole files only',
-    })
-    await partial.startOver()
-  }
-
-  async #startOver(partial: PartialFile, why: StartOver['why'], progress: ProgressReport): Promise<void> {
-    const { log } = this.#options
-    if (why === 'no-ranges') {
-      this.#ranges = false
-      log.info('the server sends whole files only', { source: this.#shown })
-    } else {
-      this.#changes += 1
-      if (this.#changes > maxChanges) {
-        throw new ModelError(
-          'transient',
-          'RemoteChanged',
-          `${this.#shown} changes on the server while it is downloaded: the agent tries again when that may be over.`,
-          { retryAfterMs: remoteRepairMs },
-        )
-      }
-      const text = `${this.#shown} changed on the server: the download starts over.`
-      log.warn('the file changed on the server, download starts over', {
-        text,
-        source: this.#shown,
-        discardedBytes: partial.writtenBytes,
-      })
-      progress.say(text)
-    }
-    this.#answers = 0
-    await partial.startOver()
   }
 
   /** Undefined where it is worth fetching once more. */
@@ -291,14 +233,11 @@ class Download {
     const { signal, log } = this.#options
     const { sizeBytes: announcedBytes, sha256: announcedSha256 } = this.#request
     const sha256 = await verified(partial, sizeBytes, {
-      ...{ shown: this.#shown, announcedBytes, announcedSha256, hasManyAnswers: this.#answers > 1 },
+      ...{ shown: this.#shown, announcedBytes, announcedSha256, hasManyAnswers: this.#continuation.hasManyAnswers },
       ...{ progress, signal, log },
     })
     if (sha256 === 'mixed') {
-      this.#answers = 0
-      this.#connections = 1
-      this.#ranges = false
-      await partial.startOver()
+      await this.#continuation.startOverInOne(partial)
       return undefined
     }
     const { etag, lastModified } = partial.remote
