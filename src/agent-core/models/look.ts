@@ -6,7 +6,8 @@ import { GgufError } from './gguf/gguf-error.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { resolveLocal, type Lent } from './local-source.ts'
 import type { RemoteFile } from './remote-file.ts'
-import type { Remote, RemoteRequest } from './remote.ts'
+import type { RemoteRequest } from './remote-access.ts'
+import type { Remote } from './remote.ts'
 import { parseShard } from './shards.ts'
 
 /** What the headers of a GGUF model say, wherever it is. */

@@ -1,12 +1,10 @@
 import { homedir } from 'node:os'
 import { basename } from 'node:path'
-import { statfs } from 'node:fs/promises'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
-import type { Progress } from '../../contract/service.ts'
-import { editableRows } from '../../contract/settings-table.ts'
 import type { Logger } from '../observability/logger.ts'
 import { Acquisition } from './acquisition.ts'
 import { ContentFetches } from './content-fetches.ts'
+import { defaultDownloadSettings, type DownloadSettings } from './download-settings.ts'
 import type { Resolve } from './download/host-guard.ts'
 import { DownloadTurns } from './download-turns.ts'
 import { ModelError } from './errors.ts'
@@ -14,21 +12,22 @@ import { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { Inventory, prunedSentence } from './inventory.ts'
 import { isModel } from './local-source.ts'
-import { lookAtServer, lookHere, type ModelLook } from './look.ts'
-import { lookInStore, type LookRequest } from './look-in-store.ts'
+import { lookAtServer, type ModelLook } from './look.ts'
+import { lookOnMachine, type LookRequest } from './look-on-machine.ts'
+import { ModelFetches, type FetchState } from './model-fetches.ts'
 import type { ModelUser } from './model-user.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
-import { Remote, type DownloadSettings, type RemoteOptions } from './remote.ts'
-import { SharedWork, type Waiters } from './shared-work.ts'
-import { parseModelSource, shownSource } from './source.ts'
+import type { RemoteAccessOptions } from './remote-access.ts'
+import { Remote } from './remote.ts'
 import { Store } from './store.ts'
 import { judgeStoreFolder } from './store-folder.ts'
+import { storeView } from './store-view.ts'
 import { StoreWatch } from './store-watch.ts'
 import { messageOf } from '../support/message-of.ts'
-import { untilAborted } from '../support/until-aborted.ts'
 
+export { defaultDownloadSettings } from './download-settings.ts'
 export type { LocalModel, ModelRequest } from './model-request.ts'
 
 export interface ModelsState {
@@ -42,24 +41,12 @@ export interface ModelsState {
   downloads: readonly DownloadView[]
 }
 
-interface FetchedModel {
-  readonly model: string
-  /** In a view without credentials and query. */
-  readonly source: string
-}
-
-interface FetchState extends FetchedModel {
-  callers: number
-  /** Absent until the server answered. */
-  progress?: Progress
-}
-
 export interface ModelsOptions {
   /** The model store. Created when first needed. */
   directory: string
   /** Folders of this machine that a Model's source may name, beside the store; see `ModelRoots`. */
   allowedModelRoots?: readonly string[]
-  /** See `RemoteOptions.allowedHosts`; none without it. */
+  /** See `RemoteAccessOptions.allowedHosts`; none without it. */
   allowedDownloadHosts?: readonly string[] | 'any'
   /** For tests: in place of the system's. */
   resolveHost?: Resolve
@@ -75,8 +62,7 @@ export interface ModelsOptions {
   settings?: () => DownloadSettings
   env?: Readonly<Record<string, string | undefined>>
   homeDir?: string
-  /** See {@link RemoteOptions}. */
-  keptHubToken?: RemoteOptions['keptHubToken']
+  keptHubToken?: RemoteAccessOptions['keptHubToken']
   /** Something in {@link Models.state} has changed. */
   onChange?: () => void
   /** Undefined while it is not known which services there are. */
@@ -85,16 +71,9 @@ export interface ModelsOptions {
   allowInsecureLoopback?: boolean
 }
 
-export const defaultDownloadSettings: DownloadSettings = {
-  bytesPerSecond: editableRows.downloadBytesPerSecond.default,
-  atOnce: editableRows.downloadsAtOnce.default,
-  reserveBytes: editableRows.diskReserveBytes.default,
-  partialKeepMs: editableRows.partialKeepMs.default,
-  hubLoginNamespaces: [],
-}
-
 /** Brings models to this machine: one fetch per Model name and what is wanted, and one download per content, however many callers want it. */
 export class Models {
+  readonly #stopping = new AbortController()
   readonly #store: Store
   readonly #log: Logger
   readonly #settings: () => DownloadSettings
@@ -105,12 +84,15 @@ export class Models {
   readonly #inventory: Inventory
   readonly #pulls: Pulls
   readonly #watch: StoreWatch
-  readonly #fetches = new SharedWork<LocalModel, Progress, FetchedModel>()
+  readonly #fetches = new ModelFetches({
+    stopping: this.#stopping.signal,
+    // What failed, or was left, stays on the disk as a rest.
+    onEnd: () => this.#inBackground(this.#inventory.limit()),
+  })
   /** Work in the background, until it is over. */
   readonly #beside = new Set<Promise<void>>()
   readonly #onChange: () => void
   #warnings: readonly string[] = []
-  readonly #stopping = new AbortController()
 
   constructor(options: ModelsOptions) {
     const { directory, log, now = Date.now, onChange = () => undefined } = options
@@ -144,7 +126,7 @@ export class Models {
       store: this.#store,
       contents,
       users,
-      fetching: () => new Set(this.#fetches.jobs.map(({ about }) => about.model)),
+      fetching: () => this.#fetches.models,
       partialKeepMs: () => settings().partialKeepMs,
       log,
       now,
@@ -195,7 +177,9 @@ export class Models {
    * signal's reason at once when that is aborted; a download ends when its last caller left, and is gone on with by the next.
    */
   ensure(request: ModelRequest, options: EnsureOptions): Promise<LocalModel> {
-    return this.#shared(requestKey(request), request, options, (waiters) => this.#acquisition.ensure(request, waiters))
+    return this.#fetches.join(requestKey(request), request, options, (waiters) =>
+      this.#acquisition.ensure(request, waiters),
+    )
   }
 
   /**
@@ -204,7 +188,9 @@ export class Models {
    */
   async refresh(request: ModelRequest, current: LocalModel, options: EnsureOptions): Promise<LocalModel | undefined> {
     const key = `refresh ${requestKey(request)}`
-    const model = await this.#shared(key, request, options, (waiters) => this.#acquisition.refresh(request, waiters))
+    const model = await this.#fetches.join(key, request, options, (waiters) =>
+      this.#acquisition.refresh(request, waiters),
+    )
     return model.revision === current.revision ? undefined : model
   }
 
@@ -213,15 +199,9 @@ export class Models {
     return this.#inventory.markUsed(wantedOf(request), path)
   }
 
-  /** The headers of a model on this machine, as far as the namespace may have it; undefined where it is not here. Throws ModelError and GgufError. */
-  async lookHere(request: LookRequest): Promise<ModelLook | undefined> {
-    const { source, quantization, namespace } = request
-    const parsed = parseModelSource(source)
-    const read = (path: string) => this.#headers.of(path)
-    if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
-    return parsed.kind === 'local'
-      ? lookHere(parsed.path, read, { lent: this.#roots.lentTo(namespace), quantization })
-      : lookInStore(this.#store, request, read)
+  /** See {@link lookOnMachine}. Throws ModelError and GgufError. */
+  lookHere(request: LookRequest): Promise<ModelLook | undefined> {
+    return lookOnMachine({ store: this.#store, roots: this.#roots, read: (path) => this.#headers.of(path) }, request)
   }
 
   /** Those that its server has, and nothing else of it. Throws ModelError, GgufError or the signal's reason. */
@@ -253,50 +233,25 @@ export class Models {
   }
 
   state(): ModelsState {
-    const fetches = this.#fetches.jobs
-      .map(({ about, callers, news: progress }) => ({
-        model: about.model,
-        source: shownSource(about.source),
-        callers,
-        ...(progress === undefined ? {} : { progress }),
-      }))
-      .sort((a, b) => a.model.localeCompare(b.model) || a.source.localeCompare(b.source))
     const { problem } = this.#watch
     return {
       directory: this.#store.directory,
       ...(problem !== undefined && { problem }),
       warnings: this.#warnings,
-      fetches,
+      fetches: this.#fetches.states(),
       downloads: this.#pulls.views(),
     }
   }
 
-  /** What is in the store. A store that cannot be read is a problem in the answer. */
-  async view(): Promise<ModelStoreView> {
-    const { directory } = this.#store
+  /** See {@link storeView}. */
+  view(): Promise<ModelStoreView> {
     const { reserveBytes } = this.#settings()
-    const problem = await this.#watch.look()
-    const volume = await statfs(directory).catch(() => undefined)
-    const facts = { directory, reserveBytes, ...(volume && { freeBytes: volume.bavail * volume.bsize }) }
-    try {
-      const models = await this.#inventory.list()
-      return { ...facts, ...(problem && { problem: problem.message }), models }
-    } catch (error) {
-      if (!(error instanceof ModelError)) throw error
-      return { ...facts, problem: problem?.message ?? error.message, models: [] }
-    }
+    return storeView({ directory: this.#store.directory, reserveBytes, watch: this.#watch, inventory: this.#inventory })
   }
 
   /** Begins a download without a service; a sentence where it cannot begin. */
   pull(request: PullRequest): { started: boolean; message: string } {
-    const parsed = parseModelSource(request.source)
-    if (parsed.kind === 'local')
-      return { started: false, message: `${shownSource(request.source)} is on this machine already and used in place.` }
-    if (parsed.kind === 'unsupported') return { started: false, message: parsed.message }
-    if (this.#pulls.isRunning(request.model))
-      return { started: false, message: `${request.model} is being pulled already.` }
-    this.#pulls.start(request)
-    return { started: true, message: `Pulling ${shownSource(request.source)} as ${request.model}.` }
+    return this.#pulls.start(request)
   }
 
   cancelPull(model: string): boolean {
@@ -341,31 +296,5 @@ export class Models {
       .catch((error: unknown) => this.#log.warn('model store not looked after', { error }))
       .finally(() => this.#beside.delete(done))
     this.#beside.add(done)
-  }
-
-  /** Rejects at once where the signal is aborted or the agent stops; work without a waiting caller ends by itself. */
-  async #shared(
-    key: string,
-    { name, source }: ModelRequest,
-    { signal, onProgress = () => undefined }: EnsureOptions,
-    work: (waiters: Waiters<Progress>) => Promise<LocalModel>,
-  ): Promise<LocalModel> {
-    const leaving = AbortSignal.any([signal, this.#stopping.signal])
-    const about = { model: name, source }
-    // What failed, or was left, stays on the disk as a rest.
-    const limiting = (waiters: Waiters<Progress>): Promise<LocalModel> =>
-      work(waiters).finally(() => this.#inBackground(this.#inventory.limit()))
-    const fetched = async (): Promise<LocalModel> => {
-      const { result, release } = await this.#fetches.join(key, {
-        about,
-        work: limiting,
-        signal: leaving,
-        onNews: onProgress,
-      })
-      await release()
-      return result
-    }
-    leaving.throwIfAborted()
-    return untilAborted(fetched(), leaving)
   }
 }

@@ -2,7 +2,7 @@ import type { DownloadView } from '../../contract/models.ts'
 import type { Progress } from '../../contract/service.ts'
 import { messageOf } from '../support/message-of.ts'
 import { asAskedOnce, ModelError } from './errors.ts'
-import { shownSource } from './source.ts'
+import { parseModelSource, shownSource } from './source.ts'
 
 export interface PullsOptions {
   readonly fetch: (
@@ -48,12 +48,31 @@ export class Pulls {
     return [...this.#pulls.values()].map(({ view }) => view).sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
-  isRunning(model: string): boolean {
+  /** A sentence where it cannot begin. */
+  start(request: PullRequest): { started: boolean; message: string } {
+    const { model, source } = request
+    const parsed = parseModelSource(source)
+    if (parsed.kind === 'local')
+      return { started: false, message: `${shownSource(source)} is on this machine already and used in place.` }
+    if (parsed.kind === 'unsupported') return { started: false, message: parsed.message }
+    if (this.#isRunning(model)) return { started: false, message: `${model} is being pulled already.` }
+    this.#begin(request)
+    return { started: true, message: `Pulling ${shownSource(source)} as ${model}.` }
+  }
+
+  /** False where nothing of this name is under way. */
+  cancel(model: string): boolean {
+    if (!this.#isRunning(model)) return false
+    this.#pulls.get(model)?.ending.abort(new ModelError('transient', 'ShuttingDown', 'The download was cancelled.'))
+    return true
+  }
+
+  #isRunning(model: string): boolean {
     const pull = this.#pulls.get(model)
     return pull !== undefined && pull.endedAt === undefined
   }
 
-  start({ model, source, quantization, format }: PullRequest): void {
+  #begin({ model, source, quantization, format }: PullRequest): void {
     const ending = new AbortController()
     const since = new Date(this.#options.now()).toISOString()
     const view: DownloadView = {
@@ -86,13 +105,6 @@ export class Pulls {
       },
     )
     this.#options.onChange()
-  }
-
-  /** False where nothing of this name is under way. */
-  cancel(model: string): boolean {
-    if (!this.isRunning(model)) return false
-    this.#pulls.get(model)?.ending.abort(new ModelError('transient', 'ShuttingDown', 'The download was cancelled.'))
-    return true
   }
 }
 

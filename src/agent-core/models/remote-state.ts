@@ -2,9 +2,11 @@ import { PaceGuard } from './download/pace-guard.ts'
 import { discard, send, type Asked } from './download/request.ts'
 import type { Transport } from './download/transport.ts'
 import { refusal } from './http-answer.ts'
+import type { Manifest } from './manifest.ts'
+import type { RemoteSource } from './remote-file.ts'
 import { shownSource } from './source.ts'
 
-export interface RemoteState {
+interface RemoteState {
   readonly sizeBytes: number | undefined
   /** The ETag, else the time of the last change. */
   readonly validator: string | undefined
@@ -14,7 +16,7 @@ export interface RemoteState {
 const answerMs = 30_000
 
 /** What a server says of a file without sending it. Throws ModelError, or the signal's reason. */
-export async function remoteState(
+async function remoteState(
   { url, credentials }: Pick<Asked, 'url' | 'credentials'>,
   { transport, signal }: { transport: Transport; signal: AbortSignal },
 ): Promise<RemoteState> {
@@ -29,4 +31,36 @@ export async function remoteState(
     sizeBytes: Number.isSafeInteger(length) && length > 0 ? length : undefined,
     validator: headers.get('etag') ?? headers.get('last-modified') ?? undefined,
   }
+}
+
+export interface Sameness {
+  readonly isSame: boolean
+  /** What the server calls its files, by their paths. */
+  readonly validators: ReadonlyMap<string, string>
+}
+
+/** Whether a source still holds what was stored of it, as far as its server tells. Throws ModelError, or the signal's reason. */
+export async function sameAsStored(
+  files: RemoteSource['files'],
+  manifest: Manifest,
+  { transport, signal }: { transport: Transport; signal: AbortSignal },
+): Promise<Sameness> {
+  const validators = new Map<string, string>()
+  let isSame = files.length === manifest.files.length
+  for (const file of files) {
+    const known = manifest.files.find(({ path }) => path === file.path)
+    if (!known) return { isSame: false, validators }
+    if (file.hub !== undefined) {
+      if (file.sizeBytes !== undefined && file.sizeBytes !== known.sizeBytes) isSame = false
+      const [wanted, has] = file.sha256 === undefined ? [file.blob, known.etag] : [file.sha256, known.sha256]
+      if (wanted !== undefined && has !== undefined && wanted !== has) isSame = false
+      continue
+    }
+    const { sizeBytes, validator } = await remoteState(file, { transport, signal })
+    if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) isSame = false
+    if (validator === undefined) continue
+    validators.set(file.path, validator)
+    if (known.etag !== undefined && validator !== known.etag) isSame = false
+  }
+  return { isSame, validators }
 }

@@ -1,25 +1,21 @@
 import { lstat } from 'node:fs/promises'
 import type { Progress } from '../../contract/service.ts'
-import type { Logger } from '../observability/logger.ts'
 import type { Content, ContentFetches } from './content-fetches.ts'
 import { accessAfter, isOpenTo, isVouchedFor } from './access.ts'
 import { Bandwidth } from './download/bandwidth.ts'
 import { download, type DownloadedFile, type DownloadOptions, type FileRequest } from './download/download.ts'
 import { requireFreeSpace, SpaceClaims } from './download/free-space.ts'
-import { HostGuard, type Resolve } from './download/host-guard.ts'
-import { createTransport, type Transport } from './download/transport.ts'
 import { Login, withoutLogin } from './credentials.ts'
-import { localRepairMs, ModelError } from './errors.ts'
+import type { ModelError } from './errors.ts'
 import { readGgufHeaderOverHttp } from './gguf/http-header.ts'
 import type { GgufHeader } from './gguf/types.ts'
-import { hubEndpoint, isHubOffline, publicHub } from './hub/endpoint.ts'
 import { findInHubCache } from './hub/hub-cache.ts'
-import { hubToken, keptToken, tokenInFile, type HubToken } from './hub/token.ts'
 import type { Manifest } from './manifest.ts'
 import { firstBytes } from './local-file.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
-import { remoteState } from './remote-state.ts'
-import { resolveSource, type ResolveContext, type WantedModel } from './resolve-source.ts'
+import { RemoteAccess, type RemoteAccessOptions, type RemoteRequest } from './remote-access.ts'
+import { sameAsStored, type Sameness } from './remote-state.ts'
+import { resolveSource } from './resolve-source.ts'
 import { askAccess, requireFile, type AskedFor } from './source-access.ts'
 import { startProblem } from './start-check.ts'
 import { shownSource } from './source.ts'
@@ -29,44 +25,13 @@ import { TotalProgress } from './total-progress.ts'
 import type { Arrived } from './store-places.ts'
 import type { StoredModel, Wanted } from './stored-model.ts'
 
-export interface DownloadSettings {
-  /** Of all downloads together; 0 = no limit. */
-  readonly bytesPerSecond: number
-  readonly atOnce: number
-  readonly hubEndpoint?: string | undefined
-  readonly hubTokenFile?: string | undefined
-  readonly caFile?: string | undefined
-  /** 0 = the smaller of 2 GiB and 1 % of the volume. */
-  readonly reserveBytes: number
-  readonly partialKeepMs: number
-  /** Namespaces whose Models may use the login of the person at this machine. */
-  readonly hubLoginNamespaces: readonly string[]
-}
-
-export interface RemoteOptions {
-  readonly log: Logger
+export interface RemoteOptions extends RemoteAccessOptions {
   readonly now: () => number
-  readonly settings: () => DownloadSettings
-  readonly env: Readonly<Record<string, string | undefined>>
-  readonly homeDir: string
-  /** The Hub's token that the program which hosts the agent keeps; throws where it cannot read it. */
-  readonly keptHubToken?: (() => Promise<string | undefined>) | undefined
   readonly stallMs: number | undefined
   readonly attempts: number | undefined
   /** As messages about the disk name it. */
   readonly storeFolder?: string | undefined
-  readonly allowInsecureLoopback: boolean | undefined
-  /** Servers beside the public ones that downloads may talk to; `any` for downloads that a person at this machine asks for. */
-  readonly allowedHosts: readonly string[] | 'any'
-  /** For tests: in place of the system's. */
-  readonly resolveHost?: Resolve | undefined
   readonly deletableBytes: () => Promise<number>
-}
-
-export type RemoteRequest = WantedModel & {
-  /** The Model's; `''` = a person at this machine asks. */
-  readonly namespace: string
-  readonly secret?: (() => Promise<HubToken>) | undefined
 }
 
 interface FetchOptions {
@@ -87,11 +52,11 @@ export class Remote implements AsyncDisposable {
   readonly #options: RemoteOptions
   readonly #bandwidth: Bandwidth
   readonly #claims = new SpaceClaims()
-  /** By the authorities that they trust. */
-  readonly #transports = new Map<string, Promise<Transport>>()
+  readonly #access: RemoteAccess
 
   constructor(options: RemoteOptions) {
     this.#options = options
+    this.#access = new RemoteAccess(options)
     this.#bandwidth = new Bandwidth(options.settings().bytesPerSecond)
   }
 
@@ -107,7 +72,7 @@ export class Remote implements AsyncDisposable {
 
   /** Which files the source means now. Throws ModelError. */
   async resolve(request: RemoteRequest, signal: AbortSignal): Promise<RemoteSource> {
-    const context = await this.#context(request, signal)
+    const context = await this.#access.context(request, signal)
     const resolved = await resolveSource(request, context)
     if (resolved.kind === 'remote') {
       // What the Hub vouches for may be here already, and then no download asks for it.
@@ -120,40 +85,15 @@ export class Remote implements AsyncDisposable {
 
   /** Of a GGUF file, without the rest of it. Throws GgufError, ModelError or the signal's reason. */
   async header(file: RemoteFile, signal: AbortSignal): Promise<GgufHeader> {
-    const { fetch } = await this.#transport()
+    const { fetch } = await this.#access.transport()
     const url = withoutLogin(file.url)
     // Redirects are followed by fetch, which leaves the login behind where they lead to another origin.
     return readGgufHeaderOverHttp(url.href, { fetch, signal, headers: new Login(file).headersFor(url) })
   }
 
-  /**
-   * Whether the source still holds what was stored of it, as far as its server tells, and what that calls its files, by their paths.
-   * Throws ModelError.
-   */
-  async isSame(
-    { files }: RemoteSource,
-    manifest: Manifest,
-    signal: AbortSignal,
-  ): Promise<{ isSame: boolean; validators: ReadonlyMap<string, string> }> {
-    const transport = await this.#transport()
-    const validators = new Map<string, string>()
-    let isSame = files.length === manifest.files.length
-    for (const file of files) {
-      const known = manifest.files.find(({ path }) => path === file.path)
-      if (!known) return { isSame: false, validators }
-      if (file.hub !== undefined) {
-        if (file.sizeBytes !== undefined && file.sizeBytes !== known.sizeBytes) isSame = false
-        const [wanted, has] = file.sha256 === undefined ? [file.blob, known.etag] : [file.sha256, known.sha256]
-        if (wanted !== undefined && has !== undefined && wanted !== has) isSame = false
-        continue
-      }
-      const { sizeBytes, validator } = await remoteState(file, { transport, signal })
-      if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) isSame = false
-      if (validator === undefined) continue
-      validators.set(file.path, validator)
-      if (known.etag !== undefined && validator !== known.etag) isSame = false
-    }
-    return { isSame, validators }
+  /** See {@link sameAsStored}. Throws ModelError. */
+  async isSame({ files }: RemoteSource, manifest: Manifest, signal: AbortSignal): Promise<Sameness> {
+    return sameAsStored(files, manifest, { transport: await this.#access.transport(), signal })
   }
 
   /** See {@link askAccess}: with the login of the request. */
@@ -162,7 +102,7 @@ export class Remote implements AsyncDisposable {
     stored: Manifest & Pick<AskedFor, 'sha256Of'>,
     signal: AbortSignal,
   ): Promise<{ isPublic: boolean } | undefined> {
-    return askAccess(request, stored, await this.#context(request, signal))
+    return askAccess(request, stored, await this.#access.context(request, signal))
   }
 
   /** Brings every file of the source here and makes them a model of the store. Throws ModelError, or the signal's reason. */
@@ -231,7 +171,7 @@ export class Remote implements AsyncDisposable {
       stallMs,
       attempts,
       storeFolder,
-      transport: await this.#transport(),
+      transport: await this.#access.transport(),
       bandwidth: this.#bandwidth,
       deletableBytes,
       claims: this.#claims,
@@ -254,10 +194,7 @@ export class Remote implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const made of this.#transports.values()) {
-      const transport = await made.catch(() => undefined)
-      await transport?.[Symbol.asyncDispose]()
-    }
+    await this.#access[Symbol.asyncDispose]()
   }
 
   /** From the store, the caches of other tools, or the network. */
@@ -311,61 +248,6 @@ export class Remote implements AsyncDisposable {
     const { env, homeDir } = this.#options
     return findInHubCache({ ...hub, sha256, sizeBytes, env, home: homeDir, platform: process.platform, signal })
   }
-
-  async #context(request: RemoteRequest, signal: AbortSignal): Promise<ResolveContext & { transport: Transport }> {
-    const { env, settings, log, allowInsecureLoopback } = this.#options
-    const endpoint = hubEndpoint(env, settings().hubEndpoint)
-    if ('problem' in endpoint)
-      throw new ModelError('transient', 'BadAnswer', endpoint.problem, { retryAfterMs: localRepairMs })
-    return {
-      transport: await this.#transport(),
-      hubEndpoint: endpoint.endpoint,
-      token: () => this.#token(request),
-      ...(!this.#isLoginLent(request.namespace) && { namespace: request.namespace }),
-      offline: isHubOffline(env),
-      signal,
-      log,
-      allowInsecureLoopback,
-    }
-  }
-
-  /** A namespace gets the login of the person at this machine only where that person listed the namespace. */
-  async #token({ secret, namespace }: RemoteRequest): Promise<HubToken | undefined> {
-    const { env, homeDir, settings, keptHubToken } = this.#options
-    const { hubTokenFile } = settings()
-    if (secret === undefined && !this.#isLoginLent(namespace)) return undefined
-    const setting = secret === undefined && hubTokenFile !== undefined ? await tokenInFile(hubTokenFile) : undefined
-    const kept = secret === undefined && setting === undefined ? await keptToken(keptHubToken) : undefined
-    return hubToken({ secret, setting, kept, env, home: homeDir })
-  }
-
-  #isLoginLent(namespace: string): boolean {
-    return namespace === '' || this.#options.settings().hubLoginNamespaces.includes(namespace)
-  }
-
-  #guard(): HostGuard | undefined {
-    const { allowedHosts, resolveHost: resolve, settings, env } = this.#options
-    if (allowedHosts === 'any') return undefined
-    return new HostGuard({ allowed: () => [...allowedHosts, ...chosenHub(env, settings().hubEndpoint)], resolve })
-  }
-
-  #transport(): Promise<Transport> {
-    const { settings, env } = this.#options
-    const { caFile } = settings()
-    const known = this.#transports.get(caFile ?? '')
-    if (known) return known
-    const made = createTransport({ env, caFile, guard: this.#guard() })
-    this.#transports.set(caFile ?? '', made)
-    // Another try may find the file repaired.
-    made.catch(() => this.#transports.delete(caFile ?? ''))
-    return made
-  }
-}
-
-/** The host of the Hub that a person chose, which may well be in the network of a company. */
-function chosenHub(env: RemoteOptions['env'], setting: string | undefined): readonly string[] {
-  const hub = hubEndpoint(env, setting)
-  return 'endpoint' in hub && hub.endpoint !== publicHub ? [new URL(hub.endpoint).hostname] : []
 }
 
 /** What tells this content from a later one of the same address. */

@@ -9,7 +9,7 @@ import {
   type SettingView,
 } from '../../contract/settings.ts'
 import { countsTexts } from '../../contract/setting-row.ts'
-import type { DownloadSettings } from '../models/remote.ts'
+import type { DownloadSettings } from '../models/download-settings.ts'
 import type { StartSettingView } from '../../contract/start-settings.ts'
 import { shownSource } from '../models/source.ts'
 import { StateFile } from '../state/state-file.ts'

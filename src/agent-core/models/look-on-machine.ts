@@ -1,7 +1,10 @@
 import { join } from 'node:path'
 import { isOpenTo } from './access.ts'
 import type { GgufHeader } from './gguf/types.ts'
-import { lookAtFiles, projectorAt, type ModelLook } from './look.ts'
+import { ModelError } from './errors.ts'
+import { lookAtFiles, lookHere, projectorAt, type ModelLook } from './look.ts'
+import type { ModelRoots } from './model-roots.ts'
+import { parseModelSource } from './source.ts'
 import type { Store } from './store.ts'
 import { selectionDigest } from './selection-digest.ts'
 
@@ -13,8 +16,27 @@ export interface LookRequest {
   readonly namespace: string
 }
 
+interface Places {
+  readonly store: Store
+  readonly roots: ModelRoots
+  readonly read: (path: string) => Promise<GgufHeader>
+}
+
+/** The headers of a model on this machine, as far as the namespace may have it; undefined where it is not here. Throws ModelError and GgufError. */
+export async function lookOnMachine(
+  { store, roots, read }: Places,
+  request: LookRequest,
+): Promise<ModelLook | undefined> {
+  const { source, quantization, namespace } = request
+  const parsed = parseModelSource(source)
+  if (parsed.kind === 'unsupported') throw new ModelError('terminal', 'UnsupportedSource', parsed.message)
+  return parsed.kind === 'local'
+    ? lookHere(parsed.path, read, { lent: roots.lentTo(namespace), quantization })
+    : lookInStore(store, request, read)
+}
+
 /** What the store has of exactly this source, as far as the namespace may have it without asking again. Throws ModelError and GgufError. */
-export async function lookInStore(
+async function lookInStore(
   store: Store,
   { source, quantization, namespace }: LookRequest,
   read: (path: string) => Promise<GgufHeader>,
