@@ -52,6 +52,8 @@ export class WatchHealth {
   alive(what: 'listed' | 'watching'): void {
     const { now, log, resource } = this.#options
     const wasLive = this.#state.state === 'live'
+    // A watch that the server ended and that goes on where it was: nothing is new for anybody.
+    if (wasLive && what === 'watching') return
     this.#set({
       state: 'live',
       message: 'Connected',
