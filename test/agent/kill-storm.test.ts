@@ -38,7 +38,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
 
   test(
     `an agent killed ${kills} times in the middle of things leaves one process per wanted service and none else (seed ${seed})`,
-    { timeout: 600_000 },
+    { timeout: Math.max(600_000, kills * 10_000) },
     async () => {
       await using world = await AgentWorld.open(api().connection)
       const folder = join(world.folder, 'agent')

@@ -11,7 +11,7 @@ import { eventually } from '../support/eventually.ts'
 import { PublishedPort } from '../support/published-port.ts'
 import { serversIn } from '../support/servers-in.ts'
 
-const kills = 15
+const kills = Number(process.env['SWAP_STORM_KILLS'] ?? 15)
 const seed = Number(process.env['SWAP_STORM_SEED'] ?? Date.now() % 2 ** 31)
 /** After it took over what runs: then come the swaps. */
 const lives = fc.sample(fc.integer({ min: 0, max: 4_000 }), { seed, numRuns: kills })
@@ -29,7 +29,7 @@ describe.each(apiWorlds.slice(-1))('on $name', ({ use }) => {
 
   test(
     `an agent killed ${kills} times among changes of specifications leaves one server per service, and no request fails (seed ${seed})`,
-    { timeout: 600_000 },
+    { timeout: Math.max(600_000, kills * 20_000) },
     async () => {
       await using world = await AgentWorld.open(api().connection)
       const first = await world.startAgent()

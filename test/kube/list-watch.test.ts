@@ -269,6 +269,18 @@ test('a watch that is cut after it has lived is opened again without ever longer
   expect(new Set(waits)).toEqual(new Set([10]))
 })
 
+test('a watch that the server ends and that goes on where it was is news to nobody', async () => {
+  const clock = { now: 0 }
+  const { cache, states } = watchModels({ clock })
+  await eventually(() => sim.watchCount({ resource: 'models' }) === 1)
+  clock.now += 60_000
+  sim.breakWatches('close', { resource: 'models' })
+  await eventually(() => sim.requests.count({ verb: 'watch', resource: 'models' }) === 2)
+  createModel('after')
+  await eventually(() => cache.get('default', 'after'))
+  expect(states.map(({ state }) => state)).toEqual(['live'])
+})
+
 test('a server that answers nothing is asked ever more seldom', async () => {
   const fault = { kind: 'status', code: 500 } as const
   sim.faults.add({ on: { resource: 'models' }, times: Infinity, fault })
