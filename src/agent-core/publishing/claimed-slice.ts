@@ -54,7 +54,11 @@ export class ClaimedSlice {
     this.#turns = new Turns(options.signal)
     this.#claim = new SliceClaim(key, options, {
       silentMs,
-      renew: (target, isStillHeld) => this.#turns.take(async () => (isStillHeld() ? this.#renew(target) : undefined)),
+      renew: (heldFor) =>
+        this.#turns.take(async () => {
+          const target = heldFor()
+          return target && this.#renew(target)
+        }),
     })
   }
 

@@ -28,8 +28,8 @@ export interface SliceClaimOptions extends Omit<HoldingOptions, 'key' | 'renew'>
 interface SliceClaimHooks {
   /** Takes notice of a slice and says for how long its holder has been silent. */
   readonly silentMs: (slice: EndpointSlice) => number
-  /** In its turn; undefined where the claim is not held any more by then. */
-  readonly renew: (target: PublishTarget, isHeld: () => boolean) => Promise<WriteResult | undefined>
+  /** In its turn, for whom it is held by then: undefined = it is not held any more. */
+  readonly renew: (heldFor: () => PublishTarget | undefined) => Promise<WriteResult | undefined>
 }
 
 /** What the cache says of one slice. */
@@ -54,7 +54,7 @@ export class SliceClaim {
     this.#holding = new Holding({
       ...options,
       key,
-      renew: (held) => renew(held.target, () => this.#holding.is(held)),
+      renew: (held) => renew(() => (this.#holding.is(held) ? held.target : undefined)),
     })
     const { node: self, api, monotonicNow } = options
     const { namespace, name } = splitKey(key)
