@@ -80,7 +80,9 @@ export class Continuation {
 
   /** Returns what to say of it, where that is worth saying. Throws ModelError where the file changes too often. */
   async startOver(partial: PartialFile, why: StartOver['why']): Promise<string | undefined> {
-    const text = why === 'no-ranges' ? this.#noRanges() : this.#changed(partial.writtenBytes)
+    let text: string | undefined
+    if (why === 'no-ranges') this.#noRanges()
+    else text = this.#changed(partial.writtenBytes)
     this.#answers = 0
     await partial.startOver()
     return text
@@ -94,7 +96,7 @@ export class Continuation {
     await partial.startOver()
   }
 
-  #noRanges(): undefined {
+  #noRanges(): void {
     const { log, source } = this.#options
     this.#ranges = false
     log.info('the server sends whole files only', { source })
