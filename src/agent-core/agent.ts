@@ -104,7 +104,7 @@ export class Agent {
   /** Throws LinkError where there is no answer. */
   async query(query: Query): Promise<Answer> {
     const { history, settings, link, address } = await this.#opened.promise
-    const { env, platform } = this.#options
+    const { env, platform, keptHubToken, powerTrial } = this.#options
     return answer(
       {
         history,
@@ -128,8 +128,8 @@ export class Agent {
           watchedNamespace: () => this.#settings.namespace,
         },
         runtimes: this.#runtimes,
-        hubLogin: { env, home: homedir() },
-        powerRule: { platform: platform.name, ...this.#options.powerTrial },
+        hubLogin: { env, home: homedir(), keptHubToken },
+        powerRule: { platform: platform.name, ...powerTrial },
         energy: this.#rooms.energy,
         server: { servers: this.#rooms.servers, platform },
         output: (service) => this.#output(service),

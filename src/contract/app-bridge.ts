@@ -1,5 +1,5 @@
 import type { BridgeReply } from './bridge-reply.ts'
-import type { ServiceRef } from './commands.ts'
+import type { CommandResult, ServiceRef } from './commands.ts'
 import type { LogRun } from './log.ts'
 
 /** The output of one run of a service's server. */
@@ -46,6 +46,10 @@ export const systemPanes = ['loginItems', 'notifications', 'localNetwork'] as co
 /** A part of System Settings. */
 export type SystemPane = (typeof systemPanes)[number]
 
+export const powerRuleChanges = ['install', 'remove'] as const
+/** Of the rule by which sudo lets powermetrics run. */
+export type PowerRuleChange = (typeof powerRuleChanges)[number]
+
 /** What only the app can do, for its own window; there is nothing of it over HTTP. What changes the app answers with its new state. */
 export interface AppBridge {
   appState(): Promise<BridgeReply<AppState>>
@@ -57,6 +61,8 @@ export interface AppBridge {
   /** Null where the person chose none. */
   chooseFile(what: ChosenFile): Promise<BridgeReply<string | null>>
   openPane(pane: SystemPane): Promise<BridgeReply<null>>
+  /** In Terminal, after the person saw what it runs; null where the person does not want it. */
+  changePowerRule(change: PowerRuleChange): Promise<BridgeReply<CommandResult | null>>
   /** Shows the file in the folder that it is in. */
   revealLog(log: RunLog): Promise<BridgeReply<null>>
   hide(): Promise<BridgeReply<null>>

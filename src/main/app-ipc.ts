@@ -2,14 +2,16 @@ import { z } from 'zod'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import {
   chosenFiles,
+  powerRuleChanges,
   systemPanes,
   type AppState,
   type ChosenFile,
+  type PowerRuleChange,
   type PreferenceChanges,
   type SystemPane,
 } from '../contract/app-bridge.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
-import { serviceRef } from '../contract/commands.ts'
+import { serviceRef, type CommandResult } from '../contract/commands.ts'
 import { logRun } from '../contract/log.ts'
 import { channels } from './ipc-channels.ts'
 import { handle } from './ipc-handle.ts'
@@ -25,6 +27,8 @@ export interface AppControls {
   readonly prefer: (changes: PreferenceChanges) => Promise<void>
   readonly chooseFile: (what: ChosenFile) => Promise<string | undefined>
   readonly openPane: (pane: SystemPane) => Promise<void>
+  /** Undefined where the person does not want it. */
+  readonly changePowerRule: (change: PowerRuleChange) => Promise<CommandResult | undefined>
   readonly showInFolder: (file: string) => void
   readonly onHide: () => void
   readonly onTearOff: () => void
@@ -57,6 +61,12 @@ export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, control
   changing(channels.prefer, z.strictObject(preferenceKeys).partial(), (changes) => controls.prefer(changes))
   handle(log, channels.chooseFile, z.enum(chosenFiles), async (what) => (await controls.chooseFile(what)) ?? null)
   doing(channels.openPane, z.enum(systemPanes), (pane) => controls.openPane(pane))
+  handle(
+    log,
+    channels.changePowerRule,
+    z.enum(powerRuleChanges),
+    async (change) => (await controls.changePowerRule(change)) ?? null,
+  )
   doing(channels.revealLog, z.object({ service: serviceRef, run: logRun }), async (asked) => {
     // A page names a run, never a file.
     const { file } = await link.query({ name: 'log', ...asked, lines: 1 })

@@ -21,7 +21,7 @@ import { KeptToken } from './kept-token.ts'
 import { keychain } from './keychain.ts'
 import { placeOf } from './links.ts'
 import { loginItemState, setLoginItem } from './login-item.ts'
-import { measurePowerHere } from './measure-power-here.ts'
+import { changePowerRuleHere, measurePowerHere } from './measure-power-here.ts'
 import { menuLists } from './menu-lists.ts'
 import type { MenuDeed } from './menu/entries.ts'
 import { securePages } from './page-security.ts'
@@ -103,6 +103,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   })
   const prefer = keepPreferences(stateDir, view, () => showing.lookAs(lookerNow()))
   const quit = personQuits({ view, prefer, hide: () => popover.hide() })
+  const ownCommand = path.join(built, '../cli/metal-agent.js')
   const deeds: DeedOptions = {
     link: agent.link,
     view,
@@ -118,7 +119,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     openPane,
     takeOver: () => agent.takeOver(),
     quit,
-    measurePower: () => measurePowerHere(agent.link, path.join(built, '../cli/metal-agent.js')),
+    measurePower: () => measurePowerHere(agent.link, ownCommand),
   }
   const onDeed = (deed: MenuDeed) => void carryOut(deeds, deed).catch(onDefect)
   Menu.setApplicationMenu(
@@ -164,6 +165,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     prefer,
     chooseFile: (what) => popover.during(() => chooseFile(what)),
     openPane,
+    changePowerRule: (change) => popover.during(() => changePowerRuleHere(agent.link, ownCommand, change)),
     showInFolder: (file) => shell.showItemInFolder(file),
     onHide: () => popover.hide(),
     onTearOff: () => popover.tearOff(),

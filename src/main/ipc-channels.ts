@@ -19,6 +19,7 @@ export const channels = {
   prefer: 'app:prefer',
   chooseFile: 'app:chooseFile',
   openPane: 'app:openPane',
+  changePowerRule: 'app:changePowerRule',
   revealLog: 'app:revealLog',
   hide: 'window:hide',
   tearOff: 'window:tearOff',

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { mkdtemp, rm, watch, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { SudoLeave } from '../agent-core/power/sudoers.ts'
+import type { PowerRuleChange } from '../contract/app-bridge.ts'
 import type { AgentLink } from '../contract/client.ts'
 import type { CommandResult } from '../contract/commands.ts'
 import { powerScript, type OwnCommand } from './power-script.ts'
@@ -26,7 +27,7 @@ const defaultLimitMs = 600_000
 export async function measurePower(options: MeasurePowerOptions): Promise<CommandResult | undefined> {
   const { link, leave } = options
   if (!isGiven(await leave())) {
-    const asked = await askInTerminal(options)
+    const asked = await askInTerminal(options, 'install')
     if (asked === 'unwanted') return undefined
     if (asked !== 'ended') return failed(asked)
     if (!isGiven(await leave())) {
@@ -36,16 +37,36 @@ export async function measurePower(options: MeasurePowerOptions): Promise<Comman
   return link.command({ name: 'updateSettings', settings: { applePowerEnabled: true, powerSource: 'powermetrics' } })
 }
 
+/** Has sudo's rule written or deleted, whatever is measured. Undefined where the person does not want it. */
+export async function changePowerRule(
+  options: MeasurePowerOptions,
+  change: PowerRuleChange,
+): Promise<CommandResult | undefined> {
+  const asked = await askInTerminal(options, change)
+  if (asked === 'unwanted') return undefined
+  if (asked !== 'ended') return failed(asked)
+  const lets = isGiven(await options.leave())
+  if (lets === (change === 'install')) return { outcome: 'done', message: lets ? nowAllowed : nowRefused }
+  return failed(
+    lets
+      ? 'sudo still lets powermetrics run without a password: what Terminal says tells why.'
+      : 'sudo does not let this user measure power yet: what Terminal says tells why.',
+  )
+}
+
+const nowAllowed = 'sudo lets powermetrics run without a password.'
+const nowRefused = 'sudo asks for a password again before powermetrics runs.'
+
 const isGiven = (leave: SudoLeave | undefined): boolean => (leave?.intervalsMs.length ?? 0) > 0
 
 const failed = (message: string): CommandResult => ({ outcome: 'failed', message })
 
 /** One sentence where Terminal cannot be opened, or is not done with it in time. */
-async function askInTerminal(options: MeasurePowerOptions): Promise<string> {
+async function askInTerminal(options: MeasurePowerOptions, change: PowerRuleChange): Promise<string> {
   const { temporaryDir, own, confirm, openFile, limitMs = defaultLimitMs } = options
   const folder = await mkdtemp(path.join(temporaryDir, 'metalbar-power-'))
   try {
-    const script = powerScript(own)
+    const script = powerScript(own, change)
     if (!(await confirm(script))) return 'unwanted'
     // Terminal runs what is called so.
     const file = path.join(folder, 'measure-power.command')
@@ -55,7 +76,7 @@ async function askInTerminal(options: MeasurePowerOptions): Promise<string> {
     const problem = await openFile(file)
     if (problem !== '') return `Terminal cannot be opened: ${problem}.`
     await ended
-    return limit.aborted ? 'Terminal did not end in time: choose Measure power again.' : 'ended'
+    return limit.aborted ? 'Terminal did not end in time: try it again.' : 'ended'
   } finally {
     await rm(folder, { recursive: true, force: true })
   }

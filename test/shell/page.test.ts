@@ -48,6 +48,7 @@ describe('over IPC', () => {
       'app:prefer',
       'app:chooseFile',
       'app:openPane',
+      'app:changePowerRule',
       'app:revealLog',
       'window:hide',
       'window:tearOff',

@@ -91,4 +91,84 @@ test("sudo's rule is looked at anew when a person asks for it", async () => {
   await page.getByText('Installed: sudo lets').waitFor()
 })
 
+test('the app keeps a token that is written in its settings, and nothing shows it again', async () => {
+  await using window = await show(scenes['settings-all'])
+  const { page, agent, app } = window
+  const field = page.getByLabel('Token', { exact: true })
+  const keep = page.getByRole('button', { name: 'Keep the Hugging Face token' })
+  const before = { type: await field.getAttribute('type'), empty: await keep.isDisabled() }
+  app.refusal = 'The token was not kept: the disk is full.'
+  await field.fill(' hf_SecretOfThisPerson ')
+  await keep.click()
+  await page.getByText('The token was not kept: the disk is full.').waitFor()
+  const stays = await field.inputValue()
+  agent.known.hubLogin = { tokenSource: 'keychain' }
+  await field.press('Enter')
+  await page.getByText('kept by the app, encrypted with a key of the keychain').waitFor()
+  await page.getByText('The app keeps a token').waitFor()
+  const after = await field.inputValue()
+  agent.known.hubLogin = { tokenSource: 'none' }
+  await page.getByRole('button', { name: 'Remove the token' }).click()
+  await page.getByText('The app keeps no token.').waitFor()
+  const asked = app.asked.filter(({ verb }) => verb.endsWith('HubToken'))
+  expect({ before, stays, after, asked, isShown: (await page.content()).includes('SecretOf') }).toEqual({
+    before: { type: 'password', empty: true },
+    ...{ stays: ' hf_SecretOfThisPerson ', after: '', isShown: false },
+    asked: [
+      { verb: 'setHubToken', content: 'hf_SecretOfThisPerson' },
+      { verb: 'setHubToken', content: 'hf_SecretOfThisPerson' },
+      { verb: 'removeHubToken', content: undefined },
+    ],
+  })
+})
+
+test('what concerns the app counts at once, and says what macOS answered', async () => {
+  await using window = await show(scenes['settings-all'])
+  const { page, app } = window
+  const general = page.getByRole('group', { name: 'General' })
+  await general.getByText('Open at login', { exact: true }).click()
+  await general.getByText('It is opened when you log in.').waitFor()
+  await general.getByRole('radio', { name: 'Keep serving' }).click()
+  await general.getByText('Notifications', { exact: true }).click()
+  await general.getByText('Figures beside the icon', { exact: true }).click()
+  await eventually(() => app.asked.filter(({ verb }) => verb === 'prefer').length === 3)
+  app.state = { ...app.state, loginItem: 'requires-approval' }
+  await page.evaluate("dispatchEvent(new Event('focus'))")
+  await general.getByRole('button', { name: 'Open Login Items…' }).click()
+  await eventually(() => app.asked.at(-1)?.verb === 'openPane')
+  expect(app.asked.filter(({ verb }) => verb !== 'appState').slice(-5)).toEqual([
+    { verb: 'setLoginItem', content: true },
+    { verb: 'prefer', content: { onQuit: 'keep' } },
+    { verb: 'prefer', content: { notifications: false } },
+    { verb: 'prefer', content: { showTitle: true } },
+    { verb: 'openPane', content: 'loginItems' },
+  ])
+})
+
+test("the app has Terminal install sudo's rule, and looks how it stands then", async () => {
+  await using window = await show(scenes['settings-power-rule'])
+  const { page, agent, app } = window
+  const { powerRule: rule } = agent.known
+  if (rule === undefined) throw new Error('This scene has a rule.')
+  agent.known.powerRule = { ...rule, state: 'installed' }
+  await page.getByRole('button', { name: 'Install the rule…' }).click()
+  await page.getByText('Terminal did the install.').waitFor()
+  await page.getByText('Installed: sudo lets').waitFor()
+  await page.getByRole('button', { name: 'Remove the rule…' }).click()
+  await page.getByText('Terminal did the remove.').waitFor()
+  expect(app.asked.filter(({ verb }) => verb === 'changePowerRule').map(({ content }) => content)).toEqual([
+    'install',
+    'remove',
+  ])
+})
+
+test('a path is chosen in a dialog, and is in the draft then', async () => {
+  await using window = await show(scenes.settings)
+  const { page, app } = window
+  app.chosenFile = '/Users/me/lab.kubeconfig'
+  await page.getByRole('button', { name: 'Choose for Kubeconfig' }).click()
+  await page.getByText('1 change, not applied').waitFor()
+  expect(await page.getByLabel('Kubeconfig', { exact: true }).inputValue()).toBe('/Users/me/lab.kubeconfig')
+})
+
 const ruleShown = async (page: Page) => (await page.getByLabel('Rule', { exact: true }).innerText()).trim()

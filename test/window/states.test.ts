@@ -135,15 +135,15 @@ const words: Record<SceneName, readonly string[]> = {
       'Set when the agent starts',
       'Ports of model servers 30000-30099 · from the command line of the agent',
     ],
-    ...['Size of an agent log file 10.5 MB · default', 'from the variable HF_TOKEN', 'metal-agent power install'],
+    ...['Size of an agent log file 10.5 MB · default', 'from the variable HF_TOKEN', 'Install the rule…'],
     ...['= 21.0 MB', 'A change counts from the next start of the agent.'],
   ],
   'settings-start': [
     ...['0.25 · from start-settings.json', 'Write into', '"memoryPressureWarning": 0.25', 'what is set here wins'],
-    ...['cannot be read (EACCES)', "LLMKube's rule is too wide", 'metal-agent power remove'],
+    ...['cannot be read (EACCES)', "LLMKube's rule is too wide", 'Remove the rule…'],
   ],
   'settings-power-rule': ['/etc/sudoers.d/metalbar-powermetrics-501', 'NOPASSWD: /usr/bin/powermetrics'],
-  'settings-large-text': ['Ports of model servers', 'Hugging Face token'],
+  'settings-large-text': ['Ports of model servers', 'Hugging Face token', 'Open at login', 'Figures beside the icon'],
   'settings-conflict': ['Meanwhile it was set to 1m elsewhere', 'Take that', '1 change, not applied'],
   'settings-memory': [
     ...[

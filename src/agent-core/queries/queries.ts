@@ -5,7 +5,7 @@ import type { Energy } from '../energy/energy.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
 import type { KubeconfigChoice } from '../kube/pinned-context.ts'
-import { hubLogin } from '../models/hub/login.ts'
+import { hubLogin, type LoginSources } from '../models/hub/login.ts'
 import type { Models } from '../models/models.ts'
 import type { PersonSettings } from '../settings/person-settings.ts'
 import type { ReadableOutput } from '../process/output-log.ts'
@@ -41,7 +41,7 @@ export interface Sources {
   readonly fit: Omit<FitSources, 'sizing' | 'models'>
   readonly runtimes: Runtimes
   readonly powerRule: PowerRuleSources
-  readonly hubLogin: { readonly env: NodeJS.ProcessEnv; readonly home: string }
+  readonly hubLogin: Omit<LoginSources, 'hubTokenFile'>
   readonly energy: Pick<Energy, 'view'>
   readonly server: ServerDetailsSources
   /** What the servers of an InferenceService write and wrote. */

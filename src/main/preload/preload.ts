@@ -51,6 +51,7 @@ const bridge: Bridge = {
   prefer: (changes) => ask(channels.prefer, changes),
   chooseFile: (what) => ask(channels.chooseFile, what),
   openPane: (pane) => ask(channels.openPane, pane),
+  changePowerRule: (change) => ask(channels.changePowerRule, change),
   revealLog: (log) => ask(channels.revealLog, log),
   hide: () => ask(channels.hide),
   tearOff: () => ask(channels.tearOff),

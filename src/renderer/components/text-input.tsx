@@ -19,6 +19,8 @@ interface TextInputProps {
   readonly problem?: string | undefined
   readonly placeholder?: string
   readonly disabled?: boolean
+  /** Nobody may read what is written. */
+  readonly isSecret?: boolean
   /** After the text, in its line. */
   readonly beside?: ReactNode
 }
@@ -33,6 +35,7 @@ export function TextInput({
   problem,
   placeholder,
   disabled = false,
+  isSecret = false,
   beside,
 }: TextInputProps) {
   return (
@@ -42,6 +45,7 @@ export function TextInput({
       value={value}
       onChange={onChange}
       isDisabled={disabled}
+      type={isSecret ? 'password' : 'text'}
       isInvalid={problem !== undefined}
       validationBehavior="aria"
       spellCheck="false"

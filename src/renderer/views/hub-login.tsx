@@ -1,14 +1,17 @@
+import { useState } from 'react'
 import { Command } from '../components/command.tsx'
-import { useSnapshot, useTrust } from '../store.ts'
+import { useApp, useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { hubLoginWords } from '../words/settings/hub-login.ts'
+import { KeptToken } from './kept-token.tsx'
 import styles from './settings-places.module.css'
 
 /** Where the token for the Hub comes from; the token itself is in no page. */
 export function HubLogin() {
   const revision = useSnapshot((snapshot) => snapshot.settingsRevision)
-  const trust = useTrust()
-  const { answer, problem } = useAnswer({ name: 'hubLogin' }, [revision])
+  const app = useApp()
+  const [changes, setChanges] = useState(0)
+  const { answer, problem } = useAnswer({ name: 'hubLogin' }, [revision, changes])
   return (
     <div className={styles['place']}>
       {problem !== undefined && <p>{problem}</p>}
@@ -20,11 +23,13 @@ export function HubLogin() {
           {answer.problem !== undefined && <p>{answer.problem}</p>}
         </>
       )}
-      {trust === 'page' && (
+      {app === undefined ? (
         <>
           <p className={styles['note']}>{hubLoginWords.inTerminal}</p>
           <Command text={hubLoginWords.command} copyLabel={hubLoginWords.copyCommand} />
         </>
+      ) : (
+        <KeptToken app={app} onChange={() => setChanges((before) => before + 1)} />
       )}
     </div>
   )

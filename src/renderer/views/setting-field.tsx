@@ -10,6 +10,7 @@ import { isConflict, textOf, type Written } from '../settings-draft.ts'
 import { useTrust } from '../store.ts'
 import { settingWords } from '../words/settings/settings.ts'
 import { ByteField } from './byte-field.tsx'
+import { PathField } from './path-field.tsx'
 import styles from './setting-field.module.css'
 
 interface SettingFieldProps {
@@ -91,6 +92,9 @@ function Value({ view, written, problem, onChange }: Omit<SettingFieldProps, 'is
       return <ChoiceRow {...field} words={settingWords.choicesOf(name) ?? {}} value={text} />
     case 'bytes':
       return <ByteField {...field} usualUnit={name === 'downloadBytesPerSecond' ? 'M' : 'G'} />
+    case 'path':
+    case 'executable':
+      return <PathField {...field} name={name} />
     default:
       return (
         <TextInput

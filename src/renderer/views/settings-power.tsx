@@ -1,8 +1,9 @@
-import { useState } from 'react'
+import { Fragment, useState } from 'react'
+import type { AppBridge, PowerRuleChange } from '../../contract/app-bridge.ts'
 import type { PowerRuleView } from '../../contract/power-rule.ts'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
-import { useSnapshot } from '../store.ts'
+import { useApp, useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { powerRuleWords } from '../words/settings/power-rule.ts'
 import styles from './settings-places.module.css'
@@ -11,6 +12,7 @@ import styles from './settings-places.module.css'
 export function SettingsPower() {
   const power = useSnapshot((snapshot) => snapshot.power?.state)
   const [looks, setLooks] = useState(0)
+  const look = () => setLooks((before) => before + 1)
   const { answer, problem } = useAnswer({ name: 'powerRule' }, [power, looks])
   return (
     <div className={styles['place']}>
@@ -24,9 +26,9 @@ export function SettingsPower() {
           {answer.state !== 'notHere' && (
             <>
               <Rule rule={answer} />
-              <Change state={answer.state} />
+              <Change state={answer.state} onChange={look} />
               <div>
-                <Button look="plain" onPress={() => setLooks(looks + 1)}>
+                <Button look="plain" onPress={look}>
                   {powerRuleWords.lookAgain}
                 </Button>
               </div>
@@ -48,21 +50,58 @@ function Rule({ rule: { state, file, rule } }: { readonly rule: PowerRuleView })
   )
 }
 
-function Change({ state }: Pick<PowerRuleView, 'state'>) {
+interface ChangeProps extends Pick<PowerRuleView, 'state'> {
+  readonly onChange: () => void
+}
+
+function Change({ state, onChange }: ChangeProps) {
+  const app = useApp()
+  const changes = [
+    ...(state === 'installed' ? [] : ['install' as const]),
+    ...(state === 'missing' ? [] : ['remove' as const]),
+  ]
+  if (app !== undefined) return <ChangeInApp app={app} changes={changes} onChange={onChange} />
+  return changes.map((change) => (
+    <Fragment key={change}>
+      <p className={styles['note']}>{powerRuleWords.inTerminal[change]}</p>
+      <Command text={powerRuleWords.commands[change]} copyLabel={powerRuleWords.copy[change]} />
+    </Fragment>
+  ))
+}
+
+interface ChangeInAppProps {
+  readonly app: AppBridge
+  readonly changes: readonly PowerRuleChange[]
+  readonly onChange: () => void
+}
+
+/** The app shows the script first, and has Terminal run it. */
+function ChangeInApp({ app, changes, onChange }: ChangeInAppProps) {
+  const [pending, setPending] = useState<PowerRuleChange>()
+  const [said, setSaid] = useState<string>()
+  const ask = async (change: PowerRuleChange) => {
+    setPending(change)
+    const reply = await app.changePowerRule(change)
+    setPending(undefined)
+    setSaid(reply.ok ? reply.value?.message : reply.failure.message)
+    onChange()
+  }
   return (
     <>
-      {state !== 'installed' && (
-        <>
-          <p className={styles['note']}>{powerRuleWords.install}</p>
-          <Command text={powerRuleWords.installCommand} copyLabel={powerRuleWords.copyInstall} />
-        </>
-      )}
-      {state !== 'missing' && (
-        <>
-          <p className={styles['note']}>{powerRuleWords.remove}</p>
-          <Command text={powerRuleWords.removeCommand} copyLabel={powerRuleWords.copyRemove} />
-        </>
-      )}
+      <p className={styles['note']}>{powerRuleWords.inApp}</p>
+      <div className={styles['buttons']}>
+        {changes.map((change) => (
+          <Button
+            key={change}
+            disabled={pending !== undefined && pending !== change}
+            pending={pending === change}
+            onPress={() => void ask(change)}
+          >
+            {powerRuleWords.change[change]}
+          </Button>
+        ))}
+      </div>
+      {said !== undefined && <p role="status">{said}</p>}
     </>
   )
 }

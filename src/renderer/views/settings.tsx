@@ -11,6 +11,7 @@ import { MemorySlider } from './memory-slider.tsx'
 import { SettingField } from './setting-field.tsx'
 import styles from './settings.module.css'
 import { SettingsCluster } from './settings-cluster.tsx'
+import { SettingsGeneral } from './settings-general.tsx'
 import { SettingsModels } from './settings-models.tsx'
 import { SettingsNetwork } from './settings-network.tsx'
 import { SettingsPower } from './settings-power.tsx'
@@ -27,6 +28,7 @@ const places: Readonly<Partial<Record<SettingSection, () => ReactNode>>> = {
   runtimes: SettingsRuntimes,
   models: SettingsModels,
   power: SettingsPower,
+  general: SettingsGeneral,
 }
 
 /** Every setting of the agent. What a person writes is a draft until it is applied. */

@@ -9,6 +9,7 @@ export const appVerbs = [
   'prefer',
   'chooseFile',
   'openPane',
+  'changePowerRule',
   'revealLog',
   'hide',
   'tearOff',
@@ -50,6 +51,8 @@ export class FakeApp {
         return null
       case 'chooseFile':
         return this.chosenFile ?? null
+      case 'changePowerRule':
+        return { outcome: 'done', message: `Terminal did the ${String(content)}.` }
       case 'openPane':
       case 'hide':
       case 'tearOff':

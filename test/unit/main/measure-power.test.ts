@@ -3,7 +3,7 @@ import { chmod, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promis
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { CommandInput } from '../../../src/contract/commands.ts'
-import { measurePower, type MeasurePowerOptions } from '../../../src/main/measure-power.ts'
+import { changePowerRule, measurePower, type MeasurePowerOptions } from '../../../src/main/measure-power.ts'
 import { powerScript } from '../../../src/main/power-script.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -75,7 +75,7 @@ test.each<[what: string, changes: Partial<MeasurePowerOptions>, message: string]
   [
     'a Terminal that is left open',
     { openFile: () => Promise.resolve(''), limitMs: 100 },
-    'Terminal did not end in time: choose Measure power again.',
+    'Terminal did not end in time: try it again.',
   ],
 ])('%s is said, and nothing is switched on or left', async (_, changes, message) => {
   const it = await trial('exit 1', changes)
@@ -84,13 +84,42 @@ test.each<[what: string, changes: Partial<MeasurePowerOptions>, message: string]
   expect([it.seen.commands, await it.left()]).toEqual([[], []])
 })
 
+test("sudo's rule is installed or removed in Terminal without anything being switched on", async () => {
+  const it = await trial(
+    'case $3 in install) touch "$(dirname "$0")/rule" ;; remove) rm "$(dirname "$0")/rule" ;; esac',
+  )
+  await using _folder = it.folder
+  expect(await changePowerRule(it.options, 'install')).toEqual({
+    outcome: 'done',
+    message: 'sudo lets powermetrics run without a password.',
+  })
+  it.seen.shown.length = 0
+  expect(await changePowerRule(it.options, 'remove')).toEqual({
+    outcome: 'done',
+    message: 'sudo asks for a password again before powermetrics runs.',
+  })
+  expect(it.seen.commands).toEqual([])
+  expect(await it.ran()).toBe('1 /an app/cli.js power install\n1 /an app/cli.js power remove\n')
+  expect(await it.left()).toEqual([])
+})
+
+test.each(['install', 'remove'] as const)('%s that is not wanted, or does not happen, is told so', async (change) => {
+  const leave = () => Promise.resolve(change === 'remove' ? given : none)
+  const unwanted = await trial('', { leave, confirm: () => Promise.resolve(false) })
+  await using _unwanted = unwanted.folder
+  expect(await changePowerRule(unwanted.options, change)).toBeUndefined()
+  const failing = await trial('exit 1', { leave })
+  await using _failing = failing.folder
+  expect(await changePowerRule(failing.options, change)).toMatchObject({ outcome: 'failed' })
+})
+
 test('the script names every path as one word, whatever is in it, and takes away nothing but itself and its empty folder', async () => {
   await using folder = await temporaryFolder()
   const [inside, own] = [path.join(folder.dir, "it's `x`"), { program: '/a b/$(touch x)', script: `/it's/"cli".js` }]
   const [script, other] = [path.join(inside, 'measure-power.command'), path.join(folder.dir, 'other')]
   await mkdir(inside)
   await writeFile(other, '')
-  const text = powerScript(own).replaceAll('ELECTRON_RUN_AS_NODE=1', 'printf "%s\\n"')
+  const text = powerScript(own, 'install').replaceAll('ELECTRON_RUN_AS_NODE=1', 'printf "%s\\n"')
   await writeFile(script, text, { mode: 0o700 })
   const words = execFileSync(script, { encoding: 'utf8' }).split('\n').slice(0, 4)
   expect(words).toEqual([own.program, own.script, 'power', 'install'])

@@ -95,3 +95,14 @@ test('null goes back to the default, but for the namespace, where it means all o
   const expected = settingNames.map((name) => [name, [started()[name] ?? null, 'default']])
   expect(origins).toEqual({ ...Object.fromEntries(expected), namespace: [null, 'person'] })
 })
+
+test('the address of a mirror is told without the password that may stand in it', async () => {
+  await using folder = await temporaryFolder()
+  const settings = await PersonSettings.open(started(), path.join(folder.dir, 'settings.json'))
+  await settings.update({ hubEndpoint: 'https://me:secret@mirror.lan/hub' })
+  const told = settings.views().find(({ name }) => name === 'hubEndpoint')
+  expect([told?.value, settings.current.hubEndpoint]).toEqual([
+    'https://mirror.lan/hub',
+    'https://me:secret@mirror.lan/hub',
+  ])
+})

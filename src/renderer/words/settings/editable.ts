@@ -48,7 +48,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   hubTokenFile: {
     title: 'Hugging Face token file',
-    help: 'A file that holds nothing but the token. Left empty: $HF_TOKEN, then the file that hf auth login writes.',
+    help: 'A file that holds nothing but the token. Left empty: what the app keeps, then $HF_TOKEN, then the file that hf auth login writes.',
   },
   caFile: {
     title: 'Certificate authorities',
@@ -97,7 +97,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   applePowerEnabled: {
     title: 'Measure power',
-    help: 'Watts of this Mac, measured while somebody looks. powermetrics needs the rule of sudo below.',
+    help: 'Watts of this Mac, measured while somebody looks. powermetrics needs the rule of sudo above.',
   },
   applePowerIntervalMs: {
     title: 'Measure power every',

@@ -86,6 +86,8 @@ export const settingWords = {
   command: (spelled: string) => `metal-agent settings set ${spelled} VALUE`,
   copyCommand: (spelled: string) => `Copy command for ${spelled}`,
   placeholder: 'default',
+  choose: 'Choose…',
+  chooseFor: (title: string) => `Choose for ${title}`,
   useDefault: 'Use the default',
   defaultOf: (title: string) => `Use the default of ${title}`,
   /** At a field that a person has written in. */
