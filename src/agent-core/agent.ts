@@ -101,8 +101,8 @@ export class Agent {
     return commands.run(request)
   }
 
-  /** Throws LinkError where there is no answer. */
-  async query(query: Query): Promise<Answer> {
+  /** Throws LinkError where there is no answer, or the signal is aborted before there is one. */
+  async query(query: Query, signal?: AbortSignal): Promise<Answer> {
     const { history, settings, link, address } = await this.#opened.promise
     const { env, platform, keptHubToken, powerTrial } = this.#options
     return answer(
@@ -135,6 +135,7 @@ export class Agent {
         output: (service) => this.#output(service),
       },
       query,
+      signal,
     )
   }
 

@@ -15,7 +15,10 @@ export interface Bridge extends AppBridge {
   follow(next: (snapshot: AgentSnapshot) => void, end: (failure: LinkFailure) => void, looker?: Looker): Unsubscribe
   snapshot(): Promise<BridgeReply<AgentSnapshot>>
   command(command: CommandInput, requestId: string): Promise<BridgeReply<CommandResult>>
-  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<BridgeReply<Answer<N>>>
+  /** `id`: chosen by the page, for {@link withdraw}. */
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>, id: string): Promise<BridgeReply<Answer<N>>>
+  /** Nobody waits for the answer any more. */
+  withdraw(id: string): Promise<BridgeReply<null>>
   stream(request: StreamInput, next: (item: StreamItem) => void, end: (failure: LinkFailure) => void): Unsubscribe
 }
 

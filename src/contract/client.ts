@@ -3,6 +3,9 @@ import type { Answer, QueryInput, QueryName } from './queries.ts'
 import type { AgentSnapshot } from './snapshot.ts'
 import type { StreamInput, StreamItem } from './streams.ts'
 
+/** An AbortSignal, which every program that speaks the contract has, and the language by itself has not. */
+export type Withdrawal = typeof globalThis extends { AbortSignal: { prototype: infer Signal } } ? Signal : never
+
 /** What a window, a menu, a command or a script has of an agent, over every carrier. */
 export interface AgentLink {
   /** The snapshot now and after each change, at most four a second; a reader slower than that gets only the latest. */
@@ -11,8 +14,11 @@ export interface AgentLink {
   snapshot(): Promise<AgentSnapshot>
   /** The same `requestId` again is carried out once. Throws LinkError where it is not known whether it was carried out. */
   command(command: CommandInput, requestId?: string): Promise<CommandResult>
-  /** Throws LinkError, whose code `refused` means that the agent has no answer, and the message why. */
-  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
+  /**
+   * Throws LinkError, whose code `refused` means that the agent has no answer, and the message why. With the signal it is withdrawn: what
+   * the agent does for nobody else then ends.
+   */
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>, signal?: Withdrawal): Promise<Answer<N>>
   stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe
 }
 
@@ -49,3 +55,7 @@ export class LinkError extends Error {
     this.code = code
   }
 }
+
+/** To a question that nobody waits for any more. */
+export const withdrawn = (cause?: unknown) =>
+  new LinkError('refused', 'The question was withdrawn before it was answered.', { cause })

@@ -8,6 +8,8 @@ export const channels = {
   snapshot: 'agent:snapshot',
   command: 'agent:command',
   query: 'agent:query',
+  /** Nobody waits for the answer any more. */
+  withdraw: 'agent:withdraw',
   /** Begins a stream, whose values are then pushed. */
   listen: 'agent:listen',
   leave: 'agent:leave',

@@ -38,7 +38,7 @@ export function lazyLink(open: () => Promise<AgentLink>): AgentLink {
     follow: (listener, looker) => listen(listener, (link, own) => link.follow(own, looker)),
     snapshot: () => ask((link) => link.snapshot()),
     command: (command, requestId) => ask((link) => link.command(command, requestId)),
-    query: (query) => ask((link) => link.query(query)),
+    query: (query, signal) => ask((link) => link.query(query, signal)),
     stream: (request, listener) => listen(listener, (link, own) => link.stream(request, own)),
   }
 }

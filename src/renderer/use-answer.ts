@@ -20,7 +20,8 @@ interface Kept<N extends QueryName> extends Omit<Asked<N>, 'isCurrent'> {
 
 /**
  * What the agent answers, asked anew when one of `signs` changes: each tells that the answer may be another. Always as many.
- * Signs that change all the time do not keep the answer from coming; another question takes the place of the one before.
+ * Signs that change all the time do not keep the answer from coming; another question takes the place of the one before, which is
+ * withdrawn, as it is when its part of the window goes away.
  */
 export function useAnswer<N extends QueryName>(
   query: Extract<QueryInput, { name: N }>,
@@ -33,21 +34,21 @@ export function useAnswer<N extends QueryName>(
   const text = JSON.stringify(query)
   useEffect(() => {
     if (!connected) return
-    let left = false
+    const leaving = new AbortController()
     const isFirst = asked.answer === undefined && asked.problem === undefined
     question.current = new RepeatedQuestion({ isFirst }, () =>
-      link.query<N>(JSON.parse(text) as Extract<QueryInput, { name: N }>).then(
+      link.query<N>(JSON.parse(text) as Extract<QueryInput, { name: N }>, leaving.signal).then(
         (answer) => {
-          if (!left) setAsked({ answer, problem: undefined, of: text })
+          if (!leaving.signal.aborted) setAsked({ answer, problem: undefined, of: text })
         },
         (error: unknown) => {
           if (!(error instanceof LinkError)) throw error
-          if (!left) setAsked((before) => ({ ...before, problem: error.message }))
+          if (!leaving.signal.aborted) setAsked((before) => ({ ...before, problem: error.message }))
         },
       ),
     )
     return () => {
-      left = true
+      leaving.abort()
       question.current?.end()
       question.current = undefined
     }

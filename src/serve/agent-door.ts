@@ -14,8 +14,8 @@ export interface AgentDoor {
   /** Calls back after each change; the answer ends it. */
   subscribe(listener: () => void, looker?: Looker): Unsubscribe
   command(request: CommandRequest): Promise<CommandResult>
-  /** Throws a LinkError `refused` where there is no answer. */
-  query(query: Query): Promise<Answer>
+  /** Throws a LinkError `refused` where there is no answer. Who asked aborts the signal when they do not wait any more. */
+  query(query: Query, signal?: AbortSignal): Promise<Answer>
   stream(request: StreamRequest, listener: Listener<StreamItem>): Unsubscribe
 }
 
@@ -26,7 +26,7 @@ export function cleanedDoor(door: AgentDoor): AgentDoor {
     look: () => door.look(),
     subscribe: (listener, looker) => door.subscribe(listener, looker),
     command: async (request) => cleanTexts(await door.command(request)),
-    query: async (query) => cleanTexts(await door.query(query)),
+    query: async (query, signal) => cleanTexts(await door.query(query, signal)),
     stream: (request, listener) =>
       door.stream(request, { next: (item) => listener.next(cleanTexts(item)), end: (error) => listener.end(error) }),
   }

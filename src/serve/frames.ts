@@ -30,7 +30,7 @@ const requests = [
   z.object({ id, verb: z.literal('command'), request: commandRequest }),
   z.object({ id, verb: z.literal('query'), query }),
   z.object({ id, verb: z.literal('stream'), stream: streamRequest }),
-  /** Ends the follow or stream of this id; nothing answers it. */
+  /** Ends the follow or stream of this id, or withdraws the question; nothing answers it. */
   z.object({ id, verb: z.literal('cancel') }),
   /** Answered with the address of the window for a browser, which works once. */
   z.object({ id, verb: z.literal('openWindow'), port: port.optional() }),

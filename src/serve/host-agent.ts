@@ -86,7 +86,7 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
     look: () => agent.look(),
     subscribe: (listener, looker) => agent.subscribe(listener, looker),
     command: (request) => agent.command(request),
-    query: (query) => agent.query(query),
+    query: (query, signal) => agent.query(query, signal),
     stream: (request, listener) => agent.stream(request, listener),
   })
   const windows = new WindowServer({

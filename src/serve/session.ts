@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { parseJson } from '../agent-core/support/files.ts'
 import { LinkError, type Unsubscribe } from '../contract/client.ts'
+import type { Answer, Query } from '../contract/queries.ts'
 import { protocolVersion } from '../contract/snapshot.ts'
 import type { AgentDoor } from './agent-door.ts'
 import { failuresTo, notUnderstood, requestTooLong } from './failures.ts'
@@ -40,6 +41,8 @@ export class Session {
   readonly #asLinkError: (error: unknown) => LinkError
   readonly #lines: LineReader
   readonly #open = new Map<string, Unsubscribe>()
+  /** Questions without an answer. */
+  readonly #asked = new Map<string, AbortController>()
   #underWay = 0
 
   constructor(options: SessionOptions) {
@@ -95,7 +98,7 @@ export class Session {
         void this.#reply(id, async () => ({ type: 'result', id, result: await door.command(asked.request) }))
         return
       case 'query':
-        void this.#reply(id, async () => ({ type: 'answer', id, answer: await door.query(asked.query) }))
+        void this.#reply(id, async () => ({ type: 'answer', id, answer: await this.#query(id, asked.query) }))
         return
       case 'stream':
         this.#listen(id, (feed) =>
@@ -108,12 +111,23 @@ export class Session {
       case 'cancel':
         this.#open.get(id)?.()
         this.#open.delete(id)
+        this.#asked.get(id)?.abort()
         return
       case 'openWindow':
         void this.#reply(id, async () => {
           if (!openWindow) throw new LinkError('refused', 'This agent serves no window.')
           return { type: 'window', id, url: await openWindow(asked.port) }
         })
+    }
+  }
+
+  async #query(id: string, query: Query): Promise<Answer> {
+    const leaving = new AbortController()
+    this.#asked.set(id, leaving)
+    try {
+      return await this.#options.door.query(query, leaving.signal)
+    } finally {
+      this.#asked.delete(id)
     }
   }
 
@@ -183,5 +197,6 @@ export class Session {
     this.#lines.stop()
     for (const stop of this.#open.values()) stop()
     this.#open.clear()
+    for (const leaving of this.#asked.values()) leaving.abort()
   }
 }

@@ -39,6 +39,7 @@ describe('over IPC', () => {
       'agent:snapshot',
       'agent:command',
       'agent:query',
+      'agent:withdraw',
       'agent:listen',
       'agent:leave',
       'app:state',

@@ -52,10 +52,22 @@ test('the app may set what takes a shell, each to its effect: executable, namesp
   await page.getByRole('option', { name: 'tiny' }).waitFor({ state: 'hidden' })
 
   const kubeconfig = join(app.folder, 'other.kubeconfig')
-  await writeFile(kubeconfig, other.kubeconfig())
+  await writeFile(kubeconfig, withSecond(other.kubeconfig(), world.sim.kubeconfig()))
   expect(await send(page, { name: 'updateSettings', settings: { kubeconfig } })).toBe('accepted')
   await eventually(async () => (await cluster(page)).server === other.url)
 
-  const { context } = await cluster(page)
-  expect(await send(page, { name: 'selectContext', context })).toBe('done')
+  expect(['done', 'accepted']).toContain(await send(page, { name: 'selectContext', context: 'second' }))
+  await eventually(async () => (await cluster(page)).server === world.sim.url)
+  await page.getByText('second / kube-system').waitFor()
 })
+
+/** A kubeconfig with the context of another one as `second`. */
+function withSecond(first: string, second: string): string {
+  const isEntry = (line: string) => line.startsWith('- ')
+  const entries = second.split('\n').filter(isEntry)
+  const named = entries.map((line) => line.replaceAll(/(name|cluster|user): sim\b/g, '$1: second')).values()
+  return first
+    .split('\n')
+    .flatMap((line) => (isEntry(line) ? [line, ...named.take(1)] : [line]))
+    .join('\n')
+}

@@ -136,7 +136,7 @@ function doorOf(agent: FakeAgent): AgentDoor {
     look: () => Promise.resolve(agent.shown),
     subscribe: (listener) => agent.follow({ next: listener, end: () => undefined }),
     command: ({ command, requestId }) => agent.command(command, requestId),
-    query: (query) => agent.query(query),
+    query: (query, signal) => agent.query(query, signal),
     stream: (request, listener) => agent.stream(request, listener),
   }
 }

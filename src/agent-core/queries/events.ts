@@ -40,10 +40,15 @@ export interface EventsSource {
 export async function events(
   { api, namespace, isShown }: EventsSource,
   { service, limit }: Extract<Query, { name: 'events' }>,
+  signal?: AbortSignal,
 ): Promise<Answer<'events'>> {
   const fields = ['involvedObject.kind=InferenceService', ...(service ? [`involvedObject.name=${service.name}`] : [])]
   try {
-    const views = await readAll(api, service?.namespace ?? namespace, fields.join(','))
+    const views = await readAll(
+      api,
+      { namespace: service?.namespace ?? namespace, fieldSelector: fields.join(',') },
+      signal,
+    )
     const found = views
       .filter((view) => service !== undefined || isShown(view.service.namespace, view.service.name))
       .sort((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0))
@@ -55,10 +60,14 @@ export async function events(
   }
 }
 
-async function readAll(api: KubeApi, namespace: string | undefined, fieldSelector: string): Promise<EventView[]> {
+async function readAll(
+  api: KubeApi,
+  which: { readonly namespace: string | undefined; readonly fieldSelector: string },
+  signal: AbortSignal | undefined,
+): Promise<EventView[]> {
   const views: EventView[] = []
   let read = 0
-  for await (const { items } of api.pages(resources.events, { namespace, fieldSelector })) {
+  for await (const { items } of api.pages(resources.events, which, signal)) {
     views.push(...items.flatMap((item) => viewOf(item) ?? []))
     read += items.length
     if (read >= maxEvents) break

@@ -32,10 +32,10 @@ const maxMessageBytes = 4_000
 type FitQuestion = Extract<Query, { name: 'fit' }>
 
 /** Throws LinkError where the source cannot be looked at. */
-export async function fit(sources: FitSources, question: FitQuestion): Promise<FitView> {
+export async function fit(sources: FitSources, question: FitQuestion, signal: AbortSignal): Promise<FitView> {
   const source = sourceOfModel(question.source)
   try {
-    const look = await lookedAt(sources, { ...question, source })
+    const look = await lookedAt(sources, { ...question, source }, signal)
     return await judged(sources, look, { ...question, source })
   } catch (error) {
     if (error instanceof AmbiguousError && error.choices.length > 0) {
@@ -45,7 +45,11 @@ export async function fit(sources: FitSources, question: FitQuestion): Promise<F
   }
 }
 
-async function lookedAt({ models, looks, watchedNamespace }: FitSources, question: FitQuestion): Promise<SizedLook> {
+async function lookedAt(
+  { models, looks, watchedNamespace }: FitSources,
+  question: FitQuestion,
+  signal: AbortSignal,
+): Promise<SizedLook> {
   const { source, quantization } = question
   const watched = watchedNamespace()
   const namespace = question.namespace ?? watched ?? 'default'
@@ -58,8 +62,9 @@ async function lookedAt({ models, looks, watchedNamespace }: FitSources, questio
   const request = { source, namespace, quantization }
   const here = await models.lookHere(request)
   if (here) return sizedLook(here)
-  const there = async () => sizedLook(await models.lookThere(request, AbortSignal.timeout(lookLimitMs)))
-  const look = looks.of(JSON.stringify(request), there)
+  const there = async (left: AbortSignal) =>
+    sizedLook(await models.lookThere(request, AbortSignal.any([left, AbortSignal.timeout(lookLimitMs)])))
+  const look = looks.of(JSON.stringify(request), there, signal)
   if (look) return look
   throw new LinkError('refused', 'Too many models are being looked at already: wait for them.')
 }

@@ -1,4 +1,4 @@
-import { LinkError } from '../../contract/client.ts'
+import { LinkError, withdrawn } from '../../contract/client.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { Answer, Query } from '../../contract/queries.ts'
 import type { Energy } from '../energy/energy.ts'
@@ -48,8 +48,16 @@ export interface Sources {
   readonly output: (service: ServiceRef) => ReadableOutput
 }
 
-/** Throws LinkError, with code `refused`, where there is no answer. */
-export async function answer(sources: Sources, query: Query): Promise<Answer> {
+/** Throws LinkError, with code `refused`, where there is no answer, or nobody waits for it any more. */
+export async function answer(sources: Sources, query: Query, signal = new AbortController().signal): Promise<Answer> {
+  try {
+    return await answerTo(sources, query, signal)
+  } catch (error) {
+    throw signal.aborted ? withdrawn(error) : error
+  }
+}
+
+async function answerTo(sources: Sources, query: Query, signal: AbortSignal): Promise<Answer> {
   const { history, settings } = sources
   switch (query.name) {
     case 'history':
@@ -70,7 +78,7 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
     case 'events': {
       const { cluster, reconciler } = sessionOf(sources)
       const isShown = (namespace: string, name: string) => reconciler.report(keyOf(namespace, name)) !== undefined
-      return events({ api: cluster.api, namespace: cluster.namespace, isShown }, query)
+      return events({ api: cluster.api, namespace: cluster.namespace, isShown }, query, signal)
     }
     case 'conditions':
       return conditions(sessionOf(sources).cluster, query.service)
@@ -89,7 +97,7 @@ export async function answer(sources: Sources, query: Query): Promise<Answer> {
     case 'sizing':
       return sizing(sources.sizing)
     case 'fit':
-      return fit({ sizing: sources.sizing, models: sources.models, ...sources.fit }, query)
+      return fit({ sizing: sources.sizing, models: sources.models, ...sources.fit }, query, signal)
     case 'evictionPreview':
       return evictionPreview({
         memory: sources.sizing.memory,

@@ -1,5 +1,5 @@
 import type { Bridge, BridgeReply } from '../../contract/bridge.ts'
-import type { AgentLink } from '../../contract/client.ts'
+import { type AgentLink, withdrawn } from '../../contract/client.ts'
 import { asLinkError } from '../../contract/link-failure.ts'
 
 /** The agent of the app this window belongs to. */
@@ -8,7 +8,17 @@ export function linkOverBridge(bridge: Bridge): AgentLink {
     follow: ({ next, end }, looker) => bridge.follow(next, (failure) => end(asLinkError(failure)), looker),
     snapshot: async () => valueOf(await bridge.snapshot()),
     command: async (command, requestId = crypto.randomUUID()) => valueOf(await bridge.command(command, requestId)),
-    query: async (query) => valueOf(await bridge.query(query)),
+    query: async (query, signal) => {
+      if (signal?.aborted === true) throw withdrawn()
+      const id = crypto.randomUUID()
+      const withdraw = () => void bridge.withdraw(id)
+      signal?.addEventListener('abort', withdraw, { once: true })
+      try {
+        return valueOf(await bridge.query(query, id))
+      } finally {
+        signal?.removeEventListener('abort', withdraw)
+      }
+    },
     stream: (request, { next, end }) => bridge.stream(request, next, (failure) => end(asLinkError(failure))),
   }
 }

@@ -1,13 +1,13 @@
 import type { z } from 'zod'
-import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../contract/client.ts'
+import { type AgentLink, LinkError, type Listener, type Unsubscribe, withdrawn } from '../../contract/client.ts'
 import { followLine, heartbeatMs, httpAnswers, httpPaths, lookerParameter, streamLine } from '../../contract/http.ts'
 import { asLinkError, linkFailure } from '../../contract/link-failure.ts'
 import { type Answer, answers, type QueryInput, type QueryName } from '../../contract/queries.ts'
 import { Access } from './access.ts'
 import { lines } from './lines.ts'
 
-/** No answer takes that long: without one by then, the agent or the way to it is gone. */
-const answerLimitMs = 60_000
+/** No answer takes that long, a look at a model elsewhere a minute: without one by then, the agent or the way to it is gone. */
+const answerLimitMs = 70_000
 
 const silenceMs = 2 * heartbeatMs
 
@@ -38,8 +38,14 @@ export function linkOverHttp({ origin, token, storage }: HttpPage): AgentLink {
     return response
   }
 
-  const ask = async <T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T> =>
-    answerOf(await request(path, body, AbortSignal.timeout(answerLimitMs)), schema)
+  const ask = async <T>(path: string, body: unknown, schema: z.ZodType<T>, leaving?: AbortSignal): Promise<T> => {
+    const late = AbortSignal.timeout(answerLimitMs)
+    try {
+      return await answerOf(await request(path, body, leaving ? AbortSignal.any([leaving, late]) : late), schema)
+    } catch (error) {
+      throw leaving?.aborted === true ? withdrawn(error) : error
+    }
+  }
 
   const subscribe = <T>(path: string, body: unknown, line: z.ZodType<Line<T>>, listener: Listener<T>): Unsubscribe => {
     const leaving = new AbortController()
@@ -57,9 +63,9 @@ export function linkOverHttp({ origin, token, storage }: HttpPage): AgentLink {
     return () => leaving.abort()
   }
 
-  function query<N extends QueryName>(input: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
-  function query(input: QueryInput): Promise<Answer> {
-    return ask<Answer>(httpPaths.query, input, answers[input.name])
+  function query<N extends QueryName>(input: Extract<QueryInput, { name: N }>, signal?: AbortSignal): Promise<Answer<N>>
+  function query(input: QueryInput, signal?: AbortSignal): Promise<Answer> {
+    return ask<Answer>(httpPaths.query, input, answers[input.name], signal)
   }
 
   return {

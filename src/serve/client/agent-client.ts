@@ -2,7 +2,14 @@ import { randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { hasCode, parseJson } from '../../agent-core/support/files.ts'
 import { messageOf } from '../../agent-core/support/message-of.ts'
-import { LinkError, type AgentLink, type Listener, type Looker, type Unsubscribe } from '../../contract/client.ts'
+import {
+  LinkError,
+  type AgentLink,
+  type Listener,
+  type Looker,
+  type Unsubscribe,
+  withdrawn,
+} from '../../contract/client.ts'
 import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { asLinkError } from '../../contract/link-failure.ts'
 import { answers, type Answer, type QueryInput, type QueryName } from '../../contract/queries.ts'
@@ -29,8 +36,8 @@ export interface ConnectOptions {
 
 /** The agent answers within a millisecond; an agent that takes this long is stopped in a debugger or swapped out. */
 const answerMs = 5_000
-/** What asks the cluster, or reads a long file. */
-const queryMs = 30_000
+/** What asks the cluster, reads a long file, or looks for a minute at a model elsewhere. */
+const queryMs = 70_000
 /** What the cluster is slow to take is tried for a while. */
 const commandMs = 120_000
 
@@ -115,11 +122,12 @@ export class AgentClient implements AgentLink, AsyncDisposable {
     )
   }
 
-  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
-  query(query: QueryInput): Promise<Answer> {
-    return this.#ask({ verb: 'query', query }, queryMs, `answer the question "${query.name}"`, (frame) =>
-      frame.type === 'answer' ? answers[query.name].safeParse(frame.answer).data : undefined,
-    )
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>, signal?: AbortSignal): Promise<Answer<N>>
+  query(query: QueryInput, signal?: AbortSignal): Promise<Answer> {
+    const what = `answer the question "${query.name}"`
+    const pick = (frame: AnswerFrame) =>
+      frame.type === 'answer' ? answers[query.name].safeParse(frame.answer).data : undefined
+    return this.#ask({ verb: 'query', query }, queryMs, what, pick, signal)
   }
 
   stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {
@@ -155,7 +163,9 @@ export class AgentClient implements AgentLink, AsyncDisposable {
     limitMs: number,
     what: string,
     pick: (frame: AnswerFrame) => T | undefined,
+    signal?: AbortSignal,
   ): Promise<T> {
+    if (signal?.aborted === true) throw withdrawn()
     const { promise, resolve, reject } = Promise.withResolvers<T>()
     const id = this.#send(request, {
       receive: (frame) => {
@@ -165,9 +175,15 @@ export class AgentClient implements AgentLink, AsyncDisposable {
       },
       fail: (error) => reject(toLinkError(error)),
     })
+    const withdraw = () => {
+      reject(withdrawn())
+      if (this.#waiting.delete(id)) this.#write({ id, verb: 'cancel' })
+    }
+    signal?.addEventListener('abort', withdraw, { once: true })
     try {
       return await within(limitMs, what, promise)
     } finally {
+      signal?.removeEventListener('abort', withdraw)
       this.#waiting.delete(id)
     }
   }

@@ -23,7 +23,7 @@ export function inProcessLink(door: AgentDoor): AgentLink {
     },
     snapshot: () => door.look(),
     command: async (command, requestId = randomUUID()) => door.command(commandRequest.parse({ requestId, command })),
-    query: async (query) => answerTo(query.name, await door.query(querySchema.parse(query))),
+    query: async (query, signal) => answerTo(query.name, await door.query(querySchema.parse(query), signal)),
     stream: (request, listener) => door.stream(streamRequest.parse(request), listener),
   }
 }

@@ -109,10 +109,10 @@ export class LastingLink implements AgentLink, AsyncDisposable {
     }
   }
 
-  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>): Promise<Answer<N>>
-  async query(query: QueryInput): Promise<Answer> {
+  query<N extends QueryName>(query: Extract<QueryInput, { name: N }>, signal?: AbortSignal): Promise<Answer<N>>
+  async query(query: QueryInput, signal?: AbortSignal): Promise<Answer> {
     const { client } = await this.#current()
-    return await client.query(query)
+    return await client.query(query, signal)
   }
 
   stream(request: StreamInput, listener: Listener<StreamItem>): Unsubscribe {

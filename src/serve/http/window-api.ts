@@ -97,7 +97,9 @@ export class WindowApi {
       case httpPaths.query: {
         const asked = await bodyOf('query', request)
         if (trustOfQuery(asked) === 'shell') throw notForPages()
-        sendJson(response, await this.#ask(() => this.#door.query(asked)))
+        const leaving = new AbortController()
+        response.once('close', () => leaving.abort())
+        sendJson(response, await this.#ask(() => this.#door.query(asked, leaving.signal)))
         return
       }
       case httpPaths.stream: {

@@ -313,6 +313,27 @@ export function testCarriers(carriers: readonly Carrier[]): void {
       )
     })
 
+    test('a question that is withdrawn ends at the agent, and the others go on', async () => {
+      const answered = Promise.withResolvers<Answer>()
+      door.onQuery = () => answered.promise
+      const leaving = new AbortController()
+      const refused = carrier.link.query(questions.fit.ask, leaving.signal).catch((error: unknown) => error)
+      const kept = carrier.link.query(questions.settings.ask, new AbortController().signal)
+      await eventually(() => door.signals.length === 2)
+      leaving.abort()
+      await eventually(() => door.signals[door.queries.findIndex(({ name }) => name === 'fit')]?.aborted === true)
+      const ended = door.signals.filter((signal) => signal?.aborted).length
+      answered.resolve(questions.settings.answer)
+      expect([await kept, ended, carrier.errors]).toEqual([questions.settings.answer, 1, []])
+      expect(await refused).toBeInstanceOf(LinkError)
+    })
+
+    test('a question whose asker has left before it is asked reaches nobody', async () => {
+      await expect(carrier.link.query(questions.fit.ask, AbortSignal.abort())).rejects.toBeInstanceOf(LinkError)
+      await carrier.link.snapshot()
+      expect(door.queries).toEqual([])
+    })
+
     test('a defect of the agent is said as one, and is no end', async () => {
       const defect = new Error('secret detail')
       door.onQuery = () => Promise.reject(defect)

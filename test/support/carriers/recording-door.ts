@@ -11,6 +11,8 @@ import { sampleSnapshot } from '../sample-snapshot.ts'
 export class RecordingDoor implements AgentDoor {
   readonly commands: CommandRequest[] = []
   readonly queries: Query[] = []
+  /** Of each query, with which it may be withdrawn. */
+  readonly signals: (AbortSignal | undefined)[] = []
   readonly streams: StreamRequest[] = []
   /** Of all that ever followed. */
   readonly lookers: (Looker | undefined)[] = []
@@ -63,8 +65,9 @@ export class RecordingDoor implements AgentDoor {
     return this.onCommand(request)
   }
 
-  query(query: Query): Promise<Answer> {
+  query(query: Query, signal?: AbortSignal): Promise<Answer> {
     this.queries.push(query)
+    this.signals.push(signal)
     return this.onQuery(query)
   }
 

@@ -20,6 +20,8 @@ export class FakeAgent implements AgentLink {
   readonly asked: Asked[] = []
   /** Every query in order. */
   readonly queried: QueryInput[] = []
+  /** Names of the queries whose asker left before they were answered. */
+  readonly withdrawn: QueryName[] = []
   /** Where each log stream that is open began. */
   readonly logStreams: Pick<StreamInput, 'from'>[] = []
   /** Answers the next commands, in this order; without one a command stays unanswered. */
@@ -136,9 +138,10 @@ export class FakeAgent implements AgentLink {
     oldest.answer()
   }
 
-  query<N extends QueryName>(query: QueryOf<N>): Promise<Answer<N>>
-  async query(query: QueryInput): Promise<Answer> {
+  query<N extends QueryName>(query: QueryOf<N>, signal?: AbortSignal): Promise<Answer<N>>
+  async query(query: QueryInput, signal?: AbortSignal): Promise<Answer> {
     this.queried.push(query)
+    signal?.addEventListener('abort', () => this.withdrawn.push(query.name))
     if (this.held.has(query.name)) {
       await new Promise<void>((resolve) => this.#waiting.push({ query, answer: resolve }))
     }

@@ -47,10 +47,18 @@ export interface WindowOptions {
   readonly folder: string
   readonly agent: AgentLink
   readonly context?: BrowserContextOptions
+  /** Files that the page asks for and does not get. */
+  readonly isMissing?: (file: string) => boolean
 }
 
 /** The built window in a page of its own, with the bridge that the app's preload would give it. */
-export async function openWindow({ browser, folder, agent, context = {} }: WindowOptions): Promise<OpenWindow> {
+export async function openWindow({
+  browser,
+  folder,
+  agent,
+  context = {},
+  isMissing = () => false,
+}: WindowOptions): Promise<OpenWindow> {
   const browserContext = await browser.newContext({ viewport: { width: 400, height: 620 }, ...context })
   await browserContext.grantPermissions(['clipboard-read', 'clipboard-write'], { origin })
   const page = await browserContext.newPage()
@@ -62,6 +70,10 @@ export async function openWindow({ browser, folder, agent, context = {} }: Windo
   await page.route('**', async (route) => {
     const { pathname } = new URL(route.request().url())
     const file = pathname === '/' ? '/index.html' : pathname
+    if (isMissing(file)) {
+      await route.fulfill({ status: 404 })
+      return
+    }
     const body = (await readFile(join(folder, file))).toString().replaceAll('__CSP_NONCE__', nonce)
     await route.fulfill({
       body,
@@ -78,6 +90,7 @@ export async function openWindow({ browser, folder, agent, context = {} }: Windo
 /** The functions that Playwright puts into the page, and those that the page gives it. */
 interface Wires {
   agentCall(method: 'snapshot' | 'command' | 'query', args: unknown[]): Promise<BridgeReply<never>>
+  agentWithdraw(id: string): Promise<BridgeReply<null>>
   agentOpen(id: number, method: 'follow' | 'stream', request?: unknown): Promise<void>
   agentClose(id: number): Promise<void>
   appDoes(verb: AppVerb, content: unknown): Promise<BridgeReply<never>>
@@ -86,8 +99,13 @@ interface Wires {
 
 async function connect(page: Page, agent: AgentLink, app: FakeApp): Promise<void> {
   const open = new Map<number, Unsubscribe>()
+  const asked = new Map<string, AbortController>()
   await page.exposeFunction('agentCall', ((method, args) =>
-    reply(callOf(agent, method, args))) satisfies Wires['agentCall'])
+    reply(callOf(agent, asked, method, args))) satisfies Wires['agentCall'])
+  await page.exposeFunction('agentWithdraw', ((id) => {
+    asked.get(id)?.abort()
+    return Promise.resolve({ ok: true, value: null })
+  }) satisfies Wires['agentWithdraw'])
   await page.exposeFunction('agentClose', (id: number) => {
     open.get(id)?.()
     open.delete(id)
@@ -110,14 +128,23 @@ async function connect(page: Page, agent: AgentLink, app: FakeApp): Promise<void
   await page.addInitScript(bridgeInPage, appVerbs)
 }
 
-function callOf(agent: AgentLink, method: 'snapshot' | 'command' | 'query', args: unknown[]): Promise<unknown> {
+function callOf(
+  agent: AgentLink,
+  asked: Map<string, AbortController>,
+  method: 'snapshot' | 'command' | 'query',
+  args: unknown[],
+): Promise<unknown> {
   switch (method) {
     case 'snapshot':
       return agent.snapshot()
     case 'command':
       return agent.command(...(args as Parameters<AgentLink['command']>))
-    case 'query':
-      return agent.query(...(args as Parameters<AgentLink['query']>))
+    case 'query': {
+      const [query, id] = args as Parameters<Bridge['query']>
+      const leaving = new AbortController()
+      asked.set(id, leaving)
+      return agent.query(query, leaving.signal).finally(() => asked.delete(id))
+    }
   }
 }
 
@@ -161,7 +188,8 @@ function bridgeInPage(appVerbs: readonly AppVerb[]): void {
     follow: (next, end) => subscribe('follow', { next, end }),
     snapshot: () => page.agentCall('snapshot', []),
     command: (command, requestId) => page.agentCall('command', [command, requestId]),
-    query: (query) => page.agentCall('query', [query]),
+    query: (query, id) => page.agentCall('query', [query, id]),
+    withdraw: (id) => page.agentWithdraw(id),
     stream: (request, next, end) => subscribe('stream', { next, end }, request),
   }
 }

@@ -18,10 +18,14 @@ test('what a server said of a model is dropped ten minutes later, whether or not
   const looks = new Looks()
   let asked = 0
   const ask = () =>
-    looks.of('a model', () => {
-      asked += 1
-      return Promise.resolve(look)
-    })
+    looks.of(
+      'a model',
+      () => {
+        asked += 1
+        return Promise.resolve(look)
+      },
+      new AbortController().signal,
+    )
   await ask()
   await vi.advanceTimersByTimeAsync(599_000)
   await ask()
@@ -30,4 +34,35 @@ test('what a server said of a model is dropped ten minutes later, whether or not
   expect(vi.getTimerCount()).toBe(0)
   await ask()
   expect(asked).toBe(2)
+})
+
+test('a look ends with the last who waits for it, and the next begins anew', async () => {
+  const looks = new Looks()
+  const begun: AbortSignal[] = []
+  const ask = (signal: AbortSignal) =>
+    looks.of(
+      'a model',
+      (left) => {
+        begun.push(left)
+        return new Promise((_, reject) => left.addEventListener('abort', () => reject(new Error('It was aborted.'))))
+      },
+      signal,
+    )
+  const [first, second] = [new AbortController(), new AbortController()]
+  const answers = Promise.allSettled([ask(first.signal), ask(second.signal)])
+  first.abort()
+  await Promise.resolve()
+  const whileOneWaits = begun.map(({ aborted }) => aborted)
+  second.abort()
+  const settled = (await answers).map(({ status }) => status)
+  const third = new AbortController()
+  const again = Promise.allSettled([ask(third.signal)])
+  const afterwards = begun.map(({ aborted }) => aborted)
+  third.abort()
+  await again
+  expect({ whileOneWaits, settled, afterwards }).toEqual({
+    whileOneWaits: [false],
+    settled: ['rejected', 'rejected'],
+    afterwards: [true, false],
+  })
 })
