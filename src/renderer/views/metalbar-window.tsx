@@ -1,14 +1,12 @@
 import { TabPanel, Tabs } from 'react-aria-components/Tabs'
 import { classNames } from '../components/class-names.ts'
 import { useWindow, viewNames } from '../store.ts'
-import { Activity } from './activity.tsx'
 import { Alerts } from './alerts.tsx'
 import { Header } from './header.tsx'
+import { Later, useLaterParts } from './later.tsx'
 import styles from './metalbar-window.module.css'
-import { Models } from './models.tsx'
 import { NotConnected } from './not-connected.tsx'
 import { Overview } from './overview.tsx'
-import { Settings } from './settings.tsx'
 import { ViewTabs } from './view-tabs.tsx'
 
 export function MetalbarWindow() {
@@ -21,6 +19,7 @@ export function MetalbarWindow() {
 function Views({ isStale }: { readonly isStale: boolean }) {
   const view = useWindow((state) => state.view)
   const show = useWindow((state) => state.show)
+  useLaterParts()
   return (
     <Tabs
       className={classNames(styles['window'], isStale && styles['stale'])}
@@ -39,13 +38,13 @@ function Views({ isStale }: { readonly isStale: boolean }) {
           <Overview />
         </TabPanel>
         <TabPanel id="models" className={classNames(styles['panel'])}>
-          <Models />
+          <Later part="models" />
         </TabPanel>
         <TabPanel id="activity" className={classNames(styles['panel'])}>
-          <Activity />
+          <Later part="activity" />
         </TabPanel>
         <TabPanel id="settings" className={classNames(styles['panel'])}>
-          <Settings />
+          <Later part="settings" />
         </TabPanel>
       </main>
     </Tabs>

@@ -4,11 +4,11 @@ import { Button } from '../components/button.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { addWords } from '../words/add.ts'
 import { overviewWords } from '../words/connection.ts'
-import { AddModel } from './add-model.tsx'
 import { Answer } from './answer.tsx'
 import { Banners } from './banners.tsx'
 import { deletionOf, isDeletion } from './delete-service.tsx'
 import { FirstRun } from './first-run.tsx'
+import { Later } from './later.tsx'
 import { NodeActions } from './node-actions.tsx'
 import { NoServices } from './no-services.tsx'
 import styles from './overview.module.css'
@@ -41,7 +41,7 @@ export function Overview() {
         <About />
       </section>
       {open !== undefined && <ServiceDetail key={open.uid} service={open} />}
-      {isAdding && <AddModel />}
+      {isAdding && <Later part="addModel" />}
       {!isAsideOpen && services.length > 0 && <p className={styles['nothingOpen']}>{overviewWords.choose}</p>}
     </div>
   )

@@ -38,3 +38,11 @@ export const overviewWords = {
   paused: 'This machine is paused: its endpoints are withdrawn, and its models stay in memory.',
   resume: 'Resume',
 } as const
+
+/** Of a part of the window whose code comes after what is seen first. */
+export const laterWords = {
+  loading: 'Loading…',
+  failed:
+    'This part of the window could not be loaded: the agent was away, or is another one since. Loading the window again helps; what is written and not applied is lost with it.',
+  loadAgain: 'Load the window again',
+} as const

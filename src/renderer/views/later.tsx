@@ -1,0 +1,70 @@
+import { useEffect, useState } from 'react'
+import { Banner } from '../components/banner.tsx'
+import { Button } from '../components/button.tsx'
+import { Spinner } from '../components/glyph.tsx'
+import { LaterPart } from '../later-part.ts'
+import { useWindow } from '../store.ts'
+import { laterWords } from '../words/connection.ts'
+import styles from './later.module.css'
+
+const parts = {
+  models: new LaterPart(async () => (await import('./models.tsx')).Models),
+  activity: new LaterPart(async () => (await import('./activity.tsx')).Activity),
+  settings: new LaterPart(async () => (await import('./settings.tsx')).Settings),
+  addModel: new LaterPart(async () => (await import('./add-model.tsx')).AddModel),
+} as const
+
+/** Long enough for what is seen first to be drawn. */
+const afterFirstMs = 500
+
+/** Fetches what was left out of the first view, so that it is here when a person turns to it, or the agent goes. */
+export function useLaterParts(): void {
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      // Tried again, and told, where a person turns to it.
+      for (const part of Object.values(parts)) part.load().catch(() => undefined)
+    }, afterFirstMs)
+    return () => clearTimeout(timer)
+  }, [])
+}
+
+/** That part as soon as its code is here, or why it is not. */
+export function Later({ part: name }: { readonly part: keyof typeof parts }) {
+  const part = parts[name]
+  const connected = useWindow(({ connection }) => connection.state === 'live')
+  const [state, setState] = useState<'loading' | 'failed' | 'here'>('loading')
+  useEffect(() => {
+    let left = false
+    const settle = (next: typeof state) => () => {
+      if (!left) setState(next)
+    }
+    part.load().then(settle('here'), settle('failed'))
+    return () => {
+      left = true
+    }
+  }, [part, connected])
+  const { component: Part } = part
+  if (Part !== undefined) return <Part />
+  return (
+    <div role="status" className={styles['later']}>
+      {state === 'failed' ? (
+        <Banner
+          tone="bad"
+          actions={
+            // Browsers remember that a file failed for as long as the page lives.
+            <Button disabled={!connected} onPress={() => window.location.reload()}>
+              {laterWords.loadAgain}
+            </Button>
+          }
+        >
+          <p>{laterWords.failed}</p>
+        </Banner>
+      ) : (
+        <>
+          <Spinner />
+          <p>{laterWords.loading}</p>
+        </>
+      )}
+    </div>
+  )
+}

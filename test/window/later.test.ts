@@ -1,0 +1,48 @@
+import { expect, inject, test } from 'vitest'
+import { openWindow } from '../support/window/open-window.ts'
+import { withSettings } from '../support/window/scene-agents.ts'
+import { useBrowser } from './stage.ts'
+
+const browser = useBrowser()
+
+test('a part of the window that cannot be loaded says so, and is there once it can and the window is loaded again', async () => {
+  let isGone = true
+  await using window = await openWindow({
+    browser: browser(),
+    folder: inject('windowFolder'),
+    agent: withSettings(),
+    isMissing: (file) => isGone && file.includes('settings'),
+  })
+  const { page } = window
+  await page.getByRole('tab', { name: 'Settings' }).click()
+  await page.getByText('This part of the window could not be loaded').waitFor()
+  await page.getByRole('tab', { name: 'Models' }).click()
+  await page.getByRole('heading', { name: 'Models' }).waitFor()
+  await page.getByRole('tab', { name: 'Settings' }).click()
+  isGone = false
+  await page.getByRole('button', { name: 'Load the window again' }).click()
+  await page.getByRole('tab', { name: 'Settings' }).click()
+  await page.getByLabel('Time for requests to finish', { exact: true }).waitFor()
+})
+
+test('what comes later is here before the agent can be gone', async () => {
+  const asked: string[] = []
+  await using window = await openWindow({
+    browser: browser(),
+    folder: inject('windowFolder'),
+    agent: withSettings(),
+    isMissing: (file) => {
+      asked.push(file)
+      return false
+    },
+  })
+  const { page } = window
+  const isAsked = (part: string) => asked.some((file) => file.includes(part) && file.endsWith('.js'))
+  await expect.poll(() => ['models', 'activity', 'settings', 'add-model'].filter((part) => !isAsked(part))).toEqual([])
+  const before = asked.length
+  for (const name of ['Models', 'Activity', 'Settings']) {
+    await page.getByRole('tab', { name }).click()
+    await page.getByRole('heading', { name, level: 2 }).waitFor()
+  }
+  expect({ more: asked.slice(before), complaints: window.complaints }).toEqual({ more: [], complaints: [] })
+})
