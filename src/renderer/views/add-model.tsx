@@ -2,6 +2,7 @@ import { useEffect, useRef } from 'react'
 import { Button } from '../components/button.tsx'
 import { BackGlyph } from '../components/glyph.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
+import { useChosenFocus } from '../use-chosen-focus.ts'
 import { useKeptFocus } from '../use-kept-focus.ts'
 import { addWords } from '../words/add.ts'
 import { AddSource } from './add-source.tsx'
@@ -13,12 +14,9 @@ export function AddModel() {
   const select = useWindow((state) => state.select)
   const addition = useWindow((state) => state.addition)
   const discard = useWindow((state) => state.discardAddition)
-  const isChosen = useWindow((state) => state.isChosen)
   const heading = useRef<HTMLHeadingElement>(null)
+  useChosenFocus(heading)
   const keepFocus = useKeptFocus(heading)
-  useEffect(() => {
-    if (isChosen) heading.current?.focus()
-  }, [isChosen])
   useOpenCreated()
   const { chosen } = addition
   return (
@@ -27,7 +25,10 @@ export function AddModel() {
       aria-labelledby="add-model"
       {...keepFocus}
       onKeyDown={(event) => {
-        if (event.key === 'Escape') select(undefined)
+        if (event.key !== 'Escape') return
+        // The next one is for the window.
+        event.preventDefault()
+        select(undefined)
       }}
     >
       <div className={styles['top']}>

@@ -1,10 +1,11 @@
-import { useEffect, useRef } from 'react'
+import { useRef } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
 import { Button } from '../components/button.tsx'
 import { BackGlyph, StateGlyph } from '../components/glyph.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { Age, Until } from '../components/time.tsx'
 import { useWindow } from '../store.ts'
+import { useChosenFocus } from '../use-chosen-focus.ts'
 import { useKeptFocus } from '../use-kept-focus.ts'
 import { stateWord } from '../../contract/words.ts'
 import { connectionWords } from '../words/connection.ts'
@@ -29,10 +30,7 @@ import { WaysToFit } from './ways-to-fit.tsx'
 export function ServiceDetail({ service }: { readonly service: ServiceView }) {
   const select = useWindow((state) => state.select)
   const heading = useRef<HTMLHeadingElement>(null)
-  const isChosen = useWindow((state) => state.isChosen)
-  useEffect(() => {
-    if (isChosen) heading.current?.focus()
-  }, [isChosen])
+  useChosenFocus(heading)
   const keepFocus = useKeptFocus(heading)
   const { uid, name, namespace, state, message, since, retryAt, crash } = service
   return (
@@ -41,7 +39,10 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
       aria-label={name}
       {...keepFocus}
       onKeyDown={(event) => {
-        if (event.key === 'Escape') select(undefined)
+        if (event.key !== 'Escape') return
+        // The next one is for the window.
+        event.preventDefault()
+        select(undefined)
       }}
     >
       <div className={styles['back']}>
