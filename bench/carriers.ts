@@ -1,25 +1,20 @@
-import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CommandInput } from '../src/contract/commands.ts'
 import type { AgentProcess } from './agent-process.ts'
-import { inferenceService, metalModel, servedBySample } from './objects.ts'
 import { cpuShares } from './proc.ts'
 import type { Group } from './row.ts'
+import { changeOnce, repeat, startServing } from './serving-site.ts'
 import { statisticsOf } from './statistics.ts'
 import type { Site } from './world.ts'
 
 const services = Array.from({ length: 10 }, (_, index) => `idle-${index}`)
-/** Suspended, so that its model is shown and nothing is started. */
-const changing = 'changing'
 /** Somewhat more often than the agent pushes, so that every push has something to tell. */
 const changeMs = 200
 const clients = 5
 /** Of so many the agent's CPU is told from its noise; 32 may be connected. */
 const measuredClients = 30
-/** What follows a start is over by then. */
-const settleSeconds = 15
 const fanOutSeconds = 15
 const unaskedSeconds = 10
 /** Between two of what the agent is busy with for a moment after it has answered. */
@@ -32,7 +27,7 @@ export const carriers: Group = {
   measure: async (world, { commandCalls, fanOutRuns }) => {
     // Without LLMKube's controller, so that one change is one event.
     await using site = await world.openSite({ controller: false })
-    await using agent = await startWithServices(site)
+    await using agent = await startServing(site, services)
     const commands = await roundTrips(agent, { name: 'resumeNode' }, commandCalls)
     const fanOut = await measureFanOut(site, agent, fanOutRuns)
     const unasked = await readUnasked(site, agent)
@@ -72,20 +67,6 @@ export const carriers: Group = {
       },
     ]
   },
-}
-
-async function startWithServices(site: Site): Promise<AgentProcess> {
-  const { admin, slices, modelFile } = site
-  await using opening = new AsyncDisposableStack()
-  await admin.create(metalModel('model', modelFile))
-  const agent = opening.use(await site.startAgent())
-  await agent.ready()
-  await admin.create({ ...inferenceService(changing), spec: { modelRef: 'model', suspend: true } })
-  await Promise.all(services.map((name) => admin.create(servedBySample(name, 'model', {}))))
-  await Promise.all(services.map((name) => slices.until(name, 'ready')))
-  await delay(settleSeconds * 1_000)
-  opening.move()
-  return agent
 }
 
 /** In milliseconds, one after the other on one connection. */
@@ -150,7 +131,10 @@ async function cpuWhileFollowed(site: Site, agent: AgentProcess): Promise<{ cpu:
 }
 
 async function cpuWhileChanging(site: Site, { pid }: AgentProcess): Promise<number> {
-  const [shares] = await Promise.all([cpuShares(pid, fanOutSeconds), change(site, fanOutSeconds)])
+  const [shares] = await Promise.all([
+    cpuShares(pid, fanOutSeconds),
+    repeat(() => changeOnce(site), changeMs, fanOutSeconds),
+  ])
   return statisticsOf(shares).median
 }
 
@@ -162,17 +146,8 @@ async function readUnasked(site: Site, agent: AgentProcess): Promise<{ bytes: nu
   await once(socket, 'data')
   socket.resume()
   const helloBytes = socket.bytesRead
-  await change(site, unaskedSeconds)
+  await repeat(() => changeOnce(site), changeMs, unaskedSeconds)
   const bytes = socket.bytesRead - helloBytes
   const after = await agent.snapshot()
   return { bytes, changes: after.revision - before.revision }
-}
-
-/** What the agent shows changes again and again, for so long. */
-async function change({ admin }: Site, seconds: number): Promise<void> {
-  const endsAt = performance.now() + seconds * 1_000
-  while (performance.now() < endsAt) {
-    const spec = { modelRef: `model-${randomUUID()}` }
-    await Promise.all([delay(changeMs), admin.patch(inferenceService(changing), { spec })])
-  }
 }

@@ -51,8 +51,8 @@ const usual: Extent = {
   downloadKills: 10,
   thousandRuns: 3,
   windowRuns: 7,
-  windowSeconds: 60,
-  windowUnseenSeconds: 30,
+  windowSeconds: 45,
+  windowUnseenSeconds: 12,
   lives: 0,
 }
 const long: Extent = {

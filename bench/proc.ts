@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 
 /** USER_HZ, which Linux keeps at 100 on every machine whatever its kernel's own rate is. */
@@ -10,6 +10,13 @@ function cpuSeconds(pid: number): number {
   if (!fields) throw new Error(`Process ${pid} is gone.`)
   const [userTicks, systemTicks] = [Number(fields[11]), Number(fields[12])]
   return (userTicks + systemTicks) / ticksPerSecond
+}
+
+/** The same in nanoseconds of the scheduler, of the threads that live: for differences of less than a tick. */
+export function threadSeconds(pid: number): number {
+  const tasks = readdirSync(`/proc/${pid}/task`)
+  const nanoseconds = tasks.map((task) => Number(read(`/proc/${pid}/task/${task}/schedstat`)?.split(' ')[0] ?? 0))
+  return nanoseconds.reduce((sum, one) => sum + one, 0) / 1e9
 }
 
 /** CPU time that a process takes from now on, in percent of one core: one figure for each part of the time. */

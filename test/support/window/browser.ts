@@ -15,7 +15,12 @@ const quiet = [
 const asRoot = process.getuid?.() === 0 ? ['--no-sandbox'] : []
 
 export function startBrowser(executablePath: string): Promise<Browser> {
-  return chromium.launch({ executablePath, args: [...quiet, ...asRoot] })
+  return chromium.launch({
+    executablePath,
+    args: [...quiet, ...asRoot],
+    // Signals are for the program that started it, which would else go on without the browser.
+    ...{ handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false },
+  })
 }
 
 /** The browser of this machine, or in one sentence why there is none. */
