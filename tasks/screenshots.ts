@@ -2,17 +2,28 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { findBrowser, startBrowser } from '../test/support/window/browser.ts'
 import { buildWindow } from '../test/support/window/build-window.ts'
-import { sceneNames, scenes } from '../test/support/window/scenes.ts'
+import { type SceneName, sceneNames, scenes } from '../test/support/window/scenes.ts'
 import { showScene } from '../test/support/window/show-scene.ts'
 import { temporaryFolder } from '../test/support/temporary-folder.ts'
 
 /**
- * `node tasks/screenshots.ts [scene...]`: every state of the window, light and dark, into out/screenshots; with `--readme` those that
- * README shows, into assets/screenshots.
+ * `node tasks/screenshots.ts [scene...]`: every state of the window, light and dark, and one of each view with more contrast and with the
+ * colours of a person, into out/screenshots; with `--readme` those that README shows, into assets/screenshots.
  */
 const isForReadme = process.argv.includes('--readme')
 const target = join(import.meta.dirname, isForReadme ? '../assets/screenshots' : '../out/screenshots')
 const names = isForReadme ? ['power'] : process.argv.slice(2)
+/** One of each view. */
+const viewScenes: ReadonlySet<SceneName> = new Set([
+  ...(['services', 'memory', 'work', 'does-not-fit', 'crash', 'add', 'add-fits'] as const),
+  ...(['models', 'energy', 'settings', 'settings-memory', 'no-runtime'] as const),
+])
+const usual = [{ ending: 'light' }, { ending: 'dark', dark: true }]
+const wished = [
+  { ending: 'contrast-light', wishes: { contrast: 'more' } },
+  { ending: 'contrast-dark', dark: true, wishes: { contrast: 'more' } },
+  { ending: 'forced-colours', wishes: { forcedColors: 'active' } },
+] as const
 const found = findBrowser()
 if ('missing' in found) {
   console.error(`No pictures: ${found.missing}`)
@@ -25,13 +36,10 @@ await using browser = await startBrowser(found.path)
 await mkdir(target, { recursive: true })
 for (const name of sceneNames) {
   if (names.length > 0 && !names.includes(name)) continue
-  for (const dark of [false, true]) {
-    await using shown = await showScene(scenes[name], { browser, folder: folder.dir, dark, scale: 2 })
+  for (const { ending, ...look } of isForReadme || !viewScenes.has(name) ? usual : [...usual, ...wished]) {
+    await using shown = await showScene(scenes[name], { browser, folder: folder.dir, scale: 2, ...look })
     await shown.page.evaluate('document.fonts.ready')
-    await shown.page.screenshot({
-      path: join(target, `${name}-${dark ? 'dark' : 'light'}.png`),
-      animations: 'disabled',
-    })
+    await shown.page.screenshot({ path: join(target, `${name}-${ending}.png`), animations: 'disabled' })
   }
 }
 console.log(`Pictures are in ${target}`)

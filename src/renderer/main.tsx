@@ -10,6 +10,7 @@ import { createWindowStore, WindowContext } from './store.ts'
 import { tellUnsaved } from './unsaved.ts'
 import './styles/tokens.css'
 import './styles/base.css'
+import './styles/forced-colors.css'
 import { MetalbarWindow } from './views/metalbar-window.tsx'
 
 declare global {

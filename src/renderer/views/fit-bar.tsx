@@ -24,7 +24,7 @@ export function FitBar({ at, room: { budgetBytes, committedBytes } }: FitBarProp
   return (
     <div>
       <div className={styles['scale']} aria-hidden="true">
-        <div className={styles['bar']}>
+        <div className={styles['bar']} data-chart>
           {parts.map(({ key, bytes }) => (
             <span key={key} className={classNames(styles['part'], styles[key])} style={{ width: percent(bytes) }} />
           ))}

@@ -60,7 +60,7 @@ function Bar({ shares, memory: { budgetBytes, gpuLimitBytes } }: BarProps) {
   const percent = (bytes: number) => `${Math.min(100, (100 * bytes) / totalBytes).toFixed(2)}%`
   return (
     <div className={styles['scale']}>
-      <div className={styles['bar']}>
+      <div className={styles['bar']} data-chart>
         {models.length > 0 && (
           <Toolbar aria-label={memoryWords.modelsInMemory} className={classNames(styles['models'])}>
             {models.map((share) => (

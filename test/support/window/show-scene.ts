@@ -1,4 +1,4 @@
-import type { Browser } from 'playwright-core'
+import type { Browser, BrowserContextOptions } from 'playwright-core'
 import { viewWords } from '../../../src/renderer/words/services.ts'
 import type { FakeAgent } from './fake-agent.ts'
 import { openWindow, type OpenWindow } from './open-window.ts'
@@ -8,6 +8,8 @@ export interface Stage {
   readonly browser: Browser
   readonly folder: string
   readonly dark?: boolean
+  /** What else a person asked their system for. */
+  readonly wishes?: Pick<BrowserContextOptions, 'contrast' | 'forcedColors'>
   /** Device pixels for each CSS pixel. */
   readonly scale?: number
 }
@@ -25,6 +27,7 @@ export async function showScene(scene: Scene, stage: Stage): Promise<OpenWindow 
       colorScheme: stage.dark === true ? 'dark' : 'light',
       reducedMotion: 'reduce',
       deviceScaleFactor: stage.scale ?? 1,
+      ...stage.wishes,
     },
   })
   const { page } = window
