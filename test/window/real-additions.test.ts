@@ -8,7 +8,8 @@ import { startFileServer } from '../support/file-server.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { lives, openRealWindow, patienceMs, screenshots, violationsIn } from './real-window.ts'
+import { lives, openRealWindow, patienceMs, violationsIn } from './real-window.ts'
+import { shownServices } from './shown-services.ts'
 import { useBrowser } from './stage.ts'
 
 const mebibyte = 1024 ** 2
@@ -20,6 +21,7 @@ let page: Page
 let complaints: string[]
 let parts: AsyncDisposableStack
 let source: string
+const { picture, press, showsReady, view } = shownServices(() => ({ page, hosted, world }))
 
 beforeEach(async () => {
   parts = new AsyncDisposableStack()
@@ -88,25 +90,7 @@ test('a model is added to its first token, a second one is made to fit by a butt
   }).toEqual({ firstToken: true, models: [true, false], services: [true, false], violations: [], complaints: [] })
 })
 
-/** The state, not an Event of that name. */
-async function showsReady(name: string) {
-  await detail(name)
-    .getByRole('paragraph')
-    .filter({ hasText: /^Ready ?for / })
-    .waitFor()
-}
-
 async function lookUp() {
   await page.getByLabel('Model', { exact: true }).fill(source)
   await page.getByLabel('Model', { exact: true }).press('Enter')
 }
-
-function view(name: string) {
-  const service = hosted.door.get().services.find((one) => one.name === name)
-  if (!service) throw new Error(`The agent knows no ${name}.`)
-  return service
-}
-
-const detail = (name: string) => page.getByRole('region', { name, exact: true })
-const press = (name: string) => page.getByRole('button', { name, exact: true }).click()
-const picture = (name: string) => page.screenshot({ path: join(screenshots, `real-${name}.png`) })

@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import { execa } from 'execa'
 import type { Page } from 'playwright-core'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -7,7 +6,8 @@ import type { SettingsPatch } from '../../src/contract/settings.ts'
 import type { Answer } from '../../src/contract/queries.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
-import { lives, openRealWindow, patienceMs, screenshots, violationsIn } from './real-window.ts'
+import { lives, openRealWindow, patienceMs, violationsIn } from './real-window.ts'
+import { shownServices } from './shown-services.ts'
 import { useBrowser } from './stage.ts'
 
 const browser = useBrowser()
@@ -16,6 +16,7 @@ let hosted: HostedAgent
 let page: Page
 let complaints: string[]
 let parts: AsyncDisposableStack
+const { detail, picture, press, row, served, showsReady, step, view } = shownServices(() => ({ page, hosted, world }))
 
 beforeEach(async () => {
   parts = new AsyncDisposableStack()
@@ -173,36 +174,8 @@ test('what is set on the command line is seen in the open settings, beside what 
   })
 })
 
-/** Ready and open in the window; answers its process. */
-async function served(name: string, script: Parameters<ServingWorld['apply']>[1] = {}): Promise<number> {
-  world.apply(name, script)
-  await row('Ready').click()
-  await showsReady()
-  const { pid } = view()
-  if (pid === undefined) throw new Error(`${name} has no process.`)
-  return pid
-}
-
-function view() {
-  const [service] = hosted.door.get().services
-  if (!service) throw new Error('The agent knows no service.')
-  return service
-}
-
 /** What a shell makes of a line that calls curl. */
 async function argumentsOf(line: string): Promise<string[]> {
   const { stdout } = await execa('/bin/sh', ['-c', `curl() { printf '%s\\n' "$@"; }; ${line}`])
   return stdout.split('\n')
 }
-
-const row = (state: string) => page.getByRole('option', { name: 'tiny' }).filter({ hasText: state })
-const detail = () => page.getByRole('region', { name: 'tiny' })
-/** The state, not an Event of that name. */
-const showsReady = () =>
-  detail()
-    .getByRole('paragraph')
-    .filter({ hasText: /^Ready ?for / })
-    .waitFor()
-const step = (name: string) => page.getByRole('list', { name: 'Steps' }).getByRole('listitem').filter({ hasText: name })
-const press = (name: string) => page.getByRole('button', { name, exact: true }).click()
-const picture = (name: string) => page.screenshot({ path: join(screenshots, `real-${name}.png`) })

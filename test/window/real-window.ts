@@ -5,6 +5,7 @@ import axe, { type AxeResults } from 'axe-core'
 import type { Browser, Page } from 'playwright-core'
 import { inject } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import type { HostInterface } from '../../src/agent-core/platform/platform.ts'
 import { agentSettings } from '../../src/agent-core/settings/settings.ts'
 import { hostAgent, type HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
@@ -21,15 +22,19 @@ export interface RealWindowOptions {
   readonly world: ServingWorld
   /** Ends what is started. */
   readonly parts: AsyncDisposableStack
+  /** In place of the addresses of the machine that the test runs on, of which the agent then chooses one. */
+  readonly interfaces?: readonly HostInterface[] | undefined
 }
 
 /** A whole agent on a simulated cluster, and its window in a browser. */
-export async function openRealWindow({ browser, world, parts }: RealWindowOptions) {
-  const hosted = await startAgent({ world, parts })
+export async function openRealWindow({ browser, world, parts, interfaces }: RealWindowOptions) {
+  const hosted = await startAgent({ world, parts, interfaces })
   return { hosted, ...(await openInBrowser({ browser, parts }, await hosted.openWindow())) }
 }
 
-async function startAgent({ world, parts }: Omit<RealWindowOptions, 'browser'>): Promise<HostedAgent> {
+async function startAgent({ world, parts, interfaces }: Omit<RealWindowOptions, 'browser'>): Promise<HostedAgent> {
+  const platform = hostPlatform()
+  if (interfaces) platform.interfaces = () => interfaces
   const { dir } = parts.use(await temporaryFolder())
   const kubeconfig = join(dir, 'kubeconfig')
   await writeFile(kubeconfig, world.sim.kubeconfig())
@@ -46,8 +51,9 @@ async function startAgent({ world, parts }: Omit<RealWindowOptions, 'browser'>):
       logLevel: 'info',
       logFormat: 'json',
       ...world.preferences,
+      ...(interfaces && { hostIp: undefined }),
     }),
-    platform: hostPlatform(),
+    platform,
     version: 'test',
     env: process.env,
     temporaryDir: tmpdir(),
