@@ -33,6 +33,7 @@ export interface AppControls {
   readonly onHide: () => void
   readonly onTearOff: () => void
   readonly onEscape: () => void
+  readonly onFocus: (hasKeys: boolean) => void
   readonly onKeep: (isKept: boolean) => void
 }
 
@@ -77,4 +78,5 @@ export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, control
   doing(channels.tearOff, z.undefined(), controls.onTearOff)
   doing(channels.keep, z.boolean(), (isKept) => controls.onKeep(isKept))
   doing(channels.escape, z.undefined(), controls.onEscape)
+  doing(channels.focus, z.boolean(), (hasKeys) => controls.onFocus(hasKeys))
 }

@@ -15,6 +15,7 @@ import { carryOut, type DeedOptions } from './deeds.ts'
 import { takeLoginEnvironment } from './environment/take-login-environment.ts'
 import { catchLinks } from './follow-links.ts'
 import { logHelperProcesses } from './helper-processes.ts'
+import { rescueHiddenIcon } from './hidden-icon.ts'
 import { serveIpc } from './ipc.ts'
 import { keepPreferences } from './keep-preferences.ts'
 import { KeptToken } from './kept-token.ts'
@@ -28,7 +29,7 @@ import { securePages } from './page-security.ts'
 import { personQuits } from './person-quits.ts'
 import { Popover } from './popover.ts'
 import { setByPerson } from './preferences.ts'
-import { confirm } from './questions.ts'
+import { confirm, tellHiddenIcon } from './questions.ts'
 import { stopBeforeQuit } from './quit.ts'
 import { showAgent } from './shown-agent.ts'
 import { followSleep } from './sleep.ts'
@@ -68,8 +69,8 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   }
   process.on('uncaughtException', onDefect)
   process.on('unhandledRejection', onDefect)
-  // Without an icon in the Dock, also where no bundle says so.
-  if (platform === 'darwin') app.setActivationPolicy('accessory')
+  // Without an icon in the Dock, also where no bundle says so. There on macOS alone.
+  if ('setActivationPolicy' in app) app.setActivationPolicy('accessory')
   securePages()
   logHelperProcesses(log)
   const windowFolder = path.join(built, '../renderer')
@@ -141,6 +142,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   const iconBounds = showTray({
     imageFolder: path.join(built, '../../assets/tray'),
     view,
+    onPress: () => popover.pressed(),
     onClick: (icon) => popover.toggle(icon),
     beforeMenu: () => {
       view.setState({ loginItem: loginItemState() })
@@ -170,12 +172,14 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onHide: () => popover.hide(),
     onTearOff: () => popover.tearOff(),
     onEscape: () => popover.escape(),
+    onFocus: (hasKeys) => popover.focused(hasKeys),
     onKeep: (isKept) => popover.keep(isKept),
   })
   stopBeforeQuit({
     log,
     onQuitting: () => view.setState({ isQuitting: true }),
     stop: () => agent.stop(servers),
+    onStopped: () => popover.end(),
     skipDrains: () => agent.skipDrains(),
   })
   const onWoke = tellNews({ view, log, prefer, onDeed })
@@ -187,6 +191,13 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     },
   })
   followLinks({ log, onLink: (target) => popover.show(placeOf(target, view.getState().snapshot)) })
+  rescueHiddenIcon(iconBounds, () => {
+    popover.tearOff()
+    if (view.getState().preferences?.hiddenIconTold !== false) return
+    tellHiddenIcon()
+      .then(() => prefer({ hiddenIconTold: true }))
+      .catch((error: unknown) => log.warn('not remembered that the hidden icon was told', { error }))
+  })
   app.on('second-instance', () => popover.show())
   app.on('activate', () => popover.show())
   // Without a window the app goes on: it is the icon that a person quits by.

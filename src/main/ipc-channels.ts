@@ -27,6 +27,8 @@ export const channels = {
   tearOff: 'window:tearOff',
   /** Esc was pressed, and nothing in the page took it. */
   escape: 'window:escape',
+  /** Whether the page has the keys. */
+  focus: 'window:focus',
   /** Whether the page has what must not be lost. */
   keep: 'window:keep',
   /** From main to the page. */

@@ -1,20 +1,40 @@
-import type { Point, Rectangle, Size } from 'electron'
+import type { Display, Point, Rectangle, Size } from 'electron'
 
 const marginPx = 5
 
+/** Where a menu bar that hides itself comes down. */
+const hidingBarPx = 40
+
 /** Where the window goes: centred under the icon, inside the work area; where the icon is hidden, into the upper right corner. */
-export function popoverPosition(icon: Rectangle, window: Size, workArea: Rectangle): Point {
+export function popoverPosition(icon: Rectangle | undefined, window: Size, workArea: Rectangle): Point {
   const right = workArea.x + workArea.width - window.width - marginPx
   const bottom = workArea.y + workArea.height - window.height - marginPx
-  if (isHidden(icon)) return { x: Math.round(right), y: workArea.y + marginPx }
+  if (!icon) return { x: whole(right), y: whole(workArea.y + marginPx) }
   return {
-    x: Math.round(clamp(icon.x + icon.width / 2 - window.width / 2, workArea.x + marginPx, right)),
-    y: Math.round(clamp(icon.y + icon.height + marginPx, workArea.y + marginPx, bottom)),
+    x: whole(clamp(icon.x + icon.width / 2 - window.width / 2, workArea.x + marginPx, right)),
+    y: whole(clamp(icon.y + icon.height + marginPx, workArea.y + marginPx, bottom)),
   }
 }
 
-/** As macOS reports an icon for which there is no room in the menu bar. */
-export const isHidden = ({ width, height }: Rectangle) => width === 0 || height === 0
+/**
+ * The display whose menu bar holds the icon. None where macOS has no room for it: it then reports a place outside of every bar, as below
+ * the screen, or none at all.
+ */
+export function displayOf<D extends Pick<Display, 'bounds' | 'workArea'>>(
+  { x, y, width, height }: Rectangle,
+  displays: readonly D[],
+): D | undefined {
+  if (width === 0 || height === 0) return undefined
+  const centre = { x: x + width / 2, y: y + height / 2 }
+  return displays.find(({ bounds, workArea }) => {
+    const barEnd = workArea.y > bounds.y ? workArea.y : bounds.y + hidingBarPx
+    const isBeside = centre.x >= bounds.x && centre.x < bounds.x + bounds.width
+    return isBeside && centre.y >= bounds.y && centre.y < barEnd
+  })
+}
 
 /** A window larger than the work area shows its upper left corner. */
 const clamp = (value: number, least: number, most: number) => Math.max(least, Math.min(value, most))
+
+/** Electron refuses fractions, and the -0 that rounding may give. */
+const whole = (value: number) => Math.round(value) + 0

@@ -1,8 +1,10 @@
-import { app, BrowserWindow, nativeTheme, screen, type BrowserWindowConstructorOptions, type Rectangle } from 'electron'
+import { app, nativeTheme, screen, type BrowserWindow, type Rectangle } from 'electron'
 import type { Logger } from '../agent-core/observability/logger.ts'
-import { appUrl } from './app-scheme.ts'
-import { isHidden, popoverPosition } from './popover-position.ts'
-import { fragmentOf, type WindowPlace } from './window-place.ts'
+import { DockIcon } from './dock-icon.ts'
+import { IconClicks } from './icon-clicks.ts'
+import { displayOf, popoverPosition } from './popover-position.ts'
+import { addressOf, ground, newWindow, windowSize, type Form } from './window-forms.ts'
+import type { WindowPlace } from './window-place.ts'
 
 export interface PopoverOptions {
   readonly preload: string
@@ -11,50 +13,63 @@ export interface PopoverOptions {
   readonly icon: () => Rectangle
   /** Why the window is not opened any more: one sentence; undefined = it is. */
   readonly onProblem: (problem: string | undefined) => void
-  /** How long a hidden window is kept before its memory is given back. */
-  readonly graceMs?: number
 }
 
-const size = { width: 400, height: 620 }
-
 /** A person who closes the window by mistake and opens it again within a minute finds it as it was. */
-const defaultGraceMs = 60_000
-
-/** A click on the icon takes the focus from the window, which hides it, and must not show it again. */
-const sameClickMs = 150
+const graceMs = 60_000
 
 /** A page that crashes twice so soon would do it for ever. */
 const crashLoopMs = 60_000
 
-/** `popover`: under the icon, until a person looks elsewhere. `window`: as any other, with an icon in the Dock. */
-type Form = 'popover' | 'window'
+/** A window that has no keys by then does not get them by itself, and would not lose them at a click elsewhere. */
+const focusLimitMs = 300
+
+/** After displays changed the menu bar is laid out anew. */
+const layoutMs = 300
 
 /** The one window; it exists only while it is open, and a while after. */
 export class Popover {
   readonly #options: PopoverOptions
+  readonly #clicks = new IconClicks()
+  readonly #dockIcon = new DockIcon()
   #window: BrowserWindow | undefined
   #form: Form = 'popover'
   /** Its page has been painted once. */
   #isPainted = false
-  /** It was asked for, and is shown when it is painted. */
+  /** It was asked for, and is shown when it is painted. What the window says of it comes late, and not while others cover it. */
   #isWanted = false
+  #isShown = false
+  #shownAt = -Infinity
+  #hasKeys = false
   #loads = 0
-  #hiddenByBlurAt = -Infinity
   #crashedAt = -Infinity
   /** Its page has what a person wrote and nobody else has. */
   #isKept = false
   /** A dialog of the system has the focus, and gives it back. */
   #isAsking = false
   #grace: NodeJS.Timeout | undefined
+  #keysLimit: NodeJS.Timeout | undefined
+  #layout: NodeJS.Timeout | undefined
 
   constructor(options: PopoverOptions) {
     this.#options = options
+    // Of a window that never had the keys too.
+    app.on('did-resign-active', () => this.#leave())
+    nativeTheme.on('updated', () => this.#window?.setBackgroundColor(ground()))
+    screen.on('display-added', () => this.#displaysChanged())
+    screen.on('display-removed', () => this.#displaysChanged())
+    screen.on('display-metrics-changed', () => this.#displaysChanged())
+  }
+
+  /** The button went down on the icon. */
+  pressed(): void {
+    this.#clicks.pressed(this.#isOpen)
   }
 
   /** `icon`: where it was clicked. */
   toggle(icon?: Rectangle): void {
-    if (this.#window?.isVisible() === true && this.#form === 'popover') this.hide()
-    else if (performance.now() - this.#hiddenByBlurAt >= sameClickMs) this.show(undefined, icon)
+    if (this.#clicks.opens(this.#isOpen)) this.show(undefined, icon)
+    else if (this.#form === 'popover') this.hide()
   }
 
   /** A person asks for it, so it is tried again although it crashed. */
@@ -77,7 +92,7 @@ export class Popover {
     }
     this.#window?.destroy()
     this.#form = 'window'
-    void app.dock?.show()
+    this.#dockIcon.show()
     this.show()
   }
 
@@ -87,7 +102,7 @@ export class Popover {
   }
 
   hide(): void {
-    this.#isWanted = false
+    this.#notShown()
     if (this.#form === 'window') {
       this.#window?.close()
       return
@@ -95,7 +110,7 @@ export class Popover {
     this.#window?.hide()
     clearTimeout(this.#grace)
     if (this.#isKept) return
-    this.#grace = setTimeout(() => this.#window?.destroy(), this.#options.graceMs ?? defaultGraceMs)
+    this.#grace = setTimeout(() => this.#window?.destroy(), graceMs)
   }
 
   /** While it is kept, it is hidden without an end. */
@@ -111,35 +126,81 @@ export class Popover {
       return await dialog()
     } finally {
       this.#isAsking = false
-      if (this.#window?.isVisible() === true) this.#window.focus()
+      if (this.#isShown) this.#window?.focus()
     }
   }
 
+  /** Whether it has the keys, by its page: a panel does not say so itself. */
+  focused(hasKeys: boolean): void {
+    if (hasKeys) {
+      clearTimeout(this.#keysLimit)
+      this.#hasKeys = true
+      return
+    }
+    // Told late, it is of the time before it was shown again.
+    const isOfBefore = !this.#hasKeys && performance.now() - this.#shownAt < focusLimitMs
+    this.#hasKeys = false
+    if (!isOfBefore) this.#leave()
+  }
+
+  /** Nothing holds up the end of the app. */
+  end(): void {
+    this.#window?.destroy()
+  }
+
+  get #isOpen(): boolean {
+    return this.#isWanted && this.#form === 'popover'
+  }
+
+  /** A person looks elsewhere. */
+  #leave(): void {
+    if (this.#isAsking || !this.#isOpen || !this.#isShown || this.#window?.webContents.isDevToolsFocused() === true)
+      return
+    this.#clicks.hidden()
+    this.hide()
+  }
+
   #place(window: BrowserWindow, clicked: Rectangle | undefined): void {
-    const icon = clicked && !isHidden(clicked) ? clicked : this.#options.icon()
-    const display = isHidden(icon)
-      ? screen.getDisplayNearestPoint(screen.getCursorScreenPoint())
-      : screen.getDisplayMatching(icon)
-    const { x, y } = popoverPosition(icon, size, display.workArea)
+    const displays = screen.getAllDisplays()
+    const bounds = [...(clicked ? [clicked] : []), this.#options.icon()]
+    const icon = bounds.find((one) => displayOf(one, displays) !== undefined)
+    const display = (icon && displayOf(icon, displays)) ?? screen.getDisplayNearestPoint(screen.getCursorScreenPoint())
+    const { x, y } = popoverPosition(icon, windowSize, display.workArea)
     window.setPosition(x, y)
   }
 
+  #displaysChanged(): void {
+    clearTimeout(this.#layout)
+    this.#layout = setTimeout(() => {
+      if (this.#window && this.#isOpen) this.#place(this.#window, undefined)
+    }, layoutMs)
+  }
+
   #reveal(window: BrowserWindow): void {
+    if (!this.#isShown) {
+      this.#isShown = true
+      this.#shownAt = performance.now()
+      this.#hasKeys = false
+      if (this.#form === 'popover') this.#keysLimit = setTimeout(() => this.#takeKeys(window), focusLimitMs)
+    }
     window.show()
     window.focus()
   }
 
+  /** As the active app; then macOS tells at least when another one is. */
+  #takeKeys(window: BrowserWindow): void {
+    app.focus({ steal: true })
+    window.focus()
+  }
+
+  #notShown(): void {
+    this.#isWanted = false
+    this.#isShown = false
+    clearTimeout(this.#keysLimit)
+  }
+
   #create(at: WindowPlace | undefined): BrowserWindow {
-    const { preload } = this.#options
-    const window = new BrowserWindow({
-      ...size,
-      title: 'Metalbar',
-      show: false,
-      // The page's own ground, so that nothing flashes before it is painted.
-      backgroundColor: nativeTheme.shouldUseDarkColors ? '#1c1c1f' : '#f3f3f5',
-      ...forms[this.#form],
-      webPreferences: { preload, sandbox: true, contextIsolation: true, nodeIntegration: false, spellcheck: false },
-    })
+    const window = newWindow(this.#form, this.#options.preload)
     this.#isPainted = false
     this.#isKept = false
     if (this.#form === 'popover') this.#behaveAsPopover(window)
@@ -155,11 +216,10 @@ export class Popover {
   }
 
   #behaveAsPopover(window: BrowserWindow): void {
-    // By default macOS would make an app with an icon in the Dock of it.
-    window.setVisibleOnAllWorkspaces(true, { visibleOnFullScreen: true, skipTransformProcessType: true })
-    window.on('blur', () => {
-      if (this.#isAsking || !window.isVisible() || window.webContents.isDevToolsFocused()) return
-      this.#hiddenByBlurAt = performance.now()
+    window.on('focus', () => this.focused(true))
+    window.on('blur', () => this.focused(false))
+    window.on('close', (event) => {
+      event.preventDefault()
       this.hide()
     })
   }
@@ -167,25 +227,26 @@ export class Popover {
   #closed(window: BrowserWindow): void {
     if (this.#window !== window) return
     clearTimeout(this.#grace)
+    this.#notShown()
     this.#window = undefined
     if (this.#form === 'popover') return
     this.#form = 'popover'
-    app.dock?.hide()
+    this.#dockIcon.hide()
   }
 
   #crashed(window: BrowserWindow, reason: string): void {
     if (window.isDestroyed()) return
     const { log, onProblem } = this.#options
     log.error('the window crashed', { reason })
-    const wasWanted = this.#isWanted
+    const before = this.#isWanted ? this.#form : undefined
     const isAgain = performance.now() - this.#crashedAt < crashLoopMs
     this.#crashedAt = performance.now()
     window.destroy()
     if (!isAgain) {
-      if (wasWanted) this.show()
+      if (before === 'popover') this.show()
+      else if (before) this.tearOff()
       return
     }
-    this.#isWanted = false
     onProblem(
       'The window crashed twice within a minute and stays closed: Open Metalbar tries it again. What serves is not touched, and this menu does all that is needed.',
     )
@@ -193,8 +254,8 @@ export class Popover {
 
   /** Empty as it is, it shows that the click was heard; why it is empty is said by the menu. */
   #notLoaded(window: BrowserWindow, error: unknown): void {
-    this.#options.log.error('the window did not load', { error })
     if (window.isDestroyed()) return
+    this.#options.log.error('the window did not load', { error })
     this.#options.onProblem('The window did not load; the log of the app says why. This menu does all that is needed.')
     this.#isPainted = true
     if (this.#isWanted) this.#reveal(window)
@@ -202,24 +263,9 @@ export class Popover {
 
   #load(window: BrowserWindow, at: WindowPlace | undefined): void {
     const load = ++this.#loads
-    window.loadURL(`${appUrl}${fragmentOf(at)}`).catch((error: unknown) => {
+    window.loadURL(addressOf(at)).catch((error: unknown) => {
       // The next one ends a load that is under way.
       if (load === this.#loads) this.#notLoaded(window, error)
     })
   }
-}
-
-const forms: Readonly<Record<Form, BrowserWindowConstructorOptions>> = {
-  popover: {
-    // Takes the keys without making this app the active one, and is shown over those that fill the screen.
-    type: 'panel',
-    frame: false,
-    resizable: false,
-    maximizable: false,
-    minimizable: false,
-    fullscreenable: false,
-    skipTaskbar: true,
-    hiddenInMissionControl: true,
-  },
-  window: { minWidth: 320, minHeight: 400 },
 }

@@ -20,6 +20,8 @@ const shellKeys = z.object({
   notifications: preferenceKeys.notifications.default(true),
   /** A person was asked once whether the app is to be opened at login. */
   loginItemOffered: yesOrNo.default(false),
+  /** A person was told once that macOS shows no icon. */
+  hiddenIconTold: yesOrNo.default(false),
 })
 
 /** What concerns the icon, its menu and the window alone; all that concerns the agent is in the agent's settings. */
@@ -45,9 +47,9 @@ export type ReadPreferences =
 export async function readPreferences(stateDir: string): Promise<ReadPreferences> {
   const read = await readOwnFile(fileIn(stateDir), 'preferences', content)
   if (!read.ok) return read
-  const { showTitle, onQuit, notifications, loginItemOffered, ...agent } = read.value
+  const { showTitle, onQuit, notifications, loginItemOffered, hiddenIconTold, ...agent } = read.value
   const stated = Object.entries(agent).filter(([name]) => read.keys.includes(name))
-  const preferences = { showTitle, onQuit, notifications, loginItemOffered }
+  const preferences = { showTitle, onQuit, notifications, loginItemOffered, hiddenIconTold }
   return { ok: true, preferences, agent: Object.fromEntries(stated) }
 }
 

@@ -27,3 +27,14 @@ export async function askToQuit(): Promise<{ readonly quits: boolean; readonly r
   })
   return { quits: response === 1, remembered: checkboxChecked }
 }
+
+/** Beside the window, which is open. */
+export async function tellHiddenIcon(): Promise<void> {
+  await dialog.showMessageBox({
+    type: 'info',
+    message: 'macOS shows no icon of Metalbar in the menu bar.',
+    detail:
+      'There is no room for it beside the others, or it is hidden in the settings of the menu bar. Metalbar runs all the same: whenever its icon is hidden, it opens in a window with an icon in the Dock, and opening the app again shows that window. This is said once.',
+    buttons: ['OK'],
+  })
+}

@@ -7,6 +7,8 @@ export interface QuitOptions {
   readonly onQuitting: () => void
   /** Withdraws, drains and stops everything, in bounded time; false where something was left. */
   readonly stop: () => Promise<boolean>
+  /** Everything is stopped, and nothing may hold up the end. */
+  readonly onStopped: () => void
   /** Cuts what is still drained. */
   readonly skipDrains: () => Promise<void>
 }
@@ -16,8 +18,8 @@ const hurriedDrainMs = 4_000
 /** loginwindow gives up, and cancels the logout, after 45 s; whoever waits for us should not wait that long. */
 const hurriedLimitMs = 13_000
 
-/** However the app is asked to quit, it first stops its agent in good order; at a logout or shutdown in little time. */
-export function stopBeforeQuit({ log, onQuitting, stop, skipDrains }: QuitOptions): void {
+/** However the app is asked to quit, it first stops its agent in good order; at a logout or shutdown in little time. Called when the app is ready. */
+export function stopBeforeQuit({ log, onQuitting, stop, onStopped, skipDrains }: QuitOptions): void {
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   const end = async () => {
     const isStopped = await stop().catch((error: unknown) => {
@@ -26,6 +28,7 @@ export function stopBeforeQuit({ log, onQuitting, stop, skipDrains }: QuitOption
     })
     log.info('stopped metalbar')
     state = 'stopped'
+    onStopped()
     if (isStopped) app.quit()
     else app.exit(1)
   }
@@ -38,6 +41,8 @@ export function stopBeforeQuit({ log, onQuitting, stop, skipDrains }: QuitOption
     onQuitting()
     void end()
   })
+  // Electron gives each back to the system after the first, and the second would kill in the middle of a drain.
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => app.quit())
   const onShutdown = (event: { preventDefault(): void }) => {
     if (state === 'stopped') return
     event.preventDefault()

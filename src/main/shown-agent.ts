@@ -77,8 +77,9 @@ export function showAgent(options: ShownAgentOptions): ShownAgent {
     },
     skipDrains: async () => {
       const { door } = (await hosted()) ?? {}
-      const stopping = door?.get('icon').services.filter(({ state }) => state === 'stopping') ?? []
-      for (const { namespace, name } of stopping) {
+      // An agent that ends tells no more how its services stand; where nothing is drained it is refused.
+      const running = door?.get('icon').services.filter(({ pid }) => pid !== undefined) ?? []
+      for (const { namespace, name } of running) {
         const command = { name: 'skipDrain', service: { namespace, name } } as const
         await door?.command({ requestId: randomUUID(), command })
       }

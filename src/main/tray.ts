@@ -11,6 +11,7 @@ export interface TrayOptions {
   /** Holds the template images. */
   readonly imageFolder: string
   readonly view: AgentViewStore
+  readonly onPress: () => void
   /** Where the icon was when it was clicked. */
   readonly onClick: (icon: Rectangle) => void
   /** Brings up to date what the menu shows; the menu opens when it settles. */
@@ -28,7 +29,7 @@ let menu: ReturnType<typeof Menu.buildFromTemplate> | undefined
 
 /** Puts the icon into the menu bar. Answers where it is; empty where the system hides it. */
 export function showTray(options: TrayOptions): () => Rectangle {
-  const { imageFolder, view, onClick } = options
+  const { imageFolder, view, onPress, onClick } = options
   const shown = new Tray(imageOf(imageFolder, iconOf(view.getState())))
   tray = shown
   // Else macOS waits for a second click before it tells of the first.
@@ -48,6 +49,7 @@ export function showTray(options: TrayOptions): () => Rectangle {
   const pace = paced(updateIntervalMs, update)
   view.subscribe(() => pace.due())
   const openMenu = menuOpener(shown, options)
+  shown.on('mouse-down', onPress)
   shown.on('click', (event, bounds) => {
     if (event.ctrlKey === true) openMenu()
     else onClick(bounds)

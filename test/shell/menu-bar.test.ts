@@ -17,7 +17,7 @@ import { powerStandIns } from '../support/power/stand-ins.ts'
 import { Recorder } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
-import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
+import { lives, ShellApp, stateDirIn, type ShellAppOptions } from '../support/shell-app.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -39,12 +39,14 @@ describe('the icon and its menu', () => {
         isTemplate: true,
         toolTip: 'Metalbar\nServing no model\nsim (default) · Live',
         title: '',
+        cpuMs: expect.any(Number) as unknown,
       },
       serving: {
         image: 'servingTemplate.png',
         isTemplate: true,
         toolTip: 'Metalbar\nServing 1 model\nsim (default) · Live',
         title: '',
+        cpuMs: expect.any(Number) as unknown,
       },
       menu: [
         expect.stringMatching(/^\(Serving 1 model · [\d.]+ [kMG]?B of [\d.]+ [MG]B/),
@@ -86,6 +88,43 @@ describe('the icon and its menu', () => {
         'Quit…',
       ],
     })
+  })
+
+  test('ctrl-click opens the menu as right-click does, and what is in it can be chosen as long as it is open', async () => {
+    await using app = await ShellApp.start({ preferences: {} })
+    await app.icon('disconnected')
+    await app.menu()
+    await app.ask({ do: 'closeMenu' })
+    await app.ask({ do: 'collectGarbage' })
+    await app.ask({ do: 'clickIcon', ctrlKey: true })
+    await eventually(async () => (await app.look()).isMenuOpen, { what: 'the menu' })
+    const windows = (await app.look()).windows.length
+    await app.ask({ do: 'collectGarbage' })
+    await app.ask({ do: 'choose', labels: ['This app', 'Ask before quitting'] })
+    await eventually(async () => JSON.stringify(await app.json('preferences.json')).includes('"onQuit":"drain"'))
+    expect(windows).toBe(0)
+  })
+
+  test('where macOS has no room for the icon the window opens with one in the Dock, and a person is told why, once', async () => {
+    await using folder = await temporaryFolder()
+    const start = async (options: ShellAppOptions = {}) => {
+      const app = await ShellApp.start({ folder: folder.dir, ...options })
+      await eventually(async () => (await app.look()).icon)
+      await app.ask({ do: 'moveIcon', bounds: { x: 0, y: 1_117, width: 32, height: 22 } })
+      await eventually(async () => (await app.look()).windows[0]?.isVisible)
+      return app
+    }
+    {
+      await using first = await start({ preferences: {} })
+      const shown = await first.look()
+      await first.press('OK')
+      await eventually(async () =>
+        JSON.stringify(await first.json('preferences.json')).includes('"hiddenIconTold":true'),
+      )
+      expect([shown.isInDock, shown.windows[0]?.isPanel]).toEqual([true, false])
+    }
+    await using second = await start()
+    expect(await second.ask({ do: 'question' })).toBeUndefined()
   })
 
   test('a model that crashes again and again is shown by shape and with its reason', async () => {

@@ -43,8 +43,11 @@ test('the menu opens the window, which shows a model come up and the file of its
         isVisible: true,
         bounds: { x: 812, y: 30, width: 400, height: 620 },
         hasFrame: false,
+        isPanel: true,
+        background: '#f3f3f5',
         webPreferences: { sandbox: true, contextIsolation: true, nodeIntegration: false },
         url: 'app://metalbar/index.html',
+        sent: expect.any(Number) as unknown,
       },
     ],
   })
@@ -58,13 +61,15 @@ test('a hidden window is sent nothing, and is right again when it is shown', asy
   await app.ask({ do: 'clickIcon' })
   const page = await browser.window()
   await page.getByText('Live').waitFor()
-  await app.ask({ do: 'blur' })
+  await app.ask({ do: 'clickElsewhere' })
   world.apply('tiny')
   await app.icon('serving')
-  const seenWhileHidden = await page.getByRole('option', { name: 'tiny' }).count()
+  const hidden = (await app.look()).windows
+  world.apply('other')
+  await app.icon('serving', 'Serving 2 models')
+  expect((await app.look()).windows).toEqual(hidden)
   await app.ask({ do: 'activate' })
   await page.getByRole('option', { name: 'tiny' }).getByText('Ready').waitFor()
-  expect(seenWhileHidden).toBe(0)
 })
 
 test('one part after another at once shows the last one, and nothing went wrong', async () => {
@@ -90,7 +95,19 @@ test('the click that takes the focus from the window closes it and does not open
   // Shown when its page is painted.
   await untilVisible(app)
   await app.ask({ do: 'clickIcon' })
-  expect((await app.look()).windows.map(({ isVisible }) => isVisible)).toEqual([false])
+  await eventually(async () => (await app.look()).windows[0]?.isVisible === false, { what: 'the window to be hidden' })
+})
+
+test('Command+W hides the window under the icon, and the app goes on without one', async () => {
+  await using browser = await startShellBrowser()
+  await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
+  await app.icon('disconnected')
+  await app.ask({ do: 'clickIcon' })
+  await untilVisible(app)
+  expect(await app.ask({ do: 'keys', accelerator: 'Command+W' })).toBe(true)
+  await eventually(async () => (await app.look()).windows[0]?.isVisible === false)
+  await app.ask({ do: 'clickIcon' })
+  await untilVisible(app)
 })
 
 test('Esc hides the window under the icon, but first closes what is open in it', async () => {
@@ -111,18 +128,28 @@ test('torn off it is a window like any other, which a click elsewhere and Esc le
   await using browser = await startShellBrowser()
   await using app = await ShellApp.start({ preferences: {}, chromium: browser.endpoint })
   await app.icon('disconnected')
+  const inDock = async () => (await app.look()).isInDock
+  const before = await inDock()
   await app.choose('This app', 'Open in a window')
   const page = await browser.window()
   await untilVisible(app)
-  await app.ask({ do: 'blur' })
+  await app.ask({ do: 'clickElsewhere' })
   await page.keyboard.press('Escape')
   await app.ask({ do: 'clickIcon' })
   const tornOff = (await app.look()).windows.map(({ isVisible, hasFrame }) => [isVisible, hasFrame])
-  await app.ask({ do: 'closeWindow' })
+  const meanwhile = await inDock()
+  await app.ask({ do: 'keys', accelerator: 'Command+W' })
   const closed = (await app.look()).windows
+  await eventually(async () => !(await inDock()), { what: 'the Dock without an icon' })
   await app.ask({ do: 'clickIcon' })
   await untilVisible(app)
-  expect([tornOff, closed, (await app.look()).windows[0]?.hasFrame]).toEqual([[[true, true]], [], false])
+  expect([before, meanwhile, tornOff, closed, (await app.look()).windows[0]?.hasFrame]).toEqual([
+    false,
+    true,
+    [[true, true]],
+    [],
+    false,
+  ])
 })
 
 test('Settings of the menu opens that part of the window, and a model its own', async () => {
@@ -169,13 +196,19 @@ test('the page reaches nothing but the bridge: no Node, no other page, no other 
     .first()
     .waitFor()
   const inPage = await page.evaluate(
-    () => [typeof require, typeof process, Object.isFrozen(Reflect.get(globalThis, 'metalbar'))] as const,
+    () =>
+      [
+        typeof require,
+        typeof process,
+        typeof Reflect.get(globalThis, 'electronSend'),
+        Object.isFrozen(Reflect.get(globalThis, 'metalbar')),
+      ] as const,
   )
   await page.evaluate('void (location.href = "https://example.com/")')
   await page.evaluate('void window.open("https://example.com/")')
   const bridge = await page.evaluate(`metalbar.command({ name: 'format' }, '${randomUUID()}')`)
   expect({ inPage, url: (await app.look()).windows[0]?.url, bridge }).toEqual({
-    inPage: ['undefined', 'undefined', true],
+    inPage: ['undefined', 'undefined', 'undefined', true],
     url: 'app://metalbar/index.html',
     bridge: { ok: false, failure: { code: 'misunderstood', message: expect.any(String) as unknown } },
   })

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { z } from 'zod'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
+import type { ServiceView } from '../../src/contract/service.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import type { ControlRequest } from './electron-stand-in/control.ts'
 import type { ShownEntry } from './electron-stand-in/menu.ts'
@@ -28,7 +29,13 @@ const stopLimitMs = 40_000
 
 const logLine = z.looseObject({ msg: z.string() })
 const answer = z.object({ id: z.number(), value: z.unknown().optional(), error: z.string().optional() })
-const icon = z.object({ image: z.string(), isTemplate: z.boolean(), toolTip: z.string(), title: z.string() })
+const icon = z.object({
+  image: z.string(),
+  isTemplate: z.boolean(),
+  toolTip: z.string(),
+  title: z.string(),
+  cpuMs: z.number(),
+})
 const rectangle = z.object({ x: z.number(), y: z.number(), width: z.number(), height: z.number() })
 const look = z.object({
   icon: icon.optional(),
@@ -37,11 +44,17 @@ const look = z.object({
       isVisible: z.boolean(),
       bounds: rectangle,
       hasFrame: z.boolean(),
+      isPanel: z.boolean(),
+      background: z.string(),
       webPreferences: z.record(z.string(), z.unknown()),
       url: z.string(),
+      sent: z.number(),
     }),
   ),
   isSandboxed: z.boolean(),
+  isInDock: z.boolean(),
+  isActive: z.boolean(),
+  isMenuOpen: z.boolean(),
 })
 export type Look = z.infer<typeof look>
 
@@ -201,13 +214,20 @@ export class ShellApp implements AsyncDisposable {
     return lines.map((line) => logLine.parse(JSON.parse(line)).msg)
   }
 
-  /** The process that serves, as the agent of the state folder says. */
-  async serverOf(name: string): Promise<number> {
+  /** As the agent of the state folder shows it. */
+  async service(name: string): Promise<ServiceView> {
     await using agent = await connectToAgent({
       socketPath: socketPathFor(this.stateDir, tmpdir()),
       stateDir: this.stateDir,
     })
-    const pid = (await agent.snapshot()).services.find((service) => service.name === name)?.pid
+    const found = (await agent.snapshot()).services.find((service) => service.name === name)
+    if (!found) throw new Error(`There is no service ${name}.`)
+    return found
+  }
+
+  /** The process that serves. */
+  async serverOf(name: string): Promise<number> {
+    const { pid } = await this.service(name)
     if (pid === undefined) throw new Error(`${name} has no process.`)
     return pid
   }

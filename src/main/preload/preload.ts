@@ -68,8 +68,13 @@ interface KeyPress {
 
 /** Of the page, which only this script of the app's process has. */
 declare function addEventListener(type: 'keydown', listener: (press: KeyPress) => void): void
+declare function addEventListener(type: 'focus' | 'blur', listener: () => void): void
 
 // After the page's own listeners: a question or a menu that is open takes the key for itself.
 addEventListener('keydown', ({ key, defaultPrevented }) => {
   if (key === 'Escape' && !defaultPrevented) void ask(channels.escape)
 })
+
+// A panel says this of itself to nobody but its page.
+addEventListener('focus', () => void ask(channels.focus, true))
+addEventListener('blur', () => void ask(channels.focus, false))

@@ -8,9 +8,10 @@ import { lazyLink } from '../../../src/main/lazy-link.ts'
 import { linkOverBridge } from '../../../src/renderer/link/bridge.ts'
 import { connectToAgent } from '../../../src/serve/client/agent-client.ts'
 import { serveOnSocket } from '../../../src/serve/socket-server.ts'
+import { app } from '../electron-stand-in/app.ts'
 import { BrowserWindow } from '../electron-stand-in/browser-window.ts'
 import { invoke, ipcMain } from '../electron-stand-in/ipc-main.ts'
-import { preloadScript } from '../electron-stand-in/preload-script.ts'
+import { pageScript, preloadScript, type FromApp, type ToApp } from '../electron-stand-in/preload-script.ts'
 import { silentLog } from '../silent-log.ts'
 import { temporaryFolder } from '../temporary-folder.ts'
 import type { Carrier } from './carrier.ts'
@@ -52,28 +53,37 @@ export const ipcCarrier: Carrier = {
   },
 }
 
-/** A window whose page is a JavaScript world of its own, as a page's is, with nothing in it but what the preload script puts there. */
+/** A window whose page is JavaScript worlds of their own, as a page's are, with nothing in them but what the preload script puts there. */
 async function openWindow(): Promise<{ readonly bridge: Bridge; readonly close: () => void }> {
+  if (!app.isReady()) {
+    app.becomeReady()
+    app.on('window-all-closed', () => undefined)
+  }
   const window = new BrowserWindow({ width: 400, height: 620, webPreferences: { preload } })
   const { webContents } = window
   webContents.navigated('app://metalbar/index.html')
-  const page: PageGlobals = {
-    Promise,
-    structuredClone,
-    // Nobody presses a key.
-    addEventListener: () => undefined,
-    electronInvoke: (channel, content) =>
-      invoke({ sender: webContents, senderFrame: webContents.mainFrame }, channel, content),
+  const events = new EventTarget()
+  const tell = (message: FromApp) => ofPreload.electronReceive?.(JSON.stringify(message))
+  const ofPage = worldWith(events)
+  const ofPreload = worldWith(events)
+  ofPreload.electronSend = (text) => {
+    const { id, channel, content } = JSON.parse(text) as ToApp
+    void invoke({ sender: webContents, senderFrame: webContents.mainFrame }, channel, content).then(
+      (value) => tell({ id, value }),
+      (error: unknown) => tell({ id, error: String(error) }),
+    )
   }
-  runInContext(preloadScript(await readFile(preload, 'utf8')), createContext(page))
-  const { electronReceive, metalbar } = page
-  if (!electronReceive || !metalbar) throw new Error('The preload script put no bridge into the page.')
+  runInContext(pageScript(), createContext(ofPage))
+  runInContext(preloadScript(await readFile(preload, 'utf8')), createContext(ofPreload))
+  const { metalbar } = ofPage
+  if (!metalbar) throw new Error('The preload script put no bridge into the page.')
   webContents.page = Promise.resolve({
     goto: () => Promise.resolve(),
     receive: (channel, content) => {
-      electronReceive(channel, content)
+      tell({ channel, content })
       return Promise.resolve()
     },
+    focused: () => Promise.resolve(),
     close: () => Promise.resolve(),
   })
   window.show()
@@ -86,13 +96,25 @@ async function openWindow(): Promise<{ readonly bridge: Bridge; readonly close: 
   }
 }
 
-interface PageGlobals {
-  /** That of this world, so that the stand-in knows its promises. */
+interface World {
+  /** That of the test, so that the bridge knows its promises. */
   readonly Promise: PromiseConstructor
   readonly structuredClone: typeof structuredClone
-  readonly addEventListener: () => void
-  readonly electronInvoke: (channel: string, content: readonly unknown[]) => Promise<unknown>
+  readonly Event: typeof Event
+  readonly CustomEvent: typeof CustomEvent
+  readonly addEventListener: EventTarget['addEventListener']
+  readonly dispatchEvent: EventTarget['dispatchEvent']
+  electronSend?: (text: string) => void
   /** Put there by the stand-in and by the preload script. */
-  electronReceive?: (channel: string, content: readonly unknown[]) => void
+  electronReceive?: (text: string) => void
   metalbar?: Bridge
 }
+
+const worldWith = (events: EventTarget): World => ({
+  Promise,
+  structuredClone,
+  Event,
+  CustomEvent,
+  addEventListener: (...args: Parameters<EventTarget['addEventListener']>) => events.addEventListener(...args),
+  dispatchEvent: (event) => events.dispatchEvent(event),
+})

@@ -1,26 +1,33 @@
 import { EventEmitter } from 'node:events'
-import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { connect, createServer } from 'node:net'
+import { statSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
 import { isInstalled, loginItem } from './login-item.ts'
+import { dock, setActivationPolicy } from './dock.ts'
+import { PreventableEvent } from './preventable-event.ts'
+import { handleSignals } from './signals.ts'
+import { singleInstance } from './single-instance.ts'
 
-/** An event that a listener may prevent. */
-export class PreventableEvent {
-  defaultPrevented = false
-
-  preventDefault(): void {
-    this.defaultPrevented = true
-  }
+/** As far as the app's life depends on it. */
+interface OpenWindow {
+  close(): void
+  destroy(): void
 }
 
+/** As on macOS, whatever this system is. */
 class App extends EventEmitter {
   readonly isPackaged = isInstalled
   readonly getLoginItemSettings = loginItem.get
   readonly setLoginItemSettings = loginItem.set
+  readonly dock = dock
+  readonly setActivationPolicy = setActivationPolicy
+  readonly windows = new Set<OpenWindow>()
   isSandboxed = false
-  /** There on macOS alone. */
-  readonly dock: undefined
+  /** Whether the app is the one that a person works in. */
+  #isActive = false
+  /** Whether the system makes it that when it asks, and lets its windows have the keys. */
+  mayActivate = true
+  mayFocus = true
   readonly #paths = new Map([
     ['home', homedir()],
     ['temp', tmpdir()],
@@ -28,24 +35,27 @@ class App extends EventEmitter {
   ])
   readonly #ready = Promise.withResolvers<undefined>()
   #isReady = false
+  #isQuitting = false
+  #isExiting = false
   #told: Promise<void> | undefined
 
-  constructor() {
-    super()
-    // After the program's own module.
+  /** The life of a process: ready after the program's own module, ended by signals, alive without any timer or socket. */
+  begin(): void {
     setTimeout(() => {
-      this.#isReady = true
-      this.emit('ready')
-      this.#ready.resolve(undefined)
+      handleSignals(() => this.quit())
+      this.becomeReady()
     })
-    // As Electron does on both systems.
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => this.quit())
-    // A real one lives without any timer or socket.
     setInterval(() => undefined, 60_000)
   }
 
   setAsDefaultProtocolClient(scheme: string): boolean {
     return /^[a-z]+$/.test(scheme)
+  }
+
+  becomeReady(): void {
+    this.#isReady = true
+    this.emit('ready')
+    this.#ready.resolve(undefined)
   }
 
   getName(): string {
@@ -67,6 +77,7 @@ class App extends EventEmitter {
   }
 
   setPath(name: string, folder: string): void {
+    if (!path.isAbsolute(folder)) throw new Error('Path must be absolute')
     if (!statSync(folder).isDirectory()) throw new Error('Path must be a folder')
     this.#paths.set(name, folder)
   }
@@ -79,48 +90,78 @@ class App extends EventEmitter {
     return this.#isReady
   }
 
+  /** What most of Electron throws where it is used too early. */
+  mustBeReady(what: string): void {
+    if (!this.#isReady) throw new Error(`${what} before app is ready`)
+  }
+
   enableSandbox(): void {
     if (this.#isReady) throw new Error('app.enableSandbox() can only be called before app is ready')
     this.isSandboxed = true
   }
 
-  /** By the folder of the app, as Chromium does; the first is told of the second. */
   requestSingleInstanceLock(): boolean {
-    const lock = path.join(this.getPath('userData'), 'SingletonLock')
-    const socket = path.join(this.getPath('userData'), 'SingletonSocket')
-    try {
-      process.kill(Number(readFileSync(lock, 'utf8')), 0)
-      this.#told = new Promise((resolve) =>
-        connect(socket)
-          .on('close', resolve)
-          .on('error', () => resolve()),
-      )
-      return false
-    } catch {
-      writeFileSync(lock, String(process.pid))
-      rmSync(socket, { force: true })
-      createServer((second) => second.end(() => this.emit('second-instance'))).listen(socket)
-      process.once('exit', () => rmSync(lock))
-      return true
-    }
+    const first = singleInstance(this.getPath('userData'), () => this.emit('second-instance'))
+    this.#told = first?.told
+    return first === undefined
   }
 
-  /** There on macOS alone. */
-  setActivationPolicy(): void {
-    throw new Error('app.setActivationPolicy is not a function')
+  focus({ steal = false }: { readonly steal?: boolean } = {}): void {
+    if (steal && this.mayActivate) this.activated()
   }
 
+  isActive(): boolean {
+    return this.#isActive
+  }
+
+  activated(): void {
+    if (this.#isActive) return
+    this.#isActive = true
+    this.emit('did-become-active')
+  }
+
+  /** A person works in another app from now on. */
+  resigned(): void {
+    if (!this.#isActive) return
+    this.#isActive = false
+    this.emit('did-resign-active')
+  }
+
+  /** First the app is asked, then each of its windows. */
   quit(): void {
+    if (this.#isQuitting) return
     const event = new PreventableEvent()
     this.emit('before-quit', event)
     if (event.defaultPrevented) return
-    this.emit('will-quit', new PreventableEvent())
-    void (this.#told ?? Promise.resolve()).then(() => this.exit(0))
+    this.#isQuitting = true
+    if (this.windows.size === 0) this.#willQuit()
+    else for (const window of [...this.windows]) window.close()
+  }
+
+  /** A window that stays ends the quit. */
+  closeWasPrevented(): void {
+    this.#isQuitting = false
+  }
+
+  windowClosed(window: OpenWindow): void {
+    this.windows.delete(window)
+    if (this.windows.size > 0 || this.#isExiting) return
+    if (this.#isQuitting) this.#willQuit()
+    else if (!this.emit('window-all-closed')) this.quit()
   }
 
   exit(code = 0): void {
+    this.#isExiting = true
+    for (const window of [...this.windows]) window.destroy()
     this.emit('quit', {}, code)
     process.exit(code)
+  }
+
+  #willQuit(): void {
+    const event = new PreventableEvent()
+    this.emit('will-quit', event)
+    this.#isQuitting = !event.defaultPrevented
+    if (this.#isQuitting) void (this.#told ?? Promise.resolve()).then(() => this.exit(0))
   }
 }
 

@@ -1,69 +1,63 @@
 import { EventEmitter } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { app, PreventableEvent } from './app.ts'
-import { openPage, type OpenPage } from './page.ts'
-import type { Frame } from './ipc-main.ts'
-import { originOf } from './protocol.ts'
+import { app } from './app.ts'
+import { throwsWhenDestroyed } from './destroyable.ts'
+import { refuseUnknown, wholeNumber } from './electron-types.ts'
+import { openPage } from './page.ts'
+import { PreventableEvent } from './preventable-event.ts'
+import { WebContents } from './web-contents.ts'
+import { windows } from './windows.ts'
 
 interface Options {
   readonly width: number
   readonly height: number
   readonly frame?: boolean
+  readonly type?: string
+  readonly backgroundColor?: string
   readonly webPreferences: Readonly<Record<string, unknown>> & { readonly preload: string }
 }
 
-type WindowOpenHandler = (details: { readonly url: string }) => { readonly action: string }
-
-export class WebContents extends EventEmitter {
-  mainFrame: Frame = { origin: 'null', url: 'about:blank' }
-  openHandler: WindowOpenHandler | undefined
-  page: Promise<OpenPage> | undefined
-
-  isDevToolsFocused(): boolean {
-    return false
-  }
-
-  setWindowOpenHandler(handler: WindowOpenHandler): void {
-    this.openHandler = handler
-  }
-
-  /** One after the other, as a copy. */
-  send(channel: string, ...content: unknown[]): void {
-    const copy = structuredClone(content)
-    void this.page?.then((page) => page.receive(channel, copy))
-  }
-
-  navigated(url: string): void {
-    this.mainFrame = { url, origin: originOf(url) }
-    this.emit('did-navigate', {}, url)
-  }
-
-  mayNavigate(url: string): boolean {
-    const event = new PreventableEvent()
-    this.emit('will-navigate', event, url)
-    return !event.defaultPrevented
-  }
-}
-
-export const windows = new Set<BrowserWindow>()
+/** So long the window server takes to show or hide a window, and only then says so. */
+const windowServerMs = 20
 
 export class BrowserWindow extends EventEmitter {
   readonly options: Options
-  readonly webContents = new WebContents()
+  readonly #webContents: WebContents
   #loads = 0
-  #isVisible = false
+  /** Ordered in front by the app. */
+  #isOrdered = false
+  #isSeen = false
+  /** Wholly behind others, or on another space. */
+  #isOccluded = false
+  #isFocused = false
   #isDestroyed = false
   #position = { x: 0, y: 0 }
+  #background: string
 
   constructor(options: Options) {
     super()
+    app.mustBeReady('Cannot create BrowserWindow')
+    refuseUnknown('BrowserWindowConstructorOptions', options)
+    refuseUnknown('WebPreferences', options.webPreferences)
+    wholeNumber(options.width, 0)
+    wholeNumber(options.height, 0)
+    if (!['desktop', 'textured', 'panel', undefined].includes(options.type)) {
+      throw new TypeError(`macOS has no windows of type ${String(options.type)}`)
+    }
     this.options = options
+    this.#background = options.backgroundColor ?? '#FFF'
+    this.#webContents = new WebContents()
     windows.add(this)
+    app.windows.add(this)
     app.emit('web-contents-created', {}, this.webContents)
   }
 
   static fromWebContents(webContents: WebContents): BrowserWindow | null {
     return [...windows].find((window) => window.webContents === webContents) ?? null
+  }
+
+  get webContents(): WebContents {
+    return this.#webContents
   }
 
   async loadURL(url: string): Promise<void> {
@@ -75,32 +69,42 @@ export class BrowserWindow extends EventEmitter {
     if (!this.#isDestroyed) this.emit('ready-to-show')
   }
 
-  setVisibleOnAllWorkspaces(): void {
-    // There is one.
+  setVisibleOnAllWorkspaces(_isVisible: boolean, options: object = {}): void {
+    refuseUnknown('VisibleOnAllWorkspacesOptions', options)
   }
 
   setPosition(x: number, y: number): void {
-    this.#position = { x, y }
+    this.#position = { x: wholeNumber(x, 0), y: wholeNumber(y, 1) }
   }
 
+  setBackgroundColor(color: string): void {
+    this.#background = color
+  }
+
+  /** Makes the app the active one, a panel aside. */
   show(): void {
-    if (this.#isVisible) return
-    this.#isVisible = true
-    this.emit('show')
+    this.#isOrdered = true
+    if (!this.#isPanel && app.mayActivate) app.activated()
+    this.#takeFocus()
+    this.#tellLater()
   }
 
   focus(): void {
-    this.emit('focus')
+    if (this.#isOrdered) this.#takeFocus()
   }
 
   hide(): void {
-    if (!this.#isVisible) return
-    this.#isVisible = false
-    this.emit('hide')
+    this.#isOrdered = false
+    this.loseFocus()
+    this.#tellLater()
   }
 
   isVisible(): boolean {
-    return this.#isVisible
+    return this.#isSeen
+  }
+
+  isFocused(): boolean {
+    return this.#isFocused
   }
 
   isDestroyed(): boolean {
@@ -110,27 +114,73 @@ export class BrowserWindow extends EventEmitter {
   close(): void {
     const event = new PreventableEvent()
     this.emit('close', event)
-    if (!event.defaultPrevented) this.destroy()
+    if (event.defaultPrevented) app.closeWasPrevented()
+    else this.destroy()
   }
 
   destroy(): void {
-    if (this.#isDestroyed) return
+    this.#webContents.destroyed()
     this.#isDestroyed = true
-    this.#isVisible = false
+    this.#isSeen = false
+    this.#isFocused = false
     windows.delete(this)
-    void this.webContents.page?.then((page) => page.close())
     this.emit('closed')
+    app.windowClosed(this)
+  }
+
+  /** As when others cover all of it. */
+  occlude(isOccluded: boolean): void {
+    this.#isOccluded = isOccluded
+    this.#tell()
+  }
+
+  /** To a window of another app, or of this one. A panel says so to its page alone. */
+  loseFocus(): void {
+    if (!this.#isFocused) return
+    this.#isFocused = false
+    if (!this.#isPanel) this.emit('blur')
+    this.webContents.focused(false)
+  }
+
+  #takeFocus(): void {
+    if (this.#isFocused || !app.mayFocus) return
+    for (const other of windows) other.loseFocus()
+    this.#isFocused = true
+    if (!this.#isPanel) this.emit('focus')
+    this.webContents.focused(true)
+  }
+
+  get #isPanel(): boolean {
+    return this.options.type === 'panel'
+  }
+
+  #tellLater(): void {
+    setTimeout(() => {
+      if (!this.#isDestroyed) this.#tell()
+    }, windowServerMs)
+  }
+
+  #tell(): void {
+    const isSeen = this.#isOrdered && !this.#isOccluded
+    if (isSeen === this.#isSeen) return
+    this.#isSeen = isSeen
+    this.emit(isSeen ? 'show' : 'hide')
   }
 
   get shown() {
-    const { width, height, webPreferences } = this.options
+    const { width, height, type, webPreferences } = this.options
     const { sandbox, contextIsolation, nodeIntegration } = webPreferences
     return {
-      isVisible: this.#isVisible,
+      isVisible: this.#isSeen,
       bounds: { ...this.#position, width, height },
       hasFrame: this.options.frame !== false,
+      isPanel: type === 'panel',
+      background: this.#background,
       webPreferences: { sandbox, contextIsolation, nodeIntegration },
       url: this.webContents.mainFrame.url,
+      sent: this.webContents.sent,
     }
   }
 }
+
+throwsWhenDestroyed(BrowserWindow)

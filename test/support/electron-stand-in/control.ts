@@ -1,37 +1,57 @@
 import { once } from 'node:events'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { z } from 'zod'
 import { app } from './app.ts'
-import { windows } from './browser-window.ts'
 import { copied } from './clipboard.ts'
 import { press, question } from './dialog.ts'
 import { invoke } from './ipc-main.ts'
 import { carryOutOnMacos, isMacosRequest, macosRequests } from './macos-control.ts'
 import { Menu } from './menu.ts'
+import { nativeTheme } from './native-theme.ts'
 import { plain } from './page.ts'
+import { clickElsewhere, clickIcon, iconClick, refuseFocus } from './person.ts'
 import { announce } from './power-monitor.ts'
 import { answerFor } from './protocol.ts'
+import { screen } from './screen.ts'
 import { permissionsOf } from './session.ts'
 import { opened } from './shell.ts'
-import { trays, type Tray } from './tray.ts'
+import { trayNow, type Tray } from './tray.ts'
+import { windows } from './windows.ts'
+
+const rectangle = z.object({ x: z.number(), y: z.number(), width: z.number(), height: z.number() })
 
 /** What a test may do to the app and see of it. */
 export const controlRequest = z.discriminatedUnion('do', [
   z.object({ do: z.literal('look') }),
-  z.object({ do: z.literal('clickIcon') }),
+  z.object({ do: z.literal('clickIcon'), ...iconClick.shape }),
   z.object({ do: z.literal('openMenu') }),
   z.object({ do: z.literal('choose'), labels: z.array(z.string()) }),
   /** In the menu at the top of the screen. */
   z.object({ do: z.literal('chooseInBar'), labels: z.array(z.string()) }),
   z.object({ do: z.literal('closeMenu') }),
+  /** On the keyboard, while the window has the focus. */
+  z.object({ do: z.literal('keys'), accelerator: z.string() }),
   z.object({ do: z.literal('question') }),
   z.object({ do: z.literal('press'), button: z.string(), isChecked: z.boolean().default(false) }),
   z.object({ do: z.literal('opened') }),
   z.object({ do: z.literal('clipboard') }),
   /** Of the whole machine. */
   z.object({ do: z.literal('power'), event: z.enum(['suspend', 'resume', 'shutdown']) }),
+  z.object({ do: z.literal('moveIcon'), bounds: rectangle }),
+  z.object({
+    do: z.literal('displays'),
+    displays: z.array(z.object({ id: z.number(), bounds: rectangle, workArea: rectangle })),
+  }),
+  z.object({ do: z.literal('appearance'), is: z.enum(['light', 'dark']) }),
   z.object({ do: z.literal('crashPage') }),
   z.object({ do: z.literal('closeWindow') }),
-  z.object({ do: z.literal('blur') }),
+  z.object({ do: z.literal('clickElsewhere') }),
+  /** From now on no window gets the keys when it asks for them. */
+  z.object({ do: z.literal('refuseFocus') }),
+  z.object({ do: z.literal('occlude'), isOccluded: z.boolean() }),
+  /** As it comes sooner or later by itself. */
+  z.object({ do: z.literal('collectGarbage') }),
   z.object({ do: z.literal('activate') }),
   /** In the app's own code, where nobody catches it. */
   z.object({ do: z.literal('fail'), message: z.string() }),
@@ -75,21 +95,28 @@ async function openedMenu(tray: Tray): Promise<Menu> {
 
 async function carryOut(request: z.output<typeof controlRequest>): Promise<unknown> {
   if (isMacosRequest(request)) return carryOutOnMacos(request)
-  const [tray] = trays
+  const tray = trayNow()
   switch (request.do) {
     case 'look':
-      return { icon: tray?.shown, windows: [...windows].map(({ shown }) => shown), isSandboxed: app.isSandboxed }
+      return {
+        icon: tray?.shown,
+        windows: [...windows].map(({ shown }) => shown),
+        isSandboxed: app.isSandboxed,
+        isInDock: app.dock.isVisible(),
+        isActive: app.isActive(),
+        isMenuOpen: tray?.isMenuOpen === true,
+      }
     case 'clickIcon':
       if (!tray) throw new Error('There is no icon yet.')
-      // The click takes the focus from the window first.
-      for (const window of windows) if (window.isVisible()) window.emit('blur')
-      return void tray.emit('click', {}, tray.getBounds())
+      return clickIcon(tray, request)
     case 'openMenu':
       return tray && (await openedMenu(tray)).shown
     case 'choose':
       return tray?.menu?.choose(request.labels)
     case 'chooseInBar':
       return Menu.getApplicationMenu()?.choose(request.labels)
+    case 'keys':
+      return Menu.getApplicationMenu()?.press(request.accelerator)
     case 'closeMenu':
       return void tray?.menu?.emit('menu-will-close')
     case 'question':
@@ -110,8 +137,27 @@ async function carryOut(request: z.output<typeof controlRequest>): Promise<unkno
     case 'closeWindow':
       for (const window of [...windows]) window.close()
       return undefined
-    case 'blur':
-      for (const window of windows) window.emit('blur')
+    case 'clickElsewhere':
+      clickElsewhere()
+      return undefined
+    case 'refuseFocus':
+      refuseFocus()
+      return undefined
+    case 'occlude':
+      for (const window of windows) window.occlude(request.isOccluded)
+      return undefined
+    case 'moveIcon':
+      tray?.moveTo(request.bounds)
+      return undefined
+    case 'displays':
+      screen.change(request.displays)
+      return undefined
+    case 'appearance':
+      nativeTheme.become(request.is)
+      return undefined
+    case 'collectGarbage':
+      setFlagsFromString('--expose-gc')
+      ;(runInNewContext('gc') as () => void)()
       return undefined
     case 'activate':
       return void app.emit('activate')

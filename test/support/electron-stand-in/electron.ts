@@ -1,14 +1,15 @@
 /**
- * What the app uses of Electron, for a Node.js without it: menus and icons as data, windows as pages of a real Chromium. It has no
- * top-level await, so that it can also be required.
+ * What the app uses of Electron for macOS, for a Node.js without it: menus and icons as data, windows as pages of a real Chromium. It is at
+ * least as strict: what a real one refuses, passes over in silence or does late is refused or late here. It has no top-level await, so
+ * that it can also be required.
  */
 import { app } from './app.ts'
 import { BrowserWindow } from './browser-window.ts'
 import { clipboard } from './clipboard.ts'
-import { answerControl } from './control.ts'
 import { dialog } from './dialog.ts'
 import { ipcMain } from './ipc-main.ts'
 import { Menu } from './menu.ts'
+import { nativeImage } from './native-image.ts'
 import { nativeTheme } from './native-theme.ts'
 import { Notification } from './notification.ts'
 import { powerMonitor } from './power-monitor.ts'
@@ -17,7 +18,7 @@ import { safeStorage } from './safe-storage.ts'
 import { screen } from './screen.ts'
 import { session } from './session.ts'
 import { shell } from './shell.ts'
-import { nativeImage, Tray } from './tray.ts'
+import { Tray } from './tray.ts'
 
 const electron = {
   app,
@@ -56,5 +57,3 @@ export {
   Tray,
 }
 export default electron
-
-answerControl()

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { app, PreventableEvent } from './app.ts'
+import { app } from './app.ts'
+import { PreventableEvent } from './preventable-event.ts'
 import { chooses } from './dialog.ts'
 import { approve } from './login-item.ts'
 import { clickNotification, notifications } from './notification.ts'

@@ -1,4 +1,8 @@
 import { EventEmitter } from 'node:events'
+import { app } from './app.ts'
+import { choicesOf, refuseUnknown } from './electron-types.ts'
+import { acceleratorKeys, sameKeys } from './accelerator.ts'
+import { carryOutRole, roleAccelerators } from './menu-roles.ts'
 
 /** Of Electron's MenuItemConstructorOptions, what the app uses. */
 interface ItemTemplate {
@@ -24,6 +28,7 @@ export class Menu extends EventEmitter {
   }
 
   static buildFromTemplate(template: readonly ItemTemplate[]): Menu {
+    check(template)
     return new Menu(template)
   }
 
@@ -53,7 +58,39 @@ export class Menu extends EventEmitter {
     this.emit('menu-will-close')
     chosen.click()
   }
+
+  /** As a person does on the keyboard. Answers whether an entry has these keys. */
+  press(accelerator: string): boolean {
+    const found = allOf(this.template).find(({ role, accelerator: own = roleAccelerators[role ?? ''] }) =>
+      own === undefined ? false : sameKeys(own, accelerator),
+    )
+    if (found?.role !== undefined) carryOutRole(app, found.role)
+    else found?.click?.()
+    return found !== undefined
+  }
 }
+
+/** What a real one passes over in silence, or throws. */
+function check(template: readonly ItemTemplate[]): void {
+  for (const item of template) {
+    refuseUnknown('MenuItemConstructorOptions', item)
+    const { label, role, type, accelerator, submenu } = item
+    if (label === undefined && role === undefined && type !== 'separator') {
+      throw new TypeError('Invalid template for MenuItem: must have at least one of label, role or type')
+    }
+    if (role !== undefined && !choicesOf('MenuItemConstructorOptions', 'role').has(role)) {
+      throw new TypeError(`There is no role ${role}`)
+    }
+    if (type !== undefined && !choicesOf('MenuItemConstructorOptions', 'type').has(type)) {
+      throw new Error(`Unknown menu item type: ${type}`)
+    }
+    if (accelerator !== undefined) acceleratorKeys(accelerator)
+    if (submenu) check(submenu)
+  }
+}
+
+const allOf = (template: readonly ItemTemplate[]): ItemTemplate[] =>
+  template.flatMap((item) => [item, ...allOf(item.submenu ?? [])])
 
 /** As macOS shows it: one ampersand marks a key and is not seen, two are one. */
 const seen = (label = ''): string => label.replaceAll(/&(.?)/g, (_, next: string) => next)

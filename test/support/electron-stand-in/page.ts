@@ -1,8 +1,8 @@
-import { chromium, type BrowserContext, type Route } from 'playwright-core'
-import type { WebContents } from './browser-window.ts'
-import { invoke, type InvokeEvent } from './ipc-main.ts'
-import { preloadScript } from './preload-script.ts'
-import { answerFor, inside, outside } from './protocol.ts'
+import { chromium, type BrowserContext, type CDPSession, type Page, type Route } from 'playwright-core'
+import { invoke } from './ipc-main.ts'
+import { pageScript, preloadScript, receiveName, sendName, type FromApp, type ToApp } from './preload-script.ts'
+import { answerFor, inside, isStandard, outside } from './protocol.ts'
+import type { WebContents } from './web-contents.ts'
 
 /** Where the Chromium of the test listens for the DevTools protocol. */
 export const chromiumVariable = 'ELECTRON_STAND_IN_CHROMIUM'
@@ -10,11 +10,9 @@ export const chromiumVariable = 'ELECTRON_STAND_IN_CHROMIUM'
 export interface OpenPage {
   goto(url: string): Promise<void>
   receive(channel: string, content: readonly unknown[]): Promise<void>
+  focused(isFocused: boolean): Promise<void>
   close(): Promise<void>
 }
-
-/** As `preload-script.ts` leaves it in the page. */
-type Receiving = typeof globalThis & { electronReceive: (channel: string, content: readonly unknown[]) => void }
 
 let chromiumOfTest: Promise<BrowserContext> | undefined
 
@@ -34,22 +32,8 @@ export async function openPage(
   const context = await (chromiumOfTest ??= connected())
   const page = await context.newPage()
   await page.setViewportSize({ width, height })
-  let loading = ''
-  await page.exposeBinding('electronInvoke', async ({ frame }, channel: string, content: unknown[]) => {
-    const senderFrame = frame === page.mainFrame() ? webContents.mainFrame : { url: frame.url(), origin: 'null' }
-    const event: InvokeEvent = { sender: webContents, senderFrame }
-    return invoke(event, channel, content)
-  })
-  await page.addInitScript({ content: preloadScript(preload) })
-  await page.route('**/*', async (route) => {
-    const request = route.request()
-    const url = inside(request.url())
-    const isNavigation = request.isNavigationRequest() && request.frame() === page.mainFrame()
-    if (isNavigation && request.url() !== loading.split('#')[0] && !webContents.mayNavigate(url ?? request.url())) {
-      await route.abort('aborted')
-    } else if (url === undefined) await route.abort('addressunreachable')
-    else await fulfil(route, url)
-  })
+  const tell = await preloadWorld(await context.newCDPSession(page), webContents, preload)
+  const loading = await servePage(page, webContents)
   page.on('framenavigated', (frame) => {
     const url = frame === page.mainFrame() ? inside(frame.url()) : undefined
     if (url !== undefined) webContents.navigated(url)
@@ -60,18 +44,64 @@ export async function openPage(
   page.on('crash', () => webContents.emit('render-process-gone', {}, { reason: 'crashed' }))
   return {
     goto: async (url) => {
-      loading = outside(url)
-      await page.goto(loading)
+      loading.url = outside(url)
+      await page.goto(loading.url)
     },
-    receive: async (channel, content) => {
-      const receive = ([name, args]: readonly [string, readonly unknown[]]) => {
-        ;(globalThis as Receiving).electronReceive(name, args)
-      }
-      // A page that goes meanwhile gets nothing more.
-      await page.evaluate(receive, [channel, content] as const).catch(() => undefined)
-    },
+    receive: (channel, content) => tell({ channel, content }),
+    focused: (isFocused) => tell({ isFocused }),
     close: () => page.close(),
   }
+}
+
+const worldName = 'Electron Isolated Context'
+
+/** Runs the preload script in a world of its own before any script of the page. Answers what tells it something. */
+async function preloadWorld(
+  session: CDPSession,
+  webContents: WebContents,
+  preload: string,
+): Promise<(message: FromApp) => Promise<void>> {
+  let world: string | undefined
+  const tell = async (message: FromApp) => {
+    if (world === undefined) return
+    const expression = `${receiveName}(${JSON.stringify(JSON.stringify(message))})`
+    // A page that goes meanwhile gets nothing more.
+    await session.send('Runtime.evaluate', { expression, uniqueContextId: world }).catch(() => undefined)
+  }
+  const frames = await session.send('Page.getFrameTree')
+  session.on('Runtime.executionContextCreated', ({ context: { name, uniqueId, auxData } }) => {
+    const { frameId } = auxData as { readonly frameId?: string }
+    if (name === worldName && frameId === frames.frameTree.frame.id) world = uniqueId
+  })
+  session.on('Runtime.bindingCalled', ({ payload }) => {
+    const { id, channel, content } = JSON.parse(payload) as ToApp
+    const event = { sender: webContents, senderFrame: webContents.mainFrame }
+    invoke(event, channel, content).then(
+      (value) => tell({ id, value }),
+      (error: unknown) => tell({ id, error: String(error).replace(/^Error: /, '') }),
+    )
+  })
+  await session.send('Page.enable')
+  await session.send('Runtime.enable')
+  await session.send('Runtime.addBinding', { name: sendName, executionContextName: worldName })
+  await session.send('Page.addScriptToEvaluateOnNewDocument', { source: pageScript() })
+  await session.send('Page.addScriptToEvaluateOnNewDocument', { source: preloadScript(preload), worldName })
+  return tell
+}
+
+/** Answers where the address stands that the app itself goes to; every other is a navigation of the page. */
+async function servePage(page: Page, webContents: WebContents): Promise<{ url: string }> {
+  const loading = { url: '' }
+  await page.route('**/*', async (route) => {
+    const request = route.request()
+    const url = inside(request.url())
+    const isNavigation = request.isNavigationRequest() && request.frame() === page.mainFrame()
+    const isOwn = isNavigation && request.url() === loading.url.split('#')[0]
+    if (isNavigation && !isOwn && !webContents.mayNavigate(url ?? request.url())) await route.abort('aborted')
+    else if (url === undefined || (!isOwn && !isStandard(url))) await route.abort('addressunreachable')
+    else await fulfil(route, url)
+  })
+  return loading
 }
 
 async function fulfil(route: Route, url: string): Promise<void> {

@@ -1,3 +1,5 @@
+import { app } from './app.ts'
+
 type RequestHandler = (
   page: unknown,
   permission: string,
@@ -8,10 +10,15 @@ type CheckHandler = (page: unknown, permission: string, origin: string) => boole
 
 const handlers: { request?: RequestHandler; check?: CheckHandler } = {}
 
+const defaultSession = {
+  setPermissionRequestHandler: (handler: RequestHandler) => void (handlers.request = handler),
+  setPermissionCheckHandler: (handler: CheckHandler) => void (handlers.check = handler),
+}
+
 export const session = {
-  defaultSession: {
-    setPermissionRequestHandler: (handler: RequestHandler) => void (handlers.request = handler),
-    setPermissionCheckHandler: (handler: CheckHandler) => void (handlers.check = handler),
+  get defaultSession() {
+    app.mustBeReady('Session can not be received')
+    return defaultSession
   },
 }
 

@@ -1,9 +1,8 @@
 // Loaded into a process before its own code (`node --import`): writes down how long its thread computed without a look at its timers.
 // Only processor time counts, so that a machine which gives it none is not taken for a process that holds itself up.
 import { appendFileSync } from 'node:fs'
-import { loopRecordsVariable } from './loop-records.ts'
+import { lookEveryMs, loopRecordsVariable } from './loop-records.ts'
 
-const lookEveryMs = 10
 /** What is shorter need not be known. */
 const noteworthyMs = 50
 

@@ -4,6 +4,8 @@ import { z } from 'zod'
 /** Names the file that a recorder adds to; it is there before. */
 export const loopRecordsVariable = 'METALBAR_TEST_LOOP_RECORDS'
 
+export const lookEveryMs = 10
+
 /** For `NODE_OPTIONS`. */
 export const loopRecorder = `--import=${new URL('loop-recorder.ts', import.meta.url).href}`
 

@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest'
-import { popoverPosition } from '../../../src/main/popover-position.ts'
+import { describe, expect, test } from 'vitest'
+import { displayOf, popoverPosition } from '../../../src/main/popover-position.ts'
 
 const window = { width: 400, height: 620 }
 const workArea = { x: 0, y: 25, width: 1440, height: 875 }
@@ -10,7 +10,7 @@ test.for([
   ['inside the screen at its right edge', icon(1_420), workArea, { x: 1_035, y: 30 }],
   ['inside the screen at its left edge', icon(3), workArea, { x: 5, y: 30 }],
   ['on whole points', icon(700, 23.5), workArea, { x: 512, y: 30 }],
-  ['in the corner when the icon is hidden', icon(0, 0, 0), workArea, { x: 1_035, y: 30 }],
+  ['in the corner when the icon is hidden', undefined, workArea, { x: 1_035, y: 30 }],
   [
     'on a display to the left of the first',
     icon(-900),
@@ -25,4 +25,31 @@ test.for([
   ],
 ] as const)('the window opens %s', ([, at, area, expected]) => {
   expect(popoverPosition(at, window, area)).toEqual(expected)
+})
+
+test('a place is never -0, which Electron refuses', () => {
+  const area = { x: -100, y: 25, width: 3_000, height: 875 }
+  expect(popoverPosition(icon(188, 23.5), window, area)).toEqual({ x: 0, y: 30 })
+})
+
+describe('an icon is seen', () => {
+  const laptop = { bounds: { x: 0, y: 0, width: 1_440, height: 900 }, workArea }
+  const left = {
+    bounds: { x: -1_920, y: -180, width: 1_920, height: 1_080 },
+    workArea: { x: -1_920, y: -150, width: 1_920, height: 1_050 },
+  }
+  const withoutBar = { bounds: laptop.bounds, workArea: laptop.bounds }
+
+  test.for([
+    ['in the menu bar', icon(1_000), [laptop, left], laptop],
+    ['in the one of another display', { ...icon(-100), y: -178 }, [laptop, left], left],
+    ['in one that hides itself', icon(1_000), [withoutBar], withoutBar],
+    ['nowhere without bounds', { x: 0, y: 0, width: 0, height: 0 }, [laptop, left], undefined],
+    ['nowhere below the screen', { x: 0, y: 1_117, width: 32, height: 22 }, [laptop, left], undefined],
+    ['nowhere below the menu bar', { ...icon(1_000), y: 400 }, [laptop, left], undefined],
+    ['nowhere above the screen', { ...icon(1_000), y: -40 }, [laptop], undefined],
+    ['nowhere beside the screens', icon(2_000), [laptop, left], undefined],
+  ] as const)('%s', ([, bounds, displays, expected]) => {
+    expect(displayOf<(typeof displays)[number]>(bounds, displays)).toBe(expected)
+  })
 })

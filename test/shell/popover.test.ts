@@ -1,0 +1,310 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { z } from 'zod'
+import { Popover } from '../../src/main/popover.ts'
+import { app } from '../support/electron-stand-in/app.ts'
+import { nativeTheme } from '../support/electron-stand-in/native-theme.ts'
+import { clickElsewhere, clickIcon, iconClick } from '../support/electron-stand-in/person.ts'
+import { displays, screen } from '../support/electron-stand-in/screen.ts'
+import { NativeImage } from '../support/electron-stand-in/native-image.ts'
+import { Tray } from '../support/electron-stand-in/tray.ts'
+import { windows } from '../support/electron-stand-in/windows.ts'
+import { silentLog } from '../support/silent-log.ts'
+
+vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
+
+/** So long a page takes to be painted, and what it says to come to the app. */
+const paintMs = 100
+const ipcMs = 5
+
+const pages = vi.hoisted((): { focused: (isFocused: boolean) => void } => ({ focused: () => undefined }))
+vi.mock('../support/electron-stand-in/page.ts', () => ({
+  openPage: () =>
+    Promise.resolve({
+      goto: () => new Promise((resolve) => setTimeout(resolve, paintMs)),
+      receive: () => Promise.resolve(),
+      focused: (isFocused: boolean) => {
+        setTimeout(() => pages.focused(isFocused), ipcMs)
+        return Promise.resolve()
+      },
+      close: () => Promise.resolve(),
+    }),
+}))
+
+let tray: Tray
+let popover: Popover
+let problem: string | undefined
+
+beforeEach(() => {
+  vi.useFakeTimers()
+  if (!app.isReady()) app.becomeReady()
+  app.mayFocus = true
+  app.setActivationPolicy('accessory')
+  app.on('window-all-closed', () => undefined)
+  tray = new Tray(new NativeImage(undefined))
+  tray.setIgnoreDoubleClickEvents(true)
+  popover = new Popover({
+    preload: import.meta.filename,
+    log: silentLog,
+    icon: () => tray.getBounds(),
+    onProblem: (said) => (problem = said),
+  })
+  pages.focused = (isFocused) => popover.focused(isFocused)
+  tray.on('mouse-down', () => popover.pressed())
+  tray.on('click', (_keys, bounds: ReturnType<Tray['getBounds']>) => popover.toggle(bounds))
+})
+
+afterEach(async () => {
+  popover.end()
+  await vi.runAllTimersAsync()
+  for (const emitter of [app, screen, nativeTheme]) emitter.removeAllListeners()
+  vi.useRealTimers()
+})
+
+const passed = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+
+async function click(how: z.input<typeof iconClick> = {}): Promise<void> {
+  const clicked = clickIcon(tray, iconClick.parse(how))
+  await passed(3_000)
+  await clicked
+}
+
+async function opened(): Promise<void> {
+  popover.toggle(tray.getBounds())
+  await passed(paintMs + 200)
+}
+
+const seen = () => [...windows].map(({ shown }) => shown.isVisible)
+
+describe('a window under the icon', () => {
+  test('is not seen before its page is painted', async () => {
+    popover.show()
+    await passed(paintMs - 1)
+    const before = seen()
+    await passed(200)
+    expect([before, seen()]).toEqual([[false], [true]])
+  })
+
+  test('is a panel on the ground of its page, which follows the appearance', async () => {
+    nativeTheme.become('dark')
+    await opened()
+    const [dark] = windows
+    const before = dark?.shown
+    nativeTheme.become('light')
+    expect([before?.isPanel, before?.background, dark?.shown.background]).toEqual([true, '#1c1c1f', '#f3f3f5'])
+  })
+
+  test('is destroyed when it was hidden for a minute, and not before', async () => {
+    await opened()
+    popover.hide()
+    await passed(59_900)
+    const before = seen()
+    await passed(200)
+    expect([before, seen()]).toEqual([[false], []])
+  })
+
+  test('is the same when it is opened within the minute', async () => {
+    await opened()
+    const [first] = windows
+    popover.hide()
+    await passed(50_000)
+    popover.show()
+    await passed(50_000)
+    expect([[...windows], seen()]).toEqual([[first], [true]])
+  })
+
+  test('stays while its page has what must not be lost', async () => {
+    await opened()
+    popover.keep(true)
+    popover.hide()
+    await passed(10 * 60_000)
+    expect(seen()).toEqual([false])
+  })
+
+  test('is hidden by its close key as by Esc, with what stands in it', async () => {
+    await opened()
+    const [first] = windows
+    first?.close()
+    await passed(100)
+    const closed = seen()
+    popover.show()
+    await passed(100)
+    expect([closed, seen(), [...windows]]).toEqual([[false], [true], [first]])
+  })
+
+  test('does not hold up the end of the app', async () => {
+    await opened()
+    popover.end()
+    expect(seen()).toEqual([])
+  })
+
+  test('that is covered by others is still open, so that a click closes it', async () => {
+    await opened()
+    for (const window of windows) window.occlude(true)
+    popover.toggle(tray.getBounds())
+    for (const window of windows) window.occlude(false)
+    await passed(100)
+    expect(seen()).toEqual([false])
+  })
+})
+
+describe('the keys', () => {
+  test('are taken without making the app the active one, and a click elsewhere closes the window', async () => {
+    await opened()
+    await passed(1_000)
+    const before = [seen(), app.isActive()]
+    clickElsewhere()
+    await passed(100)
+    expect([before, seen()]).toEqual([[[true], false], [false]])
+  })
+
+  test('are never had, and the next click elsewhere closes the window all the same', async () => {
+    app.mayFocus = false
+    await opened()
+    await passed(1_000)
+    const before = seen()
+    clickElsewhere()
+    await passed(100)
+    expect([before, seen()]).toEqual([[true], [false]])
+  })
+
+  test('that were lost before it was shown again do not close it', async () => {
+    await opened()
+    popover.hide()
+    popover.show()
+    await passed(1_000)
+    expect(seen()).toEqual([true])
+  })
+})
+
+describe('a click on the icon', () => {
+  const blurs = ['before', 'during', 'after', 'never'] as const
+  const cases = blurs.flatMap((blur) => [0, 100, 200].map((gapMs) => ({ blur, gapMs })))
+
+  test.for(cases)('closes the window that is open, which loses the keys $blur it, $gapMs ms apart', async (how) => {
+    await opened()
+    await click(how)
+    expect(seen()).toEqual([false])
+  })
+
+  test.for(['before', 'during'] as const)(
+    'does so too when the button stays down, the keys lost %s it',
+    async (blur) => {
+      await opened()
+      const clicked = clickIcon(tray, iconClick.parse({ blur, holdMs: 1_500 }))
+      await passed(2_000)
+      await clicked
+      expect(seen()).toEqual([false])
+    },
+  )
+
+  test('that is the second of two quick ones closes what the first opened', async () => {
+    const clicked = clickIcon(tray, iconClick.parse({ isDouble: true, blur: 'never', holdMs: 120 }))
+    await passed(1_000)
+    await clicked
+    expect(seen()).toEqual([false])
+  })
+
+  test('that does not know where the icon is opens it there', async () => {
+    await click({ bounds: 'empty' })
+    expect([...windows].map(({ shown }) => shown.bounds)).toEqual([{ x: 812, y: 30, width: 400, height: 620 }])
+  })
+})
+
+describe('displays', () => {
+  const { laptop, left } = displays
+
+  afterEach(() => screen.change([laptop, left]))
+
+  test('the window opens on the one whose icon is clicked', async () => {
+    tray.moveTo({ x: -400, y: -178, width: 24, height: 25 })
+    await click()
+    expect([...windows].map(({ shown }) => shown.bounds.x)).toEqual([-588])
+  })
+
+  test('the window moves to the icon when its display is unplugged', async () => {
+    tray.moveTo({ x: -400, y: -178, width: 24, height: 25 })
+    await opened()
+    screen.change([laptop])
+    tray.moveTo({ x: 1_000, y: 0, width: 24, height: 25 })
+    await passed(1_000)
+    expect([...windows].map(({ shown }) => [shown.bounds.x, shown.bounds.y])).toEqual([[812, 30]])
+  })
+
+  test('the window opens in the corner while the icon is hidden', async () => {
+    tray.moveTo({ x: 0, y: 1_117, width: 32, height: 22 })
+    popover.show()
+    await passed(1_000)
+    expect([...windows].map(({ shown }) => [shown.bounds.x, shown.bounds.y])).toEqual([[1_035, 30]])
+  })
+
+  test('a place at the origin is taken', async () => {
+    screen.change([{ ...laptop, bounds: { ...laptop.bounds, x: -5 }, workArea: { ...laptop.workArea, x: -5 } }])
+    tray.moveTo({ x: 0, y: 0, width: 24, height: 25 })
+    await click()
+    expect([...windows].map(({ shown }) => shown.bounds.x)).toEqual([0])
+  })
+})
+
+describe('torn off', () => {
+  test('it is a window with an icon in the Dock, as long as it is open', async () => {
+    const before = app.dock.isVisible()
+    popover.tearOff()
+    await passed(2_000)
+    clickElsewhere()
+    await passed(200)
+    const open = [seen(), app.dock.isVisible()]
+    for (const window of windows) window.close()
+    await passed(2_000)
+    expect([before, open, seen(), app.dock.isVisible()]).toEqual([false, [[true], true], [], false])
+  })
+
+  test('closed at once it leaves no icon in the Dock', async () => {
+    popover.tearOff()
+    await passed(300)
+    for (const window of windows) window.close()
+    await passed(2_000)
+    expect(app.dock.isVisible()).toBe(false)
+  })
+
+  test('it comes back as one when its page crashes', async () => {
+    popover.tearOff()
+    await passed(300)
+    for (const { webContents } of [...windows]) webContents.emit('render-process-gone', {}, { reason: 'crashed' })
+    await passed(2_000)
+    expect([seen(), app.dock.isVisible(), [...windows][0]?.shown.isPanel]).toEqual([[true], true, false])
+  })
+})
+
+describe('a page that crashes', () => {
+  const crash = () => {
+    for (const { webContents } of [...windows]) webContents.emit('render-process-gone', {}, { reason: 'oom' })
+  }
+
+  test('is made anew, unless it does it again within a minute', async () => {
+    await opened()
+    crash()
+    await passed(30_000)
+    const again = seen()
+    crash()
+    await passed(1_000)
+    expect([again, seen(), problem]).toEqual([[true], [], expect.stringContaining('crashed twice')])
+  })
+
+  test('while it is loaded is not made anew for ever', async () => {
+    popover.show()
+    for (let second = 0; second < 120; second += 1) {
+      crash()
+      await passed(1_000)
+    }
+    expect([seen(), problem]).toEqual([[], expect.stringContaining('crashed twice')])
+  })
+
+  test('once in a while is always made anew', async () => {
+    await opened()
+    for (let crashes = 0; crashes < 3; crashes += 1) {
+      crash()
+      await passed(61_000)
+    }
+    expect(seen()).toEqual([true])
+  })
+})

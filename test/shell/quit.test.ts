@@ -1,0 +1,76 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { stopBeforeQuit } from '../../src/main/quit.ts'
+import { app } from '../support/electron-stand-in/app.ts'
+import { announce, powerMonitor } from '../support/electron-stand-in/power-monitor.ts'
+import { silentLog } from '../support/silent-log.ts'
+
+vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
+
+const story: string[] = []
+let stopped = Promise.withResolvers<boolean>()
+
+beforeEach(() => {
+  vi.useFakeTimers()
+  story.length = 0
+  stopped = Promise.withResolvers()
+  vi.spyOn(app, 'exit').mockImplementation((code = 0) => void story.push(`exit ${code}`))
+  stopBeforeQuit({
+    log: silentLog,
+    onQuitting: () => story.push('quitting'),
+    stop: () => stopped.promise,
+    onStopped: () => story.push('stopped'),
+    skipDrains: () => Promise.resolve(void story.push('drains cut')),
+  })
+})
+
+afterEach(() => {
+  app.closeWasPrevented()
+  app.removeAllListeners()
+  powerMonitor.removeAllListeners()
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.removeAllListeners(signal)
+  vi.restoreAllMocks()
+  vi.useRealTimers()
+})
+
+test('a shutdown of the system is given four seconds of drains, and waits for nothing after thirteen', async () => {
+  expect(announce('shutdown')).toBe(true)
+  await vi.advanceTimersByTimeAsync(3_900)
+  const before = [...story]
+  await vi.advanceTimersByTimeAsync(200)
+  const cut = [...story]
+  await vi.advanceTimersByTimeAsync(8_700)
+  const waits = [...story]
+  await vi.advanceTimersByTimeAsync(300)
+  expect([before, cut, waits, story]).toEqual([
+    ['quitting'],
+    ['quitting', 'drains cut'],
+    ['quitting', 'drains cut'],
+    ['quitting', 'drains cut', 'exit 1'],
+  ])
+})
+
+test('a shutdown while a quit drains cuts that one', async () => {
+  app.quit()
+  await vi.advanceTimersByTimeAsync(10_000)
+  announce('shutdown')
+  await vi.advanceTimersByTimeAsync(4_100)
+  stopped.resolve(true)
+  await vi.advanceTimersByTimeAsync(0)
+  expect(story).toEqual(['quitting', 'drains cut', 'stopped', 'exit 0'])
+})
+
+test('signals that follow one another quit once, and find a handler each time', async () => {
+  for (const signal of ['SIGTERM', 'SIGTERM', 'SIGINT', 'SIGINT', 'SIGHUP', 'SIGHUP']) {
+    expect(process.emit(signal as 'SIGTERM')).toBe(true)
+  }
+  stopped.resolve(true)
+  await vi.advanceTimersByTimeAsync(0)
+  expect(story).toEqual(['quitting', 'stopped', 'exit 0'])
+})
+
+test('what could not be stopped is said by the exit code', async () => {
+  app.quit()
+  stopped.resolve(false)
+  await vi.advanceTimersByTimeAsync(0)
+  expect(story).toEqual(['quitting', 'stopped', 'exit 1'])
+})

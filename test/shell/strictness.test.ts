@@ -1,0 +1,179 @@
+import { describe, expect, test, vi } from 'vitest'
+import { bridgeEnd } from '../support/electron-stand-in/bridge-end.ts'
+
+/** The stand-in for Electron refuses what a real one refuses, or what it passes over in silence and a person would then miss. */
+
+const fresh = async () => {
+  vi.resetModules()
+  const electron = await import('../support/electron-stand-in/electron.ts')
+  const { app } = await import('../support/electron-stand-in/app.ts')
+  return { ...electron, ready: () => app.becomeReady() }
+}
+
+const options = { width: 400, height: 300, webPreferences: { preload: import.meta.filename } }
+
+describe('before the app is ready', () => {
+  test.for([
+    ['a window', ({ BrowserWindow }) => new BrowserWindow(options)],
+    ['an icon', ({ Tray, nativeImage }) => new Tray(nativeImage.createFromPath(''))],
+    ['the displays', ({ screen }) => screen.getAllDisplays()],
+    ['the session', ({ session }) => session.defaultSession],
+    ['the answers of a scheme', ({ protocol }) => protocol.handle('app', () => new Response())],
+  ] as [string, (electron: Awaited<ReturnType<typeof fresh>>) => unknown][])('there is no %s', async ([, use]) => {
+    const electron = await fresh()
+    expect(() => use(electron)).toThrow('ready')
+    electron.ready()
+    expect(() => use(electron)).not.toThrow()
+  })
+
+  test('a scheme gets its privileges, and only then and once', async () => {
+    const { protocol, ready } = await fresh()
+    const register = () => protocol.registerSchemesAsPrivileged([{ scheme: 'app', privileges: { standard: true } }])
+    register()
+    expect(register).toThrow('once')
+    ready()
+    expect(register).toThrow('before app is ready')
+  })
+})
+
+test('a window or an icon that was destroyed can only be asked whether it is', async () => {
+  const { app, BrowserWindow, nativeImage, ready, Tray } = await fresh()
+  ready()
+  app.on('window-all-closed', () => undefined)
+  const window = new BrowserWindow(options)
+  const { webContents } = window
+  window.destroy()
+  const tray = new Tray(nativeImage.createFromPath(''))
+  tray.destroy()
+  expect([window.isDestroyed(), tray.isDestroyed(), webContents.isDestroyed()]).toEqual([true, true, true])
+  for (const use of [
+    () => window.show(),
+    () => window.webContents,
+    () => window.destroy(),
+    () => webContents.send('channel'),
+    () => tray.setToolTip('there'),
+    () => tray.getBounds(),
+  ]) {
+    expect(use).toThrow('Object has been destroyed')
+  }
+})
+
+test.for([
+  ['a fraction', { x: 1.5, y: 0 }],
+  ['-0', { x: 0, y: -0 }],
+  ['no number', { x: Number.NaN, y: 0 }],
+] as const)('%s is no place of a window', async ([, { x, y }]) => {
+  const { BrowserWindow, ready } = await fresh()
+  ready()
+  expect(() => new BrowserWindow(options).setPosition(x, y)).toThrow('conversion failure')
+})
+
+test.for([
+  ['an option', { ...options, resizeable: false }],
+  ['an option of the page', { ...options, webPreferences: { ...options.webPreferences, sandboxed: true } }],
+  ['a type of another system', { ...options, type: 'toolbar' }],
+] as const)('%s that does not exist is refused', async ([, wrong]) => {
+  const { BrowserWindow, ready } = await fresh()
+  ready()
+  expect(() => new BrowserWindow(wrong)).toThrow(TypeError)
+})
+
+test.for([
+  { role: 'editmenus' },
+  { label: 'Open', acelerator: 'Command+O' },
+  { label: 'Open', accelerator: 'Apple+O' },
+  { label: 'Open', accelerator: 'Command+Opening' },
+  { label: 'Open', type: 'check' },
+  { click: () => undefined },
+  { label: 'More', submenu: [{ role: 'closes' }] },
+])('the entry %o is refused', async (item) => {
+  const { Menu } = await fresh()
+  expect(() => Menu.buildFromTemplate([item])).toThrow(Error)
+})
+
+test('a missing image is an empty one', async () => {
+  const { nativeImage } = await fresh()
+  expect(nativeImage.createFromPath('/nowhere/idleTemplate.png').isEmpty()).toBe(true)
+})
+
+describe('the end', () => {
+  test('comes when the last window closes, where nobody says otherwise', async () => {
+    const { app, BrowserWindow, ready } = await fresh()
+    const exit = vi.spyOn(app, 'exit').mockReturnValue()
+    ready()
+    new BrowserWindow(options).close()
+    await Promise.resolve()
+    expect(exit).toHaveBeenCalledWith(0)
+  })
+
+  test('is held up by a window that stays', async () => {
+    const { app, BrowserWindow, ready } = await fresh()
+    const exit = vi.spyOn(app, 'exit').mockReturnValue()
+    ready()
+    const window = new BrowserWindow(options)
+    window.once('close', (event: { preventDefault(): void }) => event.preventDefault())
+    app.quit()
+    await Promise.resolve()
+    expect([window.isDestroyed(), exit.mock.calls]).toEqual([false, []])
+    app.quit()
+    await Promise.resolve()
+    expect([window.isDestroyed(), exit.mock.calls]).toEqual([true, [[0]]])
+  })
+})
+
+describe('the bridge between the worlds of a page', () => {
+  const worlds = () => {
+    const events = new EventTarget()
+    const world = (): EventTarget & Record<string, unknown> =>
+      Object.assign(Object.create(null) as Record<string, unknown>, {
+        addEventListener: events.addEventListener.bind(events),
+        removeEventListener: events.removeEventListener.bind(events),
+        dispatchEvent: events.dispatchEvent.bind(events),
+      })
+    const [page, preload] = [world(), world()]
+    bridgeEnd('page', page)
+    return { page, bridge: bridgeEnd('preload', preload) }
+  }
+
+  class Server {
+    name = 'tiny'
+    start(): string {
+      return 'started'
+    }
+  }
+
+  test('passes copies without prototypes and without symbols', () => {
+    const { page, bridge } = worlds()
+    bridge.expose('api', { server: new Server(), at: new Date(0), secret: Symbol('secret'), list: [1, undefined] })
+    expect(page['api']).toStrictEqual({ server: { name: 'tiny' }, at: new Date(0), list: [1, undefined] })
+  })
+
+  test('calls functions across, in both directions', () => {
+    const { page, bridge } = worlds()
+    bridge.expose('api', { twice: (ask: (value: number) => number) => ask(ask(1)) })
+    const { twice } = page['api'] as { twice: (ask: (value: number) => number) => number }
+    expect(twice((value) => value + 10)).toBe(21)
+  })
+
+  test('tells of an error its message alone, thrown or of a promise', async () => {
+    const { page, bridge } = worlds()
+    const error = Object.assign(new TypeError('no such model'), { code: 'gone' })
+    bridge.expose('api', {
+      throws: () => {
+        throw error
+      },
+      rejects: () => Promise.reject(error),
+    })
+    const { throws, rejects } = page['api'] as { throws: () => unknown; rejects: () => Promise<unknown> }
+    expect(throws).toThrow(new Error('no such model'))
+    const told: unknown = await rejects().catch((failure: unknown) => failure)
+    expect([told instanceof TypeError, told]).toEqual([false, new Error('no such model')])
+  })
+
+  test('cannot be changed by the page, and takes a name once', () => {
+    const { page, bridge } = worlds()
+    bridge.expose('api', { name: 'tiny' })
+    expect(Object.isFrozen(page['api'])).toBe(true)
+    expect(() => bridge.expose('api', {})).toThrow('existing property')
+  })
+})
