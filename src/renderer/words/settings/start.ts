@@ -40,7 +40,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     help: 'Models of these namespaces may be downloaded with the token of this machine.',
     none: 'none: it serves only what you fetch yourself',
   },
-  runtime: { title: 'Runtime of a service that names none', help: 'llama-server is the only one that is built yet.' },
+  runtime: { title: 'Runtime of a service that names none', help: 'Only llama-server is built yet.' },
   allowUnsafeExtraArgs: {
     title: 'Pass on unsafe arguments',
     help: 'Who may write an InferenceService could then run programs, and read and write files of this user.',
@@ -111,5 +111,8 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
     isBytes: true,
   },
   logFileCount: { title: 'Agent log files to keep', help: 'The one that is written counts as well.' },
-  logFormat: { title: "Format of the agent's log", help: 'auto = text in a terminal, JSON anywhere else.' },
+  logFormat: {
+    title: "Format of the agent's log",
+    help: 'With auto it is text in a terminal, and JSON anywhere else.',
+  },
 }
