@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 
 installed := node_modules/.installed
 
-.PHONY: setup build demo test soak lint bench bench-long clean
+.PHONY: setup build demo test soak lint bench bench-long package clean
 
 setup: $(installed)
 	@node tasks/setup/main.ts
@@ -31,6 +31,10 @@ bench: $(installed)
 
 bench-long: $(installed)
 	@node tasks/setup/main.ts && node bench/main.ts --long
+
+# What people install, as far as this machine can build it, in out/package.
+package: $(installed)
+	@node tasks/package/main.ts
 
 # What was built from here; not node_modules, and not the parts in the cache that other clones use too.
 clean:

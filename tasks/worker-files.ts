@@ -1,7 +1,7 @@
 import path from 'node:path'
 import type { Plugin } from 'vite'
 
-const workerUrl = /new URL\((['"])(\.[^'"]*-worker\.ts)\1,\s*import\.meta\.url\)/g
+export const workerUrl = /new URL\((['"])(\.[^'"]*-worker\.ts)\1,\s*import\.meta\.url\)/g
 
 /** Bundles the file of every `new URL('./name-worker.ts', import.meta.url)` as an entry of its own, and puts its address there. */
 export function workerFiles(): Plugin {

@@ -1,27 +1,35 @@
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
+import { embeddedScheme, isSelfContained } from '../agent-core/support/embedded.ts'
 import { exitCodes } from './io.ts'
 import { main } from './main.ts'
+
+/** The built window; two folders up is the same folder from the sources and from the built files. */
+const besideThis = path.resolve(import.meta.dirname, '../../out/renderer')
 
 // A reader that goes away (`metal-agent status | head`, a closed terminal) ends no agent.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => stream.destroy())
 
-const code = await main(process.argv.slice(2), {
-  stdout: process.stdout,
-  stderr: process.stderr,
-  env: process.env,
-  platform: process.platform,
-  homeDir: homedir(),
-  temporaryDir: tmpdir(),
-  cwd: process.cwd(),
-  // Two folders up is the same folder from the sources and from the built files.
-  windowFolder: path.resolve(import.meta.dirname, '../../out/renderer'),
-}).catch((error: unknown) => {
-  process.stderr.write(`metal-agent: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
-  return exitCodes.failed
-})
-await Promise.all([written(process.stdout), written(process.stderr)])
-process.exit(code)
+// Not awaited at the top: the self-contained command is built as CommonJS, which knows no such thing.
+void run()
+
+async function run(): Promise<never> {
+  const code = await main(process.argv.slice(2), {
+    stdout: process.stdout,
+    stderr: process.stderr,
+    env: process.env,
+    platform: process.platform,
+    homeDir: homedir(),
+    temporaryDir: tmpdir(),
+    cwd: process.cwd(),
+    windowFolder: isSelfContained() ? `${embeddedScheme}renderer` : besideThis,
+  }).catch((error: unknown) => {
+    process.stderr.write(`metal-agent: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+    return exitCodes.failed
+  })
+  await Promise.all([written(process.stdout), written(process.stderr)])
+  process.exit(code)
+}
 
 /** Until everything written before has left this process. */
 function written(stream: NodeJS.WriteStream): Promise<void> {

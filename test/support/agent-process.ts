@@ -23,6 +23,8 @@ export interface AgentProcessOptions {
   readonly usualFlags?: boolean
   /** For a preload that changes modules, which the built agent has no more. */
   readonly fromSource?: boolean
+  /** In place of Node.js and the agent's entry. */
+  readonly command?: readonly string[]
   /** Takes from root what lets it read and write every file, so that modes count; needs `setpriv` (see `missingSetpriv`). */
   readonly obeysFileModes?: boolean
   /** A program, with its arguments, that becomes the agent in place of a plain start. */
@@ -73,7 +75,7 @@ export class AgentProcess implements AsyncDisposable {
     const command = [
       ...(options.startedBy ?? []),
       ...(options.obeysFileModes === true && isRoot ? setpriv : []),
-      ...[process.execPath, options.fromSource === true ? source : (built ?? source)],
+      ...(options.command ?? [process.execPath, options.fromSource === true ? source : (built ?? source)]),
       ...(usualFlags ? usual : []),
       ...args,
     ]

@@ -6,12 +6,16 @@ import { z } from 'zod'
 import { messageOf } from '../support/message-of.ts'
 
 /** Answers the SHA-256 of a file, or what the disk said. */
-const file = z.string().parse(workerData)
-const hash = createHash('sha256')
-try {
-  await pipeline(createReadStream(file, { highWaterMark: 1024 * 1024 }), hash)
-  parentPort?.postMessage({ sha256: hash.digest('hex') })
-} catch (error) {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  parentPort?.postMessage({ failed: messageOf(error), code })
+async function answer(): Promise<unknown> {
+  const file = z.string().parse(workerData)
+  const hash = createHash('sha256')
+  try {
+    await pipeline(createReadStream(file, { highWaterMark: 1024 * 1024 }), hash)
+    return { sha256: hash.digest('hex') }
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+    return { failed: messageOf(error), code }
+  }
 }
+
+void answer().then((answered) => parentPort?.postMessage(answered))

@@ -1,4 +1,5 @@
 import { Worker, type Transferable } from 'node:worker_threads'
+import { embeddedText, isEmbedded } from './embedded.ts'
 
 export interface WorkerOptions {
   /** What the worker finds as `workerData`. */
@@ -16,10 +17,12 @@ interface Abortable {
  * Starts a worker thread with an empty environment and none of this process's options.
  * The file is always written out as `new URL(…, import.meta.url)` of a literal that begins with a dot and ends with
  * -worker.ts: Node.js runs it as it is, and a build finds the expression, bundles the file and puts the bundle's
- * address there (tasks/worker-files.ts).
+ * address there (tasks/worker-files.ts, and for the self-contained command tasks/package/embedded-workers.ts).
  */
 export function startWorker(file: URL, { input, transfer = [], heapMiB }: WorkerOptions = {}): Worker {
-  return new Worker(file, {
+  const embedded = isEmbedded(file.href)
+  return new Worker(embedded ? embeddedText(file.href) : file, {
+    eval: embedded,
     workerData: input,
     transferList: [...transfer],
     env: {},

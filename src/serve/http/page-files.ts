@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { embeddedBytes, embeddedFilesIn, isEmbedded } from '../../agent-core/support/embedded.ts'
 import { hasCode } from '../../agent-core/support/files.ts'
 import { contentSecurityPolicy } from './headers.ts'
 
@@ -25,9 +26,13 @@ export const mediaTypes: Readonly<Record<string, string>> = {
 /** In the page's `<meta property="csp-nonce">`, from where the component library takes it for the styles it adds. */
 export const noncePlaceholder = '__CSP_NONCE__'
 
-/** The files in the folder as of now and nothing else, whatever a path may say. Undefined where the window was not built. */
+/**
+ * The files in the folder as of now and nothing else, whatever a path may say; it may be `embedded:` in a self-contained command.
+ * Undefined where the window was not built.
+ */
 export async function openPageFiles(folder: string): Promise<PageFiles | undefined> {
-  const files = new Map((await filesIn(folder)).map((file) => [`/${file}`, path.join(folder, file)]))
+  const inside = isEmbedded(folder) ? embeddedFilesIn(folder) : await filesIn(folder)
+  const files = new Map(inside.filter(isPageFile).map((file) => [`/${file}`, `${folder}/${file}`]))
   const index = files.get('/index.html')
   if (index === undefined) return undefined
   files.set('/', index)
@@ -41,7 +46,7 @@ async function filesIn(folder: string): Promise<string[]> {
   try {
     const entries = await readdir(folder, { recursive: true, withFileTypes: true })
     return entries
-      .filter((entry) => entry.isFile() && Object.hasOwn(mediaTypes, path.extname(entry.name)))
+      .filter((entry) => entry.isFile())
       .map((entry) => path.relative(folder, path.join(entry.parentPath, entry.name)).replaceAll(path.sep, '/'))
   } catch (error) {
     if (hasCode(error, 'ENOENT') || hasCode(error, 'ENOTDIR')) return []
@@ -49,8 +54,10 @@ async function filesIn(folder: string): Promise<string[]> {
   }
 }
 
+const isPageFile = (file: string): boolean => Object.hasOwn(mediaTypes, path.extname(file))
+
 async function read(file: string): Promise<PageFile> {
-  const body = await readFile(file)
+  const body = isEmbedded(file) ? embeddedBytes(file) : await readFile(file)
   const type = mediaTypes[path.extname(file)] ?? 'application/octet-stream'
   if (path.extname(file) !== '.html') {
     return {

@@ -1,0 +1,49 @@
+import { chmod, copyFile, readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { execa } from 'execa'
+import type { CommandBundle } from './command-bundle.ts'
+
+const launcher = path.join(import.meta.dirname, '../../bin/metal-agent')
+/** Node.js looks for its blob where this text is followed by `:1`: https://nodejs.org/docs/latest-v24.x/api/single-executable-applications.html */
+const sentinel = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2'
+
+export interface SingleExecutable {
+  readonly bundle: CommandBundle
+  /** Node.js of the platform the command is for, which the bundle is injected into. */
+  readonly node: string
+  readonly isMachO: boolean
+  readonly output: string
+}
+
+/**
+ * Writes Node.js and the bundle as one file. The Node.js that runs this makes the blob, and only one of the same version reads it. A Mac
+ * starts the file only after `codesign` there.
+ */
+export async function writeSingleExecutable({ bundle, node, isMachO, output }: SingleExecutable): Promise<void> {
+  // Relative to the folder, so that the file names nothing of the machine that built it.
+  const within = (file: string): string => path.relative(bundle.folder, file)
+  const blob = path.join(bundle.folder, 'sea.blob')
+  const config = {
+    main: within(bundle.main),
+    output: within(blob),
+    assets: Object.fromEntries(Object.entries(bundle.assets).map(([name, file]) => [name, within(file)])),
+    disableExperimentalSEAWarning: true,
+    // It would belong to one processor and one version of V8, and cost memory.
+    useCodeCache: false,
+    execArgv: await optionsOfLauncher(),
+  }
+  await writeFile(path.join(bundle.folder, 'sea.json'), JSON.stringify(config))
+  await execa(process.execPath, ['--experimental-sea-config', 'sea.json'], { cwd: bundle.folder })
+  await copyFile(node, output)
+  await chmod(output, 0o755)
+  const machO = isMachO ? ['--macho-segment-name', 'NODE_SEA'] : []
+  const options = { preferLocal: true, localDir: import.meta.dirname }
+  await execa('postject', [output, 'NODE_SEA_BLOB', blob, '--sentinel-fuse', sentinel, ...machO], options)
+}
+
+/** What `bin/metal-agent` gives Node.js to keep it small in memory. */
+export async function optionsOfLauncher(): Promise<string[]> {
+  const [, options] = /exec "\$node" ((?:--\S+[\s\\]+)+)"\$bundle"/.exec(await readFile(launcher, 'utf8')) ?? []
+  if (options === undefined) throw new Error(`${launcher} no longer starts "$node" with options and "$bundle".`)
+  return options.split(/[\s\\]+/).filter((option) => option !== '')
+}

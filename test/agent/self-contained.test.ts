@@ -1,0 +1,83 @@
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { execa } from 'execa'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { optionsOfLauncher } from '../../tasks/package/single-executable.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
+import { startFileServer } from '../support/file-server.ts'
+import { writeLlamaGguf } from '../support/gguf-writer.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const root = path.join(import.meta.dirname, '../..')
+const build = path.join(root, 'tasks/package/build-command.ts')
+const folder = await temporaryFolder()
+const command = path.join(folder.dir, 'metal-agent')
+// As a process of its own: what a test sets in its environment makes another build.
+beforeAll(async () => {
+  await execa(process.execPath, [build, command], { env: { NODE_ENV: undefined } })
+})
+afterAll(() => folder[Symbol.asyncDispose]())
+
+/** Nothing of this machine: no PATH on which a Node.js could be found. */
+const bare = { env: {}, extendEnv: false, cwd: folder.dir, reject: false } as const
+
+test('the self-contained command runs with nothing beside it and no Node.js on PATH', async () => {
+  const { exitCode, stdout } = await execa(command, ['--version'], bare)
+  expect([exitCode, stdout]).toEqual([0, expect.stringMatching(/^metal-agent \d+\.\d+\.\d+\n {2}git commit: /)])
+})
+
+test('the self-contained command names a wrong flag as metal-agent does', async () => {
+  const { exitCode, stderr } = await execa(command, ['--no-such-flag'], bare)
+  expect([exitCode, stderr]).toEqual([2, expect.stringContaining('metal-agent: ')])
+})
+
+test('the self-contained command serves a model to a completion and shows its window, its workers and page out of its own file', async () => {
+  await using sim = await KubeSim.start()
+  await using _ = await startControllerStandIn({ connection: sim.connection() })
+  await using files = await startFileServer()
+  const model = path.join(folder.dir, 'tiny.gguf')
+  await writeLlamaGguf(model)
+  const { url } = files.serve('/tiny.gguf', await readFile(model))
+  const apiVersion = 'inference.llmkube.dev/v1alpha1'
+  const metadata = { name: 'tiny' }
+  const spec = { source: url, format: 'gguf', hardware: { accelerator: 'metal' } }
+  sim.create({ apiVersion, kind: 'Model', metadata, spec })
+  // Its patterns are matched in a worker.
+  const tensorOverrides = ['ffn_.*=CPU']
+  sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: 'tiny', tensorOverrides } })
+  await using agent = await AgentProcess.start({
+    command: [command],
+    kubeconfig: sim.kubeconfig(),
+    args: ['--llama-server', sampleServerPath],
+  })
+  const { port = 0 } = await agent.service('tiny', 'ready')
+  const answer = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }] }),
+  })
+  expect(await answer.json()).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
+
+  const { stdout } = await execa(command, ['ui', '--state-dir', agent.stateDir])
+  const page = await fetch(new URL('/', /http\S+/.exec(stdout)?.[0]))
+  const html = await page.text()
+  const [, script = ''] = /src="\.?(\/assets\/[^"]+\.js)"/.exec(html) ?? []
+  const loaded = await fetch(new URL(script, page.url))
+  expect([page.status, loaded.status, (await loaded.text()).length > 100_000]).toEqual([200, 200, true])
+  const troubles = agent.log.filter(({ level }) => level === 'warn' || level === 'error')
+  expect(troubles.map(({ text }) => text)).toEqual([expect.stringMatching(/^There is no Metal on/)])
+})
+
+test('the self-contained command carries the options of Node.js that the launcher gives', async () => {
+  const [options, file] = [await optionsOfLauncher(), await readFile(command)]
+  expect(options.length).toBeGreaterThan(0)
+  expect(options.filter((option) => !file.includes(option))).toEqual([])
+})
+
+test('the self-contained command names no folder of the machine that built it', async () => {
+  const file = await readFile(command)
+  expect([root, 'metalbar-command-'].filter((place) => file.includes(place))).toEqual([])
+})
