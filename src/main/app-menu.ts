@@ -1,4 +1,4 @@
-import type { MenuItemConstructorOptions } from 'electron'
+import { Menu, type MenuItemConstructorOptions } from 'electron'
 
 export interface AppMenuOptions {
   readonly onSettings: () => void
@@ -6,7 +6,10 @@ export interface AppMenuOptions {
 }
 
 /** Seen only while the window has the focus; its keys are what a person expects of any window. */
-export const appMenu = ({ onSettings, onQuit }: AppMenuOptions): MenuItemConstructorOptions[] => [
+export const showAppMenu = (options: AppMenuOptions): void =>
+  Menu.setApplicationMenu(Menu.buildFromTemplate(appMenu(options)))
+
+const appMenu = ({ onSettings, onQuit }: AppMenuOptions): MenuItemConstructorOptions[] => [
   {
     label: 'Metalbar',
     submenu: [

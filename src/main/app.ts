@@ -1,16 +1,17 @@
 import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { app, clipboard, dialog, Menu, shell } from 'electron'
+import { app, clipboard, dialog, shell } from 'electron'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
 import { createAgentView, keepShowing } from './agent-view.ts'
 import { chooseFile, openPane } from './app-files.ts'
 import { serveAppIpc } from './app-ipc.ts'
-import { appMenu } from './app-menu.ts'
+import { showAppMenu } from './app-menu.ts'
 import { openAppLog } from './app-log.ts'
 import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
+import { appState } from './app-state.ts'
 import { carryOut, type DeedOptions } from './deeds.ts'
 import { takeLoginEnvironment } from './environment/take-login-environment.ts'
 import { catchLinks } from './follow-links.ts'
@@ -28,11 +29,11 @@ import type { MenuDeed } from './menu/entries.ts'
 import { securePages } from './page-security.ts'
 import { personQuits } from './person-quits.ts'
 import { Popover } from './popover.ts'
-import { setByPerson } from './preferences.ts'
-import { confirm, tellHiddenIcon } from './questions.ts'
+import { confirm } from './questions.ts'
 import { stopBeforeQuit } from './quit.ts'
 import { showAgent } from './shown-agent.ts'
 import { followSleep } from './sleep.ts'
+import { tellHiddenIconOnce } from './tell-hidden-icon-once.ts'
 import { tellNews } from './tell-news.ts'
 import { showTray } from './tray.ts'
 
@@ -123,18 +124,14 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     measurePower: () => measurePowerHere(agent.link, ownCommand),
   }
   const onDeed = (deed: MenuDeed) => void carryOut(deeds, deed).catch(onDefect)
-  Menu.setApplicationMenu(
-    Menu.buildFromTemplate(
-      appMenu({
-        onSettings: () => popover.show({ view: 'settings' }),
-        onQuit: () => {
-          // A person who chose to keep it quits by the icon's menu, which says what it does.
-          if (view.getState().preferences?.onQuit === 'keep') popover.hide()
-          else void quit().catch(onDefect)
-        },
-      }),
-    ),
-  )
+  showAppMenu({
+    onSettings: () => popover.show({ view: 'settings' }),
+    onQuit: () => {
+      // A person who chose to keep it quits by the icon's menu, which says what it does.
+      if (view.getState().preferences?.onQuit === 'keep') popover.hide()
+      else void quit().catch(onDefect)
+    },
+  })
   let isMenuOpen = false
   const lookerNow = () => (isMenuOpen || view.getState().preferences?.showTitle === true ? 'menu' : 'icon')
   const showing = keepShowing(agent.link, view)
@@ -156,11 +153,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   })
   serveIpc(agent.link, log)
   serveAppIpc(agent.link, log, {
-    state: async () => {
-      const { preferences, isHere } = view.getState()
-      const state = { hubToken: await token.state(), loginItem: loginItemState(), isHere }
-      return { ...state, ...(preferences && { preferences: setByPerson(preferences) }) }
-    },
+    state: () => appState(view, token),
     setHubToken: (text) => token.set(text),
     removeHubToken: () => token.remove(),
     setLoginItem,
@@ -193,10 +186,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   followLinks({ log, onLink: (target) => popover.show(placeOf(target, view.getState().snapshot)) })
   rescueHiddenIcon(iconBounds, () => {
     popover.tearOff()
-    if (view.getState().preferences?.hiddenIconTold !== false) return
-    tellHiddenIcon()
-      .then(() => prefer({ hiddenIconTold: true }))
-      .catch((error: unknown) => log.warn('not remembered that the hidden icon was told', { error }))
+    tellHiddenIconOnce({ view, log, prefer })
   })
   app.on('second-instance', () => popover.show())
   app.on('activate', () => popover.show())
