@@ -1,6 +1,7 @@
 import type { ShutdownRequest } from './commands/rooms.ts'
 import type { EnergyOptions } from './energy/energy.ts'
 import type { Logger } from './observability/logger.ts'
+import type { FuseTimings } from './panic-fuse/panic-fuse.ts'
 import type { Platform } from './platform/platform.ts'
 import type { PowerOptions } from './power/power.ts'
 import type { LivenessTimings } from './process/liveness.ts'
@@ -34,6 +35,8 @@ export interface AgentOptions {
   readonly idleMinuteMs?: number
   /** For tests and demonstrations: what is measured with, how long a look counts, and when its program hangs. */
   readonly powerTrial?: Partial<Pick<PowerOptions, 'platform' | 'commands' | 'source' | 'lookMs' | 'stallMs'>>
+  /** For tests: how long a machine has to live on after a start, and how soon models start after a disorderly end. */
+  readonly fuseTrial?: Partial<FuseTimings>
   /** For tests: how often work is counted while nobody looks. */
   readonly energyTrial?: Pick<EnergyOptions, 'countEveryMs'>
 }

@@ -204,8 +204,9 @@ export class Agent {
   }
 
   async #stop(): Promise<void> {
-    const { narrator, link } = this.#kept ?? {}
+    const { narrator, link, fuse } = this.#kept ?? {}
     narrator?.leave()
+    await fuse?.leaving()
     await link?.stopDeciding()
     await link?.withdraw({ hasServers: this.#runningServers().length > 0 })
     await Promise.all([this.#rooms.servers.stopAll(), link?.sayStopped(this.#options.identity.displayName)])
@@ -219,6 +220,7 @@ export class Agent {
   }
 
   async #leave(): Promise<void> {
+    await this.#kept?.fuse.leaving()
     await this.#kept?.link.stopDeciding()
     const kept = this.#runningServers()
     await this.#rooms.servers.letGo()
@@ -247,7 +249,7 @@ export class Agent {
       return undefined
     })
     this.#machine = { performanceCores, hasMetal: (await platform.metal()).available }
-    await this.#adopt()
+    await this.#adopt(kept)
     countServers(servers, memory)
     await memory.start()
     models.start()
@@ -255,11 +257,13 @@ export class Agent {
     return kept
   }
 
-  async #adopt(): Promise<void> {
+  async #adopt({ fuse }: KeptRooms): Promise<void> {
     const { platform, log, settings } = this.#options
     const { ledger, servers } = this.#rooms
     const { stateDir } = settings
-    this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules: launchRules(this.#settings) }))
+    const rules = launchRules(this.#settings)
+    const onBoot = fuse.booted.bind(fuse)
+    this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules, onBoot }))
   }
 
   #warn(notices: readonly string[]): void {

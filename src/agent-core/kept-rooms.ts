@@ -13,11 +13,13 @@ import { countUnload } from './observability/metrics/server-metrics.ts'
 import { sessionCounters } from './observability/metrics/session-metrics.ts'
 import { PersonSettings } from './settings/person-settings.ts'
 import { PublishedAddress } from './published-address.ts'
+import type { PanicFuse } from './panic-fuse/panic-fuse.ts'
 import { Absences } from './reconcile/absences.ts'
 import { Narrator } from './reconcile/narrator.ts'
 import { PressureEviction } from './reconcile/pressure-eviction.ts'
 import { ServerLaunches } from './reconcile/server-launches.ts'
 import { Sleep } from './sleep.ts'
+import { fuseRoom } from './fuse-room.ts'
 import type { LastingRooms } from './lasting-rooms.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
 import { evictionSettings, launchRules, portPolicy, specPolicy } from './room-settings.ts'
@@ -32,6 +34,7 @@ export interface KeptRooms {
   readonly narrator: Narrator
   readonly address: PublishedAddress
   readonly sleep: Sleep
+  readonly fuse: PanicFuse
   readonly link: ClusterLink
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
@@ -88,10 +91,11 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   evictionRoom(context, inputs, { absences, narrator })
   const address = addressRoom(context, { settings, history })
   const sleep = ends.use(new Sleep({ servers, session, log }))
-  const link = linkRoom(context, inputs, { absences, narrator, address, sleep, settings, pin })
-  const kept = { settings, absences, history, narrator, address, sleep, link }
+  const fuse = await fuseRoom(context, inputs.rooms, history)
+  const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, settings, pin })
+  const kept = { settings, absences, history, narrator, address, sleep, fuse, link }
   const energyNotice = await inputs.rooms.energy.open()
-  const notices = [settings.notice, pin.notice, history.notice, energyNotice, ...absences.notices].filter(
+  const notices = [settings.notice, pin.notice, history.notice, fuse.notice, energyNotice, ...absences.notices].filter(
     (notice) => notice !== undefined,
   )
   return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
@@ -141,7 +145,7 @@ function addressRoom(
   )
 }
 
-type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep'>
+type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse'>
 
 function linkRoom(
   context: RoomContext,
@@ -192,7 +196,7 @@ function linkRoom(
 function openSession(
   context: RoomContext,
   { rooms, machine }: KeptInputs,
-  { absences, narrator, address, sleep }: LinkedRooms,
+  { absences, narrator, address, sleep, fuse }: LinkedRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -226,6 +230,7 @@ function openSession(
     servers,
     memory,
     absences,
+    fuse,
     narrator,
     launches,
     settings: {
@@ -245,11 +250,12 @@ function openSession(
 function commandRooms(
   { options, snapshots }: RoomContext,
   { rooms: { servers, models, memory, power, energy } }: KeptInputs,
-  { absences, history, settings, address, link }: Omit<KeptRooms, 'commands' | 'notices' | 'sleep'>,
+  { absences, history, settings, address, fuse, link }: Omit<KeptRooms, 'commands' | 'notices' | 'sleep'>,
 ): Rooms {
   const { platform, log, onShutdown, onLogLevel } = options
   return {
     absences,
+    fuse,
     history,
     settings,
     servers,

@@ -51,7 +51,7 @@ const shapes: Readonly<
 }
 
 function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
-  const { cluster, host, version, startedAt, now, notices, memory, power, powerFigures } = snapshot
+  const { cluster, host, version, startedAt, now, notices, memory, power, powerFigures, panicFuse } = snapshot
   const state = `${cluster.state} for ${formatAge(cluster.since, now)}`
   const place = host.address === undefined ? host.message : `published as ${host.address}`
   return [
@@ -64,6 +64,9 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
     ...(memory ? [['Memory', memoryLine(memory)] satisfies [string, string]] : []),
     ...(power ? [['Power', powerLine(power, powerFigures)] satisfies [string, string]] : []),
+    ...(panicFuse
+      ? [['Held', `${panicFuse.message} To start them now: metal-agent serve-again`] satisfies [string, string]]
+      : []),
     ...notices.map((notice): [string, string] => ['Note', notice]),
   ]
 }

@@ -53,6 +53,8 @@ export const command = z.discriminatedUnion('name', [
   /** Endpoints are withdrawn, models stay in memory. */
   z.object({ name: z.literal('pauseNode') }),
   z.object({ name: z.literal('resumeNode') }),
+  /** After the machine ended in disorder while models ran: nothing is held for that any more, and nothing waits its turn. */
+  z.object({ name: z.literal('serveAgain') }),
   z.object({
     name: z.literal('selectContext'),
     context: z.string().min(1).max(500),

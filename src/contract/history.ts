@@ -15,6 +15,7 @@ export const historyKinds = [
   'settingsChanged',
   'agentStarted',
   'agentStopped',
+  'machineEnded',
 ] as const
 
 /** Something that happened here and that a person may ask about later. */

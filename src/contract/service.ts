@@ -32,6 +32,8 @@ export const serviceReasons = [
   'InsufficientMemory',
   'MemoryCheckFailed',
   'MemoryPressure',
+  'HeldAfterPanic',
+  'StartsInTurn',
   'Held',
   'Paused',
   'Asleep',

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { clusterView } from './cluster.ts'
 import { memoryFigures, memoryView } from './memory.ts'
 import { downloadView } from './models.ts'
+import { panicFuseView } from './panic-fuse.ts'
 import { powerFigures, powerView } from './power.ts'
 import { serviceFigures, serviceView } from './service.ts'
 
@@ -42,6 +43,8 @@ export const agentSnapshot = z.object({
   power: powerView.optional(),
   /** Absent while nothing is measured. */
   powerFigures: powerFigures.optional(),
+  /** Absent while models start as usual. */
+  panicFuse: panicFuseView.optional(),
   /** Without a service: under way, or ended a moment ago. */
   downloads: z.array(downloadView),
   /** The id of the newest entry of the history: whoever shows it asks for what is newer. 0 = there is none. */

@@ -56,6 +56,7 @@ const troublingReasons: ReadonlySet<ServiceReason> = new Set([
   'ClusterDisagrees',
   'InsufficientMemory',
   'MemoryCheckFailed',
+  'HeldAfterPanic',
 ])
 
 /** A person paused the machine, or it sleeps: that its models are not published is no trouble. */

@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { Agent } from '../../src/agent-core/agent.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import type { FuseTimings } from '../../src/agent-core/panic-fuse/panic-fuse.ts'
 import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
 import type { ShutdownRequest } from '../../src/agent-core/commands/rooms.ts'
 import { agentSettings, type AgentSettings } from '../../src/agent-core/settings/settings.ts'
@@ -55,6 +56,7 @@ export interface AgentOptions {
   /** Absent = far more memory than any test needs. */
   readonly memory?: StatedMemory
   readonly memoryClock?: () => number
+  readonly fuseTrial?: Partial<FuseTimings>
 }
 
 export interface ServiceOptions {
@@ -158,6 +160,7 @@ export class AgentWorld implements AsyncDisposable {
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
       ...(options.memoryClock && { memoryClock: options.memoryClock }),
+      ...(options.fuseTrial && { fuseTrial: options.fuseTrial }),
       ...(options.random && { random: options.random }),
       ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),
       ...(options.onShutdown && { onShutdown: options.onShutdown }),

@@ -28,13 +28,17 @@ export class StatedMemory {
       gpuMemoryLimit: () =>
         this.gpuLimitError ? Promise.reject(this.gpuLimitError) : Promise.resolve(this.gpuLimitBytes),
     }
-    this.platform = new Proxy(host, {
-      get: (target, name) => {
-        const own: unknown = Reflect.get(stated, name)
-        if (own !== undefined) return own
-        const value: unknown = Reflect.get(target, name)
-        return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(target) : value
-      },
-    })
+    this.platform = statedPlatform(host, stated)
   }
 }
+
+/** A host that says some things otherwise. */
+export const statedPlatform = (host: Platform, stated: Partial<Platform>): Platform =>
+  new Proxy(host, {
+    get: (target, name) => {
+      const own: unknown = Reflect.get(stated, name)
+      if (own !== undefined) return own
+      const value: unknown = Reflect.get(target, name)
+      return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(target) : value
+    },
+  })

@@ -21,6 +21,7 @@ import { resumeNode } from './resume-node.ts'
 import { resync } from './resync.ts'
 import type { Rooms } from './rooms.ts'
 import { selectContext } from './select-context.ts'
+import { serveAgain } from './serve-again.ts'
 import { setContextSize } from './set-context-size.ts'
 import { setHostAddress } from './set-host-address.ts'
 import { shutdown } from './shutdown.ts'
@@ -153,6 +154,8 @@ function outcomeOf(rooms: Rooms, command: Command): Promise<CommandResult> {
       return pauseNode(rooms)
     case 'resumeNode':
       return resumeNode(rooms)
+    case 'serveAgain':
+      return serveAgain(rooms)
     case 'selectContext':
       return selectContext(rooms, command)
     case 'reloadKubeconfig':

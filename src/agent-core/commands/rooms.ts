@@ -12,6 +12,7 @@ import type { PersonSettings } from '../settings/person-settings.ts'
 import type { LogLevel } from '../settings/settings.ts'
 import type { Servers } from '../process/servers.ts'
 import type { HostCandidate } from '../publishing/host-address.ts'
+import type { PanicFuse } from '../panic-fuse/panic-fuse.ts'
 import type { Absences } from '../reconcile/absences.ts'
 import type { ServiceReport } from '../reconcile/service-report.ts'
 import type { Reconciler } from '../reconcile/reconciler.ts'
@@ -20,6 +21,7 @@ import { refKey } from '../support/object-key.ts'
 /** What commands act on. */
 export interface Rooms {
   readonly absences: Absences
+  readonly fuse: Pick<PanicFuse, 'serveAgain'>
   readonly history: History
   readonly settings: PersonSettings
   readonly servers: Servers

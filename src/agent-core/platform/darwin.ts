@@ -20,6 +20,7 @@ import {
   psColumnsWithoutUsage,
   sessionColumns,
 } from './darwin-ps.ts'
+import { hasPanicReportSince, panicReportFolder } from './panic-reports.ts'
 import {
   hostInterfaces,
   pidsByGroup,
@@ -157,6 +158,10 @@ export class DarwinPlatform implements Platform {
     const { stdout } = await this.#run(darwinCommands.sysctl, ['-n', 'kern.bootsessionuuid'])
     if (stdout.trim() === '') throw new PlatformError('sysctl does not say which boot this is.')
     return stdout.trim()
+  }
+
+  hasPanicReportSince(time: Date): Promise<boolean> {
+    return hasPanicReportSince(panicReportFolder, time)
   }
 
   async loginSession(): Promise<string | undefined> {

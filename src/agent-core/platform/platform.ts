@@ -108,6 +108,8 @@ export interface Platform {
   isRunning(process: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean>
   /** Another after every boot: pids and start times of an earlier one mean nothing. */
   bootId(): Promise<string>
+  /** Whether the system reports a kernel panic at this time or later; false where it writes no such reports. */
+  hasPanicReportSince(time: Date): Promise<boolean>
   /** Another after every login at the screen; undefined where no user is logged in there. */
   loginSession(): Promise<string | undefined>
   portListeners(port: number, groupId: number): Promise<PortListeners>

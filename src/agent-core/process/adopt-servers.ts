@@ -1,5 +1,6 @@
 import { realpath } from 'node:fs/promises'
 import type { Logger } from '../observability/logger.ts'
+import type { Boot } from '../panic-fuse/machine-end.ts'
 import type { Platform } from '../platform/platform.ts'
 import { messageOf } from '../support/message-of.ts'
 import { judge, type Leftover, type Sight } from './adoption.ts'
@@ -16,6 +17,8 @@ export interface AdoptionOptions {
   readonly log: Logger
   readonly stateDir: string
   readonly rules: GeneralRules
+  /** What the ledger had, before anything of it is forgotten. */
+  readonly onBoot?: (boot: Boot) => Promise<void>
 }
 
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */
@@ -29,6 +32,7 @@ export async function adoptServers(options: AdoptionOptions): Promise<string[]> 
   const { ledger, servers, log, rules } = options
   const { entries, notice } = await loaded(options)
   const notices = notice === undefined ? [] : [notice]
+  await options.onBoot?.({ bootId: (await ledger.host()).bootId, starts: entries })
   let sight: Sight
   try {
     sight = await look(options)

@@ -8,7 +8,7 @@ import type { Need } from './sizing.ts'
 
 export interface AdmissionOptions extends Omit<DisplacementsOptions, 'isQueued' | 'isRefused'> {
   readonly memory: Memory
-  readonly narrator: Pick<Narrator, 'noMemory' | 'memoryGranted' | 'tell'>
+  readonly narrator: Pick<Narrator, 'notStarted' | 'mayStart' | 'tell'>
   /** Something that a snapshot shows has changed. */
   readonly onChange: () => void
   /** Each answer to a start. */
@@ -149,13 +149,13 @@ export class Admission implements Disposable {
       entry.refusal = undefined
       entry.waitingSince = undefined
       this.#displacements.winnerWaitsNoMore(key)
-      narrator.memoryGranted(key)
+      narrator.mayStart(key)
       if (admission.warning !== undefined) log.warn('memory not checked', { key, text: admission.warning })
       return true
     }
     entry.refusal = { ...admission, of: desiredKey(desiredServer) }
     entry.waitingSince = request.since
-    narrator.noMemory(key, admission.reason, this.#eventSentence(admission))
+    narrator.notStarted(key, admission.reason, this.#eventSentence(admission))
     this.#displacements.makeWay(key, admission.evictFirst)
     return false
   }

@@ -9,7 +9,7 @@ import { Idleness } from './idleness.ts'
 import { ModelFetch } from './model-fetch.ts'
 import { observe } from './observe.ts'
 import { isAnyAlive, isHeld } from './plan/facts.ts'
-import type { MemoryReason, Observation } from './plan/observation.ts'
+import type { MemoryReason, Observation, StartObstacle } from './plan/observation.ts'
 import { plan } from './plan/plan.ts'
 import type { Plan } from './plan/step.ts'
 import { noDurations, read, type Durations, type Reading } from './reading.ts'
@@ -221,7 +221,8 @@ export class ManagedService {
   }
 
   async #rest(reading: Reading, next: Plan, observed: Observation): Promise<Rest> {
-    const { admission, publisher, servers, narrator } = this.#rooms
+    const { admission, fuse, publisher, servers, narrator } = this.#rooms
+    if (next.state !== 'starting' && !waitsForFuse.has(next.reason)) fuse.forget(this.key)
     if (next.forget && observed.desired.kind === 'gone') {
       admission.forget(this.key)
       publisher.forget(this.key)
@@ -275,6 +276,8 @@ const memoryReasons: ReadonlySet<string> = new Set<MemoryReason>([
   'MemoryCheckFailed',
   'MemoryPressure',
 ])
+
+const waitsForFuse: ReadonlySet<string> = new Set<StartObstacle>(['HeldAfterPanic', 'StartsInTurn'])
 
 /** A server goes on for it. */
 const keepsServing: ReadonlySet<Desired['kind']> = new Set(['serve', 'modelMissing', 'unreadable'])

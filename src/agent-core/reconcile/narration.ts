@@ -34,8 +34,8 @@ export type Transition =
     }
   | { readonly kind: 'modelMissing'; readonly message: string }
   | {
-      readonly kind: 'noMemory'
-      readonly reason: 'InsufficientMemory' | 'MemoryCheckFailed' | 'RespawnBlocked'
+      readonly kind: 'notStarted'
+      readonly reason: 'InsufficientMemory' | 'MemoryCheckFailed' | 'RespawnBlocked' | 'HeldAfterPanic'
       readonly message: string
     }
   | { readonly kind: 'displaced'; readonly winner: string; readonly message: string }
@@ -107,7 +107,7 @@ export function tellingOf(transition: Transition): Telling {
     }
     case 'modelMissing':
       return { event: warning('Refused', transition.message) }
-    case 'noMemory':
+    case 'notStarted':
       return { event: warning(transition.reason, transition.message) }
     case 'displaced': {
       const { winner, message } = transition
@@ -164,6 +164,7 @@ const troubles = new Set<ServiceReason>([
   'NoHostAddress',
   'ClaimOverwritten',
   'ClusterDisagrees',
+  'HeldAfterPanic',
 ])
 
 /** On the way to somewhere, and told by the lines of the step that is taken. */

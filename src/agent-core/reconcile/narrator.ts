@@ -11,7 +11,7 @@ import type { Exited, ServerState } from '../process/server-state.ts'
 import { nextClusterRetry } from './cluster-retry.ts'
 import { levelOf, tellingOf, type Transition } from './narration.ts'
 import { isForeign } from './plan/facts.ts'
-import type { MemoryReason } from './plan/observation.ts'
+import type { StartObstacle } from './plan/observation.ts'
 import { crashLoopMessage, isCrashLoop, successorFailedMessage } from './plan/server-words.ts'
 import type { Plan } from './plan/step.ts'
 import { reportDue, sayFinally, writeReport, type ReportInputs } from './status-report.ts'
@@ -115,17 +115,17 @@ export class Narrator {
   }
 
   /** Once for as long as it waits for this reason, over restarts of the agent as well. */
-  noMemory(key: string, reason: MemoryReason, message: string): void {
+  notStarted(key: string, reason: Exclude<StartObstacle, 'StartsInTurn'>, message: string): void {
     const told = this.#toldOf(key)
-    if (told.memoryReason === reason) return
-    told.memoryReason = reason
+    if (told.obstacle === reason) return
+    told.obstacle = reason
     if (this.#condition(key)?.reason === reason) return
-    this.tell(key, { kind: 'noMemory', reason: reason === 'MemoryPressure' ? 'RespawnBlocked' : reason, message })
+    this.tell(key, { kind: 'notStarted', reason: reason === 'MemoryPressure' ? 'RespawnBlocked' : reason, message })
   }
 
-  /** It does not wait for memory any more: the next wait is told again. */
-  memoryGranted(key: string): void {
-    this.#toldOf(key).memoryReason = undefined
+  /** Nothing stands in the way of its start any more: the next wait is told again. */
+  mayStart(key: string): void {
+    this.#toldOf(key).obstacle = undefined
   }
 
   /** The line that says in which state a service is, when that has changed. */

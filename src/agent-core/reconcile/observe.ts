@@ -23,7 +23,7 @@ export interface ObservedService {
 
 type Rooms = Pick<
   ServiceRooms,
-  'publisher' | 'servers' | 'absences' | 'admission' | 'hostAddress' | 'silenceOf' | 'settings'
+  'publisher' | 'servers' | 'absences' | 'admission' | 'fuse' | 'hostAddress' | 'silenceOf' | 'settings'
 >
 
 /** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
@@ -58,16 +58,17 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
 
 function memoryView(
   { desired, desiredServer }: Reading,
-  { settings, servers, admission }: Rooms,
+  { settings, servers, admission, fuse }: Rooms,
   { key, starts }: ObservedService,
   server: ServerView,
-): Pick<Observation, 'beside' | 'instead' | 'noMemory'> {
+): Pick<Observation, 'beside' | 'instead' | 'obstacle'> {
   const { beside, instead, noMemory } = admission.view(key, desiredServer)
+  const obstacle = fuse.obstacleOf(key, desiredServer?.digest) ?? noMemory
   const runs = server.kind === 'ready' || server.kind === 'starting'
   const isReplaced = runs && desired.kind === 'serve' && (server.digest !== desired.digest || starts.isRestartAsked)
-  if (!isReplaced && !starts.hasSuccessor) return { beside: notAsked, instead, noMemory }
+  if (!isReplaced && !starts.hasSuccessor) return { beside: notAsked, instead, obstacle }
   const why = beside && noPortBeside(settings.port, servers.running)
-  return { beside: why === undefined ? beside : { allowed: false, why }, instead, noMemory }
+  return { beside: why === undefined ? beside : { allowed: false, why }, instead, obstacle }
 }
 
 const notAsked: Beside = { allowed: false, why: '' }

@@ -34,6 +34,7 @@ export interface ReconcilerOptions {
   readonly servers: Servers
   readonly publisher: Publisher
   readonly absences: Absences
+  readonly fuse: ServiceRooms['fuse']
   readonly narrator: Narrator
   readonly launches: ServerLaunches
   readonly memory: Memory

@@ -2,6 +2,7 @@ import { access } from 'node:fs/promises'
 import type { Logger } from '../observability/logger.ts'
 import { unknownDigest } from '../process/adoption.ts'
 import type { StopOptions } from '../process/server-process.ts'
+import type { PanicFuse } from '../panic-fuse/panic-fuse.ts'
 import type { Servers } from '../process/servers.ts'
 import { isOver, type ServerState } from '../process/server-state.ts'
 import type { LocalModel } from '../models/models.ts'
@@ -37,7 +38,8 @@ export interface ServerStartsOptions {
   >
   readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
   readonly admission: Pick<Admission, 'need' | 'prepare' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'>
-  readonly narrator: Pick<Narrator, 'tell' | 'startFailed'>
+  readonly fuse: Pick<PanicFuse, 'ask'>
+  readonly narrator: Pick<Narrator, 'tell' | 'startFailed' | 'notStarted'>
   readonly log: Logger
   readonly enqueue: () => void
   /** The agent decides nothing any more. */
@@ -142,6 +144,7 @@ export class ServerStarts {
       return true
     }
     const need = await this.#needOf(prepared)
+    if (role === 'current' && this.#isHeldBack(desiredServer, need.estimate?.total)) return true
     await admission.prepare(key, desiredServer, need)
     if (this.#options.isStopped()) return true
     if (
@@ -208,6 +211,14 @@ export class ServerStarts {
   #needOf(prepared: PreparedServer) {
     const { key, launches, admission } = this.#options
     return admission.need(key, launches.needKey(prepared), () => launches.sizeUp(prepared))
+  }
+
+  /** After the machine ended in disorder; a server beside one that serves was safe before. */
+  #isHeldBack({ digest }: DesiredServer, needBytes: number | undefined): boolean {
+    const { key, fuse, narrator } = this.#options
+    const obstacle = fuse.ask(key, digest, needBytes)
+    if (obstacle?.reason === 'HeldAfterPanic') narrator.notStarted(key, obstacle.reason, obstacle.message)
+    return obstacle !== undefined
   }
 
   #failed(role: 'current' | 'successor', digest: string, startFailure: StartFailure): void {

@@ -2,6 +2,7 @@ import type { Cluster } from '../kube/cluster.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { Models } from '../models/models.ts'
 import type { Logger } from '../observability/logger.ts'
+import type { PanicFuse } from '../panic-fuse/panic-fuse.ts'
 import type { IdleWatch } from '../process/idle-watch.ts'
 import type { PortPolicy } from '../process/launch.ts'
 import type { Servers } from '../process/servers.ts'
@@ -33,6 +34,7 @@ export interface ServiceRooms {
   readonly memory: Pick<Memory, 'view'>
   readonly absences: Absences
   readonly admission: Admission
+  readonly fuse: Pick<PanicFuse, 'ask' | 'obstacleOf' | 'forget'>
   readonly narrator: Narrator
   readonly launches: ServerLaunches
   readonly idle: IdleWatch

@@ -2,7 +2,7 @@ import type { ServiceReason, ServiceState } from '../../contract/service.ts'
 import type { EventSeries } from '../kube/event-recorder.ts'
 import type { ServerRole } from '../process/server-state.ts'
 import type { ClusterRetry } from './cluster-retry.ts'
-import type { MemoryReason } from './plan/observation.ts'
+import type { StartObstacle } from './plan/observation.ts'
 import type { ReportMemory } from './status-report.ts'
 
 /** What was told of one service, so that each transition is told once. */
@@ -20,8 +20,8 @@ export interface Told extends ReportMemory {
   crashes: EventSeries | undefined
   /** Message of the refusal that was told. */
   refusal: string | undefined
-  /** Of the wait for memory that was told. */
-  memoryReason: MemoryReason | undefined
+  /** Why it was not started, as it was told. */
+  obstacle: StartObstacle | undefined
   /** What could not be ended, as it was told. */
   left: string | undefined
   reportRetry: ClusterRetry | undefined
@@ -72,7 +72,7 @@ const nothingTold = (uid: string | undefined): Told => ({
   stopReasons: {},
   crashes: undefined,
   refusal: undefined,
-  memoryReason: undefined,
+  obstacle: undefined,
   left: undefined,
   reportRetry: undefined,
   isReportFailureTold: false,

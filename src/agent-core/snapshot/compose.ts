@@ -3,6 +3,7 @@ import { cleanTexts, sentence } from '../../contract/clean-text.ts'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { MemoryFiguresView, MemoryStateView } from '../../contract/memory.ts'
 import type { DownloadView } from '../../contract/models.ts'
+import type { PanicFuseView } from '../../contract/panic-fuse.ts'
 import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
@@ -26,6 +27,7 @@ export interface RoomParts {
   readonly memoryFigures: MemoryFiguresView | undefined
   readonly power: PowerView | undefined
   readonly powerFigures: PowerFigures | undefined
+  readonly panicFuse: PanicFuseView | undefined
   readonly downloads: readonly DownloadView[]
   readonly newestHistoryId: number
   readonly settingsRevision?: number | undefined
@@ -42,6 +44,7 @@ const nothingSaid: RoomParts = {
   memoryFigures: undefined,
   power: undefined,
   powerFigures: undefined,
+  panicFuse: undefined,
   downloads: [],
   newestHistoryId: 0,
   notices: [],
@@ -88,6 +91,12 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     ...(parts.memoryFigures && { memoryFigures: keep(previous?.memoryFigures, parts.memoryFigures) }),
     ...(parts.power && { power: keep(previous?.power, cleanTexts(parts.power)) }),
     ...(parts.powerFigures && { powerFigures: keep(previous?.powerFigures, parts.powerFigures) }),
+    ...(parts.panicFuse && {
+      panicFuse: keep(previous?.panicFuse, {
+        ...parts.panicFuse,
+        message: sentence(parts.panicFuse.message, maxNoticeBytes),
+      }),
+    }),
     downloads: keep(previous?.downloads, cleanTexts([...parts.downloads])),
     newestHistoryId: parts.newestHistoryId,
     ...(parts.settingsRevision !== undefined && { settingsRevision: parts.settingsRevision }),

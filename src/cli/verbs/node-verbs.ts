@@ -13,6 +13,9 @@ export function nodeVerbCommands(context: VerbContext): Command[] {
     agentVerb('resume', 'undo a pause', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resumeNode' }),
     ),
+    agentVerb('serve-again', 'serve what is held back since this machine ended while models ran', context).action(
+      (options: unknown) => sendPlain(context, options, { name: 'serveAgain' }),
+    ),
     agentVerb('resync', 'read everything in the cluster anew', context).action((options: unknown) =>
       sendPlain(context, options, { name: 'resync' }),
     ),

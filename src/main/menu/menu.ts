@@ -1,3 +1,4 @@
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
 import type { AgentView } from '../agent-view.ts'
 import { clusterLine, figuresLine, stateLine } from '../state-line.ts'
 import { contextEntry, hostAddressEntry } from './choices.ts'
@@ -16,6 +17,7 @@ export function menuOf(view: AgentView): MenuEntry[] {
     answerEntries(view),
     loginOfferEntries(view),
     snapshot ? modelEntries(snapshot) : [],
+    snapshot ? fuseEntries(snapshot) : [],
     snapshot ? nodeEntries(view, snapshot.host.paused) : [],
     appEntries(view),
   ])
@@ -44,6 +46,13 @@ function answerEntries({ answer }: AgentView): MenuEntry[] {
     ...lines(answer.message),
     ...(instead ? [line(instead.label, { kind: 'command', command: instead.command })] : []),
   ]
+}
+
+/** The machine ended in disorder while models ran. */
+function fuseEntries({ panicFuse }: AgentSnapshot): MenuEntry[] {
+  if (panicFuse === undefined) return []
+  const label = panicFuse.state === 'held' ? 'Serve again' : 'Start all at once'
+  return [...lines(panicFuse.message), line(label, { kind: 'command', command: { name: 'serveAgain' } })]
 }
 
 function nodeEntries(view: AgentView, isPaused: boolean): MenuEntry[] {

@@ -11,6 +11,7 @@ export function Banners() {
   return (
     <>
       {host.paused && <Paused />}
+      <HeldAfterPanic />
       <Answer about="node" />
       {host.address === undefined && <Banner tone="warn">{host.message}</Banner>}
       {notices.map((notice) => (
@@ -19,6 +20,32 @@ export function Banners() {
         </Banner>
       ))}
     </>
+  )
+}
+
+/** Models start with care, since this machine ended while they ran. */
+function HeldAfterPanic() {
+  const fuse = useSnapshot((snapshot) => snapshot.panicFuse)
+  const ask = useWindow((state) => state.ask)
+  const pending = useWindow(({ requests }) => requests['node']?.state === 'pending')
+  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  if (fuse === undefined) return undefined
+  return (
+    <Banner
+      tone="warn"
+      actions={
+        <Button
+          look="prominent"
+          disabled={disabled}
+          pending={pending}
+          onPress={() => void ask('node', { name: 'serveAgain' })}
+        >
+          {fuse.state === 'held' ? overviewWords.serveAgain : overviewWords.startAll}
+        </Button>
+      }
+    >
+      {fuse.message}
+    </Banner>
   )
 }
 

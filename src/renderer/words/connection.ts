@@ -37,6 +37,8 @@ export const overviewWords = {
   about: (name: string, version: string) => `${name} · agent ${version}`,
   paused: 'This machine is paused: its endpoints are withdrawn, and its models stay in memory.',
   resume: 'Resume',
+  serveAgain: 'Serve again',
+  startAll: 'Start all at once',
 } as const
 
 /** Of a part of the window whose code comes after what is seen first. */

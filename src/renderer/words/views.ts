@@ -25,6 +25,7 @@ export const activityWords = {
     refused: 'Refused',
     addressChanged: 'Address changed',
     settingsChanged: 'Settings changed',
+    machineEnded: 'Machine ended',
     agentStarted: 'Agent started',
     agentStopped: 'Agent stopped',
   } satisfies Record<HistoryEntry['kind'], string>,

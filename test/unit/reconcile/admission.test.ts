@@ -50,8 +50,8 @@ beforeEach(async () => {
     servers: { get: (key) => running.get(key), successor: () => undefined, retiring: () => undefined },
     absences,
     narrator: {
-      noMemory: (key, reason) => void told.push(`${reason} ${key}`),
-      memoryGranted: () => undefined,
+      notStarted: (key, reason) => void told.push(`${reason} ${key}`),
+      mayStart: () => undefined,
       tell: (key, { kind }) => void told.push(`${kind} ${key}`),
     },
     log: silentLog,

@@ -179,7 +179,7 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
   ['a Model that is missing', { kind: 'modelMissing', message: 'No Model.' }, { events: ['Refused: No Model.'] }],
   [
     'a wait for memory',
-    { kind: 'noMemory', reason: 'InsufficientMemory', message: 'Needs 24 GB.' },
+    { kind: 'notStarted', reason: 'InsufficientMemory', message: 'Needs 24 GB.' },
     { events: ['InsufficientMemory: Needs 24 GB.'] },
   ],
   [
@@ -291,7 +291,7 @@ const observed: Observation = {
   retiring: undefined,
   beside: undefined,
   instead: undefined,
-  noMemory: undefined,
+  obstacle: undefined,
   absent: undefined,
   stopReason: '',
   publication: {
@@ -475,10 +475,10 @@ test('what two servers in a row leave behind is told for each, though it is the 
 })
 
 test('a wait for memory is told once for its reason, and again after it was granted', async () => {
-  for (const _look of [1, 2]) narrator.noMemory(key, 'InsufficientMemory', 'Needs 24 GB.')
-  narrator.noMemory(key, 'MemoryPressure', 'Critical.')
-  narrator.memoryGranted(key)
-  narrator.noMemory(key, 'MemoryPressure', 'Critical again.')
+  for (const _look of [1, 2]) narrator.notStarted(key, 'InsufficientMemory', 'Needs 24 GB.')
+  narrator.notStarted(key, 'MemoryPressure', 'Critical.')
+  narrator.mayStart(key)
+  narrator.notStarted(key, 'MemoryPressure', 'Critical again.')
   expect((await told()).events.toSorted()).toEqual([
     'InsufficientMemory: Needs 24 GB.',
     'RespawnBlocked: Critical again.',
@@ -488,13 +488,13 @@ test('a wait for memory is told once for its reason, and again after it was gran
 
 test('an object that is made again is told of anew, what runs for it is not', async () => {
   narrator.serverChanged(key, { kind: 'starting', ...run }, 'current')
-  narrator.noMemory(key, 'InsufficientMemory', 'Needs 24 GB.')
+  narrator.notStarted(key, 'InsufficientMemory', 'Needs 24 GB.')
   await events.flush()
   cache.remove('default', 'tiny')
   sim.delete({ resource: 'inferenceservices', name: 'tiny' })
   cache.upsert(parseInferenceService(await api.create(resources.inferenceServices, 'default', inferenceService)))
   narrator.serverChanged(key, { kind: 'loading', ...run }, 'current')
-  narrator.noMemory(key, 'InsufficientMemory', 'Needs 24 GB.')
+  narrator.notStarted(key, 'InsufficientMemory', 'Needs 24 GB.')
   expect((await told()).events.map((text) => text.split(':')[0]).toSorted()).toEqual([
     'InsufficientMemory',
     'InsufficientMemory',

@@ -75,7 +75,7 @@ const idle: Observation = {
   retiring: undefined,
   beside: { allowed: false, why: '' },
   instead: undefined,
-  noMemory: undefined,
+  obstacle: undefined,
   absent: undefined,
   stopReason: '',
   publication: nothingPublished,
@@ -88,7 +88,7 @@ const refusal = { at: now + 5_000, message: 'The cluster did not take it.', isRe
 const outage = { at: now + 5_000, message: 'The cluster did not answer.' }
 
 const fits: Observation['beside'] = { allowed: true }
-const noMemory = { reason: 'InsufficientMemory', message: 'Needs 24.0 GB, 18.7 GB left.' } as const
+const obstacle = { reason: 'InsufficientMemory', message: 'Needs 24.0 GB, 18.7 GB left.' } as const
 const since = new Date(now).toISOString()
 const unused: Observation['absent'] = { kind: 'idle', since, message: 'Idle.' }
 const absent: Observation['absent'] = {
@@ -1212,30 +1212,30 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ],
   ],
   'there is no memory for it': [
-    ['it is claimed all the same', { noMemory }, 'claim', 'waiting'],
-    ['and its model fetched', { noMemory, publication: claimed }, 'fetch', 'fetching'],
-    ['it is not started', { noMemory, publication: claimed, fetch: fetched }, 'rest', 'waiting'],
+    ['it is claimed all the same', { obstacle }, 'claim', 'waiting'],
+    ['and its model fetched', { obstacle, publication: claimed }, 'fetch', 'fetching'],
+    ['it is not started', { obstacle, publication: claimed, fetch: fetched }, 'rest', 'waiting'],
     [
       'nor started again after a crash',
-      { noMemory, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
+      { obstacle, publication: withdrawn, fetch: fetched, server: { ...crashed, nextStartAt: now } },
       'rest',
       'waiting',
     ],
     [
       'nor with another specification after a crash',
-      { noMemory, publication: withdrawn, fetch: fetched, server: { ...crashed, digest: 'd0' } },
+      { obstacle, publication: withdrawn, fetch: fetched, server: { ...crashed, digest: 'd0' } },
       'rest',
       'waiting',
     ],
     [
       'one that serves is not touched',
-      { noMemory, publication: shownReady, fetch: fetched, server: ready },
+      { obstacle, publication: shownReady, fetch: fetched, server: ready },
       'rest',
       'ready',
     ],
     [
       'what it left published when its server ended is withdrawn first',
-      { noMemory, publication: shownReady, fetch: fetched },
+      { obstacle, publication: shownReady, fetch: fetched },
       'withdraw',
       'starting',
     ],
@@ -1281,7 +1281,7 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ],
     [
       'once it is down it waits for memory, and keeps its claim',
-      { absent, noMemory, publication: withdrawn, fetch: fetched },
+      { absent, obstacle, publication: withdrawn, fetch: fetched },
       'rest',
       'waiting',
     ],
@@ -1362,8 +1362,8 @@ test.each<[what: string, facts: Partial<Observation>, message: string]>([
     { server: ready, publication: shownReady, desired: { ...serve, notice } },
     'Serving at 192.0.2.7:5001. It runs without TOKEN.',
   ],
-  ['what waits for memory says how much is missing', { noMemory }, noMemory.message],
-  ['until the back-off has passed the failure is what is told', { noMemory, server: crashed }, 'Killed by SIGKILL.'],
+  ['what waits for memory says how much is missing', { obstacle }, obstacle.message],
+  ['until the back-off has passed the failure is what is told', { obstacle, server: crashed }, 'Killed by SIGKILL.'],
   [
     'a change that does not fit is told beside what serves',
     { ...changed, instead },
@@ -1381,7 +1381,7 @@ test.each<[what: string, facts: Partial<Observation>, message: string]>([
 test.each(['InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] as const)(
   'what waits for memory with %s has this reason, and no time: freed memory wakes it',
   (reason) => {
-    const waiting = { ...idle, publication: claimed, fetch: fetched, noMemory: { reason, message: 'Wait.' } }
+    const waiting = { ...idle, publication: claimed, fetch: fetched, obstacle: { reason, message: 'Wait.' } }
     expect(plan(waiting)).toMatchObject({ reason, message: 'Wait.', retryAt: undefined })
   },
 )
@@ -1425,10 +1425,10 @@ describe('a cluster that says something else', () => {
       ...idle,
       publication: withdrawn,
       fetch: fetched,
-      noMemory,
+      obstacle,
       disagreement: { message: says, since },
     })
-    expect(waits).toMatchObject({ reason: 'InsufficientMemory', message: `${noMemory.message} ${says}` })
+    expect(waits).toMatchObject({ reason: 'InsufficientMemory', message: `${obstacle.message} ${says}` })
   })
 
   test('keeps nothing from being done', () => {

@@ -96,6 +96,9 @@ export interface PublicationView {
 
 export type MemoryReason = Extract<ServiceReason, 'InsufficientMemory' | 'MemoryCheckFailed' | 'MemoryPressure'>
 
+/** Why a server may not be started now. */
+export type StartObstacle = MemoryReason | 'HeldAfterPanic' | 'StartsInTurn'
+
 export interface Observation {
   readonly now: number
   readonly desired: Desired
@@ -111,7 +114,7 @@ export interface Observation {
   /** Why the desired server would not fit even in place of the present one, as a sentence. */
   readonly instead: string | undefined
   /** Why the desired server may not be started now. */
-  readonly noMemory: { readonly reason: MemoryReason; readonly message: string } | undefined
+  readonly obstacle: { readonly reason: StartObstacle; readonly message: string } | undefined
   /** It is to leave memory, or has left it, and keeps its claim; a hold is part of what is desired. */
   readonly absent: Extract<Absence, { kind: 'idle' | 'displaced' }> | undefined
   /** Why the server was asked to stop; empty where it was not. */

@@ -90,7 +90,7 @@ function serverStep(observed: Observation, desired: Serve): Plan {
   switch (server.kind) {
     case 'none':
       if (leaving !== undefined) return rest('starting', 'Starting', leaving)
-      return withoutMemory(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
+      return held(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server.')
     case 'stopping':
       return rest('stopping', 'Stopping', `${stopReason} ${server.message}`.trim())
     case 'failed':
@@ -98,7 +98,7 @@ function serverStep(observed: Observation, desired: Serve): Plan {
         return rest(...withoutAnswer(server), server.nextStartAt > now ? server.nextStartAt : undefined)
       }
       return server.digest !== desired.digest || server.nextStartAt <= now
-        ? (withoutMemory(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.'))
+        ? (held(observed) ?? act({ do: 'start' }, 'starting', 'Starting', 'Starting the server again.'))
         : rest(...withoutAnswer(server), server.nextStartAt)
     case 'starting':
     case 'unready':
@@ -109,9 +109,9 @@ function serverStep(observed: Observation, desired: Serve): Plan {
   return isReplaced ? replaceStep(observed, server, desired) : answerStep(observed, server)
 }
 
-/** It is asked again when memory is freed, not by the clock. */
-const withoutMemory = ({ noMemory }: Observation): Plan | undefined =>
-  noMemory && rest('waiting', noMemory.reason, noMemory.message)
+/** It is asked again when what stands in its way is gone, not by the clock. */
+const held = ({ obstacle }: Observation): Plan | undefined =>
+  obstacle && rest('waiting', obstacle.reason, obstacle.message)
 
 type ModelMissing = Extract<Desired, { kind: 'modelMissing' }>
 

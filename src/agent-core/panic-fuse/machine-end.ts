@@ -1,0 +1,67 @@
+import type { FuseState } from './fuse-state.ts'
+
+/** A start of a model as the ledger of servers has it. */
+export interface NotedStart {
+  /** Empty where the system did not say. */
+  readonly bootId: string
+  readonly intendedAt: string
+}
+
+/** This boot, and the starts of models that the ledger of servers found, those of earlier boots among them. */
+export interface Boot {
+  /** Empty where the system does not say. */
+  readonly bootId: string
+  readonly starts: readonly NotedStart[]
+}
+
+/** More say no more than these. */
+const endsKept = 10
+/** So many ends soon after a start are no accident. */
+const soonEndsForHold = 2
+
+/** The starts of models that an end of the machine cut short, seen from the boot `bootId`; none after an orderly shutdown. */
+export function cutShort(state: FuseState, bootId: string, starts: readonly NotedStart[]): readonly NotedStart[] {
+  if (bootId === '') return []
+  const isCounted = (before: string) => state.ends.some((end) => end.bootId === before)
+  return starts.filter(
+    ({ bootId: before }) => before !== '' && before !== bootId && before !== state.leftIn && !isCounted(before),
+  )
+}
+
+/** What is known after such an end. `starts` are those that it cut short. */
+export function withEnd(
+  state: FuseState,
+  starts: readonly NotedStart[],
+  { noticedAt, hasReport }: { readonly noticedAt: string; readonly hasReport: boolean },
+): FuseState {
+  const [last] = starts.toSorted((a, b) => Date.parse(b.intendedAt) - Date.parse(a.intendedAt))
+  if (!last) return state
+  const isSoon = Date.parse(last.intendedAt) > (state.outlivedUpTo === null ? 0 : Date.parse(state.outlivedUpTo))
+  const ends = [...state.ends, { bootId: last.bootId, noticedAt, isSoon, hasReport }].slice(-endsKept)
+  return heldWhereDue({ ...state, ends }, noticedAt)
+}
+
+/** The report of a panic is written after the boot that follows it, so it may be found later than the end. */
+export function withReport(state: FuseState, now: string): FuseState {
+  const last = state.ends.at(-1)
+  if (!last || last.hasReport) return state
+  return heldWhereDue({ ...state, ends: [...state.ends.slice(0, -1), { ...last, hasReport: true }] }, now)
+}
+
+/** An agent begins, or is asked to end, in the boot `bootId`. */
+export const withAgent = (state: FuseState, leftIn: string | null): FuseState =>
+  state.leftIn === leftIn ? state : { ...state, leftIn }
+
+/** The machine outlived every start up to `upTo`: the ends before that say nothing of the next. What is held stays so. */
+export const outlived = (state: FuseState, upTo: string): FuseState => ({ ...state, ends: [], outlivedUpTo: upTo })
+
+/** A person wants all models served again. */
+export const servedAgain = (state: FuseState): FuseState => ({ ...state, ends: [], heldSince: null })
+
+export const isInTurn = ({ ends }: FuseState): boolean => ends.length > 0
+
+const heldWhereDue = (state: FuseState, now: string): FuseState => {
+  const { ends, heldSince } = state
+  const isDue = ends.some(({ hasReport }) => hasReport) || ends.filter(({ isSoon }) => isSoon).length >= soonEndsForHold
+  return isDue ? { ...state, heldSince: heldSince ?? now } : state
+}

@@ -1,0 +1,287 @@
+import { join } from 'node:path'
+import type { PanicFuseView } from '../../contract/panic-fuse.ts'
+import type { History } from '../history/history.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Platform } from '../platform/platform.ts'
+import type { Servers } from '../process/servers.ts'
+import { isOver } from '../process/server-state.ts'
+import { StateFile } from '../state/state-file.ts'
+import { fuseFile, nothingEnded, type FuseState } from './fuse-state.ts'
+import { fuseSentence, heldSentence, noticedSentence, turnSentence } from './fuse-words.ts'
+import { cutShort, isInTurn, outlived, servedAgain, withAgent, withEnd, withReport } from './machine-end.ts'
+import type { Boot } from './machine-end.ts'
+import { verdictOn, type AskedStart, type StartVerdict } from './start-order.ts'
+
+export interface FuseTimings {
+  /** A machine that lives on for so long after a model was started does not end because of it. */
+  readonly outliveMs: number
+  /** All that are to start ask within so long; then it is known which is the smallest. */
+  readonly gatherMs: number
+  /** How often, and how many times, the report of a panic is looked for after the boot. */
+  readonly reportEveryMs: number
+  readonly reportLooks: number
+}
+
+const fuseTimings: FuseTimings = { outliveMs: 30 * 60_000, gatherMs: 10_000, reportEveryMs: 60_000, reportLooks: 10 }
+
+export interface PanicFuseOptions {
+  readonly stateDir: string
+  readonly platform: Pick<Platform, 'hasPanicReportSince'>
+  readonly servers: Pick<Servers, 'onChange' | 'state'>
+  readonly budgetBytes: () => number
+  readonly history: Pick<History, 'add'>
+  readonly log: Logger
+  /** Its service may ask again. */
+  readonly enqueue: (key: string) => void
+  readonly onChange: () => void
+  readonly timings?: Partial<FuseTimings>
+  readonly now?: () => number
+}
+
+/** Why a model is not started now, after the machine ended while models ran. */
+export interface FuseObstacle {
+  readonly reason: 'HeldAfterPanic' | 'StartsInTurn'
+  readonly message: string
+}
+
+interface Asked extends AskedStart {
+  /** Digest of the server that is to start: another may be smaller. */
+  readonly of: string
+}
+
+/**
+ * Keeps a machine that models take down from doing so again and again: after one disorderly end they start one by one, after more, or a
+ * panic, large ones wait for a person. What it knows outlives the agent.
+ */
+export class PanicFuse implements Disposable {
+  readonly notice: string | undefined
+  readonly #options: PanicFuseOptions
+  readonly #timings: FuseTimings
+  readonly #now: () => number
+  readonly #file: StateFile<FuseState>
+  readonly #waiting = new Map<string, Asked>()
+  readonly #leave: () => void
+  /** Of what counts although the disk may not have taken it. */
+  #state: FuseState
+  #bootId = ''
+  /** The key whose model may load now. */
+  #turn: string | undefined
+  #isGathering = false
+  #gather: NodeJS.Timeout | undefined
+  #outlive: NodeJS.Timeout | undefined
+  #report: NodeJS.Timeout | undefined
+
+  private constructor(options: PanicFuseOptions, file: StateFile<FuseState>) {
+    this.#options = options
+    this.#timings = { ...fuseTimings, ...options.timings }
+    this.#now = options.now ?? Date.now
+    this.#file = file
+    this.#state = file.value
+    this.notice = file.notice
+    this.#leave = options.servers.onChange((key, state) => {
+      if (state.kind === 'starting' && state.unasked !== true) this.#outliveFrom(this.#now())
+      if (state.kind === 'ready' || isOver(state)) this.#loaded(key)
+    })
+  }
+
+  /** Throws StateFileError. */
+  static async open(options: PanicFuseOptions): Promise<PanicFuse> {
+    const file = await StateFile.open<FuseState>({
+      file: join(options.stateDir, 'panic-fuse.json'),
+      schema: fuseFile,
+      initial: nothingEnded,
+      keeps: 'how this machine ended before, and which models wait for that',
+      maxBytes: 65_536,
+    })
+    return new PanicFuse(options, file)
+  }
+
+  /** To be told before the ledger forgets what an earlier boot ran, and before anything is started. Never rejects. */
+  async booted({ bootId, starts }: Boot): Promise<void> {
+    this.#bootId = bootId
+    const cut = cutShort(this.#state, bootId, starts)
+    const before = this.#state
+    const noticedAt = new Date(this.#now()).toISOString()
+    const last = Math.max(...cut.map(({ intendedAt }) => Date.parse(intendedAt)))
+    const hasReport = cut.length > 0 && (await this.#hasReportSince(last))
+    await this.#note((state) => withAgent(withEnd(state, cut, { noticedAt, hasReport }), null))
+    if (this.#state.ends !== before.ends) this.#tellNoticed()
+    if (cut.length > 0 && !hasReport) this.#lookForReport(last, this.#timings.reportLooks)
+    const ours = starts.filter((start) => start.bootId === bootId).map(({ intendedAt }) => Date.parse(intendedAt))
+    if (ours.length > 0) this.#outliveFrom(Math.max(...ours))
+  }
+
+  /** The agent was asked to end while models run: an end of the machine that follows is an orderly one. Never rejects. */
+  async leaving(): Promise<void> {
+    const runs = [...this.#options.servers.state().values()].some((state) => !isOver(state))
+    // First of all: a machine that is shut down may not wait for more.
+    if (runs && this.#bootId !== '') await this.#note((state) => withAgent(state, this.#bootId))
+  }
+
+  /** Whether the model may start now; where it may, it has the turn until it has loaded, ended, or {@link forget} is called. */
+  ask(key: string, of: string, needBytes: number | undefined): FuseObstacle | undefined {
+    if (this.#isOff) return undefined
+    if (!this.#waiting.has(key)) this.#gatherMore()
+    const start = { key, of, needBytes }
+    this.#waiting.set(key, start)
+    const obstacle = this.#obstacle(start)
+    if (obstacle !== undefined) {
+      this.#options.onChange()
+      return obstacle
+    }
+    this.#waiting.delete(key)
+    this.#turn = key
+    return undefined
+  }
+
+  /** Of a start that was asked for: what stands in its way now. Undefined = it may ask. */
+  obstacleOf(key: string, of: string | undefined): FuseObstacle | undefined {
+    const start = this.#waiting.get(key)
+    return start && start.of === of ? this.#obstacle(start) : undefined
+  }
+
+  /** It is not to start, or cannot: others wait no longer for it. */
+  forget(key: string): void {
+    const wasThere = this.#waiting.delete(key) || this.#turn === key
+    if (this.#turn === key) this.#turn = undefined
+    if (wasThere) this.#wake()
+  }
+
+  /** A person wants all models served. False where nothing is held and nothing waits its turn. Throws StateFileError; then nothing has changed. */
+  async serveAgain(): Promise<boolean> {
+    if (this.#isOff) return false
+    const next = servedAgain(this.#state)
+    await this.#file.update(() => next)
+    this.#state = next
+    clearTimeout(this.#report)
+    this.#wake()
+    return true
+  }
+
+  get view(): PanicFuseView | undefined {
+    if (this.#isOff) return undefined
+    const { heldSince, ends } = this.#state
+    const held = [...this.#waiting.values()].filter((start) => this.#verdict(start).kind === 'held')
+    return {
+      state: heldSince === null ? 'inTurn' : 'held',
+      since: heldSince ?? ends[0]?.noticedAt ?? new Date(this.#now()).toISOString(),
+      message: fuseSentence(
+        this.#state,
+        held.map(({ key }) => key),
+      ),
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#leave()
+    for (const timer of [this.#gather, this.#outlive, this.#report]) clearTimeout(timer)
+  }
+
+  get #isOff(): boolean {
+    return this.#state.heldSince === null && !isInTurn(this.#state)
+  }
+
+  #obstacle(start: Asked): FuseObstacle | undefined {
+    const verdict = this.#verdict(start)
+    switch (verdict.kind) {
+      case 'go':
+        return undefined
+      case 'held':
+        return {
+          reason: 'HeldAfterPanic',
+          message: heldSentence(this.#state, start, this.#options.budgetBytes()),
+        }
+      case 'inTurn':
+        return { reason: 'StartsInTurn', message: turnSentence(this.#state, verdict.behind) }
+    }
+  }
+
+  #verdict(start: Asked): StartVerdict {
+    return verdictOn(start, {
+      isInTurn: isInTurn(this.#state),
+      isHeld: this.#state.heldSince !== null,
+      budgetBytes: this.#options.budgetBytes(),
+      waiting: [...this.#waiting.values()],
+      loading: this.#turn ?? this.#loadingBesides(start.key),
+      isGathering: this.#isGathering,
+    })
+  }
+
+  #loadingBesides(key: string): string | undefined {
+    const loading = [...this.#options.servers.state()].find(
+      ([other, state]) => other !== key && (state.kind === 'starting' || state.kind === 'loading'),
+    )
+    return loading?.[0]
+  }
+
+  #gatherMore(): void {
+    this.#isGathering = true
+    clearTimeout(this.#gather)
+    this.#gather = setTimeout(() => {
+      this.#isGathering = false
+      this.#wake()
+    }, this.#timings.gatherMs).unref()
+  }
+
+  #loaded(key: string): void {
+    if (this.#turn === key) this.#turn = undefined
+    if (this.#waiting.size > 0) this.#wake()
+  }
+
+  #wake(): void {
+    for (const key of this.#waiting.keys()) this.#options.enqueue(key)
+    this.#options.onChange()
+  }
+
+  #outliveFrom(startedAt: number): void {
+    const { outliveMs } = this.#timings
+    clearTimeout(this.#outlive)
+    this.#outlive = setTimeout(
+      () => {
+        const upTo = new Date(this.#now() - outliveMs).toISOString()
+        void this.#note((state) => outlived(state, upTo)).then(() => this.#wake())
+      },
+      Math.max(0, startedAt + outliveMs - this.#now()),
+    ).unref()
+  }
+
+  #lookForReport(since: number, looksLeft: number): void {
+    if (looksLeft === 0) return
+    this.#report = setTimeout(() => {
+      void this.#hasReportSince(since).then(async (hasReport) => {
+        if (!hasReport) return this.#lookForReport(since, looksLeft - 1)
+        await this.#note((state) => withReport(state, new Date(this.#now()).toISOString()))
+        this.#tellNoticed()
+        this.#wake()
+      })
+    }, this.#timings.reportEveryMs).unref()
+  }
+
+  #hasReportSince(time: number): Promise<boolean> {
+    const { platform, log } = this.#options
+    return platform.hasPanicReportSince(new Date(time)).catch((error: unknown) => {
+      log.warn('reports of panics not seen', { error })
+      return false
+    })
+  }
+
+  #tellNoticed(): void {
+    const { log, history, onChange } = this.#options
+    const message = noticedSentence(this.#state)
+    log.warn('the machine ended while models ran', { text: message })
+    history.add({ kind: 'machineEnded', message })
+    onChange()
+  }
+
+  /** At once; on disk where the disk takes it. */
+  async #note(change: (state: FuseState) => FuseState): Promise<void> {
+    const next = change(this.#state)
+    if (next === this.#state) return
+    this.#state = next
+    await this.#file
+      .update(() => this.#state)
+      .catch((error: unknown) => {
+        this.#options.log.warn('state of the panic fuse not written', { error })
+      })
+  }
+}

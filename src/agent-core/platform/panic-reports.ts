@@ -1,0 +1,23 @@
+import { readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { hasCode } from '../support/files.ts'
+
+/** Where macOS writes what it knows of a kernel panic, once it has started again; administrators may read it. */
+export const panicReportFolder = '/Library/Logs/DiagnosticReports'
+
+/** Such as `panic-full-2026-11-23-061402.0002.panic` or `Kernel_2026-11-23-061402_mac.panic`. */
+const isPanicReport = (name: string): boolean => name.endsWith('.panic')
+
+/** Whether a report was written at `since` or later. False where the folder is not there or may not be read. */
+export async function hasPanicReportSince(folder: string, since: Date): Promise<boolean> {
+  try {
+    for (const name of (await readdir(folder)).filter(isPanicReport)) {
+      const { mtimeMs } = await stat(join(folder, name))
+      if (mtimeMs >= since.getTime()) return true
+    }
+    return false
+  } catch (error) {
+    if (hasCode(error, 'ENOENT') || hasCode(error, 'EACCES')) return false
+    throw error
+  }
+}

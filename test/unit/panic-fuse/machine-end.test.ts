@@ -1,0 +1,92 @@
+import { describe, expect, test } from 'vitest'
+import { nothingEnded, type FuseState } from '../../../src/agent-core/panic-fuse/fuse-state.ts'
+import {
+  cutShort,
+  isInTurn,
+  outlived,
+  servedAgain,
+  withAgent,
+  withEnd,
+  withReport,
+} from '../../../src/agent-core/panic-fuse/machine-end.ts'
+
+const at = (time: string) => `2026-11-23T${time}:00.000Z`
+const startIn = (bootId: string, time = '10:00') => ({ bootId, intendedAt: at(time) })
+const end = (bootId: string, more: Partial<FuseState['ends'][number]> = {}) => ({
+  ...{ bootId, noticedAt: at('10:05'), isSoon: true, hasReport: false },
+  ...more,
+})
+
+describe('an end of the machine', () => {
+  test.each<[string, Partial<FuseState>, string, readonly ReturnType<typeof startIn>[], number]>([
+    ['cuts short what the ledger has of an earlier boot', {}, 'two', [startIn('one'), startIn('one')], 2],
+    ['is none where the boot is the same', {}, 'one', [startIn('one')], 0],
+    ['is none where no model ran', {}, 'two', [], 0],
+    ['is none where the system does not say which boot this is', {}, '', [startIn('one')], 0],
+    ['is none where nobody knows in which boot a model ran', {}, 'two', [startIn('')], 0],
+    ['is orderly where the agent was asked to end in that boot', { leftIn: 'one' }, 'two', [startIn('one')], 0],
+    ['is not orderly for a boot before', { leftIn: 'zero' }, 'two', [startIn('one')], 1],
+    ['is counted once', { ends: [end('one')] }, 'two', [startIn('one')], 0],
+  ])('%s', (_what, state, bootId, starts, cut) => {
+    expect(cutShort({ ...nothingEnded, ...state }, bootId, starts)).toHaveLength(cut)
+  })
+
+  const noticed = { noticedAt: at('11:00'), hasReport: false }
+
+  test.each<[string, Partial<FuseState>, { starts?: ReturnType<typeof startIn>[]; hasReport?: boolean }, object]>([
+    ['one: models start in turn, and none is held', {}, {}, { inTurn: true, held: null, soon: [true] }],
+    [
+      'two, each soon after a start: large ones are held',
+      { ends: [end('zero')] },
+      {},
+      { inTurn: true, held: at('11:00'), soon: [true, true] },
+    ],
+    [
+      'two, of which one came long after every start: none is held',
+      { ends: [end('zero')], outlivedUpTo: at('10:00') },
+      {},
+      { inTurn: true, held: null, soon: [true, false] },
+    ],
+    [
+      'one with a report: large ones are held',
+      {},
+      { hasReport: true },
+      { inTurn: true, held: at('11:00'), soon: [true] },
+    ],
+    [
+      'held since before: the time stays',
+      { heldSince: at('09:00'), ends: [end('zero')] },
+      {},
+      { inTurn: true, held: at('09:00'), soon: [true, true] },
+    ],
+    ['none: nothing changes', {}, { starts: [] }, { inTurn: false, held: null, soon: [] }],
+  ])('%s', (_what, state, { starts = [startIn('one', '09:00'), startIn('one')], hasReport = false }, wanted) => {
+    const after = withEnd({ ...nothingEnded, ...state }, starts, { ...noticed, hasReport })
+    expect({ inTurn: isInTurn(after), held: after.heldSince, soon: after.ends.map(({ isSoon }) => isSoon) }).toEqual(
+      wanted,
+    )
+  })
+})
+
+describe('what is known', () => {
+  const afterOne = withEnd(nothingEnded, [startIn('one')], { noticedAt: at('11:00'), hasReport: false })
+
+  test('a report that is found later holds large models, once', () => {
+    const after = withReport(afterOne, at('11:02'))
+    expect([after.heldSince, after.ends.at(-1)?.hasReport]).toEqual([at('11:02'), true])
+    expect(withReport(after, at('11:03'))).toBe(after)
+    expect(withReport(nothingEnded, at('11:02'))).toBe(nothingEnded)
+  })
+
+  test('a machine that outlives its starts forgets its ends, but holds what it held', () => {
+    const held = withReport(afterOne, at('11:02'))
+    expect(outlived(held, at('11:30'))).toMatchObject({ ends: [], outlivedUpTo: at('11:30'), heldSince: at('11:02') })
+    expect(servedAgain(held)).toMatchObject({ ends: [], heldSince: null })
+  })
+
+  test('an agent that begins again takes back that it was asked to end', () => {
+    const left = withAgent(nothingEnded, 'one')
+    expect([left.leftIn, withAgent(left, null).leftIn]).toEqual(['one', null])
+    expect(withAgent(left, 'one')).toBe(left)
+  })
+})
