@@ -1,3 +1,4 @@
+import type { HoldAwake } from './awake/awake-hold.ts'
 import type { ShutdownRequest } from './commands/rooms.ts'
 import type { EnergyOptions } from './energy/energy.ts'
 import type { Logger } from './observability/logger.ts'
@@ -23,6 +24,10 @@ export interface AgentOptions {
   readonly onShutdown?: (request: ShutdownRequest) => void
   /** A person set how much is logged. */
   readonly onLogLevel?: (level: LogLevel) => void
+  /** What keeps the system awake while models work; absent = a program of the system. */
+  readonly holdAwake?: HoldAwake
+  /** For tests: how often the power supply is looked at. */
+  readonly supplyEveryMs?: number
   /** For tests: how soon a server that hangs is noticed. */
   readonly liveness?: LivenessTimings
   /** For tests: the jitter of the back-off after crashes. */

@@ -25,6 +25,7 @@ import { llamaServer, type RoomContext } from './room-context.ts'
 import { evictionSettings, launchRules, portPolicy, specPolicy } from './room-settings.ts'
 import { memoryViewOf } from './snapshot/memory-view.ts'
 import { figuresOf, serviceViewOf } from './snapshot/service-view.ts'
+import { supplyRoom, type SupplyRoom } from './supply-room.ts'
 
 /** What outlives the agent in its state folder, and what stands on it. */
 export interface KeptRooms {
@@ -35,6 +36,7 @@ export interface KeptRooms {
   readonly address: PublishedAddress
   readonly sleep: Sleep
   readonly fuse: PanicFuse
+  readonly supply: SupplyRoom
   readonly link: ClusterLink
   readonly commands: Commands
   /** Problems found in the state files, as sentences. */
@@ -92,8 +94,9 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   const address = addressRoom(context, { settings, history })
   const sleep = ends.use(new Sleep({ servers, session, log }))
   const fuse = await fuseRoom(context, inputs.rooms, history)
-  const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, settings, pin })
-  const kept = { settings, absences, history, narrator, address, sleep, fuse, link }
+  const supply = await supplyRoom(context, inputs.rooms)
+  const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, supply, settings, pin })
+  const kept = { settings, absences, history, narrator, address, sleep, fuse, supply, link }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [settings.notice, pin.notice, history.notice, fuse.notice, energyNotice, ...absences.notices].filter(
     (notice) => notice !== undefined,
@@ -145,7 +148,7 @@ function addressRoom(
   )
 }
 
-type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse'>
+type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'>
 
 function linkRoom(
   context: RoomContext,
@@ -196,7 +199,7 @@ function linkRoom(
 function openSession(
   context: RoomContext,
   { rooms, machine }: KeptInputs,
-  { absences, narrator, address, sleep, fuse }: LinkedRooms,
+  { absences, narrator, address, sleep, fuse, supply }: LinkedRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -241,7 +244,7 @@ function openSession(
     },
     platform,
     hostAddress: () => address.facts,
-    silenceOf: (key) => sleep.silenceOf(key),
+    silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence(),
     log,
     onChange,
   })
@@ -250,7 +253,7 @@ function openSession(
 function commandRooms(
   { options, snapshots }: RoomContext,
   { rooms: { servers, models, memory, power, energy } }: KeptInputs,
-  { absences, history, settings, address, fuse, link }: Omit<KeptRooms, 'commands' | 'notices' | 'sleep'>,
+  { absences, history, settings, address, fuse, supply, link }: Omit<KeptRooms, 'commands' | 'notices' | 'sleep'>,
 ): Rooms {
   const { platform, log, onShutdown, onLogLevel } = options
   return {
@@ -262,6 +265,7 @@ function commandRooms(
     models,
     memory,
     power,
+    supply,
     energy,
     log,
     session: () => link.session,

@@ -3,6 +3,7 @@ import { formatBytes } from '../contract/format.ts'
 import { powerLine } from '../contract/power.ts'
 import type { RuntimeFigures, ServiceFigures, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { supplyLine } from '../contract/supply.ts'
 import { memoryLine } from '../contract/words.ts'
 import { cleanText } from '../contract/clean-text.ts'
 
@@ -51,7 +52,7 @@ const shapes: Readonly<
 }
 
 function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
-  const { cluster, host, version, startedAt, now, notices, memory, power, powerFigures, panicFuse } = snapshot
+  const { cluster, host, version, startedAt, now, notices, memory, power, powerFigures, supply, panicFuse } = snapshot
   const state = `${cluster.state} for ${formatAge(cluster.since, now)}`
   const place = host.address === undefined ? host.message : `published as ${host.address}`
   return [
@@ -64,6 +65,7 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
     ...(memory ? [['Memory', memoryLine(memory)] satisfies [string, string]] : []),
     ...(power ? [['Power', powerLine(power, powerFigures)] satisfies [string, string]] : []),
+    ...(supply ? [['Supply', supplyLine(supply)] satisfies [string, string]] : []),
     ...(panicFuse
       ? [['Held', `${panicFuse.message} To start them now: metal-agent serve-again`] satisfies [string, string]]
       : []),

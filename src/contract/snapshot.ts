@@ -5,6 +5,7 @@ import { downloadView } from './models.ts'
 import { panicFuseView } from './panic-fuse.ts'
 import { powerFigures, powerView } from './power.ts'
 import { serviceFigures, serviceView } from './service.ts'
+import { supplyView } from './supply.ts'
 
 /** Rises when a reader of the previous version could misread this one. */
 export const protocolVersion = 1
@@ -43,6 +44,8 @@ export const agentSnapshot = z.object({
   power: powerView.optional(),
   /** Absent while nothing is measured. */
   powerFigures: powerFigures.optional(),
+  /** Absent where the system does not say, and nothing follows from it. */
+  supply: supplyView.optional(),
   /** Absent while models start as usual. */
   panicFuse: panicFuseView.optional(),
   /** Without a service: under way, or ended a moment ago. */

@@ -18,6 +18,7 @@ import { catchLinks } from './follow-links.ts'
 import { logHelperProcesses } from './helper-processes.ts'
 import { rescueHiddenIcon } from './hidden-icon.ts'
 import { serveIpc } from './ipc.ts'
+import { holdAwake } from './keep-awake.ts'
 import { keepPreferences } from './keep-preferences.ts'
 import { KeptToken } from './kept-token.ts'
 import { keychain } from './keychain.ts'
@@ -94,6 +95,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
       app.quit()
     },
     onLogLevel: (level) => log.setLevel(level),
+    holdAwake,
     onPreferences: (preferences) => view.setState({ preferences }),
     onHosting: (hosting) => view.setState(hosting),
   })

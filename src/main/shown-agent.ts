@@ -33,7 +33,10 @@ export interface ShownAgent {
 export interface ShownAgentOptions
   extends
     AppPlaces,
-    Pick<HostOptions, 'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel' | 'keptHubToken'> {
+    Pick<
+      HostOptions,
+      'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'holdAwake'
+    > {
   /** The environment is as it is to be. */
   readonly isPrepared: Promise<void>
   /** Undefined where they cannot be used. */

@@ -2,6 +2,7 @@ import { formatBytes } from '../contract/format.ts'
 import type { MemoryStateView } from '../contract/memory.ts'
 import type { ServiceReason, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { isSupplyNews, supplyLine } from '../contract/supply.ts'
 import { clusterWords } from '../contract/words.ts'
 import type { AgentView } from './agent-view.ts'
 
@@ -22,13 +23,14 @@ export function stateLine({ snapshot, problem, isQuitting }: AgentView): string 
 }
 
 /** Memory and power, as far as they are measured. */
-export function figuresLine({ memory, power, powerFigures }: AgentSnapshot): string[] {
+export function figuresLine({ memory, power, powerFigures, supply }: AgentSnapshot): string[] {
   const of = memory?.budgetBytes === undefined ? '' : ` of ${formatBytes(memory.budgetBytes)}`
   const pressure = memory && pressureWords[memory.pressure]
   return [
     ...(memory ? [`${formatBytes(memory.modelsBytes)}${of}`] : []),
     ...(pressure === undefined ? [] : [pressure]),
     ...(power?.state === 'measuring' ? [watts(powerFigures?.combinedWatts) ?? 'power not reported'] : []),
+    ...(supply && isSupplyNews(supply) ? [supplyLine(supply)] : []),
   ]
 }
 

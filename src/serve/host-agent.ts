@@ -11,6 +11,7 @@ import { socketPathFor } from '../agent-core/state/socket-path.ts'
 import { startTimeOf } from '../agent-core/state/start-time.ts'
 import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { parseAddressAndPort } from '../agent-core/support/address-and-port.ts'
+import { awakeTimeout } from '../agent-core/support/awake-timeout.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import { cleanedDoor, type AgentDoor } from './agent-door.ts'
 import { WindowServer } from './http/window-server.ts'
@@ -21,7 +22,10 @@ export type { ServersAtEnd } from '../agent-core/agent-options.ts'
 /** Withdrawing, stopping and saying goodbye take no longer beside the drain: launchd and systemd kill at some point after it. */
 const shutdownMarginMs = 35_000
 
-export interface HostOptions extends Pick<AgentOptions, 'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'powerTrial'> {
+export interface HostOptions extends Pick<
+  AgentOptions,
+  'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'holdAwake' | 'powerTrial'
+> {
   readonly settings: AgentSettings
   readonly platform: Platform
   readonly log: Logger
@@ -198,7 +202,7 @@ async function stoppedInTime(
   log: Logger,
 ): Promise<boolean> {
   const limit = Promise.withResolvers<false>()
-  const timer = setTimeout(() => {
+  const timer = awakeTimeout(() => {
     log.error('not everything stopped in time', { limitMs })
     limit.resolve(false)
   }, limitMs)
@@ -208,6 +212,6 @@ async function stoppedInTime(
     log.error('stopping failed', { error })
     return false
   } finally {
-    clearTimeout(timer)
+    timer.clear()
   }
 }

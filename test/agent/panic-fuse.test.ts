@@ -48,7 +48,9 @@ test('after one disorderly end of the machine models start one by one, the large
   const options = { settings: { memoryBudgetBytes: 4_096 * mib }, memory: inBoot('two') }
   const agent = await world.startAgent({ ...options, fuseTrial: { ...fuseTrial, outliveMs: 3_000 } })
   const waiting = await agent.until('large', ({ reason }) => reason === 'StartsInTurn')
-  expect(waiting.message).toMatch(/^This machine ended without an orderly shutdown while models ran, so models start one/)
+  expect(waiting.message).toMatch(
+    /^This machine ended without an orderly shutdown while models ran, so models start one/,
+  )
   expect(agent.snapshot.panicFuse?.state).toBe('inTurn')
   await agent.untilReady('large')
   const story = await told(agent)
@@ -78,10 +80,13 @@ test('after two soon after a start large models are held, over a restart of the 
   const third = await start('three')
   const held = await third.until('large', ({ reason }) => reason === 'HeldAfterPanic')
   await third.untilReady('small')
-  expect(held).toMatchObject({ state: 'waiting', message: expect.stringContaining('metal-agent serve-again') as string })
+  expect(held).toMatchObject({
+    state: 'waiting',
+    message: expect.stringContaining('metal-agent serve-again') as string,
+  })
   expect(third.snapshot.panicFuse?.message).toContain(`Waiting: ${world.namespace}/large.`)
   await eventually(async () => (await world.condition('large')) === 'False HeldAfterPanic')
-  await third.stop()
+  await third.leave()
 
   const fourth = await start('three')
   await fourth.until('large', ({ reason }) => reason === 'HeldAfterPanic')

@@ -57,6 +57,7 @@ export interface AgentOptions {
   readonly memory?: StatedMemory
   readonly memoryClock?: () => number
   readonly fuseTrial?: Partial<FuseTimings>
+  readonly supplyEveryMs?: number
 }
 
 export interface ServiceOptions {
@@ -160,6 +161,7 @@ export class AgentWorld implements AsyncDisposable {
       notices: [],
       ...(options.liveness && { liveness: options.liveness }),
       ...(options.memoryClock && { memoryClock: options.memoryClock }),
+      ...(options.supplyEveryMs !== undefined && { supplyEveryMs: options.supplyEveryMs }),
       ...(options.fuseTrial && { fuseTrial: options.fuseTrial }),
       ...(options.random && { random: options.random }),
       ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),

@@ -185,6 +185,7 @@ const words: Record<SceneName, readonly string[]> = {
   'stop-unknown': ['Whether it was done is not known.', 'Try again'],
   stale: ['No agent', 'The agent ended.', 'What you see is from', 'Try now', 'phi-4-mini'],
   'cluster-away': ['Stale', 'connection refused', 'For 2 min, next try', 'phi-4-mini'],
+  'held-after-panic': ['This machine ended with a kernel panic', 'Serve again', 'on battery, 84 %, Low Power Mode'],
   paused: ['This machine is paused', 'Resume', 'There is no Metal on this machine'],
   'no-address': ['No address', 'choose one with --host-ip'],
   'long-names': ['phi-4-mini', 'version-2'],

@@ -28,6 +28,7 @@ export interface Rooms {
   readonly models: Models
   readonly memory: Memory
   readonly power: Pick<Power, 'settingsChanged'>
+  readonly supply: { readonly settingsChanged: () => void }
   readonly energy: Pick<Energy, 'settingsChanged'>
   readonly log: Logger
   /** Undefined while there is no usable kubeconfig. */

@@ -7,7 +7,7 @@ import { sessionMove, type SessionMove } from './session-move.ts'
 
 /** All of them or none. Another namespace or kubeconfig takes the agent there, as another context does. */
 export async function updateSettings(rooms: Rooms, command: Extract<Command, { name: 'updateSettings' }>): Outcome {
-  const { settings, agent, history, models, memory, power, energy, session } = rooms
+  const { settings, agent, history, models, memory, power, supply, energy, session } = rooms
   const flagged = settings.statedByFlag(command.settings)
   if (flagged !== undefined) {
     return refused(
@@ -34,6 +34,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   models.settingsChanged()
   void memory.settingsChanged()
   power.settingsChanged()
+  supply.settingsChanged()
   energy.settingsChanged()
   session()?.reconciler.memoryRulesChanged()
   agent.changed()

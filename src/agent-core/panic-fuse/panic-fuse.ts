@@ -249,7 +249,10 @@ export class PanicFuse implements Disposable {
     if (looksLeft === 0) return
     this.#report = setTimeout(() => {
       void this.#hasReportSince(since).then(async (hasReport) => {
-        if (!hasReport) return this.#lookForReport(since, looksLeft - 1)
+        if (!hasReport) {
+          this.#lookForReport(since, looksLeft - 1)
+          return
+        }
         await this.#note((state) => withReport(state, new Date(this.#now()).toISOString()))
         this.#tellNoticed()
         this.#wake()

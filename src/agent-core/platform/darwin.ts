@@ -21,6 +21,8 @@ import {
   sessionColumns,
 } from './darwin-ps.ts'
 import { hasPanicReportSince, panicReportFolder } from './panic-reports.ts'
+import { parseBattery, parseLowPowerMode } from './pmset-output.ts'
+import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import {
   hostInterfaces,
   pidsByGroup,
@@ -46,6 +48,8 @@ export const darwinCommands = {
   lsof: '/usr/sbin/lsof',
   netstat: '/usr/sbin/netstat',
   systemProfiler: '/usr/sbin/system_profiler',
+  pmset: '/usr/bin/pmset',
+  caffeinate: '/usr/bin/caffeinate',
 }
 
 /** Three are known; a number beyond is no number of levels. */
@@ -152,6 +156,19 @@ export class DarwinPlatform implements Platform {
     } catch {
       return Promise.resolve(false)
     }
+  }
+
+  async powerSupply(): Promise<PowerSupply | undefined> {
+    const [batteries, settings] = await Promise.all([
+      this.#run(darwinCommands.pmset, ['-g', 'batt']),
+      this.#run(darwinCommands.pmset, ['-g']),
+    ])
+    const battery = parseBattery(batteries.stdout)
+    return battery && { ...battery, lowPowerMode: parseLowPowerMode(settings.stdout) }
+  }
+
+  awakeProgram(): AwakeProgram {
+    return { command: darwinCommands.caffeinate, args: ['-i', '-w', String(process.pid)] }
   }
 
   async bootId(): Promise<string> {

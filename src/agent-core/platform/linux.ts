@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { readlink } from 'node:fs/promises'
 import { biggestApplications, type ProcessMemory } from './applications.ts'
 import { cgroupFolders, cgroupMemory, cgroupPressureFile, type CgroupFolder } from './cgroup.ts'
@@ -31,10 +31,14 @@ import {
   type ProcStat,
 } from './proc-files.ts'
 import { allPids, readIfOffered, readNow, readProc, unlessGone, unlessGoneNow } from './proc-reads.ts'
+import { powerFiles, powerSupply } from './sysfs-power.ts'
 import { heldBy, holdersOf, listeningInodes, tcpTables } from './proc-sockets.ts'
+import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 import { ProcFootprints } from './proc-footprints.ts'
 
-/** Everything from /proc: no command is run. */
+const inhibitor = '/usr/bin/systemd-inhibit'
+
+/** Everything from /proc and /sys: no command is run. */
 export class LinuxPlatform implements Platform {
   readonly name = 'linux'
   #cgroup: OwnCgroup | undefined
@@ -133,6 +137,17 @@ export class LinuxPlatform implements Platform {
 
   isRunning({ pid, startTime }: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean> {
     return Promise.try(() => livingStat(pid)?.startTicks === startTime)
+  }
+
+  powerSupply(): Promise<PowerSupply | undefined> {
+    return Promise.try(() => powerSupply(powerFiles))
+  }
+
+  /** It holds for as long as the program that it runs, which ends with its input. */
+  awakeProgram(): AwakeProgram | undefined {
+    if (!existsSync(inhibitor)) return undefined
+    const what = ['--what=idle', '--mode=block', '--who=metal-agent', '--why=Models load or answer requests']
+    return { command: inhibitor, args: [...what, 'cat'] }
   }
 
   bootId(): Promise<string> {

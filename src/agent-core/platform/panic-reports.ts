@@ -17,7 +17,7 @@ export async function hasPanicReportSince(folder: string, since: Date): Promise<
     }
     return false
   } catch (error) {
-    if (hasCode(error, 'ENOENT') || hasCode(error, 'EACCES')) return false
+    if (['ENOENT', 'EACCES', 'EPERM'].some((code) => hasCode(error, code))) return false
     throw error
   }
 }

@@ -1,4 +1,5 @@
 import { networkInterfaces } from 'node:os'
+import type { AwakeProgram, PowerSupply } from './power-supply.ts'
 
 export interface MemoryFigures {
   /** Of this machine, or what our cgroup may have where that is less. */
@@ -106,6 +107,10 @@ export interface Platform {
   variableOf(pid: number, name: string): Promise<string | undefined>
   /** Cheap enough to be asked about fifty processes twice a second. */
   isRunning(process: Pick<ProcessFacts, 'pid' | 'startTime'>): Promise<boolean>
+  /** What the machine runs on; undefined where the system does not say. */
+  powerSupply(): Promise<PowerSupply | undefined>
+  /** What keeps the system from going to sleep by itself while this process lives; undefined where there is no such program. */
+  awakeProgram(): AwakeProgram | undefined
   /** Another after every boot: pids and start times of an earlier one mean nothing. */
   bootId(): Promise<string>
   /** Whether the system reports a kernel panic at this time or later; false where it writes no such reports. */

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Platform } from '../platform/platform.ts'
+import { sleptMs } from '../support/awake-timeout.ts'
 import { askActivity, type CountersReading } from './activity.ts'
 
 export interface Drain {
@@ -14,6 +15,8 @@ export interface Drain {
   /** Called with every new number. */
   readonly onRequests: (requests: number) => void
   readonly onCounters: (reading: CountersReading) => void
+  /** The machine slept for so long, in which no request could advance. */
+  readonly onSlept: (ms: number) => void
   readonly onTrouble: (message: string, error: unknown) => void
 }
 
@@ -41,15 +44,22 @@ export async function drain({
   quietMs = quietSettleMs,
   onRequests,
   onCounters,
+  onSlept,
   onTrouble,
 }: Drain): Promise<number> {
   let before: Look = { requests: 0, work: undefined }
   let settleMs = quietMs
   let idleSince: number | undefined
+  let lookedAt = performance.now()
   try {
     for (;;) {
       const look = await lookAt({ port, platform, signal, onCounters, before })
       const now = performance.now()
+      if (now - lookedAt > sleptMs) {
+        idleSince = undefined
+        onSlept(now - lookedAt)
+      }
+      lookedAt = now
       if (look.requests !== before.requests) onRequests(look.requests)
       if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
         settleMs = Math.max(quietMs, busySettleMs)

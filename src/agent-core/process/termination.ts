@@ -1,4 +1,5 @@
 import type { PortHolder } from '../platform/platform.ts'
+import { awakeTimeout, type AwakeTimeout } from '../support/awake-timeout.ts'
 import { drain } from './drain.ts'
 import { hangsMessage } from './exit-message.ts'
 import { defaultDrainLimitMs, defaultStopGraceMs } from './launch.ts'
@@ -50,12 +51,12 @@ export class Termination {
   #drainUntil: number
   /** On the monotonic clock; undefined until SIGTERM is sent. */
   #killAt: number | undefined
-  /** The latest state told has the number of requests that are waited for. */
-  #tellsRequests = false
+  /** As told last; undefined where none are waited for. */
+  #requestsInFlight: number | undefined
   /** It did not end although it was killed. */
   #hangs = false
   #isOver = false
-  #timer: NodeJS.Timeout | undefined
+  #timer: AwakeTimeout | undefined
 
   constructor(options: TerminationOptions) {
     this.#options = options
@@ -108,7 +109,7 @@ export class Termination {
   /** The process is gone or no longer ours: no signal is sent and nothing is told any more. */
   over(): void {
     this.#isOver = true
-    clearTimeout(this.#timer)
+    this.#timer?.clear()
     this.#drained.abort()
   }
 
@@ -124,11 +125,15 @@ export class Termination {
       quietMs,
       onRequests: (requests) => this.#tell(requests),
       onCounters,
+      onSlept: (ms) => {
+        this.#drainUntil += ms
+        if (this.#requestsInFlight !== undefined) this.#tell(this.#requestsInFlight)
+      },
       onTrouble: (message, error) => log.warn(message, { pid, port, error }),
     })
     if (this.#isOver) return
     if (left > 0) log.warn('requests in flight are cut', { pid, port, requests: left })
-    if (this.#tellsRequests) this.#tell()
+    if (this.#requestsInFlight !== undefined) this.#tell()
     this.#terminate()
   }
 
@@ -138,15 +143,15 @@ export class Termination {
   }
 
   #killAfter(at: number): void {
-    clearTimeout(this.#timer)
+    this.#timer?.clear()
     this.#killAt = at
-    this.#timer = setTimeout(() => this.#kill(killLimitMs), Math.max(0, at - performance.now()))
+    this.#timer = awakeTimeout(() => this.#kill(killLimitMs), at - performance.now())
   }
 
   /** Repeated until the process is gone: no other server may take its place before that. */
   #kill(nextMs: number): void {
     this.#options.group.signalNow('SIGKILL')
-    this.#timer = setTimeout(() => {
+    this.#timer = awakeTimeout(() => {
       if (!this.#hangs) {
         this.#hangs = true
         this.#tell()
@@ -158,7 +163,7 @@ export class Termination {
   #tell(requestsInFlight?: number): void {
     const { pid, port, context } = this.#options
     const { now, onState } = context
-    this.#tellsRequests = requestsInFlight !== undefined
+    this.#requestsInFlight = requestsInFlight
     const endsAt = now() + Math.max(0, Math.round(this.#drainUntil - performance.now()))
     const drain = requestsInFlight === undefined ? {} : { drain: { requestsInFlight, endsAt } }
     const hangs = this.#hangs ? { hangs: hangsMessage(pid) } : {}

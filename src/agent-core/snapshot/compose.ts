@@ -6,6 +6,7 @@ import type { DownloadView } from '../../contract/models.ts'
 import type { PanicFuseView } from '../../contract/panic-fuse.ts'
 import type { PowerFigures, PowerView } from '../../contract/power.ts'
 import type { ServiceFigures, ServiceView } from '../../contract/service.ts'
+import type { SupplyView } from '../../contract/supply.ts'
 import { protocolVersion, type AgentSnapshot, type HostView } from '../../contract/snapshot.ts'
 
 /** What every snapshot has, whatever rooms there are. */
@@ -27,7 +28,8 @@ export interface RoomParts {
   readonly memoryFigures: MemoryFiguresView | undefined
   readonly power: PowerView | undefined
   readonly powerFigures: PowerFigures | undefined
-  readonly panicFuse: PanicFuseView | undefined
+  readonly supply?: SupplyView | undefined
+  readonly panicFuse?: PanicFuseView | undefined
   readonly downloads: readonly DownloadView[]
   readonly newestHistoryId: number
   readonly settingsRevision?: number | undefined
@@ -44,7 +46,6 @@ const nothingSaid: RoomParts = {
   memoryFigures: undefined,
   power: undefined,
   powerFigures: undefined,
-  panicFuse: undefined,
   downloads: [],
   newestHistoryId: 0,
   notices: [],
@@ -91,6 +92,7 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
     ...(parts.memoryFigures && { memoryFigures: keep(previous?.memoryFigures, parts.memoryFigures) }),
     ...(parts.power && { power: keep(previous?.power, cleanTexts(parts.power)) }),
     ...(parts.powerFigures && { powerFigures: keep(previous?.powerFigures, parts.powerFigures) }),
+    ...(parts.supply && { supply: keep(previous?.supply, parts.supply) }),
     ...(parts.panicFuse && {
       panicFuse: keep(previous?.panicFuse, {
         ...parts.panicFuse,

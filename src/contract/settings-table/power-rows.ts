@@ -4,7 +4,30 @@ import { absolutePath, hourMs, nonEmpty, number, zeroMeansDefault } from '../set
 
 const currencyMessage = 'must be at most 8 letters or signs such as EUR or €'
 
+export const sleepPolicies = ['never', 'on-mains', 'while-serving'] as const
+export type SleepPolicy = (typeof sleepPolicies)[number]
+
 export const powerRows = {
+  sleepPolicy: {
+    kind: 'choice',
+    schema: z.enum(sleepPolicies, { error: 'must be never, on-mains or while-serving' }),
+    default: 'on-mains',
+    group: 'Power',
+    flag: 'sleep-policy',
+    help: 'keep this machine from going to sleep while models load or requests run: never, on mains only, or on battery too (while-serving)',
+    counts: 'now',
+    trust: 'page',
+  },
+  pauseOnBattery: {
+    kind: 'switch',
+    schema: z.boolean({ error: 'must be true or false' }),
+    default: false,
+    group: 'Power',
+    flag: 'pause-on-battery',
+    help: 'publish nothing and start nothing while this machine runs on battery; models stay in memory',
+    counts: 'now',
+    trust: 'page',
+  },
   applePowerEnabled: {
     kind: 'switch',
     schema: z.boolean({ error: 'must be true or false' }),

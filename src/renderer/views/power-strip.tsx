@@ -1,3 +1,4 @@
+import { isSupplyNews, supplyLine } from '../../contract/supply.ts'
 import { Sparkline } from '../components/sparkline.tsx'
 import { trailLines, wattRange } from '../power-trail.ts'
 import { useSnapshot, useWindow } from '../store.ts'
@@ -23,9 +24,16 @@ export function PowerStrip() {
             <span className={styles['parts']}>{powerWords.parts(figures)}</span>
           </>
         )}
+        <Supply />
       </div>
     </section>
   )
+}
+
+/** What it runs on, where that matters. */
+function Supply() {
+  const supply = useSnapshot((snapshot) => snapshot.supply)
+  return supply && isSupplyNews(supply) ? <span className={styles['parts']}>{supplyLine(supply)}</span> : undefined
 }
 
 /** In the units of the drawing, which is stretched to the room there is. */

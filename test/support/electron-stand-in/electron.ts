@@ -13,6 +13,7 @@ import { nativeImage } from './native-image.ts'
 import { nativeTheme } from './native-theme.ts'
 import { Notification } from './notification.ts'
 import { powerMonitor } from './power-monitor.ts'
+import { powerSaveBlocker } from './power-save-blocker.ts'
 import { protocol } from './protocol.ts'
 import { safeStorage } from './safe-storage.ts'
 import { screen } from './screen.ts'
@@ -31,6 +32,7 @@ const electron = {
   nativeTheme,
   Notification,
   powerMonitor,
+  powerSaveBlocker,
   protocol,
   safeStorage,
   screen,
@@ -49,6 +51,7 @@ export {
   nativeTheme,
   Notification,
   powerMonitor,
+  powerSaveBlocker,
   protocol,
   safeStorage,
   screen,

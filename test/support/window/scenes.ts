@@ -134,6 +134,7 @@ export const sceneNames = [
   'stale',
   'cluster-away',
   'paused',
+  'held-after-panic',
   'no-address',
   'long-names',
   'long-names-detail',
@@ -300,6 +301,21 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
             since: '2026-01-02T03:02:05.000Z',
             retryAt: '2026-01-02T03:04:17.000Z',
           },
+        }),
+      ),
+  },
+  'held-after-panic': {
+    agent: () =>
+      new FakeAgent(
+        sampleSnapshot({
+          services: [ready],
+          panicFuse: {
+            state: 'held',
+            since: '2026-01-02T03:00:00.000Z',
+            message:
+              'This machine ended with a kernel panic while models ran: models that need more than half of the memory budget are not started until you say so. Waiting: default/llama-70b.',
+          },
+          supply: { source: 'battery', charge: 0.84, lowPowerMode: true, isPaused: false, isKeptAwake: false },
         }),
       ),
   },

@@ -56,6 +56,8 @@ const fromDefaults = {
   evictionShare: 0.5,
   evictionAtAdmission: false,
   comeBackMs: 120_000,
+  sleepPolicy: 'on-mains',
+  pauseOnBattery: false,
   applePowerEnabled: false,
   applePowerIntervalMs: 1_000,
   powerSource: 'powermetrics',

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { connect, type AddressInfo } from 'node:net'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { drain } from '../../../src/agent-core/process/drain.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ask, platform, ServerRoom, untilInFlight } from './server-room.ts'
@@ -35,6 +35,22 @@ test('requests that are still on their way when the last one is answered are ans
   const late = ask(port)
   expect([await first, await late, await stopping]).toEqual(['answered', 'answered', { stopped: true }])
   expect(stoppings(room)).toEqual(['none', 1, 0, 1, 0, 'none'])
+})
+
+test('a request goes on after a sleep that was longer than the limit', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ tokenMs: 40 }, { drainLimitMs: 10_000 })
+  const { port } = await room.reached('ready')
+  const answer = ask(port)
+  await untilInFlight(port)
+  const stopping = room.servers.stop('a/b')
+  await room.reached('stopping', { where: ({ drain }) => drain?.requestsInFlight === 1 })
+  const awake = performance.now.bind(performance)
+  const asleep = vi.spyOn(performance, 'now').mockImplementation(() => awake() + 3_600_000)
+  onTestFinished(() => {
+    asleep.mockRestore()
+  })
+  expect([await answer, await stopping]).toEqual(['answered', { stopped: true }])
 })
 
 test('a request that takes longer than the limit is cut', async () => {
@@ -182,6 +198,7 @@ describe('a server that counts', () => {
       signal: new AbortController().signal,
       onRequests: () => undefined,
       onCounters: () => undefined,
+      onSlept: () => undefined,
       onTrouble: (_, error) => {
         throw error
       },

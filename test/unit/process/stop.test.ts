@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { eventually } from '../../support/eventually.ts'
 import { livingPids, platform, ServerRoom } from './server-room.ts'
@@ -27,6 +27,23 @@ test('a server that ignores SIGTERM is killed after the grace', async () => {
   expect(room.servers.get('a/b')).toMatchObject({ cause: 'stopped', signal: 'SIGKILL', settled: true })
   expect((await room.settled()).tail.at(-1)).toBe('ignoring SIGTERM')
   expect(await livingPids(pid)).toEqual([])
+})
+
+test('a machine that sleeps after SIGTERM gives the server the rest of its grace when it wakes', async () => {
+  await using room = await ServerRoom.create()
+  room.start({ ignoreSigterm: true })
+  await room.reached('ready')
+  const awake = performance.now.bind(performance)
+  const stoppedAt = awake()
+  const stopping = room.servers.stop('a/b', { graceMs: 800, drainMs: 0 })
+  const asleep = vi.spyOn(performance, 'now').mockImplementation(() => awake() + 3_600_000)
+  onTestFinished(() => {
+    asleep.mockRestore()
+  })
+  expect(await stopping).toEqual({ stopped: true })
+  // The time in which it slept, here one step of 800 ms, does not count.
+  expect(awake() - stoppedAt).toBeGreaterThan(1_500)
+  expect(room.servers.get('a/b')).toMatchObject({ signal: 'SIGKILL' })
 })
 
 test('a server that is suspended is killed after the grace', async () => {

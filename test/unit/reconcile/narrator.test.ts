@@ -183,6 +183,11 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     { events: ['InsufficientMemory: Needs 24 GB.'] },
   ],
   [
+    'a large model after a panic',
+    { kind: 'notStarted', reason: 'HeldAfterPanic', message: 'It ended.' },
+    { events: ['HeldAfterPanic: It ended.'] },
+  ],
+  [
     'a service that gives way',
     { kind: 'displaced', winner: 'default/big', message: 'For big.' },
     { log: ['evicted'], events: ['Evicted: For big.'], history: ['evicted: For big.'] },

@@ -376,6 +376,13 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'unready',
     ],
     ['starts nothing', { silence: 'asleep', publication: claimed, fetch: fetched }, 'rest', 'waiting'],
+    [
+      'on battery withdraws what is ready',
+      { silence: 'battery', publication: shownReady, server: ready },
+      'withdraw',
+      'unready',
+    ],
+    ['on battery starts nothing', { silence: 'battery', publication: claimed, fetch: fetched }, 'rest', 'waiting'],
   ],
   'a restart that a person asked for': [
     [

@@ -32,6 +32,8 @@ const kept = {
     evictionShare: 0.25,
     evictionAtAdmission: true,
     comeBackMs: 1_000,
+    sleepPolicy: 'while-serving',
+    pauseOnBattery: true,
     applePowerEnabled: true,
     applePowerIntervalMs: 5_000,
     powerSource: 'macmon',

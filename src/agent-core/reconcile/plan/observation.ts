@@ -2,8 +2,8 @@ import type { ServiceReason } from '../../../contract/service.ts'
 import type { Absence } from '../absence.ts'
 import type { Desired } from '../desired.ts'
 
-/** Why pods must not be sent to a server that may be well: the machine sleeps, or the server has not answered since. */
-export type Silence = 'asleep' | 'unverified'
+/** Why pods must not be sent to a server that may be well: the machine sleeps, the server has not answered since, or it runs on battery. */
+export type Silence = 'asleep' | 'unverified' | 'battery'
 
 /** The model file of the desired source. */
 export type FetchView =

@@ -95,6 +95,15 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Bring evicted models back after',
     help: 'Memory must have been enough for so long before a model that was evicted comes back.',
   },
+  sleepPolicy: {
+    title: 'Keep this machine awake',
+    help: 'While a model loads or requests run, the system does not go to sleep by itself; the display may.',
+    choices: { never: 'Never', 'on-mains': 'On mains', 'while-serving': 'On battery too' },
+  },
+  pauseOnBattery: {
+    title: 'Pause on battery',
+    help: 'Nothing is published or started while this machine runs on battery; models stay in memory.',
+  },
   applePowerEnabled: {
     title: 'Measure power',
     help: 'Watts of this Mac, measured while somebody looks. powermetrics needs the rule of sudo above.',

@@ -1,0 +1,68 @@
+import { holdByProcess, type HowItEnded } from './awake/awake-process.ts'
+import { StayAwake } from './awake/stay-awake.ts'
+import { SupplyWatch } from './awake/supply-watch.ts'
+import type { SupplyView } from '../contract/supply.ts'
+import type { LastingRooms } from './lasting-rooms.ts'
+import { askActivity } from './process/activity.ts'
+import type { Silence } from './reconcile/plan/observation.ts'
+import type { RoomContext } from './room-context.ts'
+
+/** What this machine runs on, and what follows from it. */
+export interface SupplyRoom {
+  /** Of every service. */
+  readonly silence: () => Silence | undefined
+  readonly settingsChanged: () => void
+}
+
+const pausedSentence =
+  'This machine runs on battery and is set to pause then: its models stay in memory, and no requests are sent here.'
+
+export async function supplyRoom(
+  { options, ends, snapshots, settings, session }: RoomContext,
+  { servers }: Pick<LastingRooms, 'servers'>,
+): Promise<SupplyRoom> {
+  const { platform, log, holdAwake, supplyEveryMs } = options
+  const isPaused = () => settings().pauseOnBattery && supply.current?.source === 'battery'
+  const changed = () => {
+    awake.review()
+    session()?.reconciler.enqueueAll()
+    snapshots.changed()
+  }
+  const supply = ends.use(
+    new SupplyWatch({
+      platform,
+      log,
+      onChange: changed,
+      ...(supplyEveryMs !== undefined && { everyMs: supplyEveryMs }),
+    }),
+  )
+  const program = platform.awakeProgram()
+  let isFailureTold = false
+  const onEnded = (how: HowItEnded) => {
+    if (!isFailureTold) log.warn('not kept awake', { command: program?.command, ...how })
+    isFailureTold = true
+  }
+  const holdByProgram = program && (() => holdByProcess(program, onEnded))
+  const awake = ends.use(
+    new StayAwake({
+      policy: () => settings().sleepPolicy,
+      source: () => supply.current?.source,
+      servers,
+      ask: askActivity,
+      connections: (port) => platform.establishedConnections(port),
+      hold: holdAwake ?? holdByProgram,
+      log,
+      onChange: () => snapshots.changed(),
+    }),
+  )
+  const view = (): SupplyView | undefined => {
+    const { source = 'mains', charge, lowPowerMode = false } = supply.current ?? {}
+    const isKnown = supply.current !== undefined || awake.isKeptAwake
+    const state = { source, lowPowerMode, isPaused: isPaused(), isKeptAwake: awake.isKeptAwake }
+    return isKnown ? { ...state, ...(charge !== undefined && { charge }) } : undefined
+  }
+  snapshots.register(() => ({ supply: view(), notices: isPaused() ? [pausedSentence] : [] }))
+  // Before anything is published.
+  await supply.look()
+  return { silence: () => (isPaused() ? 'battery' : undefined), settingsChanged: changed }
+}

@@ -1,0 +1,40 @@
+/** A step this much later than it was due tells of a sleep; no busy machine is so late. */
+export const sleptMs = 5_000
+const longestStepMs = 1_000
+
+export interface AwakeTimeout {
+  /** Of the time awake, as of the last step. */
+  readonly leftMs: number
+  clear(): void
+}
+
+/**
+ * As setTimeout, but only time in which the machine was awake counts: where the clock goes on in a sleep, every timer would be due at the
+ * moment of the wake.
+ */
+export function awakeTimeout(
+  onDue: () => void,
+  delayMs: number,
+  { now = () => performance.now() }: { readonly now?: () => number } = {},
+): AwakeTimeout {
+  let leftMs = Math.max(0, delayMs)
+  let timer: NodeJS.Timeout
+  const step = () => {
+    const stepMs = Math.min(longestStepMs, leftMs)
+    const begunAt = now()
+    timer = setTimeout(() => {
+      const tookMs = now() - begunAt
+      // What it was due for in its sleep, it gets once more.
+      if (tookMs - stepMs < sleptMs) leftMs -= Math.max(stepMs, tookMs)
+      if (leftMs > 0) step()
+      else onDue()
+    }, stepMs)
+  }
+  step()
+  return {
+    get leftMs() {
+      return leftMs
+    },
+    clear: () => clearTimeout(timer),
+  }
+}

@@ -1,0 +1,73 @@
+import { randomUUID } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import type { PowerSupply } from '../../src/agent-core/platform/power-supply.ts'
+import { AgentWorld } from '../support/agent-world.ts'
+import { askAgainAndAgain } from '../support/endless-requests.ts'
+import { eventually } from '../support/eventually.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
+
+/** Runs on what a test says, and is kept awake by a process that is found by its mark. */
+function machine() {
+  const mark = randomUUID()
+  const facts: { supply: PowerSupply } = { supply: { source: 'mains', charge: 0.84, lowPowerMode: false } }
+  const memory = new StatedMemory(
+    statedPlatform(hostPlatform(), {
+      powerSupply: () => Promise.resolve(facts.supply),
+      awakeProgram: () => ({ command: '/bin/sh', args: ['-c', 'cat; exit 0', mark] }),
+    }),
+  )
+  const isHeld = async () =>
+    (await hostPlatform().processes()).some(({ commandLine }) => commandLine.endsWith(`cat; exit 0 ${mark}`))
+  return { facts, memory, isHeld }
+}
+
+test('the system is kept awake while a model loads and while a request runs, and let go within five seconds', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const { memory, isHeld } = machine()
+  const agent = await world.startAgent({ memory })
+  await world.apply('tiny', { script: { loadMs: 1_500, tokenMs: 200 } })
+  await eventually(isHeld)
+  expect(agent.snapshot.supply).toMatchObject({ isKeptAwake: true })
+  const { port } = await agent.untilReady('tiny')
+  {
+    await using asking = askAgainAndAgain(port, { tokens: 50 })
+    await eventually(isHeld)
+    expect(asking.failed).toEqual([])
+  }
+  const endedAt = performance.now()
+  await eventually(async () => !(await isHeld()))
+  expect(performance.now() - endedAt).toBeLessThan(5_000)
+  expect(agent.snapshot.supply).toMatchObject({ isKeptAwake: false })
+})
+
+test('on battery the node pauses where a person set it so, shows why, and serves again on mains', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const { facts, memory } = machine()
+  const agent = await world.startAgent({ memory, supplyEveryMs: 100 })
+  await world.apply('tiny')
+  const { pid } = await agent.untilReady('tiny')
+  facts.supply = { source: 'battery', charge: 0.5, lowPowerMode: true }
+  await eventually(() => agent.snapshot.supply?.source === 'battery')
+  expect(agent.view('tiny')?.state).toBe('ready')
+
+  const set = (pauseOnBattery: boolean) =>
+    agent.agent.command({
+      requestId: randomUUID(),
+      command: { name: 'updateSettings', settings: { pauseOnBattery } },
+    })
+  expect(await set(true)).toMatchObject({ outcome: 'done' })
+  const paused = await agent.until('tiny', ({ reason }) => reason === 'Paused')
+  expect(paused.message).toMatch(/^This machine runs on battery, and is set to pause then: the model stays in memory/)
+  await eventually(async () => (await world.published('tiny'))?.ready === false)
+  expect(agent.snapshot.supply).toMatchObject({ source: 'battery', charge: 0.5, lowPowerMode: true, isPaused: true })
+  expect(agent.snapshot.notices.join()).toContain('This machine runs on battery and is set to pause then')
+
+  facts.supply = { source: 'mains', charge: 0.5, lowPowerMode: false }
+  expect((await agent.untilReady('tiny')).pid).toBe(pid)
+  await eventually(async () => (await world.published('tiny'))?.ready === true)
+  expect(agent.snapshot.notices.join()).not.toContain('battery')
+})
