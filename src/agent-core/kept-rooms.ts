@@ -18,7 +18,8 @@ import { Absences } from './reconcile/absences.ts'
 import { Narrator } from './reconcile/narrator.ts'
 import { PressureEviction } from './reconcile/pressure-eviction.ts'
 import { ServerLaunches } from './reconcile/server-launches.ts'
-import { Sleep } from './sleep.ts'
+import type { Sleep } from './sleep.ts'
+import { sleepRoom } from './sleep-room.ts'
 import { fuseRoom } from './fuse-room.ts'
 import type { LastingRooms } from './lasting-rooms.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
@@ -92,7 +93,7 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
   evictionRoom(context, inputs, { absences, narrator })
   const address = addressRoom(context, { settings, history })
-  const sleep = ends.use(new Sleep({ servers, session, log }))
+  const sleep = sleepRoom(context, inputs.rooms)
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
   const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, supply, settings, pin })

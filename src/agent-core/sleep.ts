@@ -31,6 +31,8 @@ export interface SleepOptions {
   readonly servers: Pick<Servers, 'state'>
   readonly session: () => SleepSession | undefined
   readonly log: Logger
+  /** Every five seconds, while the machine is awake: how late that came. */
+  readonly onTick?: (lateMs: number) => void
 }
 
 /** What is done around a sleep of this machine: nothing is published while it sleeps, and nothing after it that does not answer. */
@@ -46,7 +48,10 @@ export class Sleep {
 
   constructor(options: SleepOptions) {
     this.#options = options
-    this.#ticks = watchLateTicks({ onLate: (lateMs) => this.#stoodStill(lateMs), onTime: () => this.#ticked() })
+    this.#ticks = watchLateTicks({
+      onLate: (lateMs) => this.#stoodStill(lateMs),
+      onTime: (lateMs) => this.#ticked(lateMs),
+    })
   }
 
   silenceOf(key: string): Silence | undefined {
@@ -102,7 +107,8 @@ export class Sleep {
     this.#resumeAlone()
   }
 
-  #ticked(): void {
+  #ticked(lateMs: number): void {
+    this.#options.onTick?.(lateMs)
     if (!this.#isAsleep || ++this.#ticksAwake * defaultEveryMs <= provesAwakeMs) return
     this.#options.log.warn('no sleep', { text: 'a sleep was announced, but this machine is awake: all is verified' })
     this.#resumeAlone()

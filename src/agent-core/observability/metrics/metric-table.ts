@@ -197,6 +197,11 @@ export const metricTable = {
     labels: { outcome: ['admitted', 'InsufficientMemory', 'MemoryCheckFailed', 'MemoryPressure'] },
     help: 'Answers to starts that asked for memory, by reason where it was refused; a start that waits asks again',
   },
+  late_timers_total: {
+    type: 'counter',
+    origin: 'ours',
+    help: 'Ticks of a timer of 5 s that came more than a second late, as where macOS slows the app (App Nap)',
+  },
   unloads_total: {
     type: 'counter',
     origin: 'ours',
