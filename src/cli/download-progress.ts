@@ -1,4 +1,4 @@
-import { formatBytes, formatSpan } from '../contract/format.ts'
+import { formatByteRate, formatBytes, formatSpan } from '../contract/format.ts'
 import type { DownloadView } from '../contract/models.ts'
 import type { Progress } from '../contract/service.ts'
 import { eraseLine, type CliIo } from './io.ts'
@@ -44,7 +44,7 @@ export class DownloadProgress {
 }
 
 function barOf({ doneBytes, totalBytes, bytesPerSecond }: Progress): string {
-  const rate = `${formatBytes(bytesPerSecond)}/s`
+  const rate = formatByteRate(bytesPerSecond)
   if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}  ${rate}`
   const part = Math.min(1, doneBytes / totalBytes)
   const filled = Math.round(part * barWidth)

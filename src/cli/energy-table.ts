@@ -1,11 +1,5 @@
-import {
-  coverageLine,
-  formatCost,
-  formatEnergy,
-  formatPerToken,
-  type EnergyView,
-  type ServiceEnergy,
-} from '../contract/energy.ts'
+import { coverageLine, type EnergyView, type ServiceEnergy } from '../contract/energy.ts'
+import { formatCost, formatCount, formatEnergy, formatPerToken } from '../contract/format.ts'
 import { cleanText } from '../contract/clean-text.ts'
 import { columns } from './text.ts'
 
@@ -38,7 +32,7 @@ function table({ services, joules, currency }: EnergyView): string {
   const headings = ['NAME', 'NAMESPACE', 'ENERGY', 'J/TOKEN', 'PROMPT', 'GENERATED']
   const rows = services.map((service) => [
     ...cellsOf(service, joules !== undefined),
-    ...(hasRequests ? [formatCount(service.requests)] : []),
+    ...(hasRequests ? [countOf(service.requests)] : []),
     ...(hasCost ? [service.cost === undefined ? '-' : formatCost(service.cost, currency)] : []),
   ])
   return columns([...headings, ...(hasRequests ? ['REQUESTS'] : []), ...(hasCost ? ['COST'] : [])], rows)
@@ -51,13 +45,12 @@ function cellsOf(service: ServiceEnergy, isMeasured: boolean): string[] {
     namespace === '' ? '-' : namespace,
     isMeasured ? `~${formatEnergy(joules)}` : 'not measured',
     perToken === undefined ? '-' : `~${formatPerToken(perToken)}`,
-    formatCount(promptTokens),
-    formatCount(generatedTokens),
+    countOf(promptTokens),
+    countOf(generatedTokens),
   ]
 }
 
-const formatCount = (count: number | undefined): string =>
-  count === undefined ? notReported : String(Math.round(count))
+const countOf = (count: number | undefined): string => (count === undefined ? notReported : formatCount(count))
 
 /** As people here read it, by the minute. */
 function localTime(iso: string): string {

@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import { formatBytes } from '../contract/format.ts'
+import { formatByteRate, formatBytes, formatDecimal, formatTokenRate, formatRoundWatts } from '../contract/format.ts'
 import { powerLine } from '../contract/power.ts'
 import type { RuntimeFigures, ServiceFigures, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
@@ -178,12 +178,13 @@ function cellsOf(
     ADDRESS: addressOf(service),
     AGE: formatAge(service.since, now),
     MEMORY: memoryOf(service),
-    'TOKENS/S':
-      runtime?.state === 'notReported' ? 'not reported' : (runtime?.generatedTokensPerSecond?.toFixed(1) ?? '-'),
+    'TOKENS/S': runtime?.state === 'notReported' ? 'not reported' : numberOf(runtime?.generatedTokensPerSecond),
     REQUESTS: requestsOf(runtime) ?? '-',
     POWER: shareOf(powerShareWatts) ?? '-',
   }
 }
+
+const numberOf = (figure: number | undefined): string => (figure === undefined ? '-' : formatDecimal(figure))
 
 /** Undefined where its runtime does not tell. */
 function requestsOf({ requestsRunning, requestsWaiting = 0 }: Partial<RuntimeFigures> = {}): string | undefined {
@@ -191,9 +192,9 @@ function requestsOf({ requestsRunning, requestsWaiting = 0 }: Partial<RuntimeFig
   return requestsWaiting > 0 ? `${requestsRunning} (${requestsWaiting} waiting)` : String(requestsRunning)
 }
 
-/** Such as `~12 W`: an estimate, so of two digits. Undefined while it is not known. */
+/** Such as `~12 W`: an estimate. Undefined while it is not known. */
 const shareOf = (watts: number | undefined): string | undefined =>
-  watts === undefined ? undefined : `~${Number(watts.toPrecision(2))} W`
+  watts === undefined ? undefined : `~${formatRoundWatts(watts)}`
 
 /** Marks the need of a service that does not run, so that it is not taken for memory it holds. */
 function memoryOf({ state, memory }: ServiceView): string {
@@ -226,14 +227,14 @@ function workText(runtime: RuntimeFigures | undefined, watts: number | undefined
   const requests = runtime?.requestsRunning === 0 ? undefined : requestsOf(runtime)
   const share = watts === 0 ? undefined : shareOf(watts)
   return [
-    ...(rate === undefined ? [] : [`${rate.toFixed(1)} tokens/s`]),
+    ...(rate === undefined ? [] : [formatTokenRate(rate)]),
     ...(requests === undefined ? [] : [`requests ${requests}`]),
     ...(share === undefined ? [] : [share]),
   ].join(', ')
 }
 
 function progressText({ doneBytes, totalBytes, bytesPerSecond }: NonNullable<ServiceFigures['progress']>): string {
-  const rate = `${formatBytes(bytesPerSecond)}/s`
+  const rate = formatByteRate(bytesPerSecond)
   if (totalBytes === undefined || totalBytes === 0) return `${formatBytes(doneBytes)}, ${rate}`
   return `${Math.floor((100 * doneBytes) / totalBytes)} % of ${formatBytes(totalBytes)}, ${rate}`
 }

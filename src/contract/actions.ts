@@ -1,5 +1,6 @@
 import type { CommandInput } from './commands.ts'
 import type { ServiceState, ServiceView } from './service.ts'
+import { actionWords } from './words.ts'
 
 export interface Action {
   readonly label: string
@@ -13,18 +14,17 @@ const running: readonly ServiceState[] = ['starting', 'ready', 'unready', 'crash
 /** What can be asked for a service as it is now; the most likely one first. */
 export function actionsFor({ namespace, name, state, hold, memory }: ServiceView): Action[] {
   const service = { namespace, name }
-  const stop: Action = { label: 'Stop', pending: 'Stopping…', command: { name: 'stop', service } }
-  const start: Action = { label: 'Start', pending: 'Starting…', command: { name: 'start', service } }
-  const bringBack: Action = { label: 'Bring back', pending: 'Bringing back…', command: { name: 'bringBack', service } }
-  const restart: Action = { label: 'Restart', pending: 'Restarting…', command: { name: 'restart', service } }
-  const evict: Action = { label: 'Evict from memory', pending: 'Evicting…', command: { name: 'evict', service } }
+  const stop: Action = { ...actionWords.stop, command: { name: 'stop', service } }
+  const start: Action = { ...actionWords.start, command: { name: 'start', service } }
+  const bringBack: Action = { ...actionWords.bringBack, command: { name: 'bringBack', service } }
+  const restart: Action = { ...actionWords.restart, command: { name: 'restart', service } }
+  const evict: Action = { ...actionWords.evict, command: { name: 'evict', service } }
   const isProtected = memory?.isProtected === true
   const protect: Action = isProtected
-    ? { label: 'Unprotect', pending: 'Taking protection off…', command: { name: 'protect', service, protect: false } }
-    : { label: 'Protect', pending: 'Protecting…', command: { name: 'protect', service, protect: true } }
+    ? { ...actionWords.unprotect, command: { name: 'protect', service, protect: false } }
+    : { ...actionWords.protect, command: { name: 'protect', service, protect: true } }
   const cancel: Action = {
-    label: 'Cancel download',
-    pending: 'Cancelling…',
+    ...actionWords.cancelDownload,
     command: { name: 'cancelDownload', service },
   }
   if (state === 'foreign' || state === 'stopping') return []
@@ -40,10 +40,9 @@ export function furtherActionsFor(
   { isDraining }: { readonly isDraining: boolean },
 ): Action[] {
   const service = { namespace, name }
-  const skip: Action = { label: 'Skip the wait', pending: 'Ending…', command: { name: 'skipDrain', service } }
+  const skip: Action = { ...actionWords.skipDrain, command: { name: 'skipDrain', service } }
   const release: Action = {
-    label: 'Release to other machines',
-    pending: 'Releasing…',
+    ...actionWords.release,
     command: { name: 'release', service },
   }
   if (state === 'stopping') return isDraining ? [skip] : []

@@ -52,24 +52,8 @@ export const energyView = z.object({
 })
 export type EnergyView = z.infer<typeof energyView>
 
-/** Such as "0.25 Wh", "41.3 Wh" or "1.20 kWh"; at least three digits where it is not less than one. */
-export function formatEnergy(joules: number): string {
-  const wattHours = joules / 3_600
-  if (wattHours > 0 && wattHours < 0.01) return '<0.01 Wh'
-  return wattHours < 999.5 ? `${threeDigits(wattHours)} Wh` : `${threeDigits(wattHours / 1_000)} kWh`
-}
-
-const threeDigits = (value: number): string => value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0)
-
 /** "Measured in 3 h 20 min of 24 h." */
 export const coverageLine = ({ measuredMs, from, until }: EnergyView): string =>
   from === undefined
     ? 'Nothing is kept of this time.'
     : `Measured in ${formatSpan(measuredMs)} of ${formatSpan(Math.max(measuredMs, Date.parse(until) - Date.parse(from)))}.`
-
-export const formatCost = (cost: number, currency: string | undefined): string =>
-  `${cost > 0 && cost < 0.01 ? '<0.01' : cost.toFixed(2)}${currency === undefined ? '' : ` ${currency}`}`
-
-/** In joules, such as "0.85", "8.1" or "123". */
-export const formatPerToken = (joules: number): string =>
-  joules < 1 ? joules.toPrecision(2) : joules.toFixed(joules < 9.95 ? 1 : 0)

@@ -1,10 +1,74 @@
-/** Bytes as people read them on a Mac: decimal units, at most three digits. */
+/** Figures and times as people read them, the same on every surface: in English, as the sentences around them are. */
+const locale = 'en'
+
+/** `8,192` */
+export const formatCount = (count: number): string => Math.round(count).toLocaleString(locale)
+
+/** As it is, with its thousands apart: `1,000`, `0.32`. */
+export const formatNumber = (value: number): string => value.toLocaleString(locale)
+
+/** `52.3`, and from 100 on without a fraction: `1,024`. */
+export const formatDecimal = (value: number): string => (value < 99.95 ? value.toFixed(1) : formatCount(value))
+
+/** Decimal units, as on a Mac: `996 B`, `4.1 GB`, `412 GB`. */
 export function formatBytes(bytes: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB']
-  const step = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)))
-  const amount = bytes / 1_000 ** step
-  return `${step === 0 || amount >= 100 ? Math.round(amount) : amount.toFixed(1)} ${units[step] ?? ''}`
+  const step = units.findIndex((_, power) => Math.round(bytes / 1_000 ** power) < 1_000)
+  const power = step === -1 ? units.length - 1 : step
+  return `${power === 0 ? Math.round(bytes) : formatDecimal(bytes / 1_000 ** power)} ${units[power] ?? ''}`
 }
+
+/** `61.0 MB/s` */
+export const formatByteRate = (bytesPerSecond: number): string => `${formatBytes(bytesPerSecond)}/s`
+
+/** As memory is counted where it is sold: `89.4 GiB`. */
+export const formatGib = (bytes: number): string => `${Number((bytes / 2 ** 30).toFixed(1))} GiB`
+
+/** Where a budget is explained: `96.0 GB (89.4 GiB)`. */
+export const formatMemory = (bytes: number): string => `${formatBytes(bytes)} (${formatGib(bytes)})`
+
+/** Of a whole, from 0 to 1: `37 %`; `digits` is how many a fraction of a percent has at most. */
+export const formatShare = (share: number, digits = 0): string => `${Number((100 * share).toFixed(digits))} %`
+
+/** `8,192 tokens` */
+export const formatTokens = (count: number): string => `${formatCount(count)} ${count === 1 ? 'token' : 'tokens'}`
+
+/** `52.3 tok/s` */
+export const formatTokenRate = (tokensPerSecond: number): string => `${formatDecimal(tokensPerSecond)} tok/s`
+
+/** Where there is little room: `52 tok/s`. */
+export const formatRoundTokenRate = (tokensPerSecond: number): string => `${formatCount(tokensPerSecond)} tok/s`
+
+/** Of a model, as their names write it: `3.8B`, `70B`, `360M`. */
+export function formatWeights(count: number): string {
+  const [amount, unit] = count >= 1e9 ? [count / 1e9, 'B'] : [count / 1e6, 'M']
+  return `${Number(amount.toFixed(amount < 100 && unit === 'B' ? 1 : 0))}${unit}`
+}
+
+/** `12.3 W` */
+export const formatWatts = (watts: number | undefined): string =>
+  watts === undefined ? 'not reported' : `${watts.toFixed(1)} W`
+
+/** Where there is little room, or no more is known: `12 W`, `0.42 W`. */
+export const formatRoundWatts = (watts: number): string =>
+  `${watts < 9.95 ? Number(watts.toPrecision(2)) : formatCount(watts)} W`
+
+/** Such as "0.25 Wh", "41.3 Wh" or "1.20 kWh"; at least three digits where it is not less than one. */
+export function formatEnergy(joules: number): string {
+  const wattHours = joules / 3_600
+  if (wattHours > 0 && wattHours < 0.01) return '<0.01 Wh'
+  return wattHours < 999.5 ? `${threeDigits(wattHours)} Wh` : `${threeDigits(wattHours / 1_000)} kWh`
+}
+
+const threeDigits = (value: number): string =>
+  value < 99.95 ? value.toFixed(value < 9.995 ? 2 : 1) : formatCount(value)
+
+export const formatCost = (cost: number, currency: string | undefined): string =>
+  `${cost > 0 && cost < 0.01 ? '<0.01' : cost.toFixed(2)}${currency === undefined ? '' : ` ${currency}`}`
+
+/** In joules, such as "0.85", "8.1" or "123". */
+export const formatPerToken = (joules: number): string =>
+  joules < 1 ? joules.toPrecision(2) : joules.toFixed(joules < 9.95 ? 1 : 0)
 
 /** `5 s`, `12 min`, `3 h 20 min`, `2 days`; never less than nothing. */
 export function formatSpan(ms: number): string {
@@ -15,4 +79,32 @@ export function formatSpan(ms: number): string {
   const hours = Math.floor(minutes / 60)
   if (hours < 48) return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`
   return `${Math.floor(hours / 24)} days`
+}
+
+/** By the calendar and clock of whoever reads it, in the order of the day in Europe and with 24 hours, which is never read wrongly. */
+const dates = 'en-GB'
+
+/** `14:05` */
+export const formatTime = (at: Date): string =>
+  at.toLocaleTimeString(dates, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' })
+
+/** `14:05:09` */
+export const formatExactTime = (at: Date): string =>
+  at.toLocaleTimeString(dates, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' })
+
+/** `Friday 2 January` */
+export const formatDay = (at: Date): string =>
+  at.toLocaleDateString(dates, { weekday: 'long', day: 'numeric', month: 'long' }).replace(',', '')
+
+/** `2 Jan` */
+export const formatShortDay = (at: Date): string => at.toLocaleDateString(dates, { day: 'numeric', month: 'short' })
+
+/** `Fri` */
+export const formatWeekday = (at: Date): string => at.toLocaleDateString(dates, { weekday: 'short' })
+
+/** `14:05`, and where that is another day than `now`: `2 January, 14:05`. */
+export function formatMoment(at: Date, now: Date): string {
+  const time = formatTime(at)
+  if (at.toDateString() === now.toDateString()) return time
+  return `${at.toLocaleDateString(dates, { day: 'numeric', month: 'long' })}, ${time}`
 }

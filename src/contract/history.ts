@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { serviceRef } from './commands.ts'
+import { command, serviceRef } from './commands.ts'
 
 export const historyKinds = [
   'added',
@@ -28,5 +28,7 @@ export const historyEntry = z.object({
   service: serviceRef.optional(),
   /** One sentence: what happened, and why or on whose request. */
   message: z.string(),
+  /** What sets back what a person changed, as long as nothing else has changed it since. */
+  undo: command.optional().catch(undefined),
 })
 export type HistoryEntry = z.infer<typeof historyEntry>

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { formatWatts } from './format.ts'
 
 /** How measuring power goes; absent in a snapshot while nobody asked for it. */
 export const powerView = z.object({
@@ -23,6 +24,3 @@ export function powerLine({ message, source }: PowerView, figures: PowerFigures 
   const { combinedWatts, cpuWatts, gpuWatts, aneWatts } = figures
   return `${formatWatts(combinedWatts)} (CPU ${formatWatts(cpuWatts)}, GPU ${formatWatts(gpuWatts)}, ANE ${formatWatts(aneWatts)})${source === undefined ? '' : `, by ${source}`}`
 }
-
-export const formatWatts = (value: number | undefined): string =>
-  value === undefined ? 'not reported' : `${value.toFixed(1)} W`

@@ -92,6 +92,8 @@ export const crash = z.object({
   failures: z.number().int().nonnegative(),
   /** What ended, why, what that most likely means and what to do about it. */
   message: z.string(),
+  /** Of the message, the part that says what it most likely means and what to do about it; absent where no known cause fits. */
+  guess: z.string().optional(),
   exitCode: z.number().int().optional(),
   signal: z.string().optional(),
   /** The first line of its output that reports trouble. */

@@ -1,7 +1,7 @@
 import type { ConnectionState } from './cluster.ts'
 import { formatBytes } from './format.ts'
 import type { MemoryStateView } from './memory.ts'
-import type { ServiceState, ServiceView } from './service.ts'
+import type { ServiceState, ServiceView, StepName } from './service.ts'
 
 /** The same words on every surface. */
 export const stateWords: Readonly<Record<ServiceState, string>> = {
@@ -20,6 +20,28 @@ export const stateWords: Readonly<Record<ServiceState, string>> = {
 /** In one word or two. */
 export const stateWord = ({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): string =>
   reason === 'Asleep' || (state === 'stopped' && reason === 'Idle') ? reason : stateWords[state]
+
+export const stepWords: Readonly<Record<StepName, string>> = {
+  fetched: 'Fetched',
+  started: 'Started',
+  healthy: 'Healthy',
+  published: 'Published',
+  clusterAgrees: 'Cluster agrees',
+}
+
+/** What a person may ask for a service, and what stands there while the agent has not answered. */
+export const actionWords = {
+  stop: { label: 'Stop', pending: 'Stopping…' },
+  start: { label: 'Start', pending: 'Starting…' },
+  bringBack: { label: 'Bring back', pending: 'Bringing back…' },
+  restart: { label: 'Restart', pending: 'Restarting…' },
+  evict: { label: 'Evict from memory', pending: 'Evicting…' },
+  protect: { label: 'Protect', pending: 'Protecting…' },
+  unprotect: { label: 'Unprotect', pending: 'Taking protection off…' },
+  cancelDownload: { label: 'Cancel download', pending: 'Cancelling…' },
+  skipDrain: { label: 'Skip the wait', pending: 'Ending…' },
+  release: { label: 'Release to other machines', pending: 'Releasing…' },
+} as const
 
 /** Such as "38.0 GB of 96.0 GB for models, pressure normal, 2 waiting". */
 export function memoryLine({ modelsBytes, budgetBytes, pressure, waiting, problem }: MemoryStateView): string {

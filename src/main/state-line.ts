@@ -1,4 +1,4 @@
-import { formatBytes } from '../contract/format.ts'
+import { formatBytes, formatRoundWatts } from '../contract/format.ts'
 import type { MemoryStateView } from '../contract/memory.ts'
 import type { ServiceReason, ServiceState, ServiceView } from '../contract/service.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
@@ -74,7 +74,7 @@ const pressureWords: Readonly<Partial<Record<MemoryStateView['pressure'], string
 }
 
 const watts = (value: number | undefined): string | undefined =>
-  value === undefined ? undefined : `${Math.round(value)} W`
+  value === undefined ? undefined : formatRoundWatts(value)
 
 const count = (services: readonly ServiceView[], state: ServiceState) =>
   services.filter((service) => service.state === state).length

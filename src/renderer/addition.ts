@@ -4,6 +4,7 @@ import type { FittedModelView } from '../contract/fit.ts'
 import type { ModelApplication } from '../contract/model-application.ts'
 import { modelSource, namespaceName, newServiceName } from '../contract/names.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
+import { fieldWords } from './words/fields.ts'
 
 /** A model that a person is about to add; what is undefined is not theirs to say yet, or left to its default. */
 export interface Addition {
@@ -55,12 +56,11 @@ export function nameFields(
   const namespace = addition.namespace ?? cluster.namespace ?? 'default'
   const taken = new Set(services.filter((one) => one.namespace === namespace).map((one) => one.name))
   const name = addition.name ?? freeName(addition.suggestedName ?? nameOf(addition.chosen ?? ''), taken)
-  const nameProblem =
-    problemOf(newServiceName, name) ?? (taken.has(name) ? 'A service of this name is there already.' : undefined)
+  const nameProblem = problemOf(newServiceName, name) ?? (taken.has(name) ? fieldWords.nameIsTaken : undefined)
   const namespaceProblem =
     problemOf(namespaceName, namespace) ??
     (cluster.namespace !== undefined && cluster.namespace !== namespace
-      ? `This machine serves the namespace ${cluster.namespace} only.`
+      ? fieldWords.otherNamespace(cluster.namespace)
       : undefined)
   return {
     name,
@@ -121,5 +121,5 @@ interface Checked {
 
 function problemOf(schema: Checked, value: string): string | undefined {
   const { error } = schema.safeParse(value)
-  return error && `It ${error.issues[0]?.message ?? 'cannot be that'}.`
+  return error && fieldWords.isWrong(error.issues[0]?.message)
 }

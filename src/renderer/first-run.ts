@@ -25,36 +25,4 @@ export const installCommand = (context: string) => `helm repo add llmkube https:
 helm install llmkube llmkube/llmkube --kube-context ${shellWord(context)} \\
   --namespace llmkube-system --create-namespace`
 
-/** For an administrator of the cluster: what the agent needs there, for the user of this context; assets/rbac.yaml has more. */
-export const rightsCommand = ({ context, namespace }: Pick<ClusterView, 'context' | 'namespace'>) => {
-  const binding = namespace === undefined ? 'clusterrolebinding' : `--namespace ${shellWord(namespace)} rolebinding`
-  return `kubectl --context ${shellWord(context)} auth whoami
-kubectl --context ADMIN apply -f - <<EOF
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: metalbar-agent
-rules:
-  - apiGroups: [inference.llmkube.dev]
-    resources: [inferenceservices, models]
-    verbs: [get, list, watch]
-  - apiGroups: [inference.llmkube.dev]
-    resources: [inferenceservices/status]
-    verbs: [patch]
-  - apiGroups: ['']
-    resources: [services]
-    verbs: [get, list, watch, create, patch, delete]
-  - apiGroups: [discovery.k8s.io]
-    resources: [endpointslices]
-    verbs: [get, list, watch, create, patch, delete]
-  - apiGroups: ['']
-    resources: [endpoints]
-    verbs: [get, create, patch, delete]
-  - apiGroups: ['']
-    resources: [events]
-    verbs: [list, create, patch]
-EOF
-kubectl --context ADMIN create ${binding} metalbar-agent --clusterrole metalbar-agent --user USER`
-}
-
 export const useContextCommand = (context: string) => `metal-agent context use ${shellWord(context)}`

@@ -1,5 +1,5 @@
 import type { HistoryEntry } from '../contract/history.ts'
-import { activityWords } from './words/views.ts'
+import { activityWords } from './words/activity.ts'
 
 const problems: ReadonlySet<HistoryEntry['kind']> = new Set(['crashed', 'evicted', 'refused'])
 

@@ -47,6 +47,8 @@ export interface WindowState {
   readonly addition: Addition
   /** Of the settings; it outlasts a look at another view. */
   readonly draft: Draft
+  /** Of the activity; it outlasts a look at another view. */
+  readonly historyFilter: HistoryFilter
   /** By uid of the service, or `node` for what concerns the whole machine. */
   readonly requests: Readonly<Record<string, Request>>
   /** Tries at once to reach the agent. */
@@ -66,6 +68,12 @@ export interface WindowState {
   readonly ask: (about: string, command: CommandInput, options?: AskOptions) => Promise<boolean>
   readonly dismiss: (about: string) => void
   readonly write: (change: (draft: Draft) => Draft) => void
+  readonly filterHistory: (change: Partial<HistoryFilter>) => void
+}
+
+export interface HistoryFilter {
+  readonly text: string
+  readonly problemsOnly: boolean
 }
 
 interface AskOptions {
@@ -109,6 +117,7 @@ export function createWindowStore(link: AgentLink): WindowStore {
       isAdding: false,
       addition: emptyAddition,
       draft: {},
+      historyFilter: { text: '', problemsOnly: false },
       requests: {},
       reconnect: () => connection.connect(),
       show: (view) => set({ view, isChosen: false }),
@@ -138,6 +147,7 @@ export function createWindowStore(link: AgentLink): WindowStore {
           requests: Object.fromEntries(Object.entries(requests).filter(([key]) => key !== about)),
         })),
       write: (change) => set(({ draft }) => ({ draft: change(draft) })),
+      filterHistory: (change) => set(({ historyFilter }) => ({ historyFilter: { ...historyFilter, ...change } })),
       ask: async (about, command, { requestId = crypto.randomUUID(), undo } = {}) => {
         set(withRequest(about, { state: 'pending', requestId, command, undo }))
         const request = { ...(await answerOf(link, command, requestId)), undo }

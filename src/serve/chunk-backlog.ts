@@ -1,3 +1,4 @@
+import { formatCount } from '../contract/format.ts'
 import type { LogChunk } from '../contract/log.ts'
 
 /** Some thousand lines: what a reader can catch up with after a pause, and little enough for many readers. */
@@ -48,7 +49,7 @@ export class ChunkBacklog {
 
 function skippedText(lines: number, andMore: boolean): string {
   if (lines === 0) return 'Lines are missing here.'
-  return `Skipped ${andMore ? 'at least ' : ''}${lines.toLocaleString('en-US')} ${lines === 1 ? 'line' : 'lines'}.`
+  return `Skipped ${andMore ? 'at least ' : ''}${formatCount(lines)} ${lines === 1 ? 'line' : 'lines'}.`
 }
 
 const sizeOf = ({ lines }: LogChunk) => lines.reduce((sum, line) => sum + line.length + 1, 0)

@@ -18,6 +18,12 @@ const kinds = async ({ agent }: RunningAgent, name?: { namespace: string; name: 
   return 'entries' in answer ? answer.entries.map(({ kind }) => kind).reverse() : []
 }
 
+/** What takes back what happened last. */
+const lastUndo = async ({ agent }: RunningAgent) => {
+  const answer = await agent.query({ name: 'history', limit: 1 })
+  return 'entries' in answer ? answer.entries[0]?.undo : undefined
+}
+
 /** Everything but changing an InferenceService. */
 const watcher: readonly Rule[] = [
   { apiGroups: ['inference.llmkube.dev'], resources: ['*'], verbs: ['get', 'list', 'watch'] },
@@ -486,6 +492,10 @@ describe('settings', () => {
       message:
         'drainLimitMs is set and counts for each server from its next start. startupStallMs is set and counts for each server from its next start. logLevel is set and counts at once.',
     })
+    expect(await lastUndo(agent)).toEqual({
+      name: 'updateSettings',
+      settings: { startupStallMs: null, drainLimitMs: null, logLevel: null },
+    })
     await agent.stop()
     const again = await world.startAgent({ settings: { givenByFlags: ['namespace'] } })
     const shown = async () => {
@@ -526,6 +536,7 @@ describe('settings', () => {
     expect((await run(agent, { name: 'setHostAddress', address: own.address })).outcome).toBe('done')
     expect(agent.snapshot.host).toMatchObject({ address: own.address, message: saying(/chosen by hand/) })
     expect(await agent.agent.query({ name: 'hostAddresses' })).toMatchObject({ automatic: false })
+    expect(await lastUndo(agent)).toEqual({ name: 'setHostAddress', address: 'automatic' })
     expect((await run(agent, { name: 'setHostAddress', address: 'automatic' })).outcome).toBe('done')
     await agent.stop()
     const flagged = await world.startAgent()

@@ -21,7 +21,7 @@ function happens(agent: FakeAgent, message: string): void {
   agent.show({ ...agent.shown, revision: agent.shown.revision + 1, newestHistoryId: id })
 }
 
-const messages = (page: Page) => page.locator('main li p:last-child').allTextContents()
+const messages = (page: Page) => page.locator('main ol li p').allTextContents()
 const asked = (agent: FakeAgent) => agent.queriesOf('history').length
 
 test('what happens is shown as it happens, and asked for only then', async () => {
@@ -99,5 +99,39 @@ test('what happens before the answer is among it, and nothing that was shown goe
   expect([texts.slice(0, 4), texts.at(-1)]).toEqual([
     ['It crashed in the evening.', 'It crashed again.', 'It crashed at noon.', 'It serves requests after 4.2 s.'],
     'Agent 1.2.3 started.',
+  ])
+})
+
+test('an entry leads to its service while it is there, and the filter is as it was after the way back', async () => {
+  await using window = await show(scenes.activity)
+  const { page, agent } = window
+  await page.getByLabel('Filter').fill('serves')
+  await page.getByRole('button', { name: 'Only problems' }).click()
+  await page.getByRole('button', { name: 'Only problems' }).click()
+  await page.getByRole('button', { name: 'Show phi-4-mini' }).first().click()
+  await page.getByRole('heading', { name: 'phi-4-mini' }).waitFor()
+  await page.getByRole('tab', { name: 'Activity' }).click()
+  await page.getByText('It serves requests after 4.2 s.').waitFor()
+  const kept = [await page.getByLabel('Filter').inputValue(), await page.getByText('Process 4711.').count()]
+  agent.show({ ...agent.shown, revision: 2, services: [] })
+  await page.getByRole('button', { name: 'Show phi-4-mini' }).waitFor({ state: 'detached' })
+  expect([kept, await page.getByText('phi-4-mini', { exact: true }).count()]).toEqual([['serves', 0], 1])
+})
+
+test('what happened is taken back where it stands, by what the entry says, and only while it is so', async () => {
+  await using window = await show(scenes.activity)
+  const { page, agent } = window
+  await page.getByRole('button', { name: 'Bring back' }).click()
+  await eventually(() => agent.asked.length === 1)
+  agent.answer({ outcome: 'done', message: 'It may be served again.' })
+  await page.getByText('It may be served again.').waitFor()
+  await page.getByRole('button', { name: 'Back to 30s' }).click()
+  await eventually(() => agent.asked.length === 2)
+  const services = agent.shown.services.filter(({ hold }) => hold?.cause !== 'evicted')
+  agent.show({ ...agent.shown, revision: 2, services })
+  await page.getByRole('button', { name: 'Bring back' }).waitFor({ state: 'detached' })
+  expect(agent.asked.map(({ command }) => command)).toEqual([
+    { name: 'bringBack', service: { namespace: 'default', name: 'deepseek-r1-14b' } },
+    { name: 'updateSettings', settings: { drainLimitMs: 30_000 } },
   ])
 })

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import type { Command, CommandResult } from '../../src/contract/commands.ts'
 import { eventually } from '../support/eventually.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { ready } from '../support/window/scene-services.ts'
@@ -23,7 +24,6 @@ test.for<[SceneName, button: string, command: object]>([
 
 test.for<[SceneName, text: string]>([
   ['no-definitions', 'helm install llmkube llmkube/llmkube --kube-context lab'],
-  ['no-rights', 'resources: [inferenceservices, models]'],
   ['no-runtime', 'brew install llama.cpp'],
 ])('%s: what is missing has the command that mends it, to copy', async ([name, text]) => {
   await using window = await show(scenes[name])
@@ -31,6 +31,55 @@ test.for<[SceneName, text: string]>([
   await page.getByRole('region', { name: 'What was found' }).getByRole('button', { name: 'Copy command' }).click()
   const copied = await eventually(() => page.evaluate(() => navigator.clipboard.readText()))
   expect(copied).toContain(text)
+})
+
+test('the rights are copied in one press, with all but the context of an administrator filled in', async () => {
+  await using window = await show(scenes['no-rights'])
+  const { page } = window
+  await page.getByRole('button', { name: 'Copy commands for the rights' }).click()
+  const copied = await eventually(() => page.evaluate(() => navigator.clipboard.readText()))
+  expect([
+    copied.split('\n')[1],
+    copied.includes('resources: [inferenceservices, models]'),
+    copied.includes('create --namespace default rolebinding metalbar-agent'),
+    await page.getByText('kind: ClusterRole').filter({ visible: true }).count(),
+  ]).toEqual(['ADMIN=context-of-an-administrator', true, true, 0])
+})
+
+test('a context that is called production is asked about in a plain question, and served only after a yes', async () => {
+  await using window = await show(scenes['choose-production'])
+  const { page, agent } = window
+  await page.getByRole('button', { name: 'Stay' }).and(page.locator(':focus')).waitFor()
+  const before = agent.asked.length
+  await page.getByRole('button', { name: 'Stay' }).click()
+  await page.getByRole('button', { name: 'Use prod-eu' }).click()
+  await page.getByRole('button', { name: 'Yes, serve it' }).click()
+  await eventually(() => agent.asked.length === 1)
+  expect({ before, asked: agent.asked.map(({ command }) => command) }).toEqual({
+    before: 0,
+    asked: [{ name: 'selectContext', context: 'prod-eu', accept: ['production'] }],
+  })
+})
+
+test('what the agent is in doubt about is a question with two answers, and no refusal', async () => {
+  await using window = await show(scenes['choose-context'])
+  const { page, agent } = window
+  const yes: Command = { name: 'selectContext', context: 'minikube', accept: ['unverified'] }
+  const message = 'Nothing could be served for "minikube".'
+  const instead = { label: 'Switch anyway', command: yes }
+  const doubt: CommandResult = { outcome: 'refused', by: 'agent', message, instead }
+  agent.answers.push(doubt, doubt)
+  const use = page.getByRole('button', { name: 'Use minikube' })
+  await use.click()
+  const question = page.getByRole('group', { name: 'Switch anyway' })
+  await question.getByText(message).waitFor()
+  const refused = await page.getByText('Refused', { exact: true }).count()
+  await question.getByRole('button', { name: 'Stay' }).click()
+  await question.waitFor({ state: 'detached' })
+  await use.click()
+  await question.getByRole('button', { name: 'Switch anyway' }).click()
+  await eventually(() => agent.asked.length === 3)
+  expect({ refused, last: agent.asked.at(-1)?.command }).toEqual({ refused: 0, last: yes })
 })
 
 test('what a person mends elsewhere is seen when they come back to the window', async () => {

@@ -19,13 +19,19 @@ const words: Record<SceneName, readonly string[]> = {
       'version 6500 (0e6fdc9a)',
       '412 GB free',
     ],
-    ...['No service for this machine yet', 'kubectl --context lab --namespace default apply -f -', 'Copy command'],
+    ...['No service for this machine yet', 'Add a model…', 'Make a small one in a terminal'],
   ],
+  'empty-unfolded': ['kubectl --context lab --namespace default apply -f -', 'Copy command'],
   'no-kubeconfig': ['no context to use', 'There is no kubeconfig at', 'Read the kubeconfig again'],
   'choose-context': ['Choose a context of the kubeconfig:', 'Use minikube', 'Use prod-eu', 'No service is known'],
+  'choose-production': ['prod-eu (https://prod-eu.lan:6443) is called production', 'Yes, serve it', 'Stay'],
   'no-answer': ['lab · does not answer', 'connection refused', 'Try now'],
   'no-definitions': ['LLMKube is not installed there', 'helm install llmkube', 'install LLMKube there.'],
-  'no-rights': ['does not allow what the agent has to do', 'kind: ClusterRole', 'cannot list resource'],
+  'no-rights': [
+    ...['does not allow what the agent has to do', 'cannot list resource', 'An administrator of the cluster'],
+    ...['Copy commands for the rights', 'Rights that can be left out'],
+  ],
+  'no-rights-unfolded': ['ADMIN=context-of-an-administrator', 'kind: ClusterRole', 'rolebinding metalbar-agent'],
   'no-runtime': [
     'llama-server not found',
     'brew install llama.cpp',
@@ -68,7 +74,7 @@ const words: Record<SceneName, readonly string[]> = {
   delete: ['is deleted in the cluster', 'goes with it', 'Delete phi-4-mini', 'Keep'],
   add: [
     ...['Add a model', 'In the store of this machine', 'phi-4-mini-q4', 'Well-known models', 'Llama 3.2 3B Instruct'],
-    ...['3B weights · Q5_K_M', 'Look it up'],
+    ...['3B weights · Q5_K_M', '3.8B weights', 'Look it up'],
   ],
   'add-files': [
     'has 5 models: choose one.',
@@ -77,7 +83,7 @@ const words: Record<SceneName, readonly string[]> = {
     '61.1 GB · bf16 · 2 parts',
   ],
   'add-fits': [
-    ...['phi3 · Q5_K_M · 3.8 B weights · trained with 131,072 tokens', '2.8 GB are fetched before it starts.', 'Fits'],
+    ...['phi3 · Q5_K_M · 3.8B weights · trained with 131,072 tokens', '2.8 GB are fetched before it starts.', 'Fits'],
     ...['4.6 GB with a context of 8,192 tokens', 'Other models 45.6 GB', 'Weights 2.8 GB', 'KV cache 1.1 GB'],
     ...['Budget 72.0 GB', 'As YAML', 'Add'],
   ],
@@ -101,7 +107,12 @@ const words: Record<SceneName, readonly string[]> = {
   'add-large-text': ['Fits when others leave memory', 'Add, to wait for memory'],
   'delete-managed': ['Argo CD keeps it', 'will bring it back', 'Delete phi-4-mini all the same'],
   evicted: ['Memory was critically short', 'It comes back by itself', 'Bring back'],
-  'other-machine': ['Served by another machine for', 'The machine "mini" serves it.', 'takes it over by itself'],
+  'other-machine': [
+    'Served by another machine since',
+    ', for 3 min.',
+    'The machine "mini" serves it.',
+    'takes it over by itself',
+  ],
   models: [
     ...['phi-4-mini-q4', '8.2 GB', 'Used by default/phi-4-mini.', 'Last used 1 h ago.', 'No service uses it.'],
     ...['3 models, 9.6 GB · 412 GB free', 'Fetch a model', '2 min left', 'architecture not reported'],
@@ -112,7 +123,11 @@ const words: Record<SceneName, readonly string[]> = {
     'This deletes 2 models, 1.4 GB:',
     'Delete 2 models',
   ],
-  activity: ['Crashed', 'Process 4711.', 'Settings changed', 'Only problems', 'Show more'],
+  activity: [
+    ...['Crashed', 'Process 4711.', 'Settings changed', 'Only problems', 'Show more'],
+    ...['Friday 2 January', 'Bring back', 'Back to 30s'],
+  ],
+  'activity-answered': ['default/deepseek-r1-8b may be served by this machine again.'],
   energy: [
     ...['2.08 kWh · 0.75 EUR', 'Measured in', 'about 932 Wh · 0.34 EUR', 'J per generated token'],
     ...['While no service worked', 'rest of this Mac', 'are estimates', 'As a table'],
@@ -148,7 +163,7 @@ const words: Record<SceneName, readonly string[]> = {
   'settings-memory': [
     ...[
       '40 % · 38.4 GB (35.8 GiB)',
-      'GPU limit 77.3 GB (72.0 GiB)',
+      'GPU limit 77.3 GB (72 GiB)',
       'memory 96.0 GB (89.4 GiB)',
       'nomic-embed (300 MB) starts.',
     ],
@@ -159,6 +174,7 @@ const words: Record<SceneName, readonly string[]> = {
   'settings-changed': ['It must be a time from 0s to 1h, such as 30s, 2m or 1h30m.', '1 field is not right.'],
   services: [
     ...['Ready', 'Downloading', 'Starting', 'Not ready', 'Crash loop', 'Refused', 'Stopping', 'Stopped', 'Waiting'],
+    ...['Not started', 'Getting healthy', 'Not healthy', 'Next: Fetched'],
     ...['On another machine', '42 % · 7.9 GB of 18.6 GB · 61.0 MB/s · 2 min left', 'The machine "mini" serves it.'],
   ],
   'services-wide': ['phi-4-mini', 'Choose a service to see its steps'],
@@ -176,10 +192,12 @@ const words: Record<SceneName, readonly string[]> = {
   starting: ['Process 4712.', 'The server is loading the model.', 'Cluster agrees', 'not yet'],
   draining: ['Waiting for 2 requests to finish.'],
   crash: [
-    ...['Crashed 4 times in a row', 'llama-server exited with code 1', 'has wrong shape', 'most likely damaged'],
-    ...['Exit code 1', '1.3 GB', 'Next attempt', 'Last 6 lines before the crash', 'error loading model'],
+    ...['Crashed 4 times in a row', 'has wrong shape', 'The model file is most likely damaged'],
+    ...['Exit code 1', '1.3 GB', 'Next attempt', 'Last 6 lines before the crash'],
   ],
-  hold: ['the cluster did not take the change', 'Held on this machine for 14 min.', 'Start'],
+  'crash-lines': ['main: loading model', 'error loading model', 'Last 6 lines before the crash'],
+  'crash-over': ['Crashed earlier, and serves again', 'Last 6 lines before the crash'],
+  hold: ['the cluster did not take the change', 'Held on this machine since', ', for 14 min.', 'Start'],
   'stop-pending': ['Stopping…'],
   'stop-refused': ['The cluster refused', 'user "me" cannot patch it', 'Hold it on this machine'],
   'stop-unknown': ['Whether it was done is not known.', 'Try again'],
@@ -190,8 +208,17 @@ const words: Record<SceneName, readonly string[]> = {
   'no-address': ['No address', 'choose one with --host-ip'],
   'long-names': ['phi-4-mini', 'version-2'],
   'long-names-detail': ['with-a-very-long-name-version-2', 'Stop'],
+  'settings-production': [
+    'prod-eu (https://prod.example.com) is called production',
+    'What runs for the present',
+    'Stay',
+  ],
   'large-text': ['phi-4-mini', 'Downloading', 'Live', '192.168.1.20'],
   'large-text-detail': ['Crashed 4 times in a row', 'Restart'],
+  'large-text-models': ['phi-4-mini-q4', 'Fetch a model'],
+  'large-text-activity': ['Crashed', 'Only problems'],
+  'large-text-settings': ['Time for requests to finish', 'No changes'],
+  'large-text-first-run': ['What was found', 'No service for this machine yet'],
 }
 
 const everyScene = sceneNames.map((name) => ({ name, scene: scenes[name] }))

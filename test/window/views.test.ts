@@ -354,7 +354,7 @@ test('another address is used at once, and another cluster only after a question
     ...{ before: 1, safe: true, unfit: 0 },
     asked: [
       { name: 'setHostAddress', address: '100.64.0.10' },
-      { name: 'selectContext', context: 'prod-eu' },
+      { name: 'selectContext', context: 'prod-eu', accept: ['production'] },
     ],
   })
 })

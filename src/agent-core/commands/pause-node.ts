@@ -5,7 +5,11 @@ import type { Rooms } from './rooms.ts'
 export async function pauseNode(rooms: Rooms): Outcome {
   if (rooms.absences.pausedSince !== undefined) return done('This machine is paused already.')
   await rooms.absences.pause(new Date().toISOString())
-  rooms.history.add({ kind: 'settingsChanged', message: 'This machine was paused by a person.' })
+  rooms.history.add({
+    kind: 'settingsChanged',
+    message: 'This machine was paused by a person.',
+    undo: { name: 'resumeNode' },
+  })
   rooms.session()?.reconciler.enqueueAll()
   rooms.agent.changed()
   return done('This machine is paused: its addresses are withdrawn, its models stay in memory, and nothing is started.')

@@ -9,10 +9,21 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  const { absences, agent } = rooms
+  const { absences, agent, history } = rooms
   const { spec } = known.report.service ?? {}
   const isBySpec = spec?.ok === true && spec.value.evictionProtection
+  const wasProtected = absences.isProtected(known.uid)
   await absences.protect(known.uid, wanted)
+  if (wasProtected !== wanted && !isBySpec) {
+    history.add({
+      ...{
+        kind: 'settingsChanged',
+        service,
+        message: `${wanted ? 'Protected' : 'Not protected any more'} here, by a person.`,
+      },
+      undo: { name: 'protect', service, protect: !wanted },
+    })
+  }
   known.session.reconciler.enqueue(key)
   agent.changed()
   if (wanted) return done(`${key} is protected on this machine: memory pressure does not evict it.`)

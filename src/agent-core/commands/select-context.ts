@@ -25,7 +25,10 @@ export async function selectContext(rooms: Rooms, command: Extract<Command, { na
       return refused(doubt.message, { command: { ...command, accept: [...accept, doubt.doubt] }, label: doubt.label })
     }
     await settings.chooseContext(name)
-    history.add({ kind: 'settingsChanged', message: `Context "${name}" (${context.server}) was chosen by a person.` })
+    history.add({
+      ...{ kind: 'settingsChanged', message: `Context "${name}" (${context.server}) was chosen by a person.` },
+      ...(present && { undo: { name: 'selectContext', context: present.name, accept: [] } }),
+    })
     agent.moveTo(context, `the cluster of context "${name}"`)
     return accepted(
       present

@@ -1,3 +1,4 @@
+import { formatTokens } from '../../contract/format.ts'
 import type { Command } from '../../contract/commands.ts'
 import { isApiError } from '../kube/api-error.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
@@ -13,16 +14,21 @@ export async function setContextSize(rooms: Rooms, command: Extract<Command, { n
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  const context =
-    contextSize === null ? 'the default context' : `a context of ${contextSize.toLocaleString('en-US')} tokens`
+  const context = contextSize === null ? 'the default context' : `a context of ${formatTokens(contextSize)}`
+  let before: number | null = null
   try {
-    const { changed, service: now } = await changeInCluster(known.session.cluster, service, (_metadata, spec) =>
-      (spec.contextSize ?? null) === contextSize || isOverruled(spec) ? undefined : { spec: { contextSize } },
-    )
+    const { changed, service: now } = await changeInCluster(known.session.cluster, service, (_metadata, spec) => {
+      before = spec.contextSize ?? null
+      return before === contextSize || isOverruled(spec) ? undefined : { spec: { contextSize } }
+    })
     if (isOverruled(now.spec.value)) {
       return refused(`The context size of ${key} is set in its spec.extraArgs, which wins: change it there.`)
     }
     if (!changed) return done(`${key} has ${context} already.`)
+    rooms.history.add({
+      ...{ kind: 'settingsChanged', service, message: `Set to ${context}, by a person.` },
+      undo: { name: 'setContextSize', service, contextSize: before },
+    })
     const [manager] = managersOf('InferenceService', now.metadata)
     const undone = manager === undefined ? '' : ` ${manager.tool} keeps it (${manager.evidence}) and may set it back.`
     return done(`${key} is started with ${context} (spec.contextSize).${undone}`)

@@ -20,7 +20,10 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
   if ((now.by === 'person' ? now.address : undefined) === wanted) return done('The host address is set so already.')
   await settings.chooseHostAddress(wanted)
   const what = wanted === undefined ? 'chosen automatically' : `set to ${wanted}`
-  history.add({ kind: 'settingsChanged', message: `The host address was ${what}, by a person.` })
+  history.add({
+    ...{ kind: 'settingsChanged', message: `The host address was ${what}, by a person.` },
+    undo: { name: 'setHostAddress', address: now.by === 'person' ? now.address : 'automatic' },
+  })
   await agent.checkAddress()
   return done(`The host address is ${what}; what is published follows at once, and no server restarts.`)
 }

@@ -30,6 +30,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
       label: doubt.label,
     })
   }
+  const before = settings.personsOf(command.settings)
   const message = await settings.update(command.settings)
   models.settingsChanged()
   void memory.settingsChanged()
@@ -39,7 +40,10 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   session()?.reconciler.memoryRulesChanged()
   agent.changed()
   agent.setLogLevel?.(settings.current.logLevel)
-  history.add({ kind: 'settingsChanged', message: `Set by a person: ${message}` })
+  history.add({
+    ...{ kind: 'settingsChanged', message: `Set by a person: ${message}` },
+    ...(before && { undo: { name: 'updateSettings', settings: before } }),
+  })
   if (!move) return done(message)
   if (command.settings.kubeconfig !== undefined && !settings.hasContextFlag) {
     await settings.chooseContext(move.context.name)

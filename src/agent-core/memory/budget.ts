@@ -1,4 +1,4 @@
-import { formatBytes } from '../../contract/format.ts'
+import { formatGib, formatMemory, formatShare } from '../../contract/format.ts'
 import { parseQuantity } from './quantity.ts'
 
 const mib = 2 ** 20
@@ -94,8 +94,10 @@ function wantedBudget(inputs: BudgetInputs): Wanted | { readonly message: string
 }
 
 function share(fraction: number, totalBytes: number, source: string): { bytes: number; source: string } {
-  const percent = Number((fraction * 100).toFixed(1))
-  return { bytes: Math.floor(totalBytes * fraction), source: `${percent} % of ${inGib(totalBytes)}, ${source}` }
+  return {
+    bytes: Math.floor(totalBytes * fraction),
+    source: `${formatShare(fraction, 1)} of ${formatGib(totalBytes)}, ${source}`,
+  }
 }
 
 function quantityProblem(name: string, text: string): string | undefined {
@@ -117,10 +119,10 @@ function capped(wanted: Wanted, inputs: BudgetInputs): Budget {
   const { totalBytes, gpuLimitBytes, platform } = inputs
   const { fromModel } = wanted
   const bytes = Math.min(wanted.bytes, totalBytes)
-  const size = `${formatBytes(bytes)} (${inGib(bytes)})`
+  const size = formatMemory(bytes)
   const origin = bytes < wanted.bytes ? `${wanted.source}, cut to all the memory there is` : wanted.source
   if (gpuLimitBytes === undefined) return { bytes, how: `${size}: ${origin}`, fromModel, cappedByGpu: false }
-  const limit = `${formatBytes(gpuLimitBytes)} (${inGib(gpuLimitBytes)})`
+  const limit = formatMemory(gpuLimitBytes)
   if (bytes <= gpuLimitBytes) {
     const how = `${size}: ${origin}; the GPU may hold ${limit}`
     return { bytes, how, fromModel, gpuLimitBytes, cappedByGpu: false }
@@ -141,8 +143,4 @@ function capped(wanted: Wanted, inputs: BudgetInputs): Budget {
 /** The command that lets the GPU of a Mac hold so many bytes; the kernel forgets it at a restart and counts in MiB. */
 export function raiseGpuLimit(bytes: number): string {
   return `sudo sysctl iogpu.wired_limit_mb=${Math.ceil(bytes / mib)}`
-}
-
-function inGib(bytes: number): string {
-  return `${Number((bytes / gib).toFixed(1))} GiB`
 }

@@ -1,4 +1,4 @@
-import { formatBytes, formatSpan } from '../../contract/format.ts'
+import { formatBytes, formatShare, formatSpan } from '../../contract/format.ts'
 import { editableRows } from '../../contract/settings-table.ts'
 import type { PressureLevel } from './pressure.ts'
 import { type Priority, priorityWeights } from './priority.ts'
@@ -124,7 +124,7 @@ function notOurs({
   if (bytes > share * totalBytes) return undefined
   return skip(
     'below_guard',
-    `Our models have ${formatBytes(bytes)} of ${formatBytes(totalBytes)} (${percent(bytes / totalBytes)}), which is not more than ${percent(share)}, so something else is the cause: quit other applications.`,
+    `Our models have ${formatBytes(bytes)} of ${formatBytes(totalBytes)} (${formatShare(bytes / totalBytes)}), which is not more than ${formatShare(share)}, so something else is the cause: quit other applications.`,
   )
 }
 
@@ -180,5 +180,3 @@ function activityOf({ isReady, isBusy = false, idleForMs }: LoadedModel): string
     idleForMs >= evictionTimes.idleAfterMs ? `has been idle for ${formatSpan(idleForMs)}` : 'answers no request now',
   ]
 }
-
-const percent = (fraction: number): string => `${Math.round(fraction * 100)} %`

@@ -1,4 +1,4 @@
-import { formatBytes } from '../../contract/format.ts'
+import { formatBytes, formatTokens } from '../../contract/format.ts'
 import { largestBudget, raiseGpuLimit } from './budget.ts'
 import { type Evictable, fewestEvictions } from './fewest.ts'
 import { type Priority, priorityWeights } from './priority.ts'
@@ -112,7 +112,7 @@ function doesFit({ estimateAt, room }: Misfit, change: ServerChange): boolean {
 
 function describe({ contextTokens, kvType, slots }: ServerChange): string {
   const parts = [
-    ...(contextTokens === undefined ? [] : [`a context of ${contextTokens.toLocaleString('en-US')} tokens`]),
+    ...(contextTokens === undefined ? [] : [`a context of ${formatTokens(contextTokens)}`]),
     ...(kvType === undefined ? [] : [`a ${kvType} KV cache`]),
     ...(slots === undefined ? [] : [slots === 1 ? '1 slot' : `${slots} slots`]),
   ]

@@ -39,11 +39,15 @@ export function exitMessage(story: ExitStory): string {
       const lastWords = story.outOf === 'start' ? story.evidence?.tail.at(-1) : undefined
       const why = story.evidence?.firstError ?? lastWords
       const what = why === undefined ? `${name} ${how} ${when}.` : `${name} ${how} ${when}: ${closed(why)}`
-      const guess = guessCause({ ...story, tail: [], ...story.evidence })
+      const guess = guessedCause(story)
       return guess === undefined ? what : `${what} ${guess}`
     }
   }
 }
+
+/** Of a server that ended by itself: the probable cause and what to do about it, where a known one fits. */
+export const guessedCause = (story: ExitStory): string | undefined =>
+  story.cause === 'itself' ? guessCause({ ...story, tail: [], ...story.evidence }) : undefined
 
 function howItEnded({ code, signal }: Exit): string {
   if (signal !== null) return `was ended by ${signal}`

@@ -1,4 +1,4 @@
-import { formatBytes } from '../../contract/format.ts'
+import { formatBytes, formatCount } from '../../contract/format.ts'
 import { LineSplitter, type OutputLine } from './output-lines.ts'
 import type { OutputBytes, OutputCursor, ReadableOutput } from './output-log.ts'
 import { pause } from './pause.ts'
@@ -140,7 +140,7 @@ export async function* follow(log: ReadableOutput, { from, signal }: FollowOptio
       if (read.remaining > maxLagBytes) {
         const ahead = await skipAhead(log, { fileId, offset: splitter.offset })
         moveTo({ fileId, offset: ahead.offset })
-        yield gapAt(at, `Skipped ${ahead.lines.toLocaleString('en')} lines.`)
+        yield gapAt(at, `Skipped ${formatCount(ahead.lines)} lines.`)
         continue
       }
       const lines = splitter.push(read.bytes)

@@ -2,7 +2,7 @@ import { totalmem } from 'node:os'
 import type { PortHolder } from '../platform/platform.ts'
 import { messageOf } from '../support/message-of.ts'
 import { saysAddressInUse } from './crash-cause.ts'
-import { exitMessage } from './exit-message.ts'
+import { exitMessage, guessedCause } from './exit-message.ts'
 import { defaultStartupStallMs } from './launch.ts'
 import { MemoryWatch } from './memory-watch.ts'
 import { readEvidence } from './output-evidence.ts'
@@ -177,13 +177,18 @@ export class ServerRun {
     const { executable, settingNames } = launch
     const memory = this.#memory.atEnd(at)
     const how = { ...exit, cause: this.#termination?.cause ?? 'itself', outOf: this.#outOf } as const
-    const message = exitMessage({
+    const story = {
       ...how,
       ...{ executable, evidence, memory },
       ...{ system: platform.name, totalBytes: totalmem() },
       ...{ hang: this.#termination?.hang, stallMs: this.#stallMs, stallSetting: settingNames?.startupStall },
-    })
-    return { kind: 'exited', since: at, ...how, ...evidence, ...(memory && { memory }), message }
+    }
+    const guess = guessedCause(story)
+    return {
+      ...{ kind: 'exited', since: at, ...how, ...evidence, message: exitMessage(story) },
+      ...(memory && { memory }),
+      ...(guess !== undefined && { guess }),
+    }
   }
 
   #portTakenMessage(holders: readonly PortHolder[] = []): string {

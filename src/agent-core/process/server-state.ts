@@ -35,6 +35,8 @@ export interface Exited extends Exit, Evidence {
   readonly memory?: MemoryAtEnd
   /** What ended how, and where a known cause fits, what to do about it. */
   readonly message: string
+  /** Of that, the cause and what to do about it. */
+  readonly guess?: string
   /**
    * False from the instant of the exit: nothing answers any more. True once its whole process group is gone and its output was read:
    * only then may another be started, and only then are the evidence and `retryAt` there.

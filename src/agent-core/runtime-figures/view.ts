@@ -1,3 +1,4 @@
+import { formatDecimal, formatShare, formatTokenRate } from '../../contract/format.ts'
 import type { RuntimeFigures } from '../../contract/service.ts'
 import type { RuntimeCounters } from '../process/activity.ts'
 import type { Slowness } from './own-pace.ts'
@@ -28,4 +29,4 @@ export function figuresOf({ counters, rates, lastRequestAt, slowness }: Known): 
 const tenths = (rate: number): number => Math.round(rate * 10) / 10
 
 const slowSentence = ({ perSecond, usual }: Slowness): string =>
-  `Generates ${perSecond.toFixed(1)} tokens/s, ${Math.round(100 * (1 - perSecond / usual))} % less than the ${usual.toFixed(1)} it reached before: this machine may be too hot, or something else uses its GPU.`
+  `Generates ${formatTokenRate(perSecond)}, ${formatShare(1 - perSecond / usual)} less than the ${formatDecimal(usual)} it reached before: this machine may be too hot, or something else uses its GPU.`

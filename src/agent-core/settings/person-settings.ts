@@ -114,6 +114,19 @@ export class PersonSettings {
     return namesIn(patch).find((name) => this.#isGiven(name))
   }
 
+  /**
+   * What sets these settings back to what they are now; undefined where one of them was never set and has no value that says so, or has
+   * a value with something in it that is told to nobody.
+   */
+  personsOf(patch: SettingsPatch): SettingsPatch | undefined {
+    const { settings } = this.#file.value
+    const names = namesIn(patch)
+    const isKept = (name: SettingName) =>
+      settings[name] === undefined ? isSet(name, null) : shownValue(name, settings[name]) !== settings[name]
+    if (names.some(isKept)) return undefined
+    return settingsPatch.parse(Object.fromEntries(names.map((name) => [name, settings[name] ?? null])))
+  }
+
   /** One sentence per setting. Throws StateFileError. */
   async update(patch: SettingsPatch): Promise<string> {
     await this.#file.update((value) => ({ ...value, settings: withoutDefaults({ ...value.settings, ...patch }) }))

@@ -153,7 +153,11 @@ function viewWithin(
     steps: boundedTexts(view.steps, bounds.other),
     ...(logFile !== undefined && { logFile: sentence(logFile, bounds.path) }),
     ...(crash && {
-      crash: { ...boundedTexts(crash, bounds.other), message: sentence(crash.message, bounds.message) },
+      crash: {
+        ...boundedTexts(crash, bounds.other),
+        message: sentence(crash.message, bounds.message),
+        ...(crash.guess !== undefined && { guess: sentence(crash.guess, bounds.message) }),
+      },
     }),
     ...(memory && { memory: { ...boundedTexts(memory, bounds.other), ...(ways && { waysToFit: ways }) } }),
   }

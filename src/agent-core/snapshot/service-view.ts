@@ -59,11 +59,12 @@ function memoryOf(report: ServiceReport, priority: ServiceMemory['priority']): S
   }
 }
 
-function crashOf({ since, code, signal, message, firstError, memory }: Exited, failures: number): CrashView {
+function crashOf({ since, code, signal, message, guess, firstError, memory }: Exited, failures: number): CrashView {
   return {
     at: wallTimeOf(since).toISOString(),
     failures,
     message,
+    ...(guess !== undefined && { guess }),
     ...(code !== null && { exitCode: code }),
     ...(signal !== null && { signal }),
     ...(firstError !== undefined && { firstError }),

@@ -1,5 +1,5 @@
 import { cleanText } from '../../contract/clean-text.ts'
-import { formatBytes } from '../../contract/format.ts'
+import { formatBytes, formatCount } from '../../contract/format.ts'
 import { itemNames } from '../../agent-core/memory/estimate/summary.ts'
 import type { Estimate, MemoryItems } from '../../agent-core/memory/estimate/items.ts'
 import type { Shortage } from '../../agent-core/memory/room.ts'
@@ -66,7 +66,7 @@ export function renderFit(answer: FitAnswer, { estimate, decision, machine, unic
   const context =
     estimate.contextTokens === undefined
       ? []
-      : [`${grouped(estimate.contextTokens)} tokens of context, ${slotsText(estimate.slots ?? 1)}`]
+      : [`${formatCount(estimate.contextTokens)} tokens of context, ${slotsText(estimate.slots ?? 1)}`]
   return [
     ...context,
     ...stacked,
@@ -134,7 +134,6 @@ function obstacles({ pressure, waiting }: FitDetails['machine']): string[] {
 const sumOf = (held: FitAnswer['held']): number => held.reduce((sum, { bytes }) => sum + bytes, 0)
 const holderText = ({ service, bytes }: FitAnswer['held'][number]): string => `${service} ${formatBytes(bytes)}`
 const capitalised = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}`
-const grouped = (count: number): string => count.toLocaleString('en-US')
 const slotsText = (slots: number): string => (slots === 1 ? '1 slot' : `${slots} slots`)
 
 function listed(names: readonly string[]): string {

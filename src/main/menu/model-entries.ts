@@ -1,14 +1,15 @@
 import { actionsFor } from '../../contract/actions.ts'
-import { formatBytes, formatSpan } from '../../contract/format.ts'
+import { formatBytes, formatRoundTokenRate, formatSpan } from '../../contract/format.ts'
 import {
   heldBytesOf,
+  stepNames,
   type Progress,
   type ServiceFigures,
   type ServiceState,
   type ServiceView,
 } from '../../contract/service.ts'
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { stateWord } from '../../contract/words.ts'
+import { stateWord, stepWords } from '../../contract/words.ts'
 import { isTroubled } from '../state-line.ts'
 import { line, lines, nameWithin, separated, submenu, text, type MenuDeed, type MenuEntry } from './entries.ts'
 
@@ -91,7 +92,7 @@ function speedOf({ runtime }: ServiceFigures): string[] {
   if (runtime?.state !== 'reported') return []
   const { generatedTokensPerSecond: rate, requestsRunning = 0, slow } = runtime
   return [
-    ...(rate === undefined ? [] : [`${Math.round(rate)} tok/s`]),
+    ...(rate === undefined ? [] : [formatRoundTokenRate(rate)]),
     ...(requestsRunning === 0 ? [] : [requestsRunning === 1 ? '1 request' : `${requestsRunning} requests`]),
     ...(slow === undefined ? [] : ['slower than before']),
   ]
@@ -117,14 +118,6 @@ function fetched(service: ServiceView, progress: Progress | undefined): string {
     : percent
 }
 
-const stepNames = {
-  fetched: 'Fetched',
-  started: 'Started',
-  healthy: 'Healthy',
-  published: 'Published',
-  clusterAgrees: 'Cluster agrees',
-} as const satisfies Record<keyof ServiceView['steps'], string>
-
 const stepMarks = { done: '✓', active: '◐', waiting: '○', failed: '✗' } as const
 
 const usual: ReadonlySet<ServiceState> = new Set(['ready', 'fetching', 'starting', 'stopping'])
@@ -142,7 +135,7 @@ function whyEntry(service: ServiceView): MenuEntry[] {
         hold === undefined || hold.message === message ? [] : lines(hold.message),
         crashes.filter((sentence) => sentence !== '').flatMap((sentence) => lines(sentence, 3)),
         (memory?.waysToFit ?? []).slice(0, 5).flatMap(({ sentence }) => lines(sentence, 2)),
-        Object.entries(stepNames).map(([step, word]) => stepLine(steps[step as keyof typeof stepNames], word)),
+        stepNames.map((name) => stepLine(steps[name], stepWords[name])),
       ]),
     ),
   ]

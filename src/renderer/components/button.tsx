@@ -7,7 +7,7 @@ import { Spinner } from './glyph.tsx'
 interface ButtonProps {
   readonly children: ReactNode
   readonly onPress: () => void
-  readonly look?: 'plain' | 'prominent'
+  readonly look?: 'plain' | 'prominent' | 'link'
   /** Where the text alone does not say it. */
   readonly label?: string
   readonly disabled?: boolean

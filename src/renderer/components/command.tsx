@@ -15,12 +15,17 @@ interface CommandProps {
 export function Command({ text, copyLabel = requestWords.copyCommand, label = requestWords.command }: CommandProps) {
   return (
     <>
-      <pre className={styles['command']} tabIndex={0} aria-label={label}>
-        {text}
-      </pre>
+      <CommandText text={text} label={label} />
       <CopyButton text={text} label={copyLabel}>
         {copyLabel}
       </CopyButton>
     </>
   )
 }
+
+/** The same without a button. */
+export const CommandText = ({ text, label = requestWords.command }: Pick<CommandProps, 'text' | 'label'>) => (
+  <pre className={styles['command']} tabIndex={0} aria-label={label}>
+    {text}
+  </pre>
+)

@@ -1,9 +1,8 @@
 import { LinkError } from '../../contract/client.ts'
 import { tokenParameter } from '../../contract/http.ts'
+import { linkWords } from '../words/connection.ts'
 
 const storageKey = 'metalbar.bearer'
-
-const noAccess = 'This page has no access to the agent: run `metal-agent ui` and open the address it prints.'
 
 /** The right of this page to ask the agent: a token that is good once, then the bearer it is exchanged for. */
 export class Access {
@@ -27,7 +26,7 @@ export class Access {
   async bearer(): Promise<string> {
     if (this.#token === undefined) {
       const bearer = this.#storage.getItem(storageKey)
-      if (bearer === null) throw new LinkError('refused', noAccess)
+      if (bearer === null) throw new LinkError('refused', linkWords.noAccess)
       return bearer
     }
     this.#underWay ??= this.#redeem(this.#token).finally(() => (this.#underWay = undefined))

@@ -3,6 +3,7 @@ import { type AgentLink, LinkError, type Listener, type Unsubscribe, withdrawn }
 import { followLine, heartbeatMs, httpAnswers, httpPaths, lookerParameter, streamLine } from '../../contract/http.ts'
 import { asLinkError, linkFailure } from '../../contract/link-failure.ts'
 import { type Answer, answers, type QueryInput, type QueryName } from '../../contract/queries.ts'
+import { linkWords } from '../words/connection.ts'
 import { Access } from './access.ts'
 import { lines } from './lines.ts'
 
@@ -152,10 +153,8 @@ function understood<T>(schema: z.ZodType<T>, text: string): T {
   try {
     return schema.parse(JSON.parse(text))
   } catch (error) {
-    const message = 'This page and the agent do not understand each other: load the page again.'
-    throw new LinkError('misunderstood', message, { cause: error })
+    throw new LinkError('misunderstood', linkWords.misunderstood, { cause: error })
   }
 }
 
-const gone = (cause?: unknown) =>
-  new LinkError('gone', 'The agent does not answer: it ended, or this computer cannot reach it.', { cause })
+const gone = (cause?: unknown) => new LinkError('gone', linkWords.gone, { cause })

@@ -1,6 +1,6 @@
 import type { ServiceView } from '../../contract/service.ts'
 import { Banner } from '../components/banner.tsx'
-import { Age } from '../components/time.tsx'
+import { Since } from '../components/time.tsx'
 import { absenceWords } from '../words/services.ts'
 
 /** Why this machine does not serve what the cluster wants, and what brings it back. */
@@ -9,7 +9,7 @@ export function Absence({ service: { hold, state, message, since } }: { readonly
     return (
       <Banner tone="note">
         <p>
-          {absenceWords.elsewhere} <Age since={since} />.
+          {absenceWords.elsewhere} <Since at={since} />.
         </p>
         <p>{message}</p>
         <p>{absenceWords.takenBack}</p>
@@ -21,7 +21,7 @@ export function Absence({ service: { hold, state, message, since } }: { readonly
     <Banner tone={hold.by === 'pressure' ? 'warn' : 'note'}>
       <p>{hold.message}</p>
       <p>
-        {absenceWords.heldFor} <Age since={hold.since} />. {absenceWords.back(hold)}
+        {absenceWords.held} <Since at={hold.since} />. {absenceWords.back(hold)}
       </p>
     </Banner>
   )

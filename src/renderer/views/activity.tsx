@@ -1,22 +1,27 @@
-import { useState } from 'react'
 import { ToggleButton } from 'react-aria-components/ToggleButton'
-import type { HistoryEntry } from '../../contract/history.ts'
 import { Button } from '../components/button.tsx'
 import { classNames } from '../components/class-names.ts'
 import { TextInput } from '../components/text-input.tsx'
 import { daysOf, isProblem, matches } from '../history-days.ts'
+import { undosOf } from '../history-undo.ts'
+import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useHistory } from '../use-history.ts'
-import { activityWords } from '../words/views.ts'
+import { activityWords } from '../words/activity.ts'
+import { HistoryItem } from './activity-item.tsx'
 import styles from './activity.module.css'
 import { Energy } from './energy.tsx'
 import { Note, ViewPage } from './view-page.tsx'
 
 /** What happened on this machine, newest first; it goes on while somebody looks. */
 export function Activity() {
-  const [text, setText] = useState('')
-  const [problemsOnly, setProblemsOnly] = useState(false)
+  const { text, problemsOnly } = useWindow((state) => state.historyFilter)
+  const filter = useWindow((state) => state.filterHistory)
+  const services = useSnapshot((snapshot) => snapshot.services)
+  const host = useSnapshot((snapshot) => snapshot.host)
+  const trust = useTrust()
   const { history, problem, more } = useHistory()
   const entries = history?.entries ?? []
+  const undos = undosOf(entries, { snapshot: { services, host }, trust })
   const shown = entries.filter((entry) => matches(entry, text) && (!problemsOnly || isProblem(entry)))
   return (
     <ViewPage id="activity" title={activityWords.title}>
@@ -26,10 +31,14 @@ export function Activity() {
         <TextInput
           label={activityWords.filter}
           value={text}
-          onChange={setText}
+          onChange={(written) => filter({ text: written })}
           placeholder={activityWords.filterHint}
         />
-        <ToggleButton className={classNames(styles['toggle'])} isSelected={problemsOnly} onChange={setProblemsOnly}>
+        <ToggleButton
+          className={classNames(styles['toggle'])}
+          isSelected={problemsOnly}
+          onChange={(isSelected) => filter({ problemsOnly: isSelected })}
+        >
           {activityWords.problemsOnly}
         </ToggleButton>
       </div>
@@ -42,30 +51,12 @@ export function Activity() {
           <h4 className={styles['date']}>{day}</h4>
           <ol className={styles['entries']}>
             {ofDay.map((entry) => (
-              <Entry key={entry.id} entry={entry} />
+              <HistoryItem key={entry.id} entry={entry} undo={undos.get(entry.id)} />
             ))}
           </ol>
         </section>
       ))}
       {history?.hasMore === true && <Button onPress={more}>{activityWords.more}</Button>}
     </ViewPage>
-  )
-}
-
-function Entry({ entry }: { readonly entry: HistoryEntry }) {
-  const { at, kind, service, message } = entry
-  return (
-    <li className={styles['entry']} data-problem={isProblem(entry)}>
-      <time className={styles['time']} dateTime={at}>
-        {activityWords.time(at)}
-      </time>
-      <div className={styles['what']}>
-        <p>
-          <strong>{activityWords.kinds[kind]}</strong>
-          {service !== undefined && ` · ${service.name}`}
-        </p>
-        <p className={styles['message']}>{message}</p>
-      </div>
-    </li>
   )
 }

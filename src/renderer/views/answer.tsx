@@ -1,5 +1,5 @@
 import { useEffect, useRef } from 'react'
-import type { CommandResult } from '../../contract/commands.ts'
+import type { CommandInput, CommandResult } from '../../contract/commands.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
@@ -66,6 +66,25 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
   }
   const { result, undo } = request
   const instead = insteadOf(result)
+  if (instead !== undefined && asksForYes(instead.command)) {
+    return (
+      <div role="group" aria-label={instead.label}>
+        <Banner
+          tone="warn"
+          actions={
+            <>
+              <Button disabled={disabled} onPress={() => void ask(about, instead.command)}>
+                {instead.label}
+              </Button>
+              <Button onPress={() => dismiss(about)}>{answerWords.stay}</Button>
+            </>
+          }
+        >
+          <p>{result.message}</p>
+        </Banner>
+      </div>
+    )
+  }
   return (
     <Banner
       tone={isGood(result) ? 'note' : 'bad'}
@@ -93,5 +112,8 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
     </Banner>
   )
 }
+
+/** What is in doubt about a cluster is a question, and no error. */
+const asksForYes = (command: CommandInput): boolean => 'accept' in command && (command.accept ?? []).length > 0
 
 const insteadOf = (result: CommandResult) => (result.outcome === 'refused' ? result.instead : undefined)

@@ -3,6 +3,7 @@ import { applicationYaml } from '../../contract/model-application.ts'
 import { additionRequests, applicationOf, type NameFields } from '../addition.ts'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
+import { Folded } from '../components/folded.tsx'
 import { TextInput } from '../components/text-input.tsx'
 import { useWindow } from '../store.ts'
 import { addWords } from '../words/add.ts'
@@ -53,11 +54,10 @@ export function ApplyModel({ model, names, verdict }: ApplyModelProps) {
           />
         </div>
         {application !== undefined && (
-          <details className={styles['more']}>
-            <summary>{addWords.yaml}</summary>
+          <Folded title={addWords.yaml}>
             <p className={styles['aside']}>{addWords.yamlHelp}</p>
             <Command text={applicationYaml(application)} label={addWords.yaml} copyLabel={addWords.copyYaml} />
-          </details>
+          </Folded>
         )}
       </Card>
       <Answer about={about} />

@@ -3,6 +3,7 @@ import type { FileChoiceView } from '../../contract/fit.ts'
 import { nameFields } from '../addition.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
+import { Folded } from '../components/folded.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
 import { contextAt } from '../fit-at-context.ts'
 import { useSnapshot, useWindow } from '../store.ts'
@@ -83,9 +84,8 @@ const Files = ({ title, files, chosen, onChoose }: FilesProps) => (
 function OtherFiles({ files, source, onChoose }: Pick<FilesProps, 'files' | 'onChoose'> & { readonly source: string }) {
   if (files.length < 2) return null
   return (
-    <details className={styles['more']}>
-      <summary>{addWords.otherFiles(files.length - 1)}</summary>
+    <Folded title={addWords.otherFiles(files.length - 1)}>
       <Files title={addWords.files} files={files} chosen={source} onChoose={onChoose} />
-    </details>
+    </Folded>
   )
 }

@@ -1,26 +1,29 @@
-import type { CrashView } from '../../contract/service.ts'
+import type { CrashView, ServiceView } from '../../contract/service.ts'
+import { Folded } from '../components/folded.tsx'
 import { ErrorGlyph } from '../components/glyph.tsx'
 import { Age, Until } from '../components/time.tsx'
+import { useAnswer } from '../use-answer.ts'
 import { crashWords } from '../words/detail.ts'
 import styles from './crash.module.css'
 
 interface CrashProps {
+  readonly service: ServiceView
   readonly crash: CrashView
-  readonly retryAt: string | undefined
-  /** A server serves again. */
-  readonly isOver: boolean
 }
 
-export function Crash({ crash, retryAt, isOver }: CrashProps) {
-  const { at, message, firstError } = crash
+/** How the last server ended, what that most likely means, and what it printed before. */
+export function Crash({ service, crash }: CrashProps) {
+  const { at, message, guess, firstError } = crash
+  const { state, retryAt } = service
+  const isOver = state === 'ready'
   return (
     <section className={isOver ? styles['over'] : styles['crash']} aria-label={crashWords.title}>
       <h3 className={styles['title']}>
         <ErrorGlyph />
         {crashWords.crashed(crash, isOver)}
       </h3>
-      <p>{message}</p>
       {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
+      <p>{guess ?? message}</p>
       <dl className={styles['facts']}>
         <div>
           <dt>{crashWords.how}</dt>
@@ -45,6 +48,21 @@ export function Crash({ crash, retryAt, isOver }: CrashProps) {
           </div>
         )}
       </dl>
+      <LastLines service={service} crash={crash} />
     </section>
+  )
+}
+
+function LastLines({ service: { namespace, name }, crash }: CrashProps) {
+  const { answer, problem } = useAnswer({ name: 'server', service: { namespace, name } }, [crash.at])
+  const lines = answer?.crashLines ?? []
+  if (lines.length === 0) return problem === undefined ? null : <p className={styles['note']}>{problem}</p>
+  const title = crashWords.lastLines(lines.length)
+  return (
+    <Folded title={title}>
+      <pre className={styles['lines']} tabIndex={0} aria-label={title}>
+        {lines.join('\n')}
+      </pre>
+    </Folded>
   )
 }

@@ -1,5 +1,6 @@
 import { useState } from 'react'
 import type { EnergyView } from '../../contract/energy.ts'
+import { Folded } from '../components/folded.tsx'
 import type { EnergyTime } from '../energy-time.ts'
 import { energyWords } from '../words/energy.ts'
 import styles from './energy-table.module.css'
@@ -13,10 +14,9 @@ interface EnergyTableProps {
 export function EnergyTable({ view, time }: EnergyTableProps) {
   const [isOpen, setOpen] = useState(false)
   return (
-    <details className={styles['details']} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary className={styles['summary']}>{energyWords.table}</summary>
+    <Folded title={energyWords.table} onToggle={setOpen}>
       {isOpen && <Rows view={view} time={time} />}
-    </details>
+    </Folded>
   )
 }
 

@@ -1,14 +1,18 @@
 import { Button } from '../components/button.tsx'
-import { Command } from '../components/command.tsx'
+import { Command, CommandText } from '../components/command.tsx'
+import { CopyButton } from '../components/copy-button.tsx'
+import { Folded } from '../components/folded.tsx'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { CommandInput } from '../../contract/commands.ts'
-import { type ClusterObstacle, installCommand, obstacleOf, rightsCommand, useContextCommand } from '../first-run.ts'
+import { type ClusterObstacle, installCommand, obstacleOf, useContextCommand } from '../first-run.ts'
+import { rightsCommands } from '../rights.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { usePressed } from '../use-pressed.ts'
 import { useReturns } from '../use-returns.ts'
 import { firstRunWords } from '../words/first-run.ts'
 import { Answer } from './answer.tsx'
+import { ContextChoice } from './context-choice.tsx'
 import { Row, RowButtons, RowNote } from './first-run-row.tsx'
 
 const about = 'cluster'
@@ -57,13 +61,31 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
         </>
       )
     case 'noRights':
-      return (
-        <>
-          <RowNote>{firstRunWords.rights}</RowNote>
-          <Command text={rightsCommand(cluster)} />
-        </>
-      )
+      return <Rights cluster={cluster} />
   }
+}
+
+/** A wall of YAML that most copy unread. */
+function Rights({ cluster }: { readonly cluster: ClusterView }) {
+  const { needed, further } = rightsCommands(cluster)
+  return (
+    <>
+      <RowNote>{firstRunWords.rights}</RowNote>
+      <RowButtons>
+        <CopyButton text={needed} label={firstRunWords.copyRights}>
+          {firstRunWords.copyRights}
+        </CopyButton>
+      </RowButtons>
+      <Folded title={firstRunWords.showRights}>
+        <CommandText text={needed} />
+      </Folded>
+      <Folded title={firstRunWords.furtherRights}>
+        {further.map((text, index) => (
+          <Command key={text} text={text} copyLabel={firstRunWords.copyFurther(index + 1)} />
+        ))}
+      </Folded>
+    </>
+  )
 }
 
 /** Where there is no kubeconfig to choose from, it can be read again. */
@@ -92,10 +114,10 @@ function ChooseContext() {
     <>
       <RowNote>{firstRunWords.chooseContext}</RowNote>
       <RowButtons>
-        {contexts.map(({ name }) => (
-          <AskButton key={name} command={{ name: 'selectContext', context: name }}>
-            {firstRunWords.useContext(name)}
-          </AskButton>
+        {contexts.map((context) => (
+          <ContextChoice key={context.name} context={context} about={about} leaves={false}>
+            {firstRunWords.useContext(context.name)}
+          </ContextChoice>
         ))}
       </RowButtons>
     </>

@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'react'
 import { TabPanel, Tabs } from 'react-aria-components/Tabs'
 import { classNames } from '../components/class-names.ts'
 import { useWindow, viewNames } from '../store.ts'
@@ -20,8 +21,14 @@ function Views({ isStale }: { readonly isStale: boolean }) {
   const view = useWindow((state) => state.view)
   const show = useWindow((state) => state.show)
   useLaterParts()
+  const box = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    // Where the whole window scrolls, another view begins at its beginning.
+    if (box.current !== null) box.current.scrollTop = 0
+  }, [view])
   return (
     <Tabs
+      ref={box}
       className={classNames(styles['window'], isStale && styles['stale'])}
       selectedKey={view}
       onSelectionChange={(key) => {

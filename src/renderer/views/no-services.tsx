@@ -1,5 +1,6 @@
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
+import { Folded } from '../components/folded.tsx'
 import { firstServiceCommand } from '../first-service.ts'
 import { useSnapshot, useWindow } from '../store.ts'
 import { addWords } from '../words/add.ts'
@@ -20,8 +21,9 @@ export function NoServices() {
       <Button look="prominent" onPress={() => add()}>
         {addWords.open}
       </Button>
-      <p>{noServiceWords.makes}</p>
-      <Command text={firstServiceCommand(cluster)} />
+      <Folded title={noServiceWords.makes}>
+        <Command text={firstServiceCommand(cluster)} />
+      </Folded>
     </div>
   )
 }

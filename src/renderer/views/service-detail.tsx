@@ -71,10 +71,11 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
         <Figures uid={uid} />
         <ServiceActions service={service} />
       </PlainCard>
+      {crash !== undefined && state !== 'ready' && <Crash service={service} crash={crash} />}
       <Absence service={service} />
       <WaysToFit service={service} />
-      {crash !== undefined && <Crash crash={crash} retryAt={retryAt} isOver={state === 'ready'} />}
       <Steps steps={service.steps} />
+      {crash !== undefined && state === 'ready' && <Crash service={service} crash={crash} />}
       <ServiceWork service={service} />
       <ServiceAddresses service={service} />
       <ServiceMemoryCard service={service} />

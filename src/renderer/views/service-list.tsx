@@ -10,6 +10,7 @@ import { stateWord } from '../../contract/words.ts'
 import { detailWords } from '../words/detail.ts'
 import { progressWords, viewWords, workWords } from '../words/services.ts'
 import styles from './service-list.module.css'
+import { StepTrack } from './step-track.tsx'
 
 export function ServiceList({ services }: { readonly services: readonly ServiceView[] }) {
   const selected = useWindow((state) => state.selected)
@@ -60,6 +61,7 @@ function ServiceRow({ service }: { readonly service: ServiceView }) {
           </span>
         </div>
         <Figures uid={uid} message={message} />
+        <StepTrack steps={service.steps} state={state} />
       </div>
       <ChevronGlyph />
     </>

@@ -1,10 +1,9 @@
-import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
-import { useSnapshot, useTrust, useWindow } from '../store.ts'
+import { useSnapshot, useTrust } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
-import { useQuestion } from '../use-question.ts'
 import { placeWords } from '../words/places.ts'
 import { Answer } from './answer.tsx'
+import { ContextChoice } from './context-choice.tsx'
 import styles from './settings-places.module.css'
 
 const about = 'context'
@@ -32,7 +31,11 @@ export function SettingsCluster() {
                 {inUse ? (
                   <span className={styles['note']}>{placeWords.inUse}</span>
                 ) : (
-                  trust === 'shell' && <Serve context={name} />
+                  trust === 'shell' && (
+                    <ContextChoice context={{ name, server }} about={about} leaves label={placeWords.serveOne(name)}>
+                      {placeWords.serve}
+                    </ContextChoice>
+                  )
                 )}
               </li>
             ))}
@@ -46,47 +49,6 @@ export function SettingsCluster() {
         </>
       )}
       <Answer about={about} />
-    </div>
-  )
-}
-
-/** Another cluster takes the place of this one, so it is asked first. */
-function Serve({ context }: { readonly context: string }) {
-  const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
-  const question = useQuestion()
-  if (!question.isAsked) {
-    return (
-      <Button
-        disabled={disabled}
-        pending={pending}
-        takesFocus={question.isOver}
-        label={placeWords.serveOne(context)}
-        onPress={question.open}
-      >
-        {placeWords.serve}
-      </Button>
-    )
-  }
-  const move = () => {
-    question.close()
-    void ask(about, { name: 'selectContext', context })
-  }
-  return (
-    <div
-      className={styles['question']}
-      role="group"
-      aria-label={placeWords.serveOne(context)}
-      onKeyDown={question.onKeyDown}
-    >
-      <p>{placeWords.serveSure}</p>
-      <Button disabled={disabled} onPress={move}>
-        {placeWords.serveNow}
-      </Button>
-      <Button takesFocus onPress={question.close}>
-        {placeWords.stay}
-      </Button>
     </div>
   )
 }

@@ -1,7 +1,7 @@
 import { type ServiceView, type Step, type StepName, stepNames } from '../../contract/service.ts'
+import { stepWords } from '../../contract/words.ts'
 import { StepGlyph } from '../components/glyph.tsx'
 import { stepsWords } from '../words/detail.ts'
-import { stepWords } from '../words/services.ts'
 import styles from './steps.module.css'
 
 export function Steps({ steps }: { readonly steps: ServiceView['steps'] }) {

@@ -1,12 +1,9 @@
-import { formatBytes } from '../../contract/format.ts'
+import { formatBytes, formatTokens as tokens, formatWeights } from '../../contract/format.ts'
 import type { CatalogueEntry } from '../../contract/catalogue.ts'
 import type { FileChoiceView, FittedModelView, FitVerdict } from '../../contract/fit.ts'
 import type { StoredModelView } from '../../contract/models.ts'
 import type { Addition } from '../addition.ts'
-import { fitWords } from './fit.ts'
 import { notReported } from './services.ts'
-
-const { tokens } = fitWords
 
 export const addWords = {
   title: 'Add a model',
@@ -41,7 +38,7 @@ export const addWords = {
     [
       architecture ?? `architecture ${notReported}`,
       quantization ?? `quantization ${notReported}`,
-      ...(parameters === undefined ? [] : [`${countOf(parameters)} weights`]),
+      ...(parameters === undefined ? [] : [`${formatWeights(parameters)} weights`]),
       ...(trainedContext === undefined ? [] : [`trained with ${tokens(trainedContext)}`]),
     ].join(' · '),
   fetch: ({ isStored, sizeBytes }: FittedModelView) =>
@@ -88,6 +85,3 @@ export const addWords = {
 
 const withContext = (context: number | undefined) =>
   context === undefined ? '' : ` with a context of ${tokens(context)}`
-
-/** `8.0 B`: of weights. */
-const countOf = (count: number) => (count >= 1e9 ? `${(count / 1e9).toFixed(1)} B` : `${Math.round(count / 1e6)} M`)

@@ -1,3 +1,5 @@
+import { formatExactTime } from '../../contract/format.ts'
+
 /** How the window stands with the agent, and the agent with its cluster. */
 export const connectionWords = {
   app: 'Metalbar',
@@ -11,7 +13,7 @@ export const connectionWords = {
   /** Before an age. */
   for: 'For',
   commaNextTry: ', next try',
-  seenAt: (ms: number) => `What you see is from ${new Date(ms).toLocaleTimeString()},`,
+  seenAt: (ms: number) => `What you see is from ${formatExactTime(new Date(ms))},`,
   ago: 'ago.',
   place: (context: string, namespace: string | undefined) => `${context} / ${namespace ?? 'all namespaces'}`,
   noAddress: 'No address',
@@ -47,4 +49,17 @@ export const laterWords = {
   failed:
     'This part of the window could not be loaded: the agent was away, or is another one since. Loading the window again helps; what is written and not applied is lost with it.',
   loadAgain: 'Load the window again',
+} as const
+
+export const timeWords = {
+  now: 'now',
+  in: (span: string) => `in ${span}`,
+  since: (moment: string, span: string) => `since ${moment}, for ${span}`,
+} as const
+
+/** Of the link of a page in a browser. */
+export const linkWords = {
+  noAccess: 'This page has no access to the agent: run `metal-agent ui` and open the address it prints.',
+  misunderstood: 'This page and the agent do not understand each other: load the page again.',
+  gone: 'The agent does not answer: it ended, or this computer cannot reach it.',
 } as const

@@ -1,5 +1,7 @@
 import { formatBytes } from '../../contract/format.ts'
-import type { CrashView, ServiceView, Step } from '../../contract/service.ts'
+import type { CrashView, ServiceView, Step, StepName } from '../../contract/service.ts'
+import { stepWords } from '../../contract/words.ts'
+import type { RowSteps } from '../row-steps.ts'
 import { notReported } from './services.ts'
 
 export const detailWords = {
@@ -18,6 +20,28 @@ export const detailWords = {
     ].join(' · '),
 } as const
 
+const goesOn: Readonly<Record<StepName, string>> = {
+  fetched: 'Fetching',
+  started: 'Starting',
+  healthy: 'Getting healthy',
+  published: 'Publishing',
+  clusterAgrees: 'The cluster looks at it',
+}
+
+const failed: Readonly<Record<StepName, string>> = {
+  fetched: 'Not fetched',
+  started: 'Not started',
+  healthy: 'Not healthy',
+  published: 'Not published',
+  clusterAgrees: 'The cluster disagrees',
+}
+
+/** Where it stands: `Getting healthy`, `Not started`, `Next: Published`. */
+function standing({ at, status }: RowSteps): string {
+  if (status === 'active') return goesOn[at]
+  return status === 'failed' ? failed[at] : `Next: ${stepWords[at]}`
+}
+
 export const stepsWords = {
   title: 'Steps',
   status: {
@@ -26,6 +50,9 @@ export const stepsWords = {
     waiting: 'not yet',
     failed: 'failed',
   } satisfies Record<Step['status'], string>,
+  at: standing,
+  /** As it is heard: `2 of 5 steps done. Getting healthy.` */
+  row: (steps: RowSteps) => `${steps.done} of ${steps.statuses.length} steps done. ${standing(steps)}.`,
 } as const
 
 const times = (count: number) => (count === 1 ? 'once' : `${count} times in a row`)
@@ -37,7 +64,8 @@ export const crashWords = {
   how: 'How',
   when: 'When',
   ago: 'ago',
-  memory: 'Memory',
+  memory: 'Memory then',
+  lastLines: (count: number) => (count === 1 ? 'Last line before the crash' : `Last ${count} lines before the crash`),
   held: ({ memory }: CrashView) => (memory === undefined ? notReported : formatBytes(memory.residentBytes)),
   nextAttempt: 'Next attempt',
   /** How the server ended, as far as that is known. */

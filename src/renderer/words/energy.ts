@@ -1,29 +1,26 @@
+import { coverageLine, type EnergySpan, type EnergyView, type ServiceEnergy } from '../../contract/energy.ts'
 import {
-  coverageLine,
   formatCost,
+  formatCount,
+  formatDay,
   formatEnergy,
   formatPerToken,
-  type EnergySpan,
-  type EnergyView,
-  type ServiceEnergy,
-} from '../../contract/energy.ts'
+  formatShortDay,
+  formatTime,
+  formatWeekday,
+} from '../../contract/format.ts'
 import type { EnergyTime, ServiceName } from '../energy-time.ts'
 import { notReported } from './services.ts'
 
-const number = (count: number) => Math.round(count).toLocaleString('en')
 const energy = (joules: number | undefined) => (joules === undefined ? notReported : formatEnergy(joules))
 
 /** A span is named by its middle, which lies in it whatever the clocks were set to that day. */
 const middle = (from: string, time: EnergyTime) => new Date(Date.parse(from) + (time === 'day' ? 30 : 720) * 60_000)
 
-const dayWith = (weekday: 'long' | 'short' | undefined, month: 'long' | 'short') => (date: Date) =>
-  date.toLocaleDateString(undefined, { ...(weekday && { weekday }), day: 'numeric', month })
-
-const hour = (from: string) => new Date(from).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' })
+const hour = (from: string) => formatTime(new Date(from))
 
 /** By this computer's clock and calendar. */
-const spanName = (from: string, time: EnergyTime) =>
-  time === 'day' ? hour(from) : dayWith('long', 'long')(middle(from, time))
+const spanName = (from: string, time: EnergyTime) => (time === 'day' ? hour(from) : formatDay(middle(from, time)))
 
 const service = ({ namespace, name }: ServiceName, rows: readonly ServiceName[]) => {
   if (name === '') return 'Other services'
@@ -61,9 +58,9 @@ export const energyWords = {
     { joules }: EnergyView,
   ) =>
     [
-      generatedTokens === undefined ? `tokens ${notReported}` : `${number(generatedTokens)} tokens generated`,
-      promptTokens === undefined ? `prompts ${notReported}` : `${number(promptTokens)} of prompts`,
-      ...(requests === undefined ? [] : [`${number(requests)} requests`]),
+      generatedTokens === undefined ? `tokens ${notReported}` : `${formatCount(generatedTokens)} tokens generated`,
+      promptTokens === undefined ? `prompts ${notReported}` : `${formatCount(promptTokens)} of prompts`,
+      ...(requests === undefined ? [] : [`${formatCount(requests)} requests`]),
       ...(joules === undefined
         ? []
         : joulesPerGeneratedToken === undefined
@@ -84,9 +81,7 @@ export const energyWords = {
   bar: ({ from, joules }: EnergySpan, time: EnergyTime) => `${spanName(from, time)}: ${energy(joules)}`,
   tick(from: string, time: EnergyTime): string {
     if (time === 'day') return hour(from)
-    return time === 'week'
-      ? middle(from, time).toLocaleDateString(undefined, { weekday: 'short' })
-      : dayWith(undefined, 'short')(middle(from, time))
+    return time === 'week' ? formatWeekday(middle(from, time)) : formatShortDay(middle(from, time))
   },
   top: (spans: readonly EnergySpan[]) => energy(Math.max(...spans.map(({ joules = 0 }) => joules))),
   table: 'As a table',

@@ -28,7 +28,11 @@ export const firstRunWords = {
   tryNow: 'Try now',
   install: 'This installs it:',
   rights:
-    'If rights are missing, an administrator of the cluster gives them with this. USER is what the first line prints, ADMIN the context of the administrator:',
+    'An administrator of the cluster gives it the rights with a few commands. Only ADMIN is to be filled in, at their beginning.',
+  copyRights: 'Copy commands for the rights',
+  showRights: 'What these commands say',
+  furtherRights: 'Rights that can be left out',
+  copyFurther: (number: number) => `Copy commands ${number}`,
   address: 'Address',
   at: (address: string, network: string | undefined) =>
     network === undefined ? `${address} · interface ${notReported}` : `${address} · ${network}`,
@@ -50,5 +54,5 @@ export const noServiceWords = {
   where: (namespace: string | undefined) =>
     `There is no InferenceService ${namespace === undefined ? 'in any namespace' : `in namespace ${namespace}`} whose Model says`,
   accelerator: 'accelerator: metal',
-  makes: 'Or make a small one in a terminal:',
+  makes: 'Make a small one in a terminal',
 } as const

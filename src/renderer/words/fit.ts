@@ -1,7 +1,5 @@
-import { formatBytes } from '../../contract/format.ts'
+import { formatBytes, formatTokens as tokens } from '../../contract/format.ts'
 import type { MemoryStateView } from '../../contract/memory.ts'
-
-const tokens = (count: number) => `${count.toLocaleString('en')} tokens`
 
 /** Of what would make a model fit. */
 export const fitWords = {

@@ -1,8 +1,5 @@
 import type { EvictionPreview, PreviewedService } from '../../contract/eviction-preview.ts'
-import { formatBytes } from '../../contract/format.ts'
-
-const gib = 2 ** 30
-const size = (bytes: number) => `${formatBytes(bytes)} (${(bytes / gib).toFixed(1)} GiB)`
+import { formatBytes, formatMemory, formatShare } from '../../contract/format.ts'
 
 /** Such as "a, b and c". */
 const listed = (names: readonly string[]) =>
@@ -54,9 +51,9 @@ function consequences(view: EvictionPreview): string[] {
 
 export const budgetWords = {
   slider: 'Memory for models',
-  share: (fraction: number, totalBytes: number) => `${Math.round(100 * fraction)} % · ${size(fraction * totalBytes)}`,
-  ram: (bytes: number) => `memory ${size(bytes)}`,
-  gpuLimit: (bytes: number) => `GPU limit ${size(bytes)}`,
+  share: (fraction: number, totalBytes: number) => `${formatShare(fraction)} · ${formatMemory(fraction * totalBytes)}`,
+  ram: (bytes: number) => `memory ${formatMemory(bytes)}`,
+  gpuLimit: (bytes: number) => `GPU limit ${formatMemory(bytes)}`,
   bytesCount: 'memory-budget is set, which counts instead of a fraction.',
   preview: 'Once applied',
   looking: 'Looking at what that would do…',

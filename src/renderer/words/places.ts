@@ -11,6 +11,8 @@ export const placeWords = {
   serve: 'Serve',
   serveOne: (context: string) => `Serve ${context}`,
   serveSure: 'What runs for the present cluster is stopped, and this machine serves the other one.',
+  production: (context: string, server: string) =>
+    `${context}${server === '' ? '' : ` (${server})`} is called production: this machine would claim and serve what its InferenceServices ask for.`,
   serveNow: 'Yes, serve it',
   stay: 'Stay',
   contextNeedsShell: 'A page in a browser may not choose the cluster. In a terminal on this Mac:',

@@ -1,13 +1,19 @@
-import { formatBytes, formatSpan } from '../../contract/format.ts'
+import {
+  formatByteRate,
+  formatBytes,
+  formatShare,
+  formatSpan,
+  formatTokenRate,
+  formatWatts,
+} from '../../contract/format.ts'
 import type { MemoryStateView } from '../../contract/memory.ts'
-import { formatWatts, type PowerFigures } from '../../contract/power.ts'
+import type { PowerFigures } from '../../contract/power.ts'
 import {
   heldBytesOf,
   type Hold,
   type Progress,
   type RuntimeFigures,
   type ServiceFigures,
-  type StepName,
 } from '../../contract/service.ts'
 import { stateWords } from '../../contract/words.ts'
 import type { ModelShare } from '../memory-shares.ts'
@@ -23,14 +29,6 @@ export const viewWords: Readonly<Record<ViewName, string>> = {
   settings: 'Settings',
 }
 
-export const stepWords: Readonly<Record<StepName, string>> = {
-  fetched: 'Fetched',
-  started: 'Started',
-  healthy: 'Healthy',
-  published: 'Published',
-  clusterAgrees: 'Cluster agrees',
-}
-
 export interface ProgressWords {
   /** In percent; absent where the source does not say how long the file is. */
   readonly percent?: number
@@ -39,7 +37,7 @@ export interface ProgressWords {
 }
 
 export function progressWords({ doneBytes, totalBytes, bytesPerSecond }: Progress): ProgressWords {
-  const rate = bytesPerSecond > 0 ? `${formatBytes(bytesPerSecond)}/s` : 'no data is coming in'
+  const rate = bytesPerSecond > 0 ? formatByteRate(bytesPerSecond) : 'no data is coming in'
   if (totalBytes === undefined || totalBytes === 0) {
     return { text: [formatBytes(doneBytes), rate, 'size not reported'].join(' · ') }
   }
@@ -56,7 +54,7 @@ export const requestsWords = (count: number) =>
 
 /** `52.3 tok/s` */
 const rate = (tokensPerSecond: number | undefined) =>
-  tokensPerSecond === undefined ? notReported : `${tokensPerSecond.toFixed(1)} tok/s`
+  tokensPerSecond === undefined ? notReported : formatTokenRate(tokensPerSecond)
 
 /** `about 12.3 W`: no source tells the power of a process. */
 const powerShare = (watts: number | undefined) => (watts === undefined ? notReported : `about ${formatWatts(watts)}`)
@@ -74,7 +72,7 @@ export const workWords = {
   powerShare,
   unknown: notReported,
   rate,
-  share: (share: number | undefined) => (share === undefined ? notReported : `${Math.round(100 * share)} %`),
+  share: (share: number | undefined) => (share === undefined ? notReported : formatShare(share)),
   requestCounts: ({ requestsRunning, requestsWaiting }: RuntimeFigures) =>
     requestsRunning === undefined
       ? notReported
@@ -139,11 +137,12 @@ export const estimateWords = {
 } as const
 
 /** Of what came of a command. */
-export const answerWords = { undo: 'Undo', yaml: 'YAML', copyYaml: 'Copy the YAML of it' } as const
+export const answerWords = { undo: 'Undo', stay: 'Stay', yaml: 'YAML', copyYaml: 'Copy the YAML of it' } as const
 
 export const absenceWords = {
-  elsewhere: 'Served by another machine for',
-  heldFor: 'Held on this machine for',
+  /** Both before a time. */
+  elsewhere: 'Served by another machine',
+  held: 'Held on this machine',
   takenBack: 'This machine takes it over by itself when that machine lets it go or is gone.',
   back: ({ cause, by }: Hold): string =>
     by === 'pressure'
@@ -159,7 +158,6 @@ export const serverWords = {
   commandLine: 'Command line',
   copyCommandLine: 'Copy command line',
   unquoted: 'An earlier agent started it: this is as the system prints it, without the quotes that a shell would need.',
-  lastLines: (count: number) => `Last ${count} lines before the crash`,
 } as const
 
 export const nodeWords = { title: 'This machine', pause: 'Pause this machine', resync: 'Resync' } as const

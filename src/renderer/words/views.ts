@@ -1,38 +1,7 @@
-import { formatBytes } from '../../contract/format.ts'
-import type { HistoryEntry } from '../../contract/history.ts'
+import { formatBytes, formatCount } from '../../contract/format.ts'
 import type { DownloadView, ModelStoreView, StoredModelView } from '../../contract/models.ts'
 import type { Removal } from '../model-removal.ts'
 import { notReported } from './services.ts'
-
-export const activityWords = {
-  title: 'Activity',
-  history: 'History',
-  filter: 'Filter',
-  filterHint: 'A service, or a word',
-  problemsOnly: 'Only problems',
-  nothing: 'Nothing happened yet.',
-  noMatch: 'Nothing of what is shown here matches.',
-  more: 'Show more',
-  kinds: {
-    added: 'Added',
-    deleted: 'Deleted',
-    started: 'Started',
-    ready: 'Ready',
-    crashed: 'Crashed',
-    stopped: 'Stopped',
-    evicted: 'Evicted',
-    broughtBack: 'Brought back',
-    refused: 'Refused',
-    addressChanged: 'Address changed',
-    settingsChanged: 'Settings changed',
-    machineEnded: 'Machine ended',
-    agentStarted: 'Agent started',
-    agentStopped: 'Agent stopped',
-  } satisfies Record<HistoryEntry['kind'], string>,
-  /** By this computer's clock and calendar. */
-  time: (at: string) => new Date(at).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' }),
-  day: (at: string) => new Date(at).toLocaleDateString(undefined, { weekday: 'long', day: 'numeric', month: 'long' }),
-} as const
 
 const countOfModels = (count: number) => (count === 1 ? '1 model' : `${count} models`)
 const totalOf = (models: readonly StoredModelView[]) =>
@@ -49,7 +18,7 @@ export const modelWords = {
     [
       architecture ?? `architecture ${notReported}`,
       quantization ?? `quantization ${notReported}`,
-      contextLength === undefined ? `context ${notReported}` : `context ${contextLength.toLocaleString('en')}`,
+      contextLength === undefined ? `context ${notReported}` : `context ${formatCount(contextLength)}`,
       files === 1 ? '1 file' : `${files} files`,
     ].join(' · '),
   /** Absent of what is no model yet: no service can use it. */

@@ -11,7 +11,7 @@ import type { EditableRow } from '../../../src/contract/setting-row.ts'
 import { editableRows } from '../../../src/contract/settings-table.ts'
 import { sampleSnapshot } from '../sample-snapshot.ts'
 import { FakeAgent } from './fake-agent.ts'
-import { crashing, every, figures, gigabyte, output, ready } from './scene-services.ts'
+import { crashing, every, evicted, figures, gigabyte, output, ready } from './scene-services.ts'
 import { memory, memoryFigures } from './scene-gauges.ts'
 
 /** As an agent answers that keeps no such run. */
@@ -77,6 +77,14 @@ export function withCrashLines(): FakeAgent {
   return agent
 }
 
+/** It serves again, but a person may still ask why it failed. */
+export function withEarlierCrash(): FakeAgent {
+  const { crash } = crashing
+  const agent = withServices([{ ...ready, ...(crash && { crash: { ...crash, failures: 0 } }) }])()
+  agent.known.server = { crashLines: output.lines.slice(0, 5).concat('error loading model') }
+  return agent
+}
+
 /** Of a server that was restarted after it had failed. */
 export function withEarlierRun(): FakeAgent {
   const agent = withServices([ready])()
@@ -129,10 +137,14 @@ export function withModels(): FakeAgent {
   return agent
 }
 
+/** Beside another of its name, which is there and not ready. */
+const out: ServiceView = { ...evicted, name: 'deepseek-r1-14b' }
+
 export function withHistory(): FakeAgent {
-  const agent = withServices(every)()
+  const agent = withServices([...every, out])()
   agent.known.energy = { until: agent.shown.now, measuredMs: 0, services: [], spans: [], message: 'Off.' }
   const service = { namespace: 'default', name: 'phi-4-mini' }
+  const evictedOne = { namespace: 'default', name: out.name }
   const entry = (id: number, at: string, kind: HistoryEntry['kind'], message: string, of?: typeof service) => ({
     ...{ id, at, kind, message },
     ...(of && { service: of }),
@@ -149,13 +161,16 @@ export function withHistory(): FakeAgent {
         'llama-server ended by SIGKILL: the system was out of memory.',
         service,
       ),
-      entry(6, '2026-01-01T21:01:00.000Z', 'evicted', 'Memory was critically short; 8.1 GB came back.', service),
-      entry(
-        5,
-        '2026-01-01T20:01:00.000Z',
-        'settingsChanged',
-        'Set by a person: evictionEnabled is set and counts at once.',
-      ),
+      entry(6, '2026-01-01T21:01:00.000Z', 'evicted', 'Memory was critically short; 8.1 GB came back.', evictedOne),
+      {
+        ...entry(
+          5,
+          '2026-01-01T20:01:00.000Z',
+          'settingsChanged',
+          'Set by a person: drainLimitMs is set and counts at once.',
+        ),
+        undo: { name: 'updateSettings', settings: { drainLimitMs: 30_000 } },
+      },
       entry(4, '2026-01-01T20:00:00.000Z', 'agentStarted', 'Agent 1.2.3 started.'),
     ],
     hasMore: true,

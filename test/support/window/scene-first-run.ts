@@ -68,12 +68,22 @@ export const onFirstRun =
 
 const away = { server: '', context: '', state: 'offline', retryAt: '2026-01-02T03:04:10.000Z' } as const
 
+const denied = onFirstRun({
+  cluster: {
+    state: 'denied',
+    message:
+      'The cluster refuses inferenceservices: user "me" cannot list resource "inferenceservices" at the cluster scope.',
+  },
+})
+
 export const firstRunNames = [
   'no-kubeconfig',
   'choose-context',
+  'choose-production',
   'no-answer',
   'no-definitions',
   'no-rights',
+  'no-rights-unfolded',
   'no-runtime',
 ] as const
 
@@ -98,6 +108,16 @@ export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Sce
     }),
     height: 760,
   },
+  'choose-production': {
+    agent: onFirstRun({
+      cluster: {
+        ...away,
+        message: 'The kubeconfig names no current context; choose one of homelab, minikube, prod-eu with --context.',
+      },
+    }),
+    press: ['Use prod-eu'],
+    height: 760,
+  },
   'no-answer': {
     agent: onFirstRun({
       cluster: {
@@ -116,15 +136,7 @@ export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Sce
     }),
     height: 860,
   },
-  'no-rights': {
-    agent: onFirstRun({
-      cluster: {
-        state: 'denied',
-        message:
-          'The cluster refuses inferenceservices: user "me" cannot list resource "inferenceservices" at the cluster scope.',
-      },
-    }),
-    height: 1_100,
-  },
+  'no-rights': { agent: denied, height: 760 },
+  'no-rights-unfolded': { agent: denied, unfold: ['What these commands say'], height: 1_100 },
   'no-runtime': { agent: onFirstRun({ lacks: 'runtimeAndAddress' }), height: 1_100 },
 }

@@ -57,6 +57,8 @@ export const crashing = sampleService({
     message:
       'llama-server exited with code 1 while starting. The model file is most likely damaged or made for a newer llama.cpp: delete it and let it be fetched again.',
     exitCode: 1,
+    guess:
+      'The model file is most likely damaged or made for a newer llama.cpp: delete it and let it be fetched again.',
     firstError: 'llama_model_load: error loading model: tensor "blk.0.attn_q.weight" has wrong shape',
     memory: { residentBytes: 1_340_000_000, ageMs: 800 },
   },
@@ -131,6 +133,13 @@ export const every: ServiceView[] = [
     state: 'unready',
     reason: 'Starting',
     message: 'The server does not answer its health check; it is withdrawn until it does.',
+    steps: {
+      fetched: done,
+      started: done,
+      healthy: { status: 'failed', message: 'No answer for 12 s.' },
+      published: waiting,
+      clusterAgrees: waiting,
+    },
   }),
   crashing,
   refused,
@@ -142,6 +151,7 @@ export const every: ServiceView[] = [
     state: 'waiting',
     reason: 'Pending',
     message: 'Waiting for its Model.',
+    steps: { fetched: waiting, started: waiting, healthy: waiting, published: waiting, clusterAgrees: waiting },
   }),
   sampleService({
     uid: 'foreign',

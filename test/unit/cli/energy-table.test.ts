@@ -1,7 +1,8 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { renderEnergy } from '../../../src/cli/energy-table.ts'
 import { parseSince } from '../../../src/cli/since.ts'
-import { formatEnergy, type EnergyView } from '../../../src/contract/energy.ts'
+import type { EnergyView } from '../../../src/contract/energy.ts'
+import { formatEnergy } from '../../../src/contract/format.ts'
 
 afterEach(() => vi.unstubAllEnvs())
 
@@ -27,7 +28,7 @@ test('energy is a table with units, shares are called estimates, and what is not
     '         Power is measured all the time.',
     '',
     'NAME            NAMESPACE  ENERGY     J/TOKEN  PROMPT        GENERATED     REQUESTS      COST',
-    'chat            a          ~900 Wh    ~8.1     12000         400000        not reported  0.29 EUR',
+    'chat            a          ~900 Wh    ~8.1     12,000        400,000       not reported  0.29 EUR',
     'other services  -          ~<0.01 Wh  -        not reported  not reported  3             <0.01 EUR',
     '',
   ])
@@ -52,7 +53,7 @@ test.each([
   [148_680, '41.3 Wh'],
   [3_598_000, '999 Wh'],
   [3_599_000, '1.00 kWh'],
-  [4_320_000_000, '1200 kWh'],
+  [4_320_000_000, '1,200 kWh'],
 ])('%d J read %s', (joules, text) => {
   expect(formatEnergy(joules)).toBe(text)
 })

@@ -100,7 +100,7 @@ test('in a narrower terminal it is in the sentence', () => {
   ).toEqual([
     'NAME  NAMESPACE  STATE    MODEL       ADDRESS  AGE',
     'qwen  default    ● ready  qwen-small  -        3m',
-    '    23.4 tokens/s, requests 2 (1 waiting): Serves requests. Generates 12.3 toke…',
+    '    23.4 tok/s, requests 2 (1 waiting): Serves requests. Generates 12.3 tokens/…',
     'idle  default    ● ready  qwen-small  -        3m',
     '    Serves requests.',
     'mute  default    ● ready  qwen-small  -        3m',

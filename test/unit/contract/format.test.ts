@@ -1,5 +1,21 @@
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { formatSpan } from '../../../src/contract/format.ts'
+import {
+  formatBytes,
+  formatCount,
+  formatDay,
+  formatDecimal,
+  formatMemory,
+  formatMoment,
+  formatRoundWatts,
+  formatShare,
+  formatSpan,
+  formatTime,
+  formatTokenRate,
+  formatTokens,
+  formatWeights,
+} from '../../../src/contract/format.ts'
 
 test.each([
   [-5_000, '0 s'],
@@ -11,4 +27,62 @@ test.each([
   [172_800_000, '2 days'],
 ])('%i ms are %s', (ms, words) => {
   expect(formatSpan(ms)).toBe(words)
+})
+
+test.each([
+  [0, '0 B'],
+  [996, '996 B'],
+  [999.6, '1.0 kB'],
+  [4_120_000_000, '4.1 GB'],
+  [99_960_000_000, '100 GB'],
+  [999_960_000, '1.0 GB'],
+  [2_500_000_000_000_000, '2,500 TB'],
+])('%d bytes are %s', (bytes, words) => {
+  expect(formatBytes(bytes)).toBe(words)
+})
+
+test.each([
+  [formatCount(131_072), '131,072'],
+  [formatDecimal(52.34), '52.3'],
+  [formatDecimal(99.96), '100'],
+  [formatTokens(1), '1 token'],
+  [formatTokens(8_192), '8,192 tokens'],
+  [formatTokenRate(1_024.4), '1,024 tok/s'],
+  [formatShare(0.366), '37 %'],
+  [formatMemory(96e9), '96.0 GB (89.4 GiB)'],
+  [formatWeights(3.82e9), '3.8B'],
+  [formatWeights(8.03e9), '8B'],
+  [formatWeights(361e6), '361M'],
+  [formatRoundWatts(1.52), '1.5 W'],
+  [formatRoundWatts(41.2), '41 W'],
+])('a figure reads %s', (text, words) => {
+  expect(text).toBe(words)
+})
+
+test('times are of 24 hours, and the day is named where it is another one', () => {
+  const now = new Date(2026, 0, 2, 15, 0)
+  expect([
+    formatTime(new Date(2026, 0, 2, 0, 5)),
+    formatDay(now),
+    formatMoment(new Date(2026, 0, 2, 14, 5), now),
+    formatMoment(new Date(2026, 0, 1, 23, 59), now),
+  ]).toEqual(['00:05', 'Friday 2 January', '14:05', '1 January, 23:59'])
+})
+
+/** Where numbers are written for programs: drawings, settings, metrics. */
+const forPrograms: ReadonlySet<string> = new Set([
+  'contract/format.ts',
+  'contract/quantities.ts',
+  'renderer/power-trail.ts',
+  'renderer/views/fit-bar.tsx',
+  'renderer/views/memory-bar.tsx',
+  'renderer/views/settings.tsx',
+])
+
+test('nothing else writes a number for people in a way of its own', () => {
+  const source = join(import.meta.dirname, '../../../src')
+  const found = globSync('**/*.{ts,tsx}', { cwd: source })
+    .filter((name) => !forPrograms.has(name))
+    .filter((name) => /\.to(Locale(Date|Time)?String|Fixed|Precision)\(/.test(readFileSync(join(source, name), 'utf8')))
+  expect(found).toEqual([])
 })

@@ -52,6 +52,31 @@ test('it is kept over restarts, and ids go on', async () => {
   ])
 })
 
+test('what takes an entry back is kept with it, and one that this agent does not know costs nothing else', async () => {
+  await using folder = await temporaryFolder()
+  const undo = { name: 'setHostAddress', address: 'automatic' } as const
+  const first = await openIn(folder.dir)
+  first.add({ kind: 'settingsChanged', message: 'One.', undo })
+  await first.flush()
+  const file = join(folder.dir, 'history.jsonl')
+  const ofAnother = {
+    id: 2,
+    at: new Date(now()).toISOString(),
+    kind: 'settingsChanged',
+    message: 'Two.',
+    undo: { name: 'unheardOf' },
+  }
+  await writeFile(file, `${await readFile(file, 'utf8')}${JSON.stringify(ofAnother)}\n`)
+  const second = await openIn(folder.dir)
+  expect([second.notice, second.page({ limit: 9 }).entries.map((entry) => [entry.message, entry.undo])]).toEqual([
+    undefined,
+    [
+      ['Two.', undefined],
+      ['One.', undo],
+    ],
+  ])
+})
+
 test('an entry that was cut off by the end of the agent is left out, with a notice once', async () => {
   await using folder = await temporaryFolder()
   const first = await openIn(folder.dir)

@@ -9,7 +9,7 @@ const stylesheets = globSync('**/*.module.css', { cwd: source })
 const chosenByValue: Readonly<Record<string, readonly string[]>> = {
   'components/glyph.module.css': ['good', 'busy', 'warn', 'bad'],
   'components/banner.module.css': ['note', 'warn', 'bad'],
-  'components/button.module.css': ['plain', 'prominent'],
+  'components/button.module.css': ['plain', 'prominent', 'link'],
   'views/fit-bar.module.css': ['held', 'weights', 'kv', 'rest'],
 }
 

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { type ClusterObstacle, obstacleOf, rightsCommand } from '../../../src/renderer/first-run.ts'
+import { type ClusterObstacle, obstacleOf } from '../../../src/renderer/first-run.ts'
+import { rightsCommands } from '../../../src/renderer/rights.ts'
 import { parseYaml } from '../../support/kube-sim/yaml.ts'
 import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 
@@ -19,15 +20,31 @@ test.for<[state: typeof cluster.state, server: string, obstacle: ClusterObstacle
   expect(obstacleOf({ ...cluster, state, server })).toBe(obstacle)
 })
 
-test('the rights to copy are those that assets/rbac.yaml says an agent needs, where it watches', () => {
-  const [needed] = readFileSync(join(import.meta.dirname, '../../../assets/rbac.yaml'), 'utf8').split('\n---\n')
-  const everywhere = rightsCommand({ context: 'lab' })
-  const role = everywhere.split('<<EOF\n')[1]?.split('\nEOF')[0]
-  expect(parseYaml(role ?? '')).toEqual(parseYaml(needed ?? ''))
+const rbac = readFileSync(join(import.meta.dirname, '../../../assets/rbac.yaml'), 'utf8').split('\n---\n')
+const commandsOf = (place: Parameters<typeof rightsCommands>[0]) => {
+  const { needed, further } = rightsCommands(place)
+  return [needed, ...further]
+}
+
+test('the rights to copy are those of assets/rbac.yaml, each with what is said of it there', () => {
+  const shown = commandsOf({ context: 'lab' }).map((text) => text.split("<<'EOF'\n")[1]?.split('\nEOF')[0] ?? '')
+  expect(shown.map(parseYaml)).toEqual(rbac.map(parseYaml))
+  expect(shown.map((text) => text.slice(0, 10))).toEqual(['# Needed: ', '# Left out', '# Left out'])
+})
+
+test('they are given where the agent watches, and only the context of an administrator is to be filled in', () => {
+  const bindings = (place: Parameters<typeof rightsCommands>[0]) =>
+    commandsOf(place).map((text) => / create (.*binding) /.exec(text)?.[1])
+  expect([bindings({ context: 'lab' }), bindings({ context: 'lab', namespace: 'team' })]).toEqual([
+    ['clusterrolebinding', 'clusterrolebinding', 'clusterrolebinding'],
+    ['--namespace team rolebinding', '--namespace team rolebinding', 'clusterrolebinding'],
+  ])
   expect(
-    [everywhere, rightsCommand({ context: 'lab', namespace: 'team' })].map((text) => text.split('\n').at(-1)),
+    commandsOf({ context: "kim's lab" })[0]
+      ?.split('\n')
+      .filter((line) => /^[A-Z]+=/.test(line)),
   ).toEqual([
-    'kubectl --context ADMIN create clusterrolebinding metalbar-agent --clusterrole metalbar-agent --user USER',
-    'kubectl --context ADMIN create --namespace team rolebinding metalbar-agent --clusterrole metalbar-agent --user USER',
+    'ADMIN=context-of-an-administrator',
+    `AGENT=$(kubectl --context 'kim'\\''s lab' auth whoami --output jsonpath='{.status.userInfo.username}')`,
   ])
 })

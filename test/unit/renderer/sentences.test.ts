@@ -71,6 +71,51 @@ test.for([
   expect(sentencesIn('view.tsx', `const view = () => ${code}`)).toEqual([])
 })
 
+/** What is pasted into a terminal. */
+const commands: ReadonlySet<string> = new Set(['first-run.ts', 'first-service.ts', 'rights.ts'])
+
+/** Of code that draws nothing: every text of two words or more, but for what a person who develops Metalbar is told. */
+function sentencesInCode(name: string, text: string): string[] {
+  const file = ts.createSourceFile(name, text, ts.ScriptTarget.Latest, true, ts.ScriptKind.TS)
+  const found: string[] = []
+  const look = (node: ts.Node): void => {
+    if (ts.isNewExpression(node) && node.expression.getText() === 'Error') return
+    const isText =
+      ts.isStringLiteralLike(node) || ts.isTemplateHead(node) || ts.isTemplateMiddle(node) || ts.isTemplateTail(node)
+    if (isText && /\p{Lu}\p{L}*[ -]\p{L}|\p{L} \p{L}+ \p{L}/u.test(node.text)) {
+      found.push(`${name}:${file.getLineAndCharacterOfPosition(node.getStart()).line + 1} ${node.text.trim()}`)
+    }
+    ts.forEachChild(node, look)
+  }
+  look(file)
+  return found
+}
+
+test('code that draws nothing takes its sentences from the files of words as well', () => {
+  const files = globSync('**/*.ts', { cwd: source }).filter((name) => !name.startsWith('words/') && !commands.has(name))
+  const inContract = ['actions.ts', 'production.ts', 'client.ts']
+  const read = [
+    ...files.map((name) => [name, join(source, name)] as const),
+    ...inContract.map((name) => [name, join(source, '../contract', name)] as const),
+  ]
+  expect(read.flatMap(([name, path]) => sentencesInCode(name, readFileSync(path, 'utf8')))).toEqual([])
+})
+
+test.for([
+  ["const problem = 'A name is missing.'", 'A name is missing.'],
+  ['const problem = `This is ${what} only.`', 'This is'],
+  ["throw new LinkError('gone', 'Nobody answers here.')", 'Nobody answers here.'],
+])('%s is a sentence for a person', ([code, sentence]) => {
+  expect(sentencesInCode('code.ts', code ?? '')).toEqual([`code.ts:1 ${sentence ?? ''}`])
+})
+
+test.for(["throw new Error('A part is drawn outside of it.')", "send('content-type: application/json')"])(
+  '%s is none',
+  (code) => {
+    expect(sentencesInCode('code.ts', code)).toEqual([])
+  },
+)
+
 test('no file of words is longer than a person reads through', () => {
   const files = globSync('words/*.ts', { cwd: source })
   const lengths = files.map((name) => [name, readFileSync(join(source, name), 'utf8').split('\n').length] as const)

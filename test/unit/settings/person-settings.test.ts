@@ -107,4 +107,28 @@ test('the address of a mirror is told without the password that may stand in it'
     'https://mirror.lan/hub',
     'https://me:secret@mirror.lan/hub',
   ])
+  expect(settings.personsOf({ hubEndpoint: 'https://mirror.lan/other' })).toBeUndefined()
+})
+
+test('what a person had set is known before it is set anew, and null where that was the default', async () => {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'settings.json')
+  await writeFile(file, JSON.stringify(kept))
+  const settings = await PersonSettings.open(started(), file)
+  const before = settings.personsOf({ drainLimitMs: 9, energyLedger: false })
+  await settings.update({ drainLimitMs: null })
+  expect([before, settings.personsOf({ drainLimitMs: 9 }), settings.personsOf({})]).toEqual([
+    { drainLimitMs: 1, energyLedger: true },
+    { drainLimitMs: null },
+    {},
+  ])
+})
+
+test('a setting that was never set, and whose null is a choice, cannot be set back', async () => {
+  await using folder = await temporaryFolder()
+  const settings = await PersonSettings.open(started(), path.join(folder.dir, 'settings.json'))
+  expect([settings.personsOf({ namespace: 'team' }), settings.personsOf({ drainLimitMs: 9 })]).toEqual([
+    undefined,
+    { drainLimitMs: null },
+  ])
 })

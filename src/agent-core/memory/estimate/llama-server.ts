@@ -1,4 +1,4 @@
-import { formatBytes } from '../../../contract/format.ts'
+import { formatBytes, formatCount } from '../../../contract/format.ts'
 import { cacheType } from './cache-types.ts'
 import { computeBytes } from './compute-buffers.ts'
 import { type Estimate, estimateOf, mebibyte } from './items.ts'
@@ -104,15 +104,13 @@ function notesAbout(shape: ModelShape, server: ServerArguments, keptFromGpuBytes
     ...(!server.offloadsKv && kvBytes > 0 ? [`The KV cache stays with the CPU: ${inMemory}.`] : []),
     ...(server.contextTokens > shape.trainedContext && shape.trainedContext > 0
       ? [
-          `The context of ${grouped(server.contextTokens)} tokens is longer than the ${grouped(shape.trainedContext)} the model was trained with.`,
+          `The context of ${formatCount(server.contextTokens)} tokens is longer than the ${formatCount(shape.trainedContext)} the model was trained with.`,
         ]
       : []),
   ]
 }
 
 const mapping = ({ isMapped }: ServerArguments) => (isMapped ? { isMapped } : {})
-
-const grouped = (count: number): string => count.toLocaleString('en-US')
 
 /** The context where none is set and no header tells what the model was trained with. */
 const assumedContext = 2048

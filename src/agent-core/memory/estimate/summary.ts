@@ -1,4 +1,4 @@
-import { formatBytes } from '../../../contract/format.ts'
+import { formatBytes, formatTokens } from '../../../contract/format.ts'
 import type { Estimate, MemoryItems } from './items.ts'
 
 /** How each item is called, in the order in which they are shown. */
@@ -16,8 +16,7 @@ export function summarise({ items, total, contextTokens, guess }: Estimate): str
   const parts = (Object.keys(itemNames) as (keyof MemoryItems)[])
     .filter((item) => items[item] > 0)
     .map((item) => {
-      const tokens =
-        item === 'kv' && contextTokens !== undefined ? ` at ${contextTokens.toLocaleString('en-US')} tokens` : ''
+      const tokens = item === 'kv' && contextTokens !== undefined ? ` at ${formatTokens(contextTokens)}` : ''
       return `${itemNames[item]} ${formatBytes(items[item])}${tokens}`
     })
   return `needs ${formatBytes(total)}${guess === undefined ? '' : ' (a guess)'}: ${parts.join(', ')}`

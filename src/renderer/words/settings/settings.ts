@@ -1,4 +1,4 @@
-import { formatBytes } from '../../../contract/format.ts'
+import { formatBytes, formatMemory, formatNumber } from '../../../contract/format.ts'
 import { parseByteCount } from '../../../contract/quantities.ts'
 import { boundsOf, editableRow, type SettingName, type SettingView } from '../../../contract/settings.ts'
 import type { EditableRow, SettingKind } from '../../../contract/setting-row.ts'
@@ -19,8 +19,7 @@ const counts: Readonly<Record<EditableRow['counts'], string>> = {
 
 const gib = 2 ** 30
 /** GiB beside it, since that is what such a field is mostly written in. */
-const size = (bytes: number) =>
-  `${formatBytes(bytes)}${bytes >= gib ? ` (${Number((bytes / gib).toFixed(1))} GiB)` : ''}`
+const size = (bytes: number) => (bytes >= gib ? formatMemory(bytes) : formatBytes(bytes))
 
 const bounded = (name: SettingName, show: (value: number) => string): string => {
   const { min, max } = boundsOf(name)
@@ -32,7 +31,7 @@ const wants: Readonly<Partial<Record<SettingKind, (name: SettingName) => string>
   bytes: (name) => `a size ${bounded(name, size)}, as a number with its unit`,
   count: (name) => `a whole number ${bounded(name, String)}`,
   fraction: (name) => `a part ${bounded(name, String)}, such as 0.75`,
-  number: (name) => `a number ${bounded(name, (value) => value.toLocaleString('en'))}, such as 0.32`,
+  number: (name) => `a number ${bounded(name, formatNumber)}, such as 0.32`,
   path: () => 'an absolute path, which begins with /, of at most 1000 characters',
   executable: () => 'an absolute path, which begins with /, of at most 1000 characters',
   switch: () => 'on or off',

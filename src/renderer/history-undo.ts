@@ -1,0 +1,66 @@
+import { actionsFor } from '../contract/actions.ts'
+import { type Command, type CommandInput, type ServiceRef, trustOf } from '../contract/commands.ts'
+import type { HistoryEntry } from '../contract/history.ts'
+import type { ServiceView } from '../contract/service.ts'
+import type { AgentSnapshot } from '../contract/snapshot.ts'
+import type { EditableRow } from '../contract/setting-row.ts'
+
+interface Situation {
+  readonly snapshot: Pick<AgentSnapshot, 'services' | 'host'>
+  readonly trust: EditableRow['trust']
+}
+
+/** What takes back what an entry tells, by its id: only for the newest about one thing, and only where that is still so. */
+export function undosOf(newestFirst: readonly HistoryEntry[], situation: Situation): ReadonlyMap<number, CommandInput> {
+  const told = new Set<string>()
+  const undos = new Map<number, CommandInput>()
+  for (const entry of newestFirst) {
+    const subjects = subjectsOf(entry)
+    const isNewest = subjects.length > 0 && subjects.every((subject) => !told.has(subject))
+    for (const subject of subjects) told.add(subject)
+    const undo = isNewest ? undoOf(entry, situation) : undefined
+    if (undo !== undefined) undos.set(entry.id, undo)
+  }
+  return undos
+}
+
+export const serviceOf = (service: ServiceRef | undefined, services: readonly ServiceView[]): ServiceView | undefined =>
+  services.find(({ namespace, name }) => namespace === service?.namespace && name === service.name)
+
+function undoOf({ undo, service, kind }: HistoryEntry, { snapshot, trust }: Situation): CommandInput | undefined {
+  const known = serviceOf(service, snapshot.services)
+  if (undo !== undefined) {
+    return isOpen(undo, snapshot, known) && (trust === 'shell' || trustOf(undo) === 'page') ? undo : undefined
+  }
+  const isOut = known !== undefined && (known.state === 'stopped' || known.hold !== undefined)
+  if (!leaving.has(kind) || !isOut) return undefined
+  return actionsFor(known).find(({ command }) => command.name === 'start' || command.name === 'bringBack')?.command
+}
+
+/** Whether it would still change something. */
+function isOpen(undo: Command, { host }: Situation['snapshot'], known: ServiceView | undefined): boolean {
+  switch (undo.name) {
+    case 'resumeNode':
+      return host.paused
+    case 'pauseNode':
+      return !host.paused
+    case 'protect':
+      return known?.memory !== undefined && known.memory.isProtected !== undo.protect
+    case 'setContextSize':
+      return known !== undefined && (known.contextSize ?? null) !== undo.contextSize
+    default:
+      return true
+  }
+}
+
+const leaving: ReadonlySet<HistoryEntry['kind']> = new Set(['evicted', 'stopped'])
+/** They say of a service whether it is in memory, as those do that take it out. */
+const coming: ReadonlySet<HistoryEntry['kind']> = new Set(['broughtBack', 'started', 'ready'])
+
+/** What an entry is about, so that a later one about the same takes its place. */
+function subjectsOf({ kind, service, undo }: HistoryEntry): readonly string[] {
+  const of = service === undefined ? '' : `${service.namespace}/${service.name}`
+  if (undo === undefined) return leaving.has(kind) || coming.has(kind) ? [`memory ${of}`] : []
+  if (undo.name === 'updateSettings') return Object.keys(undo.settings).map((name) => `setting ${name}`)
+  return [undo.name === 'resumeNode' || undo.name === 'pauseNode' ? 'pause' : `${undo.name} ${of}`]
+}

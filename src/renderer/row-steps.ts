@@ -1,0 +1,26 @@
+import { type ServiceView, type Step, type StepName, stepNames } from '../contract/service.ts'
+
+/** How far a service has come, as far as that says more than its state does. */
+export interface RowSteps {
+  readonly statuses: readonly (readonly [StepName, Step['status']])[]
+  readonly done: number
+  /** Where it stands: what failed, else what goes on, else what comes next. */
+  readonly at: StepName
+  readonly status: Step['status']
+}
+
+/** Nothing is on its way there, or all that can be said is in its sentence. */
+const quiet: ReadonlySet<ServiceView['state']> = new Set(['stopped', 'stopping', 'foreign'])
+
+/** Undefined of a service that is simply ready, or not on its way at all. */
+export function rowSteps({ state, steps }: Pick<ServiceView, 'state' | 'steps'>): RowSteps | undefined {
+  const statuses = stepNames.map((name) => [name, steps[name].status] as const)
+  const first = (status: Step['status']) => statuses.find(([, is]) => is === status)
+  const [at, status] = first('failed') ?? first('active') ?? first('waiting') ?? []
+  if (at === undefined || status === undefined || quiet.has(state)) return undefined
+  const isBegun = statuses.some(([, is]) => is !== 'waiting')
+  if (state === 'refused' && !isBegun) return undefined
+  // Where no controller answers, the last step goes on for ever, and the service serves all the same.
+  if (state === 'ready' && status !== 'failed' && at === 'clusterAgrees') return undefined
+  return { statuses, done: statuses.filter(([, is]) => is === 'done').length, at, status }
+}

@@ -1,0 +1,77 @@
+import type { CommandInput } from '../../contract/commands.ts'
+import { formatDay, formatTime, formatTokens } from '../../contract/format.ts'
+import type { HistoryEntry } from '../../contract/history.ts'
+import { formatSetting } from '../../contract/setting-text.ts'
+import { editableRow, settingNames, type SettingsPatch } from '../../contract/settings.ts'
+import { actionWords } from '../../contract/words.ts'
+import { overviewWords } from './connection.ts'
+import { answerWords } from './services.ts'
+
+export const activityWords = {
+  title: 'Activity',
+  history: 'History',
+  filter: 'Filter',
+  filterHint: 'A service, or a word',
+  problemsOnly: 'Only problems',
+  nothing: 'Nothing happened yet.',
+  noMatch: 'Nothing of what is shown here matches.',
+  more: 'Show more',
+  open: (name: string) => `Show ${name}`,
+  kinds: {
+    added: 'Added',
+    deleted: 'Deleted',
+    started: 'Started',
+    ready: 'Ready',
+    crashed: 'Crashed',
+    stopped: 'Stopped',
+    evicted: 'Evicted',
+    broughtBack: 'Brought back',
+    refused: 'Refused',
+    addressChanged: 'Address changed',
+    settingsChanged: 'Settings changed',
+    machineEnded: 'Machine ended',
+    agentStarted: 'Agent started',
+    agentStopped: 'Agent stopped',
+  } satisfies Record<HistoryEntry['kind'], string>,
+  /** By this computer's clock and calendar. */
+  time: (at: string) => formatTime(new Date(at)),
+  day: (at: string) => formatDay(new Date(at)),
+  /** Of the button that takes it back. */
+  undo(command: CommandInput): string {
+    switch (command.name) {
+      case 'bringBack':
+        return actionWords.bringBack.label
+      case 'start':
+        return actionWords.start.label
+      case 'resumeNode':
+        return overviewWords.resume
+      case 'pauseNode':
+        return 'Pause again'
+      case 'protect':
+        return command.protect ? 'Protect again' : actionWords.unprotect.label
+      case 'setHostAddress':
+        return command.address === 'automatic' ? 'Back to automatic' : `Back to ${command.address}`
+      case 'selectContext':
+        return `Back to ${command.context}`
+      case 'setContextSize':
+        return command.contextSize === null ? 'Back to the default' : `Back to ${formatTokens(command.contextSize)}`
+      case 'updateSettings':
+        return settingsBack(command.settings)
+      default:
+        return answerWords.undo
+    }
+  },
+} as const
+
+/** A value that would be too long for a button is left to the settings. */
+const longestValue = 24
+
+function settingsBack(settings: SettingsPatch): string {
+  const names = settingNames.filter((name) => settings[name] !== undefined)
+  const [name] = names
+  if (name === undefined || names.length > 1) return 'Set them back'
+  const value = settings[name]
+  if (value == null) return 'Back to the default'
+  const text = formatSetting(editableRow(name).kind, value)
+  return text.length > longestValue ? 'Set it back' : `Back to ${text}`
+}
