@@ -131,7 +131,7 @@ test('what happened is taken back where it stands, by what the entry says, and o
   agent.show({ ...agent.shown, revision: 2, services })
   await page.getByRole('button', { name: 'Bring back' }).waitFor({ state: 'detached' })
   expect(agent.asked.map(({ command }) => command)).toEqual([
-    { name: 'bringBack', service: { namespace: 'default', name: 'deepseek-r1-14b' } },
+    { name: 'bringBack', service: { namespace: 'default', name: 'phi-3-medium' } },
     { name: 'updateSettings', settings: { drainLimitMs: 30_000 } },
   ])
 })

@@ -49,7 +49,7 @@ const words: Record<SceneName, readonly string[]> = {
   work: [
     ...[
       '52.3 tok/s',
-      '812.4 tok/s',
+      '812 tok/s',
       '1 running · 0 waiting',
       '37 %',
       '5 s ago',

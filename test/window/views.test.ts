@@ -184,7 +184,7 @@ test('energy is asked for anew each minute, for the time that a person chose, an
     inTheMinute: 2,
     rows: [
       'DayWhoseEnergy',
-      'Saturday, December 27This Mac310 Wh · 0.11 EUR',
+      'Saturday 27 DecemberThis Mac310 Wh · 0.11 EUR',
       'phi-4-miniabout 120 Wh · 0.04 EUR',
       'qwen3-30b-a3b-instruct-2507-q4-k-m-with-a-very-long-nameabout 90.0 Wh · 0.03 EUR',
     ],

@@ -137,8 +137,8 @@ export function withModels(): FakeAgent {
   return agent
 }
 
-/** Beside another of its name, which is there and not ready. */
-const out: ServiceView = { ...evicted, name: 'deepseek-r1-14b' }
+/** Beside others that are there. */
+const out: ServiceView = { ...evicted, name: 'phi-3-medium' }
 
 export function withHistory(): FakeAgent {
   const agent = withServices([...every, out])()

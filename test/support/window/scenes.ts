@@ -249,14 +249,14 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     press: ['Delete smollm-360m', 'Delete unused models…'],
     height: 980,
   },
-  activity: { agent: withHistory, view: 'activity', height: 1_280 },
+  activity: { agent: withHistory, view: 'activity', height: 980 },
   'activity-answered': {
     agent: withHistory,
     view: 'activity',
     press: ['Bring back'],
     then: (agent) =>
       agent.answer({ outcome: 'done', message: 'default/deepseek-r1-8b may be served by this machine again.' }),
-    height: 1_280,
+    height: 980,
   },
   energy: { agent: weekOfEnergy, view: 'activity', height: 980 },
   'energy-service': {

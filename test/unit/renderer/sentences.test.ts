@@ -93,7 +93,7 @@ function sentencesInCode(name: string, text: string): string[] {
 
 test('code that draws nothing takes its sentences from the files of words as well', () => {
   const files = globSync('**/*.ts', { cwd: source }).filter((name) => !name.startsWith('words/') && !commands.has(name))
-  const inContract = ['actions.ts', 'production.ts', 'client.ts']
+  const inContract = ['actions.ts', 'production.ts']
   const read = [
     ...files.map((name) => [name, join(source, name)] as const),
     ...inContract.map((name) => [name, join(source, '../contract', name)] as const),
