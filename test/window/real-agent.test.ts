@@ -60,7 +60,7 @@ test('a server that is killed comes back, and how it ended is shown', async () =
   await showsReady()
   await picture('killed-and-back')
   expect({
-    sentence: await crash.getByText(view().crash?.message ?? 'none').count(),
+    sentence: await crash.getByText(view().crash?.guess ?? 'none').count(),
     violations: await violationsIn(page),
     complaints,
   }).toEqual({ sentence: 1, violations: [], complaints: [] })
