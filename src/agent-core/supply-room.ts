@@ -39,7 +39,8 @@ export async function supplyRoom(
   const program = platform.awakeProgram()
   let isFailureTold = false
   const onEnded = (how: HowItEnded) => {
-    if (!isFailureTold) log.warn('not kept awake', { command: program?.command, ...how })
+    // Usual where nothing manages sleep, as on a Linux server.
+    if (!isFailureTold) log.info('not kept awake', { command: program?.command, ...how })
     isFailureTold = true
   }
   const holdByProgram = program && (() => holdByProcess(program, onEnded))
