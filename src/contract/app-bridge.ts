@@ -42,7 +42,7 @@ export const chosenFiles = ['kubeconfig', 'executable', 'tokenFile', 'certificat
 /** What a file is chosen for. */
 export type ChosenFile = (typeof chosenFiles)[number]
 
-export const systemPanes = ['loginItems', 'notifications', 'localNetwork'] as const
+export const systemPanes = ['loginItems', 'notifications'] as const
 /** A part of System Settings. */
 export type SystemPane = (typeof systemPanes)[number]
 
@@ -65,9 +65,6 @@ export interface AppBridge {
   changePowerRule(change: PowerRuleChange): Promise<BridgeReply<CommandResult | null>>
   /** Shows the file in the folder that it is in. */
   revealLog(log: RunLog): Promise<BridgeReply<null>>
-  hide(): Promise<BridgeReply<null>>
-  /** Makes a window like any other of the one under the icon. */
-  tearOff(): Promise<BridgeReply<null>>
   /** Whether something that a person wrote is in the page alone, which is then kept while it is hidden. */
   keep(isKept: boolean): Promise<BridgeReply<null>>
 }

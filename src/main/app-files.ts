@@ -24,7 +24,6 @@ export async function chooseFile(what: ChosenFile): Promise<string | undefined> 
 const panes: Readonly<Record<SystemPane, string>> = {
   loginItems: 'x-apple.systempreferences:com.apple.LoginItems-Settings.extension',
   notifications: 'x-apple.systempreferences:com.apple.Notifications-Settings.extension',
-  localNetwork: 'x-apple.systempreferences:com.apple.settings.PrivacySecurity.extension?Privacy_LocalNetwork',
 }
 
 export const openPane = (pane: SystemPane): Promise<void> => shell.openExternal(panes[pane])

@@ -29,9 +29,7 @@ export interface AppControls {
   readonly openPane: (pane: SystemPane) => Promise<void>
   /** Undefined where the person does not want it. */
   readonly changePowerRule: (change: PowerRuleChange) => Promise<CommandResult | undefined>
-  readonly showInFolder: (file: string) => void
-  readonly onHide: () => void
-  readonly onTearOff: () => void
+  readonly showLogInFolder: (file: string) => Promise<void>
   readonly onEscape: () => void
   readonly onFocus: (hasKeys: boolean) => void
   readonly onKeep: (isKept: boolean) => void
@@ -72,10 +70,8 @@ export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, control
     // A page names a run, never a file.
     const { file } = await link.query({ name: 'log', ...asked, lines: 1 })
     if (file === undefined) throw new LinkError('refused', 'There is no file of that run.')
-    controls.showInFolder(file)
+    await controls.showLogInFolder(file)
   })
-  doing(channels.hide, z.undefined(), controls.onHide)
-  doing(channels.tearOff, z.undefined(), controls.onTearOff)
   doing(channels.keep, z.boolean(), (isKept) => controls.onKeep(isKept))
   doing(channels.escape, z.undefined(), controls.onEscape)
   doing(channels.focus, z.boolean(), (hasKeys) => controls.onFocus(hasKeys))

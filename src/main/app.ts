@@ -22,16 +22,17 @@ import { holdAwake } from './keep-awake.ts'
 import { keepPreferences } from './keep-preferences.ts'
 import { KeptToken } from './kept-token.ts'
 import { keychain } from './keychain.ts'
-import { placeOf } from './links.ts'
 import { loginItemState, setLoginItem } from './login-item.ts'
-import { changePowerRuleHere, measurePowerHere } from './measure-power-here.ts'
+import { changePowerRuleHere, measurePowerHere, type OwnPower } from './measure-power-here.ts'
 import { menuLists } from './menu-lists.ts'
 import type { MenuDeed } from './menu/entries.ts'
+import { ownLog } from './own-log.ts'
 import { securePages } from './page-security.ts'
 import { personQuits } from './person-quits.ts'
 import { Popover } from './popover.ts'
-import { confirm } from './questions.ts'
+import { confirm, losesWritten } from './questions.ts'
 import { stopBeforeQuit } from './quit.ts'
+import { targetShower } from './show-target.ts'
 import { showAgent } from './shown-agent.ts'
 import { followSleep } from './sleep.ts'
 import { tellHiddenIconOnce } from './tell-hidden-icon-once.ts'
@@ -104,10 +105,15 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     log,
     icon: () => iconBounds(),
     onProblem: (pageProblem) => view.setState({ pageProblem }),
+    mayLose: () => confirm(losesWritten),
   })
   const prefer = keepPreferences(stateDir, view, () => showing.lookAs(lookerNow()))
   const quit = personQuits({ view, prefer, hide: () => popover.hide() })
-  const ownCommand = path.join(built, '../cli/metal-agent.js')
+  const ownPower: OwnPower = {
+    link: agent.link,
+    script: path.join(built, '../cli/metal-agent.js'),
+    confirm: (question) => popover.during(() => confirm(question)),
+  }
   const deeds: DeedOptions = {
     link: agent.link,
     view,
@@ -123,7 +129,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     openPane,
     takeOver: () => agent.takeOver(),
     quit,
-    measurePower: () => measurePowerHere(agent.link, ownCommand),
+    measurePower: () => measurePowerHere(ownPower),
   }
   const onDeed = (deed: MenuDeed) => void carryOut(deeds, deed).catch(onDefect)
   showAppMenu({
@@ -141,11 +147,12 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   const iconBounds = showTray({
     imageFolder: path.join(built, '../../assets/tray'),
     view,
+    log,
     onPress: () => popover.pressed(),
     onClick: (icon) => popover.toggle(icon),
-    beforeMenu: () => {
+    beforeMenu: async () => {
       view.setState({ loginItem: loginItemState() })
-      return refreshLists()
+      await refreshLists()
     },
     onMenu: (isOpen) => {
       isMenuOpen = isOpen
@@ -162,10 +169,8 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     prefer,
     chooseFile: (what) => popover.during(() => chooseFile(what)),
     openPane,
-    changePowerRule: (change) => popover.during(() => changePowerRuleHere(agent.link, ownCommand, change)),
-    showInFolder: (file) => shell.showItemInFolder(file),
-    onHide: () => popover.hide(),
-    onTearOff: () => popover.tearOff(),
+    changePowerRule: (change) => changePowerRuleHere(ownPower, change),
+    showLogInFolder: async (file) => shell.showItemInFolder(await ownLog(stateDir, file)),
     onEscape: () => popover.escape(),
     onFocus: (hasKeys) => popover.focused(hasKeys),
     onKeep: (isKept) => popover.keep(isKept),
@@ -185,9 +190,12 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
       return agent.sleeps(isAsleep)
     },
   })
-  followLinks({ log, onLink: (target) => popover.show(placeOf(target, view.getState().snapshot)) })
+  followLinks({
+    log,
+    onLink: targetShower(view, { show: (at) => popover.show(at), turn: (at) => popover.turn(at) }),
+  })
   rescueHiddenIcon(iconBounds, () => {
-    popover.tearOff()
+    popover.tearOff().catch(onDefect)
     tellHiddenIconOnce({ view, log, prefer })
   })
   app.on('second-instance', () => popover.show())

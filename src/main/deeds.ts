@@ -1,10 +1,9 @@
-import { realpath } from 'node:fs/promises'
-import path from 'node:path'
 import type { AgentLink } from '../contract/client.ts'
 import type { CommandResult } from '../contract/commands.ts'
 import { answer, command, type AgentViewStore } from './agent-view.ts'
 import type { SystemPane } from '../contract/app-bridge.ts'
 import type { MenuDeed } from './menu/entries.ts'
+import { ownLog } from './own-log.ts'
 import type { ShellPreferences } from './preferences.ts'
 import type { WindowPlace } from './window-place.ts'
 
@@ -22,7 +21,7 @@ export interface DeedOptions {
   readonly stateDir: string
   readonly measurePower: () => Promise<CommandResult | undefined>
   readonly showWindow: (at: WindowPlace | undefined) => void
-  readonly tearOff: () => void
+  readonly tearOff: () => Promise<void>
   readonly copy: (text: string) => Promise<void>
   /** Answers what went wrong, or nothing. */
   readonly openFile: (file: string) => Promise<string>
@@ -49,7 +48,7 @@ export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<vo
       options.showWindow(deed.at)
       return
     case 'tearOff':
-      options.tearOff()
+      await options.tearOff()
       return
     case 'copy':
       await answer(
@@ -125,13 +124,7 @@ async function takeOver({ view, confirm, takeOver: run }: DeedOptions): Promise<
   if (isWanted) await answer(view, run)
 }
 
-/** An agent that is another program names the file, so nothing but a log of the state folder is opened. */
 async function showLog({ stateDir, openFile }: DeedOptions, file: string): Promise<CommandResult | undefined> {
-  const [folder, log] = await Promise.all([realpath(stateDir), realpath(file).catch(() => undefined)])
-  if (log === undefined) return { outcome: 'failed', message: `There is no log ${file} any more.` }
-  if (!log.startsWith(`${folder}${path.sep}`) || path.extname(log) !== '.log') {
-    return { outcome: 'failed', message: `${file} is no log of this app; nothing was opened.` }
-  }
-  const problem = await openFile(log)
+  const problem = await openFile(await ownLog(stateDir, file))
   return problem === '' ? undefined : { outcome: 'failed', message: `The log cannot be opened: ${problem}.` }
 }

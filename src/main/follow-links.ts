@@ -26,6 +26,8 @@ export function catchLinks(): (options: FollowLinksOptions) => void {
       if (target) onLink(target)
       else log.warn('a link that opens nothing', { length: link.length })
     }
-    for (const link of early.splice(0, 1)) take(link)
+    const newest = early.pop()
+    if (early.length > 0) log.warn('links that came before a newer one', { count: early.length })
+    if (newest !== undefined) take(newest)
   }
 }

@@ -23,8 +23,6 @@ export const channels = {
   openPane: 'app:openPane',
   changePowerRule: 'app:changePowerRule',
   revealLog: 'app:revealLog',
-  hide: 'window:hide',
-  tearOff: 'window:tearOff',
   /** Esc was pressed, and nothing in the page took it. */
   escape: 'window:escape',
   /** Whether the page has the keys. */

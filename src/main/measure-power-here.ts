@@ -4,23 +4,24 @@ import { leaveOf } from '../agent-core/power/sudo-leave.ts'
 import type { PowerRuleChange } from '../contract/app-bridge.ts'
 import type { AgentLink } from '../contract/client.ts'
 import type { CommandResult } from '../contract/commands.ts'
+import type { Question } from './deeds.ts'
 import { changePowerRule, measurePower, type MeasurePowerOptions } from './measure-power.ts'
-import { confirm } from './questions.ts'
 
-/** With this app's own command, in Terminal. `script`: the built `metal-agent`. */
-export const measurePowerHere = (link: Link, script: string): Promise<CommandResult | undefined> =>
-  measurePower(optionsOf(link, script))
+export interface OwnPower {
+  readonly link: Pick<AgentLink, 'command'>
+  /** The built `metal-agent`. */
+  readonly script: string
+  readonly confirm: (question: Question) => Promise<boolean>
+}
+
+/** With this app's own command, in Terminal. */
+export const measurePowerHere = (own: OwnPower): Promise<CommandResult | undefined> => measurePower(optionsOf(own))
 
 /** Sudo's rule alone. */
-export const changePowerRuleHere = (
-  link: Link,
-  script: string,
-  change: PowerRuleChange,
-): Promise<CommandResult | undefined> => changePowerRule(optionsOf(link, script), change)
+export const changePowerRuleHere = (own: OwnPower, change: PowerRuleChange): Promise<CommandResult | undefined> =>
+  changePowerRule(optionsOf(own), change)
 
-type Link = Pick<AgentLink, 'command'>
-
-const optionsOf = (link: Link, script: string): MeasurePowerOptions => ({
+const optionsOf = ({ link, script, confirm }: OwnPower): MeasurePowerOptions => ({
   link,
   temporaryDir: tmpdir(),
   own: { program: process.execPath, script },

@@ -1,6 +1,9 @@
 import type { BrowserWindow } from 'electron'
-import type { AgentLink } from '../contract/client.ts'
+import { LinkError, type AgentLink } from '../contract/client.ts'
 import type { Answer, Query } from '../contract/queries.ts'
+
+/** A page that asks for more has a defect. */
+const maxQuestions = 100
 
 /** The parts of a BrowserWindow that are used here. */
 type PageWindow = Pick<BrowserWindow, 'on' | 'webContents'>
@@ -22,6 +25,8 @@ export class PageQuestions {
 
   /** Throws LinkError. */
   async ask(id: string, query: Query): Promise<Answer> {
+    if (this.#asked.size >= maxQuestions) throw new LinkError('refused', 'The window asks too much at once.')
+    if (this.#asked.has(id)) throw new LinkError('refused', `The window already asks something as ${id}.`)
     const leaving = new AbortController()
     this.#asked.set(id, leaving)
     try {

@@ -1,10 +1,12 @@
 import { app, session } from 'electron'
-import { appOrigin } from './app-scheme.ts'
+import { appOrigin, appUrl } from './app-scheme.ts'
 
-/** Pages stay where they are and get nothing of the system but the clipboard to write to, for addresses that are copied. */
+/** Pages stay where they are, loaded again at most, and get nothing of the system but the clipboard to write to, for addresses that are copied. */
 export function securePages(): void {
   app.on('web-contents-created', (_event, page) => {
-    page.on('will-navigate', (event) => event.preventDefault())
+    page.on('will-navigate', (event) => {
+      if (event.url.split('#')[0] !== appUrl) event.preventDefault()
+    })
     page.on('will-redirect', (event) => event.preventDefault())
     page.on('will-attach-webview', (event) => event.preventDefault())
     page.setWindowOpenHandler(() => ({ action: 'deny' }))

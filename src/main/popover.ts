@@ -13,6 +13,8 @@ export interface PopoverOptions {
   readonly icon: () => Rectangle
   /** Why the window is not opened any more: one sentence; undefined = it is. */
   readonly onProblem: (problem: string | undefined) => void
+  /** Asks whether what a person wrote and nobody else has may be lost. */
+  readonly mayLose: () => Promise<boolean>
 }
 
 /** A person who closes the window by mistake and opens it again within a minute finds it as it was. */
@@ -45,8 +47,8 @@ export class Popover {
   #crashedAt = -Infinity
   /** Its page has what a person wrote and nobody else has. */
   #isKept = false
-  /** A dialog of the system has the focus, and gives it back. */
-  #isAsking = false
+  /** Dialogs of the system that have the focus, and give it back. */
+  #dialogs = 0
   #grace: NodeJS.Timeout | undefined
   #keysLimit: NodeJS.Timeout | undefined
   #layout: NodeJS.Timeout | undefined
@@ -75,6 +77,7 @@ export class Popover {
   /** A person asks for it, so it is tried again although it crashed. */
   show(at?: WindowPlace, icon?: Rectangle): void {
     clearTimeout(this.#grace)
+    if (this.#form === 'window' && !this.#isWanted) this.#dockIcon.show()
     this.#isWanted = true
     this.#options.onProblem(undefined)
     const isNew = this.#window === undefined
@@ -84,16 +87,18 @@ export class Popover {
     if (this.#isPainted) this.#reveal(window)
   }
 
+  /** Where it is there still, seen or not. */
+  turn(at: WindowPlace): void {
+    if (this.#window) this.#load(this.#window, at)
+  }
+
   /** From now on a window of its own, until it is closed. */
-  tearOff(): void {
-    if (this.#form === 'window') {
+  async tearOff(): Promise<void> {
+    if (this.#isKept && this.#form === 'popover' && !(await this.during(this.#options.mayLose))) {
       this.show()
       return
     }
-    this.#window?.destroy()
-    this.#form = 'window'
-    this.#dockIcon.show()
-    this.show()
+    this.#showAsWindow()
   }
 
   /** A window of its own stays, as any other does. */
@@ -103,30 +108,29 @@ export class Popover {
 
   hide(): void {
     this.#notShown()
-    if (this.#form === 'window') {
-      this.#window?.close()
+    if (this.#form === 'window' && !this.#isKept) {
+      this.#window?.destroy()
       return
     }
     this.#window?.hide()
-    clearTimeout(this.#grace)
-    if (this.#isKept) return
-    this.#grace = setTimeout(() => this.#window?.destroy(), graceMs)
+    if (this.#form === 'window') this.#dockIcon.hide()
+    this.#awaitEnd()
   }
 
   /** While it is kept, it is hidden without an end. */
   keep(isKept: boolean): void {
     this.#isKept = isKept
-    if (isKept) clearTimeout(this.#grace)
+    if (this.#window && !this.#isWanted) this.#awaitEnd()
   }
 
   /** A dialog takes the focus from the window, which it is asked by, and must not hide it. */
   async during<T>(dialog: () => Promise<T>): Promise<T> {
-    this.#isAsking = true
+    this.#dialogs += 1
     try {
       return await dialog()
     } finally {
-      this.#isAsking = false
-      if (this.#isShown) this.#window?.focus()
+      this.#dialogs -= 1
+      if (this.#dialogs === 0 && this.#isShown) this.#window?.focus()
     }
   }
 
@@ -154,10 +158,21 @@ export class Popover {
 
   /** A person looks elsewhere. */
   #leave(): void {
-    if (this.#isAsking || !this.#isOpen || !this.#isShown || this.#window?.webContents.isDevToolsFocused() === true)
-      return
+    if (this.#dialogs > 0 || !this.#isOpen || !this.#isShown) return
+    if (this.#window?.webContents.isDevToolsFocused() === true) return
     this.#clicks.hidden()
     this.hide()
+  }
+
+  #awaitEnd(): void {
+    clearTimeout(this.#grace)
+    if (!this.#isKept) this.#grace = setTimeout(() => this.#window?.destroy(), graceMs)
+  }
+
+  #showAsWindow(): void {
+    if (this.#form === 'popover') this.#window?.destroy()
+    this.#form = 'window'
+    this.show()
   }
 
   #place(window: BrowserWindow, clicked: Rectangle | undefined): void {
@@ -202,13 +217,18 @@ export class Popover {
   #create(at: WindowPlace | undefined): BrowserWindow {
     const window = newWindow(this.#form, this.#options.preload)
     this.#isPainted = false
-    this.#isKept = false
     if (this.#form === 'popover') this.#behaveAsPopover(window)
     window.once('ready-to-show', () => {
       this.#isPainted = true
       if (this.#isWanted) this.#reveal(window)
     })
+    window.on('close', (event) => {
+      event.preventDefault()
+      this.hide()
+    })
     window.on('closed', () => this.#closed(window))
+    // Of what a person wrote a page that is loaded anew has nothing.
+    window.webContents.on('did-navigate', () => this.keep(false))
     // The servers go on, so the app does: only the page is made anew.
     window.webContents.on('render-process-gone', (_event, { reason }) => this.#crashed(window, reason))
     this.#load(window, at)
@@ -218,10 +238,6 @@ export class Popover {
   #behaveAsPopover(window: BrowserWindow): void {
     window.on('focus', () => this.focused(true))
     window.on('blur', () => this.focused(false))
-    window.on('close', (event) => {
-      event.preventDefault()
-      this.hide()
-    })
   }
 
   #closed(window: BrowserWindow): void {
@@ -229,6 +245,7 @@ export class Popover {
     clearTimeout(this.#grace)
     this.#notShown()
     this.#window = undefined
+    this.#isKept = false
     if (this.#form === 'popover') return
     this.#form = 'popover'
     this.#dockIcon.hide()
@@ -244,7 +261,7 @@ export class Popover {
     window.destroy()
     if (!isAgain) {
       if (before === 'popover') this.show()
-      else if (before) this.tearOff()
+      else if (before) this.#showAsWindow()
       return
     }
     onProblem(
@@ -263,7 +280,7 @@ export class Popover {
 
   #load(window: BrowserWindow, at: WindowPlace | undefined): void {
     const load = ++this.#loads
-    window.loadURL(addressOf(at)).catch((error: unknown) => {
+    window.loadURL(addressOf(at, load)).catch((error: unknown) => {
       // The next one ends a load that is under way.
       if (load === this.#loads) this.#notLoaded(window, error)
     })

@@ -14,6 +14,13 @@ export async function confirm({ message, detail, yes }: Question): Promise<boole
   return response === 0
 }
 
+/** A window of another form has another page. */
+export const losesWritten: Question = {
+  message: 'What you wrote in the window is not applied yet, and is lost in a new one.',
+  detail: 'Apply or discard it there first, or open the new window without it.',
+  yes: 'Open without it',
+}
+
 export async function askToQuit(): Promise<{ readonly quits: boolean; readonly remembered: boolean }> {
   const { response, checkboxChecked } = await dialog.showMessageBox({
     type: 'question',

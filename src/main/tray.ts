@@ -1,5 +1,6 @@
 import path from 'node:path'
 import { Menu, nativeImage, Tray, type Rectangle } from 'electron'
+import type { Logger } from '../agent-core/observability/logger.ts'
 import { paced } from '../serve/paced.ts'
 import type { AgentViewStore } from './agent-view.ts'
 import { iconOf, type Icon } from './icon.ts'
@@ -11,6 +12,7 @@ export interface TrayOptions {
   /** Holds the template images. */
   readonly imageFolder: string
   readonly view: AgentViewStore
+  readonly log: Logger
   readonly onPress: () => void
   /** Where the icon was when it was clicked. */
   readonly onClick: (icon: Rectangle) => void
@@ -59,7 +61,7 @@ export function showTray(options: TrayOptions): () => Rectangle {
 }
 
 /** The menu is built when it is opened, and never replaced while it is open. */
-function menuOpener(shown: Tray, { view, beforeMenu, onMenu, onDeed }: TrayOptions): () => void {
+function menuOpener(shown: Tray, { view, log, beforeMenu, onMenu, onDeed }: TrayOptions): () => void {
   let isOpening = false
   const popUp = () => {
     isOpening = false
@@ -67,11 +69,18 @@ function menuOpener(shown: Tray, { view, beforeMenu, onMenu, onDeed }: TrayOptio
     menu.once('menu-will-close', () => onMenu(false))
     shown.popUpContextMenu(menu)
   }
+  const brought = async () => {
+    try {
+      await beforeMenu()
+    } catch (error) {
+      log.warn('the menu opens with what was known before', { error })
+    }
+  }
   return () => {
     if (isOpening) return
     isOpening = true
     onMenu(true)
-    void beforeMenu().then(popUp, popUp)
+    void brought().then(popUp)
   }
 }
 

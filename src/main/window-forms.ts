@@ -26,7 +26,9 @@ export function newWindow(form: Form, preload: string): BrowserWindow {
 /** The page's own, so that nothing flashes before it is painted. */
 export const ground = (): string => (nativeTheme.shouldUseDarkColors ? '#1c1c1f' : '#f3f3f5')
 
-export const addressOf = (at: WindowPlace | undefined): string => `${appUrl}${fragmentOf(at)}`
+/** `turn`: another one each time, since the address where the page is already would load it anew. */
+export const addressOf = (at: WindowPlace | undefined, turn: number): string =>
+  at ? `${appUrl}${fragmentOf(at)}?${turn}` : appUrl
 
 const forms: Readonly<Record<Form, BrowserWindowConstructorOptions>> = {
   popover: {

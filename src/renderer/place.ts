@@ -2,12 +2,16 @@ import { viewNames, type WindowStore } from './store.ts'
 
 const service = '#service/'
 
-/** Turns the window to what the app names: `#settings`, `#settings/` and the id of a field, or `#service/` and a uid. */
+/**
+ * Turns the window to what the app names: `#settings`, `#settings/` and the id of a field, or `#service/` and a uid; behind a `?` the
+ * number of the turn.
+ */
 export function showPlace(
   store: WindowStore,
-  fragment: string,
+  address: string,
   page: Pick<Document, 'getElementById'> = document,
 ): void {
+  const [fragment = ''] = address.split('?')
   const { show, select } = store.getState()
   const [place = '', field] = fragment.startsWith(service) ? [] : fragment.split('/')
   const view = viewNames.find((name) => place === `#${name}`)

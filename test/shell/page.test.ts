@@ -51,8 +51,6 @@ describe('over IPC', () => {
       'app:openPane',
       'app:changePowerRule',
       'app:revealLog',
-      'window:hide',
-      'window:tearOff',
       'window:keep',
       'window:escape',
     ]

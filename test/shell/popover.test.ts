@@ -16,11 +16,17 @@ vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
 const paintMs = 100
 const ipcMs = 5
 
-const pages = vi.hoisted((): { focused: (isFocused: boolean) => void } => ({ focused: () => undefined }))
+const pages = vi.hoisted((): { focused: (isFocused: boolean) => void; addresses: string[] } => ({
+  focused: () => undefined,
+  addresses: [],
+}))
 vi.mock('../support/electron-stand-in/page.ts', () => ({
   openPage: () =>
     Promise.resolve({
-      goto: () => new Promise((resolve) => setTimeout(resolve, paintMs)),
+      goto: (address: string) => {
+        pages.addresses.push(address)
+        return new Promise((resolve) => setTimeout(resolve, paintMs))
+      },
       receive: () => Promise.resolve(),
       focused: (isFocused: boolean) => {
         setTimeout(() => pages.focused(isFocused), ipcMs)
@@ -33,6 +39,7 @@ vi.mock('../support/electron-stand-in/page.ts', () => ({
 let tray: Tray
 let popover: Popover
 let problem: string | undefined
+let mayLose: boolean
 
 beforeEach(() => {
   vi.useFakeTimers()
@@ -47,7 +54,10 @@ beforeEach(() => {
     log: silentLog,
     icon: () => tray.getBounds(),
     onProblem: (said) => (problem = said),
+    mayLose: () => Promise.resolve(mayLose),
   })
+  mayLose = false
+  pages.addresses = []
   pages.focused = (isFocused) => popover.focused(isFocused)
   tray.on('mouse-down', () => popover.pressed())
   tray.on('click', (_keys, bounds: ReturnType<Tray['getBounds']>) => popover.toggle(bounds))
@@ -120,6 +130,50 @@ describe('a window under the icon', () => {
     expect(seen()).toEqual([false])
   })
 
+  test('goes a minute after its page has it no more, hidden all the while', async () => {
+    await opened()
+    popover.keep(true)
+    popover.hide()
+    await passed(10 * 60_000)
+    popover.keep(false)
+    await passed(59_900)
+    const before = seen()
+    await passed(200)
+    expect([before, seen()]).toEqual([[false], []])
+  })
+
+  test('stays without an end only as long as the page is the same', async () => {
+    await opened()
+    popover.keep(true)
+    for (const { webContents } of windows) webContents.navigated('app://metalbar/index.html')
+    popover.hide()
+    await passed(61_000)
+    expect(seen()).toEqual([])
+  })
+
+  test('is turned to a place by another address each time, which loads nothing anew', async () => {
+    for (let time = 0; time < 3; time += 1) {
+      popover.show({ view: 'settings' })
+      await passed(paintMs + 200)
+    }
+    popover.turn({ view: 'settings' })
+    await passed(paintMs + 200)
+    expect([new Set(pages.addresses).size, pages.addresses]).toEqual([
+      4,
+      pages.addresses.map(() => expect.stringMatching(/\/index\.html#settings\?\d+$/) as unknown),
+    ])
+  })
+
+  test('is turned without being shown, and not made for it', async () => {
+    popover.turn({ view: 'models' })
+    const none = seen()
+    await opened()
+    popover.hide()
+    popover.turn({ view: 'models' })
+    await passed(1_000)
+    expect([none, seen(), pages.addresses.length]).toEqual([[], [false], 2])
+  })
+
   test('is hidden by its close key as by Esc, with what stands in it', async () => {
     await opened()
     const [first] = windows
@@ -165,6 +219,23 @@ describe('the keys', () => {
     clickElsewhere()
     await passed(100)
     expect([before, seen()]).toEqual([[true], [false]])
+  })
+
+  test('that a dialog has do not close it, nor while the second of two is answered', async () => {
+    await opened()
+    const [first, second] = [Promise.withResolvers(), Promise.withResolvers()]
+    const asked = [first, second].map(({ promise }) => popover.during(() => promise))
+    first.resolve(undefined)
+    await passed(100)
+    clickElsewhere()
+    await passed(1_000)
+    const meanwhile = seen()
+    second.resolve(undefined)
+    await Promise.all(asked)
+    await passed(100)
+    clickElsewhere()
+    await passed(1_000)
+    expect([meanwhile, seen()]).toEqual([[true], [false]])
   })
 
   test('that were lost before it was shown again do not close it', async () => {
@@ -248,7 +319,7 @@ describe('displays', () => {
 describe('torn off', () => {
   test('it is a window with an icon in the Dock, as long as it is open', async () => {
     const before = app.dock.isVisible()
-    popover.tearOff()
+    await popover.tearOff()
     await passed(2_000)
     clickElsewhere()
     await passed(200)
@@ -258,8 +329,35 @@ describe('torn off', () => {
     expect([before, open, seen(), app.dock.isVisible()]).toEqual([false, [[true], true], [], false])
   })
 
+  test.for(['close', 'hide'] as const)(
+    '%s hides it while its page has what must not be lost, and it comes back with it',
+    async (how) => {
+      await popover.tearOff()
+      await passed(2_000)
+      const [first] = windows
+      popover.keep(true)
+      if (how === 'close') first?.close()
+      else popover.hide()
+      await passed(10 * 60_000)
+      const hidden = [seen(), app.dock.isVisible()]
+      popover.show()
+      await passed(1_000)
+      expect([hidden, seen(), app.dock.isVisible(), [...windows]]).toEqual([[[false], false], [true], true, [first]])
+    },
+  )
+
+  test.for([false, true])('what must not be lost is asked about first: lost %s', async (isLost) => {
+    await opened()
+    const [first] = windows
+    popover.keep(true)
+    mayLose = isLost
+    await popover.tearOff()
+    await passed(1_000)
+    expect([seen(), [...windows][0] === first, [...windows][0]?.shown.isPanel]).toEqual([[true], !isLost, !isLost])
+  })
+
   test('closed at once it leaves no icon in the Dock', async () => {
-    popover.tearOff()
+    await popover.tearOff()
     await passed(300)
     for (const window of windows) window.close()
     await passed(2_000)
@@ -267,7 +365,7 @@ describe('torn off', () => {
   })
 
   test('it comes back as one when its page crashes', async () => {
-    popover.tearOff()
+    await popover.tearOff()
     await passed(300)
     for (const { webContents } of [...windows]) webContents.emit('render-process-gone', {}, { reason: 'crashed' })
     await passed(2_000)

@@ -40,7 +40,7 @@ test('the menu is there, and opens the window at Settings', async () => {
   await eventually(async () => (await electron.labels()).includes('Settings…'), { what: 'the menu' })
   await electron.choose('Settings…')
   const page = await electron.page()
-  await eventually(() => page.url().endsWith('#settings'), { what: 'the settings' })
+  await eventually(() => page.url().includes('#settings?'), { what: 'the settings' })
 })
 
 test('signals that follow one another end it in good order', async () => {

@@ -80,7 +80,7 @@ test('one part after another at once shows the last one, and nothing went wrong'
   await Promise.all(['Open Metalbar', 'Settings…'].map((label) => app.ask({ do: 'choose', labels: [label] })))
   await untilVisible(app)
   const page = await browser.window()
-  await eventually(() => page.url().endsWith('#settings'))
+  await eventually(() => page.url().includes('#settings?'))
   expect([JSON.stringify(await app.menu()).includes('did not load'), await app.messages()]).toEqual([
     false,
     expect.not.arrayContaining(['the window did not load']),
@@ -161,9 +161,30 @@ test('Settings of the menu opens that part of the window, and a model its own', 
   await app.icon('serving')
   await app.choose('Settings…')
   const page = await browser.window()
-  await page.getByRole('tab', { name: 'Settings', selected: true }).waitFor()
+  const settings = page.getByRole('tab', { name: 'Settings', selected: true })
+  await settings.waitFor()
+  await page.evaluate("document.title = 'the same page'")
+  await page.getByRole('tab', { name: 'Models' }).click()
+  await settings.waitFor({ state: 'detached' })
+  await app.choose('Settings…')
+  await settings.waitFor()
   await app.choose('● tiny', 'Show in window')
   await page.getByRole('button', { name: 'Stop', exact: true }).waitFor()
+  expect(await page.title()).toBe('the same page')
+})
+
+test('a page that loads itself again is followed again, and goes nowhere else', async () => {
+  await using world = await servingWorld()
+  await using browser = await startShellBrowser()
+  await using app = await startApp(world, browser)
+  await app.icon('idle')
+  await app.choose('Open Metalbar')
+  const page = await browser.window()
+  await page.getByText('Live').waitFor()
+  await page.evaluate("document.title = 'the page before'")
+  await page.evaluate('location.reload()').catch(() => undefined)
+  await eventually(async () => (await page.title()) !== 'the page before', { what: 'the page to be another' })
+  await page.getByText('Live').waitFor()
 })
 
 test('a page that crashes is made anew once; twice within a minute it stays closed, the menu says so, and what serves goes on', async () => {

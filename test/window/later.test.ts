@@ -38,7 +38,8 @@ test('what comes later is here before the agent can be gone', async () => {
   })
   const { page } = window
   const isAsked = (part: string) => asked.some((file) => file.includes(part) && file.endsWith('.js'))
-  await expect.poll(() => ['models', 'activity', 'settings', 'add-model'].filter((part) => !isAsked(part))).toEqual([])
+  const missing = () => ['models', 'activity', 'settings', 'add-model'].filter((part) => !isAsked(part))
+  await expect.poll(missing, { timeout: 10_000 }).toEqual([])
   const before = asked.length
   for (const name of ['Models', 'Activity', 'Settings']) {
     await page.getByRole('tab', { name }).click()

@@ -54,8 +54,6 @@ const bridge: Bridge = {
   openPane: (pane) => ask(channels.openPane, pane),
   changePowerRule: (change) => ask(channels.changePowerRule, change),
   revealLog: (log) => ask(channels.revealLog, log),
-  hide: () => ask(channels.hide),
-  tearOff: () => ask(channels.tearOff),
   keep: (isKept) => ask(channels.keep, isKept),
 }
 

@@ -22,7 +22,7 @@ export function useLaterParts(): void {
   useEffect(() => {
     const timer = setTimeout(() => {
       // Tried again, and told, where a person turns to it.
-      for (const part of Object.values(parts)) part.load().catch(() => undefined)
+      for (const part of Object.values(parts)) part.load().catch(reportError)
     }, afterFirstMs)
     return () => clearTimeout(timer)
   }, [])
@@ -38,7 +38,10 @@ export function Later({ part: name }: { readonly part: keyof typeof parts }) {
     const settle = (next: typeof state) => () => {
       if (!left) setState(next)
     }
-    part.load().then(settle('here'), settle('failed'))
+    part.load().then(settle('here'), (error: unknown) => {
+      reportError(error)
+      settle('failed')()
+    })
     return () => {
       left = true
     }

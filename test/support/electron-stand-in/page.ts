@@ -32,25 +32,40 @@ export async function openPage(
   const context = await (chromiumOfTest ??= connected())
   const page = await context.newPage()
   await page.setViewportSize({ width, height })
-  const tell = await preloadWorld(await context.newCDPSession(page), webContents, preload)
+  const session = await context.newCDPSession(page)
+  followAddress(session, webContents)
+  const tell = await preloadWorld(session, webContents, preload)
   const loading = await servePage(page, webContents)
-  page.on('framenavigated', (frame) => {
-    const url = frame === page.mainFrame() ? inside(frame.url()) : undefined
-    if (url !== undefined) webContents.navigated(url)
-  })
   page.on('popup', (popup) => {
     if (webContents.openHandler?.({ url: popup.url() }).action === 'deny') void popup.close()
   })
   page.on('crash', () => webContents.emit('render-process-gone', {}, { reason: 'crashed' }))
   return {
     goto: async (url) => {
-      loading.url = outside(url)
-      await page.goto(loading.url)
+      const address = outside(url)
+      loading.url = address
+      try {
+        await page.goto(address)
+      } finally {
+        if (loading.url === address) loading.url = ''
+      }
     },
     receive: (channel, content) => tell({ channel, content }),
     focused: (isFocused) => tell({ isFocused }),
     close: () => page.close(),
   }
+}
+
+/** A new document, or another place in the one that is there. */
+function followAddress(session: CDPSession, webContents: WebContents): void {
+  session.on('Page.frameNavigated', ({ frame }) => {
+    const url = frame.parentId === undefined ? inside(`${frame.url}${frame.urlFragment ?? ''}`) : undefined
+    if (url !== undefined) webContents.navigated(url)
+  })
+  session.on('Page.navigatedWithinDocument', ({ url: address }) => {
+    const url = inside(address)
+    if (url !== undefined) webContents.navigatedInPage(url)
+  })
 }
 
 const worldName = 'Electron Isolated Context'

@@ -44,9 +44,14 @@ export class WebContents extends EventEmitter {
     this.emit('did-navigate', {}, url)
   }
 
+  navigatedInPage(url: string): void {
+    this.mainFrame = { url, origin: originOf(url) }
+    this.emit('did-navigate-in-page', {}, url)
+  }
+
   mayNavigate(url: string): boolean {
-    const event = new PreventableEvent()
-    this.emit('will-navigate', event, url)
+    const event = Object.assign(new PreventableEvent(), { url })
+    this.emit('will-navigate', event)
     return !event.defaultPrevented
   }
 
@@ -62,4 +67,4 @@ export class WebContents extends EventEmitter {
   }
 }
 
-throwsWhenDestroyed(WebContents, ['navigated', 'mayNavigate'])
+throwsWhenDestroyed(WebContents, ['navigated', 'navigatedInPage', 'mayNavigate'])

@@ -11,8 +11,6 @@ export const appVerbs = [
   'openPane',
   'changePowerRule',
   'revealLog',
-  'hide',
-  'tearOff',
   'keep',
 ] as const satisfies readonly (keyof AppBridge)[]
 export type AppVerb = (typeof appVerbs)[number]
@@ -54,8 +52,6 @@ export class FakeApp {
       case 'changePowerRule':
         return { outcome: 'done', message: `Terminal did the ${String(content)}.` }
       case 'openPane':
-      case 'hide':
-      case 'tearOff':
         return null
       default:
         this.state = { ...this.state, ...this.#changes(verb, content) }

@@ -1,0 +1,67 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { createAgentView } from '../../src/main/agent-view.ts'
+import { catchLinks } from '../../src/main/follow-links.ts'
+import type { LinkTarget } from '../../src/main/links.ts'
+import { defaultPreferences } from '../../src/main/preferences.ts'
+import { tellHiddenIconOnce } from '../../src/main/tell-hidden-icon-once.ts'
+import { showTray } from '../../src/main/tray.ts'
+import { app } from '../support/electron-stand-in/app.ts'
+import { press, question } from '../support/electron-stand-in/dialog.ts'
+import { trayNow } from '../support/electron-stand-in/tray.ts'
+import { silentLog } from '../support/silent-log.ts'
+
+vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
+
+beforeEach(() => {
+  if (!app.isReady()) app.becomeReady()
+})
+afterEach(() => void app.removeAllListeners())
+
+test('the menu opens, again and again, where what brings it up to date fails', async () => {
+  const opened: boolean[] = []
+  const fails = [
+    () => Promise.reject(new Error('no list')),
+    () => {
+      throw new Error('no state of the login item')
+    },
+  ]
+  showTray({
+    imageFolder: '/nowhere',
+    view: createAgentView('linux'),
+    log: silentLog,
+    onPress: () => undefined,
+    onClick: () => undefined,
+    beforeMenu: () => fails[opened.length % 4 === 1 ? 1 : 0]?.() ?? Promise.resolve(),
+    onMenu: (isOpen) => opened.push(isOpen),
+    onDeed: () => undefined,
+  })
+  const tray = trayNow()
+  for (let time = 0; time < 4; time += 1) {
+    const shown = new Promise((resolve) => tray?.once('menu-shown', resolve))
+    tray?.emit('right-click', {}, tray.getBounds())
+    await shown
+    tray?.menu?.emit('menu-will-close')
+  }
+  expect(opened).toEqual([true, false, true, false, true, false, true, false])
+})
+
+test('that the icon is hidden is told when the preferences are there, and remembered', async () => {
+  const view = createAgentView('linux')
+  const prefer = vi.fn(() => Promise.resolve())
+  tellHiddenIconOnce({ view, log: silentLog, prefer })
+  const before = question()
+  view.setState({ preferences: { ...defaultPreferences, hiddenIconTold: false } })
+  await vi.waitFor(() => expect(question()).toBeDefined())
+  press('OK', false)
+  await vi.waitFor(() => expect(prefer).toHaveBeenCalledWith({ hiddenIconTold: true }))
+  expect(before).toBeUndefined()
+})
+
+test('of the links that came before the app was ready the newest is followed', () => {
+  const follow = catchLinks()
+  for (const link of ['metalbar://settings', 'metalbar://models'])
+    app.emit('open-url', { preventDefault: () => 0 }, link)
+  const seen: LinkTarget[] = []
+  follow({ log: silentLog, onLink: (target) => seen.push(target) })
+  expect(seen).toEqual([{ kind: 'view', view: 'models' }])
+})
