@@ -128,7 +128,8 @@ describe('with every system call looked at', () => {
   test(
     'hostile specs make the agent and llama-server run no other program and write no file outside their folders',
     async () => {
-      await using there = await world([], (folder) => [
+      // It would run the system's own program that keeps a machine awake.
+      await using there = await world(['--sleep-policy', 'never'], (folder) => [
         ...[strace ?? '', '-D', '-f', '-qq', '-y', '-s', '400', '--seccomp-bpf'],
         ...['-e', 'trace=execve,execveat,open,openat,openat2,creat', '-o', path.join(folder, 'trace')],
       ])
