@@ -98,7 +98,8 @@ export class Session {
         void this.#reply(id, async () => ({ type: 'result', id, result: await door.command(asked.request) }))
         return
       case 'query':
-        void this.#reply(id, async () => ({ type: 'answer', id, answer: await this.#query(id, asked.query) }))
+        if (this.#asked.has(id)) this.#closeWith(idInUse(id))
+        else void this.#reply(id, async () => ({ type: 'answer', id, answer: await this.#query(id, asked.query) }))
         return
       case 'stream':
         this.#listen(id, (feed) =>
@@ -154,7 +155,7 @@ export class Session {
 
   #listen(id: string, begin: (feed: FeedOptions) => Unsubscribe): void {
     if (this.#open.has(id)) {
-      this.#closeWith(new LinkError('misunderstood', `The id ${JSON.stringify(id)} is in use on this connection.`))
+      this.#closeWith(idInUse(id))
     } else if (this.#open.size >= maxOpen) {
       const message = `A connection follows at most ${maxOpen} things at once: end one, or open another connection.`
       this.#sendError(id, new LinkError('refused', message))
@@ -200,3 +201,6 @@ export class Session {
     for (const leaving of this.#asked.values()) leaving.abort()
   }
 }
+
+const idInUse = (id: string) =>
+  new LinkError('misunderstood', `The id ${JSON.stringify(id)} is in use on this connection.`)

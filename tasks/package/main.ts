@@ -1,21 +1,32 @@
-import { mkdir, stat } from 'node:fs/promises'
+import { copyFile, mkdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { buildCommand } from './command.ts'
 
-const folder = path.join(import.meta.dirname, '../../out/package')
+const root = path.join(import.meta.dirname, '../..')
+const folder = path.join(root, 'out/package')
 const name = `metal-agent-${process.platform}-${process.arch}`
 const say = (text: string): void => void process.stdout.write(`${text}\n`)
 const megabytes = async (file: string) => `${((await stat(file)).size / 1e6).toFixed(0)} MB`
+
+/** Options that keep the name of who builds out of the archive, as GNU and BSD tar spell them. */
+const nobody =
+  process.platform === 'darwin'
+    ? ['--uid', '0', '--gid', '0', '--uname', '', '--gname', '']
+    : ['--owner', '0', '--group', '0', '--numeric-owner']
 
 say('building the self-contained command …')
 await mkdir(path.join(folder, name), { recursive: true })
 const command = path.join(folder, name, 'metal-agent')
 await buildCommand(command)
 const archive = path.join(folder, `${name}.tar.gz`)
-await execa('tar', ['-czf', archive, '-C', folder, name])
+await copyFile(path.join(root, 'LICENSE'), path.join(folder, name, 'LICENSE'))
+await execa('tar', [...nobody, '-czf', archive, '-C', folder, name])
 say(`${path.relative(process.cwd(), command)}: ${await megabytes(command)}, runs with nothing beside it`)
 say(`${path.relative(process.cwd(), archive)}: ${await megabytes(archive)}`)
+say(
+  'Not in it yet, and to be added before it is given to anybody: the notices of Node.js and of the bundled libraries.',
+)
 if (process.platform === 'darwin') {
   say(`A Mac with Apple silicon starts it once it is signed: codesign --sign - --force ${command}`)
 } else {

@@ -36,6 +36,8 @@ export async function writeSingleExecutable({ bundle, node, isMachO, output }: S
   await execa(process.execPath, ['--experimental-sea-config', 'sea.json'], { cwd: bundle.folder })
   await copyFile(node, output)
   await chmod(output, 0o755)
+  // Changing a signed file voids its signature: Node.js's guide takes it off first, which only a Mac can.
+  if (isMachO && process.platform === 'darwin') await execa('codesign', ['--remove-signature', output])
   const machO = isMachO ? ['--macho-segment-name', 'NODE_SEA'] : []
   const options = { preferLocal: true, localDir: import.meta.dirname }
   await execa('postject', [output, 'NODE_SEA_BLOB', blob, '--sentinel-fuse', sentinel, ...machO], options)

@@ -170,21 +170,20 @@ export class AgentClient implements AgentLink, AsyncDisposable {
     const id = this.#send(request, {
       receive: (frame) => {
         const answer = pick(frame)
+        this.#waiting.delete(id)
         if (answer === undefined) this.#fail(noAnswer())
         else resolve(answer)
       },
       fail: (error) => reject(toLinkError(error)),
     })
-    const withdraw = () => {
-      reject(withdrawn())
-      if (this.#waiting.delete(id)) this.#write({ id, verb: 'cancel' })
-    }
+    const withdraw = () => reject(withdrawn())
     signal?.addEventListener('abort', withdraw, { once: true })
     try {
       return await within(limitMs, what, promise)
     } finally {
       signal?.removeEventListener('abort', withdraw)
-      this.#waiting.delete(id)
+      // Nobody waits any more: withdrawn, or for longer than the limit.
+      if (this.#waiting.delete(id)) this.#write({ id, verb: 'cancel' })
     }
   }
 

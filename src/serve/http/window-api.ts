@@ -99,6 +99,8 @@ export class WindowApi {
         if (trustOfQuery(asked) === 'shell') throw notForPages()
         const leaving = new AbortController()
         response.once('close', () => leaving.abort())
+        // It may have left while its question was read.
+        if (response.destroyed) leaving.abort()
         sendJson(response, await this.#ask(() => this.#door.query(asked, leaving.signal)))
         return
       }

@@ -191,9 +191,12 @@ test('a request of a newer client is refused by name and the connection goes on'
   socket.destroy()
 })
 
-test('an id that is in use ends the connection, since nobody could tell the answers apart', async () => {
+test.each([
+  ['a follow', '{"id":"1","verb":"snapshot","follow":true}'],
+  ['a query', '{"id":"1","verb":"query","query":{"name":"models"}}'],
+])('the id of %s that is in use ends the connection, since nobody could tell the answers apart', async (_, line) => {
   const { socket, frames, closed } = await rawConnection()
-  socket.write('{"id":"1","verb":"snapshot","follow":true}\n{"id":"1","verb":"snapshot","follow":true}\n')
+  socket.write(`${line}\n${line}\n`)
   await closed
   expect(frames).toEqual([
     hello,
