@@ -1,4 +1,5 @@
-import { holdByProcess, type HowItEnded } from './awake/awake-process.ts'
+import { holdByProcess } from './awake/awake-process.ts'
+import type { HoldAwake } from './awake/awake-hold.ts'
 import { StayAwake } from './awake/stay-awake.ts'
 import { SupplyWatch } from './awake/supply-watch.ts'
 import type { SupplyView } from '../contract/supply.ts'
@@ -37,13 +38,7 @@ export async function supplyRoom(
     }),
   )
   const program = platform.awakeProgram()
-  let isFailureTold = false
-  const onEnded = (how: HowItEnded) => {
-    // Usual where nothing manages sleep, as on a Linux server.
-    if (!isFailureTold) log.info('not kept awake', { command: program?.command, ...how })
-    isFailureTold = true
-  }
-  const holdByProgram = program && (() => holdByProcess(program, onEnded))
+  const holdByProgram: HoldAwake | undefined = program && ((onEnded) => holdByProcess(program, onEnded))
   const awake = ends.use(
     new StayAwake({
       policy: () => settings().sleepPolicy,

@@ -5,5 +5,9 @@ export interface AwakeHold {
   release(): void
 }
 
-/** Begins a hold; what carries it is another for the app than for the command. */
-export type HoldAwake = () => AwakeHold
+/** Of a hold that ended although it was not released. */
+export type HowItEnded =
+  { readonly error: Error } | { readonly code: number | null; readonly signal: NodeJS.Signals | null }
+
+/** Begins a hold, or throws; what carries it is another for the app than for the command. */
+export type HoldAwake = (onEnded: (how: HowItEnded) => void) => AwakeHold

@@ -1,14 +1,11 @@
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { commandEnvironment } from '../platform/command.ts'
 import type { AwakeProgram } from '../platform/power-supply.ts'
-import type { AwakeHold } from './awake-hold.ts'
-
-/** Of a process that ended although it was not released. */
-export type HowItEnded =
-  { readonly error: Error } | { readonly code: number | null; readonly signal: NodeJS.Signals | null }
+import type { AwakeHold, HowItEnded } from './awake-hold.ts'
 
 /**
  * A process that holds the system awake. It has the end of a pipe as its input, which ends with this process, and knows its number, so that
- * it outlives neither a release nor a crash.
+ * it outlives neither a release nor a crash. It gets nothing of our environment, in which there may be secrets.
  */
 export function holdByProcess({ command, args }: AwakeProgram, onEnded: (how: HowItEnded) => void): AwakeHold {
   let isHeld = true
@@ -17,11 +14,11 @@ export function holdByProcess({ command, args }: AwakeProgram, onEnded: (how: Ho
     isHeld = false
     onEnded(how)
   }
-  const child = spawn(command, args, { stdio: ['pipe', 'ignore', 'ignore'] })
+  const child: ChildProcess = spawn(command, args, { stdio: ['pipe', 'ignore', 'ignore'], env: commandEnvironment })
   child.on('error', (error) => ended({ error }))
   child.on('exit', (code, signal) => ended({ code, signal }))
-  // It may end before its input does.
-  child.stdin.on('error', () => undefined)
+  // Absent where no descriptor is left, which is told as an error; and it may end before its input does.
+  child.stdin?.on('error', () => undefined)
   child.unref()
   return {
     get isHeld() {
@@ -29,7 +26,7 @@ export function holdByProcess({ command, args }: AwakeProgram, onEnded: (how: Ho
     },
     release: () => {
       isHeld = false
-      child.stdin.destroy()
+      child.stdin?.destroy()
       child.kill()
     },
   }

@@ -2,7 +2,7 @@ import type { SleepPolicy } from '../../contract/settings-table/power-rows.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { PowerSupply } from '../platform/power-supply.ts'
 import type { Servers } from '../process/servers.ts'
-import type { AwakeHold, HoldAwake } from './awake-hold.ts'
+import type { AwakeHold, HoldAwake, HowItEnded } from './awake-hold.ts'
 import { mayKeepAwake } from './awake-rule.ts'
 import { isWorkUnderWay, type WorkSources } from './work-under-way.ts'
 
@@ -20,7 +20,7 @@ export interface StayAwakeOptions extends Pick<WorkSources, 'ask' | 'connections
 const lookEveryMs = 20_000
 /** While it is held: it is released within five seconds of the last request. */
 const heldLookEveryMs = 2_000
-/** Where what holds it awake ends by itself, it would end again. */
+/** Where what holds it awake cannot begin or ends by itself, it would do so again. */
 const afterFailureMs = 60_000
 
 /** Keeps the system from going to sleep while models load or requests run, where a person wants that. */
@@ -28,6 +28,12 @@ export class StayAwake implements AsyncDisposable {
   readonly #options: StayAwakeOptions
   readonly #leave: () => void
   #hold: AwakeHold | undefined
+  /** On the monotonic clock. */
+  #failedAt = -Infinity
+  /** Told, and no hold has lasted since. */
+  #isFailureTold = false
+  /** Of the present hold. */
+  #hasLasted = false
   #next: NodeJS.Timeout | undefined
   #look: Promise<void> | undefined
   #isAskedAgain = false
@@ -76,18 +82,49 @@ export class StayAwake implements AsyncDisposable {
       log.warn('could not tell whether models work', { error })
       return false
     })
+    if (this.#hold?.isHeld === false) this.#failed()
     if (!isNeeded || this.#isEnded) {
       this.#release()
       return lookEveryMs
     }
-    if (this.#hold?.isHeld === true) return heldLookEveryMs
-    const hasFailed = this.#hold !== undefined
+    if (this.#hold) {
+      this.#lasted()
+      return heldLookEveryMs
+    }
+    const restMs = this.#failedAt + afterFailureMs - performance.now()
+    if (restMs > 0) return restMs
+    return this.#begin() ? heldLookEveryMs : afterFailureMs
+  }
+
+  #begin(): boolean {
+    const { hold, onChange } = this.#options
+    try {
+      this.#hold = hold?.((how) => {
+        this.#failed(how)
+        this.review()
+      })
+    } catch (error) {
+      this.#failed({ error })
+      return false
+    }
+    this.#hasLasted = false
+    onChange()
+    return true
+  }
+
+  /** What ends at once is no news. */
+  #lasted(): void {
+    if (!this.#hasLasted) this.#options.log.info('kept awake while models work')
+    this.#hasLasted = true
+    this.#isFailureTold = false
+  }
+
+  #failed(how: HowItEnded | { readonly error: unknown } | Record<string, never> = {}): void {
+    this.#failedAt = performance.now()
+    // Usual where nothing manages sleep, as on a Linux server.
+    if (!this.#isFailureTold) this.#options.log.info('not kept awake', how)
+    this.#isFailureTold = true
     this.#release()
-    if (hasFailed) return afterFailureMs
-    this.#hold = this.#options.hold?.()
-    log.info('kept awake while models work')
-    this.#options.onChange()
-    return heldLookEveryMs
   }
 
   async #isNeeded(): Promise<boolean> {
@@ -102,9 +139,14 @@ export class StayAwake implements AsyncDisposable {
   }
 
   #release(): void {
-    if (!this.#hold) return
-    this.#hold.release()
+    const hold = this.#hold
+    if (!hold) return
     this.#hold = undefined
+    try {
+      hold.release()
+    } catch (error) {
+      this.#options.log.warn('could not let go of what keeps the system awake', { error })
+    }
     this.#options.onChange()
   }
 }

@@ -110,7 +110,7 @@ export class Holds {
   /** What would be held, and what the system would get back, if the servers of the keys were gone. */
   without(keys: readonly string[]): { readonly holds: Holds; readonly freedBytes: number } {
     const gone = [...this.#holds.values()].filter(({ key }) => keys.includes(key))
-    const freedBytes = gone.reduce((sum, hold) => sum + (heldBytes(hold) ?? hold.seenBytes), 0)
+    const freedBytes = gone.reduce((sum, hold) => sum + (hold.measuredBytes ?? hold.seenBytes), 0)
     return { holds: new Holds([...this.#holds].filter(([, { key }]) => !keys.includes(key))), freedBytes }
   }
 
@@ -125,7 +125,7 @@ export class Holds {
         isProtected,
         phase,
         committedBytes: committed(hold),
-        residentBytes: held ?? 0,
+        residentBytes: measuredBytes ?? 0,
         promisedBytes: promised(hold),
         ...(needBytes !== undefined && { needBytes }),
         ...(measuredBytes !== undefined && { measuredBytes }),
@@ -164,7 +164,8 @@ function committed({ needBytes = 0, measuredBytes = 0 }: Hold): number {
 
 /**
  * What counts as its share: the measurement, and where that leaves the weights out no less than the estimate, once it has loaded them. The
- * estimate holds more than weights, but a share that leaves most of a model out is wrong by far more.
+ * estimate holds more than weights, but a share that leaves most of a model out is wrong by far more. What its end gives back is what was
+ * measured: pages of files count as available already.
  */
 function heldBytes({ needBytes = 0, measuredBytes, isMapped, phase }: Hold): number | undefined {
   return isMapped && phase === 'running' ? Math.max(needBytes, measuredBytes ?? 0) : measuredBytes

@@ -18,7 +18,7 @@ export const commandTimeLimitMs = 10_000
 const maxOutputBytes = 16 * 1024 * 1024
 
 /** Start times and numbers come as they are written in one place and one language, wherever the Mac is taken. */
-const commandEnvironment = { LC_ALL: 'C', TZ: 'UTC' }
+export const commandEnvironment = { LC_ALL: 'C', TZ: 'UTC' }
 
 export const runCommand =
   (timeLimitMs: number = commandTimeLimitMs): CommandRunner =>

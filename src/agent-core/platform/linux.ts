@@ -147,7 +147,7 @@ export class LinuxPlatform implements Platform {
   awakeProgram(): AwakeProgram | undefined {
     if (!existsSync(inhibitor)) return undefined
     const what = ['--what=idle', '--mode=block', '--who=metal-agent', '--why=Models load or answer requests']
-    return { command: inhibitor, args: [...what, 'cat'] }
+    return { command: inhibitor, args: [...what, '/bin/cat'] }
   }
 
   bootId(): Promise<string> {

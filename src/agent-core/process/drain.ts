@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Platform } from '../platform/platform.ts'
-import { sleptMs } from '../support/awake-timeout.ts'
+import { mostSleeps, sleptMs } from '../support/awake-timeout.ts'
 import { askActivity, type CountersReading } from './activity.ts'
 
 export interface Drain {
@@ -50,16 +50,11 @@ export async function drain({
   let before: Look = { requests: 0, work: undefined }
   let settleMs = quietMs
   let idleSince: number | undefined
-  let lookedAt = performance.now()
+  let sleeps = 0
   try {
     for (;;) {
       const look = await lookAt({ port, platform, signal, onCounters, before })
       const now = performance.now()
-      if (now - lookedAt > sleptMs) {
-        idleSince = undefined
-        onSlept(now - lookedAt)
-      }
-      lookedAt = now
       if (look.requests !== before.requests) onRequests(look.requests)
       if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
         settleMs = Math.max(quietMs, busySettleMs)
@@ -71,6 +66,11 @@ export async function drain({
       if (now >= until() || (idleSince !== undefined && idleMs >= settleMs)) return look.requests
       const waitMs = Math.min(lookEveryMs, settleMs - idleMs, until() - now)
       await delay(Math.max(1, Math.ceil(waitMs)), undefined, { signal })
+      // Only the delay is measured: a look may take long on a machine that is awake.
+      const waitedMs = performance.now() - now
+      if (waitedMs <= sleptMs || ++sleeps > mostSleeps) continue
+      idleSince = undefined
+      onSlept(waitedMs)
     }
   } catch (error) {
     if (!signal.aborted) onTrouble('could not tell whether requests are in flight', error)

@@ -1,5 +1,7 @@
 /** A step this much later than it was due tells of a sleep; no busy machine is so late. */
 export const sleptMs = 5_000
+/** A machine that seems to sleep more often is one that stands still under its load, where no limit may be put off for ever. */
+export const mostSleeps = 10
 const longestStepMs = 1_000
 
 export interface AwakeTimeout {
@@ -18,6 +20,7 @@ export function awakeTimeout(
   { now = () => performance.now() }: { readonly now?: () => number } = {},
 ): AwakeTimeout {
   let leftMs = Math.max(0, delayMs)
+  let sleeps = 0
   let timer: NodeJS.Timeout
   const step = () => {
     const stepMs = Math.min(longestStepMs, leftMs)
@@ -25,7 +28,7 @@ export function awakeTimeout(
     timer = setTimeout(() => {
       const tookMs = now() - begunAt
       // What it was due for in its sleep, it gets once more.
-      if (tookMs - stepMs < sleptMs) leftMs -= Math.max(stepMs, tookMs)
+      if (tookMs - stepMs < sleptMs || ++sleeps > mostSleeps) leftMs -= Math.max(stepMs, tookMs)
       if (leftMs > 0) step()
       else onDue()
     }, stepMs)

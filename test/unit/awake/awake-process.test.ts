@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { expect, onTestFinished, test } from 'vitest'
+import { text } from 'node:stream/consumers'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { holdByProcess } from '../../../src/agent-core/awake/awake-process.ts'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -49,6 +50,24 @@ test.each([
   await eventually(() => !hold.isHeld)
   hold.release()
   expect(told).toEqual(wanted)
+})
+
+test('where no descriptor is left that is told, and holds nothing', async () => {
+  const script = fileURLToPath(new URL('agent-without-descriptors.ts', import.meta.url))
+  const agent = spawn('/bin/sh', ['-c', `ulimit -n 64; exec "$0" "$1"`, process.execPath, script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  expect(await text(agent.stdout)).toBe('EMFILE false\n')
+})
+
+test('the process gets nothing of our environment', async () => {
+  vi.stubEnv('METALBAR_TEST_SECRET', 'secret')
+  onTestFinished(() => void vi.unstubAllEnvs())
+  const told: unknown[] = []
+  const isSecret = { command: '/bin/sh', args: ['-c', 'test -z "$METALBAR_TEST_SECRET" && test "$LC_ALL" = C'] }
+  holdByProcess(isSecret, (how) => void told.push(how))
+  await eventually(() => told.length > 0)
+  expect(told).toEqual([{ code: 0, signal: null }])
 })
 
 test('a release is no end by itself', async () => {

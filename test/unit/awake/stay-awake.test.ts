@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { StayAwake, type StayAwakeOptions } from '../../../src/agent-core/awake/stay-awake.ts'
 import type { ServerListener } from '../../../src/agent-core/process/servers.ts'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
+import { Recorder } from '../../support/running-agent.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -61,6 +62,8 @@ function machine(options: Partial<StayAwakeOptions> & { readonly sleepsWhenIdle?
   }
   return { facts, awake, become }
 }
+
+const messagesIn = ({ infos }: Recorder): string[] => infos.map(({ message }) => message)
 
 const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
 
@@ -127,6 +130,41 @@ test('what ends by itself is not begun again within a minute', async () => {
   expect(facts.holds).toBe(1)
   await pass(60_000)
   expect(facts.holds).toBe(2)
+})
+
+test('what cannot be begun is told once, and tried again after a minute, until it can be', async () => {
+  const log = new Recorder()
+  let tries = 0
+  let isBroken = true
+  const hold = () => {
+    tries += 1
+    if (isBroken) throw new Error('EMFILE')
+    return { isHeld: true, release: () => undefined }
+  }
+  const { awake, facts } = machine({ hold, log })
+  facts.requests = 1
+  await pass(20_000 + 3 * 60_000)
+  expect([tries, messagesIn(log), awake.isKeptAwake]).toEqual([4, ['not kept awake'], false])
+  isBroken = false
+  await pass(62_000)
+  expect([awake.isKeptAwake, messagesIn(log).at(-1)]).toEqual([true, 'kept awake while models work'])
+})
+
+test('what ends at once is told once as failed and never as held, and a pause between requests does not forget it', async () => {
+  const log = new Recorder()
+  const { awake, facts } = machine({ log })
+  facts.endsAtOnce = true
+  facts.requests = 1
+  await pass(30_000)
+  facts.requests = 0
+  awake.review()
+  await pass(1_000)
+  facts.requests = 1
+  awake.review()
+  await pass(20_000)
+  expect(facts.holds).toBe(1)
+  await pass(600_000)
+  expect(messagesIn(log)).toEqual(['not kept awake'])
 })
 
 test('the end of the agent lets it go', async () => {

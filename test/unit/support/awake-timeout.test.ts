@@ -41,6 +41,17 @@ test('a machine that is busy is not taken for one that slept', () => {
   expect(onDue).toHaveBeenCalledOnce()
 })
 
+test('a machine that stands still again and again puts it off for a while only', () => {
+  const onDue = vi.fn<() => void>()
+  const { now, sleep } = sleepyClock()
+  awakeTimeout(onDue, 10_000, { now })
+  for (let step = 0; step < 12; step++) {
+    sleep(6_000)
+    vi.advanceTimersByTime(1_000)
+  }
+  expect(onDue).toHaveBeenCalledOnce()
+})
+
 test('it can be cleared', () => {
   const onDue = vi.fn<() => void>()
   const timeout = awakeTimeout(onDue, 5_000)
