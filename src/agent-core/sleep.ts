@@ -31,8 +31,10 @@ export interface SleepOptions {
   readonly servers: Pick<Servers, 'state'>
   readonly session: () => SleepSession | undefined
   readonly log: Logger
-  /** Every five seconds, while the machine is awake: how late that came. */
+  /** Every five seconds, unless a sleep is announced: how late that came. */
   readonly onTick?: (lateMs: number) => void
+  /** A sleep is announced. */
+  readonly onSleep?: () => void
 }
 
 /** What is done around a sleep of this machine: nothing is published while it sleeps, and nothing after it that does not answer. */
@@ -63,6 +65,7 @@ export class Sleep {
   async suspend(): Promise<void> {
     const { session, log } = this.#options
     this.#isAsleep = true
+    this.#options.onSleep?.()
     this.#ticksAwake = 0
     this.#stopVerifying()
     const { publisher, reconciler } = session() ?? {}
@@ -102,13 +105,14 @@ export class Sleep {
   #stoodStill(lateMs: number): void {
     this.#ticksAwake = 0
     if (this.#isAsleep) return
+    this.#options.onTick?.(lateMs)
     const text = 'this machine may have slept: all is verified'
     this.#options.log.warn('stood still', { lateMs: Math.round(lateMs), text })
     this.#resumeAlone()
   }
 
   #ticked(lateMs: number): void {
-    this.#options.onTick?.(lateMs)
+    if (!this.#isAsleep) this.#options.onTick?.(lateMs)
     if (!this.#isAsleep || ++this.#ticksAwake * defaultEveryMs <= provesAwakeMs) return
     this.#options.log.warn('no sleep', { text: 'a sleep was announced, but this machine is awake: all is verified' })
     this.#resumeAlone()

@@ -24,11 +24,13 @@ export async function supplyRoom(
 ): Promise<SupplyRoom> {
   const { platform, log, holdAwake, supplyEveryMs } = options
   const isPaused = () => settings().pauseOnBattery && supply.current?.source === 'battery'
-  const changed = () => {
+  const changed = (isOtherSource: boolean) => {
     awake.review()
-    session()?.reconciler.enqueueAll()
+    if (isOtherSource) session()?.reconciler.enqueueAll()
     snapshots.changed()
   }
+  // A Linux that says nothing of a battery has none; every Mac says what it runs on.
+  const source = () => supply.current?.source ?? (platform.name === 'linux' ? 'mains' : undefined)
   const supply = ends.use(
     new SupplyWatch({
       platform,
@@ -42,7 +44,7 @@ export async function supplyRoom(
   const awake = ends.use(
     new StayAwake({
       policy: () => settings().sleepPolicy,
-      source: () => supply.current?.source,
+      source,
       servers,
       ask: askActivity,
       connections: (port) => platform.establishedConnections(port),
@@ -52,13 +54,13 @@ export async function supplyRoom(
     }),
   )
   const view = (): SupplyView | undefined => {
-    const { source = 'mains', charge, lowPowerMode = false } = supply.current ?? {}
+    const { charge, lowPowerMode = false } = supply.current ?? {}
     const isKnown = supply.current !== undefined || awake.isKeptAwake
-    const state = { source, lowPowerMode, isPaused: isPaused(), isKeptAwake: awake.isKeptAwake }
+    const state = { source: source() ?? 'mains', lowPowerMode, isPaused: isPaused(), isKeptAwake: awake.isKeptAwake }
     return isKnown ? { ...state, ...(charge !== undefined && { charge }) } : undefined
   }
   snapshots.register(() => ({ supply: view(), notices: isPaused() ? [pausedSentence] : [] }))
   // Before anything is published.
   await supply.look()
-  return { silence: () => (isPaused() ? 'battery' : undefined), settingsChanged: changed }
+  return { silence: () => (isPaused() ? 'battery' : undefined), settingsChanged: () => changed(true) }
 }

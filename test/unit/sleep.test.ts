@@ -39,6 +39,7 @@ class HeldServer implements AsyncDisposable {
 
 function sleepOf(states: Map<string, ServerState>) {
   const passes: string[] = []
+  const ticks: (number | 'sleep')[] = []
   const sleep: Sleep = new Sleep({
     servers: { state: () => states },
     session: () => ({
@@ -51,8 +52,10 @@ function sleepOf(states: Map<string, ServerState>) {
       },
     }),
     log: new Recorder(),
+    onTick: (lateMs) => void ticks.push(lateMs),
+    onSleep: () => void ticks.push('sleep'),
   })
-  return { sleep, passes }
+  return { sleep, passes, ticks }
 }
 
 test('a second word that the machine woke publishes nothing that has not answered since', async () => {
@@ -110,6 +113,17 @@ describe('a machine that is awake', () => {
     const before = sleep.silenceOf('a')
     vi.advanceTimersByTime(5_000)
     expect([before, sleep.silenceOf('a')]).toEqual(['asleep', undefined])
+  })
+
+  test('tells of each tick how late it came, and nothing while a sleep is announced', async () => {
+    const { sleep, ticks } = sleepOf(new Map())
+    using _ = sleep
+    vi.advanceTimersByTime(5_000)
+    vi.setSystemTime(Date.now() + 30_000)
+    vi.advanceTimersByTime(5_000)
+    await sleep.suspend()
+    vi.advanceTimersByTime(5_000)
+    expect(ticks).toEqual([0, 30_000, 'sleep'])
   })
 
   test('for a moment only, as for mail at night, goes on to sleep', async () => {

@@ -5,12 +5,14 @@ import type { PowerSupply } from '../platform/power-supply.ts'
 export interface SupplyWatchOptions {
   readonly platform: Pick<Platform, 'powerSupply'>
   readonly log: Logger
-  readonly onChange: () => void
+  readonly onChange: (isOtherSource: boolean) => void
   readonly everyMs?: number
 }
 
 /** A person who pulls the plug waits no longer for what follows. */
 const batteryEveryMs = 15_000
+/** What was known before so many looks that failed counts no more. */
+const mostFailures = 3
 /** A battery may be added, or Low Power Mode chosen. */
 const otherwiseEveryMs = 300_000
 
@@ -19,14 +21,15 @@ export class SupplyWatch implements Disposable {
   readonly #options: SupplyWatchOptions
   #current: PowerSupply | undefined
   #next: NodeJS.Timeout | undefined
-  #isFailing = false
+  /** Looks in a row that failed. */
+  #failures = 0
   #isEnded = false
 
   constructor(options: SupplyWatchOptions) {
     this.#options = options
   }
 
-  /** Undefined where the system does not say. */
+  /** Undefined where the system does not say, or has not answered several times in a row. */
   get current(): PowerSupply | undefined {
     return this.#current
   }
@@ -37,17 +40,23 @@ export class SupplyWatch implements Disposable {
     clearTimeout(this.#next)
     try {
       const found = await platform.powerSupply()
-      this.#isFailing = false
-      const isNews = JSON.stringify(found) !== JSON.stringify(this.#current)
-      this.#current = found
-      if (isNews && !this.#isEnded) onChange()
+      this.#failures = 0
+      this.#take(found, onChange)
     } catch (error) {
-      if (!this.#isFailing) log.warn('power supply not known', { error })
-      this.#isFailing = true
+      if (this.#failures === 0) log.warn('power supply not known', { error })
+      this.#failures += 1
+      if (this.#failures >= mostFailures) this.#take(undefined, onChange)
     }
     if (this.#isEnded) return
     const waitMs = everyMs ?? (this.#current?.charge === undefined ? otherwiseEveryMs : batteryEveryMs)
     this.#next = setTimeout(() => void this.look(), waitMs).unref()
+  }
+
+  #take(found: PowerSupply | undefined, onChange: (isOtherSource: boolean) => void): void {
+    const before = this.#current
+    this.#current = found
+    if (this.#isEnded || JSON.stringify(found) === JSON.stringify(before)) return
+    onChange(found?.source !== before?.source)
   }
 
   [Symbol.dispose](): void {
