@@ -14,13 +14,20 @@ export async function fuseRoom(
     stateDir: settings.stateDir,
     platform,
     servers,
-    budgetBytes: () => memory.book.state().machine.budgetBytes,
+    budgetBytes: () => memory.budget?.bytes,
     history,
     log,
     enqueue: (key) => session()?.reconciler.enqueue(key),
     onChange: () => snapshots.changed(),
     ...(fuseTrial && { timings: fuseTrial }),
   })
+  let budgetBytes = memory.budget?.bytes
+  const followBudget = () => {
+    if (memory.budget?.bytes === budgetBytes) return
+    budgetBytes = memory.budget?.bytes
+    fuse.budgetChanged()
+  }
+  memory.listen({ onSample: followBudget })
   snapshots.register(() => ({ panicFuse: fuse.view }))
   return ends.use(fuse)
 }

@@ -166,7 +166,10 @@ function linkRoom(
     open: (pinned, hooks) => openSession(context, inputs, kept, pinned, hooks),
     beforeStart: () => kept.address.check(),
     namespace: () => settings().namespace,
-    onLeft: (isLeft) => kept.narrator.forgetWhere(isLeft),
+    onLeft: (isLeft) => {
+      kept.narrator.forgetWhere(isLeft)
+      kept.fuse.forgetWhere(isLeft)
+    },
     onMoved: () => watch.lookAgain(),
     onWatchFailures: (failures) => metrics.set('watch_consecutive_failures', failures),
     log: options.log,

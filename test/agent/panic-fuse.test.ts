@@ -46,7 +46,7 @@ test('after one disorderly end of the machine models start one by one, the large
   await endMachineOf(before)
 
   const options = { settings: { memoryBudgetBytes: 4_096 * mib }, memory: inBoot('two') }
-  const agent = await world.startAgent({ ...options, fuseTrial: { ...fuseTrial, outliveMs: 3_000 } })
+  const agent = await world.startAgent({ ...options, fuseTrial: { ...fuseTrial, outliveMs: 6_000 } })
   const waiting = await agent.until('large', ({ reason }) => reason === 'StartsInTurn')
   expect(waiting.message).toMatch(
     /^This machine ended without an orderly shutdown while models ran, so models start one/,

@@ -14,7 +14,14 @@ const disorderlyEnd = z.object({
   hasReport: z.boolean(),
 })
 
-export const fuseFile = z.object({
+const hold = z.object({
+  since: time,
+  /** It outlives the ends that led to it. */
+  because: z.enum(['panic', 'soonEnds']),
+})
+export type Hold = z.infer<typeof hold>
+
+const fuseState = z.object({
   schema: z.literal(1),
   /** The boot in which the agent was asked to end while models ran, as an orderly shutdown does; null = it was not. */
   leftIn: bootId.nullable(),
@@ -22,9 +29,20 @@ export const fuseFile = z.object({
   outlivedUpTo: time.nullable(),
   /** Since it last outlived one, the oldest first. */
   ends: z.array(disorderlyEnd).max(100),
-  /** Since when large models wait for a person; null = they do not. */
-  heldSince: time.nullable(),
+  /** Large models wait for a person; null = they do not. */
+  held: hold.nullable(),
 })
-export type FuseState = z.infer<typeof fuseFile>
+export type FuseState = z.infer<typeof fuseState>
 
-export const nothingEnded: FuseState = { schema: 1, leftIn: null, outlivedUpTo: null, ends: [], heldSince: null }
+/** As it was written before the cause was kept with the hold. */
+const withoutCause = fuseState
+  .omit({ held: true })
+  .extend({ heldSince: time.nullable() })
+  .transform(({ heldSince, ...state }): FuseState => {
+    const because = state.ends.some(({ hasReport }) => hasReport) ? 'panic' : 'soonEnds'
+    return { ...state, held: heldSince === null ? null : { since: heldSince, because } }
+  })
+
+export const fuseFile = z.union([fuseState, withoutCause])
+
+export const nothingEnded: FuseState = { schema: 1, leftIn: null, outlivedUpTo: null, ends: [], held: null }

@@ -3,17 +3,23 @@ import type { FuseState } from './fuse-state.ts'
 import type { AskedStart } from './start-order.ts'
 
 /** How the machine ended, as the middle of a sentence. */
-function howItEnded({ ends, heldSince }: FuseState): string {
-  if (ends.some(({ hasReport }) => hasReport)) return 'ended with a kernel panic while models ran'
-  if (heldSince === null) return 'ended without an orderly shutdown while models ran'
-  return 'ended without an orderly shutdown soon after models were started, more than once'
+function howItEnded({ held }: FuseState): string {
+  switch (held?.because) {
+    case undefined:
+      return 'ended without an orderly shutdown while models ran'
+    case 'panic':
+      return 'ended with a kernel panic while models ran'
+    case 'soonEnds':
+      return 'ended without an orderly shutdown soon after models were started, more than once'
+  }
 }
 
-/** A model above half the budget is held. */
-export function heldSentence(state: FuseState, { needBytes }: AskedStart, budgetBytes: number): string {
+/** A model above half the budget is held; any, where the budget is not known. */
+export function heldSentence(state: FuseState, { needBytes }: AskedStart, budgetBytes: number | undefined): string {
   const need = needBytes === undefined ? 'of which nobody knows what it needs' : `that needs ${formatBytes(needBytes)}`
+  const budget = budgetBytes === undefined ? 'that is not known' : `of ${formatBytes(budgetBytes)}`
   return (
-    `This machine ${howItEnded(state)}, so a model ${need}, of a memory budget of ${formatBytes(budgetBytes)}, ` +
+    `This machine ${howItEnded(state)}, so a model ${need}, of a memory budget ${budget}, ` +
     'is not started by itself: metal-agent serve-again, or Serve again in the window, starts it.'
   )
 }
@@ -26,7 +32,7 @@ export function turnSentence(state: FuseState, behind: string | undefined): stri
 
 /** About the machine as a whole. `held` are the services that wait for a person. */
 export function fuseSentence(state: FuseState, held: readonly string[]): string {
-  if (state.heldSince === null) {
+  if (state.held === null) {
     return `This machine ${howItEnded(state)}: models start one after the other, the smallest first.`
   }
   const waiting = held.length === 0 ? '' : ` Waiting: ${held.join(', ')}.`
@@ -36,7 +42,7 @@ export function fuseSentence(state: FuseState, held: readonly string[]): string 
 /** For the history, once when it is noticed. */
 export const noticedSentence = (state: FuseState): string =>
   `This machine ${howItEnded(state)}: ${
-    state.heldSince === null
+    state.held === null
       ? 'models start one after the other, the smallest first.'
       : 'models that need more than half of the memory budget wait for a person.'
   }`

@@ -53,15 +53,21 @@ export const withAgent = (state: FuseState, leftIn: string | null): FuseState =>
   state.leftIn === leftIn ? state : { ...state, leftIn }
 
 /** The machine outlived every start up to `upTo`: the ends before that say nothing of the next. What is held stays so. */
-export const outlived = (state: FuseState, upTo: string): FuseState => ({ ...state, ends: [], outlivedUpTo: upTo })
+export const outlived = (state: FuseState, upTo: string): FuseState => ({
+  ...state,
+  ends: state.ends.filter(({ noticedAt }) => Date.parse(noticedAt) > Date.parse(upTo)),
+  outlivedUpTo: upTo,
+})
 
 /** A person wants all models served again. */
-export const servedAgain = (state: FuseState): FuseState => ({ ...state, ends: [], heldSince: null })
+export const servedAgain = (state: FuseState): FuseState => ({ ...state, ends: [], held: null })
 
 export const isInTurn = ({ ends }: FuseState): boolean => ends.length > 0
 
 const heldWhereDue = (state: FuseState, now: string): FuseState => {
-  const { ends, heldSince } = state
-  const isDue = ends.some(({ hasReport }) => hasReport) || ends.filter(({ isSoon }) => isSoon).length >= soonEndsForHold
-  return isDue ? { ...state, heldSince: heldSince ?? now } : state
+  const { ends, held } = state
+  const since = held?.since ?? now
+  if (ends.some(({ hasReport }) => hasReport)) return { ...state, held: { since, because: 'panic' } }
+  const isDue = held === null && ends.filter(({ isSoon }) => isSoon).length >= soonEndsForHold
+  return isDue ? { ...state, held: { since, because: 'soonEnds' } } : state
 }

@@ -8,8 +8,10 @@ import { isOver } from '../process/server-state.ts'
 import { StateFile } from '../state/state-file.ts'
 import { fuseFile, nothingEnded, type FuseState } from './fuse-state.ts'
 import { fuseSentence, heldSentence, noticedSentence, turnSentence } from './fuse-words.ts'
+import { isFoundLater } from './late-report.ts'
 import { cutShort, isInTurn, outlived, servedAgain, withAgent, withEnd, withReport } from './machine-end.ts'
 import type { Boot } from './machine-end.ts'
+import { OutlivedStarts } from './outlived-starts.ts'
 import { verdictOn, type AskedStart, type StartVerdict } from './start-order.ts'
 
 export interface FuseTimings {
@@ -28,7 +30,8 @@ export interface PanicFuseOptions {
   readonly stateDir: string
   readonly platform: Pick<Platform, 'hasPanicReportSince'>
   readonly servers: Pick<Servers, 'onChange' | 'state'>
-  readonly budgetBytes: () => number
+  /** Undefined where it is not known. */
+  readonly budgetBytes: () => number | undefined
   readonly history: Pick<History, 'add'>
   readonly log: Logger
   /** Its service may ask again. */
@@ -61,6 +64,9 @@ export class PanicFuse implements Disposable {
   readonly #file: StateFile<FuseState>
   readonly #waiting = new Map<string, Asked>()
   readonly #leave: () => void
+  readonly #starts: OutlivedStarts
+  /** For the report of a panic, which may come late. */
+  readonly #looks = new AbortController()
   /** Of what counts although the disk may not have taken it. */
   #state: FuseState
   #bootId = ''
@@ -68,8 +74,7 @@ export class PanicFuse implements Disposable {
   #turn: string | undefined
   #isGathering = false
   #gather: NodeJS.Timeout | undefined
-  #outlive: NodeJS.Timeout | undefined
-  #report: NodeJS.Timeout | undefined
+  #isDisposed = false
 
   private constructor(options: PanicFuseOptions, file: StateFile<FuseState>) {
     this.#options = options
@@ -78,8 +83,9 @@ export class PanicFuse implements Disposable {
     this.#file = file
     this.#state = file.value
     this.notice = file.notice
+    this.#starts = new OutlivedStarts(this.#timings.outliveMs, (startedAt) => void this.#outlived(startedAt))
     this.#leave = options.servers.onChange((key, state) => {
-      if (state.kind === 'starting' && state.unasked !== true) this.#outliveFrom(this.#now())
+      if (state.kind === 'starting' && state.unasked !== true) this.#starts.started(this.#now())
       if (state.kind === 'ready' || isOver(state)) this.#loaded(key)
     })
   }
@@ -106,9 +112,10 @@ export class PanicFuse implements Disposable {
     const hasReport = cut.length > 0 && (await this.#hasReportSince(last))
     await this.#note((state) => withAgent(withEnd(state, cut, { noticedAt, hasReport }), null))
     if (this.#state.ends !== before.ends) this.#tellNoticed()
-    if (cut.length > 0 && !hasReport) this.#lookForReport(last, this.#timings.reportLooks)
+    if (cut.length > 0 && !hasReport) void this.#lookForReport(last)
     const ours = starts.filter((start) => start.bootId === bootId).map(({ intendedAt }) => Date.parse(intendedAt))
-    if (ours.length > 0) this.#outliveFrom(Math.max(...ours))
+    const latest = Math.max(...ours)
+    if (ours.length > 0) this.#starts.started(latest, this.#now() - latest)
   }
 
   /** The agent was asked to end while models run: an end of the machine that follows is an orderly one. Never rejects. */
@@ -147,38 +154,48 @@ export class PanicFuse implements Disposable {
     if (wasThere) this.#wake()
   }
 
+  forgetWhere(isLeft: (key: string) => boolean): void {
+    for (const key of new Set([...this.#waiting.keys(), this.#turn])) if (key && isLeft(key)) this.forget(key)
+  }
+
+  budgetChanged(): void {
+    if (this.#waiting.size > 0) this.#wake()
+  }
+
   /** A person wants all models served. False where nothing is held and nothing waits its turn. Throws StateFileError; then nothing has changed. */
   async serveAgain(): Promise<boolean> {
     if (this.#isOff) return false
-    const next = servedAgain(this.#state)
-    await this.#file.update(() => next)
-    this.#state = next
-    clearTimeout(this.#report)
+    await this.#file.update(() => servedAgain(this.#state))
+    this.#state = servedAgain(this.#state)
+    this.#looks.abort()
     this.#wake()
     return true
   }
 
   get view(): PanicFuseView | undefined {
     if (this.#isOff) return undefined
-    const { heldSince, ends } = this.#state
-    const held = [...this.#waiting.values()].filter((start) => this.#verdict(start).kind === 'held')
+    const { held, ends } = this.#state
+    const waiting = [...this.#waiting.values()].filter((start) => this.#verdict(start).kind === 'held')
     return {
-      state: heldSince === null ? 'inTurn' : 'held',
-      since: heldSince ?? ends[0]?.noticedAt ?? new Date(this.#now()).toISOString(),
+      state: held === null ? 'inTurn' : 'held',
+      since: held?.since ?? ends[0]?.noticedAt ?? new Date(this.#now()).toISOString(),
       message: fuseSentence(
         this.#state,
-        held.map(({ key }) => key),
+        waiting.map(({ key }) => key),
       ),
     }
   }
 
   [Symbol.dispose](): void {
     this.#leave()
-    for (const timer of [this.#gather, this.#outlive, this.#report]) clearTimeout(timer)
+    this.#isDisposed = true
+    this.#looks.abort()
+    this.#starts[Symbol.dispose]()
+    clearTimeout(this.#gather)
   }
 
   get #isOff(): boolean {
-    return this.#state.heldSince === null && !isInTurn(this.#state)
+    return this.#state.held === null && !isInTurn(this.#state)
   }
 
   #obstacle(start: Asked): FuseObstacle | undefined {
@@ -199,7 +216,7 @@ export class PanicFuse implements Disposable {
   #verdict(start: Asked): StartVerdict {
     return verdictOn(start, {
       isInTurn: isInTurn(this.#state),
-      isHeld: this.#state.heldSince !== null,
+      isHeld: this.#state.held !== null,
       budgetBytes: this.#options.budgetBytes(),
       waiting: [...this.#waiting.values()],
       loading: this.#turn ?? this.#loadingBesides(start.key),
@@ -229,35 +246,27 @@ export class PanicFuse implements Disposable {
   }
 
   #wake(): void {
+    if (this.#isDisposed) return
     for (const key of this.#waiting.keys()) this.#options.enqueue(key)
     this.#options.onChange()
   }
 
-  #outliveFrom(startedAt: number): void {
-    const { outliveMs } = this.#timings
-    clearTimeout(this.#outlive)
-    this.#outlive = setTimeout(
-      () => {
-        const upTo = new Date(this.#now() - outliveMs).toISOString()
-        void this.#note((state) => outlived(state, upTo)).then(() => this.#wake())
-      },
-      Math.max(0, startedAt + outliveMs - this.#now()),
-    ).unref()
+  async #outlived(startedAt: number): Promise<void> {
+    const upTo = new Date(startedAt).toISOString()
+    await this.#note((state) => outlived(state, upTo))
+    this.#wake()
   }
 
-  #lookForReport(since: number, looksLeft: number): void {
-    if (looksLeft === 0) return
-    this.#report = setTimeout(() => {
-      void this.#hasReportSince(since).then(async (hasReport) => {
-        if (!hasReport) {
-          this.#lookForReport(since, looksLeft - 1)
-          return
-        }
-        await this.#note((state) => withReport(state, new Date(this.#now()).toISOString()))
-        this.#tellNoticed()
-        this.#wake()
-      })
-    }, this.#timings.reportEveryMs).unref()
+  /** Never rejects. */
+  async #lookForReport(since: number): Promise<void> {
+    const { reportEveryMs: everyMs, reportLooks: times } = this.#timings
+    const { signal } = this.#looks
+    if (!(await isFoundLater(() => this.#hasReportSince(since), { everyMs, times, signal }))) return
+    const isNews = await this.#note((state) => withReport(state, new Date(this.#now()).toISOString()))
+    // The machine may have outlived that end meanwhile, or a person may have had all models served again.
+    if (!isNews || signal.aborted) return
+    this.#tellNoticed()
+    this.#wake()
   }
 
   #hasReportSince(time: number): Promise<boolean> {
@@ -276,15 +285,16 @@ export class PanicFuse implements Disposable {
     onChange()
   }
 
-  /** At once; on disk where the disk takes it. */
-  async #note(change: (state: FuseState) => FuseState): Promise<void> {
+  /** At once; on disk where the disk takes it. False where it changes nothing. */
+  async #note(change: (state: FuseState) => FuseState): Promise<boolean> {
     const next = change(this.#state)
-    if (next === this.#state) return
+    if (next === this.#state) return false
     this.#state = next
     await this.#file
       .update(() => this.#state)
       .catch((error: unknown) => {
         this.#options.log.warn('state of the panic fuse not written', { error })
       })
+    return true
   }
 }

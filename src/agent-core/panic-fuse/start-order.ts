@@ -10,7 +10,8 @@ export interface StartSituation {
   readonly isInTurn: boolean
   /** Models above half the budget wait for a person. */
   readonly isHeld: boolean
-  readonly budgetBytes: number
+  /** Undefined where nobody knows: then no need is known to be small. */
+  readonly budgetBytes: number | undefined
   /** All that wait, this one among them. */
   readonly waiting: readonly AskedStart[]
   /** The model that loads now. */
@@ -40,7 +41,7 @@ export function verdictOn(start: AskedStart, situation: StartSituation): StartVe
 const isKept = (
   { needBytes = Infinity }: AskedStart,
   { isHeld, budgetBytes }: Pick<StartSituation, 'isHeld' | 'budgetBytes'>,
-): boolean => isHeld && needBytes > budgetBytes / 2
+): boolean => isHeld && (budgetBytes === undefined || needBytes > budgetBytes / 2)
 
 const bySize = (a: AskedStart, b: AskedStart): number => {
   const [first, second] = [a.needBytes ?? Infinity, b.needBytes ?? Infinity]

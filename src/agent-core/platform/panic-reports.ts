@@ -12,8 +12,7 @@ const isPanicReport = (name: string): boolean => name.endsWith('.panic')
 export async function hasPanicReportSince(folder: string, since: Date): Promise<boolean> {
   try {
     for (const name of (await readdir(folder)).filter(isPanicReport)) {
-      const { mtimeMs } = await stat(join(folder, name))
-      if (mtimeMs >= since.getTime()) return true
+      if ((await writtenAt(join(folder, name))) >= since.getTime()) return true
     }
     return false
   } catch (error) {
@@ -21,3 +20,13 @@ export async function hasPanicReportSince(folder: string, since: Date): Promise<
     throw error
   }
 }
+
+/** Long ago where it was removed meanwhile: the system keeps few, and a person may clear them. */
+const writtenAt = (report: string): Promise<number> =>
+  stat(report).then(
+    ({ mtimeMs }) => mtimeMs,
+    (error: unknown) => {
+      if (hasCode(error, 'ENOENT')) return -Infinity
+      throw error
+    },
+  )

@@ -144,6 +144,8 @@ export class ServerStarts {
       return true
     }
     const need = await this.#needOf(prepared)
+    // What asks now would wait, or have its turn, for ever.
+    if (this.#options.isStopped()) return true
     if (role === 'current' && this.#isHeldBack(desiredServer, need.estimate?.total)) return true
     await admission.prepare(key, desiredServer, need)
     if (this.#options.isStopped()) return true

@@ -2,7 +2,7 @@
 export const sleptMs = 5_000
 /** A machine that seems to sleep more often is one that stands still under its load, where no limit may be put off for ever. */
 export const mostSleeps = 10
-const longestStepMs = 1_000
+const defaultStepMs = 1_000
 
 export interface AwakeTimeout {
   /** Of the time awake, as of the last step. */
@@ -17,7 +17,10 @@ export interface AwakeTimeout {
 export function awakeTimeout(
   onDue: () => void,
   delayMs: number,
-  { now = () => performance.now() }: { readonly now?: () => number } = {},
+  {
+    now = () => performance.now(),
+    longestStepMs = defaultStepMs,
+  }: { readonly now?: () => number; readonly longestStepMs?: number } = {},
 ): AwakeTimeout {
   let leftMs = Math.max(0, delayMs)
   let sleeps = 0

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { nothingEnded, type FuseState } from '../../../src/agent-core/panic-fuse/fuse-state.ts'
+import { fuseFile, nothingEnded, type FuseState } from '../../../src/agent-core/panic-fuse/fuse-state.ts'
+import { fuseSentence } from '../../../src/agent-core/panic-fuse/fuse-words.ts'
 import {
   cutShort,
   isInTurn,
@@ -55,16 +56,18 @@ describe('an end of the machine', () => {
     ],
     [
       'held since before: the time stays',
-      { heldSince: at('09:00'), ends: [end('zero')] },
+      { held: { since: at('09:00'), because: 'soonEnds' }, ends: [end('zero')] },
       {},
       { inTurn: true, held: at('09:00'), soon: [true, true] },
     ],
     ['none: nothing changes', {}, { starts: [] }, { inTurn: false, held: null, soon: [] }],
   ])('%s', (_what, state, { starts = [startIn('one', '09:00'), startIn('one')], hasReport = false }, wanted) => {
     const after = withEnd({ ...nothingEnded, ...state }, starts, { ...noticed, hasReport })
-    expect({ inTurn: isInTurn(after), held: after.heldSince, soon: after.ends.map(({ isSoon }) => isSoon) }).toEqual(
-      wanted,
-    )
+    expect({
+      inTurn: isInTurn(after),
+      held: after.held?.since ?? null,
+      soon: after.ends.map(({ isSoon }) => isSoon),
+    }).toEqual(wanted)
   })
 })
 
@@ -73,15 +76,44 @@ describe('what is known', () => {
 
   test('a report that is found later holds large models, once', () => {
     const after = withReport(afterOne, at('11:02'))
-    expect([after.heldSince, after.ends.at(-1)?.hasReport]).toEqual([at('11:02'), true])
+    expect([after.held?.since, after.ends.at(-1)?.hasReport]).toEqual([at('11:02'), true])
     expect(withReport(after, at('11:03'))).toBe(after)
     expect(withReport(nothingEnded, at('11:02'))).toBe(nothingEnded)
   })
 
   test('a machine that outlives its starts forgets its ends, but holds what it held', () => {
     const held = withReport(afterOne, at('11:02'))
-    expect(outlived(held, at('11:30'))).toMatchObject({ ends: [], outlivedUpTo: at('11:30'), heldSince: at('11:02') })
-    expect(servedAgain(held)).toMatchObject({ ends: [], heldSince: null })
+    expect(outlived(held, at('11:30'))).toMatchObject({
+      ends: [],
+      outlivedUpTo: at('11:30'),
+      held: { since: at('11:02'), because: 'panic' },
+    })
+    expect(servedAgain(held)).toMatchObject({ ends: [], held: null })
+  })
+
+  test('of the ends only those before the starts that the machine outlived are forgotten', () => {
+    expect(outlived(afterOne, at('10:59')).ends).toHaveLength(1)
+    expect(outlived(afterOne, at('11:00')).ends).toHaveLength(0)
+  })
+
+  test('a hold keeps its cause when the ends that led to it are forgotten, and a panic says more than two ends', () => {
+    const afterPanic = outlived(withReport(afterOne, at('11:02')), at('11:30'))
+    expect(fuseSentence(afterPanic, [])).toMatch(/^This machine ended with a kernel panic while models ran:/)
+    const afterTwo = withEnd(afterOne, [startIn('two', '11:10')], { noticedAt: at('11:20'), hasReport: false })
+    expect(fuseSentence(outlived(afterTwo, at('12:00')), [])).toContain('more than once')
+    expect(withReport(afterTwo, at('11:21')).held).toEqual({ since: at('11:20'), because: 'panic' })
+  })
+
+  test.each([
+    [true, 'panic'],
+    [false, 'soonEnds'],
+  ])('a file without the cause of its hold is read: with a report %s', (hasReport, because) => {
+    const ends = [end('one', { hasReport })]
+    const before = { schema: 1, leftIn: null, outlivedUpTo: null, ends, heldSince: at('09:00') }
+    const read = { ...nothingEnded, ends, held: { since: at('09:00'), because } }
+    expect(fuseFile.parse(before)).toEqual(read)
+    expect(fuseFile.parse(read)).toEqual(read)
+    expect(fuseFile.parse({ ...before, heldSince: null }).held).toBeNull()
   })
 
   test('an agent that begins again takes back that it was asked to end', () => {

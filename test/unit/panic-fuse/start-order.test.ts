@@ -42,6 +42,7 @@ test.each<[string, typeof large | typeof unknown, Partial<StartSituation>, Start
   ],
   ['above half the budget it is held', large, { isHeld: true }, { kind: 'held' }],
   ['half the budget is not above it', middle, { isHeld: true, waiting: [large, middle] }, { kind: 'go' }],
+  ['any is held where the budget is not known', small, { isHeld: true, budgetBytes: undefined }, { kind: 'held' }],
   ['one whose need nobody knows is held', unknown, { isHeld: true }, { kind: 'held' }],
   [
     'a held one holds up no other',

@@ -1,4 +1,4 @@
-import { mkdir, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { DarwinPlatform } from '../../../src/agent-core/platform/darwin.ts'
@@ -133,4 +133,11 @@ test('a panic is reported by a file of its kind that is no older than what is as
   await add('panic-full-2026-11-23-060100.0002.panic', '2026-11-23T06:01:00Z')
   expect(await has()).toBe(true)
   expect(await hasPanicReportSince(join(folder.dir, 'nowhere'), since)).toBe(false)
+})
+
+test('a report that is gone by the time it is looked at keeps no other from being seen', async () => {
+  await using folder = await temporaryFolder()
+  await symlink(join(folder.dir, 'nowhere'), join(folder.dir, 'Kernel_2026-11-23-055900_mac.panic'))
+  await writeFile(join(folder.dir, 'panic-full-2026-11-23-060100.0002.panic'), '{}')
+  expect(await hasPanicReportSince(folder.dir, new Date('2026-11-23T06:00:00Z'))).toBe(true)
 })

@@ -1,7 +1,7 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { parseInferenceService, parseModel } from '../../../src/agent-core/kube/resources.ts'
 import type { DesiredServer } from '../../../src/agent-core/reconcile/reading.ts'
-import { ServerStarts } from '../../../src/agent-core/reconcile/server-starts.ts'
+import { ServerStarts, type ServerStartsOptions } from '../../../src/agent-core/reconcile/server-starts.ts'
 import { eventually } from '../../support/eventually.ts'
 import { sampleServerPath } from '../../support/sample-servers/sample.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -20,7 +20,7 @@ const desiredServer = (digest: string): DesiredServer => ({
   digest,
 })
 
-const startsIn = (room: ServerRoom): ServerStarts =>
+const startsIn = (room: ServerRoom, more: Partial<ServerStartsOptions> = {}): ServerStarts =>
   new ServerStarts({
     key: 'a/b',
     servers: room.servers,
@@ -47,6 +47,7 @@ const startsIn = (room: ServerRoom): ServerStarts =>
     enqueue: () => undefined,
     isStopped: () => false,
     now: () => 0,
+    ...more,
   })
 
 test('a restart that was under way is still asked for when its new server is dropped, and can be asked for again', async () => {
@@ -65,4 +66,12 @@ test('a restart that was under way is still asked for when its new server is dro
 
   await starts.start('successor', { model }, desiredServer('digest-1'), file)
   expect([starts.isRestartAsked, starts.hasSuccessor]).toEqual([false, true])
+})
+
+test('where nothing is decided any more no start asks for its turn', async () => {
+  await using room = await ServerRoom.create()
+  const ask = vi.fn<ServerStartsOptions['fuse']['ask']>()
+  const starts = startsIn(room, { fuse: { ask }, isStopped: () => true })
+  await starts.start('current', { model }, desiredServer('digest-1'), file)
+  expect(ask).not.toHaveBeenCalled()
 })
