@@ -144,6 +144,6 @@ export const answers = {
 
 export type Answer<N extends QueryName = QueryName> = z.infer<(typeof answers)[N]>
 
-/** Which carriers may ask it, as with commands: a source may name files of this machine, whose paths are no business of a page. */
+/** Which carriers may ask it, as with commands: a source may name files of this machine, and a page may not find out by it which there are. */
 export const trustOfQuery = (query: Query): EditableRow['trust'] =>
   query.name === 'fit' && isLocalSource(query.source) ? 'shell' : 'page'

@@ -11,7 +11,13 @@ export interface Cipher {
   isPossible(): boolean
   isThere(): Promise<boolean>
   encrypt(text: string): Promise<Buffer>
-  decrypt(content: Buffer): Promise<string>
+  decrypt(content: Buffer): Promise<Decrypted>
+}
+
+export interface Decrypted {
+  readonly text: string
+  /** The key has changed, or the way of encrypting: it is to be encrypted anew. */
+  readonly isOutdated: boolean
 }
 
 export interface KeptTokenOptions {
@@ -21,7 +27,10 @@ export interface KeptTokenOptions {
 }
 
 /** What the Hub gives out; a line break would end a header and begin another. */
-export const tokenPattern = /^[\x21-\x7e]{1,1000}$/
+const tokenPattern = /^[\x21-\x7e]{1,1000}$/
+
+const noToken =
+  'This is no token: it is empty, too long, or has spaces or other characters that no token has. Copy it anew from huggingface.co.'
 
 /** The person's token of the Hub, in a file of the state folder that only this app can read. The token itself is never logged. */
 export class KeptToken {
@@ -37,7 +46,12 @@ export class KeptToken {
   /** Leaves the keychain alone, for which the system may ask a person. */
   async state(): Promise<HubTokenState> {
     if (this.#isUnreadable) return 'unreadable'
-    if ((await this.#content()) !== undefined) return 'kept'
+    try {
+      if ((await this.#content()) !== undefined) return 'kept'
+    } catch (error) {
+      this.#options.log.warn('the file of the Hub token cannot be read', { error })
+      return 'unreadable'
+    }
     return this.#options.cipher.isPossible() ? 'none' : 'unavailable'
   }
 
@@ -46,9 +60,10 @@ export class KeptToken {
     const content = await this.#content()
     if (content === undefined) return undefined
     try {
-      const token = await this.#options.cipher.decrypt(content)
+      const { text, isOutdated } = await this.#options.cipher.decrypt(content)
       this.#isUnreadable = false
-      return token
+      if (isOutdated) await this.#encryptAnew(content, text)
+      return text
     } catch (error) {
       this.#isUnreadable = true
       this.#options.log.warn('the Hub token cannot be read', { error })
@@ -57,8 +72,10 @@ export class KeptToken {
   }
 
   /** Throws LinkError. */
-  async set(token: string): Promise<void> {
+  async set(written: string): Promise<void> {
     const { cipher, log } = this.#options
+    const token = written.trim()
+    if (!tokenPattern.test(token)) throw new LinkError('refused', noToken)
     if (!cipher.isPossible() || !(await cipher.isThere())) {
       throw new LinkError(
         'refused',
@@ -78,6 +95,20 @@ export class KeptToken {
     await rm(this.#file, { force: true })
     this.#isUnreadable = false
     this.#options.log.info('keeps no Hub token')
+  }
+
+  /** What was read counts, whether this is done or not. */
+  async #encryptAnew(content: Buffer, token: string): Promise<void> {
+    const { cipher, log } = this.#options
+    try {
+      const anew = await cipher.encrypt(token)
+      // A person may have written another one meanwhile, or removed it.
+      if ((await this.#content())?.equals(content) !== true) return
+      await writeFileAtomic(this.#file, anew, { mode: 0o600 })
+      log.info('encrypted the Hub token anew')
+    } catch (error) {
+      log.warn('the Hub token is not encrypted anew', { error })
+    }
   }
 
   async #content(): Promise<Buffer | undefined> {

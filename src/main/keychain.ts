@@ -7,5 +7,8 @@ export const keychain = (platform: NodeJS.Platform): Cipher => ({
   // Of what may ask a person for a password, only what answers later: it must not hold up the agent.
   isThere: () => safeStorage.isAsyncEncryptionAvailable(),
   encrypt: (text) => safeStorage.encryptStringAsync(text),
-  decrypt: async (content) => (await safeStorage.decryptStringAsync(content)).result,
+  decrypt: async (content) => {
+    const { result, shouldReEncrypt } = await safeStorage.decryptStringAsync(content)
+    return { text: result, isOutdated: shouldReEncrypt }
+  },
 })

@@ -21,16 +21,17 @@ export const measurePowerHere = (own: OwnPower): Promise<CommandResult | undefin
 export const changePowerRuleHere = (own: OwnPower, change: PowerRuleChange): Promise<CommandResult | undefined> =>
   changePowerRule(optionsOf(own), change)
 
+const questions: Readonly<Record<PowerRuleChange, string>> = {
+  install: 'powermetrics runs as root only. Terminal runs this script, which asks for your password:',
+  remove:
+    'powermetrics is to run with a password only, so power is measured no more by it. Terminal runs this script, which asks for your password:',
+}
+
 const optionsOf = ({ link, script, confirm }: OwnPower): MeasurePowerOptions => ({
   link,
   temporaryDir: tmpdir(),
   own: { program: process.execPath, script },
-  confirm: (detail) =>
-    confirm({
-      message: 'powermetrics runs as root only. Terminal runs this script, which asks for your password:',
-      detail,
-      yes: 'Open Terminal',
-    }),
+  confirm: (detail, change) => confirm({ message: questions[change], detail, yes: 'Open Terminal' }),
   openFile: (file) => shell.openPath(file),
   leave: () => leaveOf({ name: userInfo().username, id: userInfo().uid }),
 })

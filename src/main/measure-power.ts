@@ -12,7 +12,7 @@ export interface MeasurePowerOptions {
   readonly temporaryDir: string
   readonly own: OwnCommand
   /** Shows the script first; false where the person does not want it. */
-  readonly confirm: (script: string) => Promise<boolean>
+  readonly confirm: (script: string, change: PowerRuleChange) => Promise<boolean>
   /** With the system's program for it, which is Terminal; answers what went wrong, or nothing. */
   readonly openFile: (file: string) => Promise<string>
   /** What sudo allows this user now. Throws ProgramError. */
@@ -67,7 +67,7 @@ async function askInTerminal(options: MeasurePowerOptions, change: PowerRuleChan
   const folder = await mkdtemp(path.join(temporaryDir, 'metalbar-power-'))
   try {
     const script = powerScript(own, change)
-    if (!(await confirm(script))) return 'unwanted'
+    if (!(await confirm(script, change))) return 'unwanted'
     // Terminal runs what is called so.
     const file = path.join(folder, 'measure-power.command')
     const limit = AbortSignal.timeout(limitMs)

@@ -109,11 +109,15 @@ test('the app keeps a token that is written in its settings, and nothing shows i
   const after = await field.inputValue()
   agent.known.hubLogin = { tokenSource: 'none' }
   await page.getByRole('button', { name: 'Remove the token' }).click()
+  await page.getByRole('button', { name: 'Keep the token', exact: true }).press('Enter')
+  const isKept = app.asked.every(({ verb }) => verb !== 'removeHubToken')
+  await page.getByRole('button', { name: 'Remove the token' }).press('Enter')
+  await page.getByRole('button', { name: 'Yes, remove it' }).click()
   await page.getByText('The app keeps no token.').waitFor()
   const asked = app.asked.filter(({ verb }) => verb.endsWith('HubToken'))
-  expect({ before, stays, after, asked, isShown: (await page.content()).includes('SecretOf') }).toEqual({
+  expect({ before, stays, after, asked, isKept, isShown: (await page.content()).includes('SecretOf') }).toEqual({
     before: { type: 'password', empty: true },
-    ...{ stays: ' hf_SecretOfThisPerson ', after: '', isShown: false },
+    ...{ stays: ' hf_SecretOfThisPerson ', after: '', isShown: false, isKept: true },
     asked: [
       { verb: 'setHubToken', content: 'hf_SecretOfThisPerson' },
       { verb: 'setHubToken', content: 'hf_SecretOfThisPerson' },
@@ -128,7 +132,7 @@ test('what concerns the app counts at once, and says what macOS answered', async
   const general = page.getByRole('group', { name: 'General' })
   await general.getByText('Open at login', { exact: true }).click()
   await general.getByText('It is opened when you log in.').waitFor()
-  await general.getByRole('radio', { name: 'Keep serving' }).click()
+  await general.getByRole('radio', { name: 'Keep in menu bar' }).click()
   await general.getByText('Notifications', { exact: true }).click()
   await general.getByText('Figures beside the icon', { exact: true }).click()
   await eventually(() => app.asked.filter(({ verb }) => verb === 'prefer').length === 3)

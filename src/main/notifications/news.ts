@@ -15,6 +15,8 @@ export interface News {
   readonly click: MenuDeed
   /** On a button, where something helps at once. */
   readonly action?: { readonly label: string; readonly deed: MenuDeed }
+  /** It is judged here already when the same may be told again. */
+  readonly isPaced?: boolean
 }
 
 type Trouble = 'crashes' | 'doesNotFit' | 'refused' | 'evicted'
@@ -30,13 +32,23 @@ export interface Watched {
     /** Since when it is not seen, in our milliseconds. */
     readonly lostAt?: number
     readonly isLossTold: boolean
+    /** When a person was last told of a loss, this one or one before. */
+    readonly lossToldAt?: number
   }
+  /** Since when large models wait for a person, after this machine ended in disorder. */
+  readonly heldSince: string | undefined
 }
 
 /** A router that restarts, or a connection that is made anew, is nothing to call a person for. */
 export const lossAfterMs = 60_000
+/** A cluster that comes and goes is told of once in this time; a loss that lasts beyond it is told then. */
+export const lossAgainMs = 600_000
 
-/** What is new since the last snapshot. What is there when the first one comes is no news: the icon says it. */
+/** When a person is to be told of the loss; undefined where there is none, or it is told. */
+export const lossDueAt = ({ lostAt, isLossTold, lossToldAt = -Infinity }: Watched['cluster']): number | undefined =>
+  lostAt === undefined || isLossTold ? undefined : Math.max(lostAt + lossAfterMs, lossToldAt + lossAgainMs)
+
+/** What is new since the last snapshot. What is there when the first one comes is no news, but for models that wait for a person. */
 export function newsIn(
   before: Watched | undefined,
   snapshot: AgentSnapshot,
@@ -44,14 +56,25 @@ export function newsIn(
 ): { readonly watched: Watched; readonly news: readonly News[] } {
   const troubles = troublesAfter(before, snapshot)
   const cluster = clusterAfter(before, snapshot, nowMs)
-  const watched: Watched = { bootId: snapshot.bootId, troubles, cluster }
-  if (!before) return { watched, news: [] }
+  const heldSince = snapshot.panicFuse?.state === 'held' ? snapshot.panicFuse.since : undefined
+  const watched: Watched = { bootId: snapshot.bootId, troubles, cluster, heldSince }
+  const held = heldSince === undefined || heldSince === before?.heldSince ? [] : [heldNews(snapshot)]
+  if (!before) return { watched, news: held }
   const news = snapshot.services.flatMap((service) => {
     const trouble = troubles.get(service.uid)
     return trouble === undefined || trouble === before.troubles.get(service.uid) ? [] : [newsOf(service, trouble)]
   })
-  return { watched, news: [...news, ...clusterNews(before.cluster, cluster, snapshot)] }
+  return { watched, news: [...held, ...news, ...clusterNews(before.cluster, cluster, snapshot)] }
 }
+
+/** The machine has started anew since, so this is there from the first snapshot on. */
+const heldNews = ({ panicFuse }: AgentSnapshot): News => ({
+  id: 'held',
+  title: 'Large models wait for you',
+  body: sentence(panicFuse?.message ?? '', maxBodyBytes),
+  click: { kind: 'open' },
+  action: { label: 'Serve again', deed: { kind: 'command', command: { name: 'serveAgain' } } },
+})
 
 function troublesAfter(before: Watched | undefined, snapshot: AgentSnapshot): Map<string, Trouble> {
   const after = new Map<string, Trouble>()
@@ -87,10 +110,10 @@ const titles: Readonly<Record<Trouble, (name: string) => string>> = {
 const remedies: Readonly<Partial<Record<Trouble, CommandName>>> = { crashes: 'stop', evicted: 'bringBack' }
 
 function newsOf(service: ServiceView, trouble: Trouble): News {
-  const { uid, name, message } = service
+  const { uid, namespace, name, message } = service
   const remedy = actionsFor(service).find(({ command }) => command.name === remedies[trouble])
   return {
-    id: `${uid} ${trouble}`,
+    id: `${namespace}/${name} ${trouble}`,
     title: titles[trouble](nameWithin(name)),
     body: sentence(message, maxBodyBytes),
     click: { kind: 'open', at: { service: uid } },
@@ -106,12 +129,16 @@ function clusterAfter(
   { cluster: { context, state } }: AgentSnapshot,
   nowMs: number,
 ): Watched['cluster'] {
-  if (state === 'live') return { context, wasLive: true, isLossTold: false }
   const known = before?.cluster
+  if (state === 'live') {
+    const lossToldAt = known?.context === context ? known.lossToldAt : undefined
+    return { context, wasLive: true, isLossTold: false, ...(lossToldAt !== undefined && { lossToldAt }) }
+  }
   // One that was not seen from the beginning on is not lost.
   if (known?.context !== context || !known.wasLive) return { context, wasLive: false, isLossTold: false }
-  const lostAt = known.lostAt ?? nowMs
-  return { ...known, lostAt, isLossTold: known.isLossTold || nowMs - lostAt >= lossAfterMs }
+  const lost = { ...known, lostAt: known.lostAt ?? nowMs }
+  const dueAt = lossDueAt(lost)
+  return dueAt === undefined || nowMs < dueAt ? lost : { ...lost, isLossTold: true, lossToldAt: nowMs }
 }
 
 function clusterNews(
@@ -129,6 +156,7 @@ function clusterNews(
         ? sentence(`Models that serve go on. ${message}`, maxBodyBytes)
         : 'What serves here is published as before.',
       click: { kind: 'open' },
+      isPaced: true,
     },
   ]
 }

@@ -1,5 +1,5 @@
 import type { AgentSnapshot } from '../../contract/snapshot.ts'
-import { grouped, lossAfterMs, newsIn, type News, type Watched } from './news.ts'
+import { grouped, lossDueAt, newsIn, type News, type Watched } from './news.ts'
 
 export interface PacedNewsOptions {
   readonly show: (news: News) => void
@@ -55,8 +55,8 @@ export class PacedNews {
   #gather(news: readonly News[]): void {
     const now = this.#now()
     for (const one of news) {
-      if (now - (this.#toldAt.get(one.title) ?? -Infinity) < sameAgainMs) continue
-      this.#toldAt.set(one.title, now)
+      if (one.isPaced !== true && now - (this.#toldAt.get(one.id) ?? -Infinity) < sameAgainMs) continue
+      this.#toldAt.set(one.id, now)
       this.#waiting.set(one.id, one)
     }
     if (this.#waiting.size === 0 || this.#flush) return
@@ -67,7 +67,7 @@ export class PacedNews {
     this.#flush = undefined
     const waiting = [...this.#waiting.values()]
     this.#waiting = new Map()
-    for (const [title, at] of this.#toldAt) if (this.#now() - at >= sameAgainMs) this.#toldAt.delete(title)
+    for (const [id, at] of this.#toldAt) if (this.#now() - at >= sameAgainMs) this.#toldAt.delete(id)
     // It may have been turned off meanwhile.
     if (!this.#options.isWanted()) return
     this.#shownAt = this.#now()
@@ -75,14 +75,15 @@ export class PacedNews {
   }
 
   /** No snapshot may come any more while nothing changes. */
-  #followLoss({ cluster: { lostAt, isLossTold } }: Watched): void {
+  #followLoss({ cluster }: Watched): void {
     clearTimeout(this.#lossCheck)
-    if (lostAt === undefined || isLossTold) return
+    const dueAt = lossDueAt(cluster)
+    if (dueAt === undefined) return
     this.#lossCheck = setTimeout(
       () => {
         if (this.#snapshot) this.next(this.#snapshot)
       },
-      Math.max(0, lostAt + lossAfterMs - this.#now()) + 1,
+      Math.max(0, dueAt - this.#now()) + 1,
     )
   }
 }

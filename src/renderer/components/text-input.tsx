@@ -13,6 +13,8 @@ interface TextInputProps {
   readonly label: string
   readonly value: string
   readonly onChange: (text: string) => void
+  /** The person has left it. */
+  readonly onBlur?: () => void
   /** Below the field. */
   readonly help?: string
   /** What is wrong with the text; it stands at the field. */
@@ -31,6 +33,7 @@ export function TextInput({
   label,
   value,
   onChange,
+  onBlur,
   help,
   problem,
   placeholder,
@@ -44,6 +47,7 @@ export function TextInput({
       className={classNames(styles['field'])}
       value={value}
       onChange={onChange}
+      {...(onBlur && { onBlur })}
       isDisabled={disabled}
       type={isSecret ? 'password' : 'text'}
       isInvalid={problem !== undefined}

@@ -1,6 +1,7 @@
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
+import { usePressed } from '../use-pressed.ts'
 import { overviewWords } from '../words/connection.ts'
 import { Answer } from './answer.tsx'
 
@@ -27,19 +28,14 @@ export function Banners() {
 function HeldAfterPanic() {
   const fuse = useSnapshot((snapshot) => snapshot.panicFuse)
   const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests['node']?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const command = { name: 'serveAgain' } as const
+  const pressed = usePressed('node', command)
   if (fuse === undefined) return undefined
   return (
     <Banner
       tone="warn"
       actions={
-        <Button
-          look="prominent"
-          disabled={disabled}
-          pending={pending}
-          onPress={() => void ask('node', { name: 'serveAgain' })}
-        >
+        <Button look="prominent" {...pressed} onPress={() => void ask('node', command)}>
           {fuse.state === 'held' ? overviewWords.serveAgain : overviewWords.startAll}
         </Button>
       }
@@ -51,18 +47,13 @@ function HeldAfterPanic() {
 
 function Paused() {
   const ask = useWindow((state) => state.ask)
-  const pending = useWindow(({ requests }) => requests['node']?.state === 'pending')
-  const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const command = { name: 'resumeNode' } as const
+  const pressed = usePressed('node', command)
   return (
     <Banner
       tone="warn"
       actions={
-        <Button
-          look="prominent"
-          disabled={disabled}
-          pending={pending}
-          onPress={() => void ask('node', { name: 'resumeNode' })}
-        >
+        <Button look="prominent" {...pressed} onPress={() => void ask('node', command)}>
           {overviewWords.resume}
         </Button>
       }

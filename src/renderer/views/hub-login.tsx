@@ -29,7 +29,7 @@ export function HubLogin() {
           <Command text={hubLoginWords.command} copyLabel={hubLoginWords.copyCommand} />
         </>
       ) : (
-        <KeptToken app={app} onChange={() => setChanges((before) => before + 1)} />
+        <KeptToken app={app} login={answer} onChange={() => setChanges((before) => before + 1)} />
       )}
     </div>
   )

@@ -11,12 +11,15 @@ const isAddress = (text: string): boolean =>
 /** An address that is written, as one that came after the list was drawn. */
 export function OtherAddress({ about }: { readonly about: string }) {
   const [text, setText] = useState('')
+  /** The person is done with writing it. */
+  const [isWritten, setWritten] = useState(false)
   const ask = useWindow((state) => state.ask)
   const pending = useWindow(({ requests }) => requests[about]?.state === 'pending')
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
   const address = text.trim()
   const isRight = isAddress(address)
   const use = () => {
+    setWritten(true)
     if (isRight && !pending && !disabled) void ask(about, { name: 'setHostAddress', address })
   }
   return (
@@ -31,9 +34,13 @@ export function OtherAddress({ about }: { readonly about: string }) {
         id="hostAddress"
         label={placeWords.otherAddress}
         value={text}
-        onChange={setText}
+        onChange={(written) => {
+          setWritten(false)
+          setText(written)
+        }}
+        onBlur={() => setWritten(true)}
         help={placeWords.otherAddressHelp}
-        problem={address === '' || isRight ? undefined : placeWords.noAddress}
+        problem={!isWritten || address === '' || isRight ? undefined : placeWords.noAddress}
         beside={
           <Button disabled={disabled || !isRight} pending={pending} label={placeWords.useWritten} onPress={use}>
             {placeWords.use}

@@ -33,11 +33,15 @@ export function PathField({ name, title, text, help, problem, onChange }: PathFi
     setRefusal(reply?.ok === false ? reply.failure.message : undefined)
     if (reply?.ok === true && reply.value !== null) onChange(reply.value)
   }
+  const write = (written: string) => {
+    setRefusal(undefined)
+    onChange(written)
+  }
   return (
     <TextInput
       label={title}
       value={text}
-      onChange={onChange}
+      onChange={write}
       help={help}
       problem={problem ?? refusal}
       placeholder={settingWords.placeholder}

@@ -1,4 +1,4 @@
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { Logger } from '../../../src/agent-core/observability/logger.ts'
@@ -12,7 +12,8 @@ const cipher = (changes: Partial<Cipher> = {}): Cipher => ({
   isPossible: () => true,
   isThere: () => Promise.resolve(true),
   encrypt: (text) => Promise.resolve(Buffer.from(Buffer.from(text).map((byte) => byte ^ 0xff))),
-  decrypt: (content) => Promise.resolve(Buffer.from(content.map((byte) => byte ^ 0xff)).toString()),
+  decrypt: (content) =>
+    Promise.resolve({ text: Buffer.from(content.map((byte) => byte ^ 0xff)).toString(), isOutdated: false }),
   ...changes,
 })
 
@@ -89,4 +90,46 @@ test('a file that is not ours is unreadable, and can be removed', async () => {
   const state = await all.kept.state()
   await all.kept.remove()
   expect([state, await all.kept.state()]).toEqual(['unreadable', 'none'])
+})
+
+test('what was pasted with spaces around it is kept without them, and what is no token is refused in one sentence', async () => {
+  await using all = await world()
+  await all.kept.set(` ${token}\n`)
+  const read = await all.kept.read()
+  for (const pasted of ['two words', '', ' \n', 'hf_\u200bx', 'x'.repeat(5_000)]) {
+    await expect(all.kept.set(pasted)).rejects.toMatchObject({
+      code: 'refused',
+      message: expect.stringMatching(/^This is no token: [^✖\n]*$/) as unknown,
+    })
+  }
+  expect([read, await all.kept.read()]).toEqual([token, token])
+})
+
+test('a file that cannot be read is unreadable, and fails nothing else that the window asks for', async () => {
+  await using all = await world()
+  await mkdir(path.join(all.dir, 'hub-token.encrypted'))
+  expect(await all.kept.state()).toBe('unreadable')
+})
+
+test('one that is encrypted in an outdated way is encrypted anew as it is read', async () => {
+  await using all = await world({ decrypt: () => Promise.resolve({ text: token, isOutdated: true }) })
+  const file = path.join(all.dir, 'hub-token.encrypted')
+  await writeFile(file, 'outdated')
+  expect([await all.kept.read(), await all.at({}).read(), (await stat(file)).mode & 0o777]).toEqual([
+    token,
+    token,
+    0o600,
+  ])
+})
+
+test('what was removed while it was encrypted anew stays removed', async () => {
+  await using all = await world({
+    decrypt: () => Promise.resolve({ text: token, isOutdated: true }),
+    encrypt: async () => {
+      await all.kept.remove()
+      return Buffer.from('anew')
+    },
+  })
+  await writeFile(path.join(all.dir, 'hub-token.encrypted'), 'outdated')
+  expect([await all.kept.read(), await readdir(all.dir)]).toEqual([token, []])
 })

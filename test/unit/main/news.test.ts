@@ -86,14 +86,14 @@ describe('of a service', () => {
     const at = { service: sampleService().uid }
     expect(told([withService(ready), withService(crashing), withService(evicted('pressure'))])).toEqual([
       {
-        id: `${at.service} crashes`,
+        id: 'default/qwen crashes',
         title: 'qwen crashes again and again',
         body: 'It ended three times.',
         click: { kind: 'open', at },
         action: { label: 'Stop', deed: { kind: 'command', command: { name: 'stop', service } } },
       },
       {
-        id: `${at.service} evicted`,
+        id: 'default/qwen evicted',
         title: 'qwen was evicted: memory was short',
         body: 'Evicted.',
         click: { kind: 'open', at },
@@ -110,6 +110,28 @@ describe('of a service', () => {
       expect.toSatisfy((bytes: number) => bytes <= 240),
     ])
     expect(cleanText(`${news?.title}${news?.body}`)).toBe(`${news?.title}${news?.body}`)
+  })
+})
+
+describe('of models that wait for a person after a panic', () => {
+  const fuse = (state: 'held' | 'inTurn', since: string) =>
+    sampleSnapshot({
+      services: [],
+      panicFuse: { state, since: `2026-01-0${since}T00:00:00.000Z`, message: 'It ended.' },
+    })
+
+  test('is told from the first snapshot on, once each time, with what ends it', () => {
+    const none = sampleSnapshot({ services: [] })
+    const first = fuse('held', '1')
+    expect(told([first, first, none, fuse('inTurn', '2'), fuse('held', '3')])).toEqual(
+      Array.from({ length: 2 }, () => ({
+        id: 'held',
+        title: 'Large models wait for you',
+        body: 'It ended.',
+        click: { kind: 'open' },
+        action: { label: 'Serve again', deed: { kind: 'command', command: { name: 'serveAgain' } } },
+      })),
+    )
   })
 })
 

@@ -92,6 +92,37 @@ describe('notifications', () => {
     news.stop()
   })
 
+  test('tell of namesakes in two namespaces', () => {
+    const { news, after } = world()
+    const both = (crashing: boolean) =>
+      sampleSnapshot({
+        services: ['a', 'b'].map((namespace) =>
+          sampleService({ uid: namespace, namespace, name: 'x', ...(crashing && { state: 'crash-looping' as const }) }),
+        ),
+      })
+    news.next(both(false))
+    news.next(both(true))
+    expect(after(2_000)).toEqual(['x crashes again and again', 'x crashes again and again'])
+  })
+
+  test('tell of a second loss of the cluster later, where it lasts, and of its end each time', () => {
+    const { news, after } = world()
+    const step = (state: 'live' | 'offline', ms: number) => {
+      news.next(cluster(state))
+      return after(ms)
+    }
+    step('live', 1_000)
+    expect([step('offline', 70_000), step('live', 70_000)]).toEqual([['lab does not answer'], ['lab answers again']])
+    // Over before the time comes: nothing was said of it, so nothing is of its end.
+    expect([step('offline', 120_000), step('live', 30_000)]).toEqual([[], []])
+    expect([step('offline', 300_000), after(100_000), step('live', 20_000)]).toEqual([
+      [],
+      ['lab does not answer'],
+      ['lab answers again'],
+    ])
+    news.stop()
+  })
+
   test('do not count the time that the machine slept', () => {
     const { news, after } = world()
     news.next(cluster('live'))

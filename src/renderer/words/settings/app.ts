@@ -14,11 +14,11 @@ export const appWords = {
   onQuit: 'When you quit while models run',
   onQuits: {
     ask: 'Ask',
-    drain: 'Finish and stop',
-    keep: 'Keep serving',
+    drain: 'Drain and stop',
+    keep: 'Keep in menu bar',
   } satisfies Record<AppPreferences['onQuit'], string>,
   onQuitHelp:
-    'Finish and stop lets requests finish and then stops the models; Keep serving leaves the app in the menu bar.',
+    'Drain and stop withdraws the models from the cluster, lets requests in flight finish and ends their servers; in the menu bar they go on.',
   notifications: 'Notifications',
   notificationsHelp:
     'For what needs you: a crash loop, a refusal, a model that had to leave memory. The window always says it too.',
@@ -38,4 +38,7 @@ export const appWords = {
   keepToken: 'Keep it',
   keepTokenLabel: 'Keep the Hugging Face token',
   removeToken: 'Remove the token',
+  removeTokenSure: 'It is deleted here for good; huggingface.co still knows it.',
+  removeTokenNow: 'Yes, remove it',
+  keepTokenHere: 'Keep the token',
 } as const
