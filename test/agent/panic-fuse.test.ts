@@ -86,11 +86,11 @@ test('after two soon after a start large models are held, over a restart of the 
   })
   expect(third.snapshot.panicFuse?.message).toContain(`Waiting: ${world.namespace}/large.`)
   await eventually(async () => (await world.condition('large')) === 'False HeldAfterPanic')
+  expect((await world.eventReasons('large')).filter((reason) => reason === 'HeldAfterPanic')).toHaveLength(1)
   await third.leave()
 
   const fourth = await start('three')
   await fourth.until('large', ({ reason }) => reason === 'HeldAfterPanic')
-  expect((await world.eventReasons('large')).filter((reason) => reason === 'HeldAfterPanic')).toHaveLength(1)
   expect(await serveAgain(fourth)).toMatchObject({ outcome: 'done' })
   await fourth.untilReady('large')
   expect(fourth.snapshot.panicFuse).toBeUndefined()

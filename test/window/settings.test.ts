@@ -95,7 +95,7 @@ test('the app keeps a token that is written in its settings, and nothing shows i
   await using window = await show(scenes['settings-all'])
   const { page, agent, app } = window
   const field = page.getByLabel('Token', { exact: true })
-  const keep = page.getByRole('button', { name: 'Keep the Hugging Face token' })
+  const keep = page.getByRole('button', { name: 'Keep it: the Hugging Face token' })
   const before = { type: await field.getAttribute('type'), empty: await keep.isDisabled() }
   app.refusal = 'The token was not kept: the disk is full.'
   await field.fill(' hf_SecretOfThisPerson ')

@@ -36,7 +36,7 @@ export const appWords = {
   tokenElsewhere: 'Another program runs the agent, which gets no token of the app.',
   tokenHelp: 'From huggingface.co, Settings, Access Tokens; the right to read is enough. It begins with hf_.',
   keepToken: 'Keep it',
-  keepTokenLabel: 'Keep the Hugging Face token',
+  keepTokenLabel: 'Keep it: the Hugging Face token',
   removeToken: 'Remove the token',
   removeTokenSure: 'It is deleted here for good; huggingface.co still knows it.',
   removeTokenNow: 'Yes, remove it',
