@@ -19,7 +19,6 @@ const hold = z.object({
   /** It outlives the ends that led to it. */
   because: z.enum(['panic', 'soonEnds']),
 })
-export type Hold = z.infer<typeof hold>
 
 const fuseState = z.object({
   schema: z.literal(1),
