@@ -32,7 +32,7 @@ test('what does not fit beside the reserve is refused before a byte is written, 
     kind: 'transient',
     reason: 'DiskFull',
     message: expect.stringMatching(
-      /^The model needs 9\.4 MB and 1000000 TB stay in reserve, but the volume of \S+ has [\d.]+ .B free: deleting models that nobody uses would give 3\.0 GB; or make room there otherwise or choose another --model-store\.$/,
+      /^The model needs 9\.4 MB and 1,000,000 TB stay in reserve, but the volume of \S+ has [\d.]+ .B free: deleting models that nobody uses would give 3\.0 GB; or make room there otherwise or choose another --model-store\.$/,
     ) as unknown,
     retryAfterMs: localRepairMs,
     files: [],
@@ -44,7 +44,7 @@ test('what other downloads will still take is no room, until they end', async ()
   const folder = { folder: tmpdir(), reserveBytes: 0, claims }
   const [one, other] = [{}, {}]
   claims.claim(other, 1e18)
-  await expect(requireFreeSpace(folder, 1, one)).rejects.toThrow('other downloads need 1000000 TB')
+  await expect(requireFreeSpace(folder, 1, one)).rejects.toThrow('other downloads need 1,000,000 TB')
   claims.claim(other, 0)
   await requireFreeSpace(folder, 1, one)
   expect(claims.claim(other, 1)).toBe(1)
