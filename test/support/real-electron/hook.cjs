@@ -7,7 +7,7 @@ globalThis.metalbarTest = kept
 
 // Never on the files of the person whose machine this is.
 if (!app.getPath('home').startsWith(process.env.METALBAR_TEST_HOME ?? '/nowhere')) {
-  console.error(`The app would use ${app.getPath('home')}.`)
+  process.stderr.write(`The app would use ${app.getPath('home')}.\n`)
   app.exit(1)
 }
 
