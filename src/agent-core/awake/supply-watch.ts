@@ -9,7 +9,7 @@ export interface SupplyWatchOptions {
   readonly everyMs?: number
 }
 
-/** A person who pulls the plug waits no longer for what follows. */
+/** Between two looks at the supply: pulling the plug is noticed within this time. */
 const batteryEveryMs = 15_000
 /** What was known before so many looks that failed counts no more. */
 const mostFailures = 3

@@ -20,7 +20,7 @@ export class Looks {
 
   /**
    * Undefined where too many are under way. Rejects as `look` does, and forgets that; with the signal's reason where it is aborted. A look
-   * ends with the last who waited for it.
+   * is aborted when its last caller has withdrawn.
    */
   of(
     key: string,

@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises'
 export interface Looks {
   readonly everyMs: number
   readonly times: number
-  /** Nobody wants to know any more. */
+  /** Stops looking for the report, whose finding would be told to nobody. */
   readonly signal: AbortSignal
 }
 
