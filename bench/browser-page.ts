@@ -1,4 +1,4 @@
-import type { Browser, CDPSession, Page } from 'playwright-core'
+import type { Browser, CDPSession, Page } from 'playwright'
 import { z } from 'zod'
 import { httpPaths } from '../src/contract/http.ts'
 

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Browser } from 'playwright-core'
+import type { Browser } from 'playwright'
 import type { AgentProcess } from './agent-process.ts'
 import { BrowserPage } from './browser-page.ts'
 import { poll } from './poll.ts'

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import type { Browser } from 'playwright-core'
+import type { Browser } from 'playwright'
 import { WindowServer } from '../src/serve/http/window-server.ts'
 import { findBrowser, startBrowser } from '../test/support/window/browser.ts'
 import type { AgentProcess } from './agent-process.ts'

@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { chromium } from 'playwright-core'
+import { chromium } from 'playwright'
 import { chromiumPart } from './setup/chromium.ts'
 
 /** Points; the height of macOS's menu bar leaves room for no more. */

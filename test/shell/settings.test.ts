@@ -1,6 +1,6 @@
 import { readFile, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import type { CommandInput } from '../../src/contract/commands.ts'

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { chromium, type BrowserContext, type Page } from 'playwright-core'
+import { chromium, type BrowserContext, type Page } from 'playwright'
 import { findBrowser } from './window/browser.ts'
 import { eventually } from './eventually.ts'
 import { temporaryFolder } from './temporary-folder.ts'

@@ -1,4 +1,4 @@
-import type { Browser, Page } from 'playwright-core'
+import type { Browser, Page } from 'playwright'
 import { expect, inject, test } from 'vitest'
 import type { AgentDoor } from '../../src/serve/agent-door.ts'
 import { WindowServer } from '../../src/serve/http/window-server.ts'

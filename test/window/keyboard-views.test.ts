@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { type SceneName, scenes } from '../support/window/scenes.ts'

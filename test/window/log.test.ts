@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { eventually } from '../support/eventually.ts'

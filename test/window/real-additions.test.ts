@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'

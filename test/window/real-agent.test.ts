@@ -1,5 +1,5 @@
 import { execa } from 'execa'
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import type { SettingsPatch } from '../../src/contract/settings.ts'

@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { Answer } from '../../src/contract/queries.ts'
 import { editableRow } from '../../src/contract/settings.ts'

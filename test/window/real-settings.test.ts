@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { settingNames, type SettingsPatch } from '../../src/contract/settings.ts'
 import { startSettingNames } from '../../src/contract/start-settings.ts'

@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { settingNames } from '../../src/contract/settings.ts'
 import { startSettingNames } from '../../src/contract/start-settings.ts'

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import type { ServingWorld } from '../support/serving-world.ts'
 import { screenshots } from './real-window.ts'

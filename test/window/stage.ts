@@ -1,4 +1,4 @@
-import type { Browser } from 'playwright-core'
+import type { Browser } from 'playwright'
 import { afterAll, beforeAll, inject } from 'vitest'
 import type {} from '../support/window/global-setup.ts'
 import { findBrowser, startBrowser } from '../support/window/browser.ts'

@@ -1,5 +1,5 @@
 import axe, { type AxeResults } from 'axe-core'
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { type SceneName, sceneNames, scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'

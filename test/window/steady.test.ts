@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import type { FakeAgent } from '../support/window/fake-agent.ts'
 import { measuring } from '../support/window/scene-gauges.ts'

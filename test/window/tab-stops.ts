@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core'
+import type { Page } from 'playwright'
 import { eventually } from '../support/eventually.ts'
 
 /** Names of all that the Tab key has to come to, in the order of the page, once there are no more of them than a moment ago. */

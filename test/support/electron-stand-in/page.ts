@@ -1,4 +1,4 @@
-import { chromium, type BrowserContext, type CDPSession, type Page, type Route } from 'playwright-core'
+import { chromium, type BrowserContext, type CDPSession, type Page, type Route } from 'playwright'
 import { invoke } from './ipc-main.ts'
 import { pageScript, preloadScript, receiveName, sendName, type FromApp, type ToApp } from './preload-script.ts'
 import { answerFor, inside, isStandard, outside } from './protocol.ts'

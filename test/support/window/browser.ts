@@ -1,4 +1,4 @@
-import { type Browser, chromium } from 'playwright-core'
+import { type Browser, chromium } from 'playwright'
 import { chromiumPart } from '../../../tasks/setup/chromium.ts'
 
 /** Nothing is asked of the network but what a test asks. */

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
-import type { BrowserContextOptions, Browser, Page } from 'playwright-core'
+import type { BrowserContextOptions, Browser, Page } from 'playwright'
 import type { AppBridge, RunLog } from '../../../src/contract/app-bridge.ts'
 import type { Bridge, BridgeReply, LinkFailure } from '../../../src/contract/bridge.ts'
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'

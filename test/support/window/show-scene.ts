@@ -1,4 +1,4 @@
-import type { Browser, BrowserContextOptions } from 'playwright-core'
+import type { Browser, BrowserContextOptions } from 'playwright'
 import { viewWords } from '../../../src/renderer/words/services.ts'
 import type { FakeAgent } from './fake-agent.ts'
 import { openWindow, type OpenWindow } from './open-window.ts'
