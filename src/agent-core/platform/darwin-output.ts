@@ -13,27 +13,39 @@ const looseAvailablePages = ['Pages free', 'Pages inactive', 'Pages speculative'
 const indispensablePages = ['Pages free', 'Pages inactive']
 const wiredPages = 'Pages wired down'
 
+/** Bytes by the name of their pages; undefined where a number is written in another way than expected. */
+export interface VmStat {
+  readonly bytes: ReadonlyMap<string, number | undefined>
+  /** The output was not cut short. */
+  readonly isWhole: boolean
+}
+
+/** From `vm_stat`; undefined where it does not read like it. */
+export function parsePages(text: string): VmStat | undefined {
+  const pageSize = Number(/page size of (\d+) bytes/.exec(text)?.[1])
+  if (Number.isNaN(pageSize)) return undefined
+  const lines = text.trimEnd().split('\n').slice(1)
+  const bytes = lines.map((line) => {
+    const [, name, count] = /^"?([^":]+)"?:\s+(\d+)\.$/.exec(line) ?? []
+    return [name ?? line.split(':', 1)[0] ?? '', count === undefined ? undefined : Number(count) * pageSize] as const
+  })
+  return { bytes: new Map(bytes), isWhole: lines.at(-1)?.endsWith('.') === true }
+}
+
 /**
  * Bytes, from `vm_stat`. Undefined where it does not read like it, was cut short or writes a number in another way than
  * expected: a figure that is too low would look like a Mac that is out of memory.
  */
 export function parseVmStat(text: string): { availableBytes: number; wiredBytes?: number } | undefined {
-  const pageSize = Number(/page size of (\d+) bytes/.exec(text)?.[1])
-  const lines = text.trimEnd().split('\n').slice(1)
-  const pages = new Map(
-    lines.map((line) => {
-      const [, name, count] = /^"?([^":]+)"?:\s+(\d+)\.$/.exec(line) ?? []
-      return [name ?? line.split(':', 1)[0], count === undefined ? undefined : Number(count)]
-    }),
-  )
-  const available = pages.has('File-backed pages') ? availablePages : looseAvailablePages
-  const wanted = [...available, ...indispensablePages, wiredPages].filter((name) => pages.has(name))
-  const isWhole = lines.at(-1)?.endsWith('.') === true && wanted.every((name) => pages.get(name) !== undefined)
-  if (Number.isNaN(pageSize) || !isWhole || !indispensablePages.every((name) => pages.has(name))) return undefined
-  const wired = pages.get(wiredPages)
+  const { bytes, isWhole } = parsePages(text) ?? { bytes: new Map<string, undefined>(), isWhole: false }
+  const available = bytes.has('File-backed pages') ? availablePages : looseAvailablePages
+  const wanted = [...available, ...indispensablePages, wiredPages].filter((name) => bytes.has(name))
+  if (!isWhole || !wanted.every((name) => bytes.get(name) !== undefined)) return undefined
+  if (!indispensablePages.every((name) => bytes.has(name))) return undefined
+  const wiredBytes = bytes.get(wiredPages)
   return {
-    availableBytes: available.reduce((sum, name) => sum + (pages.get(name) ?? 0), 0) * pageSize,
-    ...(wired !== undefined && { wiredBytes: wired * pageSize }),
+    availableBytes: available.reduce((sum, name) => sum + (bytes.get(name) ?? 0), 0),
+    ...(wiredBytes !== undefined && { wiredBytes }),
   }
 }
 
@@ -75,25 +87,6 @@ export function parseFootprints(text: string, asked: readonly number[]): Map<num
 /** From `sysctl -n`: undefined where the answer is not a positive whole number. */
 export function parsePositiveInteger(text: string): number | undefined {
   return z.coerce.number().int().positive().safeParse(text.trim()).data
-}
-
-/** Of the cores of a chip that are alike. */
-export interface CoreLevel {
-  readonly name: string
-  readonly cores: number | undefined
-}
-
-/**
- * All cores but those that are slow to save power: a chip has one, two or three levels, the fastest first (Super, Performance, Efficiency).
- * A name that is not known is told by its place, since the last of several levels is the slowest. Undefined where they are not all told.
- */
-export function performanceCoresIn(levels: readonly CoreLevel[]): number | undefined {
-  const known = ['Super', 'Performance', 'Standard', 'Efficiency']
-  const isEfficient = ({ name }: CoreLevel, index: number) =>
-    known.includes(name) ? name === 'Efficiency' : index > 0 && index === levels.length - 1
-  const fast = levels.filter((level, index) => !isEfficient(level, index))
-  const sum = fast.reduce((total, { cores = Number.NaN }) => total + cores, 0)
-  return sum > 0 ? sum : undefined
 }
 
 /** From `netstat -anp tcp`: how many connections have `port` as their own end and are established. */

@@ -1,5 +1,6 @@
 import { biggestApplications } from './applications.ts'
 import { runCommand, type CommandResult, type CommandRunner } from './command.ts'
+import { coreLevels, performanceCoresIn } from './darwin-cores.ts'
 import { parseLsof, parseWorkplaces } from './darwin-lsof.ts'
 import {
   countEstablished,
@@ -8,7 +9,6 @@ import {
   parsePositiveInteger,
   parsePressureLevel,
   parseVmStat,
-  performanceCoresIn,
 } from './darwin-output.ts'
 import {
   lacksEntitlement,
@@ -51,9 +51,6 @@ export const darwinCommands = {
   pmset: '/usr/bin/pmset',
   caffeinate: '/usr/bin/caffeinate',
 }
-
-/** Three are known; a number beyond is no number of levels. */
-const mostCoreLevels = 8
 
 const untoldUsage =
   'This version of macOS does not let ps tell how much memory and processor time a process has: the biggest applications are not named, and a server that is silent counts as one at work.'
@@ -207,12 +204,7 @@ export class DarwinPlatform implements Platform {
   }
 
   async performanceCores(): Promise<number | undefined> {
-    const count = Math.min((await this.#sysctl('hw.nperflevels')) ?? 0, mostCoreLevels)
-    const levels = Array.from({ length: count }, async (_, level) => ({
-      name: (await this.#run(darwinCommands.sysctl, ['-n', `hw.perflevel${level}.name`])).stdout.trim(),
-      cores: await this.#sysctl(`hw.perflevel${level}.physicalcpu`),
-    }))
-    return performanceCoresIn(await Promise.all(levels))
+    return performanceCoresIn(await coreLevels((name) => this.#told(name)))
   }
 
   /** Apple silicon always has Metal; only an Intel Mac has to be asked, which takes about a second. */
@@ -283,6 +275,10 @@ export class DarwinPlatform implements Platform {
   }
 
   async #sysctl(name: string): Promise<number | undefined> {
-    return parsePositiveInteger((await this.#run(darwinCommands.sysctl, ['-n', name])).stdout)
+    return parsePositiveInteger(await this.#told(name))
+  }
+
+  async #told(name: string): Promise<string> {
+    return (await this.#run(darwinCommands.sysctl, ['-n', name])).stdout
   }
 }

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcessByStdio } from 'node:child_process'
 import type { Readable } from 'node:stream'
-import { hasCode } from '../support/files.ts'
 import { messageOf } from '../support/message-of.ts'
+import { signalGroup } from '../support/signal-group.ts'
 import { within } from '../support/within.ts'
 import type { PowerCommand, PowerSample, ProgramEnd, SampleReader } from './power-source.ts'
 
@@ -82,7 +82,7 @@ function watch({ reader, stallMs, onSample, signal, kill = signalled }: ProgramR
   })
   child.once('exit', () => {
     // Before its number can be anybody's: what it leaves behind is in its group.
-    signalGroup(child, 'SIGTERM', kill)
+    if (child.pid !== undefined) signalGroup(child.pid, 'SIGTERM', kill)
     leave(undefined)
   })
   child.once('close', (code, ending) => end({ kind: 'exited', code, signal: ending, stderr }))
@@ -104,19 +104,8 @@ async function endChild(child: Child, exited: Promise<undefined>, kill: Kill): P
   child.stderr.destroy()
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
     if (child.exitCode !== null || child.signalCode !== null) return
-    if (!signalGroup(child, signal, kill)) break
+    if (child.pid === undefined || !signalGroup(child.pid, signal, kill)) break
     await within(graceMs, exited)
   }
   child.unref()
-}
-
-/** False where nothing of the group is there, or nothing of it is ours to signal. */
-function signalGroup(child: Child, signal: NodeJS.Signals, kill: Kill): boolean {
-  if (child.pid === undefined) return false
-  try {
-    return kill(-child.pid, signal)
-  } catch (error) {
-    if (hasCode(error, 'ESRCH') || hasCode(error, 'EPERM')) return false
-    throw error
-  }
 }

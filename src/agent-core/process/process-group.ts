@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ProcessFacts } from '../platform/platform.ts'
+import { signalGroup } from '../support/signal-group.ts'
 
 /** What we need to know about processes; the platform knows it. */
 export interface ProcessTable {
@@ -70,13 +71,8 @@ export class ProcessGroup {
     return this.#options.leaderStartTime === undefined && !this.#leaderReaped
   }
 
-  /** macOS answers EPERM where only zombies are left: what lives is told by `members`, not by this. */
+  /** What lives is told by `members`, not by this. */
   #send(signal: NodeJS.Signals): void {
-    try {
-      process.kill(-this.groupId, signal)
-    } catch (error) {
-      if (error instanceof Error && 'code' in error && (error.code === 'ESRCH' || error.code === 'EPERM')) return
-      throw error
-    }
+    signalGroup(this.groupId, signal)
   }
 }

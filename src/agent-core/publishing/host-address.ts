@@ -107,7 +107,7 @@ export async function localAddressTowards(host: string, port: number): Promise<s
   }
 }
 
-const isVirtual = ({ name }: HostCandidate): boolean => virtualInterface.test(name)
+export const isVirtual = ({ name }: HostCandidate): boolean => virtualInterface.test(name)
 
 export interface HostAddressOptions {
   /** `--host-ip`; empty = none. */

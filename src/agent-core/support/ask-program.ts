@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { messageOf } from './message-of.ts'
+import { signalGroup } from './signal-group.ts'
 
 interface ProgramQuestion {
   readonly command: string
@@ -102,12 +103,7 @@ const asked = new Set<ChildProcess>()
 /** An agent that ends leaves no program behind. */
 process.on('exit', () => asked.forEach(killGroup))
 
-/** Once only: afterwards the group's number may belong to another process. macOS answers EPERM where only zombies are left. */
+/** Once only: afterwards the group's number may belong to another process. */
 function killGroup(child: ChildProcess): void {
-  if (!asked.delete(child) || child.pid === undefined) return
-  try {
-    process.kill(-child.pid, 'SIGKILL')
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && (error.code === 'ESRCH' || error.code === 'EPERM'))) throw error
-  }
+  if (asked.delete(child) && child.pid !== undefined) signalGroup(child.pid, 'SIGKILL')
 }

@@ -1,7 +1,8 @@
 import type { CommandRunner } from '../../agent-core/platform/command.ts'
 import type { Platform } from '../../agent-core/platform/platform.ts'
 
-export type Verdict = 'asExpected' | 'different' | 'couldNotAsk'
+/** `notHere`: this machine has not what the question is about. */
+export type Verdict = 'asExpected' | 'different' | 'notHere' | 'couldNotAsk'
 
 export interface Finding {
   readonly found: string
@@ -16,6 +17,8 @@ export interface Asker {
   readonly env: NodeJS.ProcessEnv
   /** For what a check has to make. */
   readonly temporaryDir: string
+  /** What a check leaves to be taken away once it has answered or its time is up; disposed from then on. */
+  readonly leftovers: AsyncDisposableStack
 }
 
 /** One question about this machine that the agent relies on the answer of. */
@@ -33,6 +36,8 @@ export const judged = (isAsExpected: boolean, found: string): Finding => ({
   found,
   verdict: isAsExpected ? 'asExpected' : 'different',
 })
+
+export const notHere = (found: string): Finding => ({ found, verdict: 'notHere' })
 
 export const notAsked = (why: string): Finding => ({ found: why, verdict: 'couldNotAsk' })
 

@@ -1,4 +1,5 @@
 import { darwinCommands } from '../../agent-core/platform/darwin.ts'
+import { coreLevels, knownLevels } from '../../agent-core/platform/darwin-cores.ts'
 import { parseDisplays } from '../../agent-core/platform/darwin-output.ts'
 import { judged, notAsked, printed, type Check } from './check.ts'
 
@@ -8,16 +9,11 @@ const cores: Check = {
   expected: 'Super, Performance, Efficiency or Standard, each with its number',
   isForMacs: true,
   answer: async ({ run, platform }) => {
-    const told = async (name: string) => (await run(darwinCommands.sysctl, ['-n', name])).stdout.trim()
-    const count = Number(await told('hw.nperflevels'))
-    const levels: string[] = []
-    for (let level = 0; level < Math.min(count, 8); level++) {
-      const name = await told(`hw.perflevel${level}.name`)
-      levels.push(`${name || 'no name'} ${await told(`hw.perflevel${level}.physicalcpu`)}`)
-    }
+    const levels = await coreLevels(async (name) => (await run(darwinCommands.sysctl, ['-n', name])).stdout)
     const performance = await platform.performanceCores()
-    const isKnown = levels.every((level) => /^(Super|Performance|Efficiency|Standard) [1-9]\d*$/.test(level))
-    const found = `${levels.join(', ') || 'no level'}: ${performance ?? 'unknown'} count`
+    const isKnown = levels.every(({ name, cores }) => knownLevels.includes(name) && cores !== undefined)
+    const told = levels.map(({ name, cores }) => `${name || 'no name'} ${cores ?? 'without a number'}`)
+    const found = `${told.join(', ') || 'no level'}: ${performance ?? 'unknown'} count`
     return judged(isKnown && levels.length > 0 && performance !== undefined, found)
   },
 }

@@ -2,17 +2,17 @@ import { stat } from 'node:fs/promises'
 import { formatBytes } from '../../contract/format.ts'
 import { serverArguments } from '../../agent-core/memory/estimate/server-arguments.ts'
 import { darwinCommands } from '../../agent-core/platform/darwin.ts'
-import { parseFootprints, parseUncompressedFraction } from '../../agent-core/platform/darwin-output.ts'
-import { judged, notAsked, printed, type Asker, type Check, type Finding } from './check.ts'
+import { parseFootprints, parsePages, parseUncompressedFraction } from '../../agent-core/platform/darwin-output.ts'
+import { judged, notAsked, notHere, printed, type Asker, type Check, type Finding } from './check.ts'
 
 const footprintOf = ({ run }: Asker, pid: number) =>
   run(darwinCommands.footprint, ['--noCategories', '-f', 'bytes', '-p', String(pid)])
 
-/** Pages by name, and their size. */
+/** Bytes by the name of their pages. */
 async function pagesOf({ run }: Asker): Promise<(name: string) => number> {
   const { stdout } = await run(darwinCommands.vmStat, [])
-  const size = Number(/page size of (\d+) bytes/.exec(stdout)?.[1])
-  return (name) => size * Number(new RegExp(`^${name}: +(\\d+)\\.$`, 'm').exec(stdout)?.[1])
+  const bytes = parsePages(stdout)?.bytes
+  return (name) => bytes?.get(name) ?? Number.NaN
 }
 
 const available: Check = {
@@ -39,7 +39,8 @@ const pressure: Check = {
   isForMacs: false,
   answer: async ({ platform }) => {
     const level = await platform.memoryPressureLevel()
-    return judged(level !== undefined, level ?? 'it does not say')
+    if (level !== undefined) return judged(true, level)
+    return platform.name === 'linux' ? notHere('this kernel has no /proc/pressure') : judged(false, 'it does not say')
   },
 }
 

@@ -1,8 +1,9 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Server } from 'node:net'
+import type { HostInterface } from '../../agent-core/platform/platform.ts'
 import { Ports } from '../../agent-core/process/ports.ts'
-import { chooseHostAddress } from '../../agent-core/publishing/host-address.ts'
-import { judged, type Check } from './check.ts'
+import { chooseHostAddress, isVirtual } from '../../agent-core/publishing/host-address.ts'
+import { judged, notHere, type Check, type Finding } from './check.ts'
 
 /** Listens until it is disposed. Throws where somebody else does. */
 async function listening(
@@ -96,15 +97,18 @@ const hostAddress: Check = {
   asks: 'which interface is published where the API server is on this machine',
   expected: 'Tailscale, or a network card such as en0',
   isForMacs: false,
-  answer: ({ platform }) => {
-    const interfaces = platform.interfaces()
-    const chosen = chooseHostAddress(interfaces, undefined)
-    if (chosen.kind === 'none') return Promise.resolve(judged(false, 'none'))
-    const name = interfaces.find(({ address }) => address === chosen.address)?.name ?? ''
-    const names = [...new Set(interfaces.filter(({ family }) => family === 'IPv4').map((one) => one.name))]
-    const isCard = chosen.why.includes('tailnet') || /^(en|eth|wl|bond)/.test(name)
-    return Promise.resolve(judged(isCard, `${chosen.why}, of ${names.join(', ')}`))
-  },
+  answer: ({ platform }) => Promise.resolve(publishedInterface(platform.interfaces())),
+}
+
+function publishedInterface(interfaces: readonly HostInterface[]): Finding {
+  const chosen = chooseHostAddress(interfaces, undefined)
+  const isAlone = interfaces.every(({ internal }) => internal)
+  if (chosen.kind === 'none') return isAlone ? notHere('no network but loopback') : judged(false, 'none')
+  const own = interfaces.find(({ address }) => address === chosen.address)
+  const names = [...new Set(interfaces.filter(({ family }) => family === 'IPv4').map((one) => one.name))]
+  const found = `${chosen.why}, of ${names.join(', ')}`
+  const isCard = chosen.why.includes('tailnet') || (own !== undefined && !isVirtual(own))
+  return isCard ? judged(true, found) : notHere(`no network card: ${found}`)
 }
 
 export const networkChecks: readonly Check[] = [portBeside, portFree, listeners, connections, hostAddress]

@@ -1,15 +1,21 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
+import { signalGroup } from '../../agent-core/support/signal-group.ts'
 
-/** A process of ours, in a group of its own, that does nothing until it is disposed. Throws where it cannot be started. */
-export async function sleepingChild(options: {
+interface ChildOptions {
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
   /** It has a child that ends at once, and that it never reaps: a shell that became another program knows nothing of its children. */
   readonly hasZombie?: boolean
-}): Promise<{ readonly pid: number } & AsyncDisposable> {
-  const { cwd, env = {}, hasZombie = false } = options
+}
+
+/** A process of ours, in a group of its own, that does nothing until the leftovers are taken away. Throws where it cannot be started. */
+export async function sleepingChild(
+  leftovers: AsyncDisposableStack,
+  { cwd, env = {}, hasZombie = false }: ChildOptions = {},
+): Promise<number> {
+  if (leftovers.disposed) throw new Error('the time is up')
   const script = `${hasZombie ? 'sleep 0.1 & ' : ''}echo up; exec sleep ${longestSeconds}`
   const child = spawn('/bin/sh', ['-c', script], {
     cwd,
@@ -18,16 +24,16 @@ export async function sleepingChild(options: {
     detached: true,
   })
   const ended = once(child, 'close')
-  await Promise.race([once(child.stdout, 'data'), ended])
   const { pid } = child
-  if (pid === undefined || child.exitCode !== null) throw new Error('no process could be started')
-  return {
-    pid,
-    [Symbol.asyncDispose]: async () => {
-      process.kill(-pid, 'SIGKILL')
+  if (pid !== undefined) {
+    leftovers.defer(async () => {
+      signalGroup(pid, 'SIGKILL')
       await ended
-    },
+    })
   }
+  await Promise.race([once(child.stdout, 'data'), ended])
+  if (pid === undefined || child.exitCode !== null) throw new Error('no process could be started')
+  return pid
 }
 
 /** Asked again for a while: a process that becomes another program, or ends, takes a moment. */

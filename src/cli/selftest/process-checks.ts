@@ -1,4 +1,5 @@
-import { mkdir, mkdtemp, realpath, rm } from 'node:fs/promises'
+import { mkdtempSync } from 'node:fs'
+import { mkdir, realpath, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { darwinCommands } from '../../agent-core/platform/darwin.ts'
 import { judged, notAsked, printed, type Check } from './check.ts'
@@ -67,13 +68,13 @@ const zombie: Check = {
   asks: 'a process that ended and was not reaped counts as gone',
   expected: 'only its parent in the group',
   isForMacs: false,
-  answer: async ({ platform }) => {
-    await using parent = await sleepingChild({ hasZombie: true })
+  answer: async ({ platform, leftovers }) => {
+    const parent = await sleepingChild(leftovers, { hasZombie: true })
     const members = await settled(
-      () => platform.processGroup(parent.pid),
+      () => platform.processGroup(parent),
       (group) => group.length === 1,
     )
-    const found = members.map(({ pid, commandLine }) => (pid === parent.pid ? 'its parent' : commandLine))
+    const found = members.map(({ pid, commandLine }) => (pid === parent ? 'its parent' : commandLine))
     return judged(found.length === 1 && found[0] === 'its parent', found.join(', ') || 'nothing')
   },
 }
@@ -83,11 +84,11 @@ const environment: Check = {
   asks: 'the environment of a process of ours is told',
   expected: 'the value it was started with',
   isForMacs: false,
-  answer: async ({ platform }) => {
-    await using child = await sleepingChild({ env: { METALBAR_SELFTEST: 'ab12' } })
+  answer: async ({ platform, leftovers }) => {
+    const child = await sleepingChild(leftovers, { env: { METALBAR_SELFTEST: 'ab12' } })
     const value = await settled(
-      () => platform.variableOf(child.pid, 'METALBAR_SELFTEST'),
-      (told) => told !== undefined,
+      () => platform.variableOf(child, 'METALBAR_SELFTEST'),
+      (told) => told === 'ab12',
     )
     return judged(value === 'ab12', value ?? 'not told')
   },
@@ -101,18 +102,16 @@ const workplace: Check = {
   asks: 'the folder that a process works in is told letter by letter',
   expected: `…/${awkwardName}`,
   isForMacs: false,
-  answer: async ({ platform, temporaryDir }) => {
-    const base = await mkdtemp(path.join(temporaryDir, 'metal-agent-selftest-'))
-    try {
-      const cwd = path.join(base, awkwardName)
-      await mkdir(cwd)
-      await using child = await sleepingChild({ cwd })
-      const place = (await platform.workplaces()).find(({ pid }) => pid === child.pid)
-      const [found, wanted] = [place?.workingDirectory, await realpath(cwd)]
-      return judged(found === wanted, found === undefined ? 'not told' : `…/${path.basename(found)}`)
-    } finally {
-      await rm(base, { recursive: true, force: true })
-    }
+  answer: async ({ platform, temporaryDir, leftovers }) => {
+    // At once, so that nothing is made that is not known of when the time is up.
+    const base = mkdtempSync(path.join(temporaryDir, 'metal-agent-selftest-'))
+    leftovers.defer(() => rm(base, { recursive: true, force: true }))
+    const cwd = path.join(base, awkwardName)
+    await mkdir(cwd)
+    const child = await sleepingChild(leftovers, { cwd })
+    const place = (await platform.workplaces()).find(({ pid }) => pid === child)
+    const [found, wanted] = [place?.workingDirectory, await realpath(cwd)]
+    return judged(found === wanted, found === undefined ? 'not told' : `…/${path.basename(found)}`)
   },
 }
 

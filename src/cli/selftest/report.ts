@@ -19,6 +19,7 @@ export interface Report extends ReportHead {
 const verdictWords: Readonly<Record<Verdict, string>> = {
   asExpected: 'as expected',
   different: 'DIFFERENT',
+  notHere: 'not here',
   couldNotAsk: 'could not ask',
 }
 
@@ -38,7 +39,7 @@ export function lineText({ id, asks, expected, found, verdict }: ReportLine): st
 
 export function footText({ lines, onlyOnMacs }: Pick<Report, 'lines' | 'onlyOnMacs'>): string {
   const count = (verdict: Verdict) => lines.filter((line) => line.verdict === verdict).length
-  const counts = `${count('asExpected')} as expected, ${count('different')} different, ${count('couldNotAsk')} could not be asked.`
+  const counts = `${count('asExpected')} as expected, ${count('different')} different, ${count('notHere')} not here, ${count('couldNotAsk')} could not be asked.`
   const rest = onlyOnMacs.length === 0 ? [] : [`For a Mac only: ${onlyOnMacs.join(', ')}.`]
   const advice = 'What only a person can see is in docs/verified.md. To report, paste all of this into an issue.'
   return `\n${[counts, ...rest, advice].join('\n')}\n`

@@ -34,7 +34,7 @@ export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<
   const run = options.run ?? runCommand(commandLimitMs)
   const isMac = io.platform === 'darwin'
   const platform = options.platform ?? (isMac ? new DarwinPlatform({ run }) : hostPlatform(io.platform))
-  const asker: Asker = { run, platform, env: io.env, temporaryDir: io.temporaryDir }
+  const asker = { run, platform, env: io.env, temporaryDir: io.temporaryDir }
   const head = { version: buildInfo.version, system: await systemName(isMac, run) }
   const asked = checks.filter(({ isForMacs }) => isMac || !isForMacs)
   const onlyOnMacs = checks.filter((check) => !asked.includes(check)).map(({ id }) => id)
@@ -56,14 +56,23 @@ export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<
 
 async function ask(
   check: Check,
-  asker: Asker,
+  asker: Omit<Asker, 'leftovers'>,
   { io, limitMs }: { readonly io: CliIo; readonly limitMs: number },
 ): Promise<ReportLine> {
   const { id, asks, expected } = check
   const started = performance.now()
-  const { found, verdict } = await withinLimit(check.answer(asker), limitMs)
+  await using leftovers = new AsyncDisposableStack()
+  const { found, verdict } = await withinLimit(check.answer({ ...asker, leftovers }), limitMs)
   const ms = Math.round(performance.now() - started)
-  return { id, asks, expected, found: found.replaceAll(io.homeDir, '~'), verdict, ms }
+  return { id, asks, expected, found: withoutHome(found, io.homeDir), verdict, ms }
+}
+
+/** A report is pasted in public, so it names nobody. A home that is the root of all files names nobody either. */
+function withoutHome(text: string, homeDir: string): string {
+  const home = homeDir.replace(/\/+$/, '')
+  if (home === '') return text
+  // What only begins like it is the home of somebody else.
+  return text.split(home).reduce((before, after) => `${before}${/^[\w.-]/.test(after) ? home : '~'}${after}`)
 }
 
 async function withinLimit(answer: Promise<Finding>, limitMs: number): Promise<Finding> {

@@ -1,0 +1,35 @@
+import { parsePositiveInteger } from './darwin-output.ts'
+
+/** Of the cores of a chip that are alike. */
+export interface CoreLevel {
+  /** Empty where it has none. */
+  readonly name: string
+  readonly cores: number | undefined
+}
+
+/** Three are known; a number beyond is no number of levels. */
+const mostLevels = 8
+
+export const knownLevels: readonly string[] = ['Super', 'Performance', 'Standard', 'Efficiency']
+
+/** The fastest first. `told` answers what `sysctl -n` says under a name. */
+export async function coreLevels(told: (name: string) => Promise<string>): Promise<readonly CoreLevel[]> {
+  const count = Math.min(parsePositiveInteger(await told('hw.nperflevels')) ?? 0, mostLevels)
+  const levels = Array.from({ length: count }, async (_, level) => ({
+    name: (await told(`hw.perflevel${level}.name`)).trim(),
+    cores: parsePositiveInteger(await told(`hw.perflevel${level}.physicalcpu`)),
+  }))
+  return Promise.all(levels)
+}
+
+/**
+ * All cores but those that are slow to save power: a chip has one, two or three levels (Super, Performance, Efficiency).
+ * A name that is not known is told by its place, since the last of several levels is the slowest. Undefined where they are not all told.
+ */
+export function performanceCoresIn(levels: readonly CoreLevel[]): number | undefined {
+  const isEfficient = ({ name }: CoreLevel, index: number) =>
+    knownLevels.includes(name) ? name === 'Efficiency' : index > 0 && index === levels.length - 1
+  const fast = levels.filter((level, index) => !isEfficient(level, index))
+  const sum = fast.reduce((total, { cores = Number.NaN }) => total + cores, 0)
+  return sum > 0 ? sum : undefined
+}

@@ -1,0 +1,18 @@
+import { hasCode } from './files.ts'
+
+/**
+ * False where nothing of the group is there any more, or nothing of it is ours to signal: macOS answers EPERM where only zombies are left.
+ * `kill` is given by tests.
+ */
+export function signalGroup(
+  groupId: number,
+  signal: NodeJS.Signals,
+  kill: (pid: number, signal: NodeJS.Signals) => boolean = (pid, wanted) => process.kill(pid, wanted),
+): boolean {
+  try {
+    return kill(-groupId, signal)
+  } catch (error) {
+    if (hasCode(error, 'ESRCH') || hasCode(error, 'EPERM')) return false
+    throw error
+  }
+}
