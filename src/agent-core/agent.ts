@@ -80,6 +80,11 @@ export class Agent {
     await this.#kept?.sleep.resume()
   }
 
+  /** The machine runs on mains or on a battery now, unlike before. */
+  supplyChanged(): void {
+    this.#kept?.supply.supplyChanged()
+  }
+
   /** As of now. */
   snapshot(looker?: Looker): AgentSnapshot {
     return this.#snapshots.get(looker)
@@ -87,7 +92,7 @@ export class Agent {
 
   /** One look: servers are asked for their figures first, for as long as a second. */
   async look(): Promise<AgentSnapshot> {
-    await this.#rooms.figures.refresh()
+    await Promise.all([this.#rooms.figures.refresh(), this.#kept?.supply.fresh()])
     return this.#snapshots.get()
   }
 

@@ -1,5 +1,6 @@
 import { holdByProcess } from './awake/awake-process.ts'
 import type { HoldAwake } from './awake/awake-hold.ts'
+import { LatelyWorking } from './awake/lately-working.ts'
 import { StayAwake } from './awake/stay-awake.ts'
 import { SupplyWatch } from './awake/supply-watch.ts'
 import type { SupplyView } from '../contract/supply.ts'
@@ -13,6 +14,10 @@ export interface SupplyRoom {
   /** Of every service. */
   readonly silence: () => Silence | undefined
   readonly settingsChanged: () => void
+  /** For one look at the snapshot. */
+  readonly fresh: () => Promise<void>
+  /** The system says that it runs on something else now. */
+  readonly supplyChanged: () => void
 }
 
 const pausedSentence =
@@ -36,6 +41,7 @@ export async function supplyRoom(
       platform,
       log,
       onChange: changed,
+      isNeeded: () => settings().pauseOnBattery || awake.dependsOnSupply || snapshots.hasReaders,
       ...(supplyEveryMs !== undefined && { everyMs: supplyEveryMs }),
     }),
   )
@@ -48,19 +54,33 @@ export async function supplyRoom(
       servers,
       ask: askActivity,
       connections: (port) => platform.establishedConnections(port),
+      working: new LatelyWorking({ processGroup: (groupId) => platform.processGroup(groupId) }),
       hold: holdAwake ?? holdByProgram,
       log,
-      onChange: () => snapshots.changed(),
+      onChange: () => {
+        supply.review()
+        snapshots.changed()
+      },
     }),
   )
   const view = (): SupplyView | undefined => {
     const { charge, lowPowerMode = false } = supply.current ?? {}
     const isKnown = supply.current !== undefined || awake.isKeptAwake
-    const state = { source: source() ?? 'mains', lowPowerMode, isPaused: isPaused(), isKeptAwake: awake.isKeptAwake }
-    return isKnown ? { ...state, ...(charge !== undefined && { charge }) } : undefined
+    const known = source()
+    const state = { lowPowerMode, isPaused: isPaused(), isKeptAwake: awake.isKeptAwake }
+    return isKnown ? { ...(known && { source: known }), ...state, ...(charge !== undefined && { charge }) } : undefined
   }
   snapshots.register(() => ({ supply: view(), notices: isPaused() ? [pausedSentence] : [] }))
+  snapshots.onLooker(() => supply.review())
   // Before anything is published.
   await supply.look()
-  return { silence: () => (isPaused() ? 'battery' : undefined), settingsChanged: () => changed(true) }
+  return {
+    silence: () => (isPaused() ? 'battery' : undefined),
+    settingsChanged: () => {
+      supply.review()
+      changed(true)
+    },
+    fresh: () => supply.fresh(),
+    supplyChanged: () => void supply.look(),
+  }
 }

@@ -2,7 +2,8 @@ import { z } from 'zod'
 
 /** What the machine runs on, and what follows from it; absent in a snapshot where nothing of it matters. */
 export const supplyView = z.object({
-  source: z.enum(['mains', 'battery']),
+  /** Absent where the system does not say. */
+  source: z.enum(['mains', 'battery']).optional(),
   /** From 0 to 1; absent without a battery. */
   charge: z.number().min(0).max(1).optional(),
   lowPowerMode: z.boolean(),
@@ -16,7 +17,7 @@ export type SupplyView = z.infer<typeof supplyView>
 /** Such as "on battery, 84 %, Low Power Mode". */
 export const supplyLine = ({ source, charge, lowPowerMode, isPaused, isKeptAwake }: SupplyView): string =>
   [
-    source === 'mains' ? 'on mains' : 'on battery',
+    ...(source === undefined ? [] : [source === 'mains' ? 'on mains' : 'on battery']),
     ...(charge === undefined ? [] : [`${Math.round(100 * charge)} %`]),
     ...(lowPowerMode ? ['Low Power Mode'] : []),
     ...(isPaused ? ['paused until it is on mains'] : []),

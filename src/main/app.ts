@@ -10,6 +10,7 @@ import { chooseFile, openPane } from './app-files.ts'
 import { serveAppIpc } from './app-ipc.ts'
 import { showAppMenu } from './app-menu.ts'
 import { openAppLog } from './app-log.ts'
+import { refuseAppNap } from './app-nap.ts'
 import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
 import { appState } from './app-state.ts'
 import { carryOut, type DeedOptions } from './deeds.ts'
@@ -34,7 +35,7 @@ import { confirm, losesWritten } from './questions.ts'
 import { stopBeforeQuit } from './quit.ts'
 import { targetShower } from './show-target.ts'
 import { showAgent } from './shown-agent.ts'
-import { followSleep } from './sleep.ts'
+import { followSleep, followSupply } from './sleep.ts'
 import { tellHiddenIconOnce } from './tell-hidden-icon-once.ts'
 import { tellNews } from './tell-news.ts'
 import { showTray } from './tray.ts'
@@ -72,6 +73,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   }
   process.on('uncaughtException', onDefect)
   process.on('unhandledRejection', onDefect)
+  refuseAppNap()
   // Without an icon in the Dock, also where no bundle says so. There on macOS alone.
   if ('setActivationPolicy' in app) app.setActivationPolicy('accessory')
   securePages()
@@ -190,6 +192,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
       return agent.sleeps(isAsleep)
     },
   })
+  followSupply({ log, onSupply: () => agent.supplyChanged() })
   followLinks({
     log,
     onLink: targetShower(view, { show: (at) => popover.show(at), turn: (at) => popover.turn(at) }),

@@ -20,6 +20,8 @@ export interface ShownAgent {
   readonly link: AgentLink
   /** The machine is about to sleep, or woke. */
   sleeps(isAsleep: boolean): Promise<void>
+  /** The machine runs on mains or on a battery now. */
+  supplyChanged(): Promise<void>
   /** Cuts the requests that hold up an end. */
   skipDrains(): Promise<void>
   /** Sets files that cannot be used aside, and starts again. Throws what the disk answers. */
@@ -38,10 +40,15 @@ export interface ShownAgentOptions
       'temporaryDir' | 'windowFolder' | 'log' | 'onShutdown' | 'onLogLevel' | 'keptHubToken' | 'holdAwake'
     > {
   /** The environment is as it is to be. */
-  readonly isPrepared: Promise<void>
+  readonly isPrepared: Promise<Prepared>
   /** Undefined where they cannot be used. */
   readonly onPreferences: (preferences: ShellPreferences | undefined) => void
   readonly onHosting: (hosting: Pick<AgentView, 'isHere' | 'isBroken'>) => void
+}
+
+/** `problem`: of the environment, one sentence. */
+export interface Prepared {
+  readonly problem?: string
 }
 
 /** `broken`: files that must be repaired or reset first. */
@@ -78,6 +85,7 @@ export function showAgent(options: ShownAgentOptions): ShownAgent {
       const agent = await hosted()
       await (isAsleep ? agent?.suspend() : agent?.resume())
     },
+    supplyChanged: async () => (await hosted())?.supplyChanged(),
     skipDrains: async () => {
       const { door } = (await hosted()) ?? {}
       // An agent that ends tells no more how its services stand; where nothing is drained it is refused.
@@ -127,7 +135,7 @@ async function hostWhenFree(options: ShownAgentOptions): Promise<Hosting> {
 /** The Kubernetes client is loaded when the icon is there: it takes a quarter of a second. */
 async function host(options: ShownAgentOptions): Promise<Hosting> {
   const { stateDir, onPreferences, log, isPrepared } = options
-  await isPrepared
+  const { problem } = await isPrepared
   const read = await readPreferences(stateDir)
   onPreferences(read.ok ? read.preferences : undefined)
   if (!read.ok) return { ...read, reason: 'broken' }
@@ -151,7 +159,13 @@ async function host(options: ShownAgentOptions): Promise<Hosting> {
   const start = await readStartSettings(options)
   if (!start.ok) return { ...start, reason: 'broken' }
   const { hostAgent } = await import('../serve/host-agent.ts')
-  return hostAgent({ ...options, settings: start.settings, platform: hostPlatform(), version: buildInfo.version })
+  return hostAgent({
+    ...options,
+    settings: start.settings,
+    platform: hostPlatform(),
+    version: buildInfo.version,
+    notices: problem === undefined ? [] : [problem],
+  })
 }
 
 /** False where an agent uses the state folder: it has its settings in memory, and would write over ours. */

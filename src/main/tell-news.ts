@@ -29,7 +29,9 @@ export function tellNews({ view, log, prefer, onDeed }: TellNewsOptions): () => 
     prefer({ loginItemOffered: true }).catch((error: unknown) => log.warn('the offer is not remembered', { error }))
   }
   view.subscribe((state, before) => {
-    if (state.snapshot === before.snapshot || !state.snapshot) return
+    // Until it is known whether a person wants to be told, nothing counts as told.
+    if (!state.snapshot || !state.preferences) return
+    if (state.snapshot === before.snapshot && before.preferences) return
     paced.next(state.snapshot)
     offerLogin()
   })

@@ -30,6 +30,8 @@ export interface HostOptions extends Pick<
   readonly platform: Platform
   readonly log: Logger
   readonly version: string
+  /** What its host has to tell in every snapshot. */
+  readonly notices?: readonly string[]
   readonly env: NodeJS.ProcessEnv
   readonly temporaryDir: string
   /** The built window, for a browser. */
@@ -43,6 +45,8 @@ export interface HostedAgent {
   /** The machine is about to sleep, and woke or may have slept; see {@link Agent}. */
   suspend(): Promise<void>
   resume(): Promise<void>
+  /** The machine runs on mains or on a battery now. */
+  supplyChanged(): void
   /** Ends everything in good order and gives the state folder back; false where something was left, which the log then names. */
   stop(how?: { readonly servers: ServersAtEnd }): Promise<boolean>
 }
@@ -82,7 +86,7 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   const identity = await identityIn(nodeFile)
   if (typeof identity === 'string') return { ok: false, reason: 'unusable', message: identity }
   log.info('starting metal-agent', { version, stateDir: settings.stateDir, modelStore: settings.modelStore })
-  const notices = [...startNotices(settings), ...(metal.available ? [] : [metal.message])]
+  const notices = [...(options.notices ?? []), ...startNotices(settings), ...(metal.available ? [] : [metal.message])]
   for (const notice of notices) log.warn('notice', { text: notice })
   const agent = new Agent({ ...options, identity, notices })
   const door = cleanedDoor({
@@ -158,6 +162,7 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
       openWindow,
       suspend: () => agent.suspend(),
       resume: () => agent.resume(),
+      supplyChanged: () => agent.supplyChanged(),
       stop: ({ servers } = { servers: 'stop' }) => (stopping ??= stop(servers)),
     },
   }

@@ -91,6 +91,8 @@ test('after two soon after a start large models are held, over a restart of the 
 
   const fourth = await start('three')
   await fourth.until('large', ({ reason }) => reason === 'HeldAfterPanic')
+  await eventually(async () => (await world.condition('large')) === 'False HeldAfterPanic')
+  expect((await world.eventReasons('large')).filter((reason) => reason === 'HeldAfterPanic')).toHaveLength(1)
   expect(await serveAgain(fourth)).toMatchObject({ outcome: 'done' })
   await fourth.untilReady('large')
   expect(fourth.snapshot.panicFuse).toBeUndefined()

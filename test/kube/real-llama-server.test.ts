@@ -77,7 +77,7 @@ test("what is read of llama-server's work is what its client counts, tokens and 
   await using server = await start(file, '--metrics', '--parallel', '1', '--threads', '1')
   await eventually(async () => (await health(server.url)) === 200, { what: '/health answering 200' })
   const counted: CountedServer = {
-    ...{ key: 'default/a', role: 'current', run: 'run', port: Number(new URL(server.url).port), digest: 'd' },
+    ...{ key: 'default/a', role: 'current', run: 'run', pid: 1, port: Number(new URL(server.url).port), digest: 'd' },
     ...{ sleepsWhenIdle: false, isFound: false, isWell: true },
   }
   const shown: number[] = []

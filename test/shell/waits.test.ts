@@ -2,12 +2,17 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createAgentView } from '../../src/main/agent-view.ts'
 import { catchLinks } from '../../src/main/follow-links.ts'
 import type { LinkTarget } from '../../src/main/links.ts'
+import { refuseAppNap } from '../../src/main/app-nap.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
 import { tellHiddenIconOnce } from '../../src/main/tell-hidden-icon-once.ts'
+import { tellNews } from '../../src/main/tell-news.ts'
 import { showTray } from '../../src/main/tray.ts'
 import { app } from '../support/electron-stand-in/app.ts'
 import { press, question } from '../support/electron-stand-in/dialog.ts'
+import { notifications } from '../support/electron-stand-in/notification.ts'
+import { systemPreferences } from '../support/electron-stand-in/system-preferences.ts'
 import { trayNow } from '../support/electron-stand-in/tray.ts'
+import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { silentLog } from '../support/silent-log.ts'
 
 vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
@@ -64,4 +69,18 @@ test('of the links that came before the app was ready the newest is followed', (
   const seen: LinkTarget[] = []
   follow({ log: silentLog, onLink: (target) => seen.push(target) })
   expect(seen).toEqual([{ kind: 'view', view: 'models' }])
+})
+
+test('that models wait for a person is told although the first snapshot comes before the preferences', async () => {
+  const view = createAgentView('linux')
+  tellNews({ view, log: silentLog, prefer: () => Promise.resolve(), onDeed: () => undefined })
+  const panicFuse = { state: 'held', since: '2026-11-23T10:00:00.000Z', message: 'It ended with a panic.' } as const
+  view.setState({ snapshot: sampleSnapshot({ panicFuse }) })
+  view.setState({ preferences: defaultPreferences })
+  await vi.waitFor(() => expect([...notifications.keys()]).toEqual(['held']), { timeout: 5_000 })
+})
+
+test('the app is not slowed while nobody looks at it', () => {
+  refuseAppNap()
+  expect(systemPreferences.getUserDefault('NSAppSleepDisabled', 'boolean')).toBe(true)
 })

@@ -6,7 +6,7 @@ import type { AwakeHold, HoldAwake, HowItEnded } from './awake-hold.ts'
 import { mayKeepAwake } from './awake-rule.ts'
 import { isWorkUnderWay, type WorkSources } from './work-under-way.ts'
 
-export interface StayAwakeOptions extends Pick<WorkSources, 'ask' | 'connections'> {
+export interface StayAwakeOptions extends Pick<WorkSources, 'ask' | 'connections' | 'working'> {
   readonly policy: () => SleepPolicy
   readonly source: () => PowerSupply['source'] | undefined
   readonly servers: Pick<Servers, 'state' | 'counted' | 'onChange'>
@@ -49,6 +49,11 @@ export class StayAwake implements AsyncDisposable {
 
   get isKeptAwake(): boolean {
     return this.#hold?.isHeld === true
+  }
+
+  /** It is let go when the plug is pulled. */
+  get dependsOnSupply(): boolean {
+    return this.isKeptAwake && this.#options.policy() === 'on-mains'
   }
 
   /** The policy, the supply or what runs has changed. */
@@ -128,13 +133,14 @@ export class StayAwake implements AsyncDisposable {
   }
 
   async #isNeeded(): Promise<boolean> {
-    const { policy, source, servers, ask, connections, hold } = this.#options
+    const { policy, source, servers, ask, connections, working, hold } = this.#options
     if (!hold || !mayKeepAwake(policy(), source())) return false
     return isWorkUnderWay({
       states: () => servers.state().values(),
       counted: () => servers.counted(),
       ask,
       connections,
+      working,
     })
   }
 

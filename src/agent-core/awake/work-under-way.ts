@@ -2,6 +2,7 @@ import type { Platform } from '../platform/platform.ts'
 import type { Activity } from '../process/activity.ts'
 import type { ServerState } from '../process/server-state.ts'
 import type { CountedServer } from '../process/service-servers.ts'
+import type { LatelyWorking } from './lately-working.ts'
 
 export interface WorkSources {
   readonly states: () => Iterable<ServerState>
@@ -10,6 +11,7 @@ export interface WorkSources {
   /** Never rejects. */
   readonly ask: (port: number, timeLimitMs: number) => Promise<Activity>
   readonly connections: Platform['establishedConnections']
+  readonly working: Pick<LatelyWorking, 'has' | 'keepOnly'>
 }
 
 const answerLimitMs = 1_000
@@ -17,7 +19,9 @@ const answerLimitMs = 1_000
 /** Whether a model loads, or a request runs. */
 export async function isWorkUnderWay(sources: WorkSources): Promise<boolean> {
   if ([...sources.states()].some(isOnItsWay)) return true
-  const answers = await Promise.all(sources.counted().map((server) => hasRequests(server, sources)))
+  const servers = sources.counted()
+  sources.working.keepOnly(new Set(servers.map(({ run }) => run)))
+  const answers = await Promise.all(servers.map((server) => hasRequests(server, sources)))
   return answers.includes(true)
 }
 
@@ -27,11 +31,17 @@ const isOnItsWay = (state: ServerState): boolean =>
   (state.kind === 'starting' && state.unasked !== true) ||
   (state.kind === 'stopping' && state.drain !== undefined)
 
-/** Of a server that does not say, or is in the middle of a long batch, open connections stand for requests. */
+/**
+ * Of a server in the middle of a long batch open connections stand for requests. Of one that does not say, or must not be asked, they do so
+ * while it works: a client may keep one open for hours.
+ */
 async function hasRequests(
-  { port, sleepsWhenIdle }: CountedServer,
-  { ask, connections }: Pick<WorkSources, 'ask' | 'connections'>,
+  server: CountedServer,
+  { ask, connections, working }: Pick<WorkSources, 'ask' | 'connections' | 'working'>,
 ): Promise<boolean> {
+  const { port, sleepsWhenIdle } = server
   const activity = sleepsWhenIdle ? undefined : await ask(port, answerLimitMs)
-  return activity?.kind === 'counted' ? activity.requests > 0 : (await connections(port)) > 0
+  if (activity?.kind === 'counted') return activity.requests > 0
+  if ((await connections(port)) === 0) return false
+  return activity?.kind === 'silent' || working.has(server)
 }

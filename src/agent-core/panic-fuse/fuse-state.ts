@@ -30,6 +30,8 @@ const fuseState = z.object({
   ends: z.array(disorderlyEnd).max(100),
   /** Large models wait for a person; null = they do not. */
   held: hold.nullable(),
+  /** Services, as namespace/name, whose hold was told in the cluster since then. */
+  told: z.array(z.string().max(600)).max(1_000).default([]),
 })
 export type FuseState = z.infer<typeof fuseState>
 
@@ -44,4 +46,4 @@ const withoutCause = fuseState
 
 export const fuseFile = z.union([fuseState, withoutCause])
 
-export const nothingEnded: FuseState = { schema: 1, leftIn: null, outlivedUpTo: null, ends: [], held: null }
+export const nothingEnded: FuseState = { schema: 1, leftIn: null, outlivedUpTo: null, ends: [], held: null, told: [] }

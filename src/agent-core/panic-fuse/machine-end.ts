@@ -16,6 +16,8 @@ export interface Boot {
 
 /** More say no more than these. */
 const endsKept = 10
+/** As many as the file takes. */
+const toldKept = 1_000
 /** So many ends soon after a start are no accident. */
 const soonEndsForHold = 2
 
@@ -60,7 +62,11 @@ export const outlived = (state: FuseState, upTo: string): FuseState => ({
 })
 
 /** A person wants all models served again. */
-export const servedAgain = (state: FuseState): FuseState => ({ ...state, ends: [], held: null })
+export const servedAgain = (state: FuseState): FuseState => ({ ...state, ends: [], held: null, told: [] })
+
+/** The cluster was told that this service is held. */
+export const withTold = (state: FuseState, key: string): FuseState =>
+  state.held === null || state.told.includes(key) ? state : { ...state, told: [...state.told, key].slice(-toldKept) }
 
 export const isInTurn = ({ ends }: FuseState): boolean => ends.length > 0
 

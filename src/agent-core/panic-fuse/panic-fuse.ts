@@ -9,7 +9,7 @@ import { StateFile } from '../state/state-file.ts'
 import { fuseFile, nothingEnded, type FuseState } from './fuse-state.ts'
 import { fuseSentence, heldSentence, noticedSentence, turnSentence } from './fuse-words.ts'
 import { isFoundLater } from './late-report.ts'
-import { cutShort, isInTurn, outlived, servedAgain, withAgent, withEnd, withReport } from './machine-end.ts'
+import { cutShort, isInTurn, outlived, servedAgain, withAgent, withEnd, withReport, withTold } from './machine-end.ts'
 import type { Boot } from './machine-end.ts'
 import { OutlivedStarts } from './outlived-starts.ts'
 import { verdictOn, type AskedStart, type StartVerdict } from './start-order.ts'
@@ -139,6 +139,13 @@ export class PanicFuse implements Disposable {
     this.#waiting.delete(key)
     this.#turn = key
     return undefined
+  }
+
+  /** Whether the hold of this service is yet to be told in the cluster; from now on it is told, for later agents as well. */
+  isNews(key: string): boolean {
+    if (this.#state.held === null || this.#state.told.includes(key)) return false
+    void this.#note((state) => withTold(state, key))
+    return true
   }
 
   /** Of a start that was asked for: what stands in its way now. Undefined = it may ask. */

@@ -57,6 +57,8 @@ export interface CountedServer extends Pick<Slot, 'digest' | 'sleepsWhenIdle' | 
   readonly role: ServerRole
   /** Another for each start of a server. */
   readonly run: string
+  /** Of its first process, which is the number of its process group. */
+  readonly pid: number
   readonly port: number
   /** Neither stopping nor silent. */
   readonly isWell: boolean
@@ -198,12 +200,12 @@ export class ServiceServers {
     return this.#slots().flatMap((slot) => {
       const { folder, state } = slot.process
       if (folder === undefined || (state.kind !== 'ready' && state.kind !== 'stopping')) return []
-      const { port } = state
-      if (port === undefined) return []
+      const { pid, port } = state
+      if (pid === undefined || port === undefined) return []
       const { digest, sleepsWhenIdle, isFound } = slot
       const isWell = state.kind === 'ready' && state.healthy
       const role = this.#roleOf(slot)
-      return [{ key: this.#options.key, role, run: folder.name, port, digest, sleepsWhenIdle, isFound, isWell }]
+      return [{ key: this.#options.key, role, run: folder.name, pid, port, digest, sleepsWhenIdle, isFound, isWell }]
     })
   }
 

@@ -38,7 +38,7 @@ export interface ServerStartsOptions {
   >
   readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
   readonly admission: Pick<Admission, 'need' | 'prepare' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'>
-  readonly fuse: Pick<PanicFuse, 'ask'>
+  readonly fuse: Pick<PanicFuse, 'ask' | 'isNews'>
   readonly narrator: Pick<Narrator, 'tell' | 'startFailed' | 'notStarted'>
   readonly log: Logger
   readonly enqueue: () => void
@@ -219,7 +219,9 @@ export class ServerStarts {
   #isHeldBack({ digest }: DesiredServer, needBytes: number | undefined): boolean {
     const { key, fuse, narrator } = this.#options
     const obstacle = fuse.ask(key, digest, needBytes)
-    if (obstacle?.reason === 'HeldAfterPanic') narrator.notStarted(key, obstacle.reason, obstacle.message)
+    if (obstacle?.reason === 'HeldAfterPanic' && fuse.isNews(key)) {
+      narrator.notStarted(key, obstacle.reason, obstacle.message)
+    }
     return obstacle !== undefined
   }
 

@@ -34,7 +34,7 @@ export interface ServiceRooms {
   readonly memory: Pick<Memory, 'view'>
   readonly absences: Absences
   readonly admission: Admission
-  readonly fuse: Pick<PanicFuse, 'ask' | 'obstacleOf' | 'forget'>
+  readonly fuse: Pick<PanicFuse, 'ask' | 'isNews' | 'obstacleOf' | 'forget'>
   readonly narrator: Narrator
   readonly launches: ServerLaunches
   readonly idle: IdleWatch

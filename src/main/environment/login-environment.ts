@@ -48,13 +48,13 @@ export async function loginEnvironment(options: LoginEnvironmentOptions): Promis
       timeLimitMs: limitMs,
     })
     const said = environmentIn(stdout)
-    if (!said) return fallback(env, `${shell} printed no environment (exit code ${exitCode ?? 'none'}).`)
+    if (!said) return fallback(env, shell, `${shell} printed no environment (exit code ${exitCode ?? 'none'}).`)
     const chosen = Object.entries(said).filter(
       ([name]) => names.has(name) || prefixes.some((one) => name.startsWith(one)),
     )
     return { set: { ...Object.fromEntries(chosen), PATH: pathOf(said['PATH'], env['PATH']) } }
   } catch (error) {
-    return fallback(env, messageOf(error))
+    return fallback(env, shell, messageOf(error))
   }
 }
 
@@ -66,9 +66,12 @@ const quiet = {
   ZSH_TMUX_AUTOSTART: 'false',
 }
 
-const fallback = ({ PATH }: Environment, why: string): LoginEnvironment => ({
+const fallback = ({ PATH }: Environment, shell: string, why: string): LoginEnvironment => ({
   set: { PATH: pathOf(PATH) },
-  problem: `The login shell gave no environment, so programs are looked for in PATH and in the folders of Homebrew alone: ${why}`,
+  problem:
+    'The login shell gave no environment, so programs are looked for in PATH and in the folders of Homebrew alone, and what its files set, ' +
+    `such as KUBECONFIG, HTTPS_PROXY or AWS_PROFILE, does not count here: ${why} Try \`${shell} -ilc env\` in Terminal, ` +
+    'mend what it waits for or complains about, and start Metalbar again.',
 })
 
 /** Each folder once, those of Homebrew last; a relative one would be below whatever folder this program was started in. */

@@ -1,11 +1,12 @@
 import type { Logger } from '../../agent-core/observability/logger.ts'
+import type { Prepared } from '../shown-agent.ts'
 import { lacksShell, loginEnvironment } from './login-environment.ts'
 
 /** Gives this process, once, what a terminal would have given it; the agent and all that it starts have it from here. */
-export async function takeLoginEnvironment(env: NodeJS.ProcessEnv, log: Logger): Promise<void> {
-  if (!lacksShell(env)) return
+export async function takeLoginEnvironment(env: NodeJS.ProcessEnv, log: Logger): Promise<Prepared> {
+  if (!lacksShell(env)) return {}
   const { set, problem } = await loginEnvironment({ env, shell: env['SHELL'] ?? '' })
   Object.assign(env, set)
-  if (problem !== undefined) log.warn('no login shell', { text: problem })
-  else log.info('environment of the login shell', { names: Object.keys(set).sort() })
+  if (problem === undefined) log.info('environment of the login shell', { names: Object.keys(set).sort() })
+  return problem === undefined ? {} : { problem }
 }

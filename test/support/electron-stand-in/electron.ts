@@ -19,6 +19,7 @@ import { safeStorage } from './safe-storage.ts'
 import { screen } from './screen.ts'
 import { session } from './session.ts'
 import { shell } from './shell.ts'
+import { systemPreferences } from './system-preferences.ts'
 import { Tray } from './tray.ts'
 
 const electron = {
@@ -38,6 +39,7 @@ const electron = {
   screen,
   session,
   shell,
+  systemPreferences,
   Tray,
 }
 export {
@@ -57,6 +59,7 @@ export {
   screen,
   session,
   shell,
+  systemPreferences,
   Tray,
 }
 export default electron

@@ -14,6 +14,7 @@ const counted = {
   key: 'a/b',
   role: 'current',
   run: 'r',
+  pid: 1,
   port: 8080,
   isWell: true,
   digest: 'd',
@@ -23,7 +24,7 @@ const counted = {
 /** One server whose state and requests a test decides, and what becomes of the system meanwhile. */
 function machine(options: Partial<StayAwakeOptions> & { readonly sleepsWhenIdle?: boolean } = {}) {
   const { sleepsWhenIdle = false, ...rest } = options
-  const facts = { state: ready, requests: 0, connections: 0, holds: 0, endsAtOnce: false, asked: 0 }
+  const facts = { state: ready, requests: 0, connections: 0, isWorking: true, holds: 0, endsAtOnce: false, asked: 0 }
   let listener: ServerListener = () => undefined
   const awake = new StayAwake({
     policy: () => 'while-serving',
@@ -42,6 +43,7 @@ function machine(options: Partial<StayAwakeOptions> & { readonly sleepsWhenIdle?
       return Promise.resolve({ kind: 'counted', requests: facts.requests, work: 0, reading })
     },
     connections: () => Promise.resolve(facts.connections),
+    working: { has: () => Promise.resolve(facts.isWorking), keepOnly: () => undefined },
     hold: () => {
       facts.holds += 1
       let isHeld = !facts.endsAtOnce
@@ -92,6 +94,17 @@ test.each([
   facts[figure] = 0
   await pass(5_000)
   expect(awake.isKeptAwake).toBe(false)
+})
+
+test('a connection that is kept open without any work does not hold it, nor lets it hang on the supply', async () => {
+  const { awake, facts } = machine({ sleepsWhenIdle: true, policy: () => 'on-mains' })
+  facts.connections = 1
+  facts.isWorking = false
+  await pass(60_000)
+  const idle = [awake.isKeptAwake, awake.dependsOnSupply]
+  facts.isWorking = true
+  await pass(20_000)
+  expect([idle, awake.isKeptAwake, awake.dependsOnSupply]).toEqual([[false, false], true, true])
 })
 
 test.each<[string, Partial<StayAwakeOptions>]>([

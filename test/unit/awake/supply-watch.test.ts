@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { mayKeepAwake } from '../../../src/agent-core/awake/awake-rule.ts'
 import { SupplyWatch } from '../../../src/agent-core/awake/supply-watch.ts'
 import type { PowerSupply } from '../../../src/agent-core/platform/power-supply.ts'
+import { supplyLine } from '../../../src/contract/supply.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -21,6 +22,7 @@ async function watched(found: readonly (PowerSupply | Error)[]) {
     platform: { powerSupply },
     log: silentLog,
     onChange: (isOtherSource) => void told.push(isOtherSource),
+    isNeeded: () => true,
     everyMs: 1_000,
   })
   await watch.look()
@@ -37,6 +39,49 @@ test('what was known counts for two looks that fail, and no more after the third
 test('a charge that changes is told apart from another source', async () => {
   const { told } = await watched([onMains, { ...onMains, charge: 0.7 }, { ...onMains, source: 'battery' }])
   expect(told).toEqual([true, false, true])
+})
+
+test('a battery is looked at every quarter of a minute while that is needed, at once when it becomes so, and else seldom', async () => {
+  let looks = 0
+  let isNeeded = false
+  using watch = new SupplyWatch({
+    platform: { powerSupply: () => Promise.resolve(((looks += 1), onMains)) },
+    log: silentLog,
+    onChange: () => undefined,
+    isNeeded: () => isNeeded,
+  })
+  await watch.look()
+  await vi.advanceTimersByTimeAsync(140_000)
+  const unneeded = looks
+  isNeeded = true
+  watch.review()
+  const atOnce = looks
+  await vi.advanceTimersByTimeAsync(60_000)
+  const needed = looks
+  isNeeded = false
+  watch.review()
+  await vi.advanceTimersByTimeAsync(140_000)
+  expect([unneeded, atOnce, needed, looks]).toEqual([1, 2, 6, 6])
+})
+
+test('one look at what is known is never older than a quarter of a minute', async () => {
+  let looks = 0
+  using watch = new SupplyWatch({
+    platform: { powerSupply: () => Promise.resolve(((looks += 1), onMains)) },
+    log: silentLog,
+    onChange: () => undefined,
+    isNeeded: () => false,
+  })
+  await watch.look()
+  await watch.fresh()
+  const before = looks
+  await vi.advanceTimersByTimeAsync(20_000)
+  await watch.fresh()
+  expect([before, looks]).toEqual([1, 2])
+})
+
+test('a supply that is not known is not said to be mains', () => {
+  expect(supplyLine({ lowPowerMode: false, isPaused: false, isKeptAwake: true })).toBe('kept awake while models work')
 })
 
 test('a supply that is not known keeps nothing awake where only mains count', () => {

@@ -122,7 +122,7 @@ describe('the environment of the login shell', () => {
       /exit code 1/,
     ],
   ])(
-    'is not had where a shell %s: PATH gets the folders of Homebrew, and one sentence says why',
+    'is not had where a shell %s: PATH gets the folders of Homebrew, and it is said why and what to do',
     async ([, files, why]) => {
       const { PATH, problem, ...rest } = await said(files)
       expect({ PATH, problem, rest }).toEqual({
@@ -130,6 +130,7 @@ describe('the environment of the login shell', () => {
         problem: expect.stringMatching(why) as unknown,
         rest: {},
       })
+      expect(problem).toMatch(/Try `\S+ -ilc env` in Terminal, .*start Metalbar again\.$/)
     },
   )
 

@@ -108,3 +108,24 @@ test('where the budget is not known a model is held after a panic, and asks agai
   fuse.budgetChanged()
   expect(enqueue).toHaveBeenCalledWith('a/small')
 })
+
+test('that a model is held is news once, for the agent that is started next as well, until a person serves it again', async () => {
+  const { fuse, folder } = await fuseAfterEnd({ platform: { hasPanicReportSince: () => Promise.resolve(true) } })
+  await using _folder = folder
+  const first = [fuse.isNews('a/b'), fuse.isNews('a/b'), fuse.isNews('a/c')]
+  await eventually(async () => (await readFile(join(folder.dir, 'panic-fuse.json'), 'utf8')).includes('a/c'))
+  fuse[Symbol.dispose]()
+  using next = await PanicFuse.open({
+    stateDir: folder.dir,
+    platform: { hasPanicReportSince: () => Promise.resolve(false) },
+    servers: { onChange: () => () => undefined, state: () => new Map() },
+    budgetBytes: () => 100,
+    history: { add: () => undefined },
+    log: silentLog,
+    enqueue: () => undefined,
+    onChange: () => undefined,
+  })
+  const second = [next.isNews('a/b'), next.isNews('a/d')]
+  await next.serveAgain()
+  expect([first, second, next.isNews('a/b')]).toEqual([[true, false, true], [false, true], false])
+})

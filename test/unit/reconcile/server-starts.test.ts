@@ -41,7 +41,7 @@ const startsIn = (room: ServerRoom, more: Partial<ServerStartsOptions> = {}): Se
       admitBeside: () => true,
       notStarted: () => undefined,
     },
-    fuse: { ask: () => undefined },
+    fuse: { ask: () => undefined, isNews: () => true },
     narrator: { tell: () => undefined, startFailed: () => undefined, notStarted: () => undefined },
     log: silentLog,
     enqueue: () => undefined,
@@ -71,7 +71,7 @@ test('a restart that was under way is still asked for when its new server is dro
 test('where nothing is decided any more no start asks for its turn', async () => {
   await using room = await ServerRoom.create()
   const ask = vi.fn<ServerStartsOptions['fuse']['ask']>()
-  const starts = startsIn(room, { fuse: { ask }, isStopped: () => true })
+  const starts = startsIn(room, { fuse: { ask, isNews: () => true }, isStopped: () => true })
   await starts.start('current', { model }, desiredServer('digest-1'), file)
   expect(ask).not.toHaveBeenCalled()
 })

@@ -7,7 +7,7 @@ beforeEach(() => vi.useFakeTimers())
 afterEach(() => vi.useRealTimers())
 
 const server: CountedServer = {
-  ...{ key: 'default/a', role: 'current', run: 'run-1', port: 1, digest: 'd' },
+  ...{ key: 'default/a', role: 'current', run: 'run-1', pid: 1, port: 1, digest: 'd' },
   ...{ sleepsWhenIdle: false, isFound: false, isWell: true },
 }
 
