@@ -7,12 +7,15 @@ const root = path.join(import.meta.dirname, '..')
 
 /** What `src/agent-core/build-info.ts` is told by a build. */
 export function buildDefines(): Record<string, string> {
-  const { version } = z.object({ version: z.string() }).parse(JSON.parse(readFileSync(`${root}/package.json`, 'utf8')))
   return {
-    METAL_AGENT_VERSION: JSON.stringify(version),
+    METAL_AGENT_VERSION: JSON.stringify(packageVersion()),
     METAL_AGENT_COMMIT: JSON.stringify(commit()),
     METAL_AGENT_BUILD_DATE: JSON.stringify(buildDate().toISOString()),
   }
+}
+
+export function packageVersion(): string {
+  return z.object({ version: z.string() }).parse(JSON.parse(readFileSync(`${root}/package.json`, 'utf8'))).version
 }
 
 /** The same for every build of one source where SOURCE_DATE_EPOCH (seconds) is set. */

@@ -113,7 +113,9 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   const quit = personQuits({ view, prefer, hide: () => popover.hide() })
   const ownPower: OwnPower = {
     link: agent.link,
-    script: path.join(built, '../cli/metal-agent.js'),
+    own: app.isPackaged
+      ? { program: path.join(process.resourcesPath, 'bin/metal-agent') }
+      : { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
     confirm: (question) => popover.during(() => confirm(question)),
   }
   const deeds: DeedOptions = {

@@ -6,11 +6,11 @@ import type { AgentLink } from '../contract/client.ts'
 import type { CommandResult } from '../contract/commands.ts'
 import type { Question } from './deeds.ts'
 import { changePowerRule, measurePower, type MeasurePowerOptions } from './measure-power.ts'
+import type { OwnCommand } from './power-script.ts'
 
 export interface OwnPower {
   readonly link: Pick<AgentLink, 'command'>
-  /** The built `metal-agent`. */
-  readonly script: string
+  readonly own: OwnCommand
   readonly confirm: (question: Question) => Promise<boolean>
 }
 
@@ -27,10 +27,10 @@ const questions: Readonly<Record<PowerRuleChange, string>> = {
     'powermetrics is to run with a password only, so power is measured no more by it. Terminal runs this script, which asks for your password:',
 }
 
-const optionsOf = ({ link, script, confirm }: OwnPower): MeasurePowerOptions => ({
+const optionsOf = ({ link, own, confirm }: OwnPower): MeasurePowerOptions => ({
   link,
   temporaryDir: tmpdir(),
-  own: { program: process.execPath, script },
+  own,
   confirm: (detail, change) => confirm({ message: questions[change], detail, yes: 'Open Terminal' }),
   openFile: (file) => shell.openPath(file),
   leave: () => leaveOf({ name: userInfo().username, id: userInfo().uid }),

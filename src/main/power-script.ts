@@ -1,10 +1,10 @@
 import type { PowerRuleChange } from '../contract/app-bridge.ts'
 
 export interface OwnCommand {
-  /** Electron, which is Node.js where it is told so. */
+  /** The command itself, or Electron, which is Node.js where it is told so. */
   readonly program: string
-  /** The built `metal-agent`. */
-  readonly script: string
+  /** The built `metal-agent` that Electron runs; undefined in a package, whose Electron refuses to be Node.js. */
+  readonly script?: string | undefined
 }
 
 /**
@@ -15,7 +15,7 @@ export const powerScript = ({ program, script }: OwnCommand, change: PowerRuleCh
 # Metalbar: ${whatItDoes[change]}, which asks for your password.
 trap 'exit 1' HUP INT TERM
 trap 'rm -f -- "$0" && rmdir -- "$(dirname -- "$0")"' EXIT
-ELECTRON_RUN_AS_NODE=1 ${quoted(program)} ${quoted(script)} power ${change}
+${script === undefined ? quoted(program) : `ELECTRON_RUN_AS_NODE=1 ${quoted(program)} ${quoted(script)}`} power ${change}
 `
 
 const whatItDoes: Readonly<Record<PowerRuleChange, string>> = {

@@ -29,6 +29,16 @@ say(
 )
 if (process.platform === 'darwin') {
   say(`A Mac with Apple silicon starts it once it is signed: codesign --sign - --force ${command}`)
+  say(`building the app for ${process.arch} …`)
+  const node = { cwd: root, stdio: 'inherit', preferLocal: true } as const
+  await execa('npm', ['run', '--silent', 'build'], node)
+  await execa(process.execPath, ['tasks/package/build-app.ts', '--arch', process.arch], node)
+  say(
+    'out/app: the disk image and the zip. Without a Developer ID in the keychain nothing is signed, and Apple silicon starts no such app.',
+  )
 } else {
   say('For Macs it is built on a Mac: make package there, then codesign --sign - --force out/package/…/metal-agent')
+  say('The app is built on a Mac too, as disk image and zip: make package there, which ends with')
+  say('  npm run build && node tasks/package/build-app.ts --arch arm64')
+  say('Here only what it is made of is checked: npx vitest run --project shell test/shell/package.test.ts')
 }

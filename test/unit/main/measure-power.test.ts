@@ -55,6 +55,12 @@ test('the script is shown, run in Terminal out of a private folder, and gone; th
   expect(await it.left()).toEqual([])
 })
 
+test('the command of a package is run as it is, since its Electron is no Node.js', () => {
+  expect(powerScript({ program: '/Applications/Metalbar.app/bin/metal-agent' }, 'remove')).toMatch(
+    /\n'\/Applications\/Metalbar\.app\/bin\/metal-agent' power remove\n$/,
+  )
+})
+
 test('where sudo has the rule already nothing is asked', async () => {
   const it = await trial('', { leave: () => Promise.resolve(given) })
   await using _folder = it.folder

@@ -1,0 +1,36 @@
+import { access, constants, readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { flipFuses } from '@electron/fuses'
+import type { AfterPackContext } from 'electron-builder'
+import { build, parse } from 'plist'
+import { flavourOf } from './flavours.ts'
+import { fusesOf } from './fuses.ts'
+import { tidied } from './info-plist.ts'
+
+/** electron-builder calls it with the app in place and nothing signed yet. */
+export default async function afterPack({ appOutDir, packager }: AfterPackContext): Promise<void> {
+  const { appInfo, config } = packager
+  const flavour = flavourOf({
+    appId: appInfo.id,
+    version: appInfo.version,
+    identity: config.mac?.identity,
+    hasPublish: config.publish != null,
+  })
+  const app = path.join(appOutDir, `${appInfo.productFilename}.app`)
+  await hasCommand(app)
+  const file = path.join(app, 'Contents/Info.plist')
+  await writeFile(file, build(tidied(parse(await readFile(file, 'utf8')))))
+  await flipFuses(app, fusesOf(flavour))
+}
+
+/** electron-builder only warns of a file that is not there. */
+async function hasCommand(app: string): Promise<void> {
+  const command = path.join(app, 'Contents/Resources/bin/metal-agent')
+  try {
+    await access(command, constants.X_OK)
+  } catch (error) {
+    throw new Error(`${command} is missing or cannot be run: the self-contained command is built before the app.`, {
+      cause: error,
+    })
+  }
+}

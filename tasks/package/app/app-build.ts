@@ -1,0 +1,57 @@
+import path from 'node:path'
+import { Arch, build, Platform, type CliOptions } from 'electron-builder'
+import { packageVersion } from '../../build-info.ts'
+import { e2eSuffix, flavourConfig, type Flavour } from './flavours.ts'
+
+const root = path.join(import.meta.dirname, '../../..')
+
+export type MacArch = 'arm64' | 'x64'
+
+export interface AppBuild {
+  readonly flavour: Flavour
+  readonly archs: readonly MacArch[]
+  /** `dir` is the app alone; only a Mac makes the others. */
+  readonly targets: readonly ('dir' | 'dmg' | 'zip')[]
+  /** Holds `metal-agent-darwin-ARCH/metal-agent` of each architecture. */
+  readonly commands: string
+  readonly output: string
+  /** Holds an Electron.app; undefined = electron-builder downloads it. */
+  readonly electronDist: string | undefined
+  /** Address of the folder with `latest-mac.yml`; undefined = the app is told of no updates. */
+  readonly updates: string | undefined
+  /** Fails where no identity for signing is found. */
+  readonly mustSign: boolean
+}
+
+/** Packs what `npm run build` has built. @returns the files and folders that came of it. */
+export function buildApp(wanted: AppBuild): Promise<string[]> {
+  // `electron-builder.yml` names it, as a path from the project's folder.
+  process.env['METALBAR_COMMANDS'] = path.relative(root, path.resolve(wanted.commands))
+  return build(optionsOf(wanted))
+}
+
+function optionsOf({ flavour, archs, targets, output, electronDist, updates, mustSign }: AppBuild): CliOptions {
+  const isRelease = flavour === 'release'
+  return {
+    projectDir: root,
+    targets: Platform.MAC.createTarget([...targets], ...archs.map((arch) => Arch[arch])),
+    // What is uploaded, and when, is decided by the release workflow.
+    publish: 'never',
+    config: {
+      ...flavourConfig[flavour],
+      directories: { output: path.resolve(output) },
+      forceCodeSigning: isRelease && mustSign,
+      publish: isRelease && updates !== undefined ? [{ provider: 'generic', url: updates }] : null,
+      ...(electronDist !== undefined && { electronDist: path.resolve(electronDist) }),
+      ...(!isRelease && { extraMetadata: { version: `${packageVersion()}${e2eSuffix}` } }),
+    },
+  }
+}
+
+/** Throws where it is no address that an app may take its own code from. */
+export function updatesFrom(text: string | undefined): string | undefined {
+  if (text === undefined || text === '') return undefined
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url?.protocol === 'https:' && url.username === '' && url.password === '') return url.href
+  throw new Error('METALBAR_UPDATES must be an https:// address without a password, or be left out.')
+}

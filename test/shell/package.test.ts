@@ -1,0 +1,135 @@
+import { access, constants, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { extractFile, listPackage } from '@electron/asar'
+import { getCurrentFuseWire, FuseState, FuseV1Options } from '@electron/fuses'
+import { execa } from 'execa'
+import { parse } from 'plist'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { flavourOf, WrongFlavourError, type Package } from '../../tasks/package/app/flavours.ts'
+import { writeSkeletonElectron } from '../support/package/skeleton-electron.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** What electron-builder makes of the built app with the real configuration. In place of Electron there is a skeleton: nothing here runs on a Mac. */
+
+const root = path.join(import.meta.dirname, '../..')
+const folder = await temporaryFolder()
+const inside = (...names: string[]) => path.join(folder.dir, ...names)
+const most = 15_000_000
+
+const packages = [
+  ['release', 'arm64', 'app/mac-arm64/Metalbar.app'],
+  ['release', 'x64', 'app/mac/Metalbar.app'],
+  ['e2e', 'arm64', 'e2e/mac-arm64/Metalbar E2E.app'],
+] as const
+
+function pack(output: string, ...more: string[]) {
+  const options = ['--dir', '--electron', inside('electron'), '--commands', inside('commands'), '--output', output]
+  return execa(process.execPath, [path.join(root, 'tasks/package/build-app.ts'), ...options, ...more], {
+    cwd: root,
+    env: { NODE_ENV: undefined },
+    all: true,
+  })
+}
+
+beforeAll(async () => {
+  await writeSkeletonElectron(inside('electron'))
+  for (const arch of ['arm64', 'x64']) {
+    await mkdir(inside(`commands/metal-agent-darwin-${arch}`), { recursive: true })
+    await writeFile(inside(`commands/metal-agent-darwin-${arch}/metal-agent`), arch, { mode: 0o755 })
+  }
+  await pack(inside('app'))
+  await pack(inside('e2e'), '--flavour', 'e2e', '--arch', 'arm64')
+})
+afterAll(() => folder[Symbol.asyncDispose]())
+
+describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
+  const contents = inside(app, 'Contents')
+  const archive = path.join(contents, 'Resources/app.asar')
+
+  test('says in Info.plist what macOS has to know of it, and asks for nothing else', async () => {
+    const info = parse(await readFile(path.join(contents, 'Info.plist'), 'utf8')) as Record<string, unknown>
+    const reasons = Object.keys(info).filter((key) => key.endsWith('UsageDescription'))
+    const isRelease = flavour === 'release'
+    expect(info).toMatchObject({
+      CFBundleIdentifier: isRelease ? 'dev.metalbar.app' : 'dev.metalbar.e2e',
+      CFBundleName: isRelease ? 'Metalbar' : 'Metalbar E2E',
+      CFBundleShortVersionString: expect.stringMatching(isRelease ? /^\d+\.\d+\.\d+$/ : /-e2e$/) as string,
+      CFBundleIconFile: 'icon.icns',
+      CFBundleURLTypes: [{ CFBundleURLSchemes: ['metalbar'] }],
+      LSUIElement: true,
+      LSMinimumSystemVersion: '13.0',
+      LSApplicationCategoryType: 'public.app-category.developer-tools',
+      NSAppSleepDisabled: true,
+      NSSupportsAutomaticTermination: false,
+      NSSupportsSuddenTermination: false,
+      ElectronAsarIntegrity: { 'Resources/app.asar': { algorithm: 'SHA256' } },
+    })
+    expect(reasons).toEqual(['NSLocalNetworkUsageDescription'])
+    expect(info['NSAppTransportSecurity']).not.toHaveProperty('NSAllowsArbitraryLoads')
+    const icon = await readFile(path.join(contents, 'Resources/icon.icns'))
+    expect([icon.toString('latin1', 0, 4), icon.readUInt32BE(4)]).toEqual(['icns', icon.length])
+  })
+
+  test('has every fuse as it was decided', async () => {
+    const wire = await getCurrentFuseWire(inside(app))
+    const on = Object.entries(wire).flatMap(([fuse, state]) =>
+      (state as unknown) === FuseState.ENABLE ? [FuseV1Options[Number(fuse)]] : [],
+    )
+    expect(on).toEqual([
+      ...(flavour === 'e2e' ? ['EnableNodeCliInspectArguments'] : []),
+      'EnableEmbeddedAsarIntegrityValidation',
+      'OnlyLoadAppFromAsar',
+      'WasmTrapHandlers',
+    ])
+  })
+
+  test('holds what runs and nothing else, and little of it', async () => {
+    const names = listPackage(archive, { isPack: false })
+    const files = names.filter((name) => path.extname(name) !== '')
+    const allowed =
+      /^\/(package\.json|assets\/tray\/\w+Template(@2x)?\.png|out\/main\/(main\.js|preload\.cjs|chunks\/[\w-]+\.js)|out\/renderer\/(index\.html|assets\/[\w-]+\.(js|css|svg|woff2)))$/
+    expect(files.filter((file) => !allowed.test(file))).toEqual([])
+    expect(files).toEqual(
+      expect.arrayContaining(['/out/main/main.js', '/out/main/preload.cjs', '/out/renderer/index.html']),
+    )
+    const manifest = JSON.parse(extractFile(archive, 'package.json').toString()) as Record<string, unknown>
+    expect(manifest).toMatchObject({ main: 'out/main/main.js', type: 'module' })
+    expect(Object.keys(manifest)).not.toContain('devDependencies')
+    expect((await stat(archive)).size).toBeLessThan(most)
+  })
+
+  test('carries the command of its architecture, the licence, and one language', async () => {
+    const command = path.join(contents, 'Resources/bin/metal-agent')
+    await access(command, constants.X_OK)
+    await access(path.join(contents, 'Resources/LICENSE.metalbar.txt'))
+    expect(await readFile(command, 'utf8')).toBe(arch)
+    await expect(access(path.join(contents, 'Resources/de.lproj'))).rejects.toThrow('ENOENT')
+    await access(path.join(contents, 'Resources/en.lproj'))
+  })
+})
+
+test('without the command of an architecture there is no package', async () => {
+  await expect(pack(inside('none'), '--arch', 'arm64', '--commands', inside('nowhere'))).rejects.toThrow(
+    'the self-contained command is built before the app',
+  )
+})
+
+test('the hardened runtime lets it write machine code, and nothing else', async () => {
+  expect(parse(await readFile(path.join(root, 'assets/app/entitlements.plist'), 'utf8'))).toEqual({
+    'com.apple.security.cs.allow-jit': true,
+  })
+})
+
+const e2e: Package = { appId: 'dev.metalbar.e2e', version: '1.2.3-e2e', identity: '-', hasPublish: false }
+
+test.each<[what: string, Package]>([
+  ['signed with the certificate of a person', { ...e2e, identity: 'Somebody (TEAM)' }],
+  ['signed with whatever certificate is found', { ...e2e, identity: undefined }],
+  ['told where to publish', { ...e2e, hasPublish: true }],
+  ['versioned as a release', { ...e2e, version: '1.2.3' }],
+  ['of an id that nobody decided about', { ...e2e, appId: 'dev.metalbar.other' }],
+  ['a release that is versioned as for tests', { ...e2e, appId: 'dev.metalbar.app' }],
+])('no package lets an inspector in that is %s', (_, wrong) => {
+  expect(flavourOf(e2e)).toBe('e2e')
+  expect(() => flavourOf(wrong)).toThrow(WrongFlavourError)
+})
