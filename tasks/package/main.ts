@@ -1,7 +1,9 @@
-import { copyFile, mkdir, stat } from 'node:fs/promises'
+import { copyFile, mkdir, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
+import { checksums, licenceOfNode, packFolder } from './archive.ts'
 import { buildCommand } from './command.ts'
+import { thirdPartyNotices } from './notices.ts'
 
 const root = path.join(import.meta.dirname, '../..')
 const folder = path.join(root, 'out/package')
@@ -9,24 +11,18 @@ const name = `metal-agent-${process.platform}-${process.arch}`
 const say = (text: string): void => void process.stdout.write(`${text}\n`)
 const megabytes = async (file: string) => `${((await stat(file)).size / 1e6).toFixed(0)} MB`
 
-/** Options that keep the name of who builds out of the archive, as GNU and BSD tar spell them. */
-const nobody =
-  process.platform === 'darwin'
-    ? ['--uid', '0', '--gid', '0', '--uname', '', '--gname', '']
-    : ['--owner', '0', '--group', '0', '--numeric-owner']
-
 say('building the self-contained command …')
+await rm(path.join(folder, name), { recursive: true, force: true })
 await mkdir(path.join(folder, name), { recursive: true })
 const command = path.join(folder, name, 'metal-agent')
-await buildCommand(command)
-const archive = path.join(folder, `${name}.tar.gz`)
+const packages = await buildCommand(command)
+const notices = thirdPartyNotices(process.version, await licenceOfNode(), packages)
+await writeFile(path.join(folder, name, 'THIRD_PARTY_NOTICES'), notices)
 await copyFile(path.join(root, 'LICENSE'), path.join(folder, name, 'LICENSE'))
-await execa('tar', [...nobody, '-czf', archive, '-C', folder, name])
+const archive = await packFolder(path.join(folder, name))
+await writeFile(path.join(folder, 'SHA256SUMS'), await checksums([archive]))
 say(`${path.relative(process.cwd(), command)}: ${await megabytes(command)}, runs with nothing beside it`)
 say(`${path.relative(process.cwd(), archive)}: ${await megabytes(archive)}`)
-say(
-  'Not in it yet, and to be added before it is given to anybody: the notices of Node.js and of the bundled libraries.',
-)
 if (process.platform === 'darwin') {
   say(`A Mac with Apple silicon starts it once it is signed: codesign --sign - --force ${command}`)
   say(`building the app for ${process.arch} …`)
