@@ -24,7 +24,59 @@ export interface AppPreferences {
   /** What Quit does while models run here. */
   readonly onQuit: 'ask' | 'drain' | 'keep'
   readonly notifications: boolean
+  /** The app looks for a newer one by itself; a person who presses the button looks once. */
+  readonly looksForUpdates: boolean
+  readonly updateChannel: 'latest' | 'beta'
 }
+
+/** Why there are no updates: it runs from its sources, has to be moved first, or this Mac's administrator brings them. */
+export type NoUpdates = 'source' | 'misplaced' | 'managed'
+
+/** A newer app, from being looked for until it takes the place of this one. */
+export type UpdateState =
+  | { readonly step: 'unavailable'; readonly why: NoUpdates }
+  /** Nobody has looked since the start. */
+  | { readonly step: 'unknown' }
+  | { readonly step: 'looking' }
+  /** `offered`: what the server has, where that is older than what runs. */
+  | { readonly step: 'newest'; readonly at: string; readonly offered?: string }
+  | { readonly step: 'available'; readonly version: string; readonly bytes?: number }
+  | {
+      readonly step: 'downloading'
+      readonly version: string
+      readonly doneBytes: number
+      /** Absent until the first of them came. */
+      readonly totalBytes?: number
+      readonly bytesPerSecond?: number
+    }
+  | { readonly step: 'downloaded'; readonly version: string }
+  /** macOS checks who signed it; then the app ends and the other one is opened. */
+  | { readonly step: 'installing'; readonly version: string }
+  /** One sentence; this app runs on as it was. */
+  | { readonly step: 'failed'; readonly message: string }
+
+/** What became of the update that the app before this one ended for. */
+export interface LastUpdate {
+  readonly wanted: string
+  readonly runs: string
+}
+
+export const updateActions = ['look', 'download', 'cancel', 'install'] as const
+export type UpdateAction = (typeof updateActions)[number]
+
+/** Where the app runs and cannot stay: on its disk image, where macOS put a downloaded one for safety, or in Downloads. */
+export type Misplaced = 'diskImage' | 'translocated' | 'downloads'
+
+/** Of the link by which a shell finds the app's `metal-agent`. */
+export type CommandLinkState =
+  /** The app has no command, or is not where it stays. */
+  | { readonly state: 'unavailable' }
+  | { readonly state: 'absent' }
+  | { readonly state: 'linked'; readonly file: string }
+  /** It leads to where an app was before. */
+  | { readonly state: 'outdated'; readonly file: string; readonly target: string }
+  /** Something else has that name, and is left alone. */
+  | { readonly state: 'foreign'; readonly file: string }
 
 export type PreferenceChanges = { readonly [K in keyof AppPreferences]?: AppPreferences[K] | undefined }
 
@@ -36,6 +88,13 @@ export interface AppState {
   readonly preferences?: AppPreferences
   /** False where another program runs the agent, which then has no token of the app. */
   readonly isHere: boolean
+  readonly version: string
+  readonly update: UpdateState
+  /** Absent where this start follows no update. */
+  readonly lastUpdate?: LastUpdate
+  readonly commandLink: CommandLinkState
+  /** Absent where the app is where it stays. */
+  readonly misplaced?: Misplaced
 }
 
 export const chosenFiles = ['kubeconfig', 'executable', 'tokenFile', 'certificates'] as const
@@ -63,6 +122,12 @@ export interface AppBridge {
   openPane(pane: SystemPane): Promise<BridgeReply<null>>
   /** In Terminal, after the person saw what it runs; null where the person does not want it. */
   changePowerRule(change: PowerRuleChange): Promise<BridgeReply<CommandResult | null>>
+  /** Answers when it has begun; how far it is says the state. */
+  update(action: UpdateAction): Promise<BridgeReply<AppState>>
+  /** Links the app's command into a folder of the PATH, or takes the link away. */
+  setCommandLink(isWanted: boolean): Promise<BridgeReply<AppState>>
+  /** The app ends, and is opened from there. Null where the person does not want it. */
+  moveToApplications(): Promise<BridgeReply<CommandResult | null>>
   /** Shows the file in the folder that it is in. */
   revealLog(log: RunLog): Promise<BridgeReply<null>>
   /** Whether something that a person wrote is in the page alone, which is then kept while it is hidden. */

@@ -3,7 +3,7 @@ import { messageOf } from '../agent-core/support/message-of.ts'
 import type { AgentLink, Listener, Looker, Unsubscribe } from '../contract/client.ts'
 import type { CommandInput, CommandResult } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
-import type { LoginItemState } from '../contract/app-bridge.ts'
+import type { CommandLinkState, LastUpdate, LoginItemState, Misplaced, UpdateState } from '../contract/app-bridge.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import type { Listed } from './menu/choices.ts'
 import type { ShellPreferences } from './preferences.ts'
@@ -30,6 +30,12 @@ export interface AgentView {
   readonly loginItem: LoginItemState
   /** It was offered just now, for the first and last time. */
   readonly offersLoginItem: boolean
+  readonly update: UpdateState
+  /** Until something else is done about updates. */
+  readonly lastUpdate: LastUpdate | undefined
+  readonly misplaced: Misplaced | undefined
+  /** As it was when the menu was last opened. */
+  readonly commandLink: CommandLinkState
   /** Set while the window is not opened any more, since its page crashed again and again: one sentence. */
   readonly pageProblem: string | undefined
 }
@@ -50,6 +56,10 @@ export const createAgentView = (platform: NodeJS.Platform = process.platform): A
     preferences: undefined,
     loginItem: 'unavailable',
     offersLoginItem: false,
+    update: { step: 'unavailable', why: 'source' },
+    lastUpdate: undefined,
+    misplaced: undefined,
+    commandLink: { state: 'unavailable' },
     pageProblem: undefined,
   }))
 

@@ -4,11 +4,13 @@ import {
   chosenFiles,
   powerRuleChanges,
   systemPanes,
+  updateActions,
   type AppState,
   type ChosenFile,
   type PowerRuleChange,
   type PreferenceChanges,
   type SystemPane,
+  type UpdateAction,
 } from '../contract/app-bridge.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
 import { serviceRef, type CommandResult } from '../contract/commands.ts'
@@ -28,6 +30,10 @@ export interface AppControls {
   readonly openPane: (pane: SystemPane) => Promise<void>
   /** Undefined where the person does not want it. */
   readonly changePowerRule: (change: PowerRuleChange) => Promise<CommandResult | undefined>
+  readonly update: (action: UpdateAction) => void
+  readonly setCommandLink: (isWanted: boolean) => Promise<void>
+  /** Undefined where the person does not want it. */
+  readonly moveToApplications: () => Promise<CommandResult | undefined>
   readonly showLogInFolder: (file: string) => Promise<void>
   readonly onEscape: () => void
   readonly onFocus: (hasKeys: boolean) => void
@@ -62,6 +68,9 @@ export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, control
     z.enum(powerRuleChanges),
     async (change) => (await controls.changePowerRule(change)) ?? null,
   )
+  changing(channels.update, z.enum(updateActions), (action) => controls.update(action))
+  changing(channels.setCommandLink, z.boolean(), (isWanted) => controls.setCommandLink(isWanted))
+  handle(log, channels.moveToApplications, z.undefined(), async () => (await controls.moveToApplications()) ?? null)
   doing(channels.revealLog, z.object({ service: serviceRef, run: logRun }), async (asked) => {
     // A page names a run, never a file.
     const { file } = await link.query({ name: 'log', ...asked, lines: 1 })

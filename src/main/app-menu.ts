@@ -2,6 +2,7 @@ import { Menu, type MenuItemConstructorOptions } from 'electron'
 
 export interface AppMenuOptions {
   readonly onSettings: () => void
+  readonly onUpdates: () => void
   readonly onQuit: () => void
 }
 
@@ -9,11 +10,12 @@ export interface AppMenuOptions {
 export const showAppMenu = (options: AppMenuOptions): void =>
   Menu.setApplicationMenu(Menu.buildFromTemplate(appMenu(options)))
 
-const appMenu = ({ onSettings, onQuit }: AppMenuOptions): MenuItemConstructorOptions[] => [
+const appMenu = ({ onSettings, onUpdates, onQuit }: AppMenuOptions): MenuItemConstructorOptions[] => [
   {
     label: 'Metalbar',
     submenu: [
       { role: 'about' },
+      { label: 'Check for Updates…', click: onUpdates },
       { type: 'separator' },
       { label: 'Settings…', accelerator: 'Command+,', click: onSettings },
       { type: 'separator' },

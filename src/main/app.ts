@@ -19,6 +19,7 @@ import { catchLinks } from './follow-links.ts'
 import { logHelperProcesses } from './helper-processes.ts'
 import { rescueHiddenIcon } from './hidden-icon.ts'
 import { serveIpc } from './ipc.ts'
+import { installedApp } from './installed-app.ts'
 import { holdAwake } from './keep-awake.ts'
 import { keepPreferences } from './keep-preferences.ts'
 import { KeptToken } from './kept-token.ts'
@@ -118,6 +119,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
       : { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
     confirm: (question) => popover.during(() => confirm(question)),
   }
+  const setLoginItemHere = (isOn: boolean) => setLoginItem(isOn, view.getState().misplaced)
   const deeds: DeedOptions = {
     link: agent.link,
     view,
@@ -129,15 +131,32 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     confirm,
     prefer,
     resetPreferences: () => agent.reset(),
-    setLoginItem,
+    setLoginItem: setLoginItemHere,
     openPane,
     takeOver: () => agent.takeOver(),
     quit,
     measurePower: () => measurePowerHere(ownPower),
+    update: (action) => installed.update(action),
+    setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
+    moveToApplications: () => installed.moveToApplications(),
   }
   const onDeed = (deed: MenuDeed) => void carryOut(deeds, deed).catch(onDefect)
+  const installed = installedApp({
+    log,
+    stateDir,
+    homeDir,
+    env,
+    view,
+    confirm,
+    onDeed,
+    keepServers: (areKept) => {
+      servers = areKept ? 'keep' : 'stop'
+    },
+    endBy: (finish) => goodEnd.endBy(finish),
+  })
   showAppMenu({
     onSettings: () => popover.show({ view: 'settings' }),
+    onUpdates: () => onDeed({ kind: 'update', action: 'look' }),
     onQuit: () => {
       // A person who chose to keep it quits by the icon's menu, which says what it does.
       if (view.getState().preferences?.onQuit === 'keep') popover.hide()
@@ -155,7 +174,8 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onPress: () => popover.pressed(),
     onClick: (icon) => popover.toggle(icon),
     beforeMenu: async () => {
-      view.setState({ loginItem: loginItemState() })
+      const { misplaced } = view.getState()
+      view.setState({ loginItem: loginItemState(misplaced), commandLink: await installed.commandLink() })
       await refreshLists()
     },
     onMenu: (isOpen) => {
@@ -166,20 +186,23 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   })
   serveIpc(agent.link, log)
   serveAppIpc(agent.link, log, {
-    state: () => appState(view, token),
+    state: () => appState(view, token, () => installed.commandLink()),
     setHubToken: (text) => token.set(text),
     removeHubToken: () => token.remove(),
-    setLoginItem,
+    setLoginItem: setLoginItemHere,
     prefer,
     chooseFile: (what) => popover.during(() => chooseFile(what)),
     openPane,
     changePowerRule: (change) => changePowerRuleHere(ownPower, change),
+    update: (action) => installed.update(action),
+    setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
+    moveToApplications: () => popover.during(() => installed.moveToApplications()),
     showLogInFolder: async (file) => shell.showItemInFolder(await ownLog(stateDir, file)),
     onEscape: () => popover.escape(),
     onFocus: (hasKeys) => popover.focused(hasKeys),
     onKeep: (isKept) => popover.keep(isKept),
   })
-  stopBeforeQuit({
+  const goodEnd = stopBeforeQuit({
     log,
     onQuitting: () => view.setState({ isQuitting: true }),
     stop: () => agent.stop(servers),
@@ -197,6 +220,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   followSupply({ log, onSupply: () => agent.supplyChanged() })
   followLinks({
     log,
+    isPlaced: installed.isPlaced,
     onLink: targetShower(view, { show: (at) => popover.show(at), turn: (at) => popover.turn(at) }),
   })
   rescueHiddenIcon(iconBounds, () => {

@@ -1,7 +1,7 @@
 import type { AgentLink } from '../contract/client.ts'
 import type { CommandResult } from '../contract/commands.ts'
 import { answer, command, type AgentViewStore } from './agent-view.ts'
-import type { SystemPane } from '../contract/app-bridge.ts'
+import type { SystemPane, UpdateAction } from '../contract/app-bridge.ts'
 import type { MenuDeed } from './menu/entries.ts'
 import { ownLog } from './own-log.ts'
 import type { ShellPreferences } from './preferences.ts'
@@ -10,8 +10,9 @@ import type { WindowPlace } from './window-place.ts'
 export interface Question {
   readonly message: string
   readonly detail?: string
-  /** The one that does it; the other is Cancel. */
+  /** The one that does it; the other is Cancel where it is not named. */
   readonly yes: string
+  readonly no?: string
 }
 
 export interface DeedOptions {
@@ -32,6 +33,9 @@ export interface DeedOptions {
   readonly openPane: (pane: SystemPane) => Promise<void>
   readonly takeOver: () => Promise<CommandResult | undefined>
   readonly quit: () => Promise<void>
+  readonly update: (action: UpdateAction) => void
+  readonly setCommandLink: (isWanted: boolean) => Promise<void>
+  readonly moveToApplications: () => Promise<CommandResult | undefined>
 }
 
 /** Does what a person chose in the menu. Never rejects: what does not work is said by the menu. */
@@ -85,6 +89,23 @@ export async function carryOut(options: DeedOptions, deed: MenuDeed): Promise<vo
       return
     case 'takeOver':
       await takeOver(options)
+      return
+    case 'update':
+      // It is there that a person sees how far it is.
+      if (deed.action === 'look') options.showWindow({ view: 'settings', field: 'updates' })
+      await answer(
+        view,
+        nothing(() => options.update(deed.action)),
+      )
+      return
+    case 'commandLink':
+      await answer(
+        view,
+        nothing(() => options.setCommandLink(deed.isWanted)),
+      )
+      return
+    case 'moveToApplications':
+      await answer(view, options.moveToApplications)
       return
     case 'quit':
       await options.quit()

@@ -4,6 +4,8 @@ import { linkScheme, targetOf, type LinkTarget } from './links.ts'
 
 export interface FollowLinksOptions {
   readonly log: Logger
+  /** Whether the app is where it stays. */
+  readonly isPlaced: Promise<boolean>
   readonly onLink: (target: LinkTarget) => void
 }
 
@@ -18,9 +20,11 @@ export function catchLinks(): (options: FollowLinksOptions) => void {
     event.preventDefault()
     take(link)
   })
-  return ({ log, onLink }) => {
-    // Of the sources it would be Electron that the system opens such links with.
-    if (app.isPackaged) app.setAsDefaultProtocolClient(linkScheme)
+  return ({ log, isPlaced, onLink }) => {
+    void isPlaced.then((stays) => {
+      // Of the sources it would be Electron that the system opens such links with.
+      if (app.isPackaged && stays) app.setAsDefaultProtocolClient(linkScheme)
+    })
     take = (link) => {
       const target = targetOf(link)
       if (target) onLink(target)

@@ -23,6 +23,9 @@ export const channels = {
   openPane: 'app:openPane',
   changePowerRule: 'app:changePowerRule',
   revealLog: 'app:revealLog',
+  update: 'app:update',
+  setCommandLink: 'app:setCommandLink',
+  moveToApplications: 'app:moveToApplications',
   /** Esc was pressed, and nothing in the page took it. */
   escape: 'window:escape',
   /** Whether the page has the keys. */

@@ -12,12 +12,16 @@ export const preferenceKeys = {
   showTitle: yesOrNo,
   onQuit: z.enum(['ask', 'drain', 'keep'], { error: 'must be ask, drain or keep' }),
   notifications: yesOrNo,
+  looksForUpdates: yesOrNo,
+  updateChannel: z.enum(['latest', 'beta'], { error: 'must be latest or beta' }),
 } satisfies { readonly [K in keyof AppPreferences]: z.ZodType<AppPreferences[K]> }
 
 const shellKeys = z.object({
   showTitle: preferenceKeys.showTitle.default(false),
   onQuit: preferenceKeys.onQuit.default('ask'),
   notifications: preferenceKeys.notifications.default(true),
+  looksForUpdates: preferenceKeys.looksForUpdates.default(false),
+  updateChannel: preferenceKeys.updateChannel.default('latest'),
   /** A person was asked once whether the app is to be opened at login. */
   loginItemOffered: yesOrNo.default(false),
   /** A person was told once that macOS shows no icon. */
@@ -30,11 +34,13 @@ export type ShellPreferences = z.infer<typeof shellKeys>
 export const defaultPreferences: ShellPreferences = shellKeys.parse({})
 
 /** Those of them that a person sets. */
-export const setByPerson = ({ showTitle, onQuit, notifications }: ShellPreferences): AppPreferences => ({
+export const setByPerson = ({
   showTitle,
   onQuit,
   notifications,
-})
+  looksForUpdates,
+  updateChannel,
+}: ShellPreferences): AppPreferences => ({ showTitle, onQuit, notifications, looksForUpdates, updateChannel })
 
 /** An earlier build kept there what its agent was started with. */
 const content = z.strictObject({ ...shellKeys.shape, ...agentKeys.partial().shape })
@@ -47,10 +53,9 @@ export type ReadPreferences =
 export async function readPreferences(stateDir: string): Promise<ReadPreferences> {
   const read = await readOwnFile(fileIn(stateDir), 'preferences', content)
   if (!read.ok) return read
-  const { showTitle, onQuit, notifications, loginItemOffered, hiddenIconTold, ...agent } = read.value
-  const stated = Object.entries(agent).filter(([name]) => read.keys.includes(name))
-  const preferences = { showTitle, onQuit, notifications, loginItemOffered, hiddenIconTold }
-  return { ok: true, preferences, agent: Object.fromEntries(stated) }
+  const entries = Object.entries(read.value)
+  const agent = entries.filter(([name]) => !(name in shellKeys.shape) && read.keys.includes(name))
+  return { ok: true, preferences: shellKeys.parse(read.value), agent: Object.fromEntries(agent) }
 }
 
 /** Throws what the disk answers. */

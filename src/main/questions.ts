@@ -2,12 +2,12 @@ import { dialog } from 'electron'
 import type { Question } from './deeds.ts'
 
 /** Beside the icon's menu, which closes when something is chosen. Cancel is what Return and Esc mean. */
-export async function confirm({ message, detail, yes }: Question): Promise<boolean> {
+export async function confirm({ message, detail, yes, no = 'Cancel' }: Question): Promise<boolean> {
   const { response } = await dialog.showMessageBox({
     type: 'question',
     message,
     ...(detail !== undefined && { detail }),
-    buttons: [yes, 'Cancel'],
+    buttons: [yes, no],
     defaultId: 1,
     cancelId: 1,
   })

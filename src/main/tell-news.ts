@@ -21,7 +21,11 @@ export function tellNews({ view, log, prefer, onDeed }: TellNewsOptions): () => 
   let isOffered = false
   const offerLogin = () => {
     // What asks the system comes last.
-    if (isOffered || !isLoginOfferDue(view.getState(), 'not-registered') || loginItemState() !== 'not-registered')
+    if (
+      isOffered ||
+      !isLoginOfferDue(view.getState(), 'not-registered') ||
+      loginItemState(view.getState().misplaced) !== 'not-registered'
+    )
       return
     isOffered = true
     view.setState({ offersLoginItem: true })

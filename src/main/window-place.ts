@@ -1,5 +1,6 @@
 /** A part of the window to turn to; of the settings also one of its fields. */
-export type WindowPlace = { readonly view: WindowView; readonly field?: 'hostAddress' } | { readonly service: string }
+export type WindowPlace =
+  { readonly view: WindowView; readonly field?: 'hostAddress' | 'updates' } | { readonly service: string }
 
 export type WindowView = 'services' | 'models' | 'activity' | 'settings'
 

@@ -67,7 +67,7 @@ test('of the links that came before the app was ready the newest is followed', (
   for (const link of ['metalbar://settings', 'metalbar://models'])
     app.emit('open-url', { preventDefault: () => 0 }, link)
   const seen: LinkTarget[] = []
-  follow({ log: silentLog, onLink: (target) => seen.push(target) })
+  follow({ log: silentLog, isPlaced: Promise.resolve(true), onLink: (target) => seen.push(target) })
   expect(seen).toEqual([{ kind: 'view', view: 'models' }])
 })
 

@@ -1,5 +1,5 @@
 import { cleanText } from '../../contract/clean-text.ts'
-import type { SystemPane } from '../../contract/app-bridge.ts'
+import type { SystemPane, UpdateAction } from '../../contract/app-bridge.ts'
 import type { CommandInput } from '../../contract/commands.ts'
 import type { ShellPreferences } from '../preferences.ts'
 import type { WindowPlace } from '../window-place.ts'
@@ -20,6 +20,10 @@ export type MenuDeed =
   | { readonly kind: 'openPane'; readonly pane: SystemPane }
   /** The agent that another program runs is to run in this app. */
   | { readonly kind: 'takeOver' }
+  | { readonly kind: 'update'; readonly action: UpdateAction }
+  /** The link to the app's command. */
+  | { readonly kind: 'commandLink'; readonly isWanted: boolean }
+  | { readonly kind: 'moveToApplications' }
   | { readonly kind: 'quit' }
 
 /** A line of the menu as data; one without a deed or entries below it can only be read. */

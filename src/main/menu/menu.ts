@@ -5,6 +5,7 @@ import { contextEntry, hostAddressEntry } from './choices.ts'
 import { loginItemEntries, loginOfferEntries, takeOverEntries } from './app-entries.ts'
 import { line, lines, separated, submenu, text, type MenuEntry } from './entries.ts'
 import { modelEntries } from './model-entries.ts'
+import { commandLinkEntries, moveEntries, updateEntries } from './update-entries.ts'
 
 /** More would push what can be chosen off the screen; the window has them all. */
 const maxNotices = 4
@@ -87,6 +88,7 @@ function appEntries(view: AgentView): MenuEntry[] {
         ]
       : []),
     ...takeOverEntries(view),
+    ...moveEntries(view),
     line('Open Metalbar', { kind: 'open' }, { accelerator: 'CommandOrControl+O' }),
     line('Settings…', { kind: 'open', at: { view: 'settings' } }, { accelerator: 'CommandOrControl+,' }),
     ...(preferences === undefined
@@ -110,8 +112,10 @@ function appEntries(view: AgentView): MenuEntry[] {
               { isChecked: preferences.notifications },
             ),
             ...loginItemEntries(view),
+            ...commandLinkEntries(view),
           ]),
         ]),
+    ...(isQuitting ? [] : updateEntries(view)),
     ...(isQuitting
       ? []
       : [

@@ -53,6 +53,9 @@ const bridge: Bridge = {
   chooseFile: (what) => ask(channels.chooseFile, what),
   openPane: (pane) => ask(channels.openPane, pane),
   changePowerRule: (change) => ask(channels.changePowerRule, change),
+  update: (action) => ask(channels.update, action),
+  setCommandLink: (isWanted) => ask(channels.setCommandLink, isWanted),
+  moveToApplications: () => ask(channels.moveToApplications),
   revealLog: (log) => ask(channels.revealLog, log),
   keep: (isKept) => ask(channels.keep, isKept),
 }

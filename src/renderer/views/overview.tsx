@@ -9,6 +9,7 @@ import { Banners } from './banners.tsx'
 import { deletionOf, isDeletion } from './delete-service.tsx'
 import { FirstRun } from './first-run.tsx'
 import { Later } from './later.tsx'
+import { MisplacedApp } from './misplaced.tsx'
 import { NodeActions } from './node-actions.tsx'
 import { NoServices } from './no-services.tsx'
 import styles from './overview.module.css'
@@ -34,6 +35,7 @@ export function Overview() {
   return (
     <div className={styles['overview']} data-open={isAsideOpen}>
       <section ref={list} tabIndex={-1} className={styles['list']} aria-label={overviewWords.title}>
+        <MisplacedApp />
         <Banners />
         <Deletions services={services} />
         {services.length === 0 ? <NothingYet /> : <Services services={services} />}

@@ -5,6 +5,7 @@ import { SwitchRow } from '../components/switch-row.tsx'
 import { useApp } from '../store.ts'
 import { useAppState } from '../use-app-state.ts'
 import { appWords } from '../words/settings/app.ts'
+import { SettingsUpdates } from './settings-updates.tsx'
 import styles from './settings-places.module.css'
 
 /** What concerns the app beside its agent. Each choice counts at once; a page in a browser has nothing of it. */
@@ -62,6 +63,7 @@ function General({ app }: { readonly app: AppBridge }) {
           />
         </>
       )}
+      <SettingsUpdates app={app} state={state} take={take} />
     </div>
   )
 }

@@ -1,9 +1,11 @@
 import { EventEmitter } from 'node:events'
-import { statSync } from 'node:fs'
+import { statSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
 import { isInstalled, loginItem } from './login-item.ts'
+import { infoOf, ownBundle } from './bundle.ts'
 import { dock, setActivationPolicy } from './dock.ts'
+import { isInApplicationsFolder, moveToApplicationsFolder, type MoveOptions } from './applications-folder.ts'
 import { PreventableEvent } from './preventable-event.ts'
 import { handleSignals } from './signals.ts'
 import { singleInstance } from './single-instance.ts'
@@ -41,6 +43,7 @@ class App extends EventEmitter {
 
   /** The life of a process: ready after the program's own module, ended by signals, alive without any timer or socket. */
   begin(): void {
+    if (isInstalled) Object.assign(process, { resourcesPath: path.join(ownBundle, 'Contents/Resources') })
     setTimeout(() => {
       handleSignals(() => this.quit())
       this.becomeReady()
@@ -63,7 +66,24 @@ class App extends EventEmitter {
   }
 
   getVersion(): string {
-    return '0.0.0'
+    return process.env['ELECTRON_STAND_IN_BUNDLE'] === undefined
+      ? '0.0.0'
+      : infoOf(ownBundle).CFBundleShortVersionString
+  }
+
+  isInApplicationsFolder(): boolean {
+    return isInApplicationsFolder()
+  }
+
+  moveToApplicationsFolder(options: MoveOptions = {}): boolean {
+    const moved = moveToApplicationsFolder(options)
+    if (moved === 'quits') this.quit()
+    return moved !== 'stays'
+  }
+
+  /** The next one is started by the test. */
+  relaunch(): void {
+    writeFileSync(path.join(homedir(), 'relaunched'), '')
   }
 
   getAppPath(): string {

@@ -4,6 +4,7 @@
  * that it can also be required.
  */
 import { app } from './app.ts'
+import { autoUpdater } from './auto-updater.ts'
 import { BrowserWindow } from './browser-window.ts'
 import { clipboard } from './clipboard.ts'
 import { dialog } from './dialog.ts'
@@ -11,6 +12,7 @@ import { ipcMain } from './ipc-main.ts'
 import { Menu } from './menu.ts'
 import { nativeImage } from './native-image.ts'
 import { nativeTheme } from './native-theme.ts'
+import { net } from './net.ts'
 import { Notification } from './notification.ts'
 import { powerMonitor } from './power-monitor.ts'
 import { powerSaveBlocker } from './power-save-blocker.ts'
@@ -24,6 +26,7 @@ import { Tray } from './tray.ts'
 
 const electron = {
   app,
+  autoUpdater,
   BrowserWindow,
   clipboard,
   dialog,
@@ -31,6 +34,7 @@ const electron = {
   Menu,
   nativeImage,
   nativeTheme,
+  net,
   Notification,
   powerMonitor,
   powerSaveBlocker,
@@ -44,6 +48,7 @@ const electron = {
 }
 export {
   app,
+  autoUpdater,
   BrowserWindow,
   clipboard,
   dialog,
@@ -51,6 +56,7 @@ export {
   Menu,
   nativeImage,
   nativeTheme,
+  net,
   Notification,
   powerMonitor,
   powerSaveBlocker,

@@ -1,4 +1,5 @@
 import { app } from './app.ts'
+import { NetSession } from './net.ts'
 
 type RequestHandler = (
   page: unknown,
@@ -15,7 +16,17 @@ const defaultSession = {
   setPermissionCheckHandler: (handler: CheckHandler) => void (handlers.check = handler),
 }
 
+const partitions = new Map<string, NetSession>()
+
 export const session = {
+  /** In memory, as every partition whose name does not begin with `persist:`. */
+  fromPartition(name: string): NetSession {
+    app.mustBeReady('Session can not be received')
+    const made = partitions.get(name) ?? new NetSession()
+    partitions.set(name, made)
+    return made
+  },
+
   get defaultSession() {
     app.mustBeReady('Session can not be received')
     return defaultSession

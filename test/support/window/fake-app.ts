@@ -11,6 +11,9 @@ export const appVerbs = [
   'openPane',
   'changePowerRule',
   'revealLog',
+  'update',
+  'setCommandLink',
+  'moveToApplications',
   'keep',
 ] as const satisfies readonly (keyof AppBridge)[]
 export type AppVerb = (typeof appVerbs)[number]
@@ -20,8 +23,17 @@ export class FakeApp {
   state: AppState = {
     hubToken: 'none',
     loginItem: 'not-registered',
-    preferences: { showTitle: false, onQuit: 'ask', notifications: true },
+    preferences: {
+      showTitle: false,
+      onQuit: 'ask',
+      notifications: true,
+      looksForUpdates: false,
+      updateChannel: 'latest',
+    },
     isHere: true,
+    version: '1.2.2',
+    update: { step: 'unknown' },
+    commandLink: { state: 'absent' },
   }
   /** What a person chooses in a dialog. */
   chosenFile: string | undefined
@@ -52,6 +64,7 @@ export class FakeApp {
       case 'changePowerRule':
         return { outcome: 'done', message: `Terminal did the ${String(content)}.` }
       case 'openPane':
+      case 'moveToApplications':
         return null
       default:
         this.state = { ...this.state, ...this.#changes(verb, content) }
@@ -66,6 +79,12 @@ export class FakeApp {
     if (verb === 'setLoginItem') return { loginItem: content === true ? 'enabled' : 'not-registered' }
     if (verb === 'prefer' && preferences) {
       return { preferences: { ...preferences, ...(content as Partial<AppPreferences>) } }
+    }
+    if (verb === 'update') return { update: { step: 'available', version: '1.2.3', bytes: 98_000_000 } }
+    if (verb === 'setCommandLink') {
+      return {
+        commandLink: content === true ? { state: 'linked', file: '/usr/local/bin/metal-agent' } : { state: 'absent' },
+      }
     }
     return {}
   }

@@ -1,0 +1,62 @@
+import { z } from 'zod'
+import { messageOf } from '../../agent-core/support/message-of.ts'
+import { cleanText } from '../../contract/clean-text.ts'
+
+/** Something of ours went wrong with an update, in a sentence. */
+export class UpdateError extends Error {}
+
+const coded = z.object({
+  message: z.string().default(''),
+  code: z.union([z.string(), z.number()]).optional(),
+  domain: z.string().optional(),
+})
+
+const stays = 'Nothing was changed, and this version runs on.'
+
+const unreachable =
+  'The update server cannot be reached: look whether this machine is online, and whether a proxy or a firewall is in the way.'
+const noSense = `The answer of the update server cannot be used. ${stays} Try it again later.`
+
+const sentences: readonly (readonly [is: RegExp, sentence: string])[] = [
+  [/^ENOSPC|ENOSPC: no space/, `The disk is full, so the update was not stored. ${stays} Make room and try it again.`],
+  [/^(EACCES|EPERM|EROFS)/, `The folder for updates, ~/Library/Caches, cannot be written. ${stays}`],
+  [
+    /ERR_CHECKSUM_MISMATCH|checksum mismatch/,
+    `What came is not what was published: its checksum differs. It was deleted. ${stays} Try it again later.`,
+  ],
+  [
+    /SQRLCodeSignatureErrorDomain|did not pass validation/,
+    `The update is not signed by who signed this app, or was changed since. It is not installed. ${stays}`,
+  ],
+  [
+    /Could not get code signature for running/,
+    `This app is not signed, and macOS updates only signed ones: take the new version from the release page.`,
+  ],
+  [/read-only volume/, 'The app is on a disk that cannot be written: move it into Applications first.'],
+  [
+    /SQRLZipArchiverErrorDomain|Could not locate update bundle/,
+    `The update cannot be unpacked. It is not installed. ${stays}`,
+  ],
+  [
+    /ERR_UPDATER_CHANNEL_FILE_NOT_FOUND|ERR_UPDATER_LATEST_VERSION_NOT_FOUND|ERR_UPDATER_NO_PUBLISHED_VERSIONS|No published versions/,
+    'The update server has no version of this channel.',
+  ],
+  [/ERR_CERT_|ERR_SSL_/, `The update server does not prove who it is (its certificate is not accepted). ${stays}`],
+  [/HTTP_ERROR_5|status 5\d\d/, 'The update server has an error of its own: try it again later.'],
+  [/HTTP_ERROR_4|status 4\d\d/, `The update server does not give out what it names. ${stays} Try it again later.`],
+  [/ERR_UPDATER_|YAMLException|Cannot read properties of/, noSense],
+  [
+    /net::ERR_CONTENT_LENGTH_MISMATCH|net::ERR_NETWORK_CHANGED|aborted/,
+    `The download broke off. ${stays} Try it again.`,
+  ],
+  [/net::ERR_/, unreachable],
+]
+
+/** What went wrong with an update, for a person. The log has the error itself. */
+export function problemOf(error: unknown): string {
+  if (error instanceof UpdateError) return error.message
+  const { message, code = '', domain = '' } = coded.safeParse(error).data ?? { message: messageOf(error) }
+  const signs = `${code} ${domain} ${message}`.trim()
+  const found = sentences.find(([is]) => is.test(signs))
+  return found?.[1] ?? `The update failed: ${cleanText(message).slice(0, 200)}. ${stays}`
+}

@@ -1,0 +1,178 @@
+import { autoUpdater } from 'electron'
+import type { MacUpdater } from 'electron-updater'
+import { z } from 'zod'
+import type { Logger } from '../../agent-core/observability/logger.ts'
+import { UpdateError } from './update-problem.ts'
+
+export interface Found {
+  readonly version: string
+  readonly isNewer: boolean
+  readonly bytes: number | undefined
+}
+
+export interface Progress {
+  readonly doneBytes: number
+  readonly totalBytes: number
+  readonly bytesPerSecond: number
+}
+
+/** A server that is there answers in a few. */
+const lookLimitMs = 30_000
+/** Without a byte. */
+const stallLimitMs = 60_000
+/** macOS unpacks it and looks at every file. */
+const stageLimitMs = 300_000
+
+/** What the server says is somebody else's. */
+const published = z.object({
+  version: z.string().max(100),
+  files: z.array(z.object({ url: z.string(), size: z.number().int().nonnegative().optional() })).default([]),
+})
+
+const progress = z.object({ transferred: z.number(), total: z.number(), bytesPerSecond: z.number() })
+
+/** Where newer apps come from: electron-updater, which brings and checks them, and macOS, which checks who signed them and puts them in place. */
+export class UpdateSource {
+  readonly #log: Logger
+  #opened: Promise<Opened> | undefined
+
+  constructor(log: Logger) {
+    this.#log = log
+  }
+
+  /** Throws what problemOf understands. */
+  async look(channel: 'latest' | 'beta'): Promise<Found> {
+    const { updater } = await this.#open()
+    updater.channel = channel
+    updater.allowPrerelease = channel === 'beta'
+    // Choosing a channel allows older versions.
+    updater.allowDowngrade = false
+    const result = await this.#within(lookLimitMs, 'The update server says nothing: try it again later.', () =>
+      updater.checkForUpdates(),
+    )
+    if (!result) throw new UpdateError('This app does not look for updates, since it runs from its sources.')
+    const { version, files } = published.parse(result.updateInfo)
+    const archive = files.find(({ url }) => url.endsWith('.zip'))
+    return { version, isNewer: result.isUpdateAvailable, bytes: archive?.size }
+  }
+
+  /** Of what was found last. Throws what problemOf understands, and the reason of the signal. */
+  async download(onProgress: (now: Progress) => void, signal: AbortSignal): Promise<void> {
+    const { updater, CancellationToken } = await this.#open()
+    const token = new CancellationToken()
+    const stalled = new AbortController()
+    const end = () => {
+      token.cancel()
+      // Else the connection stays open, with nobody who reads from it.
+      void updater.netSession.closeAllConnections()
+    }
+    const stop = () => {
+      stalled.abort()
+      end()
+    }
+    let stall = setTimeout(stop, stallLimitMs)
+    const moved = (given: unknown) => {
+      clearTimeout(stall)
+      stall = setTimeout(stop, stallLimitMs)
+      const { transferred, total, bytesPerSecond } = progress.parse(given)
+      onProgress({ doneBytes: transferred, totalBytes: total, bytesPerSecond })
+    }
+    const native = nativeError()
+    updater.on('download-progress', moved)
+    signal.addEventListener('abort', end, { once: true })
+    try {
+      signal.throwIfAborted()
+      await updater.downloadUpdate(token)
+      native.throwIfAny()
+    } catch (error) {
+      signal.throwIfAborted()
+      if (stalled.signal.aborted) throw new UpdateError('The update server sends nothing any more: try it again later.')
+      throw error
+    } finally {
+      clearTimeout(stall)
+      native.forget()
+      signal.removeEventListener('abort', end)
+      updater.off('download-progress', moved)
+    }
+  }
+
+  /** Has macOS check and unpack what was downloaded; from then on it takes the place of this app as soon as that ends. */
+  async stage(): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<undefined>()
+    const done = () => resolve(undefined)
+    const missing = () => reject(new UpdateError('The update is not there any more: download it again.'))
+    autoUpdater.once('update-downloaded', done)
+    autoUpdater.once('update-not-available', missing)
+    autoUpdater.once('error', reject)
+    const limit = setTimeout(
+      () => reject(new UpdateError('macOS does not get the update ready: open the app again and try it once more.')),
+      stageLimitMs,
+    )
+    try {
+      autoUpdater.checkForUpdates()
+      await promise
+    } finally {
+      clearTimeout(limit)
+      autoUpdater.off('update-downloaded', done)
+      autoUpdater.off('update-not-available', missing)
+      autoUpdater.off('error', reject)
+    }
+  }
+
+  /** Ends the app, and opens the one that was staged. `onFailed`: it does neither. */
+  async install(onFailed: (error: Error) => void): Promise<void> {
+    const { updater } = await this.#open()
+    autoUpdater.once('error', onFailed)
+    updater.quitAndInstall()
+  }
+
+  #open(): Promise<Opened> {
+    this.#opened ??= import('electron-updater').then(({ MacUpdater, CancellationToken }) => {
+      const updater = new MacUpdater()
+      const write = (level: 'debug' | 'warn') => (text: unknown) => this.#log[level]('updater', { text: String(text) })
+      updater.logger = { debug: write('debug'), info: write('debug'), warn: write('warn'), error: write('warn') }
+      // A person presses for each of them.
+      updater.autoDownload = false
+      updater.autoInstallOnAppQuit = false
+      // One whole file with one checksum; the copy that differences are made from would take as much disk again.
+      updater.disableDifferentialDownload = true
+      return { updater, CancellationToken }
+    })
+    return this.#opened
+  }
+
+  /** Electron's requests have no limit of their own. */
+  async #within<T>(limitMs: number, sentence: string, work: () => Promise<T>): Promise<T> {
+    const { updater } = await this.#open()
+    const late = new AbortController()
+    const limit = setTimeout(() => {
+      late.abort()
+      void updater.netSession.closeAllConnections()
+    }, limitMs)
+    try {
+      return await work()
+    } catch (error) {
+      throw late.signal.aborted ? new UpdateError(sentence, { cause: error }) : error
+    } finally {
+      clearTimeout(limit)
+    }
+  }
+}
+
+interface Opened {
+  readonly updater: MacUpdater
+  readonly CancellationToken: (typeof import('electron-updater'))['CancellationToken']
+}
+
+/** Of macOS, which tells it beside the answer. */
+function nativeError() {
+  let told: Error | undefined
+  const hear = (error: Error) => void (told ??= error)
+  autoUpdater.on('error', hear)
+  return {
+    throwIfAny: () => {
+      if (told) throw told
+    },
+    forget: () => void autoUpdater.off('error', hear),
+  }
+}

@@ -1,0 +1,163 @@
+import type { Logger } from '../../agent-core/observability/logger.ts'
+import type { NoUpdates, UpdateAction, UpdateState } from '../../contract/app-bridge.ts'
+import { LinkError } from '../../contract/client.ts'
+import { formatBytes } from '../../contract/format.ts'
+import { writeHandOver } from './hand-over.ts'
+import { problemOf, UpdateError } from './update-problem.ts'
+import type { UpdateSource } from './update-source.ts'
+
+export interface UpdatesOptions {
+  readonly log: Logger
+  readonly stateDir: string
+  readonly version: string
+  readonly source: UpdateSource
+  /** Why there are none, if so. */
+  readonly refusal: () => NoUpdates | undefined
+  readonly channel: () => 'latest' | 'beta'
+  /** On the disk that updates come to; undefined where that is not known. */
+  readonly freeBytes: () => Promise<number | undefined>
+  readonly onState: (state: UpdateState) => void
+  /** Ends the agent, whose servers go on, and calls `finish` when nothing but the app itself is left. */
+  readonly endBy: (finish: () => void) => Promise<void>
+  /** Opens the app anew, since it ended for an update that macOS then did not take. */
+  readonly startAnew: () => void
+}
+
+/** The archive, what is unpacked of it, and the app in its place, until the old one is deleted. */
+const spaceFactor = 4
+/** macOS ends the app within moments of being asked. */
+const endLimitMs = 30_000
+
+/** One update at a time, each step of it begun by a person: looked for, downloaded, installed. */
+export class Updates {
+  readonly #options: UpdatesOptions
+  #state: UpdateState = { step: 'unknown' }
+  #download: AbortController | undefined
+
+  constructor(options: UpdatesOptions) {
+    this.#options = options
+    this.judge()
+  }
+
+  /** Whether there are updates at all may be known better now. */
+  judge(): void {
+    const why = this.#options.refusal()
+    if (why !== undefined) this.#become({ step: 'unavailable', why })
+    else if (this.#state.step === 'unavailable' || this.#state.step === 'unknown') this.#become({ step: 'unknown' })
+  }
+
+  /** What was found belongs to another channel. */
+  forget(): void {
+    const { step } = this.#state
+    if (step === 'available' || step === 'newest' || step === 'failed') this.#become({ step: 'unknown' })
+  }
+
+  /** Begins it. Throws LinkError where it cannot be begun now. */
+  act(action: UpdateAction): void {
+    const { log } = this.#options
+    this.#work(action).catch((error: unknown) => {
+      log.warn('an update failed', { action, error })
+      this.#become({ step: 'failed', message: problemOf(error) })
+    })
+  }
+
+  /** By itself: what goes wrong is told only to who looks. Answers a newer version that was not known before. */
+  async lookQuietly(): Promise<string | undefined> {
+    const { log } = this.#options
+    if (isUnderWay(this.#state) || this.#options.refusal() !== undefined) return undefined
+    const before = 'version' in this.#state ? this.#state.version : undefined
+    try {
+      await this.#look()
+    } catch (error) {
+      log.warn('no update could be looked for', { error })
+      this.#become({ step: 'failed', message: problemOf(error) })
+    }
+    const now = this.#state
+    return now.step === 'available' && now.version !== before ? now.version : undefined
+  }
+
+  #work(action: UpdateAction): Promise<void> {
+    const now = this.#state
+    const why = this.#options.refusal()
+    if (why !== undefined) throw new LinkError('refused', refusals[why])
+    if (action === 'look' && !isUnderWay(now)) return this.#look()
+    if (action === 'download' && now.step === 'available') return this.#fetch(now)
+    if (action === 'install' && now.step === 'downloaded') return this.#install(now.version)
+    if (action === 'cancel' && now.step === 'downloading') {
+      this.#download?.abort()
+      return Promise.resolve()
+    }
+    throw new LinkError('refused', 'That is not what comes next of the update: look at how far it is.')
+  }
+
+  async #look(): Promise<void> {
+    const { source, channel, version: runs } = this.#options
+    this.#become({ step: 'looking' })
+    const { version, isNewer, bytes } = await source.look(channel())
+    if (isNewer) this.#become({ step: 'available', version, ...(bytes !== undefined && { bytes }) })
+    else {
+      const at = new Date().toISOString()
+      this.#become({ step: 'newest', at, ...(version !== runs && { offered: version }) })
+    }
+  }
+
+  async #fetch(available: Extract<UpdateState, { step: 'available' }>): Promise<void> {
+    const { source, log, freeBytes } = this.#options
+    const { version, bytes } = available
+    const abort = new AbortController()
+    this.#download = abort
+    this.#become({ step: 'downloading', version, doneBytes: 0 })
+    try {
+      const free = await freeBytes()
+      const needed = (bytes ?? 0) * spaceFactor
+      if (free !== undefined && free < needed) {
+        throw new UpdateError(
+          `The update needs ${formatBytes(needed)} for a while, and the disk has ${formatBytes(free)} free: make room and try it again.`,
+        )
+      }
+      await source.download((now) => this.#become({ step: 'downloading', version, ...now }), abort.signal)
+      log.info('downloaded an update', { version })
+      this.#become({ step: 'downloaded', version })
+    } catch (error) {
+      if (!abort.signal.aborted) throw error
+      log.info('the download of an update was cancelled', { version })
+      this.#become(available)
+    } finally {
+      this.#download = undefined
+    }
+  }
+
+  async #install(version: string): Promise<void> {
+    const { source, log, stateDir, version: from, endBy, startAnew } = this.#options
+    this.#become({ step: 'installing', version })
+    await source.stage()
+    log.info('ends for an update', { from, to: version })
+    try {
+      await writeHandOver(stateDir, { from, to: version, atMs: Date.now() })
+    } catch (error) {
+      log.warn('the next start will not say what became of the update', { error })
+    }
+    await endBy(() => {
+      const failed = (error?: Error) => {
+        log.error('macOS did not take the update', { error })
+        startAnew()
+      }
+      setTimeout(failed, endLimitMs)
+      source.install(failed).catch(failed)
+    })
+  }
+
+  #become(state: UpdateState): void {
+    this.#state = state
+    this.#options.onState(state)
+  }
+}
+
+const isUnderWay = ({ step }: UpdateState): boolean =>
+  step === 'looking' || step === 'downloading' || step === 'installing'
+
+const refusals: Readonly<Record<NoUpdates, string>> = {
+  source: 'What runs from its sources is not updated by the app.',
+  misplaced: 'Move the app into Applications first: where it runs now it cannot be replaced.',
+  managed: 'Who manages this Mac brings its updates; the app looks for none.',
+}
