@@ -3,6 +3,7 @@ import type { AppBridge, PowerRuleChange } from '../../contract/app-bridge.ts'
 import type { PowerRuleView } from '../../contract/power-rule.ts'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
+import { Folded } from '../components/folded.tsx'
 import { useApp, useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { powerRuleWords } from '../words/settings/power-rule.ts'
@@ -42,11 +43,10 @@ export function SettingsPower() {
 
 function Rule({ rule: { state, file, rule } }: { readonly rule: PowerRuleView }) {
   return (
-    <details className={styles['more']}>
-      <summary>{state === 'installed' ? powerRuleWords.shown : powerRuleWords.show}</summary>
+    <Folded title={state === 'installed' ? powerRuleWords.shown : powerRuleWords.show}>
       <p className={styles['note']}>{powerRuleWords.file(file)}</p>
       <Command text={rule} label={powerRuleWords.label} copyLabel={powerRuleWords.copyRule} />
-    </details>
+    </Folded>
   )
 }
 

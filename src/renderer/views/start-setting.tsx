@@ -1,5 +1,6 @@
 import type { StartSettingView } from '../../contract/start-settings.ts'
 import { Command } from '../components/command.tsx'
+import { Folded } from '../components/folded.tsx'
 import { settingWords } from '../words/settings/settings.ts'
 import styles from './start-setting.module.css'
 
@@ -19,11 +20,10 @@ export function StartSetting({ view, startFile }: StartSettingProps) {
         <span className={styles['value']}>{settingWords.startValue(view)}</span>
       </p>
       <p className={styles['note']}>{settingWords.startHelp(view)}</p>
-      <details>
-        <summary className={styles['why']}>{settingWords.why}</summary>
+      <Folded title={settingWords.why}>
         <p className={styles['note']}>{settingWords.startWhy(view, startFile)}</p>
         {line !== undefined && <Command text={line} copyLabel={settingWords.copyStart(view)} />}
-      </details>
+      </Folded>
     </li>
   )
 }
