@@ -23,7 +23,7 @@ export default defineConfig({
       project('kube', limits.withParts, realApiServer),
       project('agent', limits.wholeAgent, [...realApiServer, ...builtAgent]),
       project('security', limits.wholeAgent, [...realApiServer, ...builtAgent]),
-      project('shell', limits.withParts, ['test/support/electron-stand-in/global-setup.ts']),
+      project('shell', limits.withParts, [...realApiServer, 'test/support/electron-stand-in/global-setup.ts']),
       project('window', limits.withParts, ['test/support/window/global-setup.ts']),
     ],
   },
