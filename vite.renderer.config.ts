@@ -1,13 +1,20 @@
 import react from '@vitejs/plugin-react'
-import { defineConfig } from 'vite'
+import { defineConfig, type Plugin } from 'vite'
+import { connectionWords } from './src/renderer/words/connection.ts'
 
 const root = import.meta.dirname
+
+/** What is painted before the script has run, in the words that the window then draws itself. */
+const wordsBeforeScript: Plugin = {
+  name: 'words-before-script',
+  transformIndexHtml: (html) => html.replaceAll('__CONNECTING__', connectionWords.connecting),
+}
 
 /** The window: static files that a strict content security policy lets run, so nothing inline. */
 export default defineConfig({
   root: `${root}/src/renderer`,
   base: './',
-  plugins: [react()],
+  plugins: [react(), wordsBeforeScript],
   build: {
     outDir: `${root}/out/renderer`,
     emptyOutDir: true,

@@ -31,6 +31,21 @@ test('the URL opens the window, with its powers and without its token, and break
   })
 })
 
+test('what is going on is painted before the script has run', async () => {
+  await using served = await serve()
+  const context = await browser().newContext()
+  try {
+    const page = await context.newPage()
+    await page.route('**/*.js', (route) => route.abort())
+    await page.goto(await served.server.open())
+    await page.getByRole('heading', { name: 'Connecting to the agent…' }).waitFor()
+    const paints = await page.waitForFunction('performance.getEntriesByName("first-contentful-paint").length > 0')
+    expect(await paints.jsonValue()).toBe(true)
+  } finally {
+    await context.close()
+  }
+})
+
 test('how power is turned on depends on what is set to measure, and nothing is to be turned on but on a Mac', async () => {
   await using served = await serve()
   served.agent.known.settings = {
