@@ -58,5 +58,5 @@ export function problemOf(error: unknown): string {
   const { message, code = '', domain = '' } = coded.safeParse(error).data ?? { message: messageOf(error) }
   const signs = `${code} ${domain} ${message}`.trim()
   const found = sentences.find(([is]) => is.test(signs))
-  return found?.[1] ?? `The update failed: ${cleanText(message).slice(0, 200)}. ${stays}`
+  return found?.[1] ?? `The update failed: ${cleanText(message).trim().slice(0, 200)}. ${stays}`
 }
