@@ -7,12 +7,24 @@ import LongestFirst from './tasks/longest-first.ts'
  */
 const limits = { unit: 90_000, withParts: 120_000, wholeAgent: 180_000 }
 
-const project = (name: string, testTimeout: number, globalSetup: string[] = []) => ({
-  test: { name, include: [`test/${name}/**/*.test.ts`], testTimeout, hookTimeout: 180_000, globalSetup },
+const ownOfElectron = 'test/shell/real-electron.test.ts'
+
+const project = (name: string, testTimeout: number, globalSetup: string[] = [], exclude: string[] = []) => ({
+  test: { name, include: [`test/${name}/**/*.test.ts`], testTimeout, hookTimeout: 180_000, globalSetup, exclude },
 })
 
 const realApiServer = ['test/support/control-plane/global-setup.ts']
 const builtAgent = ['test/support/built-agent/global-setup.ts']
+
+/** Tests of the project `shell` once more: on Electron itself, where there is one. */
+const onElectron = {
+  test: {
+    ...project('electron', limits.wholeAgent, ['test/support/real-electron/global-setup.ts']).test,
+    include: ['real-electron', 'menu-bar', 'window', 'settings'].map((name) => `test/shell/${name}.test.ts`),
+    setupFiles: ['test/support/real-electron/skip-without-electron.ts'],
+    env: { METALBAR_TEST_SHELL: 'electron' },
+  },
+}
 
 export default defineConfig({
   test: {
@@ -23,7 +35,13 @@ export default defineConfig({
       project('kube', limits.withParts, realApiServer),
       project('agent', limits.wholeAgent, [...realApiServer, ...builtAgent]),
       project('security', limits.wholeAgent, [...realApiServer, ...builtAgent]),
-      project('shell', limits.withParts, [...realApiServer, 'test/support/electron-stand-in/global-setup.ts']),
+      project(
+        'shell',
+        limits.withParts,
+        [...realApiServer, 'test/support/electron-stand-in/global-setup.ts'],
+        [ownOfElectron],
+      ),
+      onElectron,
       project('window', limits.withParts, ['test/support/window/global-setup.ts']),
     ],
   },

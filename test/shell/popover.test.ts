@@ -10,6 +10,7 @@ import { Tray } from '../support/electron-stand-in/tray.ts'
 import { windows } from '../support/electron-stand-in/windows.ts'
 import { silentLog } from '../support/silent-log.ts'
 
+/** The class itself, on a stated clock: only the stand-in can be had inside of the test. */
 vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
 
 /** So long a page takes to be painted, and what it says to come to the app. */

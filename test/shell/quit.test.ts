@@ -4,6 +4,7 @@ import { app } from '../support/electron-stand-in/app.ts'
 import { announce, powerMonitor } from '../support/electron-stand-in/power-monitor.ts'
 import { silentLog } from '../support/silent-log.ts'
 
+/** The parts themselves, on a stated clock: only the stand-in can be had inside of the test. */
 vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
 
 const story: string[] = []

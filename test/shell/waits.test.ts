@@ -15,6 +15,7 @@ import { trayNow } from '../support/electron-stand-in/tray.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { silentLog } from '../support/silent-log.ts'
 
+/** The parts themselves: only the stand-in can be had inside of the test. */
 vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
 
 beforeEach(() => {

@@ -1,4 +1,3 @@
-import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -9,7 +8,11 @@ import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import type { ControlRequest } from './electron-stand-in/control.ts'
 import type { ShownEntry } from './electron-stand-in/menu.ts'
 import { chromiumVariable } from './electron-stand-in/page.ts'
+import { StandInProcess } from './electron-stand-in/stand-in-process.ts'
 import { eventually } from './eventually.ts'
+import { ElectronProcess } from './real-electron/electron-process.ts'
+import { electronPath, isOnElectron } from './real-electron/find-electron.ts'
+import type { ShellProcess } from './shell-process.ts'
 
 export interface ShellAppOptions {
   /** Shared with an agent or another app; not removed at the end. */
@@ -19,16 +22,15 @@ export interface ShellAppOptions {
   readonly preferences?: Readonly<Record<string, unknown>>
   /** Endpoint of the Chromium that draws its windows. */
   readonly chromium?: string
+  /** Of what runs it in place of the stand-in, driven as Electron is. */
+  readonly electron?: string
   /** Added to an environment that holds little of this machine. */
   readonly env?: Readonly<Record<string, string>>
 }
 
-const root = path.join(import.meta.dirname, '../..')
-const standIn = path.join(import.meta.dirname, 'electron-stand-in/register.ts')
 const stopLimitMs = 40_000
 
 const logLine = z.looseObject({ msg: z.string() })
-const answer = z.object({ id: z.number(), value: z.unknown().optional(), error: z.string().optional() })
 const icon = z.object({
   image: z.string(),
   isTemplate: z.boolean(),
@@ -44,7 +46,8 @@ const look = z.object({
       isVisible: z.boolean(),
       bounds: rectangle,
       hasFrame: z.boolean(),
-      isPanel: z.boolean(),
+      /** Electron does not say it of a window. */
+      isPanel: z.boolean().optional(),
       background: z.string(),
       webPreferences: z.record(z.string(), z.unknown()),
       url: z.string(),
@@ -70,48 +73,18 @@ const menu: z.ZodType<ShownEntry[]> = z.array(
   ]),
 )
 
-/** The built app as a process of its own, on the stand-in for Electron. */
+/** The built app as a process of its own: on the stand-in for Electron, or where `isOnElectron` on Electron itself. */
 export class ShellApp implements AsyncDisposable {
   readonly folder: string
   readonly stateDir: string
-  readonly exited: Promise<number | null>
-  output = ''
-  readonly #child: ChildProcess
+  readonly #process: ShellProcess
   readonly #keepFolder: boolean
-  readonly #waiting = new Map<number, (given: z.infer<typeof answer>) => void>()
-  #requests = 0
 
-  private constructor(folder: string, { folder: shared, chromium = '', env = {} }: ShellAppOptions) {
+  private constructor(running: ShellProcess, folder: string, { folder: shared }: ShellAppOptions) {
     this.folder = folder
     this.#keepFolder = shared !== undefined
     this.stateDir = stateDirIn(folder)
-    this.#child = spawn(process.execPath, ['--import', standIn, path.join(root, 'out/main/main.js')], {
-      cwd: folder,
-      env: {
-        HOME: path.join(folder, 'home'),
-        XDG_STATE_HOME: folder,
-        KUBECONFIG: path.join(folder, 'kubeconfig'),
-        PATH: [path.dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(path.delimiter),
-        TMPDIR: tmpdir(),
-        LANG: 'C.UTF-8',
-        [chromiumVariable]: chromium,
-        ...env,
-      },
-      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    })
-    for (const stream of [this.#child.stdout, this.#child.stderr]) {
-      stream?.setEncoding('utf8').on('data', (text: string) => void (this.output += text))
-    }
-    this.#child.on('message', (message) => {
-      const given = answer.parse(message)
-      this.#waiting.get(given.id)?.(given)
-      this.#waiting.delete(given.id)
-    })
-    this.exited = new Promise((resolve, reject) => {
-      this.#child.once('error', reject)
-      this.#child.once('close', (code) => resolve(code))
-    })
-    this.exited.catch(() => undefined)
+    this.#process = running
   }
 
   static async start(options: ShellAppOptions = {}): Promise<ShellApp> {
@@ -129,22 +102,23 @@ export class ShellApp implements AsyncDisposable {
       }
       await writeFile(path.join(stateDir, 'preferences.json'), JSON.stringify(preferences))
     }
-    return new ShellApp(folder, options)
+    const start = { folder, env: environment(folder, options) }
+    const electron = options.electron ?? (isOnElectron ? electronPath() : undefined)
+    const running = electron === undefined ? new StandInProcess(start) : await ElectronProcess.start(start, electron)
+    return new ShellApp(running, folder, options)
   }
 
-  /** Has the stand-in do what a person or a page would. */
+  get exited(): Promise<number | null> {
+    return this.#process.exited
+  }
+
+  get output(): string {
+    return this.#process.output
+  }
+
+  /** Does what a person, a page or the system would. */
   ask(request: ControlRequest): Promise<unknown> {
-    const id = ++this.#requests
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>()
-    this.#waiting.set(id, ({ value, error }) => {
-      if (error === undefined) resolve(value)
-      else reject(new Error(error))
-    })
-    this.#child.send({ id, request }, (error) => {
-      if (error) reject(error)
-    })
-    const ended = this.exited.then((code) => Promise.reject(new Error(`The app has ended with ${code}.`)))
-    return Promise.race([promise, ended])
+    return this.#process.ask(request)
   }
 
   async look(): Promise<Look> {
@@ -233,7 +207,7 @@ export class ShellApp implements AsyncDisposable {
   }
 
   signal(signal: NodeJS.Signals): void {
-    this.#child.kill(signal)
+    this.#process.signal(signal)
   }
 
   async stop(): Promise<number | null> {
@@ -251,6 +225,18 @@ export class ShellApp implements AsyncDisposable {
     if (!this.#keepFolder) await rm(this.folder, { recursive: true, force: true })
   }
 }
+
+/** Holds little of this machine. */
+const environment = (folder: string, { chromium = '', env = {} }: ShellAppOptions) => ({
+  HOME: path.join(folder, 'home'),
+  XDG_STATE_HOME: folder,
+  KUBECONFIG: path.join(folder, 'kubeconfig'),
+  PATH: [path.dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(path.delimiter),
+  TMPDIR: tmpdir(),
+  LANG: 'C.UTF-8',
+  [chromiumVariable]: chromium,
+  ...env,
+})
 
 /** As the app finds it on Linux. */
 export const stateDirIn = (folder: string) => path.join(folder, 'metalbar')

@@ -6,7 +6,7 @@ import { refuseUnknown, wholeNumber } from './electron-types.ts'
 import { openPage } from './page.ts'
 import { PreventableEvent } from './preventable-event.ts'
 import { WebContents } from './web-contents.ts'
-import { windows } from './windows.ts'
+import { focusedWindow, windows } from './windows.ts'
 
 interface Options {
   readonly width: number
@@ -46,7 +46,7 @@ export class BrowserWindow extends EventEmitter {
     }
     this.options = options
     this.#background = options.backgroundColor ?? '#FFF'
-    this.#webContents = new WebContents()
+    this.#webContents = new WebContents(options.webPreferences)
     windows.add(this)
     app.windows.add(this)
     app.emit('web-contents-created', {}, this.webContents)
@@ -54,6 +54,14 @@ export class BrowserWindow extends EventEmitter {
 
   static fromWebContents(webContents: WebContents): BrowserWindow | null {
     return [...windows].find((window) => window.webContents === webContents) ?? null
+  }
+
+  static getAllWindows(): readonly BrowserWindow[] {
+    return [...windows]
+  }
+
+  static getFocusedWindow(): BrowserWindow | null {
+    return focusedWindow() ?? null
   }
 
   get webContents(): WebContents {
@@ -97,6 +105,25 @@ export class BrowserWindow extends EventEmitter {
     this.#isOrdered = false
     this.loseFocus()
     this.#tellLater()
+  }
+
+  /** Gives the keys to another window. */
+  blur(): void {
+    this.loseFocus()
+  }
+
+  getBounds() {
+    return this.shown.bounds
+  }
+
+  /** Without what is around the page: a title bar, here of 28 points. */
+  getContentBounds() {
+    const { bounds, hasFrame } = this.shown
+    return hasFrame ? { ...bounds, height: bounds.height - 28 } : bounds
+  }
+
+  getBackgroundColor(): string {
+    return this.#background.toUpperCase()
   }
 
   isVisible(): boolean {

@@ -16,6 +16,18 @@ interface ItemTemplate {
   readonly click?: () => void
 }
 
+/** Of Electron's MenuItem, what it makes of a template. */
+interface MenuItem {
+  readonly label: string
+  readonly type: string
+  readonly role: string | undefined
+  readonly enabled: boolean
+  readonly accelerator: string | undefined
+  readonly checked: boolean
+  readonly submenu: { readonly items: readonly MenuItem[] } | undefined
+  click(): void
+}
+
 /** What stands in the bar at the top of the screen while a window of the app has the focus. */
 let applicationMenu: Menu | undefined
 
@@ -38,6 +50,10 @@ export class Menu extends EventEmitter {
 
   static getApplicationMenu(): Menu | null {
     return applicationMenu ?? null
+  }
+
+  get items(): readonly MenuItem[] {
+    return itemsOf(this.template)
   }
 
   /** What a person reads: `-` is a line, and entries that cannot be chosen are in brackets. */
@@ -88,6 +104,15 @@ function check(template: readonly ItemTemplate[]): void {
     if (submenu) check(submenu)
   }
 }
+
+const itemsOf = (template: readonly ItemTemplate[]): MenuItem[] =>
+  template.map(
+    ({ label = '', type = 'normal', role, enabled = true, accelerator, checked = false, submenu, click }) => ({
+      ...{ label, type, role, enabled, accelerator, checked },
+      submenu: submenu && { items: itemsOf(submenu) },
+      click: () => click?.(),
+    }),
+  )
 
 const allOf = (template: readonly ItemTemplate[]): ItemTemplate[] =>
   template.flatMap((item) => [item, ...allOf(item.submenu ?? [])])

@@ -13,7 +13,25 @@ export class WebContents extends EventEmitter {
   page: Promise<OpenPage> | undefined
   /** Messages so far. */
   sent = 0
+  readonly #preferences: Readonly<Record<string, unknown>>
   #isDestroyed = false
+
+  constructor(preferences: Readonly<Record<string, unknown>> = {}) {
+    super()
+    this.#preferences = preferences
+  }
+
+  getLastWebPreferences(): Readonly<Record<string, unknown>> {
+    return this.#preferences
+  }
+
+  getURL(): string {
+    return this.mainFrame.url
+  }
+
+  forcefullyCrashRenderer(): void {
+    setImmediate(() => this.emit('render-process-gone', {}, { reason: 'killed' }))
+  }
 
   isDevToolsFocused(): boolean {
     return false

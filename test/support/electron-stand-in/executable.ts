@@ -1,0 +1,62 @@
+#!/usr/bin/env node
+/**
+ * The stand-in as a program that is started as Electron is, `[--inspect=0 …] -r hook.cjs FOLDER`, so that what drives Electron (Playwright,
+ * `../real-electron`) is shown to work where there is none: it listens for both debuggers, and has a Chromium of its own.
+ */
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync } from 'node:fs'
+import inspector from 'node:inspector'
+import { createRequire, registerHooks } from 'node:module'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { z } from 'zod'
+import { findBrowser } from '../window/browser.ts'
+import { app } from './electron.ts'
+import { chromiumVariable } from './page.ts'
+
+registerHooks({
+  resolve: (specifier, context, next) =>
+    specifier === 'electron'
+      ? { url: new URL('electron.ts', import.meta.url).href, shortCircuit: true }
+      : next(specifier, context),
+})
+
+const found = findBrowser()
+if ('missing' in found) throw new Error(found.missing)
+const browser = spawn(
+  found.path,
+  [
+    '--headless',
+    '--remote-debugging-port=0',
+    `--user-data-dir=${mkdtempSync(path.join(process.env['HOME'] ?? tmpdir(), 'chromium-'))}`,
+    ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
+  ],
+  { stdio: ['ignore', 'ignore', 'pipe'] },
+)
+process.once('exit', () => browser.kill('SIGKILL'))
+const endpoint = await new Promise<string>((resolve) => {
+  let said = ''
+  browser.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said += text
+    const [, host] = /^DevTools listening on ws:\/\/([^/]+)\/.*\n/m.exec(said) ?? []
+    if (host !== undefined) resolve(host)
+  })
+})
+process.env[chromiumVariable] = `http://${endpoint}`
+
+const args = process.argv.slice(2)
+const folder = args.at(-1) ?? ''
+createRequire(import.meta.url)(args[args.indexOf('-r') + 1] ?? '')
+const { main } = z
+  .object({ main: z.string() })
+  .parse(JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')))
+await import(pathToFileURL(path.join(folder, main)).href)
+app.begin()
+
+// Says itself where it listens, as Electron does before Chromium does.
+inspector.open(0)
+const { webSocketDebuggerUrl } = z
+  .object({ webSocketDebuggerUrl: z.string() })
+  .parse(await (await fetch(`http://${endpoint}/json/version`)).json())
+process.stderr.write(`\nDevTools listening on ${webSocketDebuggerUrl}\n`)

@@ -1,0 +1,160 @@
+import type { Menu, MessageBoxOptions, Rectangle, Tray, WebContents } from 'electron'
+import type { ControlRequest } from '../electron-stand-in/control.ts'
+
+/** What `hook.cjs` keeps in the app. */
+interface Kept {
+  readonly tray: Tray | undefined
+  readonly menu: Menu | undefined
+  readonly isMenuOpen: boolean
+  readonly icon: object
+  iconBounds: Rectangle | undefined
+  menuShown: (() => void) | undefined
+  question:
+    { readonly box: MessageBoxOptions; answer(given: { response: number; checkboxChecked: boolean }): void } | undefined
+  readonly opened: readonly string[]
+  readonly copied: readonly string[]
+  readonly sent: WeakMap<WebContents, number>
+  readonly isSandboxed: boolean
+  shown(menu: { readonly items: unknown }): unknown
+  choose(menu: { readonly items: unknown } | null | undefined, labels: readonly string[]): void
+  collectGarbage(): void
+}
+type Hooked = typeof globalThis & { readonly metalbarTest: Kept }
+
+type Do = ControlRequest['do']
+type Requested<K extends Do> = Extract<ControlRequest, { readonly do: K }>
+type Carry<K extends Do> = (electron: typeof import('electron'), request: Requested<K>) => unknown
+
+/** Each runs in the app, so it refers to nothing outside of itself. What is missing here is the stand-in's alone. */
+export const carriers: { readonly [K in Do]?: Carry<K> } = {
+  look: ({ app, BrowserWindow }) => {
+    const kept = (globalThis as Hooked).metalbarTest
+    return {
+      icon: kept.tray && kept.icon,
+      windows: BrowserWindow.getAllWindows().map((window) => {
+        const { webContents } = window
+        const bounds = window.getBounds()
+        const preferences = (
+          webContents as WebContents & { getLastWebPreferences?(): Record<string, unknown> }
+        ).getLastWebPreferences?.call(webContents)
+        return {
+          isVisible: window.isVisible(),
+          bounds,
+          hasFrame: window.getContentBounds().height !== bounds.height,
+          background: window.getBackgroundColor().toLowerCase(),
+          webPreferences: {
+            sandbox: preferences?.['sandbox'],
+            contextIsolation: preferences?.['contextIsolation'],
+            nodeIntegration: preferences?.['nodeIntegration'],
+          },
+          url: webContents.getURL(),
+          sent: kept.sent.get(webContents) ?? 0,
+        }
+      }),
+      isSandboxed: kept.isSandboxed,
+      // Both there on macOS alone.
+      isInDock: app.dock?.isVisible() === true,
+      isActive: 'isActive' in app && app.isActive(),
+      isMenuOpen: kept.isMenuOpen,
+    }
+  },
+
+  clickIcon: ({ BrowserWindow }, { blur = 'before', ctrlKey = false }) => {
+    const { tray } = (globalThis as Hooked).metalbarTest
+    if (!tray) throw new Error('There is no icon yet.')
+    if (blur === 'before') BrowserWindow.getFocusedWindow()?.blur()
+    const { x, y } = tray.getBounds()
+    tray.emit('mouse-down', { ctrlKey }, { x, y })
+    tray.emit('click', { ctrlKey }, tray.getBounds())
+  },
+
+  openMenu: async () => {
+    const kept = (globalThis as Hooked).metalbarTest
+    if (!kept.tray) return undefined
+    kept.menu?.emit('menu-will-close')
+    const { promise, resolve } = Promise.withResolvers<unknown>()
+    kept.menuShown = () => resolve(undefined)
+    kept.tray.emit('right-click', {}, kept.tray.getBounds())
+    await promise
+    return kept.menu && kept.shown(kept.menu)
+  },
+
+  choose: (_electron, { labels }) => {
+    const kept = (globalThis as Hooked).metalbarTest
+    kept.choose(kept.menu, labels)
+  },
+
+  chooseInBar: ({ Menu }, { labels }) => (globalThis as Hooked).metalbarTest.choose(Menu.getApplicationMenu(), labels),
+
+  closeMenu: () => void (globalThis as Hooked).metalbarTest.menu?.emit('menu-will-close'),
+
+  /** Native roles are macOS' own, which carries them out for keys alone: those of Close are done as it does. */
+  keys: ({ BrowserWindow, Menu }, { accelerator }) => {
+    const keys = (text: string) => text.replace(/^(CommandOrControl|CmdOrCtrl|Cmd)\+/, 'Command+')
+    const items = Menu.getApplicationMenu()?.items.flatMap((item) => [item, ...(item.submenu?.items ?? [])]) ?? []
+    const found = items.find(
+      ({ role, accelerator: own }) => keys(own ?? (role === 'close' ? 'Command+W' : '')) === keys(accelerator),
+    )
+    if (found?.role === 'close') for (const window of BrowserWindow.getAllWindows()) window.close()
+    else found?.click()
+    return found !== undefined
+  },
+
+  question: () => (globalThis as Hooked).metalbarTest.question?.box,
+
+  press: (_electron, { button, isChecked = false }) => {
+    const kept = (globalThis as Hooked).metalbarTest
+    const response = kept.question?.box.buttons?.indexOf(button) ?? -1
+    if (!kept.question || response === -1) throw new Error(`There is no button ${button}.`)
+    const asked = kept.question
+    kept.question = undefined
+    asked.answer({ response, checkboxChecked: isChecked })
+  },
+
+  opened: () => (globalThis as Hooked).metalbarTest.opened,
+
+  clipboard: () => (globalThis as Hooked).metalbarTest.copied.at(-1),
+
+  /** Announced without the machine doing it. */
+  power: ({ app, powerMonitor }, { event }) => {
+    const announced = {
+      defaultPrevented: false,
+      preventDefault: () => void (announced.defaultPrevented = true),
+    }
+    ;(powerMonitor as NodeJS.EventEmitter).emit(event, announced)
+    if (event === 'shutdown' && !announced.defaultPrevented) app.quit()
+    return announced.defaultPrevented
+  },
+
+  moveIcon: (_electron, { bounds }) => void ((globalThis as Hooked).metalbarTest.iconBounds = bounds),
+
+  appearance: ({ nativeTheme }, { is }) => void (nativeTheme.themeSource = is),
+
+  crashPage: ({ BrowserWindow }) =>
+    Promise.all(
+      BrowserWindow.getAllWindows().map(({ webContents }) => {
+        const { promise, resolve } = Promise.withResolvers<unknown>()
+        webContents.once('render-process-gone', () => resolve(undefined))
+        webContents.forcefullyCrashRenderer()
+        return promise
+      }),
+    ),
+
+  closeWindow: ({ BrowserWindow }) => {
+    for (const window of BrowserWindow.getAllWindows()) window.close()
+  },
+
+  clickElsewhere: ({ app, BrowserWindow }) => {
+    BrowserWindow.getFocusedWindow()?.blur()
+    app.emit('did-resign-active')
+  },
+
+  collectGarbage: () => (globalThis as Hooked).metalbarTest.collectGarbage(),
+
+  activate: ({ app }) => void app.emit('activate'),
+
+  fail: (_electron, { message }) =>
+    void setTimeout(() => {
+      throw new Error(message)
+    }),
+}
