@@ -1,13 +1,13 @@
 import { defineConfig } from 'vite'
 import { buildDefines } from './tasks/build-info.ts'
-import { workerFiles } from './tasks/worker-files.ts'
+import { workerTexts } from './tasks/worker-texts.ts'
 
 const root = import.meta.dirname
 
 /** The main process of the app, beside chunks that are loaded when they are needed. */
 export default defineConfig({
   root,
-  plugins: [workerFiles()],
+  plugins: [workerTexts()],
   define: {
     // Libraries in CommonJS that are bundled into a module still ask for it.
     __filename: 'import.meta.filename',
@@ -17,6 +17,8 @@ export default defineConfig({
   ssr: { target: 'node', noExternal: true, external: ['electron'] },
   build: {
     ssr: 'src/main/app.ts',
+    // The texts of the workers.
+    ssrEmitAssets: true,
     target: 'node24',
     outDir: 'out/main',
     emptyOutDir: true,

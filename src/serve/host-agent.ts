@@ -86,7 +86,7 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   const identity = await identityIn(nodeFile)
   if (typeof identity === 'string') return { ok: false, reason: 'unusable', message: identity }
   log.info('starting metal-agent', { version, stateDir: settings.stateDir, modelStore: settings.modelStore })
-  const notices = [...(options.notices ?? []), ...startNotices(settings), ...(metal.available ? [] : [metal.message])]
+  const notices = [...(options.notices ?? []), ...startNotices(settings), ...(metal.isNotice ? [metal.message] : [])]
   for (const notice of notices) log.warn('notice', { text: notice })
   const agent = new Agent({ ...options, identity, notices })
   const door = cleanedDoor({

@@ -1,11 +1,15 @@
-import { access, constants, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { access, constants, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { extractFile, listPackage } from '@electron/asar'
 import { getCurrentFuseWire, FuseState, FuseV1Options } from '@electron/fuses'
+import { Arch, build, Platform, type CliOptions } from 'electron-builder'
 import { execa } from 'execa'
 import { parse } from 'plist'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { z } from 'zod'
 import { flavourOf, WrongFlavourError, type Package } from '../../tasks/package/app/flavours.ts'
+import { servingWorld } from '../support/serving-world.ts'
+import { ShellApp } from '../support/shell-app.ts'
 import { writeSkeletonElectron } from '../support/package/skeleton-electron.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -14,6 +18,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const root = path.join(import.meta.dirname, '../..')
 const folder = await temporaryFolder()
 const inside = (...names: string[]) => path.join(folder.dir, ...names)
+const answerShape = z.object({ status: z.number(), body: z.string() })
 const most = 15_000_000
 
 const packages = [
@@ -29,6 +34,13 @@ function pack(output: string, ...more: string[]) {
     env: { NODE_ENV: undefined },
     all: true,
   })
+}
+
+async function sizeOf(parent: string): Promise<number> {
+  const entries = await readdir(parent, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile())
+  const sizes = await Promise.all(files.map((file) => stat(path.join(file.parentPath, file.name))))
+  return sizes.reduce((sum, { size }) => sum + size, 0)
 }
 
 beforeAll(async () => {
@@ -83,19 +95,31 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     ])
   })
 
-  test('holds what runs and nothing else, and little of it', async () => {
+  test('holds what runs and nothing else', () => {
     const names = listPackage(archive, { isPack: false })
     const files = names.filter((name) => path.extname(name) !== '')
     const allowed =
-      /^\/(package\.json|assets\/tray\/\w+Template(@2x)?\.png|out\/main\/(main\.js|preload\.cjs|chunks\/[\w-]+\.js)|out\/renderer\/(index\.html|assets\/[\w-]+\.(js|css|svg|woff2)))$/
+      /^\/(package\.json|assets\/tray\/\w+Template(@2x)?\.png|out\/main\/(main\.js|preload\.cjs|chunks\/[\w-]+\.js|workers\/[\w-]+\.cjs)|out\/renderer\/(index\.html|assets\/[\w-]+\.(js|css|svg|woff2)))$/
     expect(files.filter((file) => !allowed.test(file))).toEqual([])
     expect(files).toEqual(
-      expect.arrayContaining(['/out/main/main.js', '/out/main/preload.cjs', '/out/renderer/index.html']),
+      expect.arrayContaining([
+        '/out/main/main.js',
+        '/out/main/workers/header-worker.cjs',
+        '/out/main/preload.cjs',
+        '/out/renderer/index.html',
+      ]),
     )
     const manifest = JSON.parse(extractFile(archive, 'package.json').toString()) as Record<string, unknown>
     expect(manifest).toMatchObject({ main: 'out/main/main.js', type: 'module' })
     expect(Object.keys(manifest)).not.toContain('devDependencies')
-    expect((await stat(archive)).size).toBeLessThan(most)
+  })
+
+  test(`adds at most ${most / 1e6} MB to Electron, besides the command`, async () => {
+    const added = (await sizeOf(contents)) - (await sizeOf(inside('electron/Electron.app/Contents')))
+    const { size: command } = await stat(path.join(contents, 'Resources/bin/metal-agent'))
+    // The archive alone is more than half a megabyte: a sum of nothing is none.
+    expect(added - command).toBeGreaterThan(500_000)
+    expect(added - command).toBeLessThan(most)
   })
 
   test('carries the command of its architecture, the licence, and one language', async () => {
@@ -106,6 +130,31 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     await expect(access(path.join(contents, 'Resources/de.lproj'))).rejects.toThrow('ENOENT')
     await access(path.join(contents, 'Resources/en.lproj'))
   })
+})
+
+test('runs from its archive: the icon, the page over app:, and a model whose download a thread hashes', async () => {
+  const archive = inside('app/mac-arm64/Metalbar.app/Contents/Resources/app.asar')
+  await using world = await servingWorld()
+  await using app = await ShellApp.start({
+    archive,
+    kubeconfig: world.sim.kubeconfig(),
+    preferences: world.preferences,
+  })
+  await app.icon('idle')
+  const page = answerShape.parse(await app.ask({ do: 'request', url: 'app://metalbar/index.html', method: 'GET' }))
+  const script = /src="([^"]+\.js)"/.exec(page.body)?.[1] ?? 'no script'
+  const { href } = new URL(script, 'app://metalbar/index.html')
+  const loaded = answerShape.parse(await app.ask({ do: 'request', url: href, method: 'GET' }))
+  world.apply('tiny')
+  await app.icon('serving')
+  expect([page.status, loaded.status, loaded.body.length > 10_000]).toEqual([200, 200, true])
+})
+
+test('electron-builder checks the section of the disk image by its schema before it packs anything', async () => {
+  const config = { dmg: { window: { width: 'wide' } }, directories: { output: inside('wrong') } }
+  const targets = Platform.MAC.createTarget(['dir'], Arch.arm64)
+  const wrong = build({ projectDir: root, targets, publish: 'never', config } as unknown as CliOptions)
+  await expect(wrong).rejects.toThrow('configuration.dmg.window.width')
 })
 
 test('without the command of an architecture there is no package', async () => {

@@ -24,6 +24,8 @@ export interface ShellAppOptions {
   readonly chromium?: string
   /** Of what runs it in place of the stand-in, driven as Electron is. */
   readonly electron?: string
+  /** Of a packed app, which the stand-in runs in place of the build. */
+  readonly archive?: string
   /** Added to an environment that holds little of this machine. */
   readonly env?: Readonly<Record<string, string>>
 }
@@ -104,7 +106,8 @@ export class ShellApp implements AsyncDisposable {
     }
     const start = { folder, env: environment(folder, options) }
     const electron = options.electron ?? (isOnElectron ? electronPath() : undefined)
-    const running = electron === undefined ? new StandInProcess(start) : await ElectronProcess.start(start, electron)
+    const running =
+      electron === undefined ? new StandInProcess(start, options.archive) : await ElectronProcess.start(start, electron)
     return new ShellApp(running, folder, options)
   }
 

@@ -210,12 +210,14 @@ export class DarwinPlatform implements Platform {
   /** Apple silicon always has Metal; only an Intel Mac has to be asked, which takes about a second. */
   async metal(): Promise<Metal> {
     if ((await this.#sysctl('hw.optional.arm64')) === 1) {
-      return { available: true, message: 'This Mac has Apple silicon, so models run on its GPU through Metal.' }
+      const message = 'This Mac has Apple silicon, so models run on its GPU through Metal.'
+      return { available: true, isNotice: false, message }
     }
     const { stdout } = await this.#run(darwinCommands.systemProfiler, ['SPDisplaysDataType', '-json'])
     const available = parseDisplays(stdout) === true
     return {
       available,
+      isNotice: true,
       message: available
         ? 'This Mac has an Intel processor and a GPU with Metal; models run, but slower than on Apple silicon.'
         : 'This Mac has no GPU with Metal, so no model can be served here: use a Mac with Apple silicon.',

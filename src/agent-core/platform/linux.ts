@@ -188,6 +188,7 @@ export class LinuxPlatform implements Platform {
   metal(): Promise<Metal> {
     return Promise.resolve({
       available: false,
+      isNotice: true,
       message: 'There is no Metal on Linux, so models are served by the CPU here.',
     })
   }

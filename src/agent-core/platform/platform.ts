@@ -66,6 +66,8 @@ export interface Metal {
   readonly available: boolean
   /** One sentence, also where Metal is available. */
   readonly message: string
+  /** Whether that is something to tell whoever serves models here. */
+  readonly isNotice: boolean
 }
 
 export interface HostInterface {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { Worker, type Transferable } from 'node:worker_threads'
 import { embeddedText, isEmbedded } from './embedded.ts'
 
@@ -17,18 +18,25 @@ interface Abortable {
  * Starts a worker thread with an empty environment and none of this process's options.
  * The file is always written out as `new URL(…, import.meta.url)` of a literal that begins with a dot and ends with
  * -worker.ts: Node.js runs it as it is, and a build finds the expression, bundles the file and puts the bundle's
- * address there (tasks/worker-files.ts, and for the self-contained command tasks/package/embedded-workers.ts).
+ * address there (tasks/worker-files.ts, for the app tasks/worker-texts.ts, for the self-contained command
+ * tasks/package/embedded-workers.ts).
  */
 export function startWorker(file: URL, { input, transfer = [], heapMiB }: WorkerOptions = {}): Worker {
-  const embedded = isEmbedded(file.href)
-  return new Worker(embedded ? embeddedText(file.href) : file, {
-    eval: embedded,
+  const text = textOf(file)
+  return new Worker(text ?? file, {
+    eval: text !== undefined,
     workerData: input,
     transferList: [...transfer],
     env: {},
     execArgv: [],
     ...(heapMiB !== undefined && { resourceLimits: { maxOldGenerationSizeMb: heapMiB } }),
   })
+}
+
+/** Of a worker that is run from its text; undefined where Node.js can open the file itself, which it cannot in Electron's archive. */
+function textOf(file: URL): string | undefined {
+  if (isEmbedded(file.href)) return embeddedText(file.href)
+  return file.pathname.endsWith('.cjs') ? readFileSync(file, 'utf8') : undefined
 }
 
 /** The one message of a worker that answers once. Rejects when it crashes or ends without; an abort ends it at once. */

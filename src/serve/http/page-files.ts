@@ -44,14 +44,22 @@ export async function openPageFiles(folder: string): Promise<PageFiles | undefin
 
 async function filesIn(folder: string): Promise<string[]> {
   try {
-    const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-    return entries
-      .filter((entry) => entry.isFile())
-      .map((entry) => path.relative(folder, path.join(entry.parentPath, entry.name)).replaceAll(path.sep, '/'))
+    return await below(folder, '')
   } catch (error) {
     if (hasCode(error, 'ENOENT') || hasCode(error, 'ENOTDIR')) return []
     throw error
   }
+}
+
+/** One folder after the other: Electron lists no archive recursively in a way that its documentation promises. */
+async function below(folder: string, prefix: string): Promise<string[]> {
+  const files: string[] = []
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const name = `${prefix}${entry.name}`
+    if (entry.isDirectory()) files.push(...(await below(path.join(folder, entry.name), `${name}/`)))
+    else if (entry.isFile()) files.push(name)
+  }
+  return files
 }
 
 const isPageFile = (file: string): boolean => Object.hasOwn(mediaTypes, path.extname(file))

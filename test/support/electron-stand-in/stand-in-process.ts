@@ -14,9 +14,12 @@ export class StandInProcess implements ShellProcess {
   readonly #waiting = new Map<number, (given: z.infer<typeof answer>) => void>()
   #requests = 0
 
-  constructor({ folder, env }: ShellStart) {
+  /** With the archive of a packed app it runs that one. */
+  constructor({ folder, env }: ShellStart, archive?: string) {
     const standIn = path.join(import.meta.dirname, 'register.ts')
-    this.#child = spawn(process.execPath, ['--import', standIn, path.join(root, 'out/main/main.js')], {
+    const fromArchive = path.join(import.meta.dirname, 'from-archive.ts')
+    const program = archive === undefined ? [path.join(root, 'out/main/main.js')] : [fromArchive, archive]
+    this.#child = spawn(process.execPath, ['--import', standIn, ...program], {
       cwd: folder,
       env,
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

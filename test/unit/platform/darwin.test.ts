@@ -337,7 +337,7 @@ describe('what an agent takes over on macOS', () => {
 
 describe('the GPU of a Mac', () => {
   test('Apple silicon has Metal, without asking the slow command', async () => {
-    expect(await mac({ [isArm]: '1\n' }).metal()).toMatchObject({ available: true })
+    expect(await mac({ [isArm]: '1\n' }).metal()).toMatchObject({ available: true, isNotice: false })
   })
 
   test.each([
@@ -345,7 +345,7 @@ describe('the GPU of a Mac', () => {
     ['system_profiler-no-metal.json', false],
   ])('an Intel Mac is judged by what %s says', async (name, available) => {
     const platform = mac({ [isArm]: { exitCode: 1, stdout: '' }, [displays]: recorded(name) })
-    expect(await platform.metal()).toMatchObject({ available })
+    expect(await platform.metal()).toMatchObject({ available, isNotice: true })
   })
 
   const chip = (...levels: readonly (readonly [name: string, cores: string])[]): Record<string, string> =>
