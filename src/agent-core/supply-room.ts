@@ -81,6 +81,6 @@ export async function supplyRoom(
       changed(true)
     },
     fresh: () => supply.fresh(),
-    supplyChanged: () => void supply.look(),
+    supplyChanged: () => void supply.changed(),
   }
 }

@@ -1,6 +1,9 @@
+import { existsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { app, systemPreferences } from 'electron'
+import { messageOf } from '../agent-core/support/message-of.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import type { CommandLinkState, NoUpdates, UpdateAction } from '../contract/app-bridge.ts'
 import type { CommandResult } from '../contract/commands.ts'
@@ -11,6 +14,7 @@ import type { MenuDeed } from './menu/entries.ts'
 import { outcomeOf } from './menu/update-entries.ts'
 import type { News } from './notifications/news.ts'
 import { showNews } from './notifications/show.ts'
+import { onceKnown } from './once-known.ts'
 import { moveOffer, moveToApplications, ownBundle, placeOfApp } from './placement.ts'
 import { takeHandOver } from './updates/hand-over.ts'
 import { lookRegularly } from './updates/regular-looks.ts'
@@ -57,7 +61,7 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
     refusal: () => noUpdates(view),
     channel: () => view.getState().preferences?.updateChannel ?? 'latest',
     freeBytes: () => freeBytes(homeDir),
-    onState: (update) => view.setState({ update }),
+    onState: (update) => view.setState({ update, ...(update.step === 'looking' && { lastUpdate: undefined }) }),
     endBy: async (finish) => {
       keepServers(true)
       await endBy(finish)
@@ -98,10 +102,20 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
       homeDir,
       pathVariable: () => env['PATH'] ?? '',
     })
+  let looking: Promise<CommandLinkState> | undefined
+  const commandLink = async () => {
+    looking ??= link()
+      .state()
+      .finally(() => (looking = undefined))
+    const limit = new AbortController()
+    const known = view.getState().commandLink
+    const late = delay(linkLimitMs, known, { signal: limit.signal }).catch(() => known)
+    return await Promise.race([looking, late]).finally(() => limit.abort())
+  }
   return {
     isPlaced,
     update: (action) => updates.act(action),
-    commandLink: () => link().state(),
+    commandLink,
     setCommandLink: async (isWanted) => {
       if (isWanted) {
         const file = await link().link()
@@ -114,12 +128,17 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
   }
 }
 
+/** A folder of the PATH may be on a disk that does not answer, and the menu waits for it. */
+const linkLimitMs = 300
+
 /** As `defaults write` or a profile of a managed Mac sets it, under the name of the app's bundle. */
 const managedKey = 'UpdatesManaged'
 
 function noUpdates(view: AgentViewStore): NoUpdates | undefined {
   // There on macOS alone.
   if (!app.isPackaged || !('isInApplicationsFolder' in app)) return 'source'
+  // A package that was built without an address for updates has none to ask.
+  if (!existsSync(path.join(process.resourcesPath, 'app-update.yml'))) return 'source'
   if (systemPreferences.getUserDefault(managedKey, 'boolean')) return 'managed'
   return view.getState().misplaced === undefined ? undefined : 'misplaced'
 }
@@ -140,7 +159,11 @@ function offerMove(
     const result = await move()
     if (result?.outcome === 'failed') view.setState({ answer: result })
   }
-  ask().catch((error: unknown) => log.warn('the app was not moved', { error }))
+  ask().catch((error: unknown) => {
+    log.warn('the app was not moved', { error })
+    const message = `Metalbar was not moved into Applications: ${messageOf(error)}.`
+    view.setState({ answer: { outcome: 'failed', message } })
+  })
 }
 
 function tellLastUpdate({ stateDir, log, view }: InstalledAppOptions, tell: (news: News) => void): void {
@@ -149,7 +172,17 @@ function tellLastUpdate({ stateDir, log, view }: InstalledAppOptions, tell: (new
       if (lastUpdate === undefined) return
       log.info('starts after an update', { ...lastUpdate })
       view.setState({ lastUpdate })
-      tell({ id: 'update', title: outcomeOf(lastUpdate), body: 'What served went on.', click: { kind: 'open', at } })
+      const news: News = {
+        id: 'update',
+        title: outcomeOf(lastUpdate),
+        body: 'What served went on.',
+        click: { kind: 'open', at },
+      }
+      onceKnown(
+        view,
+        ({ preferences }) => preferences,
+        () => tell(news),
+      )
     },
     (error: unknown) => log.warn('what became of the update is not known', { error }),
   )

@@ -54,7 +54,7 @@ export const moveOffer = (misplaced: Misplaced): Question => ({
 
 const replaces: Question = {
   message: 'There is a Metalbar in Applications already.',
-  detail: 'It goes to the Trash, and this one takes its place. Settings and models stay as they are.',
+  detail: 'This one takes its place. Settings and models stay as they are.',
   yes: 'Replace it',
 }
 
@@ -66,7 +66,13 @@ export interface MoveOptions {
 
 /** Undefined where the person does not want it, or it is done and the app ends. Throws what macOS says. */
 export async function moveToApplications({ confirm, onMoving }: MoveOptions): Promise<CommandResult | undefined> {
-  const first = move(false, onMoving)
+  // Where macOS asks for a password it replaces what is there without asking the handler.
+  const isThere = await access(path.join('/Applications', path.basename(ownBundle()))).then(
+    () => true,
+    () => false,
+  )
+  if (isThere && !(await confirm(replaces))) return undefined
+  const first = move(isThere, onMoving)
   if (first === 'moved') return undefined
   if (first === 'exists' && !(await confirm(replaces))) return undefined
   const last = first === 'exists' ? move(true, onMoving) : first

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util'
 import { z } from 'zod'
 import { buildApp, updatesFrom } from './app/app-build.ts'
+import { missingForNotary } from './app/signature.ts'
 
 /** `node tasks/package/build-app.ts --dir`, after `npm run build` and with the command of each architecture in `--commands`. */
 const { values } = parseArgs({
@@ -17,6 +18,9 @@ const { values } = parseArgs({
 const { flavour, arch } = z
   .object({ flavour: z.enum(['release', 'e2e']), arch: z.array(z.enum(['arm64', 'x64'])) })
   .parse(values)
+
+const missing = values.signed ? missingForNotary(process.env) : []
+if (missing.length > 0) throw new Error(`--signed asks Apple's notary too, which needs ${missing.join(', ')}.`)
 
 await buildApp({
   flavour,

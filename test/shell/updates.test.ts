@@ -1,5 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld } from '../support/serving-world.ts'
@@ -57,7 +58,7 @@ describe.concurrent('an update', () => {
     const pid = await app.serverOf('tiny')
     const { port = 0 } = await app.service('tiny')
     await ready(app)
-    const requests = requestsTo(port)
+    await using requests = requestsTo(port)
     await act(app, 'install')
     const code = await app.exited
     await eventually(() => world.version() === '1.2.3', { what: 'the new app in its place' })
@@ -70,7 +71,7 @@ describe.concurrent('an update', () => {
     await next.quit()
   })
 
-  test('with another checksum is deleted, and the app runs on', async () => {
+  test('with another checksum is not installed, and the app runs on', async () => {
     await using world = await updateWorld()
     await world.publish({ version: '1.2.3', sha512: 'A'.repeat(86) + '==' })
     await using app = await world.start({ preferences: {} })
@@ -82,7 +83,7 @@ describe.concurrent('an update', () => {
   test.for([
     ['of another signer', { team: 'STRANGER99' }],
     ['that was changed since it was signed', { isTampered: true }],
-  ] as const)('%s is not installed, and no server is touched', async ([, published]) => {
+  ] as const)('%s is not installed, and the app runs on', async ([, published]) => {
     await using world = await updateWorld()
     await world.publish({ version: '1.2.3', ...published })
     await using app = await world.start({ preferences: {} })
@@ -207,7 +208,8 @@ describe.concurrent('an update', () => {
     expect([opened, lives(pid)]).toEqual(['', true])
     await using next = await world.start()
     await next.icon('serving')
-    expect(await next.serverOf('tiny')).toBe(pid)
+    expect([await next.serverOf('tiny'), world.version()]).toEqual([pid, '1.2.2'])
+    expect((await stateOf(next))?.lastUpdate).toEqual({ wanted: '1.2.3', runs: '1.2.2' })
     await next.quit()
   })
 
@@ -236,15 +238,16 @@ function requestsTo(port: number) {
         ({ ok }) => ok,
         () => false,
       )
-      if (!answered) failed += 1
+      if (answered) continue
+      failed += 1
+      await setImmediate()
     }
   }
   const asking = ask()
-  return {
-    stop: async () => {
-      isOver = true
-      await asking
-      return failed
-    },
+  const stop = async () => {
+    isOver = true
+    await asking
+    return failed
   }
+  return { stop, [Symbol.asyncDispose]: () => stop().then(() => undefined) }
 }

@@ -47,6 +47,12 @@ export class SupplyWatch implements Disposable {
     return (this.#look ??= this.#lookOnce().finally(() => (this.#look = undefined)))
   }
 
+  /** The system says that it changed: a look that runs may have asked before that. Never rejects. */
+  async changed(): Promise<void> {
+    await this.#look
+    await this.look()
+  }
+
   /** It may be needed now, or no longer: looks at once where what is known is too old for that. */
   review(): void {
     if (this.#isEnded || this.#look) return

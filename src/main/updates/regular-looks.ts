@@ -14,7 +14,10 @@ export function lookRegularly(isWanted: () => boolean, look: () => void): () => 
   }
   return () => {
     const isOn = timer !== undefined
-    if (isWanted() && !isOn) next(hasBegun ? 0 : firstMs)
+    if (isWanted() && !isOn) {
+      if (hasBegun) look()
+      next(hasBegun ? intervalMs : firstMs)
+    }
     if (!isWanted() && isOn) {
       clearTimeout(timer)
       timer = undefined

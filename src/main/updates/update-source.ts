@@ -134,6 +134,8 @@ export class UpdateSource {
       // A person presses for each of them.
       updater.autoDownload = false
       updater.autoInstallOnAppQuit = false
+      // Else an id of this Mac, which is kept for good, goes with each request.
+      updater.requestHeaders = { 'x-user-staging-id': '' }
       // One whole file with one checksum; the copy that differences are made from would take as much disk again.
       updater.disableDifferentialDownload = true
       return { updater, CancellationToken }

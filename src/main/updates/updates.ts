@@ -10,7 +10,7 @@ export interface UpdatesOptions {
   readonly log: Logger
   readonly stateDir: string
   readonly version: string
-  readonly source: UpdateSource
+  readonly source: Pick<UpdateSource, 'look' | 'download' | 'stage' | 'install'>
   /** Why there are none, if so. */
   readonly refusal: () => NoUpdates | undefined
   readonly channel: () => 'latest' | 'beta'
@@ -49,7 +49,9 @@ export class Updates {
   /** What was found belongs to another channel. */
   forget(): void {
     const { step } = this.#state
-    if (step === 'available' || step === 'newest' || step === 'failed') this.#become({ step: 'unknown' })
+    if (step === 'available' || step === 'downloaded' || step === 'newest' || step === 'failed') {
+      this.#become({ step: 'unknown' })
+    }
   }
 
   /** Begins it. Throws LinkError where it cannot be begun now. */
@@ -64,13 +66,15 @@ export class Updates {
   /** By itself: what goes wrong is told only to who looks. Answers a newer version that was not known before. */
   async lookQuietly(): Promise<string | undefined> {
     const { log } = this.#options
-    if (isUnderWay(this.#state) || this.#options.refusal() !== undefined) return undefined
-    const before = 'version' in this.#state ? this.#state.version : undefined
+    const former = this.#state
+    // What is downloaded waits for a person, not for another download.
+    if (isUnderWay(former) || former.step === 'downloaded' || this.#options.refusal() !== undefined) return undefined
+    const before = 'version' in former ? former.version : undefined
     try {
       await this.#look()
     } catch (error) {
       log.warn('no update could be looked for', { error })
-      this.#become({ step: 'failed', message: problemOf(error) })
+      this.#become(former)
     }
     const now = this.#state
     return now.step === 'available' && now.version !== before ? now.version : undefined
@@ -80,6 +84,7 @@ export class Updates {
     const now = this.#state
     const why = this.#options.refusal()
     if (why !== undefined) throw new LinkError('refused', refusals[why])
+    if (action === 'look' && now.step === 'downloaded') return Promise.resolve()
     if (action === 'look' && !isUnderWay(now)) return this.#look()
     if (action === 'download' && now.step === 'available') return this.#fetch(now)
     if (action === 'install' && now.step === 'downloaded') return this.#install(now.version)
@@ -93,8 +98,10 @@ export class Updates {
   async #look(): Promise<void> {
     const { source, channel, version: runs } = this.#options
     this.#become({ step: 'looking' })
-    const { version, isNewer, bytes } = await source.look(channel())
-    if (isNewer) this.#become({ step: 'available', version, ...(bytes !== undefined && { bytes }) })
+    const asked = channel()
+    const { version, isNewer, bytes } = await source.look(asked)
+    if (channel() !== asked) this.#become({ step: 'unknown' })
+    else if (isNewer) this.#become({ step: 'available', version, ...(bytes !== undefined && { bytes }) })
     else {
       const at = new Date().toISOString()
       this.#become({ step: 'newest', at, ...(version !== runs && { offered: version }) })

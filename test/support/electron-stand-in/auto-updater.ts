@@ -78,8 +78,7 @@ class AutoUpdater extends EventEmitter {
 
   #relaunchToInstall(): void {
     if (!this.#isStaged) this.#fail(new Error("No update available, can't quit and install"))
-    else if (process.env['ELECTRON_STAND_IN_SHIP_IT'] === 'fails')
-      this.#fail(new SquirrelError('ShipIt is gone', 'SQRLUpdaterErrorDomain', 4))
+    else if (shipItFails()) this.#fail(new SquirrelError('ShipIt is gone', 'SQRLUpdaterErrorDomain', 4))
     else app.quit()
   }
 
@@ -95,7 +94,7 @@ class AutoUpdater extends EventEmitter {
     this.emit('update-available')
     const content = await fetch(archive, { headers })
     if (content.status !== 200) throw new SquirrelError('Update download failed', 'SQRLUpdaterErrorDomain', 6)
-    const folder = await mkdtemp(path.join(app.getPath('temp'), 'standin-update.'))
+    const folder = await mkdtemp(path.join(app.getPath('home'), 'standin-update.'))
     const file = path.join(folder, 'update.zip')
     await writeFile(file, Buffer.from(await content.arrayBuffer()))
     try {
@@ -107,7 +106,7 @@ class AutoUpdater extends EventEmitter {
     if (name === undefined) throw new SquirrelError('Could not locate update bundle', 'SQRLUpdaterErrorDomain', 1)
     const bundle = path.join(folder, name)
     this.#verify(bundle)
-    shipIt(bundle)
+    if (!shipItFails()) shipIt(bundle)
     this.#isStaged = true
     return infoOf(bundle).CFBundleShortVersionString
   }
@@ -126,6 +125,8 @@ class AutoUpdater extends EventEmitter {
     )
   }
 }
+
+const shipItFails = () => process.env['ELECTRON_STAND_IN_SHIP_IT'] === 'fails'
 
 /** Lives on by itself until this process is gone. */
 function shipIt(staged: string): void {

@@ -35,8 +35,14 @@ const browser = spawn(
   { stdio: ['ignore', 'ignore', 'pipe'] },
 )
 process.once('exit', () => browser.kill('SIGKILL'))
-const endpoint = await new Promise<string>((resolve) => {
+// Who started it is gone, so nobody ends it any more.
+const starter = process.ppid
+setInterval(() => {
+  if (process.ppid !== starter) process.exit(1)
+}, 1_000).unref()
+const endpoint = await new Promise<string>((resolve, reject) => {
   let said = ''
+  browser.once('exit', (code) => reject(new Error(`Chromium ended with ${code}: ${said}`)))
   browser.stderr.setEncoding('utf8').on('data', (text: string) => {
     said += text
     const [, host] = /^DevTools listening on ws:\/\/([^/]+)\/.*\n/m.exec(said) ?? []

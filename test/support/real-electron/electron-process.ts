@@ -60,6 +60,8 @@ export class ElectronProcess implements ShellProcess {
   }
 
   signal(signal: NodeJS.Signals): void {
-    this.#child.kill(signal)
+    // Its browser is in the group that Playwright starts it in, and a killed app ends nobody.
+    if (signal === 'SIGKILL' && this.#child.pid !== undefined) process.kill(-this.#child.pid, signal)
+    else this.#child.kill(signal)
   }
 }

@@ -87,3 +87,27 @@ test('a supply that is not known is not said to be mains', () => {
 test('a supply that is not known keeps nothing awake where only mains count', () => {
   expect([mayKeepAwake('on-mains', undefined), mayKeepAwake('while-serving', undefined)]).toEqual([false, true])
 })
+
+test('a change that the system tells of in the middle of a look is looked at again', async () => {
+  const answers: PromiseWithResolvers<PowerSupply>[] = []
+  using watch = new SupplyWatch({
+    platform: {
+      powerSupply: () => {
+        const answer = Promise.withResolvers<PowerSupply>()
+        answers.push(answer)
+        return answer.promise
+      },
+    },
+    log: silentLog,
+    onChange: () => undefined,
+    isNeeded: () => true,
+  })
+  const first = watch.look()
+  const changed = watch.changed()
+  answers[0]?.resolve(onMains)
+  await first
+  await vi.waitFor(() => expect(answers).toHaveLength(2))
+  answers[1]?.resolve({ ...onMains, source: 'battery' })
+  await changed
+  expect(watch.current?.source).toBe('battery')
+})

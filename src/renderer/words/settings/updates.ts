@@ -56,8 +56,7 @@ export const updateWords = {
   install: 'Restart to update',
   progress: 'Download of the update',
   regularly: 'Look for updates once a day',
-  regularlyHelp:
-    'It asks the release server for the newest version, and sends nothing of this machine but its own version.',
+  regularlyHelp: 'It asks the release server for the newest version, and says nothing of this machine.',
   channel: 'Channel',
   channels: { latest: 'Releases', beta: 'Betas too' } satisfies Record<AppPreferences['updateChannel'], string>,
   channelHelp: 'Betas come earlier and are tried less.',

@@ -1,0 +1,33 @@
+import { describe, expect, test } from 'vitest'
+import { checkSignature, missingForNotary, WrongSignatureError } from '../../../tasks/package/app/signature.ts'
+
+const adHoc = 'Identifier=dev.metalbar.e2e\nSignature=adhoc\nTeamIdentifier=not set\n'
+const person = 'Identifier=dev.metalbar.app\nAuthority=Apple Development: me@my-host (ABC)\nTeamIdentifier=ABC\n'
+const developer = 'Authority=Developer ID Application: Jean-Luc (ABC)\nAuthority=Apple Root CA\n'
+
+describe('a signature', () => {
+  test.each([
+    ['e2e', false, person],
+    ['e2e', false, developer],
+    ['release', true, person],
+    ['release', true, adHoc],
+    ['release', true, ''],
+  ] as const)('of %s (must be signed: %s) is refused where it is not its own', (flavour, mustSign, said) => {
+    expect(() => checkSignature(flavour, mustSign, said)).toThrow(WrongSignatureError)
+  })
+
+  test.each([
+    ['e2e', false, adHoc],
+    ['release', true, developer],
+    ['release', false, adHoc],
+  ] as const)('of %s (must be signed: %s) is taken', (flavour, mustSign, said) => {
+    expect(() => checkSignature(flavour, mustSign, said)).not.toThrow()
+  })
+})
+
+test('what the notary needs is named before anything is built', () => {
+  expect(missingForNotary({ APPLE_API_KEY: 'key', APPLE_API_ISSUER: '' })).toEqual([
+    'APPLE_API_KEY_ID',
+    'APPLE_API_ISSUER',
+  ])
+})
