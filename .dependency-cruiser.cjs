@@ -31,8 +31,24 @@ module.exports = {
       '^src/(serve|contract|agent-core)/',
       'the one place that starts an agent with its carriers, for the command and the app alike',
     ),
-    onlyMayImport('cli-stands-on-top', '^src/cli/', '^src/(cli|contract|serve|agent-core)/', 'cli hosts the core'),
-    onlyMayImport('main-stands-on-top', '^src/main/', '^src/(main|contract|serve|agent-core)/', 'main hosts the core'),
+    onlyMayImport(
+      'installation-is-beside-the-core',
+      '^src/installation/',
+      '^src/(installation|contract)/|^src/agent-core/(platform|state|support)/',
+      'what is installed on a machine and removed from it knows no agent that runs; cli and main tell it of one',
+    ),
+    onlyMayImport(
+      'cli-stands-on-top',
+      '^src/cli/',
+      '^src/(cli|installation|contract|serve|agent-core)/',
+      'cli hosts the core',
+    ),
+    onlyMayImport(
+      'main-stands-on-top',
+      '^src/main/',
+      '^src/(main|installation|contract|serve|agent-core)/',
+      'main hosts the core',
+    ),
     onlyMayImport(
       'preload-knows-the-contract',
       '^src/main/preload/',
@@ -70,7 +86,7 @@ module.exports = {
     {
       name: 'no-electron-no-react-in-the-core',
       severity: 'error',
-      from: { path: '^src/(agent-core|contract|serve|cli)/' },
+      from: { path: '^src/(agent-core|contract|serve|installation|cli)/' },
       to: { path: '^(node_modules/)?(electron|react|react-dom)(/|$)' },
     },
     {

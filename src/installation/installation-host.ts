@@ -1,0 +1,91 @@
+import { constants } from 'node:fs'
+import { access } from 'node:fs/promises'
+import path from 'node:path'
+import { askProgram, ProgramError } from '../agent-core/support/ask-program.ts'
+
+/** The machine on which something of ours is installed or removed, and for whom. */
+export interface InstallationHost {
+  readonly platform: 'darwin' | 'linux'
+  readonly env: Readonly<NodeJS.ProcessEnv>
+  /** Whose agent, state folder and LaunchAgents it is; with sudo not the one who runs this. */
+  readonly user: InstallationUser
+  /** Whether this process may write for the whole machine. */
+  readonly isRoot: boolean
+  /** `/`, but in tests. */
+  readonly systemRoot: string
+  /** Folders in which launchctl, systemctl and their like are looked for. */
+  readonly programFolders: readonly string[]
+}
+
+export interface InstallationUser {
+  readonly name: string
+  readonly id: number
+  readonly groupId: number
+  readonly homeDir: string
+}
+
+/** One sentence: what was not installed, changed or removed, why, and what to do. */
+export class InstallationError extends Error {
+  override readonly name = 'InstallationError'
+}
+
+/** sudo of macOS leaves PATH as it is, by which a planted launchctl would run as root. */
+export const rootProgramFolders = ['/usr/bin', '/bin', '/usr/sbin', '/sbin']
+
+/** As long as launchd or systemd may take to answer; an agent that ends in good order may take longer and is waited for elsewhere. */
+const askLimitMs = 60_000
+
+export interface SystemAnswer {
+  readonly exitCode: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** Runs a program of the system. Throws InstallationError where it is missing, cannot be run or does not answer. */
+export async function askSystem(
+  { programFolders, env }: Pick<InstallationHost, 'programFolders' | 'env'>,
+  name: string,
+  args: readonly string[],
+): Promise<SystemAnswer> {
+  const command = await findProgram(programFolders, name)
+  if (command === undefined) {
+    throw new InstallationError(
+      `${name} was not found in ${programFolders.join(', ') || 'PATH'}: it belongs to the system, and nothing was changed without it.`,
+    )
+  }
+  try {
+    const { exitCode, stdout, stderr } = await askProgram({
+      command,
+      args,
+      env: { PATH: programFolders.join(path.delimiter), LC_ALL: 'C', ...sessionOf(env) },
+      timeLimitMs: askLimitMs,
+    })
+    return { exitCode: exitCode ?? 1, stdout, stderr }
+  } catch (error) {
+    if (error instanceof ProgramError) throw new InstallationError(error.message, { cause: error })
+    throw error
+  }
+}
+
+/** What a program needs to find the session of its user; nothing else of the environment is passed on. */
+function sessionOf(env: Readonly<NodeJS.ProcessEnv>): Record<string, string> {
+  const names = ['HOME', 'XDG_RUNTIME_DIR', 'XDG_CONFIG_HOME', 'DBUS_SESSION_BUS_ADDRESS']
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const value = env[name]
+      return value === undefined ? [] : [[name, value] as const]
+    }),
+  )
+}
+
+async function findProgram(folders: readonly string[], name: string): Promise<string | undefined> {
+  for (const folder of folders.filter((one) => path.isAbsolute(one))) {
+    const file = path.join(folder, name)
+    const isThere = await access(file, constants.X_OK).then(
+      () => true,
+      () => false,
+    )
+    if (isThere) return file
+  }
+  return undefined
+}
