@@ -3,7 +3,14 @@ import { z } from 'zod'
 import { mapRows, type SettingKind, type SettingRow } from '../contract/setting-row.ts'
 import { agentSettings, allRows, type AgentSettingName, type AgentSettings } from '../agent-core/settings/settings.ts'
 import { flagKinds, flagTable, type Flag, type FlagDefaults } from './flags.ts'
-import { emptyValues, FlagError, nearest, parseGoFlags, type FlagValue, type ParsedFlags } from './go-flags.ts'
+import {
+  emptyValues,
+  FlagError,
+  nearest,
+  parseGoFlags,
+  type FlagValue,
+  type ParsedFlags,
+} from '../agent-core/support/go-flags.ts'
 
 export type RunRequest = { readonly kind: 'help' } | { readonly kind: 'version' } | RunWithSettings
 interface RunWithSettings {

@@ -2,7 +2,7 @@ import { editableRow, settingNames, type SettingsPatch, type SettingView } from 
 import { formatSetting, readSetting, spellingOf } from '../contract/setting-text.ts'
 import type { SettingKind } from '../contract/setting-row.ts'
 import { VerbError } from './agent-session.ts'
-import { nearest } from './go-flags.ts'
+import { nearest } from '../agent-core/support/go-flags.ts'
 
 export const settingSpellings: readonly string[] = settingNames.map(spellingOf)
 

@@ -194,6 +194,7 @@ describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) =
       await world.patchSpec('tiny', { replicas: 0 })
       await agent.until('tiny', 'stopped')
 
+      expect(agent.log.infos.filter(({ message }) => message === 'replicas=0; stopping process')).toHaveLength(1)
       expect(await commandLineOf(pid)).toBeUndefined()
       expect(await world.publishedKinds('tiny')).toEqual(['Service'])
       await eventually(async () => (await world.status('tiny')).phase === 'Stopped')

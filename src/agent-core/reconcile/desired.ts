@@ -52,6 +52,9 @@ export type Desired =
       readonly settlesAt?: number
     }
 
+/** Why a service with `spec.replicas: 0` is stopped. */
+export const scaledToZero = 'Scaled to zero replicas.'
+
 export type RuntimeChoice =
   | { readonly ok: true; readonly digest: string; readonly notice?: string }
   | { readonly ok: false; readonly message: string; readonly reason?: undefined }
@@ -119,7 +122,7 @@ function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: I
   const { model, nameTakenBy, hold } = inputs
   const { namespace, name } = service.metadata
   if (spec.suspend) return { kind: 'stopped', reason: 'Suspended', message: 'Suspended by spec.suspend.' }
-  if (spec.replicas === 0) return { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
+  if (spec.replicas === 0) return { kind: 'stopped', reason: 'Stopped', message: scaledToZero }
   if (hold) return { kind: 'held', message: hold.message }
   if (!service.spec.ok) return unreadable(service.spec.message, model)
   if (spec.modelRef === '') return refused(`InferenceService ${namespace}/${name} names no Model; set spec.modelRef.`)

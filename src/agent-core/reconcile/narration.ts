@@ -11,6 +11,7 @@ export type Transition =
   | { readonly kind: 'started'; readonly pid: number; readonly port: number; readonly isFound: boolean }
   | { readonly kind: 'answered'; readonly port: number }
   | { readonly kind: 'published'; readonly address: string; readonly port: number }
+  | { readonly kind: 'scaledToZero' }
   | { readonly kind: 'stopped'; readonly why: string }
   /** `isCounted`: it is told by the Event that counts the failures of a crash loop. */
   | {
@@ -77,6 +78,9 @@ export function tellingOf(transition: Transition): Telling {
       return { history: { kind: 'ready', message: `The server answers on port ${transition.port}.` } }
     case 'published':
       return { event: normal('Ready', `Serving at ${transition.address}:${transition.port}.`) }
+    case 'scaledToZero':
+      // Word for word: the guide of LLMKube has people look for it.
+      return { log: { level: 'info', message: 'replicas=0; stopping process' } }
     case 'stopped':
       return {
         event: normal('Stopped', transition.why),

@@ -9,6 +9,7 @@ import type { LocalModel } from '../models/models.ts'
 import type { Model } from '../kube/resources.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import type { Admission } from './admission.ts'
+import { scaledToZero } from './desired.ts'
 import type { Narrator } from './narrator.ts'
 import type { ServerView } from './plan/observation.ts'
 import type { Reading, DesiredServer } from './reading.ts'
@@ -196,8 +197,10 @@ export class ServerStarts {
   }
 
   stop(why: string, options: StopOptions): void {
+    const { key, servers, narrator } = this.#options
     this.#stopReason = why
-    this.#whenStopped(this.#options.servers.stop(this.#options.key, options))
+    if (why === scaledToZero) narrator.tell(key, { kind: 'scaledToZero' })
+    this.#whenStopped(servers.stop(key, options))
   }
 
   /** A start in back-off waits no longer when its inputs have changed. Returns when to try again. */

@@ -126,6 +126,11 @@ test.each<[what: string, transition: Transition, told: Partial<Told>]>([
     { events: ['Ready: Serving at 192.0.2.7:5001.'] },
   ],
   [
+    "a stop for want of replicas, in the words that LLMKube's guide looks for",
+    { kind: 'scaledToZero' },
+    { log: ['replicas=0; stopping process'] },
+  ],
+  [
     'a stop',
     { kind: 'stopped', why: 'Suspended.' },
     { events: ['Stopped: Suspended.'], history: ['stopped: Suspended.'] },

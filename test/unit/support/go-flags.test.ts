@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { FlagError, nearest, parseGoFlags, type FlagSpec } from '../../../src/cli/go-flags.ts'
+import { FlagError, nearest, parseGoFlags, type FlagSpec } from '../../../src/agent-core/support/go-flags.ts'
 import { formatByteCount, formatDuration, parseByteCount, parseDuration } from '../../../src/contract/quantities.ts'
 
 const table = {
