@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { homedir } from 'node:os'
 import { LinkError, type Listener, type Looker, type Unsubscribe } from '../contract/client.ts'
 import type { ClusterView } from '../contract/cluster.ts'
 import type { CommandRequest, CommandResult, ServiceRef } from '../contract/commands.ts'
@@ -7,26 +6,23 @@ import type { Answer, Query } from '../contract/queries.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import type { StreamItem, StreamRequest } from '../contract/streams.ts'
 import type { AgentOptions, ServersAtEnd } from './agent-options.ts'
+import { AskedBefore, querySources } from './agent-queries.ts'
 import { notConnected } from './cluster-link.ts'
 import { openKeptRooms, type KeptRooms, type Machine } from './kept-rooms.ts'
-import { keyOf } from './support/object-key.ts'
+import { keyOf, refKey } from './support/object-key.ts'
 import { lastingRooms, type LastingRooms } from './lasting-rooms.ts'
 import type { Readiness } from './observability/health-server.ts'
 import { AgentMetrics } from './observability/metrics/agent-metrics.ts'
-import { Looks } from './fit/looks.ts'
 import { followForScrapes } from './scrape-feeds.ts'
 import { adoptServers } from './process/adopt-servers.ts'
-import { launchEnvironment } from './process/launch.ts'
 import { isOver } from './process/server-state.ts'
 import type { ReadableOutput } from './process/output-log.ts'
 import { noAddress } from './published-address.ts'
 import { answer } from './queries/queries.ts'
-import { Runtimes } from './queries/runtimes.ts'
 import { followLog } from './queries/server-log.ts'
 import { countServers } from './reconcile/server-memory.ts'
-import { llamaServer, type RoomContext } from './room-context.ts'
+import type { RoomContext } from './room-context.ts'
 import { launchRules } from './room-settings.ts'
-import { LlamaServerDialects } from './runtimes/llama-server-dialect.ts'
 import type { AgentSettings } from './settings/settings.ts'
 import type { SnapshotBase } from './snapshot/compose.ts'
 import { SnapshotStore } from './snapshot/snapshot-store.ts'
@@ -44,9 +40,7 @@ export class Agent {
   /** Settles in `start`, once what an earlier agent left running is taken over. */
   readonly #opened = Promise.withResolvers<KeptRooms>()
   #kept: KeptRooms | undefined
-  readonly #looks = new Looks()
-  readonly #runtimes = new Runtimes()
-  readonly #dialects = new LlamaServerDialects()
+  readonly #asked = new AskedBefore()
   #machine: Machine = { performanceCores: undefined, hasMetal: false }
   #stopping: Promise<void> | undefined
 
@@ -108,37 +102,9 @@ export class Agent {
 
   /** Throws LinkError where there is no answer, or the signal is aborted before there is one. */
   async query(query: Query, signal?: AbortSignal): Promise<Answer> {
-    const { history, settings, link, address } = await this.#opened.promise
-    const { env, platform, keptHubToken, powerTrial } = this.#options
+    const kept = await this.#opened.promise
     return answer(
-      {
-        history,
-        settings,
-        session: () => link.session,
-        clusterMessage: () => link.view().message,
-        kubeconfig: { file: this.#settings.kubeconfig, env },
-        interfaces: () => platform.interfaces(),
-        hostAddress: () => address.current,
-        models: this.#rooms.models,
-        sizing: {
-          platform: platform.name,
-          memory: this.#rooms.memory,
-          metal: this.#machine.hasMetal,
-          llamaServer: () => llamaServer(this.#context),
-          modelStore: this.#settings.modelStore,
-        },
-        fit: {
-          looks: this.#looks,
-          dialect: (executable) => this.#dialects.of(executable, launchEnvironment()),
-          watchedNamespace: () => this.#settings.namespace,
-        },
-        runtimes: this.#runtimes,
-        hubLogin: { env, home: homedir(), keptHubToken },
-        powerRule: { platform: platform.name, ...powerTrial },
-        energy: this.#rooms.energy,
-        server: { servers: this.#rooms.servers, platform },
-        output: (service) => this.#output(service),
-      },
+      querySources(this.#context, { rooms: this.#rooms, kept, machine: this.#machine, asked: this.#asked }),
       query,
       signal,
     )
@@ -159,8 +125,8 @@ export class Agent {
     }
   }
 
-  #output({ namespace, name }: ServiceRef): ReadableOutput {
-    return this.#rooms.servers.outputOf(keyOf(namespace, name))
+  #output(service: ServiceRef): ReadableOutput {
+    return this.#rooms.servers.outputOf(refKey(service))
   }
 
   /** How long requests in flight may hold up a stop, in milliseconds: a server keeps the limit it was started with. */

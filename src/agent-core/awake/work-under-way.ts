@@ -1,7 +1,7 @@
 import type { Platform } from '../platform/platform.ts'
 import type { Activity } from '../process/activity.ts'
 import type { ServerState } from '../process/server-state.ts'
-import type { CountedServer } from '../process/service-servers.ts'
+import type { CountedServer } from '../process/server-slot.ts'
 import type { LatelyWorking } from './lately-working.ts'
 
 export interface WorkSources {

@@ -12,7 +12,8 @@ import { isFoundLater } from './late-report.ts'
 import { cutShort, isInTurn, outlived, servedAgain, withAgent, withEnd, withReport, withTold } from './machine-end.ts'
 import type { Boot } from './machine-end.ts'
 import { OutlivedStarts } from './outlived-starts.ts'
-import { verdictOn, type AskedStart, type StartVerdict } from './start-order.ts'
+import { verdictOn, type StartVerdict } from './start-order.ts'
+import { StartTurns, type WaitingModel } from './start-turns.ts'
 
 export interface FuseTimings {
   /** A machine that lives on for so long after a model was started does not end because of it. */
@@ -47,11 +48,6 @@ export interface FuseObstacle {
   readonly message: string
 }
 
-interface Asked extends AskedStart {
-  /** Digest of the server that is to start: another may be smaller. */
-  readonly of: string
-}
-
 /**
  * Keeps a machine that models take down from doing so again and again: after one disorderly end they start one by one, after more, or a
  * panic, large ones wait for a person. What it knows outlives the agent.
@@ -62,7 +58,7 @@ export class PanicFuse implements Disposable {
   readonly #timings: FuseTimings
   readonly #now: () => number
   readonly #file: StateFile<FuseState>
-  readonly #waiting = new Map<string, Asked>()
+  readonly #turns: StartTurns
   readonly #leave: () => void
   readonly #starts: OutlivedStarts
   /** For the report of a panic, which may come late. */
@@ -70,10 +66,6 @@ export class PanicFuse implements Disposable {
   /** Of what counts although the disk may not have taken it. */
   #state: FuseState
   #bootId = ''
-  /** The key whose model may load now. */
-  #turn: string | undefined
-  #isGathering = false
-  #gather: NodeJS.Timeout | undefined
   #isDisposed = false
 
   private constructor(options: PanicFuseOptions, file: StateFile<FuseState>) {
@@ -83,10 +75,11 @@ export class PanicFuse implements Disposable {
     this.#file = file
     this.#state = file.value
     this.notice = file.notice
+    this.#turns = new StartTurns(this.#timings.gatherMs, () => this.#wake())
     this.#starts = new OutlivedStarts(this.#timings.outliveMs, (startedAt) => void this.#outlived(startedAt))
     this.#leave = options.servers.onChange((key, state) => {
       if (state.kind === 'starting' && state.unasked !== true) this.#starts.started(this.#now())
-      if (state.kind === 'ready' || isOver(state)) this.#loaded(key)
+      if (state.kind === 'ready' || isOver(state)) this.#turns.loaded(key)
     })
   }
 
@@ -128,17 +121,12 @@ export class PanicFuse implements Disposable {
   /** Whether the model may start now; where it may, it has the turn until it has loaded, ended, or {@link forget} is called. */
   ask(key: string, of: string, needBytes: number | undefined): FuseObstacle | undefined {
     if (this.#isOff) return undefined
-    if (!this.#waiting.has(key)) this.#gatherMore()
     const start = { key, of, needBytes }
-    this.#waiting.set(key, start)
+    this.#turns.wait(start)
     const obstacle = this.#obstacle(start)
-    if (obstacle !== undefined) {
-      this.#options.onChange()
-      return obstacle
-    }
-    this.#waiting.delete(key)
-    this.#turn = key
-    return undefined
+    if (obstacle === undefined) this.#turns.take(key)
+    else this.#options.onChange()
+    return obstacle
   }
 
   /** Whether the hold of this service is yet to be told in the cluster; from now on it is told, for later agents as well. */
@@ -150,23 +138,21 @@ export class PanicFuse implements Disposable {
 
   /** Of a start that was asked for: what stands in its way now. Undefined = it may ask. */
   obstacleOf(key: string, of: string | undefined): FuseObstacle | undefined {
-    const start = this.#waiting.get(key)
+    const start = this.#turns.waiting.get(key)
     return start && start.of === of ? this.#obstacle(start) : undefined
   }
 
   /** It is not to start, or cannot: others wait no longer for it. */
   forget(key: string): void {
-    const wasThere = this.#waiting.delete(key) || this.#turn === key
-    if (this.#turn === key) this.#turn = undefined
-    if (wasThere) this.#wake()
+    this.#turns.forget(key)
   }
 
   forgetWhere(isLeft: (key: string) => boolean): void {
-    for (const key of new Set([...this.#waiting.keys(), this.#turn])) if (key && isLeft(key)) this.forget(key)
+    for (const key of this.#turns.keys()) if (isLeft(key)) this.forget(key)
   }
 
   budgetChanged(): void {
-    if (this.#waiting.size > 0) this.#wake()
+    if (this.#turns.waiting.size > 0) this.#wake()
   }
 
   /** A person wants all models served. False where nothing is held and nothing waits its turn. Throws StateFileError; then nothing has changed. */
@@ -182,7 +168,7 @@ export class PanicFuse implements Disposable {
   get view(): PanicFuseView | undefined {
     if (this.#isOff) return undefined
     const { held, ends } = this.#state
-    const waiting = [...this.#waiting.values()].filter((start) => this.#verdict(start).kind === 'held')
+    const waiting = [...this.#turns.waiting.values()].filter((start) => this.#verdict(start).kind === 'held')
     return {
       state: held === null ? 'inTurn' : 'held',
       since: held?.since ?? ends[0]?.noticedAt ?? new Date(this.#now()).toISOString(),
@@ -198,14 +184,14 @@ export class PanicFuse implements Disposable {
     this.#isDisposed = true
     this.#looks.abort()
     this.#starts[Symbol.dispose]()
-    clearTimeout(this.#gather)
+    this.#turns[Symbol.dispose]()
   }
 
   get #isOff(): boolean {
     return this.#state.held === null && !isInTurn(this.#state)
   }
 
-  #obstacle(start: Asked): FuseObstacle | undefined {
+  #obstacle(start: WaitingModel): FuseObstacle | undefined {
     const verdict = this.#verdict(start)
     switch (verdict.kind) {
       case 'go':
@@ -220,14 +206,14 @@ export class PanicFuse implements Disposable {
     }
   }
 
-  #verdict(start: Asked): StartVerdict {
+  #verdict(start: WaitingModel): StartVerdict {
     return verdictOn(start, {
       isInTurn: isInTurn(this.#state),
       isHeld: this.#state.held !== null,
       budgetBytes: this.#options.budgetBytes(),
-      waiting: [...this.#waiting.values()],
-      loading: this.#turn ?? this.#loadingBesides(start.key),
-      isGathering: this.#isGathering,
+      waiting: [...this.#turns.waiting.values()],
+      loading: this.#turns.current ?? this.#loadingBesides(start.key),
+      isGathering: this.#turns.isGathering,
     })
   }
 
@@ -238,23 +224,9 @@ export class PanicFuse implements Disposable {
     return loading?.[0]
   }
 
-  #gatherMore(): void {
-    this.#isGathering = true
-    clearTimeout(this.#gather)
-    this.#gather = setTimeout(() => {
-      this.#isGathering = false
-      this.#wake()
-    }, this.#timings.gatherMs).unref()
-  }
-
-  #loaded(key: string): void {
-    if (this.#turn === key) this.#turn = undefined
-    if (this.#waiting.size > 0) this.#wake()
-  }
-
   #wake(): void {
     if (this.#isDisposed) return
-    for (const key of this.#waiting.keys()) this.#options.enqueue(key)
+    for (const key of this.#turns.waiting.keys()) this.#options.enqueue(key)
     this.#options.onChange()
   }
 

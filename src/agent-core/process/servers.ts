@@ -14,7 +14,8 @@ import { serverFolders } from './run-folder.ts'
 import type { StopOptions, StopReport } from './server-process.ts'
 import type { Exited, ServerRole, ServerState } from './server-state.ts'
 import { ServiceRuns } from './service-runs.ts'
-import { ServiceServers, type AdoptableServer, type CountedServer } from './service-servers.ts'
+import type { CountedServer } from './server-slot.ts'
+import { ServiceServers, type AdoptableServer } from './service-servers.ts'
 import { steadyNow } from '../support/steady-clock.ts'
 
 export interface ServersOptions {

@@ -5,6 +5,7 @@ import type { GeneralRules, LaunchRules, ServerLaunch } from './launch.ts'
 import type { LedgerEntry } from './ledger.ts'
 import { logState } from './log-state.ts'
 import { runFolder, runOf, type RunFolder, type ServerFolders } from './run-folder.ts'
+import { needIn, type CountedServer, type ServerNeed, type Slot } from './server-slot.ts'
 import {
   ServerProcess,
   type ServerOrigin,
@@ -28,40 +29,6 @@ export interface ServiceServersOptions extends Pick<
   readonly onFailure: (servedMs: number) => Failure
   /** In the turn of the change; `role` is that of the server whose state it is. */
   readonly onState: (state: ServerState, role: ServerRole) => void
-}
-
-/** What it is expected to hold, as estimated at its start, and whether the system may leave its weights out when it measures. */
-export interface ServerNeed {
-  readonly needBytes: number | undefined
-  readonly isMapped: boolean
-}
-
-const needIn = ({ needBytes, isMapped = false }: Pick<LedgerEntry, 'needBytes' | 'isMapped'>): ServerNeed => ({
-  needBytes,
-  isMapped,
-})
-
-/** A server of a service, in any role. */
-interface Slot {
-  readonly process: ServerProcess
-  readonly digest: string
-  readonly need: ServerNeed
-  readonly sleepsWhenIdle: boolean
-  /** An earlier agent started it. */
-  readonly isFound: boolean
-}
-
-/** A server that runs and has been ready, with what it takes to read its counters. */
-export interface CountedServer extends Pick<Slot, 'digest' | 'sleepsWhenIdle' | 'isFound'> {
-  readonly key: string
-  readonly role: ServerRole
-  /** Another for each start of a server. */
-  readonly run: string
-  /** Of its first process, which is the number of its process group. */
-  readonly pid: number
-  readonly port: number
-  /** Neither stopping nor silent. */
-  readonly isWell: boolean
 }
 
 interface Beginning {

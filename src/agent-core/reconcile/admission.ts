@@ -1,4 +1,5 @@
 import type { Memory, MemoryRefusal, SizedRequest } from '../memory/memory.ts'
+import { desiredKey } from './desired-key.ts'
 import { Displacements, type DisplacementsOptions } from './displacements.ts'
 import type { Narrator } from './narrator.ts'
 import type { Beside, MemoryReason } from './plan/observation.ts'
@@ -292,10 +293,4 @@ export class Admission implements Disposable {
     this.#entries.set(key, entry)
     return entry
   }
-}
-
-/** Whatever the answer to a start depends on that a person can change. */
-function desiredKey({ digest, model, spec }: DesiredServer): string {
-  const { memoryBudget, memoryFraction } = model.hardware ?? {}
-  return JSON.stringify([digest, memoryBudget, memoryFraction, spec.priority])
 }

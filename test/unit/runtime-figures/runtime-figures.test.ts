@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Activity, RuntimeCounters } from '../../../src/agent-core/process/activity.ts'
-import type { CountedServer } from '../../../src/agent-core/process/service-servers.ts'
+import type { CountedServer } from '../../../src/agent-core/process/server-slot.ts'
 import { RuntimeFigures } from '../../../src/agent-core/runtime-figures/runtime-figures.ts'
 
 beforeEach(() => vi.useFakeTimers())
