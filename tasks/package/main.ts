@@ -4,6 +4,7 @@ import { execa } from 'execa'
 import { checksums, licenceOfNode, packFolder } from './archive.ts'
 import { buildCommand } from './command.ts'
 import { thirdPartyNotices } from './notices.ts'
+import { buildNpmPackage } from './npm-package.ts'
 
 const root = path.join(import.meta.dirname, '../..')
 const folder = path.join(root, 'out/package')
@@ -20,9 +21,11 @@ const notices = thirdPartyNotices(process.version, await licenceOfNode(), packag
 await writeFile(path.join(folder, name, 'THIRD_PARTY_NOTICES'), notices)
 await copyFile(path.join(root, 'LICENSE'), path.join(folder, name, 'LICENSE'))
 const archive = await packFolder(path.join(folder, name))
-await writeFile(path.join(folder, 'SHA256SUMS'), await checksums([archive]))
+const npmPackage = await buildNpmPackage(folder)
+await writeFile(path.join(folder, 'SHA256SUMS'), await checksums([archive, npmPackage]))
 say(`${path.relative(process.cwd(), command)}: ${await megabytes(command)}, runs with nothing beside it`)
 say(`${path.relative(process.cwd(), archive)}: ${await megabytes(archive)}`)
+say(`${path.relative(process.cwd(), npmPackage)}: ${await megabytes(npmPackage)}, for npm install --global`)
 if (process.platform === 'darwin') {
   say(`A Mac with Apple silicon starts it once it is signed: codesign --sign - --force ${command}`)
   say(`building the app for ${process.arch} …`)

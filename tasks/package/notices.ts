@@ -26,13 +26,20 @@ export function thirdPartyNotices(
   packages: readonly BundledPackage[],
 ): string {
   if (nodeLicence.trim() === '') throw new LicenceError(`The licence of Node.js ${nodeVersion} is empty.`)
+  const head = 'metal-agent contains Node.js and the packages below. Each stands under its own licence.\n'
+  return [head, section(`Node.js ${nodeVersion}`, nodeLicence), ...sectionsOf(packages)].join('\n')
+}
+
+/** The same of files that run on a Node.js that is there. Throws a `LicenceError` too. */
+export const noticesOfPackages = (packages: readonly BundledPackage[]): string =>
+  ['metal-agent contains the packages below. Each stands under its own licence.\n', ...sectionsOf(packages)].join('\n')
+
+function sectionsOf(packages: readonly BundledPackage[]): string[] {
   const troubles = packages.flatMap((one) => troubleOf(one) ?? [])
   if (troubles.length > 0) throw new LicenceError(`What is bundled cannot be given away:\n${troubles.join('\n')}`)
-  const sections = packages.map(({ name, version, identifier = '', text = '' }) =>
+  return packages.map(({ name, version, identifier = '', text = '' }) =>
     section(`${name} ${version} (${identifier})`, text === '' ? 'Its authors ask for no notice.' : text),
   )
-  const head = 'metal-agent contains Node.js and the packages below. Each stands under its own licence.\n'
-  return [head, section(`Node.js ${nodeVersion}`, nodeLicence), ...sections].join('\n')
 }
 
 function troubleOf({ name, version, identifier, text }: BundledPackage): string | undefined {

@@ -3,12 +3,7 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { optionsOfLauncher } from '../../tasks/package/single-executable.ts'
-import { AgentProcess } from '../support/agent-process.ts'
-import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
-import { startFileServer } from '../support/file-server.ts'
-import { writeLlamaGguf } from '../support/gguf-writer.ts'
-import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { servedBy } from '../support/served-by-command.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const root = path.join(import.meta.dirname, '../..')
@@ -35,31 +30,9 @@ test('the self-contained command names a wrong flag as metal-agent does', async 
 })
 
 test('the self-contained command serves a model to a completion and shows its window, its workers and page out of its own file', async () => {
-  await using sim = await KubeSim.start()
-  await using _ = await startControllerStandIn({ connection: sim.connection() })
-  await using files = await startFileServer()
-  const model = path.join(folder.dir, 'tiny.gguf')
-  await writeLlamaGguf(model)
-  const { url } = files.serve('/tiny.gguf', await readFile(model))
-  const apiVersion = 'inference.llmkube.dev/v1alpha1'
-  const metadata = { name: 'tiny' }
-  const spec = { source: url, format: 'gguf', hardware: { accelerator: 'metal' } }
-  sim.create({ apiVersion, kind: 'Model', metadata, spec })
-  // Its patterns are matched in a worker.
-  const tensorOverrides = ['ffn_.*=CPU']
-  sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: 'tiny', tensorOverrides } })
-  await using agent = await AgentProcess.start({
-    command: [command],
-    kubeconfig: sim.kubeconfig(),
-    args: ['--llama-server', sampleServerPath],
-  })
-  const { port = 0 } = await agent.service('tiny', 'ready')
-  const answer = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }] }),
-  })
-  expect(await answer.json()).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
+  await using served = await servedBy({ command: [command] })
+  const { agent } = served
+  expect(await served.complete()).toMatchObject({ choices: [{ message: { role: 'assistant' } }] })
 
   const { stdout } = await execa(command, ['ui', '--state-dir', agent.stateDir])
   const page = await fetch(new URL('/', /http\S+/.exec(stdout)?.[0]))

@@ -256,12 +256,13 @@ test('the launcher says what is missing: the bundle, or a Node.js that is new en
     {
       exitCode: 1,
       stdout: '',
-      stderr: `metal-agent: ${folder.dir}/out/cli/metal-agent.js is missing: run make build.`,
+      stderr: `metal-agent: ${folder.dir}/out/cli/metal-agent.js is missing: run make build in a clone, or install the package anew.`,
     },
     {
       exitCode: 1,
       stdout: '',
-      stderr: expect.stringContaining('Node.js 24 or newer is needed') as unknown,
+      stderr:
+        'metal-agent: Node.js 24 or newer is needed and PATH has v20.18.0: install it from https://nodejs.org or your package manager.',
     },
   ])
 })
