@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { app, clipboard, dialog, shell } from 'electron'
+import { app, clipboard, shell } from 'electron'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
@@ -13,7 +13,7 @@ import { openAppLog } from './app-log.ts'
 import { refuseAppNap } from './app-nap.ts'
 import { registerAppScheme, serveAppScheme } from './app-scheme.ts'
 import { appState } from './app-state.ts'
-import { carryOut, type DeedOptions } from './deeds.ts'
+import { carryOut, type DeedOptions, type Question } from './deeds.ts'
 import { takeLoginEnvironment } from './environment/take-login-environment.ts'
 import { catchLinks } from './follow-links.ts'
 import { logHelperProcesses } from './helper-processes.ts'
@@ -32,7 +32,7 @@ import { ownLog } from './own-log.ts'
 import { securePages } from './page-security.ts'
 import { personQuits } from './person-quits.ts'
 import { Popover } from './popover.ts'
-import { confirm, losesWritten } from './questions.ts'
+import { confirm, losesWritten, tellCannotStart } from './questions.ts'
 import { stopBeforeQuit } from './quit.ts'
 import { targetShower } from './show-target.ts'
 import { showAgent } from './shown-agent.ts'
@@ -53,6 +53,8 @@ app.setPath('userData', chromiumDir)
 if (app.requestSingleInstanceLock()) {
   app.enableSandbox()
   registerAppScheme()
+  // Without a window the app goes on: it is the icon that a person quits by.
+  app.on('window-all-closed', () => undefined)
   const followLinks = catchLinks()
   // Never awaited here: Electron is ready only when this module has been evaluated.
   app
@@ -112,12 +114,13 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   })
   const prefer = keepPreferences(stateDir, view, () => showing.lookAs(lookerNow()))
   const quit = personQuits({ view, prefer, hide: () => popover.hide() })
+  const ask = (question: Question) => popover.during(() => confirm(question))
   const ownPower: OwnPower = {
     link: agent.link,
     own: app.isPackaged
       ? { program: path.join(process.resourcesPath, 'bin/metal-agent') }
       : { program: process.execPath, script: path.join(built, '../cli/metal-agent.js') },
-    confirm: (question) => popover.during(() => confirm(question)),
+    confirm: ask,
   }
   const setLoginItemHere = (isOn: boolean) => setLoginItem(isOn, view.getState().misplaced)
   const deeds: DeedOptions = {
@@ -128,7 +131,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     tearOff: () => popover.tearOff(),
     copy: (text) => clipboard.writeText(text),
     openFile: (file) => shell.openPath(file),
-    confirm,
+    confirm: ask,
     prefer,
     resetPreferences: () => agent.reset(),
     setLoginItem: setLoginItemHere,
@@ -147,7 +150,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     homeDir,
     env,
     view,
-    confirm,
+    confirm: ask,
     onDeed,
     keepServers: (areKept) => {
       servers = areKept ? 'keep' : 'stop'
@@ -196,7 +199,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     changePowerRule: (change) => changePowerRuleHere(ownPower, change),
     update: (action) => installed.update(action),
     setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
-    moveToApplications: () => popover.during(() => installed.moveToApplications()),
+    moveToApplications: () => installed.moveToApplications(),
     showLogInFolder: async (file) => shell.showItemInFolder(await ownLog(stateDir, file)),
     onEscape: () => popover.escape(),
     onFocus: (hasKeys) => popover.focused(hasKeys),
@@ -229,11 +232,10 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   })
   app.on('second-instance', () => popover.show())
   app.on('activate', () => popover.show())
-  // Without a window the app goes on: it is the icon that a person quits by.
-  app.on('window-all-closed', () => undefined)
 }
 
 function cannotStart(error: unknown): void {
-  dialog.showErrorBox('Metalbar cannot start', messageOf(error))
-  app.exit(1)
+  const why = messageOf(error)
+  process.stderr.write(`Metalbar cannot start: ${why}\n`)
+  void tellCannotStart(why).finally(() => app.exit(1))
 }

@@ -20,7 +20,9 @@ export const personQuits =
       app.quit()
       return
     }
-    const { quits, remembered } = await askToQuit()
+    const wanted = await askToQuit()
+    if (!wanted) return
+    const { quits, remembered } = wanted
     if (quits) app.quit()
     else hide()
     if (!remembered) return

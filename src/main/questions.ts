@@ -1,9 +1,9 @@
-import { dialog } from 'electron'
 import type { Question } from './deeds.ts'
+import { showMessageBox } from './message-box.ts'
 
-/** Beside the icon's menu, which closes when something is chosen. Cancel is what Return and Esc mean. */
+/** Beside the icon's menu, which closes when something is chosen. Cancel is what Return and Esc mean; false where the same is asked already. */
 export async function confirm({ message, detail, yes, no = 'Cancel' }: Question): Promise<boolean> {
-  const { response } = await dialog.showMessageBox({
+  const answer = await showMessageBox({
     type: 'question',
     message,
     ...(detail !== undefined && { detail }),
@@ -11,7 +11,7 @@ export async function confirm({ message, detail, yes, no = 'Cancel' }: Question)
     defaultId: 1,
     cancelId: 1,
   })
-  return response === 0
+  return answer?.response === 0
 }
 
 /** A window of another form has another page. */
@@ -21,8 +21,9 @@ export const losesWritten: Question = {
   yes: 'Open without it',
 }
 
-export async function askToQuit(): Promise<{ readonly quits: boolean; readonly remembered: boolean }> {
-  const { response, checkboxChecked } = await dialog.showMessageBox({
+/** Undefined where it is asked already. */
+export async function askToQuit(): Promise<{ readonly quits: boolean; readonly remembered: boolean } | undefined> {
+  const answer = await showMessageBox({
     type: 'question',
     message: 'Models run here, and quitting stops them.',
     detail:
@@ -32,16 +33,20 @@ export async function askToQuit(): Promise<{ readonly quits: boolean; readonly r
     defaultId: 0,
     cancelId: 0,
   })
-  return { quits: response === 1, remembered: checkboxChecked }
+  return answer && { quits: answer.response === 1, remembered: answer.checkboxChecked }
 }
 
 /** Beside the window, which is open. */
 export async function tellHiddenIcon(): Promise<void> {
-  await dialog.showMessageBox({
+  await showMessageBox({
     type: 'info',
     message: 'macOS shows no icon of Metalbar in the menu bar.',
     detail:
       'There is no room for it beside the others, or it is hidden in the settings of the menu bar. Metalbar runs all the same: whenever its icon is hidden, it opens in a window with an icon in the Dock, and opening the app again shows that window. This is said once.',
     buttons: ['OK'],
   })
+}
+
+export async function tellCannotStart(why: string): Promise<void> {
+  await showMessageBox({ type: 'error', message: 'Metalbar cannot start.', detail: why, buttons: ['OK'] })
 }

@@ -91,6 +91,27 @@ test.for([
   expect(() => Menu.buildFromTemplate([item])).toThrow(Error)
 })
 
+describe('a question', () => {
+  test('without a window, or of a hidden one, is refused: macOS would let nothing else of the app run, or show it to nobody', async () => {
+    const { BaseWindow, dialog, ready } = await fresh()
+    ready()
+    const box = { message: 'Quit?', buttons: ['Quit'] }
+    const window = new BaseWindow({ width: 1, height: 1, show: false })
+    expect(() => dialog.showMessageBox(undefined, box)).toThrow('blocks the app')
+    expect(() => dialog.showMessageBox(window, box)).toThrow('hidden')
+    window.show()
+    expect(() => void dialog.showMessageBox(window, box)).not.toThrow()
+  })
+
+  test.for(['showErrorBox', 'showMessageBoxSync', 'showOpenDialogSync', 'showSaveDialogSync'] as const)(
+    'by %s is refused, whoever asks',
+    async (way) => {
+      const { dialog } = await fresh()
+      expect(() => dialog[way]()).toThrow('blocks the app')
+    },
+  )
+})
+
 test('a missing image is an empty one', async () => {
   const { nativeImage } = await fresh()
   expect(nativeImage.createFromPath('/nowhere/idleTemplate.png').isEmpty()).toBe(true)

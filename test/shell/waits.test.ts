@@ -20,6 +20,7 @@ vi.mock('electron', () => import('../support/electron-stand-in/electron.ts'))
 
 beforeEach(() => {
   if (!app.isReady()) app.becomeReady()
+  app.on('window-all-closed', () => undefined)
 })
 afterEach(() => void app.removeAllListeners())
 

@@ -130,6 +130,11 @@ export class BrowserWindow extends EventEmitter {
     return this.#isSeen
   }
 
+  /** Whether the app ordered it in front. */
+  get isShown(): boolean {
+    return this.#isOrdered
+  }
+
   isFocused(): boolean {
     return this.#isFocused
   }

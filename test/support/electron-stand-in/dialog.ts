@@ -1,8 +1,13 @@
+import { BaseWindow } from './base-window.ts'
+import { BrowserWindow } from './browser-window.ts'
+import { refuseUnknown } from './electron-types.ts'
+
 interface MessageBox {
   readonly message: string
   readonly detail?: string
   readonly buttons: readonly string[]
   readonly checkboxLabel?: string
+  readonly cancelId?: number
 }
 
 interface Answer {
@@ -10,18 +15,22 @@ interface Answer {
   readonly checkboxChecked: boolean
 }
 
-let shown: { readonly box: MessageBox; readonly press: (answer: Answer) => void } | undefined
+interface Shown {
+  readonly box: MessageBox
+  readonly press: (answer: Answer) => void
+}
 
-/** The question that waits for an answer. */
-export const question = (): MessageBox | undefined => shown?.box
+/** In the order in which they were asked. */
+const shown = new Set<Shown>()
+
+/** The question that was asked last of those that wait for an answer. */
+export const question = (): MessageBox | undefined => [...shown].at(-1)?.box
 
 /** As a person does. */
 export function press(button: string, isChecked: boolean): void {
-  const response = shown?.box.buttons.indexOf(button) ?? -1
-  if (!shown || response === -1) throw new Error(`There is no button ${button}: ${JSON.stringify(shown?.box)}`)
-  const { press: answer } = shown
-  shown = undefined
-  answer({ response, checkboxChecked: isChecked })
+  const asked = [...shown].findLast(({ box }) => box.buttons.includes(button))
+  if (!asked) throw new Error(`There is no button ${button}: ${JSON.stringify(question())}`)
+  asked.press({ response: asked.box.buttons.indexOf(button), checkboxChecked: isChecked })
 }
 
 let chosen: string | null | undefined
@@ -31,10 +40,27 @@ export const chooses = (file: string | null): void => void (chosen = file)
 
 /** What a person would have been shown. */
 export const dialog = {
-  showMessageBox(box: MessageBox): Promise<Answer> {
-    return new Promise((resolve) => (shown = { box, press: resolve }))
+  /** Without a window macOS runs it in a loop of its own, in which nothing of the app gets a turn. */
+  showMessageBox(window: unknown, box: MessageBox): Promise<Answer> {
+    if (!(window instanceof BaseWindow || window instanceof BrowserWindow))
+      throw blocks('showMessageBox without a window')
+    refuseUnknown('MessageBoxOptions', box)
+    if (!window.isShown) throw new Error('A question of a hidden window could not be answered.')
+    return new Promise((resolve) => {
+      const asked = {
+        box,
+        press: (answer: Answer) => {
+          shown.delete(asked)
+          resolve(answer)
+        },
+      }
+      shown.add(asked)
+      window.once('close', () => asked.press({ response: box.cancelId ?? 0, checkboxChecked: false }))
+      window.once('closed', () => shown.delete(asked))
+    })
   },
 
+  /** Beside the app's windows where it has none of its own: it blocks nothing. */
   showOpenDialog({ properties }: { readonly properties: readonly string[] }) {
     if (chosen === undefined) throw new Error(`Nobody chooses a file (${properties.join(', ')}).`)
     const filePaths = chosen === null ? [] : [chosen]
@@ -42,7 +68,18 @@ export const dialog = {
     return Promise.resolve({ canceled: filePaths.length === 0, filePaths })
   },
 
-  showErrorBox(title: string, content: string): void {
-    console.error(`${title}: ${content}`)
+  showErrorBox: () => {
+    throw blocks('showErrorBox')
+  },
+  showMessageBoxSync: () => {
+    throw blocks('showMessageBoxSync')
+  },
+  showOpenDialogSync: () => {
+    throw blocks('showOpenDialogSync')
+  },
+  showSaveDialogSync: () => {
+    throw blocks('showSaveDialogSync')
   },
 }
+
+const blocks = (what: string) => new Error(`${what} blocks the app, and its agent, until a person answers.`)

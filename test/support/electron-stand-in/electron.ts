@@ -5,6 +5,7 @@
  */
 import { app } from './app.ts'
 import { autoUpdater } from './auto-updater.ts'
+import { BaseWindow } from './base-window.ts'
 import { BrowserWindow } from './browser-window.ts'
 import { clipboard } from './clipboard.ts'
 import { dialog } from './dialog.ts'
@@ -27,6 +28,7 @@ import { Tray } from './tray.ts'
 const electron = {
   app,
   autoUpdater,
+  BaseWindow,
   BrowserWindow,
   clipboard,
   dialog,
@@ -49,6 +51,7 @@ const electron = {
 export {
   app,
   autoUpdater,
+  BaseWindow,
   BrowserWindow,
   clipboard,
   dialog,

@@ -9,8 +9,11 @@ interface Kept {
   readonly icon: object
   iconBounds: Rectangle | undefined
   menuShown: (() => void) | undefined
-  question:
-    { readonly box: MessageBoxOptions; answer(given: { response: number; checkboxChecked: boolean }): void } | undefined
+  /** Those that wait for an answer, in the order in which they were asked. */
+  readonly questions: {
+    readonly box: MessageBoxOptions
+    answer(given: { response: number; checkboxChecked: boolean }): void
+  }[]
   readonly opened: readonly string[]
   readonly copied: readonly string[]
   readonly sent: WeakMap<WebContents, number>
@@ -100,15 +103,14 @@ export const carriers: { readonly [K in Do]?: Carry<K> } = {
     return found !== undefined
   },
 
-  question: () => (globalThis as Hooked).metalbarTest.question?.box,
+  question: () => (globalThis as Hooked).metalbarTest.questions.at(-1)?.box,
 
   press: (_electron, { button, isChecked = false }) => {
-    const kept = (globalThis as Hooked).metalbarTest
-    const response = kept.question?.box.buttons?.indexOf(button) ?? -1
-    if (!kept.question || response === -1) throw new Error(`There is no button ${button}.`)
-    const asked = kept.question
-    kept.question = undefined
-    asked.answer({ response, checkboxChecked: isChecked })
+    const { questions } = (globalThis as Hooked).metalbarTest
+    const at = questions.findLastIndex(({ box }) => box.buttons?.includes(button))
+    const [asked] = at === -1 ? [] : questions.splice(at, 1)
+    if (!asked) throw new Error(`There is no button ${button}.`)
+    asked.answer({ response: asked.box.buttons?.indexOf(button) ?? 0, checkboxChecked: isChecked })
   },
 
   opened: () => (globalThis as Hooked).metalbarTest.opened,

@@ -3,7 +3,7 @@
 const { setFlagsFromString } = require('node:v8')
 const { runInNewContext } = require('node:vm')
 const { URL } = require('node:url')
-const { app, clipboard, dialog, nativeImage, shell, Tray } = require('electron')
+const { app, BaseWindow, clipboard, dialog, nativeImage, shell, Tray } = require('electron')
 
 // Never on the files of the person whose machine this is.
 if (!app.getPath('home').startsWith(process.env.METALBAR_TEST_HOME ?? '/nowhere')) {
@@ -24,7 +24,7 @@ const kept = {
   isMenuOpen: false,
   icon: { image: '', isTemplate: false, toolTip: '', title: '', cpuMs: 0 },
   iconBounds: undefined,
-  question: undefined,
+  questions: [],
   opened: [],
   copied: [],
   sent: new WeakMap(),
@@ -94,7 +94,15 @@ nativeImage.createFromPath = (file) => {
   return image
 }
 
-dialog.showMessageBox = (...args) => new Promise((resolve) => (kept.question = { box: args.at(-1), answer: resolve }))
+dialog.showMessageBox = (window, box) =>
+  window instanceof BaseWindow && window.isVisible()
+    ? new Promise((resolve) => kept.questions.push({ box, answer: resolve }))
+    : Promise.reject(new Error('A question without a window that is shown blocks the app, and its agent.'))
+for (const blocking of ['showErrorBox', 'showMessageBoxSync', 'showOpenDialogSync', 'showSaveDialogSync']) {
+  dialog[blocking] = () => {
+    throw new Error(`${blocking} blocks the app, and its agent.`)
+  }
+}
 clipboard.writeText = (text) => {
   kept.copied.push(text)
   return Promise.resolve()
