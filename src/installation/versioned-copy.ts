@@ -1,0 +1,135 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { lstat, mkdir, open, readdir, rename, rm, utimes } from 'node:fs/promises'
+import path from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { ensurePrivateFolder } from '../agent-core/state/state-folder.ts'
+import { hasCode, syncFolder } from '../agent-core/support/files.ts'
+import { messageOf } from '../agent-core/support/message-of.ts'
+
+export interface CopyRequest {
+  /** The self-contained command, in an app or wherever a person has put it; links to it are followed. */
+  readonly command: string
+  /** Of that command, as it says of itself. */
+  readonly version: string
+  readonly stateDir: string
+  /** Copies that must stay besides the new and the last one: what the service is told to start until it is told otherwise. */
+  readonly inUse?: readonly string[]
+}
+
+export interface VersionedCopy {
+  /** The copy, to be executed. */
+  readonly command: string
+  /** False where the same bytes were copied before. */
+  readonly isNew: boolean
+  /** The folders of copies that nothing needs any more. */
+  readonly removed: readonly string[]
+}
+
+export class CopyError extends Error {
+  override readonly name = 'CopyError'
+}
+
+/** Below the state folder. */
+export const copiesFolder = (stateDir: string): string => path.join(stateDir, 'versions')
+
+const fileName = 'metal-agent'
+
+const ofVersion = /^\d[0-9A-Za-z.+-]*$/
+/** VERSION-HASH, the hash being the first 12 digits of the file's SHA-256. */
+const ofCopy = /^\d[0-9A-Za-z.+-]*-[0-9a-f]{12}$/
+const ofUnfinished = /^\.\d[0-9A-Za-z.+-]*\.[0-9a-f-]{36}\.unfinished$/
+
+/** No copy takes that long: what is older was left by one that was killed. */
+const longestCopyMs = 60 * 60_000
+
+/**
+ * Copies the command below the state folder, where it outlives the app that it came with. What stands at a copy's place is whole, since it gets
+ * its name last. The copy that was asked for before this one stays too, so that there is a way back. Throws CopyError.
+ */
+export async function versionedCopyOf({ command, version, stateDir, inUse = [] }: CopyRequest): Promise<VersionedCopy> {
+  const folder = copiesFolder(stateDir)
+  try {
+    if (!ofVersion.test(version)) throw new Error(`${JSON.stringify(version)} is no version`)
+    await ensurePrivateFolder(stateDir)
+    await ensurePrivateFolder(folder)
+    const hash = await sha256(command)
+    const copy = path.join(folder, `${version}-${hash.slice(0, 12)}`)
+    const isNew = !(await isWhole(path.join(copy, fileName), hash))
+    if (isNew) await makeCopy(command, hash, copy)
+    // By which the next one knows what was asked for last.
+    await utimes(copy, new Date(), new Date())
+    const removed = await prune(folder, [copy, ...inUse.map((file) => path.dirname(file))])
+    return { command: path.join(copy, fileName), isNew, removed }
+  } catch (error) {
+    throw new CopyError(`${command} could not be copied to ${folder}: ${messageOf(error)}.`, { cause: error })
+  }
+}
+
+/** Not where there is a link, whose content may change. */
+async function isWhole(file: string, hash: string): Promise<boolean> {
+  try {
+    const isHere = (await lstat(path.dirname(file))).isDirectory() && (await lstat(file)).isFile()
+    return isHere && (await sha256(file)) === hash
+  } catch (error) {
+    if (hasCode(error, 'ENOENT') || hasCode(error, 'ENOTDIR')) return false
+    throw error
+  }
+}
+
+/** By its bytes alone: macOS would take along the mark of a download, and then ask a person before launchd may start the copy. */
+async function makeCopy(command: string, hash: string, copy: string): Promise<void> {
+  const folder = path.dirname(copy)
+  const unfinished = path.join(folder, `.${path.basename(copy)}.${randomUUID()}.unfinished`)
+  try {
+    await mkdir(unfinished, { mode: 0o700 })
+    const copied = createHash('sha256')
+    await using file = await open(path.join(unfinished, fileName), 'wx', 0o700)
+    for await (const part of createReadStream(command)) {
+      const bytes = part as Buffer
+      copied.update(bytes)
+      await file.writeFile(bytes)
+    }
+    if (copied.digest('hex') !== hash) throw new Error('it was changed meanwhile')
+    await file.sync()
+    await syncFolder(unfinished)
+    await putInPlace(unfinished, copy, hash)
+    await syncFolder(folder)
+  } finally {
+    await rm(unfinished, { recursive: true, force: true })
+  }
+}
+
+/** Leaves a whole copy that another process has put there meanwhile. */
+async function putInPlace(unfinished: string, copy: string, hash: string): Promise<void> {
+  try {
+    await rename(unfinished, copy)
+  } catch (error) {
+    const isTaken = ['ENOTEMPTY', 'EEXIST', 'ENOTDIR'].some((code) => hasCode(error, code))
+    if (!isTaken) throw error
+    if (await isWhole(path.join(copy, fileName), hash)) return
+    await rm(copy, { recursive: true, force: true })
+    await rename(unfinished, copy)
+  }
+}
+
+/** Leaves what is none of ours alone. @returns what it removed. */
+async function prune(folder: string, kept: readonly string[]): Promise<string[]> {
+  const entries = await readdir(folder, { withFileTypes: true })
+  const stats = entries
+    .filter((entry) => entry.isDirectory())
+    .map(async ({ name }) => ({ name, mtimeMs: (await lstat(path.join(folder, name))).mtimeMs }))
+  const byAge = (await Promise.all(stats)).sort((one, other) => other.mtimeMs - one.mtimeMs)
+  const isKept = new Set(kept.map((file) => path.basename(file)))
+  const [, ...older] = byAge.filter(({ name }) => ofCopy.test(name) && name !== path.basename(kept[0] ?? ''))
+  const left = byAge.filter(({ name, mtimeMs }) => ofUnfinished.test(name) && Date.now() - mtimeMs > longestCopyMs)
+  const removed = [...older, ...left].flatMap(({ name }) => (isKept.has(name) ? [] : [path.join(folder, name)]))
+  for (const old of removed) await rm(old, { recursive: true, force: true })
+  return removed
+}
+
+async function sha256(file: string): Promise<string> {
+  const hash = createHash('sha256')
+  await pipeline(createReadStream(file), hash)
+  return hash.digest('hex')
+}
