@@ -29,8 +29,11 @@ export interface AppPreferences {
   readonly updateChannel: 'latest' | 'beta'
 }
 
-/** Why there are no updates: it runs from its sources, has to be moved first, or this Mac's administrator brings them. */
-export type NoUpdates = 'source' | 'misplaced' | 'managed'
+/**
+ * Why there are no updates: it runs from its sources, was built without an address to ask, has to be moved first, or this Mac's administrator
+ * brings them.
+ */
+export type NoUpdates = 'source' | 'unpublished' | 'misplaced' | 'managed'
 
 /** A newer app, from being looked for until it takes the place of this one. */
 export type UpdateState =

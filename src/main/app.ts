@@ -86,6 +86,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
 
   const view = createAgentView()
   const token = new KeptToken({ stateDir, cipher: keychain(platform), log })
+  const environment = takeLoginEnvironment(env, log)
   const agent = showAgent({
     stateDir,
     platform,
@@ -94,7 +95,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     temporaryDir: tmpdir(),
     windowFolder,
     log,
-    isPrepared: takeLoginEnvironment(env, log),
+    isPrepared: environment,
     keptHubToken: () => token.read(),
     onShutdown: ({ keepServing }) => {
       servers = keepServing ? 'keep' : 'stop'
@@ -148,7 +149,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     log,
     stateDir,
     homeDir,
-    env,
+    shellPath: async () => (await environment).shellPath,
     view,
     confirm: ask,
     onDeed,

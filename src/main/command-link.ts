@@ -12,7 +12,7 @@ export interface CommandLinkOptions {
   readonly command: string | undefined
   readonly homeDir: string
   /** The person's own, as a login shell has it. */
-  readonly pathVariable: () => string
+  readonly pathVariable: () => Promise<string>
 }
 
 const name = 'metal-agent'
@@ -31,7 +31,7 @@ export class CommandLink {
     const { command } = this.#options
     if (command === undefined || !(await isThere(command))) return { state: 'unavailable' }
     let ours: CommandLinkState = { state: 'absent' }
-    for (const folder of this.#folders()) {
+    for (const folder of await this.#folders()) {
       const file = path.join(folder, name)
       const found = await lookAt(file, command)
       // A shell takes the first of them.
@@ -70,8 +70,8 @@ export class CommandLink {
     await remove(now.file)
   }
 
-  #folders(): string[] {
-    const all = this.#options.pathVariable().split(path.delimiter)
+  async #folders(): Promise<string[]> {
+    const all = (await this.#options.pathVariable()).split(path.delimiter)
     return [...new Set(all.filter((folder) => path.isAbsolute(folder)))]
   }
 
@@ -80,7 +80,7 @@ export class CommandLink {
     const { homeDir } = this.#options
     const own = ['.local/bin', 'bin'].map((folder) => path.join(homeDir, folder))
     const usual = ['/usr/local/bin', '/opt/homebrew/bin', ...own]
-    const folders = this.#folders()
+    const folders = await this.#folders()
     const others = folders.filter((folder) => folder.startsWith(`${homeDir}/`) && !usual.includes(folder))
     for (const folder of [...usual, ...others].filter((one) => folders.includes(one))) {
       if (own.includes(folder)) await mkdir(folder, { recursive: true }).catch(() => undefined)

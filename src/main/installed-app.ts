@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import path from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { app, systemPreferences } from 'electron'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import type { Logger } from '../agent-core/observability/logger.ts'
@@ -10,6 +9,7 @@ import type { CommandResult } from '../contract/commands.ts'
 import type { AgentViewStore } from './agent-view.ts'
 import { CommandLink } from './command-link.ts'
 import type { Question } from './deeds.ts'
+import { inTime, menuLimitMs } from './in-time.ts'
 import type { MenuDeed } from './menu/entries.ts'
 import { outcomeOf } from './menu/update-entries.ts'
 import type { News } from './notifications/news.ts'
@@ -25,7 +25,8 @@ export interface InstalledAppOptions {
   readonly log: Logger
   readonly stateDir: string
   readonly homeDir: string
-  readonly env: NodeJS.ProcessEnv
+  /** The PATH of the person's own login shell. */
+  readonly shellPath: () => Promise<string>
   readonly view: AgentViewStore
   readonly confirm: (question: Question) => Promise<boolean>
   readonly onDeed: (deed: MenuDeed) => void
@@ -49,7 +50,7 @@ export interface InstalledApp {
 }
 
 export function installedApp(options: InstalledAppOptions): InstalledApp {
-  const { log, stateDir, homeDir, env, view, confirm, onDeed, keepServers, endBy } = options
+  const { log, stateDir, homeDir, shellPath, view, confirm, onDeed, keepServers, endBy } = options
   const tell = (news: News) => {
     if (view.getState().preferences?.notifications === true) showNews(news, log, onDeed)
   }
@@ -100,17 +101,15 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
           ? path.join(ownBundle(), 'Contents/Resources/bin/metal-agent')
           : undefined,
       homeDir,
-      pathVariable: () => env['PATH'] ?? '',
+      pathVariable: shellPath,
     })
   let looking: Promise<CommandLinkState> | undefined
-  const commandLink = async () => {
+  const commandLink = () => {
     looking ??= link()
       .state()
       .finally(() => (looking = undefined))
-    const limit = new AbortController()
-    const known = view.getState().commandLink
-    const late = delay(linkLimitMs, known, { signal: limit.signal }).catch(() => known)
-    return await Promise.race([looking, late]).finally(() => limit.abort())
+    // A folder of the PATH may be on a disk that does not answer, and the menu waits for it.
+    return inTime(looking, menuLimitMs, view.getState().commandLink)
   }
   return {
     isPlaced,
@@ -128,9 +127,6 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
   }
 }
 
-/** A folder of the PATH may be on a disk that does not answer, and the menu waits for it. */
-const linkLimitMs = 300
-
 /** As `defaults write` or a profile of a managed Mac sets it, under the name of the app's bundle. */
 const managedKey = 'UpdatesManaged'
 
@@ -138,7 +134,7 @@ function noUpdates(view: AgentViewStore): NoUpdates | undefined {
   // There on macOS alone.
   if (!app.isPackaged || !('isInApplicationsFolder' in app)) return 'source'
   // A package that was built without an address for updates has none to ask.
-  if (!existsSync(path.join(process.resourcesPath, 'app-update.yml'))) return 'source'
+  if (!existsSync(path.join(process.resourcesPath, 'app-update.yml'))) return 'unpublished'
   if (systemPreferences.getUserDefault(managedKey, 'boolean')) return 'managed'
   return view.getState().misplaced === undefined ? undefined : 'misplaced'
 }

@@ -1,22 +1,17 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { LinkError, type AgentLink } from '../contract/client.ts'
 import { mirrored } from '../contract/mirror.ts'
 import type { AgentViewStore } from './agent-view.ts'
-
-/** A menu that opens later feels broken. */
-const askLimitMs = 300
+import { inTime, menuLimitMs } from './in-time.ts'
 
 /**
  * Brings up to date what the menu lists, for so long as a person does not notice; a later answer is there for the next time. An agent that
  * does not answer is not asked more and more.
  */
-export function menuLists(link: AgentLink, view: AgentViewStore, limitMs = askLimitMs): () => Promise<void> {
+export function menuLists(link: AgentLink, view: AgentViewStore, limitMs = menuLimitMs): () => Promise<void> {
   let round: Promise<unknown> | undefined
   return async () => {
     round ??= Promise.all([askLists(link, view), askFigures(link, view)]).finally(() => (round = undefined))
-    const limit = new AbortController()
-    await Promise.race([round, delay(limitMs, undefined, { signal: limit.signal }).catch(() => undefined)])
-    limit.abort()
+    await inTime(round, limitMs, undefined)
   }
 }
 

@@ -1,3 +1,5 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
@@ -5,6 +7,7 @@ import { describe, expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { lives, type ShellApp } from '../support/shell-app.ts'
+import { missingPrograms, skipWhen } from '../support/skip.ts'
 import { act, stateOf, untilStep, updateWorld } from '../support/update-world.ts'
 
 const look = async (app: ShellApp, step = 'available') => {
@@ -21,10 +24,12 @@ const ready = async (app: ShellApp) => {
 /** Everything that ends in a sentence, with the app as it was. */
 const failure = async (app: ShellApp) => (await untilStep(app, 'failed'))['message']
 
+skipWhen(missingPrograms('zip', 'unzip'))
+
 describe.concurrent('an update', () => {
   test('is asked for by nobody until a person does, and then comes in steps that each are asked for', async () => {
     await using world = await updateWorld()
-    await world.publish({ version: '1.2.3' })
+    await world.publish({ version: '1.2.3', others: ['Metalbar-1.2.3-arm64-mac.zip'] })
     await using app = await world.start({ preferences: {} })
     await app.icon('disconnected', 'kubeconfig')
     const before = world.server.requests.length
@@ -41,7 +46,11 @@ describe.concurrent('an update', () => {
       offers: menu.includes('Restart to update to 1.2.3'),
     }).toEqual({
       before: 0,
-      found: { step: 'available', version: '1.2.3', bytes: expect.any(Number) as unknown },
+      found: {
+        step: 'available',
+        version: '1.2.3',
+        bytes: expect.toSatisfy((bytes: number) => bytes > 100_000) as unknown,
+      },
       looked: 0,
       version: '1.2.2',
       offers: true,
@@ -170,6 +179,22 @@ describe.concurrent('an update', () => {
     expect([await failure(app), archive.requests.length]).toEqual([expect.stringContaining('make room'), 0])
   })
 
+  test('that fills the disk on its way is a sentence, and comes whole when there is room again', async ({ skip }) => {
+    await using world = await updateWorld()
+    await world.publish({ version: '1.2.3' })
+    using disk = smallDisk(path.join(world.dir, 'home/.cache'), '200k') ?? skip('needs the right to mount a tmpfs')
+    await using app = await world.start({ preferences: {} })
+    await look(app)
+    await act(app, 'download')
+    const sentence = await failure(app)
+    disk.grow('8m')
+    expect([sentence, world.version(), (await ready(app))['version']]).toEqual([
+      expect.stringMatching(/^The disk is full, .* this version runs on/),
+      '1.2.2',
+      '1.2.3',
+    ])
+  })
+
   test('before which the app is killed does not happen, and the next start says so', async () => {
     await using world = await updateWorld()
     await world.publish({ version: '1.2.3' })
@@ -227,6 +252,17 @@ describe.concurrent('an update', () => {
     )
   })
 })
+
+/** Of the folder that updates are downloaded to; undefined where none may be mounted. */
+function smallDisk(folder: string, size: string) {
+  mkdirSync(folder, { recursive: true })
+  const mount = (options: string) => spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', folder]).status === 0
+  if (!mount(`size=${size}`)) return undefined
+  return {
+    grow: (to: string) => void mount(`remount,size=${to}`),
+    [Symbol.dispose]: () => void spawnSync('umount', ['--lazy', folder]),
+  }
+}
 
 /** One after the other until it is stopped; answers how many failed. */
 function requestsTo(port: number) {

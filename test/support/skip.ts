@@ -13,6 +13,12 @@ export function skipWhen(missing: string | undefined): void {
   })
 }
 
+/** Which of these programs are not in the PATH; undefined where all are. */
+export function missingPrograms(...programs: readonly string[]): string | undefined {
+  const missing = programs.filter((program) => onPath(program) === undefined)
+  return missing.length === 0 ? undefined : `there is no ${missing.join(' and no ')}`
+}
+
 /** @returns the path of the real llama-server; where there is none the block's tests are skipped and it is empty. */
 export function useLlamaServer(): string {
   const found = findLlamaServer()

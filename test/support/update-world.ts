@@ -42,6 +42,8 @@ interface Published {
   readonly isTampered?: boolean
   readonly serve?: ServeOptions
   readonly size?: number
+  /** Archives of the same release for other Macs, by their names. */
+  readonly others?: readonly string[]
 }
 
 const reply = z.object({
@@ -57,7 +59,7 @@ export async function updateWorld() {
   const server = stack.use(await startFileServer())
   const bundle = await makeBundle(path.join(dir, 'Applications'), '1.2.2', { feed: `${server.origin}/` })
   const publish = async (published: Published, channel = 'latest'): Promise<ServedFile> => {
-    const { version, team, isTampered, serve } = published
+    const { version, team, isTampered, serve, others = [] } = published
     const folder = path.join(dir, `made-${version}-${team ?? ''}`)
     const made = await makeBundle(folder, version, { feed: `${server.origin}/`, ...(team !== undefined && { team }) })
     if (isTampered === true) await writeFile(path.join(made, 'Contents/Resources/app.asar'), 'other code')
@@ -67,7 +69,7 @@ export async function updateWorld() {
     const { sha512 = createHash('sha512').update(content).digest('base64'), size = content.length } = published
     const file = `Metalbar-${version}-mac.zip`
     const feed = Buffer.from(
-      `version: ${version}\nfiles:\n  - url: ${file}\n    sha512: ${sha512}\n    size: ${size}\npath: ${file}\nsha512: ${sha512}\n`,
+      `version: ${version}\nfiles:\n${others.map((url) => `  - url: ${url}\n    sha512: ${sha512}\n    size: 1\n`).join('')}  - url: ${file}\n    sha512: ${sha512}\n    size: ${size}\npath: ${file}\nsha512: ${sha512}\n`,
     )
     for (const platform of ['mac', 'linux']) server.serve(`/${channel}-${platform}.yml`, feed)
     return server.serve(`/${file}`, content, serve)

@@ -8,6 +8,8 @@ type Environment = Readonly<Record<string, string | undefined>>
 export interface LoginEnvironment {
   /** What is to be set over the environment that there is. */
   readonly set: Readonly<Record<string, string>>
+  /** Where the shell itself looks for commands; of one that did not say, what macOS gives every shell. */
+  readonly shellPath: string
   /** Why the shell did not say: one sentence. */
   readonly problem?: string
 }
@@ -24,6 +26,9 @@ const defaultLimitMs = 5_000
 
 /** Where Homebrew puts programs, which neither launchd nor Finder knows. */
 const homebrewFolders = ['/opt/homebrew/bin', '/opt/homebrew/sbin', '/usr/local/bin']
+
+/** In `/etc/paths`. */
+const foldersOfMacos = ['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin']
 
 /** Of what a shell exports, what the agent, its downloads and a kubeconfig's credential plugins read. */
 const names = new Set(
@@ -52,7 +57,10 @@ export async function loginEnvironment(options: LoginEnvironmentOptions): Promis
     const chosen = Object.entries(said).filter(
       ([name]) => names.has(name) || prefixes.some((one) => name.startsWith(one)),
     )
-    return { set: { ...Object.fromEntries(chosen), PATH: pathOf(said['PATH'], env['PATH']) } }
+    return {
+      set: { ...Object.fromEntries(chosen), PATH: pathOf(said['PATH'], env['PATH']) },
+      shellPath: said['PATH'] ?? '',
+    }
   } catch (error) {
     return fallback(env, shell, messageOf(error))
   }
@@ -68,6 +76,7 @@ const quiet = {
 
 const fallback = ({ PATH }: Environment, shell: string, why: string): LoginEnvironment => ({
   set: { PATH: pathOf(PATH) },
+  shellPath: foldersOfMacos.join(path.delimiter),
   problem:
     'The login shell gave no environment, so programs are looked for in PATH and in the folders of Homebrew alone, and what its files set, ' +
     `such as KUBECONFIG, HTTPS_PROXY or AWS_PROFILE, does not count here: ${why} Try \`${shell} -ilc env\` in Terminal, ` +

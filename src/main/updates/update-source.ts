@@ -1,7 +1,8 @@
-import { autoUpdater } from 'electron'
+import { app, autoUpdater } from 'electron'
 import type { MacUpdater } from 'electron-updater'
 import { z } from 'zod'
 import type { Logger } from '../../agent-core/observability/logger.ts'
+import { archiveFor } from './archive-for.ts'
 import { UpdateError } from './update-problem.ts'
 
 export interface Found {
@@ -52,7 +53,7 @@ export class UpdateSource {
     )
     if (!result) throw new UpdateError('This app does not look for updates, since it runs from its sources.')
     const { version, files } = published.parse(result.updateInfo)
-    const archive = files.find(({ url }) => url.endsWith('.zip'))
+    const archive = archiveFor(files, process.arch === 'arm64' || app.runningUnderARM64Translation)
     return { version, isNewer: result.isUpdateAvailable, bytes: archive?.size }
   }
 

@@ -165,6 +165,8 @@ const isUnderWay = ({ step }: UpdateState): boolean =>
 
 const refusals: Readonly<Record<NoUpdates, string>> = {
   source: 'What runs from its sources is not updated by the app.',
+  unpublished:
+    'This build has no address to ask for updates: put a newer Metalbar in its place, and what serves goes on.',
   misplaced: 'Move the app into Applications first: where it runs now it cannot be replaced.',
   managed: 'Who manages this Mac brings its updates; the app looks for none.',
 }

@@ -19,6 +19,7 @@ interface OpenWindow {
 /** As on macOS, whatever this system is. */
 class App extends EventEmitter {
   readonly isPackaged = isInstalled
+  readonly runningUnderARM64Translation = false
   readonly getLoginItemSettings = loginItem.get
   readonly setLoginItemSettings = loginItem.set
   readonly dock = dock

@@ -3,6 +3,7 @@ import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { CommandLink } from '../../../src/main/command-link.ts'
 import { misplacedAs, type Place } from '../../../src/main/placement.ts'
+import { archiveFor } from '../../../src/main/updates/archive-for.ts'
 import { takeHandOver, writeHandOver } from '../../../src/main/updates/hand-over.ts'
 import { lookRegularly } from '../../../src/main/updates/regular-looks.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -32,7 +33,7 @@ describe('the link to the command', () => {
     await writeFile(command, '')
     const own = path.join(dir, '.local/bin')
     const file = path.join(own, 'metal-agent')
-    const link = new CommandLink({ command, homeDir: dir, pathVariable: () => `${own}:relative` })
+    const link = new CommandLink({ command, homeDir: dir, pathVariable: () => Promise.resolve(`${own}:relative`) })
     return { dir, command, own, file, link }
   }
 
@@ -77,9 +78,24 @@ describe('the link to the command', () => {
   test('where no folder of the PATH may be written is a line for a terminal', async () => {
     await using stack = new AsyncDisposableStack()
     const { dir, command } = await world(stack)
-    const link = new CommandLink({ command, homeDir: dir, pathVariable: () => '/nowhere/bin' })
+    const link = new CommandLink({ command, homeDir: dir, pathVariable: () => Promise.resolve('/nowhere/bin') })
     await expect(link.link()).rejects.toThrow(`sudo ln -s ${command} /usr/local/bin/metal-agent`)
   })
+})
+
+test.for<[files: string[], isArm64Mac: boolean, archive: string | undefined]>([
+  [['M-1-arm64-mac.zip', 'M-1-mac.zip', 'M-1.dmg'], true, 'M-1-arm64-mac.zip'],
+  [['M-1-arm64-mac.zip', 'M-1-mac.zip', 'M-1.dmg'], false, 'M-1-mac.zip'],
+  [['M-1.dmg', 'M-1-mac.zip'], true, 'M-1-mac.zip'],
+  [['M-1-arm64-mac.zip'], false, undefined],
+  [['M-1.dmg'], true, undefined],
+])('of %j the archive for arm64 = %s is %s', ([files, isArm64Mac, archive]) => {
+  expect(
+    archiveFor(
+      files.map((url) => ({ url })),
+      isArm64Mac,
+    )?.url,
+  ).toBe(archive)
 })
 
 describe('the marker of an update', () => {

@@ -28,8 +28,13 @@ async function said({ files = {}, script, shell = '/bin/bash', limitMs }: Files)
     await chmod(own, 0o700)
   }
   const options = { env: bare(home.dir), shell: script === undefined ? shell : own, ...(limitMs && { limitMs }) }
-  const { set, problem } = await loginEnvironment(options)
-  return { ...set, PATH: set['PATH']?.split(':'), problem: problem?.replaceAll(home.dir, '~') }
+  const { set, shellPath, problem } = await loginEnvironment(options)
+  return {
+    ...set,
+    PATH: set['PATH']?.split(':'),
+    shellPath: shellPath.replaceAll(home.dir, '~').split(':'),
+    problem: problem?.replaceAll(home.dir, '~'),
+  }
 }
 
 const proxy = 'http://proxy.example.com:3128'
@@ -42,7 +47,7 @@ describe('the environment of the login shell', () => {
       'export SECRET_OF_MINE=1 LD_PRELOAD= NODE_OPTIONS=',
       'kept_here=1',
     ].join('\n')
-    const { PATH, problem, ...rest } = await said({ files: { '.bash_profile': profile } })
+    const { PATH, shellPath, problem, ...rest } = await said({ files: { '.bash_profile': profile } })
     expect({ PATH: PATH?.map((folder) => folder.replace(/^.*\/\.local/, '~/.local')), problem, rest }).toEqual({
       PATH: expect.arrayContaining(['~/.local/bin', '/tools/gcloud/bin', '/usr/bin', '/bin', ...homebrew]) as unknown,
       problem: undefined,
@@ -54,6 +59,10 @@ describe('the environment of the login shell', () => {
         HF_HOME: '/hf',
       },
     })
+    expect([shellPath.slice(0, 2), shellPath.includes('/opt/homebrew/bin')]).toEqual([
+      ['~/.local/bin', '/tools/gcloud/bin'],
+      false,
+    ])
     expect(PATH?.every((folder) => path.isAbsolute(folder) || folder.startsWith('~'))).toBe(true)
     expect(PATH?.indexOf('/opt/homebrew/bin')).toBeGreaterThan(PATH?.indexOf('/usr/bin') ?? Infinity)
   })
@@ -124,7 +133,8 @@ describe('the environment of the login shell', () => {
   ])(
     'is not had where a shell %s: PATH gets the folders of Homebrew, and it is said why and what to do',
     async ([, files, why]) => {
-      const { PATH, problem, ...rest } = await said(files)
+      const { PATH, shellPath, problem, ...rest } = await said(files)
+      expect(shellPath).toEqual(['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin'])
       expect({ PATH, problem, rest }).toEqual({
         PATH: ['/usr/bin', '/bin', ...homebrew],
         problem: expect.stringMatching(why) as unknown,
