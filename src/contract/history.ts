@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { command, serviceRef } from './commands.ts'
+import { settingsPatch } from './settings.ts'
 
 export const historyKinds = [
   'added',
@@ -28,6 +29,8 @@ export const historyEntry = z.object({
   service: serviceRef.optional(),
   /** One sentence: what happened, and why or on whose request. */
   message: z.string(),
+  /** What a person set, as it may be shown; the message says it to who reads no data. */
+  settings: settingsPatch.optional().catch(undefined),
   /** What sets back what a person changed, as long as nothing else has changed it since. */
   undo: command.optional().catch(undefined),
 })

@@ -6,8 +6,9 @@ const problems: ReadonlySet<HistoryEntry['kind']> = new Set(['crashed', 'evicted
 export const isProblem = ({ kind }: HistoryEntry): boolean => problems.has(kind)
 
 /** Whether every word of the filter stands somewhere in what is shown of the entry. */
-export function matches({ kind, service, message }: HistoryEntry, filter: string): boolean {
-  const shown = [activityWords.kinds[kind], service?.namespace ?? '', service?.name ?? '', message]
+export function matches(entry: HistoryEntry, filter: string): boolean {
+  const { kind, service } = entry
+  const shown = [activityWords.kinds[kind], service?.namespace ?? '', service?.name ?? '', activityWords.message(entry)]
     .join(' ')
     .toLowerCase()
   return filter

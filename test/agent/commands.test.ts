@@ -490,7 +490,7 @@ describe('settings', () => {
     ).toEqual({
       outcome: 'done',
       message:
-        'drainLimitMs is set and counts for each server from its next start. startupStallMs is set and counts for each server from its next start. logLevel is set and counts at once.',
+        'drain-timeout is set and counts for each server from its next start. startup-timeout is set and counts for each server from its next start. log-level is set and counts at once.',
     })
     expect(await lastUndo(agent)).toEqual({
       name: 'updateSettings',

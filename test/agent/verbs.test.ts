@@ -88,11 +88,18 @@ test('history, events, settings, contexts and addresses are told as tables and a
     stderr: saying(/-n 5 is the namespace of a service: .*--limit/),
   })
 
-  expect(await agent.run('settings', 'set', 'drain-timeout', '5s')).toEqual(done(saying(/drainLimitMs is set/)))
+  expect(await agent.run('settings', 'set', 'drain-timeout', '5s')).toEqual(done(saying(/drain-timeout is set/)))
   const settings = z.object({ settings: z.array(settingView) })
   const shown = settings.parse(JSON.parse((await agent.run('settings', 'get', 'drain-timeout', '--json')).stdout))
   expect(shown.settings).toMatchObject([{ name: 'drainLimitMs', value: 5_000, from: 'person' }])
   expect(await agent.run('settings', 'get')).toEqual(done(saying(/^drain-timeout +5s +set here/m)))
+  expect(await agent.run('settings', 'list')).toEqual(
+    done(saying(/^log-format +\S+ +(default|command line) .*counts from the next start of the agent\.$/m)),
+  )
+  expect(await agent.run('settings', 'set', 'log-format', 'json')).toMatchObject({
+    code: 2,
+    stderr: saying(/^.*log-format counts from the next start of the agent: start the agent with --log-format/),
+  })
   expect(await agent.run('context')).toEqual(done(saying(/^\* +sim +https:/m)))
   expect(await agent.run('host-ip', 'list')).toEqual(done(saying(/192\.0\.2\.10/)))
   expect((await kinds())[0]).toBe('settingsChanged')

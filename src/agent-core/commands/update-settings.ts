@@ -1,4 +1,5 @@
 import type { Command } from '../../contract/commands.ts'
+import { spellingOf } from '../../contract/setting-text.ts'
 import { KubeconfigError } from '../kube/pinned-context.ts'
 import { doubtInMove } from './context-doubts.ts'
 import { accepted, done, refused, type Outcome } from './results.ts'
@@ -11,7 +12,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   const flagged = settings.statedByFlag(command.settings)
   if (flagged !== undefined) {
     return refused(
-      `${flagged} was given as a flag, which wins; nothing is changed. Start the agent without that flag to set it here.`,
+      `${spellingOf(flagged)} was given as a flag, which wins; nothing is changed. Start the agent without that flag to set it here.`,
     )
   }
   if (Object.keys(command.settings).length === 0) return done('Nothing was to be set.')
@@ -42,6 +43,7 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   agent.setLogLevel?.(settings.current.logLevel)
   history.add({
     ...{ kind: 'settingsChanged', message: `Set by a person: ${message}` },
+    settings: settings.shownPatch(command.settings),
     ...(before && { undo: { name: 'updateSettings', settings: before } }),
   })
   if (!move) return done(message)

@@ -9,6 +9,7 @@ import {
   type SettingView,
 } from '../../contract/settings.ts'
 import { countsTexts } from '../../contract/setting-row.ts'
+import { spellingOf } from '../../contract/setting-text.ts'
 import type { DownloadSettings } from '../models/download-settings.ts'
 import type { StartSettingView } from '../../contract/start-settings.ts'
 import { shownSource } from '../models/source.ts'
@@ -127,12 +128,17 @@ export class PersonSettings {
     return settingsPatch.parse(Object.fromEntries(names.map((name) => [name, settings[name] ?? null])))
   }
 
+  /** The patch without what is told to nobody. */
+  shownPatch(patch: SettingsPatch): SettingsPatch {
+    return Object.fromEntries(namesIn(patch).map((name) => [name, shownValue(name, patch[name] ?? null)]))
+  }
+
   /** One sentence per setting. Throws StateFileError. */
   async update(patch: SettingsPatch): Promise<string> {
     await this.#file.update((value) => ({ ...value, settings: withoutDefaults({ ...value.settings, ...patch }) }))
     this.#revision += 1
     return namesIn(patch)
-      .map((name) => `${name} is set and ${countsTexts[editableRow(name).counts]}.`)
+      .map((name) => `${spellingOf(name)} is set and ${countsTexts[editableRow(name).counts]}.`)
       .join(' ')
   }
 

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { contextDoubt } from '../../contract/commands.ts'
 import { settingsPatch } from '../../contract/settings.ts'
 import { send, VerbError } from '../agent-session.ts'
-import { patchOf, settingSpellings, spelledSetting } from '../setting-values.ts'
+import { patchOf, settingSpellings, spelledSetting, spelledStartSetting, startSpellings } from '../setting-values.ts'
 import { columns } from '../text.ts'
 import { group } from './node-verbs.ts'
 import { agentVerb, run, type VerbContext } from './verb.ts'
@@ -14,21 +14,30 @@ const origins = {
 } as const
 
 export function settingsVerb(context: VerbContext): Command {
-  const get = agentVerb('get', 'what may be changed while the agent runs', context)
+  const get = agentVerb(
+    'get',
+    'each setting, its value and where that comes from; what it does says where a change takes a restart',
+    context,
+  )
     .alias('list')
     .argument('[setting]', 'one of them')
     .action((name: string | undefined, options: unknown) =>
       run(context, options, async (agent, { json }) => {
-        const { settings } = await agent.query({ name: 'settings' })
-        const shown = settings.filter((view) => name === undefined || spelledSetting(view).spelled === name)
-        if (shown.length === 0)
-          throw new VerbError(`There is no setting ${name ?? ''}: the settings are ${settingSpellings.join(', ')}.`)
-        const rows = shown.map((view) => {
-          const { spelled, text } = spelledSetting(view)
-          return [spelled, text, origins[view.from], view.help]
-        })
+        const answer = await agent.query({ name: 'settings' })
+        const isAsked = ({ spelled }: { readonly spelled: string }) => name === undefined || spelled === name
+        const settings = answer.settings.filter((view) => isAsked(spelledSetting(view)))
+        const start = answer.start.filter((view) => isAsked(spelledStartSetting(view)))
+        if (settings.length + start.length === 0) {
+          const known = [...settingSpellings, ...startSpellings].join(', ')
+          throw new VerbError(`There is no setting ${name ?? ''}: the settings are ${known}.`)
+        }
+        const shown = [
+          ...settings.map((view) => ({ ...view, ...spelledSetting(view) })),
+          ...start.map((view) => ({ ...view, ...spelledStartSetting(view) })),
+        ]
+        const rows = shown.map(({ spelled, text, from, help }) => [spelled, text, origins[from], help])
         const table = columns(['SETTING', 'VALUE', 'FROM', 'WHAT IT DOES'], rows)
-        context.io.stdout.write(json ? `${JSON.stringify({ settings: shown })}\n` : table)
+        context.io.stdout.write(json ? `${JSON.stringify({ settings, start })}\n` : table)
         return 0
       }),
     )

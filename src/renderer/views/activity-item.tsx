@@ -18,7 +18,7 @@ interface HistoryItemProps {
 
 /** One thing that happened, with the way to its service and back. */
 export function HistoryItem({ entry, undo }: HistoryItemProps) {
-  const { id, at, kind, service, message } = entry
+  const { id, at, kind, service } = entry
   const about = `history/${id}`
   const hasProblem = isProblem(entry)
   return (
@@ -32,7 +32,7 @@ export function HistoryItem({ entry, undo }: HistoryItemProps) {
           <strong>{activityWords.kinds[kind]}</strong>
           {service !== undefined && <ServiceName service={service} />}
         </div>
-        <p className={styles['message']}>{message}</p>
+        <p className={styles['message']}>{activityWords.message(entry)}</p>
         {undo !== undefined && <Undo about={about} command={undo} />}
         <Answer about={about} />
       </div>

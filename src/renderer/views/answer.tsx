@@ -7,6 +7,7 @@ import { CloseGlyph } from '../components/glyph.tsx'
 import { isGood, type Request, useWindow } from '../store.ts'
 import { requestWords } from '../words/connection.ts'
 import { answerWords } from '../words/services.ts'
+import { settingWords } from '../words/settings/settings.ts'
 import styles from './answer.module.css'
 
 /** What came of the last request about one thing, where it was asked. */
@@ -64,7 +65,8 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
       </Banner>
     )
   }
-  const { result, undo } = request
+  const { command, result, undo } = request
+  const message = messageOf(command, result)
   const instead = insteadOf(result)
   if (instead !== undefined && asksForYes(instead.command)) {
     return (
@@ -80,7 +82,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
             </>
           }
         >
-          <p>{result.message}</p>
+          <p>{message}</p>
         </Banner>
       </div>
     )
@@ -105,7 +107,7 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
       }
     >
       {result.outcome === 'refused' && <p className={styles['who']}>{requestWords.refusedBy(result.by)}</p>}
-      <p>{result.message}</p>
+      <p>{message}</p>
       {result.outcome === 'refused' && result.yaml !== undefined && (
         <Command text={result.yaml} label={answerWords.yaml} copyLabel={answerWords.copyYaml} />
       )}
@@ -115,5 +117,12 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
 
 /** What is in doubt about a cluster is a question, and no error. */
 const asksForYes = (command: CommandInput): boolean => 'accept' in command && (command.accept ?? []).length > 0
+
+/** Of settings that were set, by what the window calls them. */
+function messageOf(command: CommandInput, result: CommandResult): string {
+  const changed =
+    command.name === 'updateSettings' && result.outcome === 'done' && settingWords.changed(command.settings)
+  return changed || result.message
+}
 
 const insteadOf = (result: CommandResult) => (result.outcome === 'refused' ? result.instead : undefined)

@@ -6,6 +6,7 @@ import { editableRow, settingNames, type SettingsPatch } from '../../contract/se
 import { actionWords } from '../../contract/words.ts'
 import { overviewWords } from './connection.ts'
 import { answerWords } from './services.ts'
+import { settingWords } from './settings/settings.ts'
 
 export const activityWords = {
   title: 'Activity',
@@ -33,6 +34,8 @@ export const activityWords = {
     agentStarted: 'Agent started',
     agentStopped: 'Agent stopped',
   } satisfies Record<HistoryEntry['kind'], string>,
+  message: ({ message, settings }: HistoryEntry): string =>
+    settings === undefined ? message : `Set by a person: ${settingWords.changed(settings)}`,
   /** By this computer's clock and calendar. */
   time: (at: string) => formatTime(new Date(at)),
   day: (at: string) => formatDay(new Date(at)),

@@ -1,7 +1,16 @@
 import { expect, test } from 'vitest'
 import { settingNames } from '../../../src/contract/settings.ts'
 import { VerbError } from '../../../src/cli/agent-session.ts'
-import { patchOf, settingSpellings, spelledSetting } from '../../../src/cli/setting-values.ts'
+import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
+import { startViews } from '../../../src/agent-core/settings/start-views.ts'
+import { startSettingNames } from '../../../src/contract/start-settings.ts'
+import {
+  patchOf,
+  settingSpellings,
+  spelledSetting,
+  spelledStartSetting,
+  startSpellings,
+} from '../../../src/cli/setting-values.ts'
 
 test('values are written as people write them, and printed the same way', () => {
   const written = [
@@ -45,7 +54,26 @@ test('every setting of the contract has a spelling', () => {
   expect(spelled.toSorted()).toEqual(settingSpellings.toSorted())
 })
 
+test('every setting that counts from the start has a spelling, a value and says that it takes a restart', () => {
+  const views = startViews(agentSettings.parse({ modelStore: '/models', stateDir: '/state' }), {})
+  const spelled = views.map(spelledStartSetting)
+  expect(spelled.map((one) => one.spelled)).toEqual(startSpellings)
+  expect(spelled).toHaveLength(startSettingNames.length)
+  for (const { text, help } of spelled) {
+    expect(text).not.toBe('')
+    expect(help).toMatch(/^[A-Z\d].*\. A change counts from the next start of the agent\.$/)
+  }
+  expect(spelled.find((one) => one.spelled === 'port-range')).toMatchObject({
+    ...{ text: '-', help: expect.stringContaining('; - = any free port.') as string },
+  })
+})
+
 test.each([
+  [
+    'port-range',
+    '30000-30099',
+    'port-range counts from the next start of the agent: start the agent with --port-range, or in the app say it in start-settings.json.',
+  ],
   ['drain-timout', '30s', 'There is no setting drain-timout: did you mean drain-timeout?'],
   ['drain-timeout', 'soon', 'drain-timeout wants a duration such as 30s or 2m, not "soon".'],
   ['server-log-size', '20MB', 'server-log-size wants a number of bytes such as 20Mi, not "20MB".'],

@@ -2,8 +2,10 @@ import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { startRows } from '../../../src/agent-core/settings/start-rows.ts'
 import { spellingOf } from '../../../src/contract/setting-text.ts'
-import { editableRow, settingNames, type SettingName } from '../../../src/contract/settings.ts'
+import { editableRow, settingNames, type SettingName, type SettingsPatch } from '../../../src/contract/settings.ts'
 import { startSettingNames, type StartSettingView } from '../../../src/contract/start-settings.ts'
+import { matches } from '../../../src/renderer/history-days.ts'
+import { activityWords } from '../../../src/renderer/words/activity.ts'
 import { settingTexts } from '../../../src/renderer/words/settings/editable.ts'
 import { settingWords } from '../../../src/renderer/words/settings/settings.ts'
 import { startSettingTexts } from '../../../src/renderer/words/settings/start.ts'
@@ -51,6 +53,32 @@ describe('what a field asks for', () => {
     ['energyPricePerKwh', 'It must be a number from 0 to 1,000,000, such as 0.32.'],
     ['llamaServer', 'It must be an absolute path, which begins with /, of at most 1000 characters.'],
   ])('%s: %s', (name, problem) => expect(settingWords.problem(name)).toBe(problem))
+})
+
+test.each<[SettingsPatch, string]>([
+  [
+    { drainLimitMs: 45_000, pauseOnBattery: true },
+    'Time for requests to finish is set to 45s and counts for each server that starts after it. Pause on battery is set to on and counts at once.',
+  ],
+  [{ memoryCheckMode: 'warn' }, 'A start that cannot be checked is set to Let it start and counts at once.'],
+  [{ serverLogFiles: null }, 'set back to the default'],
+  [{ namespace: null }, 'Namespace is left empty and counts at once.'],
+])('%j was set: %s', (settings, told) => expect(settingWords.changed(settings)).toContain(told))
+
+test('a change of settings is told by what the window calls them, and found by that', () => {
+  const entry = {
+    ...{ id: 1, at: '2026-01-01T00:00:00.000Z', kind: 'settingsChanged' as const, message: 'drain-timeout is set.' },
+    settings: { drainLimitMs: 45_000 },
+  }
+  expect([
+    activityWords.message(entry),
+    matches(entry, 'requests to finish 45s'),
+    matches(entry, 'drain-timeout'),
+  ]).toEqual([
+    'Set by a person: Time for requests to finish is set to 45s and counts for each server that starts after it.',
+    true,
+    false,
+  ])
 })
 
 test('a value that cannot be set here is said in the same words as one that can', () => {

@@ -1,6 +1,13 @@
 import { formatBytes, formatMemory, formatNumber } from '../../../contract/format.ts'
 import { parseByteCount } from '../../../contract/quantities.ts'
-import { boundsOf, editableRow, type SettingName, type SettingView } from '../../../contract/settings.ts'
+import {
+  boundsOf,
+  editableRow,
+  settingNames,
+  type SettingName,
+  type SettingsPatch,
+  type SettingView,
+} from '../../../contract/settings.ts'
 import type { EditableRow, SettingKind } from '../../../contract/setting-row.ts'
 import { formatSetting, spellingOf } from '../../../contract/setting-text.ts'
 import type { SettingOrigin, StartSettingView } from '../../../contract/start-settings.ts'
@@ -10,11 +17,12 @@ import { textOf } from '../../settings-draft.ts'
 import { settingTexts } from './editable.ts'
 import { startSettingTexts } from './start.ts'
 
+/** Completes "A change …" and "… is set to 30s and …". */
 const counts: Readonly<Record<EditableRow['counts'], string>> = {
-  now: 'A change counts at once.',
-  nextDownload: 'A change counts for each download that begins after it.',
-  nextServer: 'A change counts for each server that starts after it.',
-  nextAgent: 'A change counts from the next start of the agent.',
+  now: 'counts at once',
+  nextDownload: 'counts for each download that begins after it',
+  nextServer: 'counts for each server that starts after it',
+  nextAgent: 'counts from the next start of the agent',
 }
 
 const gib = 2 ** 30
@@ -57,7 +65,7 @@ export const settingWords = {
     general: 'General',
   } satisfies Record<SettingSection, string>,
   /** The value of one that cannot be set here. */
-  value({ name, value }: SettingView): string {
+  value({ name, value }: Pick<SettingView, 'name' | 'value'>): string {
     if (value === null) return 'not set'
     const { kind } = editableRow(name)
     if (kind === 'bytes' && typeof value === 'number') return size(value)
@@ -68,8 +76,16 @@ export const settingWords = {
   choicesOf: (name: SettingName) => settingTexts[name].choices,
   help(name: SettingName): string {
     const { counts: from } = editableRow(name)
-    return `${settingTexts[name].help} ${counts[from]} On the command line: ${spellingOf(name)}.`
+    return `${settingTexts[name].help} A change ${counts[from]}. On the command line: ${spellingOf(name)}.`
   },
+  /** What was set, a sentence for each. */
+  changed: (settings: SettingsPatch): string =>
+    settingNames
+      .flatMap((name) => {
+        const value = settings[name]
+        return value === undefined ? [] : [changeOf(name, value)]
+      })
+      .join(' '),
   problem: (name: SettingName) =>
     `It must be ${settingTexts[name].wants ?? wants[editableRow(name).kind]?.(name) ?? 'something else'}.`,
   unitOf: (title: string) => `Unit of ${title}`,
@@ -120,3 +136,10 @@ export const settingWords = {
   },
   copyStart: (view: StartSettingView) => `Copy line for ${startSettingTexts[view.name].title}`,
 } as const
+
+function changeOf(name: SettingName, value: SettingView['value']): string {
+  const { counts: from, startsAs } = editableRow(name)
+  const set = `is set to ${settingWords.value({ name, value })}`
+  const emptied = startsAs === undefined ? 'is set back to the default' : 'is left empty'
+  return `${settingTexts[name].title} ${value === null ? emptied : set} and ${counts[from]}.`
+}
