@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { ServersAtEnd } from '../agent-core/agent-options.ts'
 import { buildInfo } from '../agent-core/build-info.ts'
 import type { Log } from '../agent-core/observability/log.ts'
@@ -6,7 +7,8 @@ import { hostPlatform } from '../agent-core/platform/host.ts'
 import type { Platform } from '../agent-core/platform/platform.ts'
 import type { AgentSettings } from '../agent-core/settings/settings.ts'
 import { LinkError } from '../contract/client.ts'
-import { hostAgent, type HostedAgent } from '../serve/host-agent.ts'
+import { serviceVariable } from '../installation/service/service-names.ts'
+import { hostAgent, type HostedAgent, type HostOptions, type HostResult } from '../serve/host-agent.ts'
 import { openAgentLog } from './agent-log.ts'
 import { exitCodes, type CliIo } from './io.ts'
 
@@ -29,18 +31,22 @@ export async function runAgent(settings: AgentSettings, io: CliIo): Promise<numb
 async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform, log: Log): Promise<number> {
   const { ended, end } = agentEnd(log)
   const { version } = buildInfo
-  const result = await hostAgent({
-    settings,
-    platform,
-    log,
-    version,
-    env: io.env,
-    temporaryDir: io.temporaryDir,
-    windowFolder: io.windowFolder,
-    onShutdown: ({ keepServing }) =>
-      end({ cause: 'a request', code: exitCodes.done, servers: keepServing ? 'keep' : 'stop' }),
-    onLogLevel: (level) => log.setLevel(level),
-  })
+  const result = await hostedWhenFree(
+    {
+      settings,
+      platform,
+      log,
+      version,
+      env: io.env,
+      temporaryDir: io.temporaryDir,
+      windowFolder: io.windowFolder,
+      onShutdown: ({ keepServing }) =>
+        end({ cause: 'a request', code: exitCodes.done, servers: keepServing ? 'keep' : 'stop' }),
+      onLogLevel: (level) => log.setLevel(level),
+    },
+    ended,
+  )
+  if (result === 'ended') return exitCodes.done
   if (!result.ok) {
     io.stderr.write(`metal-agent: ${result.message}\n`)
     return exitCodes.failed
@@ -51,6 +57,26 @@ async function runLogged(settings: AgentSettings, io: CliIo, platform: Platform,
   const isStopped = await result.hosted.stop({ servers })
   log.info('stopped metal-agent')
   return isStopped ? code : exitCodes.failed
+}
+
+/** How often the service looks whether the state folder is free: as fast as launchd would start it anew, without the start. */
+const lookMs = 5_000
+
+/**
+ * A service waits for the state folder that another agent has, such as that of the app: ended and started again and again it would do no
+ * better. Any other agent says who has it, and ends.
+ */
+async function hostedWhenFree(options: HostOptions, ended: Promise<End>): Promise<HostResult | 'ended'> {
+  const isService = options.env[serviceVariable] !== undefined
+  for (let waits = false; ; waits = true) {
+    const result = await hostAgent(options)
+    if (result.ok || result.reason !== 'taken' || !isService) return result
+    if (!waits) options.log.info('waits for the state folder', { text: result.message })
+    const limit = new AbortController()
+    const next = delay(lookMs, undefined, { signal: limit.signal }).catch(() => undefined)
+    const end = await Promise.race([ended, next]).finally(() => limit.abort())
+    if (end !== undefined) return 'ended'
+  }
 }
 
 /** The URL goes to the terminal alone: it lets its reader use the agent, and logs are kept and sent around. */

@@ -8,6 +8,8 @@ import { addVerb } from './verbs/add-verb.ts'
 import { completionVerb } from './verbs/completion-verb.ts'
 import { energyVerb } from './verbs/energy-verb.ts'
 import { fitVerb } from './verbs/fit-verb.ts'
+import { headlessVerb } from './verbs/headless-verb.ts'
+import { installVerb } from './verbs/install-verb.ts'
 import { logVerb } from './verbs/log-verbs.ts'
 import { modelsVerb } from './verbs/models-verbs.ts'
 import { nodeVerbCommands } from './verbs/node-verbs.ts'
@@ -18,6 +20,7 @@ import { settingsVerb } from './verbs/settings-verbs.ts'
 import { statusVerbCommands } from './verbs/status-verbs.ts'
 import { storyVerbCommands } from './verbs/story-verbs.ts'
 import { uiVerb } from './verbs/ui-verb.ts'
+import { uninstallVerb } from './verbs/uninstall-verb.ts'
 import type { VerbContext } from './verbs/verb.ts'
 
 /** `metal-agent <verb> …`; answers the exit code. */
@@ -55,6 +58,9 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     powerVerb(context),
     energyVerb(context),
     selftestVerb(context),
+    installVerb(context),
+    headlessVerb(context),
+    uninstallVerb(context),
   ]
   for (const verb of verbs) program.addCommand(verb)
   program.addCommand(completionVerb(program, context))

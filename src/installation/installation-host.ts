@@ -89,3 +89,20 @@ async function findProgram(folders: readonly string[], name: string): Promise<st
   }
   return undefined
 }
+
+/**
+ * Does something as the user whose agent it is, where root installs it for them: what is made then is theirs, and no link of theirs leads
+ * root anywhere else. Nothing else may go on in this process meanwhile.
+ */
+export async function asOwner<T>({ isRoot, user }: InstallationHost, work: () => Promise<T>): Promise<T> {
+  const { seteuid, setegid } = process
+  if (!isRoot || user.id === 0 || seteuid === undefined || setegid === undefined) return work()
+  setegid(user.groupId)
+  seteuid(user.id)
+  try {
+    return await work()
+  } finally {
+    seteuid(0)
+    setegid(0)
+  }
+}

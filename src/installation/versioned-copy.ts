@@ -77,6 +77,16 @@ async function isWhole(file: string, hash: string): Promise<boolean> {
   }
 }
 
+/** Where {@link versionedCopyOf} puts it; nothing is made. Throws CopyError. */
+export async function placeOfCopy({ command, version, stateDir }: CopyRequest): Promise<string> {
+  try {
+    const hash = await sha256(command)
+    return path.join(copiesFolder(stateDir), `${version}-${hash.slice(0, 12)}`, fileName)
+  } catch (error) {
+    throw new CopyError(`${command} cannot be read: ${messageOf(error)}.`, { cause: error })
+  }
+}
+
 /** By its bytes alone: macOS would take along the mark of a download, and then ask a person before launchd may start the copy. */
 async function makeCopy(command: string, hash: string, copy: string): Promise<void> {
   const folder = path.dirname(copy)

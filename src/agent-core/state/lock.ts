@@ -64,6 +64,16 @@ export async function acquireLock(options: LockOptions): Promise<LockResult> {
   }
 }
 
+/** Who holds a lock; undefined where nobody does, or its process has ended. */
+export async function lockHolder({
+  file,
+  processStartTime,
+}: Pick<LockOptions, 'file' | 'processStartTime'>): Promise<Pick<LockContent, 'pid' | 'since'> | undefined> {
+  const text = await readIfThere(file)
+  const holder = text === undefined ? undefined : parse(text)
+  return holder !== undefined && (await processStartTime(holder.pid)) === holder.processStartTime ? holder : undefined
+}
+
 /** Stale locks are cleared a few times only: more would mean that others clear ours. */
 const attempts = 5
 

@@ -20,6 +20,8 @@ export function defaultStateDir(platform: NodeJS.Platform, env: NodeJS.ProcessEn
   return path.join(base, 'metalbar')
 }
 
+export const lockFileIn = (stateDir: string): string => path.join(stateDir, 'agent.lock')
+
 /** Creates the folder if need be; only its owner may look into it. */
 export async function openStateFolder(dir: string): Promise<StateFolderResult> {
   try {
@@ -28,7 +30,7 @@ export async function openStateFolder(dir: string): Promise<StateFolderResult> {
     const why = messageOf(error)
     return { ok: false, message: `The state folder ${dir} cannot be used: ${why}; choose another with --state-dir.` }
   }
-  return { ok: true, folder: { dir, lockFile: path.join(dir, 'agent.lock'), nodeFile: path.join(dir, 'node.json') } }
+  return { ok: true, folder: { dir, lockFile: lockFileIn(dir), nodeFile: path.join(dir, 'node.json') } }
 }
 
 /** Makes `dir` a folder of this user with mode 0700; throws where it belongs to another user or is no folder. */

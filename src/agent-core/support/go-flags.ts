@@ -18,6 +18,8 @@ export interface ParsedFlags {
   readonly values: ReadonlyMap<string, FlagValue>
   /** Canonical names of the flags that stood on the command line. */
   readonly given: ReadonlySet<string>
+  /** The same as they were written, by canonical name. */
+  readonly texts: ReadonlyMap<string, string>
   readonly rest: readonly string[]
   readonly help: boolean
 }
@@ -32,6 +34,7 @@ export function parseGoFlags(table: Readonly<Record<string, FlagSpec>>, args: re
   const values = new Map<string, FlagValue>()
   for (const [name, spec] of Object.entries(table)) if (spec.aliasOf === undefined) values.set(name, spec.default)
   const given = new Set<string>()
+  const texts = new Map<string, string>()
   let help = false
   let at = 0
   for (; at < args.length; at++) {
@@ -59,8 +62,9 @@ export function parseGoFlags(table: Readonly<Record<string, FlagSpec>>, args: re
     const canonical = spec.aliasOf ?? name
     values.set(canonical, value)
     given.add(canonical)
+    texts.set(canonical, text)
   }
-  return { values, given, rest: args.slice(at), help }
+  return { values, given, texts, rest: args.slice(at), help }
 }
 
 /** The candidate that takes the fewest single-letter edits, if that is few enough to be a slip of the hand. */

@@ -3,9 +3,10 @@ import type { InstallationHost } from '../installation-host.ts'
 
 /** LLMKube's guide has people look for a job whose label contains "llmkube". */
 export const serviceLabel = 'dev.metalbar.llmkube-metal-agent'
-/** The job of LLMKube's own agent. */
-export const goAgentLabel = 'com.llmkube.metal-agent'
 export const systemdUnit = 'llmkube-metal-agent.service'
+
+/** Tells the agent that launchd or systemd runs it, which starts it anew where it ends with an error. */
+export const serviceVariable = 'METAL_AGENT_SERVICE'
 
 /** How launchd or systemd keeps the agent; a LaunchDaemon runs with nobody logged in. */
 export type ServiceKind = 'launchAgent' | 'launchDaemon' | 'systemdUser'

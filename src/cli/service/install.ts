@@ -1,0 +1,102 @@
+import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
+import type { ServiceWork } from '../../installation/service/hand-over.ts'
+import { installService, type InstallOutcome } from '../../installation/service/install-service.ts'
+import { installedServices } from '../../installation/service/installed-service.ts'
+import { serviceManager } from '../../installation/service/managers.ts'
+import type { ServiceKind } from '../../installation/service/service-names.ts'
+import { refuseControlCharacters } from '../../installation/service/service-plan.ts'
+import { CopyError } from '../../installation/versioned-copy.ts'
+import { VerbError } from '../agent-session.ts'
+import { exitCodes, type CliIo } from '../io.ts'
+import { agentsOf } from './service-agents.ts'
+import { placeWarnings } from './service-flags.ts'
+import { serviceHost } from './service-host.ts'
+import { planOf, programFor } from './service-plan.ts'
+import { startedText } from './service-words.ts'
+
+export interface InstallRequest {
+  readonly daemon: boolean
+  readonly user: string | undefined
+  readonly force: boolean
+  readonly dryRun: boolean
+  readonly platform: 'darwin' | 'linux' | undefined
+  readonly env: Readonly<Record<string, string>>
+  readonly flags: readonly string[]
+}
+
+/** `metal-agent install`; answers the exit code. Throws VerbError. */
+export function install(request: InstallRequest, io: CliIo): Promise<number> {
+  return saying(io, async () => {
+    const { dryRun, platform, force, flags: args, env: stated } = request
+    if (platform !== undefined && !dryRun)
+      throw new VerbError('--platform is for --dry-run: nothing can be installed on another system.')
+    const own = await serviceHost(io, request.user)
+    const host = platform === undefined ? own : { ...own, platform }
+    const kind = kindFor(request, host)
+    const { plan, leftOut } = planOf({ kind, host, cwd: io.cwd, args, stated })
+    for (const sentence of [...leftOut, ...placeWarnings(plan)]) io.stderr.write(`metal-agent: ${sentence}\n`)
+    if (dryRun) {
+      const whole = { ...plan, program: await programFor(plan, host, { make: false }) }
+      refuseControlCharacters(whole)
+      const manager = serviceManager(kind, host)
+      io.stdout.write(manager.text(whole))
+      io.stderr.write(`metal-agent: ${manager.file} would be written; nothing was.\n`)
+      return exitCodes.done
+    }
+    // What cannot be installed leaves no copy of the command behind.
+    await serviceManager(kind, host).check()
+    const inUse = (await installedServices(host)).flatMap((one) => one.plan?.program[0] ?? [])
+    const program = await programFor(plan, host, { make: true, inUse })
+    const outcome = await installService({ ...plan, program }, { host, work: workOf(io), force })
+    return told(outcome, host, io)
+  })
+}
+
+function kindFor({ daemon }: InstallRequest, { platform, user, isRoot }: InstallationHost): ServiceKind {
+  if (platform === 'linux') {
+    if (!daemon) return 'systemdUser'
+    throw new VerbError(
+      `--daemon is for macOS. On Linux the service of a user runs with nobody logged in where that user lingers: sudo loginctl enable-linger ${user.name}`,
+    )
+  }
+  if (daemon && isRoot && user.id === 0) {
+    throw new VerbError('Model servers do not run as root: name the user whose agent it is with --user.')
+  }
+  return daemon ? 'launchDaemon' : 'launchAgent'
+}
+
+/** Says how an installation went; answers the exit code. */
+export function told(outcome: InstallOutcome, host: InstallationHost, io: CliIo): number {
+  const { manager, file, changes, keptAt, started, servers } = outcome
+  const done = {
+    written: `${manager.file} is written: the service starts ${manager.starts}.`,
+    changed: `${manager.file} is changed:\n${changes.map((line) => `  ${line}\n`).join('')}`.trimEnd(),
+    unchanged: `Nothing has changed: ${manager.file} says this already.`,
+  }[file]
+  const lines = [
+    done,
+    ...(keptAt === undefined ? [] : [`What was there is kept as ${keptAt}.`]),
+    ...(started ? [startedText(started, servers)] : []),
+    ...(file === 'written' && manager.kind === 'systemdUser'
+      ? [`To have it run with nobody logged in: sudo loginctl enable-linger ${host.user.name}`]
+      : []),
+  ]
+  io.stdout.write(lines.map((line) => `${line}\n`).join(''))
+  return started?.kind === 'ended' ? exitCodes.failed : exitCodes.done
+}
+
+export const workOf = (io: CliIo): ServiceWork => ({
+  agents: agentsOf(io),
+  tell: (sentence) => void io.stderr.write(`${sentence}\n`),
+})
+
+/** What was refused or failed is one sentence and an exit code. */
+export async function saying(io: CliIo, work: () => Promise<number>): Promise<number> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof InstallationError) && !(error instanceof CopyError)) throw error
+    io.stderr.write(`metal-agent: ${error.message}\n`)
+    return exitCodes.failed
+  }
+}

@@ -1,0 +1,188 @@
+import { spawn } from 'node:child_process'
+import { stat } from 'node:fs/promises'
+import { buildInfo } from '../../agent-core/build-info.ts'
+import { askProgram, ProgramError } from '../../agent-core/support/ask-program.ts'
+import { cleanText } from '../../contract/clean-text.ts'
+import { shellCommand } from '../../contract/shell.ts'
+import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
+import { stateDirOf } from '../../installation/service/hand-over.ts'
+import { installService } from '../../installation/service/install-service.ts'
+import { installedServices, type InstalledService } from '../../installation/service/installed-service.ts'
+import { restartService } from '../../installation/service/restart-service.ts'
+import { exitTimeoutS } from '../../installation/service/service-plan.ts'
+import { VerbError } from '../agent-session.ts'
+import { flagTable, type FlagDefaults } from '../flags.ts'
+import { nearest } from '../../agent-core/support/go-flags.ts'
+import { exitCodes, type CliIo } from '../io.ts'
+import { saying, told, workOf } from './install.ts'
+import { agentsOf } from './service-agents.ts'
+import { asArguments, placeWarnings, serviceFlags } from './service-flags.ts'
+import { serviceHost } from './service-host.ts'
+import { defaultsOf } from './service-plan.ts'
+import { lastExitText, startedText } from './service-words.ts'
+
+/** What does not answer its version within this is not waited for. */
+const versionLimitMs = 10_000
+
+/** `metal-agent service status`; 0 where it runs. */
+export function status(io: CliIo, json: boolean): Promise<number> {
+  return saying(io, async () => {
+    const host = await serviceHost(io)
+    const services = await installedServices(host)
+    if (services.length === 0) {
+      const message = 'No service is installed: metal-agent install makes one.'
+      io.stdout.write(json ? `${JSON.stringify({ installed: [], message })}\n` : `${message}\n`)
+      return exitCodes.noAgent
+    }
+    const found = await Promise.all(services.map((service) => statusOf(service, io)))
+    if (json) io.stdout.write(`${JSON.stringify({ installed: found })}\n`)
+    else io.stdout.write(found.map((one) => `${linesOf(one).join('\n')}\n`).join('\n'))
+    return found.some(({ pid }) => pid !== undefined) ? exitCodes.done : exitCodes.failed
+  })
+}
+
+async function statusOf({ manager, plan, content, problem }: InstalledService, io: CliIo) {
+  const { isLoaded, pid, lastExit } = await manager.state()
+  const look = plan && pid !== undefined ? await agentsOf(io).look(stateDirOf(plan)) : undefined
+  const isOwn = look?.pid === pid
+  const version = plan && (await versionOf(plan.program))
+  return {
+    title: manager.title,
+    name: manager.name,
+    file: manager.file,
+    starts: manager.starts,
+    problem,
+    isLoaded,
+    pid,
+    runningSince: isOwn ? look?.startedAt : undefined,
+    waitsFor: isOwn ? undefined : look?.pid,
+    lastExit: lastExit && lastExitText(lastExit),
+    command: content ? shellCommand(content.words) : undefined,
+    version,
+    thisVersion: buildInfo.version,
+    log: plan?.flags.get('log-file'),
+    errors: plan?.errorFile,
+  }
+}
+
+function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
+  const { title, name, file, starts, problem, isLoaded, pid, runningSince, waitsFor, lastExit, version, thisVersion } =
+    found
+  const runs =
+    pid === undefined
+      ? 'It does not run'
+      : `It runs as process ${pid}${runningSince === undefined ? '' : ` since ${runningSince}`}`
+  const ended = lastExit === undefined ? 'has not ended since it was loaded' : `ended last with ${lastExit}`
+  const waits = waitsFor === undefined ? [] : [`It waits: process ${waitsFor} serves from its state folder.`]
+  const isOther = version !== undefined && version !== thisVersion
+  return [
+    `The ${title} ${name} is installed${isLoaded ? '' : ', and not loaded'}; it starts ${starts}.`,
+    `${runs}, and ${ended}.`,
+    ...waits,
+    ...(problem === undefined ? [] : [`Its file ${problem}.`]),
+    version === undefined
+      ? 'Its command does not say its version: metal-agent install makes another.'
+      : `Its command is metal-agent ${version}${isOther ? `, and this one is ${thisVersion}: metal-agent install has it run this one.` : '.'}`,
+    `File:    ${file}`,
+    ...(found.command === undefined ? [] : [`Command: ${found.command}`]),
+    ...(found.log === undefined ? [] : [`Log:     ${found.log}`]),
+  ]
+}
+
+/** Undefined where it cannot be run. */
+async function versionOf([command = '', ...args]: readonly string[]): Promise<string | undefined> {
+  try {
+    const { stdout } = await askProgram({ command, args: [...args, '--version'], env: {}, timeLimitMs: versionLimitMs })
+    return /^metal-agent (\S+)/.exec(stdout)?.[1]
+  } catch (error) {
+    if (error instanceof ProgramError) return undefined
+    throw error
+  }
+}
+
+/** `metal-agent service restart`: the models serve on. */
+export function restart(io: CliIo): Promise<number> {
+  return saying(io, async () => {
+    const { servers, started, pidBefore } = await restartService(await theService(await serviceHost(io)), workOf(io))
+    const before = pidBefore === undefined ? 'It did not run before. ' : ''
+    io.stdout.write(`${before}${startedText(started, servers)}\n`)
+    return started.kind === 'ended' ? exitCodes.failed : exitCodes.done
+  })
+}
+
+/** `metal-agent service set`: changes one flag of the service, and restarts it with its models serving on. */
+export function setFlag(name: string, value: string, io: CliIo): Promise<number> {
+  return saying(io, async () => {
+    const host = await serviceHost(io)
+    const { plan, manager, problem } = await theService(host)
+    if (!plan || problem !== undefined) {
+      throw new InstallationError(
+        `${manager.file} ${problem ?? ''}, so no single flag of it is changed: metal-agent install --force writes it anew.`,
+      )
+    }
+    const where = { kind: plan.kind, homeDir: host.user.homeDir, defaults: defaultsOf(host), cwd: io.cwd }
+    const flag = flagNamed(name, where.defaults)
+    const stated = value === 'default' ? [] : [`--${flag}=${value}`]
+    // Judged alone first: the sentence is then about what was asked for.
+    serviceFlags(stated, where)
+    const others = [...plan.flags].filter(([one]) => one !== flag)
+    const { flags, settings } = serviceFlags([...asArguments(new Map(others)), ...stated], where)
+    for (const sentence of placeWarnings({ flags })) io.stderr.write(`metal-agent: ${sentence}\n`)
+    const changed = { ...plan, flags, exitTimeoutS: exitTimeoutS(settings.drainLimitMs) }
+    const outcome = await installService(changed, { host, work: workOf(io), force: false })
+    return told(outcome, host, io)
+  })
+}
+
+/** The name that counts of a flag with several; throws VerbError. */
+function flagNamed(given: string, defaults: FlagDefaults): string {
+  const name = given.replace(/^--?/, '')
+  const table = flagTable(defaults)
+  const flag = Object.hasOwn(table, name) ? table[name] : undefined
+  if (flag) return flag.aliasOf ?? name
+  const near = nearest(name, Object.keys(table))
+  throw new VerbError(
+    `There is no flag --${name}: ${near === undefined ? 'metal-agent --help lists all flags.' : `did you mean --${near}?`}`,
+  )
+}
+
+/** `metal-agent service logs`: what the agent of the service wrote, through every change of file. */
+export function logs(
+  io: CliIo,
+  { follow, lines }: { readonly follow: boolean; readonly lines: number },
+): Promise<number> {
+  return saying(io, async () => {
+    const { plan, manager } = await theService(await serviceHost(io))
+    if (!plan) throw new InstallationError(`${manager.file} names no log: see metal-agent service status.`)
+    const log = plan.flags.get('log-file') ?? plan.errorFile
+    const [written, errors] = await Promise.all([log, plan.errorFile].map((file) => stat(file).catch(() => undefined)))
+    if (errors !== undefined && errors.size > 0 && errors.mtimeMs > (written?.mtimeMs ?? 0)) {
+      io.stderr.write(`metal-agent: what the agent said last is not in its log but in ${plan.errorFile}\n`)
+    }
+    if (!written && !follow) throw new InstallationError(`There is no log ${log} yet: see metal-agent service status.`)
+    return tail(['-n', String(lines), ...(follow ? ['-F'] : []), log], io)
+  })
+}
+
+/** tail of both systems follows a file by its name, as one has to that is renamed when it is full. */
+function tail(args: readonly string[], io: CliIo): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('/usr/bin/tail', args, { stdio: ['ignore', 'pipe', 'pipe'], env: { LC_ALL: 'C' } })
+    child.stdout.setEncoding('utf8').on('data', (text: string) => io.stdout.write(text))
+    child.stderr.setEncoding('utf8').on('data', (text: string) => io.stderr.write(cleanText(text)))
+    child.once('error', (error) =>
+      reject(new InstallationError(`The log cannot be shown by tail: ${error.message}.`, { cause: error })),
+    )
+    child.once('close', (code) => resolve(code ?? exitCodes.failed))
+  })
+}
+
+/** Throws InstallationError where there is none, or two. */
+async function theService(host: InstallationHost): Promise<InstalledService> {
+  const [service, other] = await installedServices(host)
+  if (!service) throw new InstallationError('No service is installed: metal-agent install makes one.')
+  if (!other) return service
+  throw new InstallationError(
+    `Two services are installed, ${service.manager.file} and ${other.manager.file}: remove one with metal-agent uninstall, or sudo metal-agent uninstall for the second.`,
+  )
+}

@@ -1,0 +1,107 @@
+import { asOwner, InstallationError, type InstallationHost } from '../installation-host.ts'
+import { leaveServers, startedAs, unloaded, type ServiceWork, type Started } from './hand-over.ts'
+import { installedServices, type InstalledService } from './installed-service.ts'
+import { serviceManager } from './managers.ts'
+import type { ServiceManager } from './service-manager.ts'
+import { keepAside, makePlaces, removeUnit, writeUnit } from './service-files.ts'
+import { refuseControlCharacters, type ServicePlan } from './service-plan.ts'
+import { differences } from './unit-text.ts'
+
+export interface InstallOutcome {
+  readonly manager: ServiceManager
+  /** What was done to the file. */
+  readonly file: 'written' | 'changed' | 'unchanged'
+  /** One line for each value that is another now. */
+  readonly changes: readonly string[]
+  /** Where the file of before was kept, because it was changed by hand. */
+  readonly keptAt?: string
+  /** Absent where nothing had to be started. */
+  readonly started?: Started
+  /** Model servers that went on. */
+  readonly servers: readonly number[]
+}
+
+export interface InstallOptions {
+  readonly host: InstallationHost
+  readonly work: ServiceWork
+  /** Replaces a file that was changed by hand. */
+  readonly force: boolean
+}
+
+/** Brings the service to what the plan says, with its models serving on. Throws InstallationError; then all is as it was. */
+export async function installService(plan: ServicePlan, options: InstallOptions): Promise<InstallOutcome> {
+  const { host, work, force } = options
+  refuseControlCharacters(plan)
+  const manager = serviceManager(plan.kind, host)
+  const installed = await installedServices(host)
+  const [other] = installed.filter(({ manager: one }) => one.kind !== plan.kind)
+  if (other) {
+    throw new InstallationError(
+      `The service is installed as a ${other.manager.title} already (${other.manager.file}), and one machine needs no two: remove it first with metal-agent uninstall.`,
+    )
+  }
+  await manager.check()
+  const before = installed.find(({ manager: one }) => one.kind === plan.kind)
+  const text = manager.text(plan)
+  const changes = before?.content ? differences(before.content.values, manager.read(text).values) : []
+  if (before?.problem !== undefined && !force) throw new InstallationError(changedByHand(before, changes))
+  if (before?.text === text) return { ...(await unchanged(manager, plan, work)), changes: [] }
+
+  const places = await asOwner(host, () => makePlaces(plan))
+  let servers: readonly number[] = []
+  let keptAt: string | undefined
+  try {
+    if (before) {
+      // What cannot be understood is no agent of ours that could be asked.
+      servers = before.plan ? ((await leaveServers(manager, before.plan, work))?.serverPids ?? []) : []
+      await unloaded(manager, { forGood: false, limitMs: plan.exitTimeoutS * 1000 }, work)
+      if (before.problem !== undefined) keptAt = await asOwner(host, () => keepAside(before, plan))
+    }
+    await writeUnit(manager, text)
+    await manager.load()
+  } catch (error) {
+    await restored(manager, before, error)
+    await asOwner(host, () => places.undo())
+    throw error
+  }
+  const started = await startedAs(manager, plan, work, servers)
+  return {
+    manager,
+    file: before ? 'changed' : 'written',
+    changes,
+    started,
+    servers,
+    ...(keptAt !== undefined && { keptAt }),
+  }
+}
+
+async function unchanged(manager: ServiceManager, plan: ServicePlan, work: ServiceWork) {
+  const { isLoaded, pid } = await manager.state()
+  const outcome = { manager, file: 'unchanged', servers: [] } as const
+  if (isLoaded && pid !== undefined) return outcome
+  await (isLoaded ? manager.start() : manager.load())
+  return { ...outcome, started: await startedAs(manager, plan, work) }
+}
+
+/** The file of before, loaded again; where that fails too, the sentence says both. */
+async function restored(manager: ServiceManager, before: InstalledService | undefined, why: unknown): Promise<void> {
+  try {
+    if (!before) {
+      await removeUnit(manager)
+      return
+    }
+    await writeUnit(manager, before.text)
+    await manager.load()
+  } catch (error) {
+    const said = [why, error].map((one) => (one instanceof Error ? one.message : String(one)))
+    throw new InstallationError(
+      `${said[0] ?? ''} What was there before could not be put back either: ${said[1] ?? ''} See metal-agent service status.`,
+      { cause: why },
+    )
+  }
+}
+
+function changedByHand({ manager, problem }: InstalledService, changes: readonly string[]): string {
+  const shown = changes.length === 0 ? '' : ` What would change:\n${changes.map((line) => `  ${line}`).join('\n')}\n`
+  return `${manager.file} ${problem ?? ''}, so it was left as it is.${shown}${shown === '' ? ' ' : ''}With --force it is replaced, and kept aside in the state folder.`
+}

@@ -1,0 +1,92 @@
+import { z } from 'zod'
+import { commandLine, openFiles, restartDelayS, type ServicePlan } from './service-plan.ts'
+import { byFlag, marked, UnitTextError, type UnitContent } from './unit-text.ts'
+
+/** What a wrong flag ends the agent with: starting it anew would not help. */
+const wrongUsage = 2
+
+/** The user unit of systemd; see systemd.service(5), systemd.exec(5) and systemd.kill(5). */
+export function systemdUnitText(plan: ServicePlan): string {
+  const { environment, workingDirectory, errorFile, exitTimeoutS } = plan
+  const lines = [
+    '[Unit]',
+    'Description=Serves InferenceServices of a Kubernetes cluster on this machine (metal-agent)',
+    // The cluster may be away for hours: it is tried for as long as it takes.
+    'StartLimitIntervalSec=0',
+    '',
+    '[Service]',
+    'Type=exec',
+    `ExecStart=:${commandLine(plan).map(quoted).join(' ')}`,
+    ...Object.entries(environment).map(([name, value]) => `Environment=${quoted(`${name}=${value}`)}`),
+    `WorkingDirectory=${plain(workingDirectory)}`,
+    'UMask=0077',
+    // Only the agent is ended: model servers go on, and the next agent takes them over.
+    'KillMode=process',
+    'Restart=on-failure',
+    `RestartSec=${restartDelayS}`,
+    `RestartPreventExitStatus=${wrongUsage}`,
+    `TimeoutStopSec=${exitTimeoutS}`,
+    // The kernel that ends a model for want of memory does not end the agent, which starts it again.
+    'OOMPolicy=continue',
+    `LimitNOFILE=${openFiles}`,
+    `StandardOutput=append:${plain(errorFile)}`,
+    `StandardError=append:${plain(errorFile)}`,
+    '',
+    '[Install]',
+    'WantedBy=default.target',
+    '',
+  ]
+  return marked(lines.join('\n'), 0, ['# ', ''])
+}
+
+/** A word in double quotes, as systemd.syntax(7) has it; "%" begins a specifier. */
+const quoted = (word: string): string => `"${plain(word).replace(/[\\"]/g, '\\$&')}"`
+const plain = (text: string): string => text.replaceAll('%', '%%')
+const unplain = (text: string): string => text.replaceAll('%%', '%')
+
+const seconds = z.coerce.number().int().min(0)
+
+/** Reads what {@link systemdUnitText} writes, also after changes by hand. Throws UnitTextError. */
+export function readSystemdUnit(content: string): UnitContent {
+  const values = valuesOf(content)
+  const command = values.get('Service.ExecStart')?.replace(/^[-@:+!]*/, '')
+  if (command === undefined) throw new UnitTextError('has no line ExecStart: it was written only in part')
+  if (!values.has('Install.WantedBy')) throw new UnitTextError('has no line WantedBy: it was written only in part')
+  const environment = wordsOf(values.get('Service.Environment') ?? '').map((word): [string, string] => {
+    const at = word.indexOf('=')
+    return [word.slice(0, at), word.slice(at + 1)]
+  })
+  const errorFile = /^append:(.*)$/.exec(values.get('Service.StandardError') ?? '')?.[1]
+  const timeout = seconds.safeParse(values.get('Service.TimeoutStopSec')).data
+  const workingDirectory = values.get('Service.WorkingDirectory')
+  const words = wordsOf(command)
+  return {
+    words,
+    environment: Object.fromEntries(environment),
+    ...(workingDirectory !== undefined && { workingDirectory: unplain(workingDirectory) }),
+    ...(errorFile !== undefined && { errorFile: unplain(errorFile) }),
+    ...(timeout !== undefined && { exitTimeoutS: timeout }),
+    values: byFlag(values, 'Service.ExecStart', words),
+  }
+}
+
+/** By "Section.Key"; what is given several times is joined, as systemd adds it up. */
+function valuesOf(content: string): Map<string, string> {
+  const values = new Map<string, string>()
+  let section = ''
+  for (const line of content.split('\n')) {
+    const [, named] = /^\[([^\]]+)\]\s*$/.exec(line) ?? []
+    if (named !== undefined) section = named
+    const [, key, value] = /^([A-Za-z]\w*)\s*=\s*(.*?)\s*$/.exec(line) ?? []
+    if (key === undefined || value === undefined) continue
+    const path = `${section}.${key}`
+    const before = values.get(path)
+    values.set(path, before === undefined ? value : `${before} ${value}`)
+  }
+  return values
+}
+
+function wordsOf(text: string): string[] {
+  const words = text.match(/"(?:[^"\\]|\\.)*"|\S+/g) ?? []
+  return words.map((word) => unplain(word.startsWith('"') ? word.slice(1, -1).replace(/\\(.)/g, '$1') : word))
+}
