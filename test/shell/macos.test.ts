@@ -36,6 +36,7 @@ describe('a notification', () => {
       const all = await notificationsOf(app)
       return all.length > 0 && all
     })
+    await app.ask({ do: 'collectGarbage' })
     await app.ask({ do: 'clickNotification', title: 'tiny crashes' })
     const url = await eventually(async () => {
       const shown = (await app.look()).windows[0]?.url ?? ''

@@ -22,19 +22,26 @@ const pages = vi.hoisted((): { focused: (isFocused: boolean) => void; addresses:
   addresses: [],
 }))
 vi.mock('../support/electron-stand-in/page.ts', () => ({
-  openPage: () =>
-    Promise.resolve({
+  openPage: () => {
+    const closed = Promise.withResolvers<never>()
+    closed.promise.catch(() => undefined)
+    return Promise.resolve({
       goto: (address: string) => {
         pages.addresses.push(address)
-        return new Promise((resolve) => setTimeout(resolve, paintMs))
+        const painted = new Promise((resolve) => setTimeout(resolve, paintMs))
+        return Promise.race([painted, closed.promise])
       },
       receive: () => Promise.resolve(),
       focused: (isFocused: boolean) => {
         setTimeout(() => pages.focused(isFocused), ipcMs)
         return Promise.resolve()
       },
-      close: () => Promise.resolve(),
-    }),
+      close: () => {
+        closed.reject(new Error('net::ERR_ABORTED'))
+        return Promise.resolve()
+      },
+    })
+  },
 }))
 
 let tray: Tray
@@ -309,11 +316,14 @@ describe('displays', () => {
     expect([...windows].map(({ shown }) => [shown.bounds.x, shown.bounds.y])).toEqual([[1_035, 30]])
   })
 
-  test('a place at the origin is taken', async () => {
-    screen.change([{ ...laptop, bounds: { ...laptop.bounds, x: -5 }, workArea: { ...laptop.workArea, x: -5 } }])
-    tray.moveTo({ x: 0, y: 0, width: 24, height: 25 })
+  test.for([
+    ['half a point', 1_000, 813],
+    ['half a point left of the origin', 187, 0],
+  ] as const)('a window whose middle is %s is put at a whole one', async ([, x, place]) => {
+    screen.change([{ ...laptop, bounds: { ...laptop.bounds, x: -100 }, workArea: { ...laptop.workArea, x: -100 } }])
+    tray.moveTo({ x, y: 0, width: 25, height: 25 })
     await click()
-    expect([...windows].map(({ shown }) => shown.bounds.x)).toEqual([0])
+    expect([...windows].map(({ shown }) => shown.bounds.x)).toEqual([place])
   })
 })
 
@@ -357,6 +367,14 @@ describe('torn off', () => {
     expect([seen(), [...windows][0] === first, [...windows][0]?.shown.isPanel]).toEqual([[true], !isLost, !isLost])
   })
 
+  test('it is on one space, and under the icon on every one and over apps that fill the screen', async () => {
+    await opened()
+    const under = [...windows].map(({ shown }) => shown.isEverywhere)
+    await popover.tearOff()
+    await passed(1_000)
+    expect([under, [...windows].map(({ shown }) => shown.isEverywhere)]).toEqual([[true], [false]])
+  })
+
   test('closed at once it leaves no icon in the Dock', async () => {
     await popover.tearOff()
     await passed(300)
@@ -371,6 +389,26 @@ describe('torn off', () => {
     for (const { webContents } of [...windows]) webContents.emit('render-process-gone', {}, { reason: 'crashed' })
     await passed(2_000)
     expect([seen(), app.dock.isVisible(), [...windows][0]?.shown.isPanel]).toEqual([[true], true, false])
+  })
+})
+
+describe('a page whose window is gone', () => {
+  test('is none that did not load', async () => {
+    problem = undefined
+    popover.show()
+    await passed(paintMs / 2)
+    popover.end()
+    await passed(1_000)
+    expect([seen(), problem]).toEqual([[], undefined])
+  })
+
+  test('is not made anew when its process ends then', async () => {
+    await opened()
+    const gone = [...windows].map(({ webContents }) => webContents)
+    popover.end()
+    for (const webContents of gone) webContents.emit('render-process-gone', {}, { reason: 'killed' })
+    await passed(1_000)
+    expect(seen()).toEqual([])
   })
 })
 

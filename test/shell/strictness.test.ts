@@ -1,5 +1,12 @@
+import { execFile } from 'node:child_process'
+import { writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { promisify } from 'node:util'
 import { describe, expect, test, vi } from 'vitest'
+import { z } from 'zod'
 import { bridgeEnd } from '../support/electron-stand-in/bridge-end.ts'
+import { collectGarbage } from '../support/electron-stand-in/collect-garbage.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** The stand-in for Electron refuses what a real one refuses, or what it passes over in silence and a person would then miss. */
 
@@ -10,7 +17,10 @@ const fresh = async () => {
   return { ...electron, ready: () => app.becomeReady() }
 }
 
+const box = { message: 'Quit?', buttons: ['Quit'] }
 const options = { width: 400, height: 300, webPreferences: { preload: import.meta.filename } }
+const ask = ({ BrowserWindow, dialog }: Awaited<ReturnType<typeof fresh>>, asked: typeof box & { type?: string }) =>
+  dialog.showMessageBox(new BrowserWindow(options), asked)
 
 describe('before the app is ready', () => {
   test.for([
@@ -19,6 +29,7 @@ describe('before the app is ready', () => {
     ['the displays', ({ screen }) => screen.getAllDisplays()],
     ['the session', ({ session }) => session.defaultSession],
     ['the answers of a scheme', ({ protocol }) => protocol.handle('app', () => new Response())],
+    ['a notification', ({ Notification }) => new Notification({ title: 'tiny' })],
   ] as [string, (electron: Awaited<ReturnType<typeof fresh>>) => unknown][])('there is no %s', async ([, use]) => {
     const electron = await fresh()
     expect(() => use(electron)).toThrow('ready')
@@ -35,6 +46,46 @@ describe('before the app is ready', () => {
     expect(register).toThrow('before app is ready')
   })
 })
+
+test('before the app is ready there is no question and no dialog for files', async () => {
+  const { dialog } = await fresh()
+  for (const use of [() => dialog.showMessageBox(undefined, box), () => dialog.showOpenDialog({ properties: [] })]) {
+    expect(use).toThrow('after app is ready')
+  }
+})
+
+describe('the program’s own module', () => {
+  /** Ends when nothing keeps it, which is before it is ready. */
+  const run = async (text: string, env: Readonly<Record<string, string>> = {}) => {
+    await using folder = await temporaryFolder()
+    const file = path.join(folder.dir, 'main.mjs')
+    await writeFile(file, `import { app } from 'electron'\n${text}`)
+    const standIn = path.join(import.meta.dirname, '../support/electron-stand-in')
+    const args = ['--import', path.join(standIn, 'register.ts'), path.join(standIn, 'run-app.ts'), file]
+    const ended = promisify(execFile)(process.execPath, args, { env })
+    return await ended.then(
+      ({ stdout }) => ({ code: 0, stdout }),
+      (error: unknown) => exit.parse(error),
+    )
+  }
+  const begin = `app.on('open-url', (_event, link) => console.log(link))
+    app.on('ready', () => { console.log('ready'); app.exit() })`
+
+  test('is evaluated before the app is ready, so that one which waits for that waits for ever', async () => {
+    expect(await run(`${begin}\nawait app.whenReady()`)).toEqual({ code: neverSettled, stdout: '' })
+    expect(await run(begin)).toEqual({ code: 0, stdout: 'ready\n' })
+  })
+
+  test('is told of the link that started it before the app is ready', async () => {
+    const link = { ELECTRON_STAND_IN_LINK: 'metalbar://open' }
+    expect((await run(begin, link)).stdout).toBe('metalbar://open\nready\n')
+  })
+})
+
+const exit = z.object({ code: z.number(), stdout: z.string() })
+
+/** What Node.js ends with where a module awaits what nothing can settle any more. */
+const neverSettled = 13
 
 test('a window or an icon that was destroyed can only be asked whether it is', async () => {
   const { app, BrowserWindow, nativeImage, ready, Tray } = await fresh()
@@ -79,6 +130,79 @@ test.for([
 })
 
 test.for([
+  [
+    'a font of the title',
+    ({ Tray, nativeImage }) => new Tray(nativeImage.createFromPath('')).setTitle('1', { fontType: 'mono' }),
+  ],
+  ['a blocker', ({ powerSaveBlocker }) => powerSaveBlocker.start('prevent-sleep')],
+  ['a type of question', (electron) => ask(electron, { ...box, type: 'information' })],
+  ['an option of a question', (electron) => ask(electron, { ...box, ...{ checkBoxLabel: 'Again' } })],
+  [
+    'an option of a dialog for files',
+    ({ dialog }) => dialog.showOpenDialog({ properties: [], ...{ okLabel: 'Choose' } }),
+  ],
+  ['a property of a dialog for files', ({ dialog }) => dialog.showOpenDialog({ properties: ['showHidden'] })],
+  ['an option of a notification', ({ Notification }) => new Notification({ ...{ isSilent: true } })],
+  ['a way to take the focus', ({ app }) => app.focus({ ...{ stealing: true } })],
+  [
+    'an option of the login item',
+    ({ app }) => app.setLoginItemSettings({ type: 'mainAppService', ...{ opensAtLogin: true } }),
+  ],
+  [
+    'an event of the icon',
+    ({ Tray, nativeImage }) => new Tray(nativeImage.createFromPath('')).on('right-clicked', () => 0),
+  ],
+  ['an event of the app', ({ app }) => app.once('activated', () => 0)],
+  ['an event of the displays', ({ screen }) => screen.on('display-changed', () => 0)],
+  ['an event of the machine', ({ powerMonitor }) => powerMonitor.on('sleep', () => 0)],
+  ['an event of a window', ({ BrowserWindow }) => new BrowserWindow(options).on('hidden', () => 0)],
+  ['an event of a page', ({ BrowserWindow }) => new BrowserWindow(options).webContents.on('crashed', () => 0)],
+] as [string, (electron: Awaited<ReturnType<typeof fresh>>) => unknown][])(
+  '%s that does not exist is refused, although Electron may pass it over in silence',
+  async ([, use]) => {
+    const electron = await fresh()
+    electron.ready()
+    expect(() => use(electron)).toThrow(TypeError)
+  },
+)
+
+test('a window is shown as it is made unless it is told not to be, which would be seen before it is painted', async () => {
+  vi.useFakeTimers()
+  try {
+    const { BrowserWindow, ready } = await fresh()
+    ready()
+    const made = [new BrowserWindow(options), new BrowserWindow({ ...options, show: false })]
+    await vi.advanceTimersByTimeAsync(100)
+    expect(made.map((window) => window.isVisible())).toEqual([true, false])
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
+test('the first power save blocker is 0, which is no lack of one', async () => {
+  const { powerSaveBlocker } = await fresh()
+  expect(powerSaveBlocker.start('prevent-app-suspension')).toBe(0)
+})
+
+test('a click on a notification that nothing refers to any more is lost', async () => {
+  const { Notification, ready } = await fresh()
+  const { clickNotification } = await import('../support/electron-stand-in/notification.ts')
+  ready()
+  const clicked: string[] = []
+  const show = (title: string) => {
+    const notification = new Notification({ id: title, title })
+    notification.on('click', () => clicked.push(title))
+    notification.show()
+    return notification
+  }
+  const kept = show('kept')
+  show('lost')
+  await collectGarbage()
+  for (const title of ['kept', 'lost']) clickNotification(title)
+  expect([clicked, kept.options.title]).toEqual([['kept'], 'kept'])
+})
+
+test.for([
   { role: 'editmenus' },
   { label: 'Open', acelerator: 'Command+O' },
   { label: 'Open', accelerator: 'Apple+O' },
@@ -95,7 +219,6 @@ describe('a question', () => {
   test('without a window, or of a hidden one, is refused: macOS would let nothing else of the app run, or show it to nobody', async () => {
     const { BaseWindow, dialog, ready } = await fresh()
     ready()
-    const box = { message: 'Quit?', buttons: ['Quit'] }
     const window = new BaseWindow({ width: 1, height: 1, show: false })
     expect(() => dialog.showMessageBox(undefined, box)).toThrow('blocks the app')
     expect(() => dialog.showMessageBox(window, box)).toThrow('hidden')

@@ -6,12 +6,16 @@ import { refuseAppNap } from '../../src/main/app-nap.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
 import { tellHiddenIconOnce } from '../../src/main/tell-hidden-icon-once.ts'
 import { tellNews } from '../../src/main/tell-news.ts'
+import { holdAwake } from '../../src/main/keep-awake.ts'
+import { followSupply } from '../../src/main/sleep.ts'
 import { showTray } from '../../src/main/tray.ts'
 import { app } from '../support/electron-stand-in/app.ts'
 import { press, question } from '../support/electron-stand-in/dialog.ts'
 import { notifications } from '../support/electron-stand-in/notification.ts'
 import { systemPreferences } from '../support/electron-stand-in/system-preferences.ts'
-import { trayNow } from '../support/electron-stand-in/tray.ts'
+import { clickIcon, iconClick } from '../support/electron-stand-in/person.ts'
+import { announce } from '../support/electron-stand-in/power-monitor.ts'
+import { newestTray, trayNow } from '../support/electron-stand-in/tray.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { silentLog } from '../support/silent-log.ts'
 
@@ -52,6 +56,32 @@ test('the menu opens, again and again, where what brings it up to date fails', a
   expect(opened).toEqual([true, false, true, false, true, false, true, false])
 })
 
+test('each press and click on the icon is told, the second of two quick ones too, with the place that was clicked', async () => {
+  const told: unknown[] = []
+  showTray({
+    imageFolder: '/nowhere',
+    view: createAgentView('linux'),
+    log: silentLog,
+    onPress: () => told.push('pressed'),
+    onClick: (bounds) => told.push(bounds),
+    beforeMenu: () => Promise.resolve(),
+    onMenu: () => undefined,
+    onDeed: () => undefined,
+  })
+  const tray = newestTray()
+  tray?.moveTo({ x: 700, y: 0, width: 24, height: 25 })
+  if (tray) await clickIcon(tray, iconClick.parse({ isDouble: true, blur: 'never' }))
+  const place = { x: 700, y: 0, width: 24, height: 25 }
+  expect(told).toEqual(['pressed', place, 'pressed', place])
+})
+
+test('a plug that is pulled or put in is followed', () => {
+  const onSupply = vi.fn(() => Promise.resolve())
+  followSupply({ log: silentLog, onSupply })
+  for (const event of ['on-battery', 'on-ac'] as const) announce(event)
+  expect(onSupply).toHaveBeenCalledTimes(2)
+})
+
 test('that the icon is hidden is told when the preferences are there, and remembered', async () => {
   const view = createAgentView('linux')
   const prefer = vi.fn(() => Promise.resolve())
@@ -80,6 +110,14 @@ test('that models wait for a person is told although the first snapshot comes be
   view.setState({ snapshot: sampleSnapshot({ panicFuse }) })
   view.setState({ preferences: defaultPreferences })
   await vi.waitFor(() => expect([...notifications.keys()]).toEqual(['held']), { timeout: 5_000 })
+})
+
+test('each hold that keeps the machine awake is let go by itself', () => {
+  const [first, second] = [holdAwake(() => undefined), holdAwake(() => undefined)]
+  const begun = [first.isHeld, second.isHeld]
+  first.release()
+  expect([begun, first.isHeld, second.isHeld]).toEqual([[true, true], false, true])
+  second.release()
 })
 
 test('the app is not slowed while nobody looks at it', () => {

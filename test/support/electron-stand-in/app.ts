@@ -1,14 +1,17 @@
-import { EventEmitter } from 'node:events'
 import { statSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
 import { isInstalled, loginItem } from './login-item.ts'
 import { infoOf, ownBundle } from './bundle.ts'
 import { dock, setActivationPolicy } from './dock.ts'
+import { ElectronEmitter, refuseUnknown } from './electron-types.ts'
 import { isInApplicationsFolder, moveToApplicationsFolder, type MoveOptions } from './applications-folder.ts'
 import { PreventableEvent } from './preventable-event.ts'
 import { handleSignals } from './signals.ts'
 import { singleInstance } from './single-instance.ts'
+
+/** The link that the system opened the app with. */
+const linkVariable = 'ELECTRON_STAND_IN_LINK'
 
 /** As far as the app's life depends on it. */
 interface OpenWindow {
@@ -17,7 +20,7 @@ interface OpenWindow {
 }
 
 /** As on macOS, whatever this system is. */
-class App extends EventEmitter {
+class App extends ElectronEmitter {
   readonly isPackaged = isInstalled
   readonly runningUnderARM64Translation = false
   readonly getLoginItemSettings = loginItem.get
@@ -42,11 +45,20 @@ class App extends EventEmitter {
   #isExiting = false
   #told: Promise<void> | undefined
 
-  /** The life of a process: ready after the program's own module, ended by signals, alive without any timer or socket. */
+  constructor() {
+    super('App')
+  }
+
+  /**
+   * The life of a process, when the program's own module was evaluated: until then Electron is not ready. A link that started it comes before
+   * it is. Ended by signals, alive without any timer or socket.
+   */
   begin(): void {
     if (isInstalled) Object.assign(process, { resourcesPath: path.join(ownBundle, 'Contents/Resources') })
     setTimeout(() => {
       handleSignals(() => this.quit())
+      const link = process.env[linkVariable]
+      if (link !== undefined) this.emit('open-url', new PreventableEvent(), link)
       this.becomeReady()
     })
     setInterval(() => undefined, 60_000)
@@ -127,8 +139,9 @@ class App extends EventEmitter {
     return first === undefined
   }
 
-  focus({ steal = false }: { readonly steal?: boolean } = {}): void {
-    if (steal && this.mayActivate) this.activated()
+  focus(options: { readonly steal?: boolean } = {}): void {
+    refuseUnknown('FocusOptions', options)
+    if (options.steal === true && this.mayActivate) this.activated()
   }
 
   isActive(): boolean {

@@ -1,11 +1,10 @@
 import { execFile, spawn } from 'node:child_process'
-import { EventEmitter } from 'node:events'
 import { mkdtemp, readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { app } from './app.ts'
 import { infoOf, ownBundle, signerOf } from './bundle.ts'
-import { refuseUnknown } from './electron-types.ts'
+import { ElectronEmitter, refuseUnknown } from './electron-types.ts'
 
 interface Feed {
   readonly url: string
@@ -27,9 +26,13 @@ class SquirrelError extends Error {
  * Squirrel.Mac as Electron drives it: fetches the archive that the feed names, takes only an app that is signed as this one, and has ShipIt,
  * a process of its own, put it in this one's place when this one has ended.
  */
-class AutoUpdater extends EventEmitter {
+class AutoUpdater extends ElectronEmitter {
   #feed: Feed | undefined
   #isStaged = false
+
+  constructor() {
+    super('AutoUpdater')
+  }
 
   setFeedURL(feed: Feed): void {
     refuseUnknown('FeedURLOptions', feed)

@@ -1,7 +1,6 @@
-import { EventEmitter } from 'node:events'
 import { app } from './app.ts'
 import { throwsWhenDestroyed } from './destroyable.ts'
-import { refuseUnknown, wholeNumber } from './electron-types.ts'
+import { ElectronEmitter, refuseUnknown, wholeNumber } from './electron-types.ts'
 import { PreventableEvent } from './preventable-event.ts'
 import { windows } from './windows.ts'
 
@@ -14,12 +13,12 @@ interface Options {
 }
 
 /** A window without a page. */
-export class BaseWindow extends EventEmitter {
+export class BaseWindow extends ElectronEmitter {
   #isShown: boolean
   #isDestroyed = false
 
   constructor(options: Options) {
-    super()
+    super('BaseWindow')
     app.mustBeReady('Cannot create BaseWindow')
     refuseUnknown('BaseWindowConstructorOptions', options)
     const { x = 0, y = 0, width, height, show = true } = options

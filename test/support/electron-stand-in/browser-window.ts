@@ -1,8 +1,7 @@
-import { EventEmitter } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { app } from './app.ts'
 import { throwsWhenDestroyed } from './destroyable.ts'
-import { refuseUnknown, wholeNumber } from './electron-types.ts'
+import { ElectronEmitter, refuseUnknown, wholeNumber } from './electron-types.ts'
 import { openPage } from './page.ts'
 import { PreventableEvent } from './preventable-event.ts'
 import { WebContents } from './web-contents.ts'
@@ -12,15 +11,21 @@ interface Options {
   readonly width: number
   readonly height: number
   readonly frame?: boolean
+  readonly show?: boolean
   readonly type?: string
   readonly backgroundColor?: string
   readonly webPreferences: Readonly<Record<string, unknown>> & { readonly preload: string }
 }
 
+interface SpacesOptions {
+  readonly visibleOnFullScreen?: boolean
+  readonly skipTransformProcessType?: boolean
+}
+
 /** So long the window server takes to show or hide a window, and only then says so. */
 const windowServerMs = 20
 
-export class BrowserWindow extends EventEmitter {
+export class BrowserWindow extends ElectronEmitter {
   readonly options: Options
   readonly #webContents: WebContents
   #loads = 0
@@ -33,9 +38,11 @@ export class BrowserWindow extends EventEmitter {
   #isDestroyed = false
   #position = { x: 0, y: 0 }
   #background: string
+  /** On all spaces, also over apps that fill the screen. */
+  #isEverywhere = false
 
   constructor(options: Options) {
-    super()
+    super('BrowserWindow')
     app.mustBeReady('Cannot create BrowserWindow')
     refuseUnknown('BrowserWindowConstructorOptions', options)
     refuseUnknown('WebPreferences', options.webPreferences)
@@ -50,6 +57,7 @@ export class BrowserWindow extends EventEmitter {
     windows.add(this)
     app.windows.add(this)
     app.emit('web-contents-created', {}, this.webContents)
+    if (options.show !== false) this.show()
   }
 
   static fromWebContents(webContents: WebContents): BrowserWindow | null {
@@ -77,8 +85,14 @@ export class BrowserWindow extends EventEmitter {
     if (!this.#isDestroyed) this.emit('ready-to-show')
   }
 
-  setVisibleOnAllWorkspaces(_isVisible: boolean, options: object = {}): void {
+  /** Electron hides or shows the icon in the Dock besides, unless it is told not to. */
+  setVisibleOnAllWorkspaces(isVisible: boolean, options: SpacesOptions = {}): void {
     refuseUnknown('VisibleOnAllWorkspacesOptions', options)
+    const { visibleOnFullScreen = false, skipTransformProcessType = false } = options
+    this.#isEverywhere = isVisible && visibleOnFullScreen
+    if (skipTransformProcessType) return
+    if (visibleOnFullScreen) app.dock.hide()
+    else void app.dock.show()
   }
 
   setPosition(x: number, y: number): void {
@@ -207,6 +221,7 @@ export class BrowserWindow extends EventEmitter {
       bounds: { ...this.#position, width, height },
       hasFrame: this.options.frame !== false,
       isPanel: type === 'panel',
+      isEverywhere: this.#isEverywhere,
       background: this.#background,
       webPreferences: { sandbox, contextIsolation, nodeIntegration },
       url: this.webContents.mainFrame.url,

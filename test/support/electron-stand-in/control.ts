@@ -1,9 +1,8 @@
 import { once } from 'node:events'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { z } from 'zod'
 import { app } from './app.ts'
 import { copied } from './clipboard.ts'
+import { collectGarbage } from './collect-garbage.ts'
 import { press, question } from './dialog.ts'
 import { invoke } from './ipc-main.ts'
 import { carryOutOnMacos, isMacosRequest, macosRequests } from './macos-control.ts'
@@ -11,7 +10,7 @@ import { Menu } from './menu.ts'
 import { nativeTheme } from './native-theme.ts'
 import { plain } from './page.ts'
 import { clickElsewhere, clickIcon, iconClick, refuseFocus } from './person.ts'
-import { announce } from './power-monitor.ts'
+import { announce, powerEvents } from './power-monitor.ts'
 import { answerFor } from './protocol.ts'
 import { screen } from './screen.ts'
 import { permissionsOf } from './session.ts'
@@ -37,7 +36,7 @@ export const controlRequest = z.discriminatedUnion('do', [
   z.object({ do: z.literal('opened') }),
   z.object({ do: z.literal('clipboard') }),
   /** Of the whole machine. */
-  z.object({ do: z.literal('power'), event: z.enum(['suspend', 'resume', 'shutdown']) }),
+  z.object({ do: z.literal('power'), event: z.enum(powerEvents) }),
   z.object({ do: z.literal('moveIcon'), bounds: rectangle }),
   z.object({
     do: z.literal('displays'),
@@ -156,9 +155,7 @@ async function carryOut(request: z.output<typeof controlRequest>): Promise<unkno
       nativeTheme.become(request.is)
       return undefined
     case 'collectGarbage':
-      setFlagsFromString('--expose-gc')
-      ;(runInNewContext('gc') as () => void)()
-      return undefined
+      return collectGarbage()
     case 'activate':
       return void app.emit('activate')
     case 'fail':

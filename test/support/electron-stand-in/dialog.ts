@@ -1,8 +1,10 @@
+import { app } from './app.ts'
 import { BaseWindow } from './base-window.ts'
 import { BrowserWindow } from './browser-window.ts'
-import { refuseUnknown } from './electron-types.ts'
+import { choicesOf, refuseOtherChoice, refuseUnknown } from './electron-types.ts'
 
 interface MessageBox {
+  readonly type?: string
   readonly message: string
   readonly detail?: string
   readonly buttons: readonly string[]
@@ -38,13 +40,19 @@ let chosen: string | null | undefined
 /** Answers the next dialog for a file; null = cancelled. */
 export const chooses = (file: string | null): void => void (chosen = file)
 
+function mustBeReady(): void {
+  if (!app.isReady()) throw new Error('dialog module can only be used after app is ready')
+}
+
 /** What a person would have been shown. */
 export const dialog = {
   /** Without a window macOS runs it in a loop of its own, in which nothing of the app gets a turn. */
   showMessageBox(window: unknown, box: MessageBox): Promise<Answer> {
+    mustBeReady()
     if (!(window instanceof BaseWindow || window instanceof BrowserWindow))
       throw blocks('showMessageBox without a window')
     refuseUnknown('MessageBoxOptions', box)
+    refuseOtherChoice('MessageBoxOptions', 'type', box.type)
     if (!window.isShown) throw new Error('A question of a hidden window could not be answered.')
     return new Promise((resolve) => {
       const asked = {
@@ -61,7 +69,13 @@ export const dialog = {
   },
 
   /** Beside the app's windows where it has none of its own: it blocks nothing. */
-  showOpenDialog({ properties }: { readonly properties: readonly string[] }) {
+  showOpenDialog(options: { readonly properties: readonly string[] }) {
+    mustBeReady()
+    refuseUnknown('OpenDialogOptions', options)
+    const { properties } = options
+    const known = choicesOf('OpenDialogOptions', 'properties')
+    const unknown = properties.filter((property) => !known.has(property))
+    if (unknown.length > 0) throw new TypeError(`A dialog for a file has no property ${unknown.join(', ')}.`)
     if (chosen === undefined) throw new Error(`Nobody chooses a file (${properties.join(', ')}).`)
     const filePaths = chosen === null ? [] : [chosen]
     chosen = undefined

@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
@@ -37,6 +38,48 @@ export function choicesOf(type: string, property: string): ReadonlySet<string> {
   const found = new Set([...line.matchAll(/'([^']+)'/g)].map(([, choice = '']) => choice))
   known.set(key, found)
   return found
+}
+
+/** A text of another choice than the types have, where one is given at all. */
+export function refuseOtherChoice(type: string, property: string, given: string | undefined): void {
+  if (given === undefined || choicesOf(type, property).has(given)) return
+  throw new TypeError(`${property} of ${type} is none of ${[...choicesOf(type, property)].join(', ')}: ${given}`)
+}
+
+const knownEvents = new Map<string, ReadonlySet<string>>()
+
+/** The events of a class or module, and of what it extends. */
+function eventsOf(name: string): ReadonlySet<string> {
+  const before = knownEvents.get(name)
+  if (before) return before
+  const [, parent, body] =
+    new RegExp(`(?:class|interface) ${name}(?: extends (\\w+)[\\w.]*)? \\{\\n([\\s\\S]*?)\\n  \\}`).exec(types()) ?? []
+  const own = [...(body ?? '').matchAll(/^ {4}on\(event: '([^']+)'/gm)].map(([, event = '']) => event)
+  const inherited = parent === undefined || /^Node/.test(parent) ? [] : eventsOf(parent)
+  const found = new Set([...own, ...inherited])
+  knownEvents.set(name, found)
+  return found
+}
+
+/** Emits events of Electron's class or module of this name. Who waits for another one waits for ever, so it is refused. */
+export class ElectronEmitter extends EventEmitter {
+  readonly #name: string
+  /** Of the stand-in itself. */
+  readonly #others: readonly string[]
+
+  constructor(name: string, others: readonly string[] = []) {
+    super()
+    this.#name = name
+    this.#others = others
+  }
+
+  override on(event: string, listener: (...args: never[]) => void): this {
+    // `error` is what Node itself listens for besides.
+    if (!eventsOf(this.#name).has(event) && !['error', ...this.#others].includes(event)) {
+      throw new TypeError(`${this.#name} has no event ${event}.`)
+    }
+    return super.on(event, listener)
+  }
 }
 
 /** As Electron's native side takes whole numbers: no fraction, and no -0. */

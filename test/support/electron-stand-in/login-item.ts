@@ -1,3 +1,5 @@
+import { refuseUnknown } from './electron-types.ts'
+
 /** The app is as one that is installed on a Mac: it has a login item, and its links are the system's. */
 export const isInstalled = process.env['ELECTRON_STAND_IN_INSTALLED'] !== undefined
 
@@ -21,7 +23,9 @@ export const loginItem = {
   /** There is a status on a Mac alone. */
   get: () => ({ openAtLogin: status === 'enabled', ...(isInstalled && { status }) }),
 
-  set: ({ openAtLogin = false, type }: Settings): void => {
+  set: (settings: Settings): void => {
+    refuseUnknown('Settings', settings)
+    const { openAtLogin = false, type } = settings
     if (type !== 'mainAppService') throw new Error(`Another service than this app: ${type}`)
     if (!openAtLogin) status = 'not-registered'
     else status = needsApproval ? 'requires-approval' : 'enabled'

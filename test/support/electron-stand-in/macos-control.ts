@@ -4,6 +4,7 @@ import { PreventableEvent } from './preventable-event.ts'
 import { chooses } from './dialog.ts'
 import { approve } from './login-item.ts'
 import { clickNotification, notifications } from './notification.ts'
+import { systemPreferences } from './system-preferences.ts'
 
 /** What a test may do with macOS around the app. */
 export const macosRequests = [
@@ -11,6 +12,8 @@ export const macosRequests = [
   z.object({ do: z.literal('clickNotification'), title: z.string(), button: z.string().optional() }),
   z.object({ do: z.literal('approveLoginItem'), isAllowed: z.boolean() }),
   z.object({ do: z.literal('openLink'), link: z.string() }),
+  /** What the app has told macOS of itself. */
+  z.object({ do: z.literal('isUserDefault'), key: z.string() }),
   /** In the next dialog for a file; null = none. */
   z.object({ do: z.literal('chooseFile'), file: z.string().nullable() }),
   /** A process of Chromium that is no page's. */
@@ -34,6 +37,8 @@ export function carryOutOnMacos(request: MacosRequest): unknown {
       return undefined
     case 'openLink':
       return void app.emit('open-url', new PreventableEvent(), request.link)
+    case 'isUserDefault':
+      return systemPreferences.getUserDefault(request.key, 'boolean')
     case 'chooseFile':
       chooses(request.file)
       return undefined

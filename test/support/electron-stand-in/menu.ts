@@ -1,6 +1,5 @@
-import { EventEmitter } from 'node:events'
 import { app } from './app.ts'
-import { choicesOf, refuseUnknown } from './electron-types.ts'
+import { choicesOf, ElectronEmitter, refuseUnknown } from './electron-types.ts'
 import { acceleratorKeys, sameKeys } from './accelerator.ts'
 import { carryOutRole, roleAccelerators } from './menu-roles.ts'
 
@@ -31,11 +30,11 @@ interface MenuItem {
 /** What stands in the bar at the top of the screen while a window of the app has the focus. */
 let applicationMenu: Menu | undefined
 
-export class Menu extends EventEmitter {
+export class Menu extends ElectronEmitter {
   readonly template: readonly ItemTemplate[]
 
   private constructor(template: readonly ItemTemplate[]) {
-    super()
+    super('Menu')
     this.template = template
   }
 

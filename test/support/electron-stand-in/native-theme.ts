@@ -1,7 +1,11 @@
-import { EventEmitter } from 'node:events'
+import { ElectronEmitter } from './electron-types.ts'
 
-class NativeTheme extends EventEmitter {
+class NativeTheme extends ElectronEmitter {
   shouldUseDarkColors = false
+
+  constructor() {
+    super('NativeTheme')
+  }
 
   /** As a person, or the evening, changes it. */
   become(appearance: 'light' | 'dark'): void {

@@ -1,5 +1,5 @@
-import { EventEmitter } from 'node:events'
 import { app } from './app.ts'
+import { ElectronEmitter, refuseUnknown } from './electron-types.ts'
 
 interface Options {
   readonly id?: string
@@ -10,18 +10,26 @@ interface Options {
   readonly actions?: readonly { readonly type: 'button'; readonly text?: string }[]
 }
 
-const known = new Set(['id', 'groupId', 'title', 'body', 'silent', 'actions'])
+/** What the notification centre has of one, and the app's object, which nothing but the app keeps: a click on one that is gone is lost. */
+interface Kept {
+  readonly shown: {
+    readonly title: string | undefined
+    readonly body: string | undefined
+    readonly actions: readonly string[]
+  }
+  readonly object: WeakRef<Notification>
+}
 
-/** What is in the notification centre, the newest last; one of the same id takes the place of the one before. */
-export const notifications = new Map<string, Notification>()
+/** The newest last; one of the same id takes the place of the one before. */
+export const notifications = new Map<string, Kept>()
 
-export class Notification extends EventEmitter {
+export class Notification extends ElectronEmitter {
   readonly options: Options
 
   constructor(options: Options) {
-    super()
+    super('Notification')
     if (!app.isReady()) throw new Error('Cannot create Notification before app is ready')
-    for (const name of Object.keys(options)) if (!known.has(name)) throw new Error(`Unknown option ${name}`)
+    refuseUnknown('NotificationConstructorOptions', options)
     this.options = options
   }
 
@@ -32,25 +40,22 @@ export class Notification extends EventEmitter {
   show(): void {
     const id = this.options.id ?? String(notifications.size)
     notifications.delete(id)
-    notifications.set(id, this)
-    this.emit('show', {})
-  }
-
-  get shown() {
     const { title, body, actions = [] } = this.options
-    return { title, body, actions: actions.map(({ text }) => text) }
+    const shown = { title, body, actions: actions.map(({ text = '' }) => text) }
+    notifications.set(id, { shown, object: new WeakRef(this) })
+    this.emit('show', {})
   }
 }
 
 /** As a person does: on its button, or beside it. */
 export function clickNotification(title: string, button?: string): void {
-  const found = [...notifications.values()].find(({ options }) => options.title?.startsWith(title))
+  const found = [...notifications.values()].find(({ shown }) => shown.title?.startsWith(title) === true)
   if (!found) throw new Error(`There is no notification ${title}: ${JSON.stringify([...notifications.keys()])}`)
   if (button === undefined) {
-    found.emit('click', {})
+    found.object.deref()?.emit('click', {})
     return
   }
   const actionIndex = found.shown.actions.indexOf(button)
   if (actionIndex === -1) throw new Error(`There is no button ${button}: ${JSON.stringify(found.shown)}`)
-  found.emit('action', { actionIndex, selectionIndex: -1 }, actionIndex)
+  found.object.deref()?.emit('action', { actionIndex, selectionIndex: -1 }, actionIndex)
 }

@@ -1,7 +1,7 @@
 import { chromium, type BrowserContext, type CDPSession, type Page, type Route } from 'playwright'
 import { invoke } from './ipc-main.ts'
 import { pageScript, preloadScript, receiveName, sendName, type FromApp, type ToApp } from './preload-script.ts'
-import { answerFor, inside, isStandard, outside } from './protocol.ts'
+import { answerFor, inside, isStandard, outside, privilegesOf } from './protocol.ts'
 import type { WebContents } from './web-contents.ts'
 
 /** Where the Chromium of the test listens for the DevTools protocol. */
@@ -113,15 +113,32 @@ async function servePage(page: Page, webContents: WebContents): Promise<{ url: s
     const isNavigation = request.isNavigationRequest() && request.frame() === page.mainFrame()
     const isOwn = isNavigation && request.url() === loading.url.split('#')[0]
     if (isNavigation && !isOwn && !webContents.mayNavigate(url ?? request.url())) await route.abort('aborted')
-    else if (url === undefined || (!isOwn && !isStandard(url))) await route.abort('addressunreachable')
+    else if (url === undefined || (!isOwn && !isAllowed(url, request.resourceType())))
+      await route.abort('addressunreachable')
     else await fulfil(route, url)
   })
   return loading
 }
 
+/** What Chromium has a page load of a scheme with these privileges. */
+const isAllowed = (url: string, resourceType: string): boolean =>
+  isStandard(url) && (resourceType !== 'fetch' || privilegesOf(url).supportFetchAPI === true)
+
+/** As the app answers it, under the policy that its scheme is under besides. */
 async function fulfil(route: Route, url: string): Promise<void> {
   const { status, headers, body } = await plain(await answerFor(url, route.request().method()))
-  await route.fulfill({ status, headers, body })
+  await route.fulfill({ status, headers: underPrivileges(headers, url), body })
+}
+
+const policy = 'content-security-policy'
+
+/** A page of a scheme that is not `standard` has an origin of its own, as one in a sandbox. */
+function underPrivileges({ [policy]: own = '', ...headers }: Record<string, string>, url: string) {
+  const policies = [
+    ...(privilegesOf(url).bypassCSP === true || own === '' ? [] : [own]),
+    ...(isStandard(url) ? [] : ['sandbox allow-scripts']),
+  ]
+  return policies.length === 0 ? headers : { ...headers, [policy]: policies.join(', ') }
 }
 
 export async function plain(response: Response) {

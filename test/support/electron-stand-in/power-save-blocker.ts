@@ -1,11 +1,18 @@
 /** Which blockers were started and not stopped, by their numbers. */
 const started = new Map<number, string>()
-let last = 0
+/** The first is 0, as Electron's is. */
+let next = 0
+
+const types = ['prevent-app-suspension', 'prevent-display-sleep']
 
 export const powerSaveBlocker = {
-  start(type: 'prevent-app-suspension' | 'prevent-display-sleep'): number {
-    started.set((last += 1), type)
-    return last
+  start(type: string): number {
+    if (!types.includes(type)) {
+      throw new TypeError(`Error processing argument at index 0, conversion failure from ${type}`)
+    }
+    started.set(next, type)
+    next += 1
+    return next - 1
   },
   /** Whether it was started before. */
   stop: (id: number): boolean => started.delete(id),

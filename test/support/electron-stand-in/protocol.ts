@@ -6,6 +6,8 @@ type Handler = (request: Request) => Response | Promise<Response>
 interface Privileges {
   readonly standard?: boolean
   readonly secure?: boolean
+  readonly bypassCSP?: boolean
+  readonly supportFetchAPI?: boolean
 }
 interface CustomScheme {
   readonly scheme: string
@@ -29,7 +31,7 @@ export const protocol = {
   },
 }
 
-/** What the app answers for a URL of its own scheme. */
+/** What the app answers for a URL of its own scheme, unchanged. */
 export async function answerFor(url: string, method = 'GET'): Promise<Response> {
   const handler = handlers.get(schemeOf(url))
   return handler ? handler(new Request(url, { method })) : Response.error()
@@ -37,7 +39,7 @@ export async function answerFor(url: string, method = 'GET'): Promise<Response> 
 
 const schemeOf = (url: string): string => new URL(url).protocol.replace(/:$/, '')
 
-const privilegesOf = (url: string): Privileges => privileged?.get(schemeOf(url)) ?? {}
+export const privilegesOf = (url: string): Privileges => privileged?.get(schemeOf(url)) ?? {}
 
 /** Chromium without Electron knows no scheme of ours: a page sees `app://metalbar/…` as an origin that exists nowhere. */
 const suffix = '.electron.invalid'
@@ -56,7 +58,7 @@ export function inside(url: string): string | undefined {
   return name === undefined || scheme === undefined ? undefined : `${scheme}://${name}${pathname}${search}${hash}`
 }
 
-/** Relative addresses and origins are of `standard` schemes alone. */
+/** Relative addresses, origins and with them storage are of `standard` schemes alone. */
 export const isStandard = (url: string): boolean => privilegesOf(url).standard === true
 
 /** As Electron's frames say it: Node knows no origin of a scheme it does not know. */

@@ -1,6 +1,6 @@
 import { registerHooks } from 'node:module'
 
-/** `node --import register.ts out/main/main.js`: every import or require of Electron gets the stand-in. */
+/** `node --import register.ts run-app.ts …`: every import or require of Electron gets the stand-in. */
 registerHooks({
   resolve: (specifier, context, next) =>
     specifier === 'electron'

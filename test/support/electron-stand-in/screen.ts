@@ -1,6 +1,5 @@
-import { EventEmitter } from 'node:events'
 import { app } from './app.ts'
-import { wholeNumber } from './electron-types.ts'
+import { ElectronEmitter, wholeNumber } from './electron-types.ts'
 
 interface Point {
   readonly x: number
@@ -30,8 +29,12 @@ export const displays = {
   },
 } as const satisfies Record<string, Display>
 
-class Screen extends EventEmitter {
+class Screen extends ElectronEmitter {
   #displays: readonly Display[] = Object.values(displays)
+
+  constructor() {
+    super('Screen')
+  }
 
   getCursorScreenPoint(): Point {
     app.mustBeReady(`The 'screen' module can't be used`)

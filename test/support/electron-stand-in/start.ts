@@ -1,8 +1,7 @@
 import { answerControl } from './control.ts'
-import electron, { app } from './electron.ts'
+import electron from './electron.ts'
 
 export * from './electron.ts'
 export default electron
 
 answerControl()
-app.begin()

@@ -1,8 +1,7 @@
-import { EventEmitter } from 'node:events'
 import path from 'node:path'
 import { app } from './app.ts'
 import { throwsWhenDestroyed } from './destroyable.ts'
-import { refuseUnknown } from './electron-types.ts'
+import { ElectronEmitter, refuseOtherChoice, refuseUnknown } from './electron-types.ts'
 import type { Menu } from './menu.ts'
 import { NativeImage } from './native-image.ts'
 
@@ -18,7 +17,9 @@ const trays: WeakRef<Tray>[] = []
 
 export const trayNow = (): Tray | undefined => trays.map((tray) => tray.deref()).find((tray) => tray !== undefined)
 
-export class Tray extends EventEmitter {
+export const newestTray = (): Tray | undefined => trays.findLast((tray) => tray.deref() !== undefined)?.deref()
+
+export class Tray extends ElectronEmitter {
   #menu: WeakRef<Menu> | undefined
   #image: NativeImage
   #toolTip = ''
@@ -31,7 +32,7 @@ export class Tray extends EventEmitter {
   #bounds: Bounds = { x: 1_000, y: 0, width: 24, height: 25 }
 
   constructor(image: NativeImage) {
-    super()
+    super('Tray', ['menu-shown'])
     app.mustBeReady('Cannot create Tray')
     this.#image = imageOf(image)
     const { user, system } = process.cpuUsage()
@@ -47,8 +48,9 @@ export class Tray extends EventEmitter {
     this.#toolTip = text
   }
 
-  setTitle(title: string, options: object = {}): void {
+  setTitle(title: string, options: { readonly fontType?: string } = {}): void {
     refuseUnknown('TitleOptions', options)
+    refuseOtherChoice('TitleOptions', 'fontType', options.fontType)
     this.#title = title
   }
 

@@ -1,5 +1,5 @@
-import { EventEmitter } from 'node:events'
 import { throwsWhenDestroyed } from './destroyable.ts'
+import { ElectronEmitter } from './electron-types.ts'
 import type { Frame } from './ipc-main.ts'
 import type { OpenPage } from './page.ts'
 import { PreventableEvent } from './preventable-event.ts'
@@ -7,7 +7,7 @@ import { originOf } from './protocol.ts'
 
 type WindowOpenHandler = (details: { readonly url: string }) => { readonly action: string }
 
-export class WebContents extends EventEmitter {
+export class WebContents extends ElectronEmitter {
   mainFrame: Frame = { origin: 'null', url: 'about:blank' }
   openHandler: WindowOpenHandler | undefined
   page: Promise<OpenPage> | undefined
@@ -17,7 +17,7 @@ export class WebContents extends EventEmitter {
   #isDestroyed = false
 
   constructor(preferences: Readonly<Record<string, unknown>> = {}) {
-    super()
+    super('WebContents')
     this.#preferences = preferences
   }
 

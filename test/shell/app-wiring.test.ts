@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest'
+import { eventually } from '../support/eventually.ts'
+import { ShellApp } from '../support/shell-app.ts'
+
+/** What the parts of the app are connected to, which none of them can show alone. */
+
+test('the link that starts the app turns its window', async () => {
+  await using app = await ShellApp.start({
+    preferences: {},
+    env: { ELECTRON_STAND_IN_LINK: 'metalbar://settings' },
+  })
+  await eventually(async () => (await app.look()).windows.length === 1, { what: 'the window' })
+  expect((await app.log()).includes('a link that opens nothing')).toBe(false)
+})
+
+test('the app is not slowed while nobody looks at it, and hears of the plug', async () => {
+  await using app = await ShellApp.start({ preferences: {} })
+  await app.icon('disconnected', 'kubeconfig')
+  expect(await app.ask({ do: 'isUserDefault', key: 'NSAppSleepDisabled' })).toBe(true)
+  for (const event of ['on-battery', 'on-ac'] as const) await app.ask({ do: 'power', event })
+})
+
+test('the app quits with its window open, which is hidden when it is closed and then holds up nothing', async () => {
+  await using app = await ShellApp.start({ preferences: {} })
+  await app.icon('disconnected', 'kubeconfig')
+  await app.ask({ do: 'activate' })
+  await eventually(async () => (await app.look()).windows[0]?.isVisible, { what: 'the window' })
+  await app.ask({ do: 'closeWindow' })
+  await app.ask({ do: 'activate' })
+  expect(await app.quit()).toBe(0)
+})
