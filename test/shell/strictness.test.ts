@@ -142,8 +142,8 @@ test.for([
     ({ dialog }) => dialog.showOpenDialog({ properties: [], ...{ okLabel: 'Choose' } }),
   ],
   ['a property of a dialog for files', ({ dialog }) => dialog.showOpenDialog({ properties: ['showHidden'] })],
-  ['an option of a notification', ({ Notification }) => new Notification({ ...{ isSilent: true } })],
-  ['a way to take the focus', ({ app }) => app.focus({ ...{ stealing: true } })],
+  ['an option of a notification', ({ Notification }) => new Notification({ title: 'tiny', ...{ isSilent: true } })],
+  ['a way to take the focus', ({ app }) => app.focus({ steal: true, ...{ stealing: true } })],
   [
     'an option of the login item',
     ({ app }) => app.setLoginItemSettings({ type: 'mainAppService', ...{ opensAtLogin: true } }),

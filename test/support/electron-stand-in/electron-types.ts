@@ -73,10 +73,11 @@ export class ElectronEmitter extends EventEmitter {
     this.#others = others
   }
 
-  override on(event: string, listener: (...args: never[]) => void): this {
+  override on(...[event, listener]: Parameters<EventEmitter['on']>): this {
+    const name = String(event)
     // `error` is what Node itself listens for besides.
-    if (!eventsOf(this.#name).has(event) && !['error', ...this.#others].includes(event)) {
-      throw new TypeError(`${this.#name} has no event ${event}.`)
+    if (!eventsOf(this.#name).has(name) && !['error', ...this.#others].includes(name)) {
+      throw new TypeError(`${this.#name} has no event ${name}.`)
     }
     return super.on(event, listener)
   }
