@@ -9,9 +9,14 @@ const limits = { unit: 90_000, withParts: 120_000, wholeAgent: 180_000 }
 
 const ownOfElectron = 'test/shell/real-electron.test.ts'
 
-const project = (name: string, testTimeout: number, globalSetup: string[] = [], exclude: string[] = []) => ({
-  test: { name, include: [`test/${name}/**/*.test.ts`], testTimeout, hookTimeout: 180_000, globalSetup, exclude },
-})
+const warden = 'test/support/run-warden/global-setup.ts'
+
+const project = (name: string, testTimeout: number, setups: string[] = [], exclude: string[] = []) => {
+  const globalSetup = [warden, ...setups]
+  return {
+    test: { name, include: [`test/${name}/**/*.test.ts`], testTimeout, hookTimeout: 180_000, globalSetup, exclude },
+  }
+}
 
 const realApiServer = ['test/support/control-plane/global-setup.ts']
 const builtAgent = ['test/support/built-agent/global-setup.ts']

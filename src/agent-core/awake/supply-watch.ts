@@ -14,7 +14,7 @@ export interface SupplyWatchOptions {
 
 /** Between two looks while it is needed: pulling the plug is noticed within this time. */
 const neededEveryMs = 15_000
-/** Otherwise each look is two commands for nobody; the next request on mains finds what is known no older than this. */
+/** Where nothing needs the figures each look would be two commands for nothing; the next request on mains finds what is known no older than this. */
 const batteryEveryMs = 150_000
 /** A battery may be added, or Low Power Mode chosen. */
 const otherwiseEveryMs = 300_000

@@ -3,7 +3,7 @@ import { z } from 'zod'
 const bootId = z.string().max(200)
 const time = z.iso.datetime()
 
-/** The machine ended while models ran, and nobody had asked the agent to end before. */
+/** The machine ended while models ran, and the agent had not been asked to end before. */
 const disorderlyEnd = z.object({
   /** Of the boot that ended. */
   bootId,

@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises'
 export interface Looks {
   readonly everyMs: number
   readonly times: number
-  /** Stops looking for the report, whose finding would be told to nobody. */
+  /** Stops looking for the report, whose finding would not be told any more. */
   readonly signal: AbortSignal
 }
 

@@ -1,7 +1,7 @@
 /** A model that is to start. */
 export interface AskedStart {
   readonly key: string
-  /** Undefined where nobody knows. */
+  /** Undefined where it is not known. */
   readonly needBytes: number | undefined
 }
 
@@ -10,7 +10,7 @@ export interface StartSituation {
   readonly isInTurn: boolean
   /** Models above half the budget wait for a person. */
   readonly isHeld: boolean
-  /** Undefined where nobody knows: then no need is known to be small. */
+  /** Undefined where the machine's memory is not known: then no need counts as small. */
   readonly budgetBytes: number | undefined
   /** All that wait, this one among them. */
   readonly waiting: readonly AskedStart[]
@@ -37,7 +37,7 @@ export function verdictOn(start: AskedStart, situation: StartSituation): StartVe
   return first === undefined || first.key === start.key ? { kind: 'go' } : { kind: 'inTurn', behind: first.key }
 }
 
-/** A need that nobody knows may be any. */
+/** A need that is not known may be any. */
 const isKept = (
   { needBytes = Infinity }: AskedStart,
   { isHeld, budgetBytes }: Pick<StartSituation, 'isHeld' | 'budgetBytes'>,

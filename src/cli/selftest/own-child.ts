@@ -49,5 +49,5 @@ export async function settled<T>(ask: () => Promise<T>, isSettled: (answer: T) =
 
 const settleMs = 2_000
 
-/** It ends by itself where nobody is left to end it. */
+/** It ends by itself where this process was killed before it could end it. */
 const longestSeconds = 60

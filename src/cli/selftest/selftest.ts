@@ -27,9 +27,11 @@ export interface SelftestOptions {
   readonly run?: CommandRunner
   readonly platform?: Platform
   readonly checkLimitMs?: number
+  /** From then on nothing more is asked, and what was started is ended. */
+  readonly stop?: AbortSignal
 }
 
-/** Asks this machine all that the agent relies on and cannot know before, and prints a report. Answers the exit code. */
+/** Asks this machine all that the agent relies on and cannot know before, and prints a report. Answers the exit code, which counts only where it was not stopped. */
 export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<number> {
   const run = options.run ?? runCommand(commandLimitMs)
   const isMac = io.platform === 'darwin'
@@ -44,8 +46,10 @@ export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<
   for (const [index, check] of asked.entries()) {
     const progress = `${index + 1} of ${asked.length}: ${check.asks} …`
     if (io.stderr.isTTY === true) io.stderr.write(`${eraseLine}${progress.slice(0, (io.stderr.columns ?? 80) - 1)}`)
-    const line = await ask(check, asker, { io, limitMs: options.checkLimitMs ?? checkLimitMs })
+    const limits = { limitMs: options.checkLimitMs ?? checkLimitMs, stop: options.stop }
+    const line = await ask(check, asker, { io, ...limits })
     if (io.stderr.isTTY === true) io.stderr.write(eraseLine)
+    if (options.stop?.aborted === true) return exitCodes.failed
     if (!options.json) io.stdout.write(lineText(line))
     lines.push(line)
   }
@@ -57,31 +61,34 @@ export async function runSelftest(io: CliIo, options: SelftestOptions): Promise<
 async function ask(
   check: Check,
   asker: Omit<Asker, 'leftovers'>,
-  { io, limitMs }: { readonly io: CliIo; readonly limitMs: number },
+  { io, limitMs, stop }: { readonly io: CliIo; readonly limitMs: number; readonly stop: AbortSignal | undefined },
 ): Promise<ReportLine> {
   const { id, asks, expected } = check
   const started = performance.now()
   await using leftovers = new AsyncDisposableStack()
-  const { found, verdict } = await withinLimit(check.answer({ ...asker, leftovers }), limitMs)
+  const { found, verdict } = await withinLimit(check.answer({ ...asker, leftovers }), limitMs, stop)
   const ms = Math.round(performance.now() - started)
   return { id, asks, expected, found: withoutHome(found, io.homeDir), verdict, ms }
 }
 
-/** A report is pasted in public, so it names nobody. A home that is the root of all files names nobody either. */
+/** A report is pasted in public, so it names no person. A home that is the root of all files names none either. */
 function withoutHome(text: string, homeDir: string): string {
   const home = homeDir.replace(/\/+$/, '')
   if (home === '') return text
-  // What only begins like it is the home of somebody else.
+  // What only begins like it is another person's home.
   return text.split(home).reduce((before, after) => `${before}${/^[\w.-]/.test(after) ? home : '~'}${after}`)
 }
 
-async function withinLimit(answer: Promise<Finding>, limitMs: number): Promise<Finding> {
+async function withinLimit(answer: Promise<Finding>, limitMs: number, stop: AbortSignal | undefined): Promise<Finding> {
   const { promise: late, resolve } = Promise.withResolvers<Finding>()
+  const stopped = () => resolve(notAsked('stopped'))
+  stop?.addEventListener('abort', stopped)
   const timer = setTimeout(() => resolve(notAsked(`no answer within ${Math.round(limitMs / 1_000)} s`)), limitMs)
   try {
     return await Promise.race([answer.catch((error: unknown) => notAsked(messageOf(error))), late])
   } finally {
     clearTimeout(timer)
+    stop?.removeEventListener('abort', stopped)
   }
 }
 

@@ -1,5 +1,7 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readdir, truncate, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { constants, tmpdir } from 'node:os'
 import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
@@ -8,6 +10,8 @@ import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { PlatformError, type HostInterface } from '../../../src/agent-core/platform/platform.ts'
 import type { CliIo } from '../../../src/cli/io.ts'
 import { checks, runSelftest, type SelftestOptions } from '../../../src/cli/selftest/selftest.ts'
+import { eventually } from '../../support/eventually.ts'
+import { allProcesses } from '../../support/run-warden/processes.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { forgedMac, type ForgedMac } from '../../support/forged-mac.ts'
 
@@ -182,6 +186,36 @@ test('a question whose time is up leaves no process and no folder', async () => 
     [undefined, undefined],
     [],
   ])
+})
+
+test('stopped in the middle of a question it asks nothing more and leaves no process and no folder', async () => {
+  await using folder = await temporaryFolder()
+  const stop = new AbortController()
+  const asked: number[] = []
+  const platform = Object.assign(hostPlatform(), {
+    variableOf: (pid: number) => {
+      asked.push(pid)
+      stop.abort()
+      return new Promise<never>(() => undefined)
+    },
+  })
+  const { out } = await selftest('linux', { platform, stop: stop.signal }, { temporaryDir: folder.dir })
+  const left = await Promise.all(asked.map((pid) => platform.process(pid)))
+  expect([asked.length, left, await readdir(folder.dir), out]).toEqual([1, [undefined], [], ''])
+})
+
+test('as a command it ends by Ctrl-C as shells expect it, and its processes with it', async () => {
+  const command = path.join(import.meta.dirname, '../../../src/cli/metal-agent.ts')
+  const child = spawn(process.execPath, [command, 'selftest'], { stdio: 'ignore' })
+  const ended = once(child, 'exit')
+  const started = await eventually(() => {
+    const own = allProcesses().filter(({ parent }) => parent === child.pid)
+    return own.length > 0 && own
+  })
+  child.kill('SIGINT')
+  const [code] = (await ended) as [number | null]
+  const left = allProcesses().filter(({ pid }) => started.some((one) => one.pid === pid))
+  expect([code, left]).toEqual([128 + constants.signals.SIGINT, []])
 })
 
 test('a process that was ended by somebody else is no failure of the question', async () => {
