@@ -64,7 +64,8 @@ export interface LastUpdate {
   readonly runs: string
 }
 
-export const updateActions = ['look', 'download', 'cancel', 'install'] as const
+/** `dismiss`: a person has read what went wrong, or what became of the last one. */
+export const updateActions = ['look', 'download', 'cancel', 'install', 'dismiss'] as const
 export type UpdateAction = (typeof updateActions)[number]
 
 /** Where the app runs and cannot stay: on its disk image, where macOS put a downloaded one for safety, or in Downloads. */

@@ -17,9 +17,11 @@ export const stateWords: Readonly<Record<ServiceState, string>> = {
   foreign: 'On another machine',
 }
 
-/** In one word or two. */
-export const stateWord = ({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): string =>
-  reason === 'Asleep' || (state === 'stopped' && reason === 'Idle') ? reason : stateWords[state]
+/** In a few words. */
+export function stateWord({ state, reason }: Pick<ServiceView, 'state' | 'reason'>): string {
+  if (reason === 'Asleep' || (state === 'stopped' && reason === 'Idle')) return reason
+  return state === 'waiting' && reason === 'InsufficientMemory' ? 'Does not fit' : stateWords[state]
+}
 
 export const stepWords: Readonly<Record<StepName, string>> = {
   fetched: 'Fetched',

@@ -113,7 +113,10 @@ export function installedApp(options: InstalledAppOptions): InstalledApp {
   }
   return {
     isPlaced,
-    update: (action) => updates.act(action),
+    update: (action) => {
+      if (action === 'dismiss') view.setState({ lastUpdate: undefined })
+      updates.act(action)
+    },
     commandLink,
     setCommandLink: async (isWanted) => {
       if (isWanted) {

@@ -2,7 +2,13 @@ import { useCallback, useEffect, useState } from 'react'
 import type { AppBridge, AppState } from '../contract/app-bridge.ts'
 import type { BridgeReply } from '../contract/bridge-reply.ts'
 
-/** What there is of the app beside its agent, asked anew when a person comes back to the window, as from System Settings. */
+/** So often an update that is under way is asked about, in milliseconds. */
+const lookMs = 500
+
+/**
+ * What there is of the app beside its agent, asked anew when a person comes back to the window, as from System Settings, and while an update
+ * is under way.
+ */
 export function useAppState(app: AppBridge) {
   const [state, setState] = useState<AppState>()
   const [problem, setProblem] = useState<string>()
@@ -19,5 +25,12 @@ export function useAppState(app: AppBridge) {
     window.addEventListener('focus', look)
     return () => window.removeEventListener('focus', look)
   }, [app, take])
+  const step = state?.update.step
+  const isUnderWay = step === 'looking' || step === 'downloading' || step === 'installing'
+  useEffect(() => {
+    if (!isUnderWay) return undefined
+    const timer = setInterval(() => void take(app.appState()), lookMs)
+    return () => clearInterval(timer)
+  }, [app, take, isUnderWay])
   return { state, problem, take }
 }

@@ -1,7 +1,7 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { sampleService, sampleSnapshot } from '../support/sample-snapshot.ts'
-import { memory, memoryFigures } from '../support/window/scene-gauges.ts'
+import { inMemory } from '../support/window/scene-gauges.ts'
 import { FakeAgent } from '../support/window/fake-agent.ts'
 import { useStage } from './stage.ts'
 
@@ -39,7 +39,7 @@ test('a figure that changes draws no service again', async () => {
 
 test('memory, power and the figures of a row change without drawing a row again', async () => {
   const snapshot = (revision: number, footprintBytes: number, combinedWatts: number) => ({
-    ...sampleSnapshot({ revision, services, memory, memoryFigures }),
+    ...sampleSnapshot({ revision, services, memory: inMemory.memory, memoryFigures: inMemory.memoryFigures }),
     figures: { 'service-7': { footprintBytes } },
     power: { state: 'measuring', message: 'Measured.' } as const,
     powerFigures: { combinedWatts },

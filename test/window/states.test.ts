@@ -9,8 +9,8 @@ const show = useStage()
 /** The words by which a person knows each state. */
 const words: Record<SceneName, readonly string[]> = {
   connecting: ['Connecting to the agent…'],
-  'no-agent': ['No agent answers', 'start one with `metal-agent`', 'Next try', 'Try now'],
-  'no-access': ['No access to the agent', 'run `metal-agent ui` for a new one'],
+  'no-agent': ['No agent answers', 'start one with metal-agent', 'Next try', 'Try now'],
+  'no-access': ['No access to the agent', 'run metal-agent ui for a new one'],
   empty: [
     ...[
       'What was found',
@@ -38,6 +38,16 @@ const words: Record<SceneName, readonly string[]> = {
     'none that a cluster can reach',
     'Use 192.168.1.20 (en0)',
   ],
+  'update-unknown': ['Metalbar 1.2.2 runs.', 'Nobody has looked', 'Check for updates', 'leads to the command'],
+  'update-available': ['Metalbar 1.2.3 is available: 98.0 MB.', 'Download it', 'Look for updates once a day'],
+  'update-downloading': ['41.0 MB of 98.0 MB (42 %), 8.2 MB/s.', 'Cancel the download'],
+  'update-elsewhere': ['Who manages this Mac brings its updates', 'is left alone', 'Open Login Items…'],
+  'update-ready': ['Metalbar 1.2.3 is downloaded.', 'Restart to update'],
+  'update-installing': ['macOS checks who signed Metalbar 1.2.3'],
+  'update-installed': ['Metalbar is now 1.2.3.'],
+  'update-failed': ['the disk has 120 MB free', 'Check for updates'],
+  'update-undone': ['The update to 1.2.3 did not happen'],
+  misplaced: ['Metalbar runs from its disk image.', 'Move to Applications'],
   memory: [
     ...['45.6 GB of 72.0 GB for models', '1 service waits', 'pressure normal', 'other 14.2 GB', 'free 36.0 GB'],
     ...['budget 72.0 GB', 'GPU limit 77.3 GB'],
@@ -102,11 +112,11 @@ const words: Record<SceneName, readonly string[]> = {
     'kind: InferenceService',
     'Copy the YAML of it',
   ],
-  'add-unknown': ['Nobody asks for fit here.', 'Try again'],
+  'add-unknown': ['has no repository nobody/nothing', 'Try again'],
   'add-wide': ['phi-4-mini', 'KV cache 1.1 GB'],
   'add-large-text': ['Fits when others leave memory', 'Add, to wait for memory'],
   'delete-managed': ['Argo CD keeps it', 'will bring it back', 'Delete phi-4-mini all the same'],
-  evicted: ['Memory was critically short', 'It comes back by itself', 'Bring back'],
+  evicted: ['which was critically short', 'It comes back by itself', 'Bring back'],
   'other-machine': [
     'Served by another machine since',
     ', for 3 min.',

@@ -82,6 +82,10 @@ export class Updates {
 
   #work(action: UpdateAction): Promise<void> {
     const now = this.#state
+    if (action === 'dismiss') {
+      if (now.step === 'failed') this.#become({ step: 'unknown' })
+      return Promise.resolve()
+    }
     const why = this.#options.refusal()
     if (why !== undefined) throw new LinkError('refused', refusals[why])
     if (action === 'look' && now.step === 'downloaded') return Promise.resolve()

@@ -1,6 +1,7 @@
 import { useId } from 'react'
 import { Choice } from './choice.tsx'
 import styles from './choice-row.module.css'
+import { Sentence } from './sentence.tsx'
 
 interface ChoiceRowProps<T extends string> {
   readonly title: string
@@ -26,7 +27,7 @@ export function ChoiceRow<T extends string>({ title, help, words, value, onChang
         describedBy={helpId}
       />
       <p id={helpId} className={styles['help']}>
-        {help}
+        <Sentence text={help} />
       </p>
     </div>
   )

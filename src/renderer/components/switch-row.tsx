@@ -1,6 +1,7 @@
 import { SwitchButton, SwitchField } from 'react-aria-components/Switch'
 import { Text } from 'react-aria-components/Text'
 import { classNames } from './class-names.ts'
+import { Sentence } from './sentence.tsx'
 import styles from './switch-row.module.css'
 
 interface SwitchRowProps {
@@ -20,7 +21,7 @@ export function SwitchRow({ title, help, isOn, disabled = false, onChange }: Swi
         {title}
       </SwitchButton>
       <Text slot="description" className={classNames(styles['help'])}>
-        {help}
+        <Sentence text={help} />
       </Text>
     </SwitchField>
   )

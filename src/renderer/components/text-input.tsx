@@ -5,6 +5,7 @@ import { Label } from 'react-aria-components/Label'
 import { Text } from 'react-aria-components/Text'
 import { TextField } from 'react-aria-components/TextField'
 import { classNames } from './class-names.ts'
+import { Sentence } from './sentence.tsx'
 import styles from './text-input.module.css'
 
 interface TextInputProps {
@@ -62,7 +63,7 @@ export function TextInput({
       </div>
       {help !== undefined && (
         <Text slot="description" className={classNames(styles['help'])}>
-          {help}
+          <Sentence text={help} />
         </Text>
       )}
       <FieldError className={classNames(styles['problem'])}>{problem}</FieldError>

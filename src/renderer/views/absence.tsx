@@ -1,5 +1,6 @@
 import type { ServiceView } from '../../contract/service.ts'
 import { Banner } from '../components/banner.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { Since } from '../components/time.tsx'
 import { absenceWords } from '../words/services.ts'
 
@@ -11,7 +12,6 @@ export function Absence({ service: { hold, state, message, since } }: { readonly
         <p>
           {absenceWords.elsewhere} <Since at={since} />.
         </p>
-        <p>{message}</p>
         <p>{absenceWords.takenBack}</p>
       </Banner>
     )
@@ -19,7 +19,11 @@ export function Absence({ service: { hold, state, message, since } }: { readonly
   if (hold === undefined) return null
   return (
     <Banner tone={hold.by === 'pressure' ? 'warn' : 'note'}>
-      <p>{hold.message}</p>
+      {!message.includes(hold.message) && (
+        <p>
+          <Sentence text={hold.message} />
+        </p>
+      )}
       <p>
         {absenceWords.held} <Since at={hold.since} />. {absenceWords.back(hold)}
       </p>

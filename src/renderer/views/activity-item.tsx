@@ -2,6 +2,7 @@ import type { CommandInput, ServiceRef } from '../../contract/commands.ts'
 import type { HistoryEntry } from '../../contract/history.ts'
 import { Button } from '../components/button.tsx'
 import { WarningGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { isProblem } from '../history-days.ts'
 import { serviceOf } from '../history-undo.ts'
 import { useSnapshot, useWindow } from '../store.ts'
@@ -32,7 +33,9 @@ export function HistoryItem({ entry, undo }: HistoryItemProps) {
           <strong>{activityWords.kinds[kind]}</strong>
           {service !== undefined && <ServiceName service={service} />}
         </div>
-        <p className={styles['message']}>{activityWords.message(entry)}</p>
+        <p className={styles['message']}>
+          <Sentence text={activityWords.message(entry)} />
+        </p>
         {undo !== undefined && <Undo about={about} command={undo} />}
         <Answer about={about} />
       </div>

@@ -1,6 +1,7 @@
 import type { ClusterView } from '../../contract/cluster.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { Age, LocalAge, LocalUntil, Until } from '../components/time.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { connectionWords } from '../words/connection.ts'
@@ -25,7 +26,9 @@ function AgentGone() {
   if (connection.state !== 'gone') return null
   return (
     <Banner tone="bad" actions={<Button onPress={reconnect}>{connectionWords.tryNow}</Button>}>
-      <p>{connection.message}</p>
+      <p>
+        <Sentence text={connection.message} />
+      </p>
       <p>
         {connectionWords.seenAt(connection.since)} <LocalAge since={connection.since} /> {connectionWords.ago}{' '}
         {connectionWords.nextTry} <LocalUntil at={connection.retryAt} />.
@@ -37,7 +40,9 @@ function AgentGone() {
 function ClusterAway({ cluster: { state, message, since, retryAt } }: { readonly cluster: ClusterView }) {
   return (
     <Banner tone={state === 'connecting' ? 'note' : 'warn'}>
-      <p>{message}</p>
+      <p>
+        <Sentence text={message} />
+      </p>
       <p>
         {connectionWords.for} <Age since={since} />
         {retryAt !== undefined && (

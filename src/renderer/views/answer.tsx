@@ -4,6 +4,7 @@ import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
 import { CloseGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { isGood, type Request, useWindow } from '../store.ts'
 import { requestWords } from '../words/connection.ts'
 import { answerWords } from '../words/services.ts'
@@ -60,7 +61,9 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
           </>
         }
       >
-        <p>{message}</p>
+        <p>
+          <Sentence text={message} />
+        </p>
         <p>{requestWords.unknown}</p>
       </Banner>
     )
@@ -82,7 +85,9 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
             </>
           }
         >
-          <p>{message}</p>
+          <p>
+            <Sentence text={message} />
+          </p>
         </Banner>
       </div>
     )
@@ -107,7 +112,9 @@ function Outcome({ about, request }: { readonly about: string; readonly request:
       }
     >
       {result.outcome === 'refused' && <p className={styles['who']}>{requestWords.refusedBy(result.by)}</p>}
-      <p>{message}</p>
+      <p>
+        <Sentence text={message} />
+      </p>
       {result.outcome === 'refused' && result.yaml !== undefined && (
         <Command text={result.yaml} label={answerWords.yaml} copyLabel={answerWords.copyYaml} />
       )}

@@ -5,6 +5,7 @@ import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { Folded } from '../components/folded.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { contextAt } from '../fit-at-context.ts'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
@@ -51,7 +52,11 @@ export function AskAboutModel({ source }: { readonly source: string }) {
             <p>{problem}</p>
           </Banner>
         )}
-        {answer?.kind === 'choose' && <p>{answer.message}</p>}
+        {answer?.kind === 'choose' && (
+          <p>
+            <Sentence text={answer.message} />
+          </p>
+        )}
       </div>
       {answer?.kind === 'choose' && <Files title={addWords.files} files={answer.files} onChoose={choose} />}
       {answer?.kind === 'model' && (

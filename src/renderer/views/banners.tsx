@@ -1,5 +1,6 @@
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { usePressed } from '../use-pressed.ts'
 import { overviewWords } from '../words/connection.ts'
@@ -14,10 +15,14 @@ export function Banners() {
       {host.paused && <Paused />}
       <HeldAfterPanic />
       <Answer about="node" />
-      {host.address === undefined && <Banner tone="warn">{host.message}</Banner>}
+      {host.address === undefined && (
+        <Banner tone="warn">
+          <Sentence text={host.message} />
+        </Banner>
+      )}
       {notices.map((notice) => (
         <Banner key={notice} tone="note">
-          {notice}
+          <Sentence text={notice} />
         </Banner>
       ))}
     </>
@@ -40,7 +45,7 @@ function HeldAfterPanic() {
         </Button>
       }
     >
-      {fuse.message}
+      <Sentence text={fuse.message} />
     </Banner>
   )
 }

@@ -1,6 +1,7 @@
 import type { CrashView, ServiceView } from '../../contract/service.ts'
 import { Folded } from '../components/folded.tsx'
 import { ErrorGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { Age, Until } from '../components/time.tsx'
 import { useAnswer } from '../use-answer.ts'
 import { crashWords } from '../words/detail.ts'
@@ -23,7 +24,9 @@ export function Crash({ service, crash }: CrashProps) {
         {crashWords.crashed(crash, isOver)}
       </h3>
       {firstError !== undefined && <pre className={styles['error']}>{firstError}</pre>}
-      <p>{guess ?? message}</p>
+      <p>
+        <Sentence text={guess ?? message} />
+      </p>
       <dl className={styles['facts']}>
         <div>
           <dt>{crashWords.how}</dt>

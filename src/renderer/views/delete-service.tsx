@@ -3,6 +3,7 @@ import type { ServiceView } from '../../contract/service.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { useQuestion } from '../use-question.ts'
@@ -66,10 +67,16 @@ function Question({ service: { uid, namespace, name }, onAnswer }: QuestionProps
             <ProgressBar label={deleteWords.asking} percent={undefined} />
           </>
         )}
-        {answer !== undefined && !isManaged && <p>{answer.message}</p>}
+        {answer !== undefined && !isManaged && (
+          <p>
+            <Sentence text={answer.message} />
+          </p>
+        )}
         {answer !== undefined && isManaged && (
           <Banner tone="warn">
-            <p>{answer.message}</p>
+            <p>
+              <Sentence text={answer.message} />
+            </p>
             {others.map((other) => (
               <p key={`${other.object}/${other.tool}`}>{deleteWords.manager(other)}</p>
             ))}

@@ -2,6 +2,7 @@ import type { DownloadView } from '../../contract/models.ts'
 import { Button } from '../components/button.tsx'
 import { LongName } from '../components/long-name.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { progressWords } from '../words/services.ts'
 import { modelWords } from '../words/views.ts'
@@ -40,7 +41,9 @@ function Download({ download: { name, state, message, progress } }: { readonly d
           <p className={styles['aside']}>{words.text}</p>
         </>
       )}
-      <p className={styles['aside']}>{message}</p>
+      <p className={styles['aside']}>
+        <Sentence text={message} />
+      </p>
       {goesOn && (
         <div>
           <Button

@@ -1,5 +1,6 @@
 import { useState } from 'react'
 import { Choice } from '../components/choice.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { energyQuery, energyTimes, type EnergyTime } from '../energy-time.ts'
 import { useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
@@ -62,7 +63,11 @@ function OfTime({ time }: { readonly time: EnergyTime }) {
     <>
       <Note>{problem}</Note>
       {answer !== undefined && <EnergyFigures view={answer} time={time} />}
-      {answer !== undefined && state !== undefined && <Note>{answer.message}</Note>}
+      {answer !== undefined && state !== undefined && (
+        <Note>
+          <Sentence text={answer.message} />
+        </Note>
+      )}
     </>
   )
 }

@@ -1,4 +1,5 @@
 import { Button } from '../components/button.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { usePressed } from '../use-pressed.ts'
@@ -19,7 +20,11 @@ export function AddressRow() {
   const fit = answer?.addresses.filter(({ unfit }) => unfit === undefined) ?? []
   return (
     <Row name={firstRunWords.address} value={firstRunWords.noAddress} status="failed">
-      {fit.length === 0 && <RowNote>{message}</RowNote>}
+      {fit.length === 0 && (
+        <RowNote>
+          <Sentence text={message} />
+        </RowNote>
+      )}
       <RowButtons>
         {fit.map((one) => (
           <Use key={one.address} address={one.address}>

@@ -2,6 +2,7 @@ import { Button } from '../components/button.tsx'
 import { Command, CommandText } from '../components/command.tsx'
 import { CopyButton } from '../components/copy-button.tsx'
 import { Folded } from '../components/folded.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { CommandInput } from '../../contract/commands.ts'
 import { type ClusterObstacle, installCommand, obstacleOf, useContextCommand } from '../first-run.ts'
@@ -37,7 +38,9 @@ export function ClusterRow() {
     <>
       <Row name={firstRunWords.cluster} value={firstRunWords.context(context, server)} status="done" />
       <Row name={firstRunWords.namespace} value={namespace ?? firstRunWords.allNamespaces} status="done">
-        <RowNote>{message}</RowNote>
+        <RowNote>
+          <Sentence text={message} />
+        </RowNote>
       </Row>
     </>
   )

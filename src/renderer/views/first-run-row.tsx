@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react'
 import { StepGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import styles from './first-run.module.css'
 
 interface RowProps {
@@ -17,7 +18,7 @@ export function Row({ name, value, status, children }: RowProps) {
       <StepGlyph status={status} />
       <div className={styles['what']}>
         <p>
-          <strong className={styles['name']}>{name}</strong> {value}
+          <strong className={styles['name']}>{name}</strong> <Sentence text={value} />
         </p>
         {children}
       </div>

@@ -1,4 +1,5 @@
 import { Command } from '../components/command.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { useReturns } from '../use-returns.ts'
@@ -39,7 +40,11 @@ function RuntimeRows() {
         value={firstRunWords.runtime(runtime)}
         status={path === undefined ? 'failed' : 'done'}
       >
-        {message !== undefined && <RowNote>{message}</RowNote>}
+        {message !== undefined && (
+          <RowNote>
+            <Sentence text={message} />
+          </RowNote>
+        )}
         {path === undefined && isMac && <Command text={firstRunWords.brew} />}
       </Row>
     )

@@ -2,6 +2,7 @@ import type { FittedModelView } from '../../contract/fit.ts'
 import { additionRequests } from '../addition.ts'
 import { Banner } from '../components/banner.tsx'
 import { ErrorGlyph, LinkGlyph, WarningGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { Slider } from '../components/slider.tsx'
 import type { FitAtContext } from '../fit-at-context.ts'
 import { useWindow } from '../store.ts'
@@ -66,7 +67,11 @@ export function FitCard({ model, at, isAsking }: FitCardProps) {
         />
       )}
       {at !== undefined && <FitBar at={at} room={model.room} />}
-      {at?.isExact === true && <p>{model.message}</p>}
+      {at?.isExact === true && (
+        <p>
+          <Sentence text={model.message} />
+        </p>
+      )}
       <Answer about={about} />
       {at?.isExact === true && at.verdict !== 'fits' && ways.length > 0 && (
         <Ways

@@ -3,6 +3,7 @@ import { isLocalSource } from '../../contract/names.ts'
 import { isWritten } from '../addition.ts'
 import { Button } from '../components/button.tsx'
 import { LongName } from '../components/long-name.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { Age } from '../components/time.tsx'
 import type { Removal } from '../model-removal.ts'
 import { useTrust, useWindow } from '../store.ts'
@@ -34,11 +35,15 @@ export function ModelRow({ model, removal }: ModelRowProps) {
         <LongName name={name === '' ? modelWords.nameless : name} />
         <span className={styles['size']}>{modelWords.size(model)}</span>
       </div>
-      {source !== '' && <p className={styles['aside']}>{source}</p>}
+      {source !== '' && (
+        <p className={styles['aside']}>
+          <Sentence text={source} />
+        </p>
+      )}
       <p className={styles['aside']}>{modelWords.facts(model)}</p>
       {(usage !== undefined || lastUsedAt !== undefined) && (
         <p>
-          {usage}
+          {usage !== undefined && <Sentence text={usage} />}
           {lastUsedAt !== undefined && (
             <>
               {' '}
@@ -47,9 +52,13 @@ export function ModelRow({ model, removal }: ModelRowProps) {
           )}
         </p>
       )}
-      {prunable !== undefined && <p className={styles['aside']}>{prunable}</p>}
-      {canBeServed && <Serve name={name} source={source} />}
-      {removal !== undefined && <Delete name={name} removal={removal} />}
+      {usage === undefined && prunable !== undefined && (
+        <p className={styles['aside']}>{modelWords.prunable(prunable)}</p>
+      )}
+      <div className={styles['ways']}>
+        {canBeServed && <Serve name={name} source={source} />}
+        {removal !== undefined && <Delete name={name} removal={removal} />}
+      </div>
     </li>
   )
 }

@@ -1,5 +1,6 @@
 import { Button } from '../components/button.tsx'
 import { ErrorGlyph, Spinner } from '../components/glyph.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { LocalUntil } from '../components/time.tsx'
 import type { Connection } from '../link/connection.ts'
 import { useWindow } from '../store.ts'
@@ -24,7 +25,9 @@ export function NotConnected({ connection }: { readonly connection: Connection }
         <h1 className={styles['title']}>
           {connection.state === 'gone' ? connectionWords.noAgent : connectionWords.noAccess}
         </h1>
-        <p>{connection.message}</p>
+        <p>
+          <Sentence text={connection.message} />
+        </p>
       </div>
       {connection.state === 'gone' && (
         <p className={styles['aside']}>

@@ -5,11 +5,11 @@ import { useSnapshot, useWindow } from '../store.ts'
 import { addWords } from '../words/add.ts'
 import { overviewWords } from '../words/connection.ts'
 import { Answer } from './answer.tsx'
+import { AppBanners } from './app-banners.tsx'
 import { Banners } from './banners.tsx'
 import { deletionOf, isDeletion } from './delete-service.tsx'
 import { FirstRun } from './first-run.tsx'
 import { Later } from './later.tsx'
-import { MisplacedApp } from './misplaced.tsx'
 import { NodeActions } from './node-actions.tsx'
 import { NoServices } from './no-services.tsx'
 import styles from './overview.module.css'
@@ -35,7 +35,7 @@ export function Overview() {
   return (
     <div className={styles['overview']} data-open={isAsideOpen}>
       <section ref={list} tabIndex={-1} className={styles['list']} aria-label={overviewWords.title}>
-        <MisplacedApp />
+        <AppBanners />
         <Banners />
         <Deletions services={services} />
         {services.length === 0 ? <NothingYet /> : <Services services={services} />}

@@ -1,6 +1,7 @@
 import type { ServiceView } from '../../contract/service.ts'
 import { Command } from '../components/command.tsx'
 import { CopyButton } from '../components/copy-button.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { addressWords } from '../words/services.ts'
 import { Card, Facts } from './card.tsx'
 
@@ -29,6 +30,6 @@ export function ServiceAddresses({ service: { url, port, address } }: { readonly
 
 const CopyUrl = ({ url }: { readonly url: string }) => (
   <CopyButton text={url} label={addressWords.copy(url)}>
-    {url}
+    <Sentence text={url} />
   </CopyButton>
 )

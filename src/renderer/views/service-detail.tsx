@@ -3,6 +3,7 @@ import type { ServiceView } from '../../contract/service.ts'
 import { Button } from '../components/button.tsx'
 import { BackGlyph, StateGlyph } from '../components/glyph.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { Age, Until } from '../components/time.tsx'
 import { useWindow } from '../store.ts'
 import { useChosenFocus } from '../use-chosen-focus.ts'
@@ -62,7 +63,9 @@ export function ServiceDetail({ service }: { readonly service: ServiceView }) {
             {detailWords.for} <Age since={since} /> · {detailWords.namespace(namespace)}
           </span>
         </p>
-        <p>{message}</p>
+        <p>
+          <Sentence text={message} />
+        </p>
         {retryAt !== undefined && crash === undefined && (
           <p className={styles['aside']}>
             {connectionWords.nextTry} <Until at={retryAt} />.

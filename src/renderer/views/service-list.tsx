@@ -5,6 +5,7 @@ import { classNames } from '../components/class-names.ts'
 import { ChevronGlyph, StateGlyph } from '../components/glyph.tsx'
 import { LongName } from '../components/long-name.tsx'
 import { ProgressBar } from '../components/progress-bar.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useWindow } from '../store.ts'
 import { stateWord } from '../../contract/words.ts'
 import { detailWords } from '../words/detail.ts'
@@ -76,7 +77,9 @@ function Figures({ uid, message }: { readonly uid: string; readonly message: str
     const words = figures === undefined ? '' : workWords.row(figures)
     return (
       <>
-        <p className={styles['message']}>{message}</p>
+        <p className={styles['message']}>
+          <Sentence text={message} />
+        </p>
         {words !== '' && <p className={styles['progress']}>{words}</p>}
       </>
     )

@@ -1,6 +1,7 @@
 import type { ReactNode } from 'react'
 import type { ServiceView } from '../../contract/service.ts'
 import { WarningGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { Age } from '../components/time.tsx'
 import { useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
@@ -102,6 +103,10 @@ const Item = ({ title, isWarning = false, aside, time, children }: ItemProps) =>
       <span className={styles['note']}>{aside}</span>
       <span className={styles['time']}>{time}</span>
     </p>
-    {children !== '' && <p>{children}</p>}
+    {children !== '' && (
+      <p>
+        <Sentence text={children} />
+      </p>
+    )}
   </li>
 )

@@ -4,6 +4,7 @@ import { editableRow, type SettingView } from '../../contract/settings.ts'
 import { Button } from '../components/button.tsx'
 import { ChoiceRow } from '../components/choice-row.tsx'
 import { Command } from '../components/command.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { SwitchRow } from '../components/switch-row.tsx'
 import { TextInput } from '../components/text-input.tsx'
 import { isConflict, textOf, type Written } from '../settings-draft.ts'
@@ -122,7 +123,9 @@ function Fixed({ view, why, children }: FixedProps) {
       <p>
         <strong className={styles['label']}>{settingWords.titleOf(view.name)}</strong> {settingWords.value(view)}
       </p>
-      <p className={styles['note']}>{settingWords.help(view.name)}</p>
+      <p className={styles['note']}>
+        <Sentence text={settingWords.help(view.name)} />
+      </p>
       <p className={styles['note']}>{why}</p>
       {children}
     </div>

@@ -1,4 +1,5 @@
 import { Command } from '../components/command.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useSnapshot, useTrust } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { placeWords } from '../words/places.ts'
@@ -19,14 +20,16 @@ export function SettingsCluster() {
       {answer !== undefined && (
         <>
           <p>
-            <strong>{placeWords.kubeconfig}</strong> {answer.kubeconfig}
+            <strong>{placeWords.kubeconfig}</strong> <Sentence text={answer.kubeconfig} />
           </p>
           <ul className={styles['choices']} aria-label={placeWords.contexts}>
             {answer.contexts.map(({ name, server, inUse }) => (
               <li key={name} className={styles['choice']}>
                 <div className={styles['what']}>
                   <p className={styles['name']}>{name}</p>
-                  <p className={styles['note']}>{server === '' ? placeWords.noServer : server}</p>
+                  <p className={styles['note']}>
+                    <Sentence text={server === '' ? placeWords.noServer : server} />
+                  </p>
                 </div>
                 {inUse ? (
                   <span className={styles['note']}>{placeWords.inUse}</span>

@@ -1,4 +1,5 @@
 import { useSnapshot } from '../store.ts'
+import { Sentence } from '../components/sentence.tsx'
 import { useAnswer } from '../use-answer.ts'
 import { placeWords } from '../words/places.ts'
 import { HubLogin } from './hub-login.tsx'
@@ -15,7 +16,7 @@ export function SettingsModels() {
         {answer !== undefined && (
           <>
             <p>
-              <strong>{placeWords.folder}</strong> {answer.directory}
+              <strong>{placeWords.folder}</strong> <Sentence text={answer.directory} />
             </p>
             <p className={styles['note']}>{placeWords.free(answer)}</p>
           </>

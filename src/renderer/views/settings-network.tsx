@@ -1,6 +1,7 @@
 import { useRef } from 'react'
 import type { Answer as AnswerOf } from '../../contract/queries.ts'
 import { Button } from '../components/button.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { useKeptFocus } from '../use-kept-focus.ts'
@@ -35,7 +36,9 @@ export function SettingsNetwork() {
 function Addresses({ answer: { automatic, message, addresses } }: { readonly answer: AnswerOf<'hostAddresses'> }) {
   return (
     <>
-      <p>{message}</p>
+      <p>
+        <Sentence text={message} />
+      </p>
       <ul className={styles['choices']} aria-label={placeWords.addresses}>
         <li className={styles['choice']}>
           <p className={styles['what']}>{placeWords.automatic}</p>

@@ -4,6 +4,7 @@ import type { PowerRuleView } from '../../contract/power-rule.ts'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
 import { Folded } from '../components/folded.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useApp, useSnapshot } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { powerRuleWords } from '../words/settings/power-rule.ts'
@@ -23,7 +24,11 @@ export function SettingsPower() {
           <p role="status">
             <strong>{powerRuleWords.title}</strong> {powerRuleWords.states[answer.state]}
           </p>
-          {answer.message !== undefined && <p className={styles['note']}>{answer.message}</p>}
+          {answer.message !== undefined && (
+            <p className={styles['note']}>
+              <Sentence text={answer.message} />
+            </p>
+          )}
           {answer.state !== 'notHere' && (
             <>
               <Rule rule={answer} />

@@ -1,4 +1,5 @@
 import { useSnapshot } from '../store.ts'
+import { Sentence } from '../components/sentence.tsx'
 import { useAnswer } from '../use-answer.ts'
 import { firstRunWords } from '../words/first-run.ts'
 import styles from './settings-places.module.css'
@@ -15,9 +16,14 @@ export function SettingsRuntimes() {
         {answer?.runtimes.map((runtime) => (
           <li key={runtime.name}>
             <p>
-              <strong className={styles['name']}>{runtime.name}</strong> {firstRunWords.runtime(runtime)}
+              <strong className={styles['name']}>{runtime.name}</strong>{' '}
+              <Sentence text={firstRunWords.runtime(runtime)} />
             </p>
-            {runtime.message !== undefined && <p className={styles['note']}>{runtime.message}</p>}
+            {runtime.message !== undefined && (
+              <p className={styles['note']}>
+                <Sentence text={runtime.message} />
+              </p>
+            )}
           </li>
         ))}
       </ul>

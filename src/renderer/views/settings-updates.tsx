@@ -1,4 +1,3 @@
-import { useEffect } from 'react'
 import type { AppBridge, AppState, UpdateAction } from '../../contract/app-bridge.ts'
 import type { BridgeReply } from '../../contract/bridge-reply.ts'
 import { Button } from '../components/button.tsx'
@@ -7,9 +6,6 @@ import { ProgressBar } from '../components/progress-bar.tsx'
 import { SwitchRow } from '../components/switch-row.tsx'
 import { updateWords } from '../words/settings/updates.ts'
 import styles from './settings-places.module.css'
-
-/** So often an update that is under way is asked about, in milliseconds. */
-const lookMs = 500
 
 interface SettingsUpdatesProps {
   readonly app: AppBridge
@@ -20,24 +16,20 @@ interface SettingsUpdatesProps {
 /** Newer versions of the app, and the link to its command. */
 export function SettingsUpdates({ app, state, take }: SettingsUpdatesProps) {
   const { update, lastUpdate, preferences, commandLink } = state
-  const isUnderWay = update.step === 'looking' || update.step === 'downloading' || update.step === 'installing'
-  useEffect(() => {
-    if (!isUnderWay) return undefined
-    const timer = setInterval(() => void take(app.appState()), lookMs)
-    return () => clearInterval(timer)
-  }, [app, take, isUnderWay])
   const act = (action: UpdateAction) => void take(app.update(action))
   const isPossible = update.step !== 'unavailable'
   return (
     <>
-      <div id="updates" tabIndex={-1} role="group" aria-label={updateWords.title}>
+      <div id="updates" className={styles['updates']} tabIndex={-1} role="group" aria-label={updateWords.title}>
         <p>{updateWords.runs(state.version)}</p>
         {lastUpdate !== undefined && <p>{updateWords.last(lastUpdate)}</p>}
         <p role={update.step === 'downloading' ? undefined : 'status'} className={styles['note']}>
           {updateWords.state(update)}
         </p>
         {update.step === 'downloading' && <ProgressBar label={updateWords.progress} percent={percentOf(update)} />}
-        <Next step={update.step} act={act} />
+        <div>
+          <Next step={update.step} act={act} />
+        </div>
       </div>
       {isPossible && preferences !== undefined && (
         <>

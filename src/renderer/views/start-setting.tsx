@@ -1,6 +1,7 @@
 import type { StartSettingView } from '../../contract/start-settings.ts'
 import { Command } from '../components/command.tsx'
 import { Folded } from '../components/folded.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { settingWords } from '../words/settings/settings.ts'
 import styles from './start-setting.module.css'
 
@@ -17,11 +18,17 @@ export function StartSetting({ view, startFile }: StartSettingProps) {
     <li className={styles['setting']}>
       <p>
         <strong className={styles['title']}>{settingWords.startTitle(view)}</strong>{' '}
-        <span className={styles['value']}>{settingWords.startValue(view)}</span>
+        <span className={styles['value']}>
+          <Sentence text={settingWords.startValue(view)} />
+        </span>
       </p>
-      <p className={styles['note']}>{settingWords.startHelp(view)}</p>
+      <p className={styles['note']}>
+        <Sentence text={settingWords.startHelp(view)} />
+      </p>
       <Folded title={settingWords.why}>
-        <p className={styles['note']}>{settingWords.startWhy(view, startFile)}</p>
+        <p className={styles['note']}>
+          <Sentence text={settingWords.startWhy(view, startFile)} />
+        </p>
         {line !== undefined && <Command text={line} copyLabel={settingWords.copyStart(view)} />}
       </Folded>
     </li>

@@ -1,6 +1,7 @@
 import { type ServiceView, type Step, type StepName, stepNames } from '../../contract/service.ts'
 import { stepWords } from '../../contract/words.ts'
 import { StepGlyph } from '../components/glyph.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { stepsWords } from '../words/detail.ts'
 import styles from './steps.module.css'
 
@@ -20,7 +21,9 @@ function StepLine({ name, step: { status, message } }: { readonly name: StepName
       <StepGlyph status={status} />
       <div className={styles['words']}>
         <span className={styles['name']}>{stepWords[name]}</span>
-        <span className={styles['status']}>{message ?? stepsWords.status[status]}</span>
+        <span className={styles['status']}>
+          <Sentence text={message ?? stepsWords.status[status]} />
+        </span>
       </div>
     </li>
   )

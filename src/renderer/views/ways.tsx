@@ -3,6 +3,7 @@ import type { CommandInput } from '../../contract/commands.ts'
 import type { WayToFitView } from '../../contract/service.ts'
 import { Button } from '../components/button.tsx'
 import { Command } from '../components/command.tsx'
+import { Sentence } from '../components/sentence.tsx'
 import { useSnapshot, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { usePressed } from '../use-pressed.ts'
@@ -28,7 +29,9 @@ export function Ways({ about, ways, context }: WaysProps) {
     <ul className={styles['ways']} aria-label={fitWords.ways}>
       {ways.map(({ sentence, change, evict, budget }) => (
         <li key={sentence} className={styles['way']}>
-          <span className={styles['sentence']}>{sentence}.</span>
+          <span className={styles['sentence']}>
+            <Sentence text={`${sentence}.`} />
+          </span>
           {change?.contextSize !== undefined && Object.keys(change).length === 1 && (
             <UseContext about={about} tokens={change.contextSize} {...context} />
           )}

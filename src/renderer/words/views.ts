@@ -27,6 +27,8 @@ export const modelWords = {
     if (state !== 'complete') return undefined
     return prunable === undefined ? `Which services use it: ${notReported}.` : 'No service uses it.'
   },
+  /** Why it would be deleted, as a sentence. */
+  prunable: (why: string) => `${why.slice(0, 1).toUpperCase()}${why.slice(1)}.`,
   lastUsed: 'Last used',
   ago: 'ago',
   store: ({ freeBytes, models }: ModelStoreView) =>
@@ -39,7 +41,7 @@ export const modelWords = {
   keep: 'Keep',
   pull: 'Fetch a model',
   pullNow: 'Fetch',
-  sourceHint: 'hf://organisation/repository/file.gguf or https://…',
+  sourceHint: 'hf://owner/repository/file.gguf',
   downloads: 'Downloads',
   download: (name: string) => `Download of ${name}`,
   cancel: (name: string) => `Cancel the download of ${name}`,

@@ -1,4 +1,11 @@
-import type { AppBridge, AppPreferences, AppState, RunLog } from '../../../src/contract/app-bridge.ts'
+import type {
+  AppBridge,
+  AppPreferences,
+  AppState,
+  RunLog,
+  UpdateAction,
+  UpdateState,
+} from '../../../src/contract/app-bridge.ts'
 import type { BridgeReply } from '../../../src/contract/bridge.ts'
 
 export const appVerbs = [
@@ -20,7 +27,7 @@ export type AppVerb = (typeof appVerbs)[number]
 
 /** What the app does for its window, without an app: it remembers what it was asked. */
 export class FakeApp {
-  state: AppState = {
+  state: { -readonly [K in keyof AppState]: AppState[K] } = {
     hubToken: 'none',
     loginItem: 'not-registered',
     preferences: {
@@ -72,6 +79,22 @@ export class FakeApp {
     }
   }
 
+  #updated(action: UpdateAction): UpdateState {
+    const version = '1.2.3'
+    switch (action) {
+      case 'look':
+      case 'cancel':
+        return { step: 'available', version, bytes: 98_000_000 }
+      case 'download':
+        return { step: 'downloading', version, doneBytes: 41e6, totalBytes: 98e6, bytesPerSecond: 8.2e6 }
+      case 'install':
+        return { step: 'installing', version }
+      case 'dismiss':
+        delete this.state.lastUpdate
+        return { step: 'unknown' }
+    }
+  }
+
   #changes(verb: AppVerb, content: unknown): Partial<AppState> {
     const { preferences } = this.state
     if (verb === 'setHubToken') return { hubToken: 'kept' }
@@ -80,7 +103,7 @@ export class FakeApp {
     if (verb === 'prefer' && preferences) {
       return { preferences: { ...preferences, ...(content as Partial<AppPreferences>) } }
     }
-    if (verb === 'update') return { update: { step: 'available', version: '1.2.3', bytes: 98_000_000 } }
+    if (verb === 'update') return { update: this.#updated(content as UpdateAction) }
     if (verb === 'setCommandLink') {
       return {
         commandLink: content === true ? { state: 'linked', file: '/usr/local/bin/metal-agent' } : { state: 'absent' },

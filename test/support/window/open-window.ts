@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import type { BrowserContextOptions, Browser, Page } from 'playwright'
-import type { AppBridge, RunLog } from '../../../src/contract/app-bridge.ts'
+import type { AppBridge, AppState, RunLog } from '../../../src/contract/app-bridge.ts'
 import type { Bridge, BridgeReply, LinkFailure } from '../../../src/contract/bridge.ts'
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
 import { appVerbs, FakeApp, type AppVerb } from './fake-app.ts'
@@ -47,6 +47,8 @@ export interface WindowOptions {
   readonly folder: string
   readonly agent: AgentLink
   readonly context?: BrowserContextOptions
+  /** How the app beside its agent stands. */
+  readonly appState?: Partial<AppState> | undefined
   /** Files that the page asks for and does not get. */
   readonly isMissing?: (file: string) => boolean
 }
@@ -57,6 +59,7 @@ export async function openWindow({
   folder,
   agent,
   context = {},
+  appState = {},
   isMissing = () => false,
 }: WindowOptions): Promise<OpenWindow> {
   const browserContext = await browser.newContext({ viewport: { width: 400, height: 620 }, ...context })
@@ -81,6 +84,7 @@ export async function openWindow({
     })
   })
   const app = new FakeApp()
+  app.state = { ...app.state, ...appState }
   await connect(page, agent, app)
   await page.goto(`${origin}/`)
   const { revealed, kept } = app

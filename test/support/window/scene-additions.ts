@@ -1,13 +1,21 @@
+import { LinkError } from '../../../src/contract/client.ts'
 import type { ManagerView } from '../../../src/contract/deletion.ts'
 import type { CommandResult } from '../../../src/contract/commands.ts'
 import type { FitView, FittedModelView } from '../../../src/contract/fit.ts'
 import { applicationYaml } from '../../../src/contract/model-application.ts'
 import type { FakeAgent } from './fake-agent.ts'
 import { withModels, withServices, withSettings } from './scene-agents.ts'
-import { gigabyte, ready, tooLarge } from './scene-services.ts'
+import { inMemory } from './scene-gauges.ts'
+import { gigabyte, ready, stopping, tooLarge } from './scene-services.ts'
 
 export const withWays = (answers: FakeAgent['answers']) => () => {
   const agent = withServices([tooLarge])()
+  agent.show({
+    ...agent.shown,
+    ...inMemory,
+    memory: { ...inMemory.memory, waiting: ['default/llama-70b'] },
+    services: [tooLarge, ...inMemory.services],
+  })
   const { known } = withSettings()
   if (known.settings !== undefined) agent.known.settings = known.settings
   agent.answers.push(...answers)
@@ -44,9 +52,23 @@ export const withFit =
     const { known } = withModels()
     if (known.models !== undefined) agent.known.models = known.models
     if (fit !== undefined) agent.known.fit = fit
-    agent.show({ ...agent.shown, services: [ready] })
+    // The stored model of that name is offered to be added.
+    const services = inMemory.services.filter(({ name }) => name !== stopping.name)
+    agent.show({ ...agent.shown, services })
     return agent
   }
+
+/** As the Hub answers of what nobody may see. */
+export function fitUnknown(): FakeAgent {
+  const agent = withFit()()
+  agent.replies.fit = () => {
+    throw new LinkError(
+      'refused',
+      'huggingface.co has no public repository nobody/nothing: correct spec.source, or if it is private put a token into the Secret of spec.sourceSecretRef, the setting hubTokenFile or HF_TOKEN.',
+    )
+  }
+  return agent
+}
 
 const file = (quantization: string, gigabytes: number, parts = 1) => {
   const path = `Qwen_Qwen3-30B-A3B-${quantization}${parts > 1 ? '-00001-of-00002' : ''}.gguf`
@@ -77,7 +99,7 @@ export const fitting: FittedModelView = {
   slots: 1,
   items: sizes({ weights: 2.8, kv: 1.1, compute: 0.4, overhead: 0.3 }),
   totalBytes: 4.6 * gigabyte,
-  guess: 'No context was asked for: 8192 tokens are assumed.',
+  guess: 'Nobody says how large the cache type q6_0 is: it is counted as f16.',
   notes: [],
   verdict: 'fits',
   message: 'It fits: it needs 4.6 GB, and 26.4 GB of the budget of 72.0 GB are left.',
@@ -105,7 +127,7 @@ export const misfitting: FittedModelView = {
   message: 'It needs 46.1 GB, and 26.4 GB of the budget of 72.0 GB are left. It fits when phi-4-mini leaves memory.',
   unload: [{ namespace: 'default', name: 'phi-4-mini', freesBytes: 25.8 * gigabyte }],
   ways: [
-    { kind: 'change', sentence: 'Use a context of 2048 tokens: needs 26.1 GB', change: { contextSize: 2_048 } },
+    { kind: 'change', sentence: 'Use a context of 2,048 tokens: needs 26.1 GB', change: { contextSize: 2_048 } },
     {
       kind: 'budget',
       sentence: 'Raise the memory budget to 92.0 GB',

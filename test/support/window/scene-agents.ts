@@ -12,13 +12,13 @@ import { editableRows } from '../../../src/contract/settings-table.ts'
 import { sampleSnapshot } from '../sample-snapshot.ts'
 import { FakeAgent } from './fake-agent.ts'
 import { crashing, every, evicted, figures, gigabyte, output, ready } from './scene-services.ts'
-import { memory, memoryFigures } from './scene-gauges.ts'
+import { memoryWith } from './scene-gauges.ts'
 
 /** As an agent answers that keeps no such run. */
 const noRun: LogPage = { lines: [], start: { fileId: '', offset: 0 }, end: { fileId: '', offset: 0 } }
 
 export const withServices = (services: ServiceView[]) => () => {
-  const agent = new FakeAgent(sampleSnapshot({ services, figures, memory, memoryFigures }))
+  const agent = new FakeAgent(sampleSnapshot({ services, figures, ...memoryWith(services) }))
   agent.logs.current = output
   agent.logs.previous = noRun
   return agent
@@ -102,7 +102,11 @@ export function withModels(): FakeAgent {
       downloads: [
         {
           ...{ name: 'qwen3-30b-a3b', source: 'hf://Qwen/Qwen3-30B-A3B-GGUF', state: 'downloading' },
-          ...{ message: 'Downloading.', since: '2026-01-02T03:02:05.000Z', progress: figures.fetching.progress },
+          ...{
+            message: 'Downloading hf://Qwen/Qwen3-30B-A3B-GGUF.',
+            since: '2026-01-02T03:02:05.000Z',
+            progress: figures.fetching.progress,
+          },
         } as const,
       ],
     }),
@@ -120,7 +124,7 @@ export function withModels(): FakeAgent {
       } as const,
       {
         ...{ ...file, name: 'smollm-360m', source: 'https://example.com/smollm.gguf', state: 'complete', path: '/m/2' },
-        ...{ sizeBytes: 0.4 * gigabyte, usedBy: [], prunable: 'No service uses it since 41 days.' },
+        ...{ sizeBytes: 0.4 * gigabyte, usedBy: [], prunable: 'no service uses it' },
       },
       {
         ...file,
@@ -130,7 +134,7 @@ export function withModels(): FakeAgent {
         path: '/m/3',
         sizeBytes: 1e9,
         usedBy: [],
-        prunable: 'Its checksum is wrong.',
+        prunable: 'its content was not what it should be',
       },
     ] as const satisfies StoredModelView[],
   }

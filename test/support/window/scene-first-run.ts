@@ -2,7 +2,7 @@ import type { ClusterView } from '../../../src/contract/cluster.ts'
 import type { Answer } from '../../../src/contract/queries.ts'
 import { sampleSnapshot } from '../sample-snapshot.ts'
 import { FakeAgent } from './fake-agent.ts'
-import { memory, memoryFigures } from './scene-gauges.ts'
+import { memoryWith } from './scene-gauges.ts'
 import { gigabyte } from './scene-services.ts'
 import type { Scene } from './scenes.ts'
 
@@ -31,7 +31,7 @@ export const onFirstRun =
     const message = 'No address of this machine was chosen: two networks reach the cluster.'
     const agent = new FakeAgent(
       sampleSnapshot({
-        ...{ services: [], memory, memoryFigures },
+        ...{ services: [], ...memoryWith([]) },
         cluster: { ...cluster, ...changed },
         host: lacks === 'runtimeAndAddress' ? { ...addressless, message } : host,
       }),

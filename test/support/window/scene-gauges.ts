@@ -3,11 +3,24 @@ import type { RuntimeFigures, ServiceView } from '../../../src/contract/service.
 import type { AgentSnapshot } from '../../../src/contract/snapshot.ts'
 import { sampleService, sampleSnapshot } from '../sample-snapshot.ts'
 import { FakeAgent } from './fake-agent.ts'
-import { figures, gigabyte, held, itemsOf, needs, output, ready, starting, stopping } from './scene-services.ts'
+import {
+  figures,
+  gigabyte,
+  held,
+  itemsOf,
+  needs,
+  output,
+  ready,
+  starting,
+  stopping,
+  unready,
+} from './scene-services.ts'
 
 /** Of a Mac with 96 GB. */
+const totalBytes = 96 * gigabyte
+
 export const memory: MemoryStateView = {
-  totalBytes: 96 * gigabyte,
+  totalBytes,
   budgetBytes: 72 * gigabyte,
   budgetHow: '72.0 GB (67.1 GiB), 0.75 of the memory of this machine.',
   gpuLimitBytes: 77.3 * gigabyte,
@@ -20,23 +33,32 @@ export const memory: MemoryStateView = {
   waiting: ['default/whisper'],
 }
 
-export const memoryFigures = { availableBytes: 42.2 * gigabyte }
+const otherBytes = 14.2 * gigabyte
+
+/** While these services hold what `figures` says of them. */
+export function memoryWith(services: readonly ServiceView[]): Pick<AgentSnapshot, 'memory' | 'memoryFigures'> {
+  const sizes: AgentSnapshot['figures'] = figures
+  const modelsBytes = services.reduce((sum, { uid }) => sum + (sizes[uid]?.footprintBytes ?? 0), 0)
+  const waiting = services.filter(({ reason }) => reason === 'InsufficientMemory').map(({ name }) => `default/${name}`)
+  return {
+    memory: { ...memory, modelsBytes, reservedBytes: 0, waiting },
+    memoryFigures: { availableBytes: totalBytes - otherBytes - modelsBytes },
+  }
+}
 
 export const inMemory = {
   services: [ready, { ...starting, memory: needs(10.4) }, largeModel(), stopping, held],
   figures: {
     ...figures,
-    ready: { footprintBytes: 9.1 * gigabyte },
-    starting: { footprintBytes: 4.2 * gigabyte },
     large: { footprintBytes: 25.8 * gigabyte },
-    stopping: { footprintBytes: 0.5 * gigabyte, requestsInFlight: 2 },
   },
   memory,
-  memoryFigures,
+  memoryFigures: { availableBytes: 42.2 * gigabyte },
 } satisfies Partial<AgentSnapshot>
 
 export function largeModel(): ServiceView {
-  return sampleService({ uid: 'large', name: 'llama-3.3-70b', state: 'unready', reason: 'Starting', pid: 4720 })
+  const { reason, message, steps } = unready
+  return sampleService({ uid: 'large', name: 'llama-3.3-70b', state: 'unready', reason, message, steps, pid: 4720 })
 }
 
 export const measuring: Partial<AgentSnapshot> = {
@@ -86,8 +108,7 @@ export function working(): FakeAgent {
     sampleSnapshot({
       services: [service],
       figures: { ready: { footprintBytes: 9.1 * gigabyte, runtime, powerShareWatts: 31.5 } },
-      memory,
-      memoryFigures: { availableBytes: 72 * gigabyte },
+      ...memoryWith([service]),
       ...measuring,
     }),
   )

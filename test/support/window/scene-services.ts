@@ -34,6 +34,14 @@ export const fetching = sampleService({
   },
 })
 
+export const paused = sampleService({
+  ...ready,
+  state: 'unready',
+  reason: 'Paused',
+  message: 'This machine is paused: the model stays in memory, and no requests are sent here.',
+  steps: { fetched: done, started: done, healthy: done, published: waiting, clusterAgrees: waiting },
+})
+
 export const crashing = sampleService({
   uid: 'crashing',
   name: 'mistral-small',
@@ -114,6 +122,22 @@ export const held = sampleService({
   },
 })
 
+export const unready = sampleService({
+  uid: 'unready',
+  name: 'deepseek-r1-8b',
+  state: 'unready',
+  reason: 'Starting',
+  message: 'The server does not answer its health check; it is withdrawn until it does.',
+  pid: 4714,
+  steps: {
+    fetched: done,
+    started: done,
+    healthy: { status: 'failed', message: 'No answer for 12 s.' },
+    published: waiting,
+    clusterAgrees: waiting,
+  },
+})
+
 export const longest = sampleService({
   uid: 'longest',
   namespace: 'a-namespace-whose-name-has-the-sixty-three-letters-kubernetes-has',
@@ -127,20 +151,7 @@ export const every: ServiceView[] = [
   ready,
   fetching,
   starting,
-  sampleService({
-    uid: 'unready',
-    name: 'deepseek-r1-8b',
-    state: 'unready',
-    reason: 'Starting',
-    message: 'The server does not answer its health check; it is withdrawn until it does.',
-    steps: {
-      fetched: done,
-      started: done,
-      healthy: { status: 'failed', message: 'No answer for 12 s.' },
-      published: waiting,
-      clusterAgrees: waiting,
-    },
-  }),
+  unready,
   crashing,
   refused,
   stopping,
@@ -159,12 +170,16 @@ export const every: ServiceView[] = [
     state: 'foreign',
     reason: 'ClaimedElsewhere',
     message: 'The machine "mini" serves it.',
+    steps: { fetched: waiting, started: waiting, healthy: waiting, published: waiting, clusterAgrees: waiting },
   }),
 ]
 
 export const figures = {
   fetching: { progress: { doneBytes: 7_900_000_000, totalBytes: 18_600_000_000, bytesPerSecond: 61_000_000 } },
-  stopping: { requestsInFlight: 2 },
+  ready: { footprintBytes: 9.1 * gigabyte },
+  starting: { footprintBytes: 4.2 * gigabyte },
+  unready: { footprintBytes: 5.4 * gigabyte },
+  stopping: { footprintBytes: 0.5 * gigabyte, requestsInFlight: 2 },
 }
 
 export const output: LogChunk = {
@@ -213,14 +228,14 @@ export const tooLarge = sampleService({
   memory: {
     needBytes: 43.9 * gigabyte,
     items: itemsOf(39.6),
-    guess: 'The model file says nothing of its context: 8192 tokens are assumed.',
+    guess: 'The projector is not counted: its file was not looked at.',
     priority: 'normal',
     isProtected: false,
     place: 1,
     waysToFit: [
       {
         kind: 'change',
-        sentence: 'Use a context of 4096 tokens: needs 26.1 GB',
+        sentence: 'Use a context of 4,096 tokens: needs 26.1 GB',
         change: { contextSize: 4_096 },
       },
       {
@@ -240,17 +255,21 @@ export const tooLarge = sampleService({
   },
 })
 
+const evictedBecause =
+  'Evicted from memory, which was critically short: it has the lowest priority, and 8.1 GB come back. It comes back by itself when that has passed.'
+
 export const evicted = sampleService({
   uid: 'evicted',
   name: 'deepseek-r1-8b',
   state: 'stopped',
   reason: 'MemoryPressure',
-  message: 'Evicted, as memory was critically short.',
+  message: evictedBecause,
+  since: '2026-01-02T02:50:05.000Z',
   steps: { fetched: done, started: waiting, healthy: waiting, published: waiting, clusterAgrees: waiting },
   hold: {
     cause: 'evicted',
     by: 'pressure',
     since: '2026-01-02T02:50:05.000Z',
-    message: 'Memory was critically short; 8.1 GB came back.',
+    message: evictedBecause,
   },
 })

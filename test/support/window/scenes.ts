@@ -1,3 +1,4 @@
+import type { AppState } from '../../../src/contract/app-bridge.ts'
 import { LinkError } from '../../../src/contract/client.ts'
 import type { ViewName } from '../../../src/renderer/store.ts'
 import { sampleSnapshot } from '../sample-snapshot.ts'
@@ -22,6 +23,7 @@ import {
   argo,
   chooseFile,
   fitting,
+  fitUnknown,
   misfitting,
   refusedAddition,
   withDeletion,
@@ -29,6 +31,7 @@ import {
   withWays,
 } from './scene-additions.ts'
 import { drawPower, inMemory, measuring, memory, powerRefused, working } from './scene-gauges.ts'
+import { updateNames, updateScenes } from './scene-updates.ts'
 import { firstRunNames, firstRunScenes, onFirstRun } from './scene-first-run.ts'
 import {
   crashing,
@@ -38,6 +41,7 @@ import {
   gigabyte,
   held,
   longest,
+  paused,
   ready,
   starting,
   stopping,
@@ -46,6 +50,7 @@ import {
 /** A state of the window worth looking at. */
 export interface Scene {
   readonly agent: () => FakeAgent
+  readonly app?: Partial<AppState>
   /** Turned to first. */
   readonly view?: ViewName
   /** Name of the service whose detail is opened. */
@@ -79,6 +84,7 @@ export const sceneNames = [
   'empty',
   'empty-unfolded',
   ...firstRunNames,
+  ...updateNames,
   'memory',
   'memory-wide',
   'memory-short',
@@ -173,6 +179,7 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
   empty: { agent: onFirstRun() },
   'empty-unfolded': { agent: onFirstRun(), unfold: ['Make a small one in a terminal'], height: 980 },
   ...firstRunScenes,
+  ...updateScenes,
   memory: { agent: () => new FakeAgent(sampleSnapshot(inMemory)) },
   'memory-wide': {
     agent: () => new FakeAgent(sampleSnapshot({ ...inMemory, ...measuring })),
@@ -236,7 +243,7 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     press: ['Add'],
     height: 980,
   },
-  'add-unknown': { agent: withFit(), add: 'hf://nobody/nothing' },
+  'add-unknown': { agent: fitUnknown, add: 'hf://nobody/nothing' },
   'add-wide': { agent: withFit(fitting), add: 'phi-4-mini', width: 1_100, height: 760 },
   'add-large-text': { agent: withFit(misfitting), add: 'llama-3.3-70b', textScale: 2 },
   'delete-managed': { agent: withDeletion([argo]), open: 'phi-4-mini', press: ['Delete phi-4-mini…'] },
@@ -270,7 +277,7 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
   'energy-empty': { agent: noEnergyYet, view: 'activity' },
   'energy-tokens': { agent: tokensOnly, view: 'activity', height: 760 },
   settings: { agent: withSettings, view: 'settings', height: 1_400 },
-  'settings-all': { agent: withSettings, view: 'settings', at: 'Models', height: 1_400 },
+  'settings-all': { agent: withSettings, view: 'settings', at: 'Models', height: 1_800 },
   'settings-start': { agent: withStartFile, view: 'settings', unfold: ['Why not here'], at: 'Network', height: 1_400 },
   'settings-power-rule': {
     agent: withSettings,
@@ -284,12 +291,14 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     agent: withSettings,
     view: 'settings',
     fill: { 'Time for requests to finish': 'soon' },
+    at: 'Runtimes',
     height: 980,
   },
   'settings-conflict': {
     agent: withSettings,
     view: 'settings',
     fill: { 'Time for requests to finish': '45s' },
+    at: 'Runtimes',
     then: setElsewhere,
     height: 1_800,
   },
@@ -297,6 +306,7 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     agent: withPreview,
     view: 'settings',
     fill: { 'Part of memory for models': '0.4' },
+    at: 'Memory',
     height: 1_400,
   },
   'settings-memory-large-text': {
@@ -349,7 +359,7 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     agent: () =>
       new FakeAgent(
         sampleSnapshot({
-          services: [ready],
+          services: [paused],
           host: { ...sampleSnapshot().host, paused: true },
           notices: ['There is no Metal on this machine: models run on its processors.'],
         }),
@@ -367,8 +377,8 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
   'settings-production': { agent: withSettings, view: 'settings', press: ['Serve prod-eu'], height: 980 },
   'large-text': { agent: withServices(every), textScale: 2 },
   'large-text-detail': { agent: withServices([crashing]), open: 'mistral-small', textScale: 2 },
-  'large-text-models': { agent: withModels, view: 'models', textScale: 2 },
-  'large-text-activity': { agent: withHistory, view: 'activity', textScale: 2 },
-  'large-text-settings': { agent: withSettings, view: 'settings', textScale: 2 },
-  'large-text-first-run': { agent: onFirstRun(), textScale: 2 },
+  'large-text-models': { agent: withModels, view: 'models', height: 1_600, textScale: 2 },
+  'large-text-activity': { agent: withHistory, view: 'activity', height: 1_600, textScale: 2 },
+  'large-text-settings': { agent: withSettings, view: 'settings', height: 1_600, textScale: 2 },
+  'large-text-first-run': { agent: onFirstRun(), height: 1_600, textScale: 2 },
 }

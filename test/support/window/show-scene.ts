@@ -22,6 +22,7 @@ export async function showScene(scene: Scene, stage: Stage): Promise<OpenWindow 
     browser: stage.browser,
     folder: stage.folder,
     agent,
+    appState: scene.app,
     context: {
       viewport: { width, height },
       colorScheme: stage.dark === true ? 'dark' : 'light',

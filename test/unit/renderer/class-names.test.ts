@@ -22,7 +22,12 @@ test('every class that a part of the window names is in its stylesheet, and none
     const named = users
       .filter((text) => text.includes(`/${name}'`))
       .flatMap((text) => [...text.matchAll(/styles\['(\w+)'\]/g)].map(([, used]) => used))
-    const used = new Set([...named, ...(chosenByValue[sheet] ?? [])])
+    const composed = stylesheets.flatMap((other) =>
+      [...readFileSync(join(source, other), 'utf8').matchAll(/composes: (\w+) from '([^']+)'/g)]
+        .filter(([, , file]) => file?.endsWith(`/${name}`))
+        .map(([, used]) => used),
+    )
+    const used = new Set([...named, ...composed, ...(chosenByValue[sheet] ?? [])])
     const unknown = [...used].filter((one) => !written.has(one))
     const unused = [...written].filter((one) => !used.has(one))
     return unknown.length + unused.length === 0 ? [] : [{ sheet, unknown, unused }]

@@ -7,7 +7,17 @@ const source = join(import.meta.dirname, '../../../src/renderer')
 
 /** Attributes that a person reads or hears. */
 const readAttributes: ReadonlySet<string> = new Set([
-  ...['label', 'copyLabel', 'aria-label', 'aria-description', 'aria-valuetext', 'aria-roledescription', 'alt', 'title'],
+  ...[
+    'label',
+    'text',
+    'copyLabel',
+    'aria-label',
+    'aria-description',
+    'aria-valuetext',
+    'aria-roledescription',
+    'alt',
+    'title',
+  ],
   ...['placeholder', 'help', 'problem', 'name', 'value', 'textValue'],
 ])
 

@@ -56,6 +56,7 @@ export const updateWords = {
   download: 'Download it',
   cancel: 'Cancel the download',
   install: 'Restart to update',
+  dismiss: 'Dismiss what is said of the update',
   progress: 'Download of the update',
   regularly: 'Look for updates once a day',
   regularlyHelp: 'It asks the release server for the newest version, and says nothing of this machine.',
