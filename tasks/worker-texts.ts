@@ -3,35 +3,19 @@ import { build, type Plugin } from 'vite'
 import { asciiSource } from './ascii-source.ts'
 import { buildDefines } from './build-info.ts'
 import { undiciParts } from './undici-parts.ts'
-import { workerUrl } from './worker-files.ts'
+import { emittedWorkers } from './worker-urls.ts'
 
 const root = path.join(import.meta.dirname, '..')
 
 /**
- * Bundles the file of every `new URL('./name-worker.ts', import.meta.url)` as one CommonJS text in `workers/`, and puts its address there.
- * Electron reads files from app.asar, but no module of a thread: so the app reads the text and the thread runs it (startWorker).
+ * Bundles the file of each worker as one CommonJS text in `workers/`. Electron reads files from app.asar, but no module of a thread: so the
+ * app reads the text and the thread runs it (startWorker).
  */
-export function workerTexts(): Plugin {
-  return {
-    name: 'worker-texts',
-    enforce: 'pre',
-    transform: {
-      filter: { code: /-worker\.ts/ },
-      async handler(code, id) {
-        let replaced = code
-        for (const [expression, , file = ''] of code.matchAll(workerUrl)) {
-          const name = path.basename(file, '.ts')
-          const source = await textOf(path.resolve(path.dirname(id), file))
-          const reference = this.emitFile({ type: 'asset', fileName: `workers/${name}.cjs`, source })
-          replaced = replaced.replaceAll(expression, `new URL(import.meta.ROLLUP_FILE_URL_${reference})`)
-        }
-        return replaced === code ? null : { code: replaced, map: null }
-      },
-    },
-    // Without it the address would count from the root of a web site.
-    resolveFileUrl: ({ relativePath }) => `new URL(${JSON.stringify(relativePath)}, import.meta.url).href`,
-  }
-}
+export const workerTexts = (): Plugin =>
+  emittedWorkers('worker-texts', async (file, emitter) => {
+    const fileName = `workers/${path.basename(file, '.ts')}.cjs`
+    return emitter.emitFile({ type: 'asset', fileName, source: await textOf(file) })
+  })
 
 interface Part {
   readonly fileName: string

@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { checks } from '../../../src/cli/selftest/selftest.ts'
 
 const root = path.join(import.meta.dirname, '../../..')
 const text = readFileSync(path.join(root, 'docs/verified.md'), 'utf8')
@@ -19,4 +20,18 @@ const named = [...text.matchAll(/`((?:test|tasks|src|docs|bench)\/[^`\s]+)`/g)].
 test('what is proven names the tests that prove it, and each is there', () => {
   const missing = [...new Set(named)].filter((name) => globSync(name, { cwd: root }).length === 0)
   expect([named.length > 50, missing]).toEqual([true, []])
+})
+
+test('a person with a Mac has done in ten minutes what only a command and a look can show', () => {
+  const section = /^### Eight minutes at the screen\n(.*?)^#/ms.exec(text)?.[1] ?? ''
+  const seconds = [...section.matchAll(/^\|\s*\d+\s*\|\s*(\d+)\s*\|/gm)].map(([, given]) => Number(given))
+  const atScreen = seconds.reduce((sum, one) => sum + one, 0)
+  expect([seconds.length > 10, atScreen <= 8 * 60]).toEqual([true, true])
+})
+
+test('each question of the self-test is explained, and no other', () => {
+  const section = /^### Two minutes: one command\n(.*?)^#/ms.exec(text)?.[1] ?? ''
+  const lines = [...section.matchAll(/^\| (`[^|]*`) +\|/gm)].map(([, names = '']) => names)
+  const explained = lines.flatMap((names) => [...names.matchAll(/`([^`]+)`/g)].map(([, id]) => id))
+  expect(explained.toSorted()).toEqual(checks.map(({ id }) => id).toSorted())
 })
