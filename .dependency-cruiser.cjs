@@ -33,9 +33,15 @@ module.exports = {
     ),
     onlyMayImport(
       'installation-is-beside-the-core',
-      '^src/installation/',
+      '^src/installation/(?!uninstall/)',
       '^src/(installation|contract)/|^src/agent-core/(platform|state|support)/',
       'what is installed on a machine and removed from it knows no agent that runs; cli and main tell it of one',
+    ),
+    onlyMayImport(
+      'uninstall-knows-what-rooms-write',
+      '^src/installation/uninstall/',
+      '^src/(installation|contract)/|^src/agent-core/(?!agent\\.ts)',
+      'only the rooms know what they wrote to disks and clusters; no agent is started to remove it',
     ),
     onlyMayImport(
       'cli-stands-on-top',

@@ -12,6 +12,8 @@ interface Output {
 export interface CliIo {
   readonly stdout: Output
   readonly stderr: Output
+  /** Asks the person at the terminal, and answers the line; undefined where the input has ended. Absent where there is no terminal. */
+  readonly ask?: (question: string) => Promise<string | undefined>
   readonly env: NodeJS.ProcessEnv
   readonly platform: NodeJS.Platform
   readonly homeDir: string

@@ -17,6 +17,7 @@ async function run(): Promise<never> {
   const code = await main(process.argv.slice(2), {
     stdout: process.stdout,
     stderr: process.stderr,
+    ...(process.stdin.isTTY && process.stdout.isTTY && { ask }),
     env: process.env,
     platform: process.platform,
     homeDir: homedir(),
@@ -29,6 +30,17 @@ async function run(): Promise<never> {
   })
   await Promise.all([written(process.stdout), written(process.stderr)])
   process.exit(code)
+}
+
+async function ask(question: string): Promise<string | undefined> {
+  const { createInterface } = await import('node:readline/promises')
+  const lines = createInterface({ input: process.stdin, output: process.stdout })
+  const ended = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)))
+  try {
+    return await Promise.race([lines.question(question), ended])
+  } finally {
+    lines.close()
+  }
 }
 
 /** Until everything written before has left this process. */

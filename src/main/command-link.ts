@@ -6,6 +6,7 @@ import { messageOf } from '../agent-core/support/message-of.ts'
 import type { CommandLinkState } from '../contract/app-bridge.ts'
 import { LinkError } from '../contract/client.ts'
 import { shellWord } from '../contract/shell.ts'
+import { insideAnApp } from '../installation/uninstall/trace-table.ts'
 
 export interface CommandLinkOptions {
   /** The command inside of the app; undefined where the app has none or does not stay where it is. */
@@ -16,8 +17,6 @@ export interface CommandLinkOptions {
 }
 
 const name = 'metal-agent'
-/** Where an app, whatever it is called and wherever it was, has its command. */
-const insideAnApp = /\.app\/Contents\/Resources\/bin\/metal-agent$/
 
 /** A link that a shell finds; the command itself stays in the app. Nothing but such a link is ever written over or deleted. */
 export class CommandLink {

@@ -53,6 +53,12 @@ export const runOfEntry = ({ workingDirectory }: Pick<LedgerEntry, 'workingDirec
 
 const ledgerFile = z.object({ schema: z.literal(1), servers: z.array(ledgerEntry) })
 
+/** The servers that a ledger names with their processes; none where its text cannot be understood. */
+export const ledgerProcesses = (text: string) =>
+  (parse(text)?.servers ?? []).flatMap(({ key, bootId, process: server }) =>
+    server ? [{ key, bootId, ...server }] : [],
+  )
+
 /** One sentence why a server was not started. */
 export class LedgerError extends Error {
   override readonly name = 'LedgerError'

@@ -150,7 +150,12 @@ async function answered<T>(answer: Promise<T>): Promise<T> {
  * The command asks for a password at the terminal, whatever it is given on standard input. Of the environment it gets what the terminal
  * is, and nothing else that a person or a program may have set. Throws VerbError.
  */
-async function runInTerminal(command: string, args: readonly string[], { env }: CliIo, input: string): Promise<number> {
+export async function runInTerminal(
+  command: string,
+  args: readonly string[],
+  { env }: CliIo,
+  input: string,
+): Promise<number> {
   const { TERM } = env
   const child = spawn(command, args, {
     stdio: ['pipe', 'inherit', 'inherit'],

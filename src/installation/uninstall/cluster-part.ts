@@ -1,0 +1,165 @@
+import { isApiError } from '../../agent-core/kube/api-error.ts'
+import { KubeApi, type Preconditions } from '../../agent-core/kube/kube-api.ts'
+import { PinnedContext } from '../../agent-core/kube/pinned-context.ts'
+import {
+  objectMeta,
+  parseEndpointSlice,
+  parseInferenceService,
+  resources,
+  type ObjectMeta,
+  type Resource,
+} from '../../agent-core/kube/resources.ts'
+import { planModel } from '../../agent-core/applied/deletion-plan.ts'
+import { isClaim, parseClaim } from '../../agent-core/publishing/claim-text.ts'
+import { annotations, labels, managedBy, ownerOf } from '../../agent-core/publishing/objects.ts'
+import { createdBy } from '../../contract/model-application.ts'
+import { shellCommand } from '../../contract/shell.ts'
+import { z } from 'zod'
+import type { TracePart } from './trace-part.ts'
+
+/** The cluster that this machine served, as far as that is known without an agent. */
+export interface ClusterReach {
+  readonly kubeconfig?: string | undefined
+  readonly context: string
+  /** What the context stood for when this machine served it last. */
+  readonly server: string
+  /** Absent = all namespaces. */
+  readonly namespace?: string | undefined
+  /** The name under which this machine claims services. */
+  readonly nodeId: string | undefined
+  readonly env: NodeJS.ProcessEnv
+}
+
+/** A cluster that does not answer holds nobody up for longer, request by request. */
+const limitMs = 15_000
+
+/** Throws one sentence where the context is not there, or is another cluster by now. */
+export async function openCluster({ kubeconfig, context, server, env }: ClusterReach): Promise<KubeApi> {
+  const pinned = await PinnedContext.load({ file: kubeconfig, context, isKept: true, env })
+  if (pinned.server !== server) {
+    throw new Error(
+      `Context "${context}" was ${server} when this machine served it last and names ${pinned.server} now, so nothing is deleted there.`,
+    )
+  }
+  return new KubeApi(pinned)
+}
+
+const soon = (): AbortSignal => AbortSignal.timeout(limitMs)
+
+interface Owned {
+  readonly resource: Resource
+  readonly metadata: ObjectMeta
+}
+
+const named = z.object({ metadata: objectMeta })
+
+/**
+ * The slices that this machine claims, and those that no machine claims any more, each with Endpoints and Service. A slice that another
+ * machine holds, or LLMKube's agent wrote, is left alone with all that belongs to it.
+ */
+async function published(api: KubeApi, { namespace, nodeId }: ClusterReach): Promise<Owned[]> {
+  const found: Owned[] = []
+  const labelSelector = `${labels.managedBy}=${managedBy}`
+  for await (const { items } of api.pages(resources.endpointSlices, { namespace, labelSelector }, soon())) {
+    for (const { metadata } of items.map(parseEndpointSlice)) {
+      const claim = parseClaim(metadata.annotations[annotations.claim])
+      if (claim === undefined || (isClaim(claim) && claim.node !== nodeId)) continue
+      found.push({ resource: resources.endpointSlices, metadata })
+      for (const resource of [resources.endpoints, resources.services]) {
+        const beside = await besideSlice(api, resource, metadata)
+        if (beside) found.push({ resource, metadata: beside })
+      }
+    }
+  }
+  return found
+}
+
+/** Of the same name, and ours. */
+async function besideSlice(api: KubeApi, resource: Resource, slice: ObjectMeta): Promise<ObjectMeta | undefined> {
+  try {
+    const { metadata } = named.parse(await api.get(resource, slice.namespace, slice.name, soon()))
+    const isOurs = metadata.labels[labels.managedBy] === managedBy && ownerOf({ metadata }) !== undefined
+    return isOurs ? metadata : undefined
+  } catch (error) {
+    if (isApiError(error, 404)) return undefined
+    throw error
+  }
+}
+
+const preconditions = ({ uid, resourceVersion }: ObjectMeta): Preconditions => ({ uid, resourceVersion })
+
+/** Something that another machine has taken over, or somebody has deleted, since it was looked at is theirs. */
+async function deleteUnchanged(api: KubeApi, { resource, metadata }: Owned): Promise<void> {
+  try {
+    await api.delete(resource, metadata.namespace, metadata.name, preconditions(metadata), soon())
+  } catch (error) {
+    if (!isApiError(error, 404) && !isApiError(error, 409)) throw error
+  }
+}
+
+const placeOf = ({ resource, metadata }: Owned) => ({
+  path: `${metadata.namespace}/${metadata.name} (${resource.kind})`,
+})
+
+const kubectl = ({ context, kubeconfig }: ClusterReach, { resource, metadata }: Owned): string =>
+  shellCommand([
+    'kubectl',
+    ...(kubeconfig === undefined ? [] : ['--kubeconfig', kubeconfig]),
+    ...['--context', context, '-n', metadata.namespace, 'delete'],
+    ...[resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`, metadata.name],
+  ])
+
+/** What pods are told of this machine. Only after its agent has ended, which would write it anew. */
+export function clusterPart(reach: ClusterReach): TracePart {
+  return {
+    kind: 'cluster',
+    look: async () => {
+      const found = await published(await openCluster(reach), reach)
+      return found.length === 0
+        ? undefined
+        : { places: found.map(placeOf), byHand: found.map((one) => kubectl(reach, one)) }
+    },
+    remove: async () => {
+      const api = await openCluster(reach)
+      // The slice comes first, by which pods find the rest.
+      for (const one of await published(api, reach)) await deleteUnchanged(api, one)
+    },
+  }
+}
+
+/** What `add` and the window made in the cluster, whichever machine serves it; other machines may serve it, so it is never chosen by itself. */
+export function applicationsPart(reach: ClusterReach): TracePart {
+  const made = async (api: KubeApi) => {
+    const found: Owned[] = []
+    const labelSelector = `${createdBy.label}=${createdBy.value}`
+    for (const resource of [resources.inferenceServices, resources.models]) {
+      const query = { namespace: reach.namespace, labelSelector }
+      for await (const { items } of api.pages(resource, query, soon())) {
+        found.push(...items.map((raw) => ({ resource, metadata: named.parse(raw).metadata })))
+      }
+    }
+    return found
+  }
+  return {
+    kind: 'applications',
+    look: async () => {
+      const found = await made(await openCluster(reach))
+      return found.length === 0
+        ? undefined
+        : { places: found.map(placeOf), byHand: found.map((one) => kubectl(reach, one)) }
+    },
+    remove: async () => {
+      const api = await openCluster(reach)
+      for (const one of await made(api)) {
+        if (one.resource.kind !== resources.inferenceServices.kind) continue
+        const { namespace, name } = one.metadata
+        const service = parseInferenceService(await api.get(one.resource, namespace, name, soon()))
+        await deleteUnchanged(api, one)
+        const model = await planModel(api, service)
+        // A Model that another service uses stays.
+        if (model?.isDeleted === true)
+          await deleteUnchanged(api, { resource: resources.models, metadata: model.object.metadata })
+      }
+    },
+  }
+}

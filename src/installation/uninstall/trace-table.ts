@@ -1,0 +1,117 @@
+import type { TraceKind } from '../../contract/uninstall.ts'
+
+/** Of the app's bundle, by which macOS names what it keeps for the app. */
+export const bundleId = 'dev.metalbar.app'
+export const appName = 'Metalbar'
+/** As Electron calls the key of its safeStorage. */
+export const keychainService = `${appName} Safe Storage`
+
+export interface TraceRow {
+  readonly what: string
+  readonly isChosen: boolean
+}
+
+export const traceTable: Readonly<Record<TraceKind, TraceRow>> = {
+  service: { what: 'The service that starts the agent', isChosen: true },
+  servers: { what: 'Model servers that an agent left running', isChosen: true },
+  applications: { what: 'Models and InferenceServices that were added with Metalbar', isChosen: false },
+  cluster: { what: 'What this machine published in the cluster', isChosen: true },
+  loginItem: { what: 'Opening at login', isChosen: true },
+  sudoRule: { what: 'The rule of sudo that lets power be measured', isChosen: true },
+  commandLink: { what: 'The link to the command metal-agent', isChosen: true },
+  models: { what: 'Downloaded models', isChosen: false },
+  token: { what: 'The Hugging Face token, encrypted', isChosen: true },
+  keychain: { what: 'The key of the token in the keychain', isChosen: true },
+  macPreferences: { what: 'What macOS remembers for the app', isChosen: true },
+  crashReports: { what: 'Crash reports', isChosen: true },
+  appData: { what: 'Windows, caches and downloaded updates of the app', isChosen: true },
+  logs: { what: 'Logs of the agent and of its servers', isChosen: true },
+  settings: { what: 'Settings and preferences', isChosen: true },
+  state: { what: 'State: identity, history, energy, holds', isChosen: true },
+}
+
+/** Every name in the state folder: a file, or a folder with all that is in it. */
+export const stateNames: Readonly<Record<string, TraceKind>> = {
+  'preferences.json': 'settings',
+  'settings.json': 'settings',
+  'start-settings.json': 'settings',
+  'cluster.json': 'settings',
+  'hub-token.encrypted': 'token',
+  chromium: 'appData',
+  'metalbar.log': 'logs',
+  'metalbar.old.log': 'logs',
+  runs: 'logs',
+  // Of servers that were started before each run had a folder.
+  work: 'logs',
+  logs: 'logs',
+  service: 'logs',
+  'agent.lock': 'state',
+  'agent.sock': 'state',
+  'node.json': 'state',
+  'ledger.json': 'state',
+  'absences.json': 'state',
+  'holds.json': 'state',
+  'memory.json': 'state',
+  'history.jsonl': 'state',
+  'energy.json': 'state',
+  'panic-fuse.json': 'state',
+  'model-store.json': 'state',
+  'update.json': 'state',
+  migration: 'state',
+  // Copies of the command, which the service starts.
+  versions: 'state',
+}
+
+const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
+/** Set aside since it was broken, being written when a process was killed, or a lock that was just taken. */
+const variant = new RegExp(String.raw`^(.+?)(?:\.broken-\d+|\.\d+|\.(?:stale-)?${uuid})$`)
+/** A service's file that a person had changed. */
+const keptAside = /\.(?:plist|service)\.[^/]*\.kept$/
+
+/** Whose a name in the state folder is; undefined where it is none of ours. */
+export function kindInStateFolder(name: string): TraceKind | undefined {
+  const known = (of: string): TraceKind | undefined => (Object.hasOwn(stateNames, of) ? stateNames[of] : undefined)
+  const [, base = ''] = variant.exec(name) ?? []
+  return known(name) ?? known(base) ?? (keptAside.test(name) ? 'state' : undefined)
+}
+
+/** What is written elsewhere in the home folder of a Mac: names in a folder. */
+export interface HomeRow {
+  readonly kind: TraceKind
+  /** Below the home folder. */
+  readonly folder: string
+  readonly name: RegExp
+  /** The folder has no other use, and goes when it is empty. */
+  readonly isOwnFolder?: boolean
+}
+
+const id = bundleId.replaceAll('.', String.raw`\.`)
+
+export const macHomeRows: readonly HomeRow[] = [
+  // The service's log, which the agent writes, and what launchd catches of its output.
+  {
+    kind: 'logs',
+    folder: 'Library/Logs/Metalbar',
+    name: /^metal-agent(?:\.err)?\.log(?:\.\d+|\.lock)?$/,
+    isOwnFolder: true,
+  },
+  // Of macOS, of Squirrel, which replaces the app, and of electron-updater.
+  { kind: 'appData', folder: 'Library/Caches', name: new RegExp(`^(?:${id}(?:\\.ShipIt)?|metalbar-updater)$`) },
+  { kind: 'appData', folder: 'Library/HTTPStorages', name: new RegExp(`^${id}(?:\\.binarycookies)?$`) },
+  { kind: 'appData', folder: 'Library/WebKit', name: new RegExp(`^${id}$`) },
+  { kind: 'appData', folder: 'Library/Saved Application State', name: new RegExp(`^${id}\\.savedState$`) },
+  { kind: 'macPreferences', folder: 'Library/Preferences/ByHost', name: new RegExp(`^${id}\\.[^/]+\\.plist$`) },
+  {
+    kind: 'crashReports',
+    folder: 'Library/Logs/DiagnosticReports',
+    name: /^(?:Metalbar(?: Helper(?: \([^)]+\))?)?|metal-agent)[-_][^/]*\.(?:ips|crash|diag|hang|spin)$/,
+  },
+  {
+    kind: 'crashReports',
+    folder: 'Library/Application Support/CrashReporter',
+    name: /^(?:Metalbar(?: Helper(?: \([^)]+\))?)?|metal-agent)_[^/]*\.plist$/,
+  },
+]
+
+/** Where an app, whatever it is called and wherever it was, has its command. */
+export const insideAnApp = /\.app\/Contents\/Resources\/bin\/metal-agent$/

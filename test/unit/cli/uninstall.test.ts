@@ -1,0 +1,133 @@
+import { chown, readdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
+import { acquireLock } from '../../../src/agent-core/state/lock.ts'
+import { startTimeOf } from '../../../src/agent-core/state/start-time.ts'
+import { main } from '../../../src/cli/main.ts'
+import { treeOf } from '../../support/tree-of.ts'
+import { uninstallWorld } from '../../support/uninstall-world.ts'
+
+interface Terminal {
+  readonly answers?: readonly string[]
+  readonly env?: NodeJS.ProcessEnv
+  readonly homeDir?: string
+}
+
+type World = Awaited<ReturnType<typeof uninstallWorld>>
+
+/** `metal-agent uninstall --everything …` in that home folder; with answers a person types them. */
+async function uninstall({ home, stateDir, at }: World, words: readonly string[], terminal: Terminal = {}) {
+  const { answers, env = {}, homeDir = home } = terminal
+  const said = { stdout: '', stderr: '' }
+  const left = [...(answers ?? [])]
+  const asked: string[] = []
+  const ask = (question: string) => {
+    asked.push(question)
+    return Promise.resolve(left.shift())
+  }
+  const code = await main(['uninstall', '--everything', '--state-dir', stateDir, ...words], {
+    stdout: { write: (text: string) => (said.stdout += text) },
+    stderr: { write: (text: string) => (said.stderr += text) },
+    ...(answers && { ask }),
+    env: { PATH: '', ...env },
+    platform: 'linux',
+    homeDir,
+    temporaryDir: tmpdir(),
+    cwd: at('.'),
+    windowFolder: at('no-window'),
+  })
+  return { code, asked, ...said }
+}
+
+async function filled() {
+  const there = await uninstallWorld()
+  for (const name of ['node.json', 'settings.json', 'metalbar.log']) await there.write(path.join(there.stateDir, name))
+  return there
+}
+
+test('without a terminal and without --yes everything is listed and nothing removed', async () => {
+  await using there = await filled()
+  const before = await treeOf(there.home)
+  const { code, stdout, stderr } = await uninstall(there, [])
+  expect(code).toBe(4)
+  expect(stderr).toBe('metal-agent: Nothing was removed: repeat it with --yes.\n')
+  expect(stdout.split('\n').filter((line) => line.startsWith('['))).toEqual([
+    expect.stringMatching(/^\[x\] 1 {2}Logs of the agent and of its servers {2}\d+ B$/),
+    expect.stringMatching(/^\[x\] 2 {2}Settings and preferences {2}\d+ B$/),
+    expect.stringMatching(/^\[x\] 3 {2}State: identity, history, energy, holds {2}\d+ B$/),
+  ])
+  expect(await treeOf(there.home)).toEqual(before)
+})
+
+test('a person changes ticks by number until "remove", which removes what is ticked then', async () => {
+  await using there = await filled()
+  const { code, stdout, stderr, asked } = await uninstall(there, [], { answers: ['2 9', '1, 3', '3', 'remove'] })
+  expect([code, asked.length]).toEqual([0, 4])
+  expect(stderr).toContain('metal-agent: "9" is no number of the list.\n')
+  expect(stdout).toMatch(/^done {2}State: identity, history, energy, holds: Removed, \d+ B\.$/m)
+  expect(await readdir(there.stateDir)).toEqual(['metalbar.log', 'settings.json'])
+})
+
+test.each([{ answers: [''] }, { answers: [] }])('a person who types nothing ends it: $answers', async ({ answers }) => {
+  await using there = await filled()
+  const before = await treeOf(there.home)
+  const { code } = await uninstall(there, [], { answers })
+  expect([code, await treeOf(there.home)]).toEqual([4, before])
+})
+
+test('--dry-run changes nothing, --keep leaves a kind, and a word that is no kind is refused with all kinds', async () => {
+  await using there = await filled()
+  const before = await treeOf(there.home)
+  expect((await uninstall(there, ['--dry-run', '--yes'])).code).toBe(0)
+  const wrong = await uninstall(there, ['--yes', '--keep', 'modles'])
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('--keep "modles" is none of the kinds: ')])
+  expect(await treeOf(there.home)).toEqual(before)
+  expect((await uninstall(there, ['--yes', '--keep', 'settings'])).code).toBe(0)
+  expect(await readdir(there.stateDir)).toEqual(['settings.json'])
+})
+
+test('where nothing is, nothing is asked', async () => {
+  await using there = await uninstallWorld()
+  expect(await uninstall(there, [])).toEqual({
+    code: 0,
+    asked: [],
+    stdout: 'There is nothing of Metalbar here.\n',
+    stderr: '',
+  })
+})
+
+test('an agent that has the state folder and does not answer is named, and nothing is removed', async () => {
+  await using there = await filled()
+  const platform = hostPlatform()
+  const file = path.join(there.stateDir, 'agent.lock')
+  const locked = await acquireLock({ file, processStartTime: (pid) => startTimeOf(platform, pid) })
+  const before = await treeOf(there.home)
+  const { code, stderr } = await uninstall(there, ['--yes'])
+  expect([code, stderr]).toEqual([
+    1,
+    `metal-agent: An agent that does not answer has the state folder (process ${process.pid}): end it first. Nothing was removed.\n`,
+  ])
+  expect(await treeOf(there.home)).toEqual(before)
+  if (locked.ok) await locked.lock.release()
+})
+
+test('without HOME it is not known what is whose', async () => {
+  await using there = await filled()
+  const { code, stderr } = await uninstall(there, ['--yes'], { homeDir: '' })
+  expect([code, stderr]).toEqual([
+    1,
+    'metal-agent: HOME names no folder, so it is not known what is whose: set it, and repeat this.\n',
+  ])
+})
+
+test.skipIf(process.getuid?.() !== 0)("root touches nothing of another user's, by sudo or by name", async () => {
+  await using there = await filled()
+  const bySudo = await uninstall(there, ['--yes'], { env: { SUDO_USER: 'anna' } })
+  expect([bySudo.code, bySudo.stderr]).toEqual([1, expect.stringContaining('repeat it as anna, without sudo')])
+  await chown(there.stateDir, 4242, 4242)
+  const byName = await uninstall(there, ['--yes'])
+  expect([byName.code, byName.stderr]).toEqual([1, expect.stringContaining('belongs to another user (4242)')])
+  expect((await readdir(there.stateDir)).length).toBe(3)
+})
