@@ -1,15 +1,19 @@
 import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { acquireLock } from '../../agent-core/state/lock.ts'
+import { messageOf } from '../../agent-core/support/message-of.ts'
 import { startTimeOf } from '../../agent-core/state/start-time.ts'
 import path from 'node:path'
 import { LinkError } from '../../contract/client.ts'
 import type { Removal, TraceKind, TraceList } from '../../contract/uninstall.ts'
+import { InstallationError } from '../../installation/installation-host.ts'
 import { allParts, type KnownPlaces } from '../../installation/uninstall/all-parts.ts'
+import { placesOfServices, servicePart } from '../../installation/uninstall/service-part.ts'
 import { UninstallError, type TracePart } from '../../installation/uninstall/trace-part.ts'
 import { lookAt } from '../../installation/uninstall/own-files.ts'
 import { listTraces, removeTraces } from '../../installation/uninstall/uninstall.ts'
 import { exitCodes, type CliIo } from '../io.ts'
 import { runInTerminal } from '../power/power-rule.ts'
+import { workOf } from '../service/install.ts'
 import { whatIsLeftToDo } from './own-command.ts'
 import { endAgent, findAgent } from './running-agent.ts'
 import { uninstallHost } from './uninstall-host.ts'
@@ -32,8 +36,8 @@ export async function uninstallEverything(io: CliIo, options: EverythingOptions)
   try {
     return await uninstall(io, options)
   } catch (error) {
-    if (!(error instanceof UninstallError || error instanceof LinkError)) throw error
-    io.stderr.write(`metal-agent: ${error.message}\n`)
+    if (![UninstallError, InstallationError, LinkError].some((known) => error instanceof known)) throw error
+    io.stderr.write(`metal-agent: ${messageOf(error)}\n`)
     return exitCodes.failed
   }
 }
@@ -49,7 +53,8 @@ async function uninstall(io: CliIo, options: EverythingOptions): Promise<number>
     stateDir,
     platform: hostPlatform(host.platform),
     temporaryDir: io.temporaryDir,
-    known: [stated, ...(agent ? [agent] : [])],
+    known: [stated, ...(agent ? [agent] : []), ...(await placesOfServices(host))],
+    others: [servicePart(host, workOf(io))],
     asRoot: (words) => runInTerminal('/usr/bin/sudo', words, io, ''),
   })
   const list: TraceList = { traces: await listTraces(parts), serving }
@@ -118,7 +123,11 @@ async function removeAlone(
   { stateDir, chosen, io }: { stateDir: string; chosen: ReadonlySet<TraceKind>; io: CliIo },
 ): Promise<Removal[]> {
   const onStep = (what: string) => void io.stderr.write(`${what} …\n`)
-  if ((await lookAt(stateDir)) === undefined) return removeTraces(parts, { chosen, onStep })
+  // An agent of the service may wait for the state folder, and would get it now.
+  const first = parts.filter(({ kind }) => kind === 'service')
+  const rest = parts.filter(({ kind }) => kind !== 'service')
+  const services = await removeTraces(first, { chosen, onStep })
+  if ((await lookAt(stateDir)) === undefined) return [...services, ...(await removeTraces(rest, { chosen, onStep }))]
   const platform = hostPlatform()
   const locked = await acquireLock({
     file: path.join(stateDir, 'agent.lock'),
@@ -131,7 +140,7 @@ async function removeAlone(
     )
   }
   try {
-    return await removeTraces(parts, { chosen, onStep })
+    return [...services, ...(await removeTraces(rest, { chosen, onStep }))]
   } finally {
     if (locked.ok) await locked.lock.release()
   }

@@ -4,13 +4,15 @@ import path from 'node:path'
 import type { InstallationHost } from '../../installation/installation-host.ts'
 import { UninstallError } from '../../installation/uninstall/trace-part.ts'
 import type { CliIo } from '../io.ts'
+import { serviceHost } from '../service/service-host.ts'
 
 /** For whom it is, and on what: always the one who runs it. Throws UninstallError. */
-export async function uninstallHost({ platform, env, homeDir }: CliIo, stateDir: string): Promise<InstallationHost> {
+export async function uninstallHost(io: CliIo, stateDir: string): Promise<InstallationHost> {
+  const { platform, env, homeDir } = io
   if (platform !== 'darwin' && platform !== 'linux') {
     throw new UninstallError(`Metalbar runs on macOS and Linux, and leaves nothing on ${platform}.`)
   }
-  const { username, uid, gid } = userInfo()
+  const { uid } = userInfo()
   const sudoer = env['SUDO_USER']
   if (uid === 0 && sudoer !== undefined && sudoer !== 'root') {
     throw new UninstallError(
@@ -29,12 +31,5 @@ export async function uninstallHost({ platform, env, homeDir }: CliIo, stateDir:
       `The state folder ${stateDir} belongs to another user (${owner}), whose agent it is: have them run this, or sudo -u '#${owner}' metal-agent uninstall --everything.`,
     )
   }
-  return {
-    platform,
-    env,
-    isRoot: uid === 0,
-    systemRoot: '/',
-    programFolders: (env['PATH'] ?? '').split(path.delimiter),
-    user: { name: username, id: uid, groupId: gid, homeDir },
-  }
+  return serviceHost(io)
 }
