@@ -17,7 +17,7 @@ export function newWindow(form: Form, preload: string): BrowserWindow {
     ...forms[form],
     webPreferences: { preload, sandbox: true, contextIsolation: true, nodeIntegration: false, spellcheck: false },
   })
-  // By default macOS would make an app with an icon in the Dock of it.
+  // Else Electron decides here whether the app has an icon in the Dock, which is for DockIcon to do.
   const spaces = { visibleOnFullScreen: true, skipTransformProcessType: true }
   if (form === 'popover') window.setVisibleOnAllWorkspaces(true, spaces)
   return window

@@ -92,6 +92,12 @@ describe('ports', () => {
     await expect(new Ports().reserve(policy)).rejects.toThrow(NoPortError)
   })
 
+  test('a listener on one other address of this machine takes the port', async ({ skip }) => {
+    if (process.platform !== 'linux') skip('only Linux has 127.0.0.2 by itself')
+    await using taken = await stranger(0, '127.0.0.2')
+    await expect(new Ports().reserve({ kind: 'fixed', port: taken.port })).rejects.toThrow(NoPortError)
+  })
+
   test('reservations at the same time never meet', async () => {
     const ports = new Ports()
     const reserved = await Promise.all(Array.from({ length: 200 }, () => ports.reserve({ kind: 'ephemeral' })))
