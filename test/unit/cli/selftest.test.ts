@@ -199,7 +199,9 @@ test('stopped in the middle of a question it asks nothing more and leaves no pro
       return new Promise<never>(() => undefined)
     },
   })
-  const { out } = await selftest('linux', { platform, stop: stop.signal }, { temporaryDir: folder.dir })
+  // Longer than this test may take.
+  const options = { platform, stop: stop.signal, checkLimitMs: 600_000 }
+  const { out } = await selftest('linux', options, { temporaryDir: folder.dir })
   const left = await Promise.all(asked.map((pid) => platform.process(pid)))
   expect([asked.length, left, await readdir(folder.dir), out]).toEqual([1, [undefined], [], ''])
 })
