@@ -13,10 +13,11 @@ test('the link that starts the app turns its window', async () => {
   expect((await app.log()).includes('a link that opens nothing')).toBe(false)
 })
 
-test('the app has no icon in the Dock, is not slowed while nobody looks at it, and hears of the plug', async () => {
+test('all of the app starts: it has no icon in the Dock, is not slowed while nobody looks at it, and hears of the plug', async () => {
   await using app = await ShellApp.start({ preferences: {} })
   await app.icon('disconnected', 'kubeconfig')
-  expect((await app.look()).isInDock).toBe(false)
+  // Where something does not start, the app says so and ends when that was read.
+  expect([await app.ask({ do: 'question' }), (await app.look()).isInDock]).toEqual([undefined, false])
   expect(await app.ask({ do: 'isUserDefault', key: 'NSAppSleepDisabled' })).toBe(true)
   for (const event of ['on-battery', 'on-ac'] as const) await app.ask({ do: 'power', event })
 })
