@@ -21,11 +21,18 @@ const project = (name: string, testTimeout: number, setups: string[] = [], exclu
 const realApiServer = ['test/support/control-plane/global-setup.ts']
 const builtAgent = ['test/support/built-agent/global-setup.ts']
 
+/**
+ * Of the others: `popover`, `quit`, `waits` and `questions` run parts of the app inside of the test; `updates`, `first-start` and `first-run`
+ * need an app that is installed and signed, and a macOS that puts another one in its place; `strictness`, `electron-driver`, `package` and
+ * `carriers` are about the stand-in, the package and the agent's carriers themselves.
+ */
+const suitesOnElectron = ['real-electron', 'menu-bar', 'window', 'settings', 'macos', 'page', 'ends', 'figures']
+
 /** Tests of the project `shell` once more: on Electron itself, where there is one. */
 const onElectron = {
   test: {
     ...project('electron', limits.wholeAgent, ['test/support/real-electron/global-setup.ts']).test,
-    include: ['real-electron', 'menu-bar', 'window', 'settings'].map((name) => `test/shell/${name}.test.ts`),
+    include: suitesOnElectron.map((name) => `test/shell/${name}.test.ts`),
     setupFiles: ['test/support/real-electron/skip-without-electron.ts'],
     env: { METALBAR_TEST_SHELL: 'electron' },
   },

@@ -9,6 +9,7 @@ import { models } from './models.ts'
 import { resources } from './resources.ts'
 import type { Extent, Row } from './row.ts'
 import { scrape } from './scrape.ts'
+import { shell } from './shell.ts'
 import { start } from './start.ts'
 import { statisticsOf } from './statistics.ts'
 import { supervision } from './supervision.ts'
@@ -27,6 +28,7 @@ const groups = [
   lookedAt,
   carriers,
   window,
+  shell,
   scrape,
   models,
   thousand,
@@ -53,6 +55,7 @@ const usual: Extent = {
   windowRuns: 7,
   windowSeconds: 45,
   windowUnseenSeconds: 12,
+  shellRuns: 5,
   lives: 0,
 }
 const long: Extent = {
@@ -73,6 +76,7 @@ const long: Extent = {
   windowRuns: 20,
   windowSeconds: 600,
   windowUnseenSeconds: 90,
+  shellRuns: 20,
   lives: 1_000,
 }
 

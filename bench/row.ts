@@ -42,6 +42,7 @@ export interface Extent {
   readonly windowSeconds: number
   /** So long the agent is watched for each state of a window that nobody sees. */
   readonly windowUnseenSeconds: number
+  readonly shellRuns: number
   /** Starts and stops of servers; 0 = not measured. */
   readonly lives: number
 }

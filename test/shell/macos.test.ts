@@ -5,6 +5,7 @@ import { z } from 'zod'
 import { AgentProcess } from '../support/agent-process.ts'
 import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
+import { isOnElectron } from '../support/real-electron/find-electron.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
@@ -19,10 +20,13 @@ const notificationsOf = async (app: ShellApp) => z.array(notification).parse(awa
 const asks = (app: ShellApp, verb: string, content?: unknown) =>
   app.ask({ do: 'forge', channel: `app:${verb}`, content, origin: 'app://metalbar', frame: 'main' })
 
+const needsMacos = 'on the stand-in alone: macOS would ask a person, and shows nothing of it to a program'
+
 describe('a notification', () => {
   skipWhen(missingBrowser())
 
-  test('tells of a crash loop once; its button helps, and a click shows the service', async () => {
+  test('tells of a crash loop once; its button helps, and a click shows the service', async ({ skip }) => {
+    skip(isOnElectron, needsMacos)
     await using world = await servingWorld()
     await using browser = await startShellBrowser()
     await using app = await ShellApp.start({
@@ -57,7 +61,10 @@ describe('a notification', () => {
 })
 
 describe('the app on a Mac', () => {
-  test('offers once to be opened at login, when the first model serves; its true state is in the menu', async () => {
+  test('offers once to be opened at login, when the first model serves; its true state is in the menu', async ({
+    skip,
+  }) => {
+    skip(isOnElectron, needsMacos)
     await using world = await servingWorld()
     await using folder = await temporaryFolder()
     const options = { folder: folder.dir, env: { ELECTRON_STAND_IN_INSTALLED: '1' } }
@@ -123,7 +130,10 @@ describe('the app on a Mac', () => {
 })
 
 describe('what only the app’s own window may ask', () => {
-  test('keeps the Hub token encrypted; it is in no log, no snapshot and no answer, and is removed without a trace', async () => {
+  test('keeps the Hub token encrypted; it is in no log, no snapshot and no answer, and is removed without a trace', async ({
+    skip,
+  }) => {
+    skip(isOnElectron, needsMacos)
     await using folder = await temporaryFolder()
     const env = { ELECTRON_STAND_IN_KEYCHAIN: path.join(folder.dir, 'keychain') }
     await using app = await ShellApp.start({ folder: folder.dir, preferences: {}, env })
@@ -154,7 +164,10 @@ describe('what only the app’s own window may ask', () => {
     ])
   })
 
-  test('files are chosen in a dialog of the system, parts of its settings are named, and all else is refused', async () => {
+  test('files are chosen in a dialog of the system, parts of its settings are named, and all else is refused', async ({
+    skip,
+  }) => {
+    skip(isOnElectron, needsMacos)
     await using app = await ShellApp.start({ preferences: {} })
     await app.icon('disconnected', 'kubeconfig')
     await app.ask({ do: 'chooseFile', file: '/home/me/.kube/config' })

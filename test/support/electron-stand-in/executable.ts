@@ -28,6 +28,8 @@ const browser = spawn(
   found.path,
   [
     '--headless',
+    // Its first page, which is replaced while it loads, would have Playwright wait for ever for the one that is gone. Electron opens none either.
+    '--no-startup-window',
     '--remote-debugging-port=0',
     `--user-data-dir=${mkdtempSync(path.join(process.env['HOME'] ?? tmpdir(), 'chromium-'))}`,
     ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),

@@ -16,6 +16,8 @@ const defaultSession = {
   setPermissionCheckHandler: (handler: CheckHandler) => void (handlers.check = handler),
 }
 
+let isDefaultMade = false
+
 const partitions = new Map<string, NetSession>()
 
 export const session = {
@@ -29,6 +31,10 @@ export const session = {
 
   get defaultSession() {
     app.mustBeReady('Session can not be received')
+    if (!isDefaultMade) {
+      isDefaultMade = true
+      app.emit('session-created', defaultSession)
+    }
     return defaultSession
   },
 }

@@ -1,10 +1,7 @@
 // Loaded into a process before its own code (`node --import`): writes down how long its thread computed without a look at its timers.
 // Only processor time counts, so that a machine which gives it none is not taken for a process that holds itself up.
 import { appendFileSync } from 'node:fs'
-import { lookEveryMs, loopRecordsVariable } from './loop-records.ts'
-
-/** What is shorter need not be known. */
-const noteworthyMs = 50
+import { lookEveryMs, loopRecordsVariable, noteworthyMs } from './loop-records.ts'
 
 const file = process.env[loopRecordsVariable] ?? ''
 // Programs that it starts are not looked at.

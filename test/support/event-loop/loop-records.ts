@@ -6,12 +6,15 @@ export const loopRecordsVariable = 'METALBAR_TEST_LOOP_RECORDS'
 
 export const lookEveryMs = 10
 
+/** What is shorter need not be known. */
+export const noteworthyMs = 5
+
 /** For `NODE_OPTIONS`. */
 export const loopRecorder = `--import=${new URL('loop-recorder.ts', import.meta.url).href}`
 
 const record = z.object({ endedAt: z.number(), cpuMs: z.number() })
 
-/** The processor time of every long turn that ended since `from`, in milliseconds. */
+/** The processor time of every noteworthy turn that ended since `from`, in milliseconds. */
 export async function longTurns(file: string, from: number): Promise<number[]> {
   const lines = (await readFile(file, 'utf8')).split('\n').filter((line) => line !== '')
   return lines

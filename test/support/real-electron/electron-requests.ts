@@ -15,6 +15,13 @@ interface Kept {
     answer(given: { response: number; checkboxChecked: boolean }): void
   }[]
   readonly opened: readonly string[]
+  chosenFile: string | null | undefined
+  readonly channels: ReadonlyMap<string, (event: object, content: unknown) => unknown>
+  readonly schemes: ReadonlyMap<string, (request: Request) => Response | Promise<Response>>
+  readonly permissions: {
+    readonly request?: (page: null, permission: string, allow: (granted: boolean) => void, details: object) => void
+    readonly check?: (page: null, permission: string, origin: string) => boolean
+  }
   readonly copied: readonly string[]
   readonly sent: WeakMap<WebContents, number>
   readonly isSandboxed: boolean
@@ -114,6 +121,36 @@ export const carriers: { readonly [K in Do]?: Carry<K> } = {
   },
 
   opened: () => (globalThis as Hooked).metalbarTest.opened,
+
+  chooseFile: (_electron, { file }) => void ((globalThis as Hooked).metalbarTest.chosenFile = file),
+
+  openLink: ({ app }, { link }) => void app.emit('open-url', { preventDefault: () => undefined }, link),
+
+  helperGone: ({ app }, { type, reason }) => void app.emit('child-process-gone', {}, { type, reason, exitCode: 9 }),
+
+  /** As the app's own handlers answer it; Electron's are not asked, which know the page that a request is from. */
+  forge: (_electron, { channel, content, origin, frame }) => {
+    const handler = (globalThis as Hooked).metalbarTest.channels.get(channel)
+    if (!handler) throw new Error(`No handler registered for '${channel}'`)
+    const own = { origin, url: `${origin}/index.html` }
+    const senderFrame = { main: own, sub: { ...own }, gone: null }[frame]
+    return handler({ sender: { mainFrame: own }, senderFrame }, content)
+  },
+
+  request: async (_electron, { url, method }) => {
+    const handler = (globalThis as Hooked).metalbarTest.schemes.get(new URL(url).protocol.replace(/:$/, ''))
+    if (!handler) throw new Error(`Nobody answers ${url}.`)
+    const response = await handler(new Request(url, { method }))
+    return { status: response.status, headers: Object.fromEntries(response.headers), body: await response.text() }
+  },
+
+  permissions: (_electron, { origin, permission }) => {
+    const { request, check } = (globalThis as Hooked).metalbarTest.permissions
+    const answer = { asked: true, checked: check?.(null, permission, `${origin}/`) ?? true }
+    const allow = (granted: boolean) => void (answer.asked = granted)
+    request?.(null, permission, allow, { requestingUrl: `${origin}/index.html` })
+    return answer
+  },
 
   clipboard: () => (globalThis as Hooked).metalbarTest.copied.at(-1),
 

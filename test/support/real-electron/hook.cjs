@@ -3,7 +3,7 @@
 const { setFlagsFromString } = require('node:v8')
 const { runInNewContext } = require('node:vm')
 const { URL } = require('node:url')
-const { app, BaseWindow, clipboard, dialog, nativeImage, shell, Tray } = require('electron')
+const { app, BaseWindow, clipboard, dialog, ipcMain, nativeImage, protocol, shell, Tray } = require('electron')
 
 // Never on the files of the person whose machine this is.
 if (!app.getPath('home').startsWith(process.env.METALBAR_TEST_HOME ?? '/nowhere')) {
@@ -26,6 +26,12 @@ const kept = {
   iconBounds: undefined,
   questions: [],
   opened: [],
+  /** Of the next dialog for a file; null = cancelled. */
+  chosenFile: undefined,
+  /** What the app answers requests with: by channel, by scheme, by what asks for a permission. */
+  channels: new Map(),
+  schemes: new Map(),
+  permissions: {},
   copied: [],
   sent: new WeakMap(),
   isSandboxed: false,
@@ -103,6 +109,12 @@ for (const blocking of ['showErrorBox', 'showMessageBoxSync', 'showOpenDialogSyn
     throw new Error(`${blocking} blocks the app, and its agent.`)
   }
 }
+dialog.showOpenDialog = () => {
+  const { chosenFile } = kept
+  if (chosenFile === undefined) return Promise.reject(new Error('Nobody chooses a file.'))
+  kept.chosenFile = undefined
+  return Promise.resolve({ canceled: chosenFile === null, filePaths: chosenFile === null ? [] : [chosenFile] })
+}
 clipboard.writeText = (text) => {
   kept.copied.push(text)
   return Promise.resolve()
@@ -116,6 +128,13 @@ shell.openExternal = (url) => {
   kept.opened.push(new URL(url).href)
   return Promise.resolve()
 }
+
+onCall(ipcMain, 'handle', (channel, handler) => kept.channels.set(channel, handler))
+onCall(protocol, 'handle', (scheme, handler) => kept.schemes.set(scheme, handler))
+app.on('session-created', (session) => {
+  onCall(session, 'setPermissionRequestHandler', (handler) => (kept.permissions.request ??= handler))
+  onCall(session, 'setPermissionCheckHandler', (handler) => (kept.permissions.check ??= handler))
+})
 
 onCall(app, 'enableSandbox', () => (kept.isSandboxed = true))
 app.on('web-contents-created', (_event, contents) => {
