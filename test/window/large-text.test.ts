@@ -6,6 +6,9 @@ import { useStage } from './stage.ts'
 
 const show = useStage()
 
+/** Pictures show more of it. */
+const popover = 620
+
 const atTwice: readonly SceneName[] = [
   ...(['large-text', 'large-text-detail', 'large-text-models', 'large-text-activity', 'large-text-settings'] as const),
   ...(['large-text-first-run', 'add-large-text'] as const),
@@ -14,7 +17,7 @@ const atTwice: readonly SceneName[] = [
 test.each(atTwice)(
   '%s: all of it is reached by one scroll, the header gives way to it and the tabs stay',
   async (name) => {
-    await using window = await show(scenes[name])
+    await using window = await show({ ...scenes[name], height: popover })
     const { page } = window
     // Answers that come meanwhile make it longer.
     await eventually(async () => {
@@ -26,7 +29,7 @@ test.each(atTwice)(
     expect({
       scrollers: await page.evaluate(scrollers),
       isHeaderGone: header.bottom <= 0,
-      areTabsThere: tabs.bottom <= 620 && tabs.top > 400,
+      areTabsThere: tabs.bottom <= popover && tabs.top > 400,
     }).toEqual({ scrollers: 1, isHeaderGone: true, areTabsThere: true })
   },
 )
@@ -40,7 +43,7 @@ test('at the usual size the header and the tabs stay, and each part scrolls by i
 })
 
 test('another view begins at its beginning, and what has the focus is not below the tabs', async () => {
-  await using window = await show(scenes['large-text-settings'])
+  await using window = await show({ ...scenes['large-text-settings'], height: popover })
   const { page } = window
   await eventually(() => page.evaluate(toTheEnd))
   await page.getByRole('tab', { name: 'Models' }).click()

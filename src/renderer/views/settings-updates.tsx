@@ -85,4 +85,4 @@ function Next({ step, act }: NextProps) {
 }
 
 const percentOf = ({ doneBytes, totalBytes }: Extract<AppState['update'], { step: 'downloading' }>) =>
-  totalBytes === undefined ? undefined : (100 * doneBytes) / Math.max(totalBytes, 1)
+  totalBytes === undefined ? undefined : Math.floor((100 * doneBytes) / Math.max(totalBytes, 1))

@@ -1,6 +1,8 @@
 import {
   formatByteRate,
   formatBytes,
+  formatRoundTokenRate,
+  formatRoundWatts,
   formatShare,
   formatSpan,
   formatTokenRate,
@@ -77,14 +79,14 @@ export const workWords = {
     requestsRunning === undefined
       ? notReported
       : `${requestsRunning} running${requestsWaiting === undefined ? '' : ` · ${requestsWaiting} waiting`}`,
-  /** `4.1 GB · 52.0 tok/s · 1 request`; empty where nothing is known. */
+  /** `4.1 GB · 52 tok/s · 1 request · about 31 W`, which has to go into one line; empty where nothing is known. */
   row(figures: ServiceFigures): string {
     const { runtime, powerShareWatts } = figures
     const held = heldBytesOf(figures)
     const parts = [
       ...(held === undefined ? [] : [formatBytes(held)]),
       ...(runtime === undefined ? [] : [runtimeRow(runtime)]),
-      ...(powerShareWatts === undefined ? [] : [powerShare(powerShareWatts)]),
+      ...(powerShareWatts === undefined ? [] : [`about ${formatRoundWatts(powerShareWatts)}`]),
     ]
     return parts.join(' · ')
   },
@@ -99,7 +101,7 @@ function runtimeRow({ state, generatedTokensPerSecond, requestsRunning, slow }: 
         ? '1 request'
         : `${requestsRunning} requests`
   return [
-    ...(generatedTokensPerSecond === undefined ? [] : [rate(generatedTokensPerSecond)]),
+    ...(generatedTokensPerSecond === undefined ? [] : [formatRoundTokenRate(generatedTokensPerSecond)]),
     running,
     ...(slow === undefined ? [] : ['slower than before']),
   ].join(' · ')

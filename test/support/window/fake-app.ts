@@ -73,9 +73,11 @@ export class FakeApp {
       case 'openPane':
       case 'moveToApplications':
         return null
-      default:
-        this.state = { ...this.state, ...this.#changes(verb, content) }
+      default: {
+        const changes = this.#changes(verb, content)
+        this.state = { ...this.state, ...changes }
         return this.state
+      }
     }
   }
 

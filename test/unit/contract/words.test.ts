@@ -1,0 +1,11 @@
+import { expect, test } from 'vitest'
+import { stateWord } from '../../../src/contract/words.ts'
+
+test.each([
+  { state: 'waiting', reason: 'InsufficientMemory', word: 'Does not fit' },
+  { state: 'waiting', reason: 'Pending', word: 'Waiting' },
+  { state: 'stopped', reason: 'Idle', word: 'Idle' },
+  { state: 'unready', reason: 'Asleep', word: 'Asleep' },
+] as const)('a service that is $state with $reason is called $word', ({ state, reason, word }) => {
+  expect(stateWord({ state, reason })).toBe(word)
+})
