@@ -33,7 +33,7 @@ module.exports = {
     ),
     onlyMayImport(
       'installation-is-beside-the-core',
-      '^src/installation/(?!uninstall/)',
+      '^src/installation/(?!uninstall/|migration/)',
       '^src/(installation|contract)/|^src/agent-core/(platform|state|support)/',
       'what is installed on a machine and removed from it knows no agent that runs; cli and main tell it of one',
     ),
@@ -42,6 +42,12 @@ module.exports = {
       '^src/installation/uninstall/',
       '^src/(installation|contract)/|^src/agent-core/(?!agent\\.ts)',
       'only the rooms know what they wrote to disks and clusters; no agent is started to remove it',
+    ),
+    onlyMayImport(
+      'migration-knows-the-core',
+      '^src/installation/migration/',
+      '^src/(installation|contract|agent-core)/',
+      'it reads what another agent left in the cluster and the model store, and judges it as our agent would',
     ),
     onlyMayImport(
       'cli-stands-on-top',

@@ -1,17 +1,21 @@
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import prettier from 'prettier'
 import { cliMarkdown } from './cli-markdown.ts'
+import { fromLlmkubeMarkdown } from './from-llmkube-markdown.ts'
 import { metricsMarkdown } from './metrics-markdown.ts'
 import { settingsMarkdown } from './settings-markdown.ts'
+
+const docs = path.join(import.meta.dirname, '../docs')
 
 /** Writes the pages that are made of the source. */
 for (const [name, text] of [
   ['cli.md', cliMarkdown()],
+  ['from-llmkube.md', fromLlmkubeMarkdown(await readFile(path.join(docs, 'from-llmkube.md'), 'utf8'))],
   ['metrics.md', metricsMarkdown()],
   ['settings.md', settingsMarkdown()],
 ] as const) {
-  const file = path.join(import.meta.dirname, '../docs', name)
+  const file = path.join(docs, name)
   const options = await prettier.resolveConfig(file)
   await writeFile(file, await prettier.format(text, { ...options, filepath: file }))
 }

@@ -78,7 +78,8 @@ function sessionOf(env: Readonly<NodeJS.ProcessEnv>): Record<string, string> {
   )
 }
 
-async function findProgram(folders: readonly string[], name: string): Promise<string | undefined> {
+/** Undefined where none of the folders has it. */
+export async function findProgram(folders: readonly string[], name: string): Promise<string | undefined> {
   for (const folder of folders.filter((one) => path.isAbsolute(one))) {
     const file = path.join(folder, name)
     const isThere = await access(file, constants.X_OK).then(

@@ -1,0 +1,191 @@
+import { defaultModelStore } from '../../agent-core/models/default-store.ts'
+import { hostPlatform } from '../../agent-core/platform/host.ts'
+import { defaultStateDir } from '../../agent-core/state/state-folder.ts'
+import { FlagError } from '../../agent-core/support/go-flags.ts'
+import { LinkError } from '../../contract/client.ts'
+import { formatDecimal } from '../../contract/format.ts'
+import type { AgentSnapshot } from '../../contract/snapshot.ts'
+import { findProgram, InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
+import { inspect } from '../../installation/migration/inspect.ts'
+import { migrate, type MigrationResult } from '../../installation/migration/migrate.ts'
+import type { MigrationWorld, OwnService } from '../../installation/migration/migration-world.ts'
+import type { MigrationPlan } from '../../installation/migration/plan.ts'
+import { planText } from '../../installation/migration/plan-text.ts'
+import { MigrationRecord, type Migration } from '../../installation/migration/record.ts'
+import { confirm, undo } from '../../installation/migration/undo.ts'
+import { serviceLogFolder } from '../../installation/service/service-names.ts'
+import { connect, VerbError } from '../agent-session.ts'
+import { exitCodes, type CliIo } from '../io.ts'
+import { parseRunArguments } from '../run-settings.ts'
+import { install, saying } from '../service/install.ts'
+import { restart } from '../service/installed.ts'
+import { serviceHost } from '../service/service-host.ts'
+import { uninstall } from '../service/uninstall.ts'
+
+export interface MigrateRequest {
+  readonly deed: 'migrate' | 'plan' | 'undo' | 'confirm'
+  readonly isConfirmed: boolean
+  /** Also where this agent would refuse a service. */
+  readonly anyway: boolean
+  readonly stopsOthers: boolean
+  readonly plist: string | undefined
+  /** Of our agent. */
+  readonly flags: readonly string[]
+}
+
+/** `metal-agent migrate`; answers the exit code. Throws VerbError. */
+export function migrateHere(request: MigrateRequest, io: CliIo): Promise<number> {
+  return saying(io, async () => {
+    const host = await serviceHost(io)
+    if ((await findProgram(host.programFolders, 'launchctl')) === undefined) {
+      throw new VerbError("LLMKube's Go agent runs on macOS alone, so that there is none to be moved here.")
+    }
+    const gaveUp = new AbortController()
+    const onInterrupt = () => gaveUp.abort(new InstallationError('Given up.'))
+    process.once('SIGINT', onInterrupt)
+    try {
+      return await done(request, worldOf(host, io, gaveUp.signal), io)
+    } finally {
+      process.removeListener('SIGINT', onInterrupt)
+    }
+  })
+}
+
+async function done(request: MigrateRequest, world: MigrationWorld, io: CliIo): Promise<number> {
+  const record = await MigrationRecord.open(world.stateDir)
+  switch (request.deed) {
+    case 'undo':
+      await undo(world, record)
+      return exitCodes.done
+    case 'confirm':
+      await confirm(world, record)
+      return exitCodes.done
+    case 'plan':
+    case 'migrate':
+      return planned(request, { world, record, io })
+  }
+}
+
+interface Scene {
+  readonly world: MigrationWorld
+  readonly record: MigrationRecord
+  readonly io: CliIo
+}
+
+async function planned(request: MigrateRequest, { world, record, io }: Scene): Promise<number> {
+  const before = record.value
+  if (before?.phase === 'done') {
+    io.stdout.write(
+      `This Mac was moved on ${before.startedAt}: --undo goes back to the Go agent, --confirm removes what is kept for that.\n`,
+    )
+    return exitCodes.done
+  }
+  const begun = before?.phase === 'begun' ? before : undefined
+  if (begun) io.stdout.write(`${standsAt(begun)}\n\n`)
+  const { plist, flags, stopsOthers, deed, isConfirmed, anyway } = request
+  const inspection = await inspect(world, { plist, ownFlags: flags, stopsOthers, begun })
+  io.stdout.write(planText(inspection.plan))
+  const obstacle = obstacleIn(inspection.plan, anyway)
+  if (deed === 'plan' || obstacle !== undefined) {
+    if (obstacle !== undefined) io.stderr.write(`metal-agent: ${obstacle}\n`)
+    return obstacle === undefined ? exitCodes.done : exitCodes.refused
+  }
+  if (!isConfirmed && !(await agreed(io))) return exitCodes.refused
+  try {
+    return told(await migrate(world, inspection, record), io)
+  } catch (error) {
+    if (record.value?.phase === 'begun') io.stderr.write(`metal-agent: ${standsAt(record.value)}\n`)
+    throw error
+  }
+}
+
+function obstacleIn({ problems, refusals }: MigrationPlan, anyway: boolean): string | undefined {
+  if (problems.length > 0) return 'Nothing was begun: see what is in the way.'
+  if (refusals.length > 0 && !anyway) return 'Nothing was begun: --anyway moves the others, and these stay unserved.'
+  return undefined
+}
+
+const standsAt = ({ startedAt, transferred, isInstalled }: Migration): string =>
+  `A move was begun on ${startedAt} and stands in the middle: this agent is ${isInstalled ? '' : 'not '}installed, and serves ${transferred.join(', ') || 'nothing yet'}. "metal-agent migrate" goes on, "metal-agent migrate --undo" goes back; do one of them within three minutes, for a Go agent that is paused counts as gone then.`
+
+async function agreed({ ask, stdout, stderr }: CliIo): Promise<boolean> {
+  if (ask === undefined) {
+    stderr.write('metal-agent: Nothing was begun: repeat it with --yes to do this.\n')
+    return false
+  }
+  const isYes = /^y(es)?$/i.test((await ask('\nDo this? [y/N] '))?.trim() ?? '')
+  if (!isYes) stdout.write('Nothing was begun.\n')
+  return isYes
+}
+
+function told({ outcome, moved, isWell }: MigrationResult, io: CliIo): number {
+  if (outcome === 'takenBack') {
+    io.stdout.write('The Go agent serves as before; this agent was removed again.\n')
+    return exitCodes.failed
+  }
+  const lines = moved.map(({ key, outageMs, failure }) =>
+    failure === undefined
+      ? `${key}: moved, ${formatDecimal(outageMs / 1_000)} s without an answer`
+      : `${key}: not served: ${failure}`,
+  )
+  const end =
+    'This agent serves now. "metal-agent migrate --undo" goes back to the Go agent, --confirm removes what is kept for that.'
+  io.stdout.write(`${[...lines, end].join('\n')}\n`)
+  return isWell ? exitCodes.done : exitCodes.failed
+}
+
+function worldOf(host: InstallationHost, io: CliIo, signal: AbortSignal): MigrationWorld {
+  const { platform, env, user } = host
+  const stateDir = defaultStateDir(platform, env, user.homeDir)
+  const ownStore = defaultModelStore(platform, env, user.homeDir)
+  return {
+    host,
+    platform: hostPlatform(),
+    service: ownService(io),
+    stateDir,
+    ownStore,
+    ownLog: serviceLogFolder(platform === 'linux' ? 'systemdUser' : 'launchAgent', user.homeDir, stateDir),
+    ownAgent: () => snapshotOf(io, stateDir),
+    checkFlags: (flags) => {
+      try {
+        parseRunArguments(flags, { modelStore: ownStore, stateDir }, io.cwd)
+        return undefined
+      } catch (error) {
+        if (error instanceof FlagError) return error.message
+        throw error
+      }
+    },
+    tell: (sentence) => void io.stdout.write(`${sentence}\n`),
+    signal,
+  }
+}
+
+async function snapshotOf(io: CliIo, stateDir: string): Promise<AgentSnapshot | undefined> {
+  try {
+    await using agent = await connect({ io, stateDir })
+    return await agent.snapshot()
+  } catch (error) {
+    if (error instanceof LinkError) return undefined
+    throw error
+  }
+}
+
+/** The verbs of the service, whose own sentences go where ours do. */
+function ownService(io: CliIo): OwnService {
+  const succeeded = async (code: Promise<number>, what: string): Promise<void> => {
+    if ((await code) !== exitCodes.done)
+      throw new InstallationError(`The service was not ${what}: the lines above say why.`)
+  }
+  return {
+    install: (flags) =>
+      succeeded(
+        install(
+          { daemon: false, user: undefined, force: false, dryRun: false, platform: undefined, env: {}, flags },
+          io,
+        ),
+        'installed',
+      ),
+    uninstall: () => succeeded(uninstall(io, false), 'removed'),
+    restart: () => succeeded(restart(io), 'restarted'),
+  }
+}

@@ -1,0 +1,70 @@
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import { z } from 'zod'
+import { StateFile } from '../../agent-core/state/state-file.ts'
+
+const movedFile = z.object({ path: z.string(), isCopy: z.boolean() })
+export type MovedFile = z.infer<typeof movedFile>
+
+/** What was done, so that it can be gone on with and taken back. */
+const migration = z.object({
+  startedAt: z.iso.datetime(),
+  /** `begun`: some of it is done. */
+  phase: z.enum(['begun', 'done', 'undone']),
+  /** Absent where the Go agent was started by hand. */
+  job: z
+    .object({ file: z.string(), label: z.string(), domain: z.string(), kept: z.string(), program: z.string() })
+    .optional(),
+  /** What a person types to start it again. */
+  byHand: z.string().optional(),
+  flags: z.array(z.string()),
+  namespace: z.string().optional(),
+  kubeconfig: z.string().optional(),
+  context: z.string().optional(),
+  store: z.object({ from: z.string(), to: z.string(), moved: z.array(movedFile) }),
+  isInstalled: z.boolean(),
+  /** Keys of services that our agent serves by now. */
+  transferred: z.array(z.string()),
+})
+export type Migration = z.infer<typeof migration>
+
+const file = z.object({ schema: z.literal(1), migration: migration.nullable() })
+
+export const migrationFolder = (stateDir: string): string => path.join(stateDir, 'migration')
+
+/** The record of a migration in our state folder. Throws StateFileError. */
+export class MigrationRecord {
+  readonly #file: StateFile<z.infer<typeof file>>
+
+  private constructor(opened: StateFile<z.infer<typeof file>>) {
+    this.#file = opened
+  }
+
+  static async open(stateDir: string): Promise<MigrationRecord> {
+    await mkdir(migrationFolder(stateDir), { recursive: true, mode: 0o700 })
+    return new MigrationRecord(
+      await StateFile.open<z.infer<typeof file>>({
+        file: path.join(migrationFolder(stateDir), 'migration.json'),
+        schema: file,
+        initial: { schema: 1, migration: null },
+        keeps: 'what the migration has done',
+      }),
+    )
+  }
+
+  get value(): Migration | undefined {
+    return this.#file.value.migration ?? undefined
+  }
+
+  begin(begun: Migration): Promise<void> {
+    return this.#file.update(() => ({ schema: 1, migration: begun }))
+  }
+
+  note(change: Partial<Migration>): Promise<void> {
+    return this.#file.update((now) => (now.migration ? { schema: 1, migration: { ...now.migration, ...change } } : now))
+  }
+
+  clear(): Promise<void> {
+    return this.#file.update(() => ({ schema: 1, migration: null }))
+  }
+}

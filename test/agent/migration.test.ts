@@ -1,0 +1,224 @@
+import { access, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { inspect, type Inspection } from '../../src/installation/migration/inspect.ts'
+import { migrate } from '../../src/installation/migration/migrate.ts'
+import type { MigrationWorld } from '../../src/installation/migration/migration-world.ts'
+import { MigrationRecord } from '../../src/installation/migration/record.ts'
+import { confirm, undo } from '../../src/installation/migration/undo.ts'
+import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { eventually } from '../support/eventually.ts'
+import { followService } from '../support/go-agent/follow-service.ts'
+import { GoAgentWorld } from '../support/go-agent/go-agent-world.ts'
+
+const exists = (file: string): Promise<boolean> =>
+  access(file).then(
+    () => true,
+    () => false,
+  )
+
+const isRunning = async (pid: number): Promise<boolean> => (await hostPlatform().process(pid)) !== undefined
+const untilEnded = (pid: number) =>
+  eventually(async () => !(await isRunning(pid)), { what: `the end of process ${pid}` })
+
+const look = async (
+  world: MigrationWorld,
+  { ownFlags = [], stopsOthers = false }: { ownFlags?: string[]; stopsOthers?: boolean } = {},
+): Promise<Inspection> => {
+  const { value } = await MigrationRecord.open(world.stateDir)
+  return inspect(world, {
+    plist: undefined,
+    ownFlags,
+    stopsOthers,
+    begun: value?.phase === 'begun' ? value : undefined,
+  })
+}
+
+const gguf = (bytes: number) => Buffer.concat([Buffer.from('GGUF'), Buffer.alloc(bytes)])
+/** What our agent refuses and the Go agent passes on. */
+const refusedSpec = { extraArgs: ['--log-file', '/tmp/x'] }
+const ourStarts = ({ own }: GoAgentWorld) =>
+  own.flatMap(({ log }) => log.filter(({ msg }) => msg === 'started inference service').map((line) => line['name']))
+
+describe.each(apiWorlds.slice(1))('a move from the Go agent, on $name', ({ use }) => {
+  const api = use()
+
+  test('restarts each model once, one after the other, and leaves Services, addresses and model files as they were; --undo gives all of it back', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    const names = ['one', 'two']
+    for (const name of names) await scene.apply(name)
+    await scene.startGoAgent({}, names)
+    const plist = await readFile(scene.plistFile, 'utf8')
+    const before = await Promise.all(names.map((name) => scene.cluster.service(name)))
+    const followed = await Promise.all(
+      names.map((name) => followService(scene.connection, scene.cluster.namespace, name)),
+    )
+    const goPid = (await scene.goAgentPid()) ?? 0
+    const world = scene.world()
+    const inspection = await look(world)
+    expect(inspection.plan.problems).toEqual([])
+    const record = await MigrationRecord.open(scene.stateDir)
+    const result = await migrate(world, inspection, record)
+    const stories = await Promise.all(followed.map((one) => one.end()))
+
+    expect(result).toMatchObject({ outcome: 'done', isWell: true })
+    const starts = await Promise.all(names.map((name) => scene.goStarts(name)))
+    expect([starts.map(({ length }) => length), ourStarts(scene).toSorted()]).toEqual([[1, 1], names])
+    for (const pid of [goPid, ...starts.flat()]) expect(await isRunning(pid)).toBe(false)
+    // Of requests, one every 10 ms: one time without an answer for each, and never of both at once.
+    expect(stories.map(({ gaps }) => gaps.length)).toEqual([1, 1])
+    const [[first] = [], [second] = []] = stories
+      .map(({ gaps }) => gaps)
+      .toSorted((a, b) => (a[0]?.from ?? 0) - (b[0]?.from ?? 0))
+    expect(first && second && first.to <= second.from).toBe(true)
+    const after = await Promise.all(names.map((name) => scene.cluster.service(name)))
+    expect(after.map((one) => [one?.metadata.uid, one?.['spec']])).toEqual(
+      before.map((one) => [one?.metadata.uid, expect.objectContaining({ clusterIP: expect.any(String) })]),
+    )
+    for (const name of names) {
+      const file = path.join(name, 'tiny.gguf')
+      expect(await scene.inode(path.join(scene.ownStore, file))).toBe(await scene.inode(path.join(scene.store, file)))
+      expect(await scene.cluster.published(name)).toMatchObject({ address: '192.0.2.10', ready: true })
+    }
+    // The port of /healthz was the Go agent's until it ended.
+    expect([(await fetch(`http://127.0.0.1:${scene.healthPort}/healthz`)).status, scene.own.length]).toEqual([200, 2])
+    expect([await exists(scene.plistFile), await scene.launchctlCalls()]).toEqual([
+      false,
+      [expect.stringContaining('bootstrap'), expect.stringContaining('bootout')],
+    ])
+
+    const ports = await Promise.all(names.map((name) => scene.untilPublished(name)))
+    await undo(world, record)
+    await eventually(async () => {
+      const published = await Promise.all(names.map((name) => scene.cluster.published(name)))
+      return published.every((one, index) => one?.ready === true && one.port !== ports[index])
+    })
+    expect(await readFile(scene.plistFile, 'utf8')).toBe(plist)
+    expect(scene.own.at(-1)?.exit).toMatchObject({ code: 0 })
+    expect([
+      await exists(path.join(scene.ownStore, 'one/tiny.gguf')),
+      await exists(path.join(scene.store, 'one/tiny.gguf')),
+    ]).toEqual([false, true])
+    await expect(undo(world, record)).rejects.toThrow('There is no migration to be taken back.')
+  })
+})
+
+describe('a move from the Go agent that does not go well', () => {
+  const [sim] = apiWorlds
+  if (!sim) throw new Error('There is a simulated API.')
+  const api = sim.use()
+
+  test('is taken back by itself where the first model does not start here, and the others are never touched', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    await scene.apply('bad', { spec: refusedSpec })
+    await scene.apply('good', { bytes: gguf(5_000) })
+    await scene.startGoAgent({}, ['bad', 'good'])
+    const good = await scene.goStarts('good')
+    const world = scene.world()
+    const inspection = await look(world)
+    expect(inspection.plan.refusals).toEqual([
+      expect.stringContaining('/bad would not be served: spec.extraArgs: --log-file is refused'),
+    ])
+    const record = await MigrationRecord.open(scene.stateDir)
+    expect([(await migrate(world, inspection, record)).outcome, record.value?.phase]).toEqual(['takenBack', 'undone'])
+    await eventually(async () => (await scene.goStarts('bad')).length === 2)
+    await scene.untilPublished('bad')
+    expect([await scene.goStarts('good'), await isRunning(good[0] ?? 0), await exists(scene.plistFile)]).toEqual([
+      good,
+      true,
+      true,
+    ])
+  })
+
+  test('goes on where it stood when it is begun again, names a later model that does not start here, and is final when it is confirmed', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    await scene.apply('one')
+    await scene.apply('refused', { spec: refusedSpec, bytes: gguf(5_000) })
+    await scene.startGoAgent({}, ['one', 'refused'])
+    const [[one = 0], [refused = 0]] = [await scene.goStarts('one'), await scene.goStarts('refused')]
+    const fail = (): never => {
+      throw new Error('the power went')
+    }
+    const world = scene.world()
+    const dies = { ...world, tell: (sentence: string) => void (sentence.includes('serves here') && fail()) }
+    const record = await MigrationRecord.open(scene.stateDir)
+    await expect(migrate(dies, await look(world), record)).rejects.toThrow('the power went')
+    expect(record.value).toMatchObject({ phase: 'begun', isInstalled: true })
+    expect([await isRunning(one), await isRunning(refused)]).toEqual([false, true])
+
+    const again = await MigrationRecord.open(scene.stateDir)
+    const result = await migrate(world, await look(world), again)
+    expect(result).toMatchObject({
+      outcome: 'done',
+      isWell: false,
+      moved: [{ failure: expect.stringContaining('--log-file') }],
+    })
+    expect([ourStarts(scene), await scene.goStarts('one')]).toEqual([['one'], [one]])
+    await confirm(world, again)
+    const files = [scene.store, scene.ownStore].map((store) => exists(path.join(store, 'one/tiny.gguf')))
+    expect([await Promise.all(files), again.value]).toEqual([[false, true], undefined])
+  })
+
+  test('is taken back when a person gives up in the middle, and what was moved is the Go agent’s again', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    for (const name of ['one', 'two']) await scene.apply(name)
+    await scene.startGoAgent({}, ['one', 'two'])
+    const gaveUp = new AbortController()
+    const tell = (sentence: string) => void (sentence.includes('serves here') && gaveUp.abort())
+    const world = scene.world({ signal: gaveUp.signal, tell })
+    const [two = 0] = await scene.goStarts('two')
+    const result = await migrate(world, await look(world), await MigrationRecord.open(scene.stateDir))
+    expect(result.outcome).toBe('takenBack')
+    await eventually(async () => (await scene.goStarts('one')).length === 2)
+    await scene.untilPublished('one')
+    expect([await scene.goStarts('two'), await isRunning(two)]).toEqual([[two], true])
+  })
+
+  test('takes a Go agent that was started by hand, ends a second one only when that is wanted, and says how it is started again', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    await scene.apply('one')
+    const pid = await scene.startByHand()
+    await scene.untilPublished('one')
+    const world = scene.world()
+    expect((await look(world)).plan.kept[0]).toContain(`(started by hand): process ${pid} with 1 server.`)
+    const second = await scene.startByHand(['--namespace', 'nowhere', '--kubeconfig', scene.kubeconfig, '--port', '0'])
+    const both = await eventually(async () => (await look(world)).plan.problems[0])
+    expect(both).toMatch(
+      /^2 Go agents run; process \d+ would be moved\. End process \d+ \(.*\) with "kill \d+", or have it done with --stop-others\.$/,
+    )
+    const inspection = await look(world, { stopsOthers: true })
+    expect([inspection.plan.problems, inspection.others.map((other) => other.pid)]).toEqual([[], [second]])
+    const record = await MigrationRecord.open(scene.stateDir)
+    expect(await migrate(world, inspection, record)).toMatchObject({ outcome: 'done', isWell: true })
+    await Promise.all([pid, second].map(untilEnded))
+    await undo(world, record)
+    expect(scene.told.at(-1)).toContain(`To start it again: ${scene.program}`)
+  })
+
+  test('from 0.10 is planned with --legacy-direct-endpoints, and refused from relay mode, where nothing is touched', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    await scene.apply('one')
+    await scene.startGoAgent({ version: 'v0.10.1', args: ['--legacy-direct-endpoints'] }, ['one'])
+    const { plan } = await look(scene.world())
+    expect([plan.problems, plan.transfers.length]).toEqual([[], 1])
+    expect(plan.changed).toContainEqual(expect.stringContaining('--legacy-direct-endpoints is left out'))
+    await scene.writePlist({ version: 'v0.10.1' })
+    const relay = await look(scene.world())
+    expect(relay.plan.problems).toEqual([
+      expect.stringContaining("LLMKube 0.10's relay mode, which cannot be taken over yet"),
+    ])
+    expect(await exists(scene.ownStore)).toBe(false)
+  })
+
+  test('says that there is no cluster, and still what it would do on this machine', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    await scene.apply('one')
+    await scene.writePlist({ args: ['--kubeconfig', '/nowhere/config'] })
+    const { plan } = await look(scene.world())
+    expect(plan.problems[0]).toMatch(
+      /^The cluster does not answer, and without it no service can change hands: .*\/nowhere\/config/,
+    )
+    expect(plan.kept).toContainEqual(expect.stringContaining('get a second name'))
+  })
+})

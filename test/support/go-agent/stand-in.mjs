@@ -1,0 +1,173 @@
+// A stand-in for LLMKube's Go agent 0.9.19, as metal-agent-spec describes it: one child per service in its own process group, Service and
+// EndpointSlice by full updates that keep foreign annotations, heartbeats, restarts of what does not answer, SIGTERM that ends its servers
+// and leaves the slices ready. Its clocks run thirty times as fast. It notes every start in $GO_AGENT_STARTS.
+import { spawn } from 'node:child_process'
+import { appendFileSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { request } from 'node:https'
+import { createServer as createTcpServer } from 'node:net'
+import { join } from 'node:path'
+import process from 'node:process'
+import { setInterval } from 'node:timers'
+import { setTimeout as delay } from 'node:timers/promises'
+
+const args = process.argv.slice(2)
+// As the Go agent is seen: without the name of this file.
+process.title = [process.env.GO_AGENT_PROGRAM, ...args].join(' ')
+if (args.includes('--version')) {
+  process.stdout.write(`version: ${process.env.GO_AGENT_VERSION ?? 'v0.9.19'}\ncommit: sample\ndate: unknown\n`)
+  process.exit(0)
+}
+const flag = (name, fallback) => {
+  const inline = args.find((word) => word.startsWith(`--${name}=`))
+  return inline?.slice(name.length + 3) ?? (args.includes(`--${name}`) ? args[args.indexOf(`--${name}`) + 1] : fallback)
+}
+const namespace = flag('namespace', 'default')
+const version = process.env.GO_AGENT_VERSION ?? 'v0.9.19'
+const kubeconfig = JSON.parse(readFileSync(flag('kubeconfig', process.env.KUBECONFIG), 'utf8'))
+const { server, 'certificate-authority-data': ca } = kubeconfig.clusters[0].cluster
+const { token } = kubeconfig.users[0].user
+
+function ask(method, path, body) {
+  return new Promise((resolve, reject) => {
+    const trust = ca === undefined ? { rejectUnauthorized: false } : { ca: Buffer.from(ca, 'base64') }
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
+    const asked = request(`${server}${path}`, { method, headers, ...trust }, (response) => {
+      let text = ''
+      response.setEncoding('utf8').on('data', (part) => (text += part))
+      response.on('end', () => resolve({ status: response.statusCode, body: JSON.parse(text || '{}') }))
+    })
+    asked.on('error', reject)
+    asked.end(body === undefined ? undefined : JSON.stringify(body))
+  })
+}
+
+const group = `/apis/inference.llmkube.dev/v1alpha1/namespaces/${namespace}`
+const slices = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`
+const services = `/api/v1/namespaces/${namespace}/services`
+
+async function upsert(path, name, make) {
+  const { status, body } = await ask('GET', `${path}/${name}`)
+  const next = make(status === 200 ? body : { metadata: { name, namespace } })
+  if (status === 200) await ask('PUT', `${path}/${name}`, next)
+  else await ask('POST', path, next)
+}
+
+async function register({ name, port, healthy }) {
+  const place = name.replaceAll('.', '-')
+  const labels = { app: name, 'llmkube.ai/managed-by': 'metal-agent', 'llmkube.ai/inference-service': name }
+  await upsert(services, place, (old) => ({
+    ...old,
+    metadata: {
+      ...old.metadata,
+      labels,
+      annotations: { 'llmkube.ai/metal-accelerated': 'true', 'llmkube.ai/native-process': 'true' },
+    },
+    spec: { ...old.spec, type: 'ClusterIP', ports: [{ name: 'http', port: 8080, targetPort: port, protocol: 'TCP' }] },
+  }))
+  await upsert(slices, place, (old) => ({
+    ...old,
+    metadata: {
+      ...old.metadata,
+      labels: { ...labels, 'kubernetes.io/service-name': place },
+      annotations: {
+        ...old.metadata.annotations,
+        'llmkube.ai/agent-heartbeat': `${new Date().toISOString().slice(0, 19)}Z`,
+        'llmkube.ai/agent-version': version,
+        ...JSON.parse(process.env.GO_AGENT_ANNOTATIONS ?? '{}'),
+      },
+    },
+    addressType: 'IPv4',
+    endpoints: [
+      {
+        addresses: [flag('host-ip', '192.0.2.10')],
+        conditions: { ready: healthy },
+        targetRef: { kind: 'Pod', name: `${name}-metal` },
+      },
+    ],
+    ports: [{ name: 'http', port, protocol: 'TCP' }],
+  }))
+}
+
+const freePort = () =>
+  new Promise((resolve) => {
+    const probe = createTcpServer().listen(0, '127.0.0.1', () => {
+      const { port } = probe.address()
+      probe.close(() => resolve(port))
+    })
+  })
+
+const managed = new Map()
+
+async function start(service, model) {
+  const { name } = service.metadata
+  const port = await freePort()
+  const file = join(
+    flag('model-store', '/tmp/llmkube-models'),
+    model.metadata.name,
+    model.spec.source.split('/').at(-1),
+  )
+  const argv = [
+    '--model',
+    file,
+    '--host',
+    '0.0.0.0',
+    '--port',
+    String(port),
+    '--n-gpu-layers',
+    '99',
+    '--ctx-size',
+    '2048',
+    '--metrics',
+  ]
+  const child = spawn(flag('llama-server'), [...argv, ...(service.spec.extraArgs ?? [])], { stdio: 'ignore' })
+  appendFileSync(process.env.GO_AGENT_STARTS, `${name} ${child.pid}\n`)
+  managed.set(name, { name, port, child, healthy: false, service, model })
+  while (!(await answers(port))) await delay(20)
+  managed.get(name).healthy = true
+  await register(managed.get(name))
+}
+
+const answers = (port) =>
+  fetch(`http://127.0.0.1:${port}/health`).then(
+    ({ ok }) => ok,
+    () => false,
+  )
+
+async function poll() {
+  const { body } = await ask('GET', `${group}/inferenceservices`)
+  for (const service of body.items) {
+    if (managed.has(service.metadata.name)) continue
+    const { status, body: model } = await ask('GET', `${group}/models/${service.spec.modelRef}`)
+    if (status === 200 && model.spec.hardware?.accelerator === 'metal') await start(service, model)
+  }
+  for (const one of [...managed.values()]) {
+    const healthy = await answers(one.port)
+    // An unhealthy one is not stopped before the next is started.
+    if (!healthy) await start(one.service, one.model)
+    else await register(one)
+  }
+}
+
+let ending = false
+process.on('SIGTERM', async () => {
+  ending = true
+  for (const { child } of managed.values()) {
+    child.kill('SIGTERM')
+    if (child.exitCode === null && child.signalCode === null)
+      await new Promise((resolve) => child.once('exit', resolve))
+  }
+  process.exit(0)
+})
+
+const port = Number(flag('port', '9090'))
+if (port > 0) createServer((_, response) => response.end('ok')).listen(port, '127.0.0.1')
+let busy = false
+const look = async () => {
+  if (busy || ending) return
+  busy = true
+  await poll().catch((error) => process.stderr.write(`${error}\n`))
+  busy = false
+}
+setInterval(look, 1_000)
+await look()

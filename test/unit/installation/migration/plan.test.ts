@@ -1,0 +1,162 @@
+import { expect, test } from 'vitest'
+import { inferenceServiceSpec } from '../../../../src/agent-core/kube/resources.ts'
+import type { FoundService } from '../../../../src/installation/migration/cluster-look.ts'
+import { readGoAgentCommand } from '../../../../src/installation/migration/go-agent-flags.ts'
+import { planText } from '../../../../src/installation/migration/plan-text.ts'
+import { planMigration, type Findings } from '../../../../src/installation/migration/plan.ts'
+
+const service = (name: string, changes: Partial<FoundService> = {}): FoundService => ({
+  namespace: 'default',
+  name,
+  spec: inferenceServiceSpec.parse({ modelRef: name }),
+  model: { name, source: `https://example.com/${name}.gguf` },
+  published: { address: '192.168.1.20', port: 5_001, ready: true },
+  elsewhere: undefined,
+  isMoved: false,
+  ...changes,
+})
+
+const job = {
+  file: '/Users/me/Library/LaunchAgents/com.llmkube.metal-agent.plist',
+  label: 'com.llmkube.metal-agent',
+  domain: 'gui/501',
+  program: '/usr/local/bin/llmkube-metal-agent',
+  args: [],
+  environment: { PATH: '/usr/bin' },
+  logFile: '/tmp/llmkube-metal-agent.log',
+} as const
+
+const cluster = (services: readonly FoundService[], missingRights: readonly string[] = []) => ({
+  services,
+  agentVersions: ['v0.9.19'],
+  isRelay: false,
+  missingRights,
+})
+
+const findings = (changes: Partial<Findings> = {}): Findings => ({
+  job,
+  command: readGoAgentCommand(['--namespace', 'default']),
+  agents: [
+    {
+      pid: 40,
+      startTime: 'x',
+      groupId: 40,
+      commandLine: '/usr/local/bin/llmkube-metal-agent',
+      suspended: false,
+      servers: [
+        { pid: 41, startTime: 'x', port: 5_001 },
+        { pid: 42, startTime: 'x', port: 5_002 },
+      ],
+    },
+  ],
+  store: {
+    plan: {
+      how: 'link',
+      from: '/private/tmp/llmkube-models',
+      to: '/Users/me/models',
+      bytes: 5e9,
+      files: [
+        { path: 'big/big.gguf', bytes: 4e9 },
+        { path: 'small/small.gguf', bytes: 1e9 },
+      ],
+    },
+    problems: [],
+    notes: [],
+  },
+  cluster: cluster([
+    service('big'),
+    service('small', { published: { address: '192.168.1.20', port: 5_003, ready: true } }),
+  ]),
+  totalBytes: 64 * 2 ** 30,
+  ownLog: '/Users/me/Library/Logs/Metalbar',
+  ownAddress: '192.168.1.20',
+  ownFlags: [],
+  problems: [],
+  version: 'v0.9.19',
+  ...changes,
+})
+
+test('the smallest model goes first; each is told with its one restart, and so is a server that nobody needs', () => {
+  const plan = planMigration(findings())
+  expect(plan.transfers.map(({ service: { name }, server }) => [name, server?.pid])).toEqual([
+    ['small', undefined],
+    ['big', 41],
+  ])
+  expect(plan.strays.map(({ pid }) => pid)).toEqual([42])
+  const text = planText(plan)
+  expect(text).toContain(
+    "LLMKube's Go agent v0.9.19 (com.llmkube.metal-agent, /Users/me/Library/LaunchAgents/com.llmkube.metal-agent.plist): process 40 with 2 servers.",
+  )
+  expect(text).toContain('default/big is restarted once (process 41, port 5001).')
+  expect(text).toContain('default/small is started: nothing answers for it now.')
+  expect(text).toContain('Process 42 (port 5002) serves nothing that is published and is ended.')
+  expect(text).toContain('Models: 5.0 GB in 2 files get a second name in /Users/me/models')
+  expect(text).not.toContain('In the way')
+})
+
+test('each default that differs is announced, with the flag that keeps it', () => {
+  const { changed } = planMigration(findings({ totalBytes: 192 * 2 ** 30 }))
+  expect(changed).toContain(
+    '--memory-fraction: there 75 % of 192 GiB may be taken by one model, here 90 % by all models together; "-- --memory-fraction 0.75" keeps it.',
+  )
+  expect(changed).toContainEqual(expect.stringContaining('--allow-unsafe-extra-args: there 0.9 passes every argument'))
+  expect(changed).toContain(
+    'there the log is /tmp/llmkube-metal-agent.log, here the log is in /Users/me/Library/Logs/Metalbar.',
+  )
+})
+
+test('the address that the cluster knows is kept where ours would choose another, and not stated where it would not', () => {
+  expect(planMigration(findings()).flags).toEqual(['--namespace=default'])
+  expect(planMigration(findings({ ownAddress: '10.0.0.9' })).flags).toContain('--host-ip=192.168.1.20')
+})
+
+test('KUBECONFIG of the plist is taken over, one that names several files is said, and so are other variables', () => {
+  const withEnvironment = (environment: Readonly<Record<string, string>>) =>
+    planMigration(findings({ job: { ...job, environment } }))
+  expect(withEnvironment({ KUBECONFIG: '/a' }).flags).toContain('--kubeconfig=/a')
+  const { flags, notes } = withEnvironment({ KUBECONFIG: '/a:/b', HTTPS_PROXY: 'http://p', GGML_METAL_ENABLE: '1' })
+  expect([flags.some((flag) => flag.includes('kubeconfig')), notes]).toEqual([
+    false,
+    [
+      expect.stringContaining('names several files'),
+      expect.stringMatching(/^HTTPS_PROXY of the plist's environment is not taken over/),
+    ],
+  ])
+})
+
+test('another volume is said with size and time', () => {
+  const { store } = findings()
+  const plan = planMigration(
+    findings({ store: { ...store, plan: { ...store.plan, how: 'copy' } as Findings['store']['plan'] } }),
+  )
+  expect(plan.kept).toContain(
+    'Models: 5.0 GB in 2 files are copied to another volume, to /Users/me/models, before anything is stopped: about 10 s.',
+  )
+})
+
+test('rights that are missing, a silent cluster and services of others are said', () => {
+  expect(planMigration(findings({ cluster: cluster([], ['patch services', 'watch models']) })).problems).toEqual([
+    expect.stringContaining('user may not patch services, watch models, which this agent needs'),
+  ])
+  expect(planMigration(findings({ cluster: 'The cluster does not answer.' })).problems).toEqual([
+    'The cluster does not answer.',
+  ])
+  const others = cluster([
+    service('theirs', { published: undefined, elsewhere: '10.0.0.3' }),
+    service('new', { published: undefined }),
+  ])
+  expect(planMigration(findings({ cluster: others })).notes).toEqual([
+    'Not served now, and started by this agent as soon as it runs: default/new.',
+    'default/theirs is served by another machine (10.0.0.3) and is left alone.',
+  ])
+})
+
+test('what this agent would refuse is named before anything is touched, unless a flag allows it', () => {
+  const odd = service('odd', { spec: inferenceServiceSpec.parse({ modelRef: 'odd', extraArgs: ['--log-file', '/x'] }) })
+  expect(planMigration(findings({ cluster: cluster([odd]) })).refusals).toEqual([
+    expect.stringContaining('default/odd would not be served: spec.extraArgs: --log-file is refused'),
+  ])
+  expect(
+    planMigration(findings({ cluster: cluster([odd]), ownFlags: ['--allow-unsafe-extra-args'] })).refusals,
+  ).toEqual([])
+})

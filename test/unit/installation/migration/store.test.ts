@@ -1,0 +1,143 @@
+import { chmod, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { expect, test } from 'vitest'
+import { lookAtStore, type StorePlan } from '../../../../src/installation/migration/store-look.ts'
+import { dropOriginals, moveBack, moveStore } from '../../../../src/installation/migration/store-move.ts'
+import { temporaryFolder } from '../../../support/temporary-folder.ts'
+
+const moving = { tell: () => undefined, signal: new AbortController().signal }
+
+/** Below /tmp, as the Go agent's store is; `kept` lies in a folder that no reboot empties. */
+async function stores() {
+  const folder = await temporaryFolder()
+  const put = async (file: string, text = 'GGUF') => {
+    await mkdir(dirname(join(folder.dir, file)), { recursive: true })
+    await writeFile(join(folder.dir, file), text)
+  }
+  const at = (...parts: string[]) => join(folder.dir, ...parts)
+  return { at, put, [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() }
+}
+
+const inode = async (file: string) => (await stat(file)).ino
+
+test('files of models get a second name, and what is no model stays where it is', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('go/phi/phi.gguf', 'GGUF phi')
+  await put('go/phi/next.gguf.partial')
+  await put('go/mlx-server-default-phi.log')
+  await put('go/phi/empty.gguf', '')
+  await symlink('/etc/hosts', at('go/phi/link.gguf'))
+  const { plan, notes, problems } = await lookAtStore(at('go'), at('own'))
+  expect({ plan, problems }).toEqual({
+    plan: { how: 'link', from: at('go'), to: at('own'), bytes: 8, files: [{ path: 'phi/phi.gguf', bytes: 8 }] },
+    problems: [],
+  })
+  expect(notes).toEqual([expect.stringContaining('link.gguf is a link and is left where it is')])
+  const moved = await moveStore(plan, moving)
+  expect([moved, await inode(at('own/phi/phi.gguf'))]).toEqual([
+    [{ path: 'phi/phi.gguf', isCopy: false }],
+    await inode(at('go/phi/phi.gguf')),
+  ])
+  expect(await moveStore(plan, moving)).toEqual([])
+})
+
+test('what is moved is taken back, also where a reboot has emptied the store, and a model of our own stays', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('go/phi/phi.gguf')
+  await put('own/other/other.gguf')
+  const { plan } = await lookAtStore(at('go'), at('own'))
+  const moved = await moveStore(plan, moving)
+  await rm(at('go'), { recursive: true })
+  await moveBack({ from: at('go'), to: at('own'), moved })
+  expect([await readFile(at('go/phi/phi.gguf'), 'utf8'), await readdir(at('own'))]).toEqual(['GGUF', ['other']])
+})
+
+test('what is confirmed loses its first name, but not where the second is gone', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('go/a/a.gguf')
+  await put('go/b/b.gguf')
+  const { plan } = await lookAtStore(at('go'), at('own'))
+  const moved = await moveStore(plan, moving)
+  await rm(at('own/b/b.gguf'))
+  expect(await dropOriginals({ from: at('go'), to: at('own'), moved })).toBe(1)
+  expect([await readdir(at('go')), await readdir(at('own/a'))]).toEqual([['b'], ['a.gguf']])
+})
+
+test('another file of the same name in our store is neither replaced nor removed', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('go/phi/phi.gguf', 'GGUF theirs')
+  await put('own/phi/phi.gguf', 'GGUF ours, longer')
+  const said: string[] = []
+  const { plan } = await lookAtStore(at('go'), at('own'))
+  expect(await moveStore(plan, { ...moving, tell: (sentence) => void said.push(sentence) })).toEqual([])
+  expect([await readFile(at('own/phi/phi.gguf'), 'utf8'), said]).toEqual([
+    'GGUF ours, longer',
+    [expect.stringContaining('stays as it is')],
+  ])
+})
+
+test('files that have to be copied are copied whole, and taken back', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('go/phi/phi.gguf', 'GGUF copied')
+  const plan: StorePlan = {
+    how: 'copy',
+    from: at('go'),
+    to: at('own'),
+    bytes: 11,
+    files: [{ path: 'phi/phi.gguf', bytes: 11 }],
+  }
+  const moved = await moveStore(plan, moving)
+  expect([moved, await readdir(at('own/phi'))]).toEqual([[{ path: 'phi/phi.gguf', isCopy: true }], ['phi.gguf']])
+  await moveBack({ from: at('go'), to: at('own'), moved })
+  expect([await readdir(at('go/phi')), await stat(at('own')).then(({ size }) => size > 0)]).toEqual([
+    ['phi.gguf'],
+    true,
+  ])
+})
+
+test('a store that is a link is told with where it leads, and a broken link stops the move', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('volume/phi/phi.gguf')
+  await symlink(at('volume'), at('go'))
+  expect(await lookAtStore(at('go'), at('own'))).toMatchObject({
+    plan: { how: 'link', from: at('volume') },
+    notes: [expect.stringContaining(`is a link to ${at('volume')}`)],
+  })
+  await rm(at('volume'), { recursive: true })
+  expect((await lookAtStore(at('go'), at('own'))).problems).toEqual([
+    expect.stringContaining('is a symbolic link to something that is not there'),
+  ])
+})
+
+test('no store is nothing to move, and a file is no store', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  expect(await lookAtStore(at('go'), at('own'))).toMatchObject({
+    plan: { how: 'none' },
+    problems: [],
+    notes: [expect.stringContaining('models are fetched anew')],
+  })
+  await put('file')
+  expect((await lookAtStore(at('file'), at('own'))).problems).toEqual([expect.stringContaining('is no folder')])
+})
+
+test('a store that is ours already is used in place', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('own/phi/phi.gguf')
+  await chmod(at('own'), 0o700)
+  expect(await lookAtStore(at('own'), at('own'))).toMatchObject({ plan: { how: 'inPlace', bytes: 4 }, problems: [] })
+})
+
+test('a store that a person chose gets the models wherever they were', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('go/phi/phi.gguf')
+  expect(await lookAtStore(at('go'), at('chosen'), true)).toMatchObject({ plan: { how: 'link', to: at('chosen') } })
+})
