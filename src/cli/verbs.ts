@@ -11,6 +11,7 @@ import { fitVerb } from './verbs/fit-verb.ts'
 import { headlessVerb } from './verbs/headless-verb.ts'
 import { installVerb } from './verbs/install-verb.ts'
 import { logVerb } from './verbs/log-verbs.ts'
+import { migrateVerb } from './verbs/migrate-verb.ts'
 import { modelsVerb } from './verbs/models-verbs.ts'
 import { nodeVerbCommands } from './verbs/node-verbs.ts'
 import { powerVerb } from './verbs/power-verb.ts'
@@ -61,6 +62,7 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     installVerb(context),
     headlessVerb(context),
     uninstallVerb(context),
+    migrateVerb(context),
   ]
   for (const verb of verbs) program.addCommand(verb)
   program.addCommand(completionVerb(program, context))

@@ -11,9 +11,9 @@ describe.each(apiWorlds)('a look before a move, on $name', ({ use }) => {
   const world = use()
 
   test('names what its user may not do and our agent has to', async () => {
-    const { namespace, restricted } = world()
+    const { namespace } = world()
     // As the guide's role for the Go agent, with the lists that a look needs.
-    const { connection } = await restricted([
+    const { connection } = await world().restricted([
       { apiGroups: ['inference.llmkube.dev'], resources: ['inferenceservices', 'models'], verbs: ['get', 'list'] },
       { apiGroups: ['inference.llmkube.dev'], resources: ['inferenceservices/status'], verbs: ['update'] },
       { apiGroups: [''], resources: ['services'], verbs: ['get', 'list', 'create', 'update', 'delete'] },

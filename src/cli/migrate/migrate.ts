@@ -33,10 +33,10 @@ export interface MigrateRequest {
   readonly flags: readonly string[]
 }
 
-/** `metal-agent migrate`; answers the exit code. Throws VerbError. */
-export function migrateHere(request: MigrateRequest, io: CliIo): Promise<number> {
+/** `metal-agent migrate`, on this machine unless another is given; answers the exit code. Throws VerbError. */
+export function migrateHere(request: MigrateRequest, io: CliIo, given?: InstallationHost): Promise<number> {
   return saying(io, async () => {
-    const host = await serviceHost(io)
+    const host = given ?? (await serviceHost(io))
     if ((await findProgram(host.programFolders, 'launchctl')) === undefined) {
       throw new VerbError("LLMKube's Go agent runs on macOS alone, so that there is none to be moved here.")
     }

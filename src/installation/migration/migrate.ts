@@ -122,14 +122,16 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
     for (const transfer of plan.transfers) {
       const result = await moveOne(world, api, transfer, heartbeats)
       results.push(result)
-      if (result.failure !== undefined && results.every(({ failure }) => failure !== undefined)) {
+      const isFirst = plan.moved.length === 0 && results.every(({ failure }) => failure !== undefined)
+      if (result.failure !== undefined && isFirst) {
         tell(
           `${result.key} is not served here: ${result.failure} The Go agent takes it back, and nothing else was touched.`,
         )
         await undo(world, record)
         return { outcome: 'takenBack', moved: results, isWell: false }
       }
-      await record.note({ transferred: results.filter(({ failure }) => failure === undefined).map(({ key }) => key) })
+      const served = results.filter(({ failure }) => failure === undefined).map(({ key }) => key)
+      await record.note({ transferred: [...new Set([...begun.transferred, ...served])] })
     }
   }
 
@@ -141,7 +143,7 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
 
   tell('[5/5] Looking whether everything is there.')
   const checks = await Promise.all(
-    plan.transfers.map(({ service: one }) =>
+    [...plan.moved, ...plan.transfers.map((transfer) => transfer.service)].map((one) =>
       verify(api, one).catch((error: unknown) => ({
         isWell: false,
         sentence: `${one.namespace}/${one.name}: ${messageOf(error)}`,

@@ -41,6 +41,8 @@ export interface MigrationPlan {
   readonly store: StorePlan
   /** In this order: the one that costs least if it fails goes first. */
   readonly transfers: readonly Transfer[]
+  /** What our agent serves by now. */
+  readonly moved: readonly FoundService[]
   /** Servers that a Go agent started and forgot. */
   readonly strays: readonly GoServer[]
   /** Nothing is begun while there is one. */
@@ -64,12 +66,13 @@ export function planMigration(findings: Findings): MigrationPlan {
   ]
   const servers = agents.flatMap((agent) => agent.servers)
   const transfers = transfersOf(look?.services ?? [], servers, store.plan)
-  const moved = new Set(transfers.map(({ server }) => server?.pid))
+  const needed = new Set(transfers.map(({ server }) => server?.pid))
   return {
     flags,
     store: store.plan,
     transfers,
-    strays: servers.filter(({ pid }) => !moved.has(pid)),
+    moved: (look?.services ?? []).filter(({ isMoved }) => isMoved),
+    strays: servers.filter(({ pid }) => !needed.has(pid)),
     problems: [
       ...findings.problems,
       ...store.problems,

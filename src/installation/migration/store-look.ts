@@ -56,9 +56,7 @@ export async function lookAtStore(from: string, to: string, isChosen = false): P
   }
   const { problem, warnings } = await judgeStoreFolder(real)
   const linked =
-    real === path.resolve(from) || found.isSymbolicLink() === false
-      ? []
-      : [`The model store ${from} is a link to ${real}.`]
+    real === path.resolve(from) || !found.isSymbolicLink() ? [] : [`The model store ${from} is a link to ${real}.`]
   const { files, skipped } = await filesIn(real)
   const bytes = files.reduce((sum, file) => sum + file.bytes, 0)
   const isWiped = temporaryNote(`${path.resolve(from)}/`) !== undefined || temporaryNote(`${real}/`) !== undefined

@@ -1,9 +1,10 @@
 // A stand-in for LLMKube's Go agent 0.9.19, as metal-agent-spec describes it: one child per service in its own process group, Service and
 // EndpointSlice by full updates that keep foreign annotations, heartbeats, restarts of what does not answer, SIGTERM that ends its servers
 // and leaves the slices ready. Its clocks run thirty times as fast. It notes every start in $GO_AGENT_STARTS.
+import { Buffer } from 'node:buffer'
 import { spawn } from 'node:child_process'
 import { appendFileSync, readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, get } from 'node:http'
 import { request } from 'node:https'
 import { createServer as createTcpServer } from 'node:net'
 import { join } from 'node:path'
@@ -129,10 +130,12 @@ async function start(service, model) {
 }
 
 const answers = (port) =>
-  fetch(`http://127.0.0.1:${port}/health`).then(
-    ({ ok }) => ok,
-    () => false,
-  )
+  new Promise((resolve) => {
+    get({ host: '127.0.0.1', port, path: '/health' }, (response) => {
+      response.resume()
+      resolve(response.statusCode === 200)
+    }).on('error', () => resolve(false))
+  })
 
 async function poll() {
   const { body } = await ask('GET', `${group}/inferenceservices`)

@@ -84,7 +84,7 @@ test.each<[what: string, content: string, sentence: string]>([
   const file = join(mac.agents, 'com.llmkube.metal-agent.plist')
   await mac.put(file, content)
   const [reading] = await findGoAgentJobs(mac.host, undefined)
-  expect(reading).toMatchObject({ ok: false, message: expect.stringContaining(`${file} ${sentence}`) })
+  expect(reading?.ok === false && reading.message).toContain(`${file} ${sentence}`)
 })
 
 test('one that is named is read wherever it lies, and one that is not there is said', async () => {
@@ -92,7 +92,6 @@ test('one that is named is read wherever it lies, and one that is not there is s
   await mac.put(join(mac.dir, 'elsewhere.plist'), build(goJob))
   await symlink(join(mac.dir, 'elsewhere.plist'), join(mac.dir, 'link.plist'))
   expect(await findGoAgentJobs(mac.host, join(mac.dir, 'link.plist'))).toMatchObject([{ ok: true }])
-  expect(await findGoAgentJobs(mac.host, join(mac.dir, 'no.plist'))).toMatchObject([
-    { ok: false, message: expect.stringMatching(/no\.plist cannot be read: ENOENT/) },
-  ])
+  const [missing] = await findGoAgentJobs(mac.host, join(mac.dir, 'no.plist'))
+  expect(missing?.ok === false && missing.message).toMatch(/no\.plist cannot be read: ENOENT/)
 })
