@@ -5,7 +5,6 @@ import { promisify } from 'node:util'
 import { describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import { bridgeEnd } from '../support/electron-stand-in/bridge-end.ts'
-import { collectGarbage } from '../support/electron-stand-in/collect-garbage.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** The stand-in for Electron refuses what a real one refuses, or what it passes over in silence and a person would then miss. */
@@ -182,24 +181,6 @@ test('a window is shown as it is made unless it is told not to be, which would b
 test('the first power save blocker is 0, which is no lack of one', async () => {
   const { powerSaveBlocker } = await fresh()
   expect(powerSaveBlocker.start('prevent-app-suspension')).toBe(0)
-})
-
-test('a click on a notification that nothing refers to any more is lost', async () => {
-  const { Notification, ready } = await fresh()
-  const { clickNotification } = await import('../support/electron-stand-in/notification.ts')
-  ready()
-  const clicked: string[] = []
-  const show = (title: string) => {
-    const notification = new Notification({ id: title, title })
-    notification.on('click', () => clicked.push(title))
-    notification.show()
-    return notification
-  }
-  const kept = show('kept')
-  show('lost')
-  await collectGarbage()
-  for (const title of ['kept', 'lost']) clickNotification(title)
-  expect([clicked, kept.options.title]).toEqual([['kept'], 'kept'])
 })
 
 test.for([
