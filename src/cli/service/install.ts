@@ -4,7 +4,7 @@ import { installService, type InstallOutcome } from '../../installation/service/
 import { installedServices } from '../../installation/service/installed-service.ts'
 import { serviceManager } from '../../installation/service/managers.ts'
 import type { ServiceKind } from '../../installation/service/service-names.ts'
-import { refuseControlCharacters } from '../../installation/service/service-plan.ts'
+import { refuseUnusableTexts } from '../../installation/service/service-plan.ts'
 import { CopyError } from '../../installation/versioned-copy.ts'
 import { VerbError } from '../agent-session.ts'
 import { exitCodes, type CliIo } from '../io.ts'
@@ -37,7 +37,7 @@ export function install(request: InstallRequest, io: CliIo): Promise<number> {
     for (const sentence of [...leftOut, ...placeWarnings(plan)]) io.stderr.write(`metal-agent: ${sentence}\n`)
     if (dryRun) {
       const whole = { ...plan, program: await programFor(plan, host, { make: false }) }
-      refuseControlCharacters(whole)
+      refuseUnusableTexts(whole)
       const manager = serviceManager(kind, host)
       io.stdout.write(manager.text(whole))
       io.stderr.write(`metal-agent: ${manager.file} would be written; nothing was.\n`)

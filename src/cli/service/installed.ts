@@ -42,7 +42,7 @@ export function status(io: CliIo, json: boolean): Promise<number> {
 }
 
 async function statusOf({ manager, plan, content, problem }: InstalledService, io: CliIo) {
-  const { isLoaded, pid, lastExit } = await manager.state()
+  const { isLoaded, pid, lastExit, restarts } = await manager.state()
   const look = plan && pid !== undefined ? await agentsOf(io).look(stateDirOf(plan)) : undefined
   const isOwn = look?.pid === pid
   const version = plan && (await versionOf(plan.program))
@@ -57,6 +57,7 @@ async function statusOf({ manager, plan, content, problem }: InstalledService, i
     runningSince: isOwn ? look?.startedAt : undefined,
     waitsFor: isOwn ? undefined : look?.pid,
     lastExit: lastExit && lastExitText(lastExit),
+    restarts,
     command: content ? shellCommand(content.words) : undefined,
     version,
     thisVersion: buildInfo.version,
@@ -72,7 +73,7 @@ function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
     pid === undefined
       ? 'It does not run'
       : `It runs as process ${pid}${runningSince === undefined ? '' : ` since ${runningSince}`}`
-  const ended = lastExit === undefined ? 'has not ended since it was loaded' : `ended last with ${lastExit}`
+  const ended = lastExit === undefined ? restartsText(found.restarts) : `ended last with ${lastExit}`
   const waits = waitsFor === undefined ? [] : [`It waits: process ${waitsFor} serves from its state folder.`]
   const isOther = version !== undefined && version !== thisVersion
   return [
@@ -87,6 +88,12 @@ function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
     ...(found.command === undefined ? [] : [`Command: ${found.command}`]),
     ...(found.log === undefined ? [] : [`Log:     ${found.log}`]),
   ]
+}
+
+function restartsText(restarts: number | undefined): string {
+  if (restarts === undefined) return 'has not ended since it was loaded'
+  if (restarts === 0) return 'was not started anew after an error'
+  return `was started anew ${restarts === 1 ? 'once' : `${restarts} times`} after an error`
 }
 
 /** Undefined where it cannot be run. */

@@ -30,6 +30,7 @@ export function headlessVerb({ io, end }: VerbContext): Command {
     })
   const set = new Command('set')
     .description('change one flag of the service, and restart it; its model servers go on')
+    .allowUnknownOption()
     .argument('<flag>', 'a flag of the agent, with or without its dashes')
     .argument('<value>', 'a value, or "default" to take the flag away')
     .action(async (flag: string, value: string) => {

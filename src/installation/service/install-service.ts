@@ -4,7 +4,7 @@ import { installedServices, type InstalledService } from './installed-service.ts
 import { serviceManager } from './managers.ts'
 import type { ServiceManager } from './service-manager.ts'
 import { keepAside, makePlaces, removeUnit, writeUnit } from './service-files.ts'
-import { refuseControlCharacters, type ServicePlan } from './service-plan.ts'
+import { refuseUnusableTexts, type ServicePlan } from './service-plan.ts'
 import { differences } from './unit-text.ts'
 
 export interface InstallOutcome {
@@ -31,7 +31,7 @@ export interface InstallOptions {
 /** Brings the service to what the plan says, with its models serving on. Throws InstallationError; then all is as it was. */
 export async function installService(plan: ServicePlan, options: InstallOptions): Promise<InstallOutcome> {
   const { host, work, force } = options
-  refuseControlCharacters(plan)
+  refuseUnusableTexts(plan)
   const manager = serviceManager(plan.kind, host)
   const installed = await installedServices(host)
   const [other] = installed.filter(({ manager: one }) => one.kind !== plan.kind)

@@ -8,12 +8,16 @@ import { byFlag, marked, UnitTextError, type UnitContent } from './unit-text.ts'
 /** Lines of the file before its first element: the XML declaration and the document type. */
 const linesOfHead = 2
 
+const bundleId = 'dev.metalbar.app'
+
 /** The file of launchd; see launchd.plist(5). */
 export function launchdPlist(plan: ServicePlan): string {
   const { workingDirectory, errorFile, exitTimeoutS, userName } = plan
   const text = build({
     Label: serviceLabel,
     ProgramArguments: commandLine(plan),
+    // By which System Settings shows it under the name of the app.
+    AssociatedBundleIdentifiers: [bundleId],
     ...(userName !== undefined && { UserName: userName, InitGroups: true }),
     EnvironmentVariables: { ...plan.environment },
     WorkingDirectory: workingDirectory,

@@ -9,8 +9,10 @@ export interface ServiceState {
   readonly isLoaded: boolean
   /** Absent where it does not run. */
   readonly pid?: number
-  /** Absent where it has not ended yet. */
+  /** Absent where it has not ended yet; systemd forgets it as soon as the next one runs. */
   readonly lastExit?: LastExit
+  /** How often it was started anew after an error; absent where the manager does not say. */
+  readonly restarts?: number
 }
 
 /** launchd or systemd, as far as the service needs them. All but the texts throw InstallationError. */

@@ -56,12 +56,18 @@ export function splitCommandLine(
   return { program: words.slice(0, first), flags }
 }
 
-/** Neither format can carry them in a path, nor does anybody want them there. Throws InstallationError. */
-export function refuseControlCharacters(plan: ServicePlan): void {
-  const { program, flags, environment, workingDirectory, errorFile } = plan
+/** What neither format can carry in a path, or systemd runs no program with. Throws InstallationError. */
+export function refuseUnusableTexts(plan: ServicePlan): void {
+  const { kind, program, flags, environment, workingDirectory, errorFile } = plan
   const texts = [...program, ...flags.values(), ...Object.values(environment), workingDirectory, errorFile]
   // eslint-disable-next-line no-control-regex -- it is what is looked for
   const found = texts.find((text) => /[\u0000-\u001f\u007f]/.test(text))
+  const [executable = ''] = program
+  if (kind === 'systemdUser' && /["'\\]/.test(executable)) {
+    throw new InstallationError(
+      `systemd runs no program with a quotation mark or a backslash in its path, as ${executable} has: choose another folder, such as by --state-dir.`,
+    )
+  }
   if (found === undefined) return
   throw new InstallationError(
     `${JSON.stringify(found)} has a line break or another control character in it, which no service can be given: choose another.`,

@@ -9,6 +9,7 @@ const shown = [
   'LoadState',
   'UnitFileState',
   'MainPID',
+  'NRestarts',
   'ExecMainCode',
   'ExecMainStatus',
   'ExecMainExitTimestampMonotonic',
@@ -59,6 +60,7 @@ export class SystemdService implements ServiceManager {
     return {
       isLoaded: values.get('LoadState') === 'loaded' && values.get('UnitFileState') === 'enabled',
       ...(pid > 0 && { pid }),
+      restarts: Number(values.get('NRestarts') ?? 0),
       ...(lastExit && { lastExit }),
     }
   }

@@ -1,0 +1,117 @@
+import { expect, test } from 'vitest'
+import { main } from '../../../src/cli/main.ts'
+import { serviceFlags } from '../../../src/cli/service/service-flags.ts'
+import { readLaunchdPlist } from '../../../src/installation/service/launchd-plist.ts'
+import { serviceEnvironment } from '../../../src/installation/service/service-environment.ts'
+import { isUntouched } from '../../../src/installation/service/unit-text.ts'
+
+const defaults = { modelStore: '/Users/you/models', stateDir: '/Users/you/state' }
+const where = { kind: 'launchAgent', homeDir: '/Users/you', defaults, cwd: '/work' } as const
+const flagsOf = (...args: string[]) => Object.fromEntries(serviceFlags(args, where).flags)
+
+test('a service states its folders and its log, and every path in full', () => {
+  const own = {
+    'state-dir': '/Users/you/state',
+    'model-store': '/Users/you/models',
+    'log-file': '/Users/you/Library/Logs/Metalbar/metal-agent.log',
+  }
+  expect([
+    flagsOf(),
+    flagsOf('-kubeconfig', 'k', '--llama-server=bin/llama', '--eviction-enabled', '--drain-timeout', '1m30s'),
+    flagsOf('--llama-server', 'llama-server', '--kube-context', 'a', '--context=b', '--model-store', 'm'),
+  ]).toEqual([
+    own,
+    {
+      ...own,
+      kubeconfig: '/work/k',
+      'llama-server': '/work/bin/llama',
+      'eviction-enabled': 'true',
+      'drain-timeout': '1m30s',
+    },
+    { ...own, 'model-store': '/work/m', 'llama-server': 'llama-server', context: 'b' },
+  ])
+})
+
+test.for([
+  [['--hots-ip', '1.2.3.4'], /no flag --hots-ip: did you mean --host-ip\?/],
+  [['--host-ip', 'mars'], /--host-ip must be an IPv4 address/],
+  [['--version'], /--version starts no agent/],
+  [['status'], /"status" is not a flag/],
+] as const)('%s is refused by the parser of the agent', ([args, why]) => {
+  expect(() => serviceFlags(args, where)).toThrow(why)
+})
+
+async function metalAgent(args: readonly string[], env: NodeJS.ProcessEnv = {}, homeDir = '/Users/you') {
+  const said = { stdout: '', stderr: '' }
+  const code = await main(args, {
+    stdout: { write: (text: string) => (said.stdout += text) },
+    stderr: { write: (text: string) => (said.stderr += text) },
+    ...{ env, homeDir, platform: 'linux', temporaryDir: '/tmp', cwd: '/work', windowFolder: '/none' },
+  })
+  return { code, ...said }
+}
+
+test('install --dry-run prints the file of a Mac on any system, whole and untouched', async () => {
+  const { code, stdout, stderr } = await metalAgent([
+    'install',
+    '--dry-run',
+    '--platform',
+    'darwin',
+    '--env',
+    'A=<&>',
+    '--',
+    '--namespace',
+    'x',
+  ])
+  const { label, words, environment } = readLaunchdPlist(stdout)
+  expect([code, isUntouched(stdout), label, words.at(-1), environment['A']]).toEqual([
+    ...[0, true, 'dev.metalbar.llmkube-metal-agent', '--namespace=x', '<&>'],
+  ])
+  expect(stderr).toMatch(/LaunchAgents\/dev\.metalbar\.llmkube-metal-agent\.plist would be written; nothing was\./)
+})
+
+test.for([
+  [['install', '--platform', 'darwin'], 2, /--platform is for --dry-run/],
+  [['install', '--daemon'], 2, /--daemon is for macOS.*enable-linger/],
+  [['install', '--env', 'A'], 2, /--env wants NAME=VALUE, not "A"/],
+  [['install', '--dry-run', '--platform', 'darwin', '--', '--tmp=1'], 2, /There is no flag --tmp/],
+  [['service', 'logs', '--lines', '0'], 2, /--lines wants a whole number/],
+  [['service', 'status'], 3, /^$/],
+  [['service', 'restart'], 1, /No service is installed: metal-agent install makes one\./],
+  [['service', 'set', 'port', '1'], 1, /No service is installed/],
+] as const)('%s ends with its code and one sentence', async ([args, code, said]) => {
+  expect(await metalAgent(args, {}, '/nowhere')).toMatchObject({ code, stderr: expect.stringMatching(said) as string })
+})
+
+test('without HOME nobody knows whose service it is', async () => {
+  expect(await metalAgent(['install', '--dry-run'], {}, '')).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/HOME names no folder/) as string,
+  })
+})
+
+test('a service gets what decides about its cluster and proxies, and no secret', () => {
+  const env = {
+    KUBECONFIG: '/k',
+    HTTPS_PROXY: 'http://you:secret@proxy:3128',
+    NO_PROXY: 'lan',
+    HF_TOKEN: 'hf_x',
+    EDITOR: 'vi',
+    HF_HOME: '',
+  }
+  const user = { name: 'you', id: 501, groupId: 20, homeDir: '/Users/you' }
+  const { variables, leftOut } = serviceEnvironment('launchDaemon', { env, user })
+  expect(variables).toEqual({
+    ...{ HOME: '/Users/you', USER: 'you', LOGNAME: 'you', KUBECONFIG: '/k', NO_PROXY: 'lan', METAL_AGENT_SERVICE: '1' },
+    PATH: '/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin',
+  })
+  expect(leftOut).toEqual([
+    expect.stringMatching(/^HTTPS_PROXY has a password/),
+    expect.stringMatching(/^HF_TOKEN is a secret/),
+  ])
+  const stated = { HTTPS_PROXY: 'http://you:secret@proxy:3128' }
+  expect(serviceEnvironment('launchAgent', { env, user }, stated)).toMatchObject({
+    variables: stated,
+    leftOut: { length: 1 },
+  })
+})

@@ -1,0 +1,36 @@
+import { serviceEnvironment } from '../../../../src/installation/service/service-environment.ts'
+import type { ServiceKind } from '../../../../src/installation/service/service-names.ts'
+import { exitTimeoutS, type ServicePlan } from '../../../../src/installation/service/service-plan.ts'
+
+/** As `metal-agent install -- --namespace default` makes them for a user called "you"; the files of assets show them. */
+export function examplePlan(kind: ServiceKind, change: Partial<ServicePlan> = {}): ServicePlan {
+  const isMac = kind !== 'systemdUser'
+  const homeDir = isMac ? '/Users/you' : '/home/you'
+  const stateDir = isMac ? `${homeDir}/Library/Application Support/Metalbar` : `${homeDir}/.local/state/metalbar`
+  const logs = isMac ? `${homeDir}/Library/Logs/Metalbar` : `${stateDir}/service`
+  const user = { name: 'you', id: 501, groupId: 20, homeDir }
+  return {
+    kind,
+    program: [`${stateDir}/versions/0.1.0-0123456789ab/metal-agent`],
+    flags: new Map([
+      ['state-dir', stateDir],
+      ['model-store', isMac ? `${stateDir}/models` : `${homeDir}/.local/share/metalbar/models`],
+      ['log-file', `${logs}/metal-agent.log`],
+      ['namespace', 'default'],
+    ]),
+    environment: serviceEnvironment(kind, { env: { KUBECONFIG: `${homeDir}/.kube/config` }, user }).variables,
+    workingDirectory: homeDir,
+    errorFile: `${logs}/metal-agent.err.log`,
+    exitTimeoutS: exitTimeoutS(30_000),
+    ...(kind === 'launchDaemon' && { userName: 'you' }),
+    ...change,
+  }
+}
+
+/** What paths and values of people have in them. */
+export const oddTexts = [
+  '/Users/you/Models & <more> "x"',
+  "it's 100% $HOME \\ here",
+  'größer = ü; # no comment',
+  '/ends with\\',
+]

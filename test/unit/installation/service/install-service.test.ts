@@ -1,0 +1,252 @@
+import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { InstallationError, type InstallationHost } from '../../../../src/installation/installation-host.ts'
+import type { Agents } from '../../../../src/installation/service/agents.ts'
+import { installService } from '../../../../src/installation/service/install-service.ts'
+import { installedServices } from '../../../../src/installation/service/installed-service.ts'
+import { restartService } from '../../../../src/installation/service/restart-service.ts'
+import type { ServicePlan } from '../../../../src/installation/service/service-plan.ts'
+import { uninstallService } from '../../../../src/installation/service/uninstall-service.ts'
+import { launchctlStandIn, type LaunchctlStandIn } from '../../../support/launchctl-stand-in.ts'
+import { temporaryFolder } from '../../../support/temporary-folder.ts'
+import { examplePlan } from './example-plans.ts'
+
+const label = 'dev.metalbar.llmkube-metal-agent'
+
+test('an installation writes the file and loads it, a second one changes nothing, and other flags change it with the servers left alone', async () => {
+  await using mac = await macAt()
+  const first = await mac.install()
+  const again = await mac.install()
+  const other = await mac.install({ flags: mac.flags({ namespace: 'mars' }) })
+  expect([first.file, first.started?.kind, again.file, again.started]).toEqual([
+    'written',
+    'answers',
+    'unchanged',
+    undefined,
+  ])
+  expect([other.file, other.changes, other.servers, other.started?.kind]).toEqual([
+    'changed',
+    ['--namespace: default → mars'],
+    [4711],
+    'answers',
+  ])
+  expect(mac.left).toEqual([mac.stateDir])
+  expect(await mac.launchctl.calls()).toEqual([
+    `enable gui/501/${label}`,
+    `bootstrap gui/501 ${mac.file}`,
+    `bootout gui/501/${label}`,
+    `enable gui/501/${label}`,
+    `bootstrap gui/501 ${mac.file}`,
+  ])
+})
+
+test('nothing is left of an installation after its removal', async () => {
+  await using mac = await macAt()
+  const before = await mac.files()
+  await mac.install()
+  const during = await mac.files()
+  const [service] = await installedServices(mac.host)
+  if (!service) throw new Error('It is not there.')
+  await uninstallService(service, { host: mac.host, work: mac.work, keepServing: false })
+  expect([during.length > before.length, await mac.files()]).toEqual([true, before])
+  expect((await mac.launchctl.calls()).at(-1)).toBe(`bootout gui/501/${label}`)
+  // SIGTERM has the agent stop its servers: nobody asked it to leave them.
+  expect(mac.left).toEqual([])
+})
+
+test('a restart has the agent leave its servers, and starts it by kickstart as another process', async () => {
+  await using mac = await macAt()
+  await mac.install()
+  const [service] = await installedServices(mac.host)
+  const pid = await mac.launchctl.pid()
+  const outcome = await restartService(service ?? fail(), mac.work)
+  expect([outcome.pidBefore, outcome.servers, outcome.started]).toMatchObject([pid, [4711], { kind: 'answers' }])
+  expect(await mac.launchctl.pid()).not.toBe(pid)
+  expect((await mac.launchctl.calls()).at(-1)).toBe(`kickstart gui/501/${label}`)
+})
+
+test('an agent that does not answer is killed alone, and launchd starts the next one', async () => {
+  await using mac = await macAt({ answers: false })
+  await mac.install()
+  const [service] = await installedServices(mac.host)
+  const { started } = await restartService(service ?? fail(), mac.work)
+  expect([started.kind, await mac.launchctl.calls()]).toEqual([
+    'silent',
+    expect.arrayContaining([`kill SIGKILL gui/501/${label}`]),
+  ])
+})
+
+test('a service beside an agent of the app says that it waits, and for which process', async () => {
+  await using mac = await macAt({ holder: 1 })
+  const { started } = await mac.install()
+  expect(started).toMatchObject({ kind: 'waits', holder: 1 })
+})
+
+test('a file changed by hand is left as it is with what differs, and replaced and kept with force', async () => {
+  await using mac = await macAt()
+  await mac.install()
+  const edited = (await readFile(mac.file, 'utf8')).replace('<integer>10</integer>', '<integer>60</integer>')
+  await writeFile(mac.file, edited)
+  await expect(mac.install()).rejects.toThrow(
+    /plist was changed since metal-agent install wrote it, so it was left as it is\. What would change:\n {2}ThrottleInterval: 60 → 10\n.*--force/,
+  )
+  expect(await readFile(mac.file, 'utf8')).toBe(edited)
+  const { keptAt = '' } = await mac.install({}, { force: true })
+  expect([path.dirname(keptAt), path.extname(keptAt), await readFile(keptAt, 'utf8')]).toEqual([
+    mac.stateDir,
+    '.kept',
+    edited,
+  ])
+})
+
+test.for([
+  ['<plist version="1.0"><dict><key>Label</key><str', /ends before its end: it was written only in part/],
+  [
+    '<plist version="1.0"><dict><key>Label</key><string>com.example.other</string><key>ProgramArguments</key><array><string>/bin/true</string></array></dict></plist>\n',
+    /has the label com\.example\.other and not dev\.metalbar/,
+  ],
+] as const)('a file in its place that is none of ours is left as it is', async ([text, why]) => {
+  await using mac = await macAt()
+  await mkdir(path.dirname(mac.file), { recursive: true })
+  await writeFile(mac.file, text)
+  await expect(mac.install()).rejects.toThrow(why)
+  expect([await readFile(mac.file, 'utf8'), await mac.launchctl.calls()]).toEqual([text, []])
+})
+
+test('launchd that is still ending the job of before is asked again', async () => {
+  await using mac = await macAt()
+  await mac.launchctl.fails('bootstrap', 5, 'Bootstrap failed: 5: Input/output error')
+  await mac.launchctl.fails('bootstrap', 37, 'Bootstrap failed: 37: Operation already in progress')
+  const { file } = await mac.install()
+  expect([file, (await mac.launchctl.calls()).filter((call) => call.startsWith('bootstrap'))]).toMatchObject([
+    'written',
+    { length: 2 },
+  ])
+})
+
+test('a Mac on which nobody is logged in at the screen is named with the way that is left, and nothing stays behind', async () => {
+  await using mac = await macAt()
+  const before = await mac.files()
+  await mac.launchctl.fails('bootstrap', 125, 'Bootstrap failed: 125: Domain does not support specified action')
+  await expect(mac.install()).rejects.toThrow(/ended with code 125 .*nobody is logged in.*--daemon/)
+  expect(await mac.files()).toEqual(before)
+})
+
+test('a change that launchd refuses leaves the service of before', async () => {
+  await using mac = await macAt()
+  await mac.install()
+  const before = await readFile(mac.file, 'utf8')
+  await mac.launchctl.fails('bootstrap', 119, 'Bootstrap failed: 119: Service is disabled')
+  await expect(mac.install({ flags: mac.flags({ namespace: 'mars' }) })).rejects.toThrow(/Login Items/)
+  expect([await readFile(mac.file, 'utf8'), await mac.launchctl.pid()]).toEqual([before, expect.any(Number)])
+})
+
+test('a LaunchDaemon is refused to who is not root before anything is written, and a LaunchAgent to sudo', async () => {
+  await using mac = await macAt()
+  const before = await mac.files()
+  const daemon = mac.plan({ kind: 'launchDaemon', userName: 'you' })
+  await expect(installService(daemon, { host: mac.host, work: mac.work, force: false })).rejects.toThrow(
+    /only root may install.*repeat this with sudo in front/,
+  )
+  const asRoot = { ...mac.host, isRoot: true }
+  await expect(installService(mac.plan(), { host: asRoot, work: mac.work, force: false })).rejects.toThrow(
+    /without sudo.*--daemon/,
+  )
+  expect([await mac.files(), await mac.launchctl.calls()]).toEqual([before, []])
+})
+
+test("a LaunchDaemon is everybody's to read, in the domain of the system, and no second service beside it", async () => {
+  await using mac = await macAt({ isRoot: true })
+  const plan = mac.plan({ kind: 'launchDaemon', userName: 'you' })
+  await installService(plan, { host: mac.host, work: mac.work, force: false })
+  expect(await mac.launchctl.calls()).toEqual([
+    `enable system/${label}`,
+    `bootstrap system ${path.join(mac.root, 'Library/LaunchDaemons', `${label}.plist`)}`,
+  ])
+  await expect(mac.install()).rejects.toThrow(/installed as a LaunchDaemon already/)
+})
+
+test('a machine without launchctl, a state folder that leads nowhere and a line break in a path are named, and nothing is written', async () => {
+  await using mac = await macAt()
+  await symlink(path.join(mac.root, 'gone'), path.join(mac.root, 'link'))
+  const before = await mac.files()
+  const without = { ...mac.host, programFolders: ['/nowhere'] }
+  await expect(installService(mac.plan(), { host: without, work: mac.work, force: false })).rejects.toThrow(
+    /launchctl was not found in \/nowhere/,
+  )
+  await expect(mac.install({ flags: mac.flags({ 'state-dir': path.join(mac.root, 'link') }) })).rejects.toThrow(
+    /link cannot be used: it is a symbolic link to a folder that is not there/,
+  )
+  await expect(mac.install({ flags: mac.flags({ namespace: 'a\nb' }) })).rejects.toThrow(InstallationError)
+  expect(await mac.files()).toEqual(before)
+})
+
+const fail = (): never => {
+  throw new Error('No service is installed.')
+}
+
+interface MacOptions {
+  /** False: its agent says nothing. */
+  readonly answers?: boolean
+  /** Who has the state folder in place of the service. */
+  readonly holder?: number
+  readonly isRoot?: boolean
+}
+
+/** A home folder, and a launchd of which the job is no agent: what one would say and do is given here. */
+async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}) {
+  await using stack = new AsyncDisposableStack()
+  const launchctl: LaunchctlStandIn = stack.use(await launchctlStandIn())
+  const { dir: root } = stack.use(await temporaryFolder())
+  const homeDir = path.join(root, 'Users/you & <me>')
+  // As every Mac has them.
+  for (const one of ['LaunchAgents', 'Application Support', 'Logs']) {
+    await mkdir(path.join(homeDir, 'Library', one), { recursive: true })
+  }
+  const stateDir = path.join(homeDir, 'Library/Application Support/Metalbar')
+  // As root this would be the real thing: the test is then root's own.
+  const user = { name: 'you', id: isRoot ? 0 : 501, groupId: isRoot ? 0 : 20, homeDir }
+  const host: InstallationHost = {
+    platform: 'darwin',
+    env: {},
+    user,
+    isRoot,
+    systemRoot: root,
+    programFolders: [launchctl.folder, '/usr/bin', '/bin'],
+  }
+  const left: string[] = []
+  const agents: Agents = {
+    look: async () => {
+      const pid = holder ?? (await launchctl.pid())
+      return answers && pid !== undefined ? { pid, version: '0.1.0', startedAt: '', serverPids: [4711] } : undefined
+    },
+    leave: async (folder) => {
+      if (!answers) return 'silent'
+      left.push(folder)
+      await launchctl.endJob(0)
+      return 'leaves'
+    },
+  }
+  const work = { agents, tell: () => undefined, timings: { pollMs: 5, leaveMs: 3_000, startMs: 1_000 } }
+  const logs = path.join(homeDir, 'Library/Logs/Metalbar')
+  const flags = (change: Readonly<Record<string, string>> = {}) =>
+    new Map(
+      Object.entries({
+        ...{ 'state-dir': stateDir, 'model-store': path.join(stateDir, 'models') },
+        ...{ 'log-file': path.join(logs, 'metal-agent.log'), namespace: 'default' },
+        ...change,
+      }),
+    )
+  const plan = (change: Partial<ServicePlan> = {}) =>
+    examplePlan('launchAgent', { flags: flags(), errorFile: path.join(logs, 'metal-agent.err.log'), ...change })
+  const owned = stack.move()
+  return {
+    ...{ launchctl, root, stateDir, host, left, work, flags, plan },
+    file: path.join(homeDir, 'Library/LaunchAgents', `${label}.plist`),
+    install: (change: Partial<ServicePlan> = {}, { force = false } = {}) =>
+      installService(plan(change), { host, work, force }),
+    files: async () => (await readdir(root, { recursive: true })).toSorted(),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+}

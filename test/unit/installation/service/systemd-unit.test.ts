@@ -1,0 +1,91 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { commandLine, refuseUnusableTexts } from '../../../../src/installation/service/service-plan.ts'
+import { readSystemdUnit, systemdUnitText } from '../../../../src/installation/service/systemd-unit.ts'
+import { differences, isUntouched, UnitTextError } from '../../../../src/installation/service/unit-text.ts'
+import { onPath } from '../../../../tasks/setup/tools.ts'
+import { skipWhen } from '../../../support/skip.ts'
+import { temporaryFolder } from '../../../support/temporary-folder.ts'
+import { examplePlan, oddTexts } from './example-plans.ts'
+
+const unit = path.join(import.meta.dirname, '../../../../assets/systemd/llmkube-metal-agent.service')
+
+test('the unit is the file that assets show', async () => {
+  await expect(systemdUnitText(examplePlan('systemdUser'))).toMatchFileSnapshot(unit)
+})
+
+test('whatever stands in a path or a variable comes back as it was', () => {
+  const text = fc.string({ unit: 'grapheme', minLength: 1 }).filter((one) => !/\p{Cc}|^\s|\s$/u.test(one))
+  fc.assert(
+    fc.property(text, text, (one, other) => {
+      const flags = new Map([...examplePlan('systemdUser').flags, ['namespace', other]])
+      const plan = examplePlan('systemdUser', { program: [`/${one}`], flags, environment: { ODD: one } })
+      const file = systemdUnitText(plan)
+      expect(readSystemdUnit(file)).toMatchObject({ words: commandLine(plan), environment: { ODD: one } })
+      expect(isUntouched(file)).toBe(true)
+    }),
+  )
+})
+
+test('a change by hand is noticed and named by its key', () => {
+  const before = systemdUnitText(examplePlan('systemdUser'))
+  const edited = before.replace('RestartSec=10', 'RestartSec=1').replace('--namespace=default', '--namespace=mars')
+  const values = (text: string) => readSystemdUnit(text).values
+  expect([isUntouched(edited), differences(values(edited), values(before))]).toEqual([
+    false,
+    ['--namespace: mars → default', 'Service.RestartSec: 1 → 10'],
+  ])
+})
+
+test.for(["/it's", '/a"b', '/a\\b'])('a program that systemd would not run is refused: %s', (program) => {
+  expect(() => refuseUnusableTexts(examplePlan('systemdUser', { program: [program] }))).toThrow(
+    /systemd runs no program/,
+  )
+  expect(() => refuseUnusableTexts(examplePlan('launchAgent', { program: [program] }))).not.toThrow()
+})
+
+test.for(['', '[Service]\nType=exec\n', systemdUnitText(examplePlan('systemdUser')).slice(0, 900)])(
+  'half of a unit is refused in one sentence',
+  (text) => {
+    expect(() => readSystemdUnit(text)).toThrow(UnitTextError)
+  },
+)
+
+describe('systemd itself', () => {
+  const missing = onPath('systemd-analyze') === undefined ? 'systemd-analyze is not installed' : undefined
+  skipWhen(missing)
+
+  test.for(['/bin/true', ...oddTexts.map((text) => path.join('/tmp', text))])(
+    'accepts the unit of %s',
+    async (place) => {
+      await using folder = await temporaryFolder()
+      const program = path.join(folder.dir, place.replace(/["'\\]/g, ''))
+      await mkdir(path.dirname(program), { recursive: true })
+      await writeFile(program, '#!/bin/sh\n', { mode: 0o755 })
+      const file = path.join(folder.dir, 'llmkube-metal-agent.service')
+      const flags = new Map([...examplePlan('systemdUser').flags, ['model-store', place]])
+      await writeFile(file, systemdUnitText(examplePlan('systemdUser', { program: [program], flags })))
+      const env = { PATH: process.env['PATH'], HOME: folder.dir, XDG_RUNTIME_DIR: folder.dir }
+      const { status, stderr } = spawnSync('systemd-analyze', ['--user', '--man=no', 'verify', file], {
+        env,
+        encoding: 'utf8',
+      })
+      expect([status, stderr.split('\n').filter((line) => line.includes('llmkube-metal-agent'))]).toEqual([0, []])
+    },
+  )
+
+  test('says of a unit with a wrong key that it does not know it, so that its silence counts', async () => {
+    await using folder = await temporaryFolder()
+    const file = path.join(folder.dir, 'wrong.service')
+    await writeFile(file, '[Service]\nExecStart=/bin/true\nKillModus=process\n')
+    const env = { PATH: process.env['PATH'], HOME: folder.dir, XDG_RUNTIME_DIR: folder.dir }
+    const said = execFileSync('sh', ['-c', `systemd-analyze --user --man=no verify '${file}' 2>&1 || true`], {
+      env,
+      encoding: 'utf8',
+    })
+    expect(said).toMatch(/KillModus/)
+  })
+})
