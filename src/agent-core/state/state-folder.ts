@@ -37,7 +37,8 @@ export async function openStateFolder(dir: string): Promise<StateFolderResult> {
 export async function ensurePrivateFolder(dir: string): Promise<void> {
   await mkdir(dir, { recursive: true, mode: 0o700 })
   const facts = await stat(dir)
-  const user = process.getuid?.()
+  // Effective: root may act for the user whose folder it is.
+  const user = process.geteuid?.()
   if (user !== undefined && facts.uid !== user) throw new Error('it belongs to another user')
   if ((facts.mode & 0o777) !== 0o700) await chmod(dir, 0o700)
 }

@@ -17,7 +17,7 @@ import { exitCodes, type CliIo } from '../io.ts'
 import { saying, told, workOf } from './install.ts'
 import { agentsOf } from './service-agents.ts'
 import { asArguments, placeWarnings, serviceFlags } from './service-flags.ts'
-import { serviceHost } from './service-host.ts'
+import { hostOf, serviceHost } from './service-host.ts'
 import { defaultsOf } from './service-plan.ts'
 import { lastExitText, startedText } from './service-words.ts'
 
@@ -120,8 +120,9 @@ export function restart(io: CliIo): Promise<number> {
 /** `metal-agent service set`: changes one flag of the service, and restarts it with its models serving on. */
 export function setFlag(name: string, value: string, io: CliIo): Promise<number> {
   return saying(io, async () => {
-    const host = await serviceHost(io)
-    const { plan, manager, problem } = await theService(host)
+    const own = await serviceHost(io)
+    const { plan, manager, problem } = await theService(own)
+    const host = await hostOf(plan, own, io)
     if (!plan || problem !== undefined) {
       throw new InstallationError(
         `${manager.file} ${problem ?? ''}, so no single flag of it is changed: metal-agent install --force writes it anew.`,

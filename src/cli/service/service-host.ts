@@ -7,6 +7,7 @@ import {
   type InstallationHost,
   type InstallationUser,
 } from '../../installation/installation-host.ts'
+import type { ServicePlan } from '../../installation/service/service-plan.ts'
 import { VerbError } from '../agent-session.ts'
 import type { CliIo } from '../io.ts'
 
@@ -37,6 +38,16 @@ export async function serviceHost(io: CliIo, userName?: string): Promise<Install
   }
   return { ...host, user: { name: username, id: uid, groupId: gid, homeDir } }
 }
+
+/** The same for the user as whom a service runs: root's own shell does not say who that is. Throws VerbError and InstallationError. */
+export const hostOf = (
+  plan: Pick<ServicePlan, 'userName'> | undefined,
+  host: InstallationHost,
+  io: CliIo,
+): Promise<InstallationHost> =>
+  host.isRoot && plan?.userName !== undefined && plan.userName !== host.user.name
+    ? serviceHost(io, plan.userName)
+    : Promise.resolve(host)
 
 /** A shell that was opened by su or cron does not say where systemd of its user listens. */
 function withRuntimeFolder(env: NodeJS.ProcessEnv, uid: number): NodeJS.ProcessEnv {

@@ -2,7 +2,7 @@ import { installedServices } from '../../installation/service/installed-service.
 import { uninstallService } from '../../installation/service/uninstall-service.ts'
 import { exitCodes, type CliIo } from '../io.ts'
 import { saying, workOf } from './install.ts'
-import { serviceHost } from './service-host.ts'
+import { hostOf, serviceHost } from './service-host.ts'
 
 /** `metal-agent uninstall`: the service alone. What it kept for the next agent, such as models and settings, stays. */
 export function uninstall(io: CliIo, keepServing: boolean): Promise<number> {
@@ -16,7 +16,11 @@ export function uninstall(io: CliIo, keepServing: boolean): Promise<number> {
     // With both there, root removes what only root may, and the user what is theirs.
     const isMine = services.filter(({ manager }) => (manager.kind === 'launchDaemon') === host.isRoot)
     for (const service of services.length > 1 && isMine.length > 0 ? isMine : services) {
-      const { removed, keptAt } = await uninstallService(service, { host, work: workOf(io), keepServing })
+      const { removed, keptAt } = await uninstallService(service, {
+        host: await hostOf(service.plan, host, io),
+        work: workOf(io),
+        keepServing,
+      })
       io.stdout.write(`The service is gone, and with it:\n${removed.map((file) => `  ${file}\n`).join('')}`)
       if (keptAt !== undefined) io.stdout.write(`What was changed by hand is kept as ${keptAt}.\n`)
       if (keepServing) io.stdout.write('Its model servers run on until the next agent on its state folder ends.\n')

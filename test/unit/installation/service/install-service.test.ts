@@ -1,13 +1,14 @@
-import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { chmod, chown, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { InstallationError, type InstallationHost } from '../../../../src/installation/installation-host.ts'
+import { asOwner, InstallationError, type InstallationHost } from '../../../../src/installation/installation-host.ts'
 import type { Agents } from '../../../../src/installation/service/agents.ts'
 import { installService } from '../../../../src/installation/service/install-service.ts'
 import { installedServices } from '../../../../src/installation/service/installed-service.ts'
 import { restartService } from '../../../../src/installation/service/restart-service.ts'
 import type { ServicePlan } from '../../../../src/installation/service/service-plan.ts'
 import { uninstallService } from '../../../../src/installation/service/uninstall-service.ts'
+import { versionedCopyOf } from '../../../../src/installation/versioned-copy.ts'
 import { launchctlStandIn, type LaunchctlStandIn } from '../../../support/launchctl-stand-in.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 import { examplePlan } from './example-plans.ts'
@@ -180,6 +181,20 @@ test('a machine without launchctl, a state folder that leads nowhere and a line 
   )
   await expect(mac.install({ flags: mac.flags({ namespace: 'a\nb' }) })).rejects.toThrow(InstallationError)
   expect(await mac.files()).toEqual(before)
+})
+
+test('what root makes for another user belongs to that user, a copy of the command too', async (context) => {
+  if (process.getuid?.() !== 0) context.skip('only root acts for another user')
+  await using mac = await macAt()
+  const user = { ...mac.host.user, id: 65_534, groupId: 65_534 }
+  await chmod(mac.root, 0o755)
+  const stateDir = path.join(mac.root, 'state')
+  await mkdir(stateDir, { mode: 0o700 })
+  await chown(stateDir, user.id, user.groupId)
+  const { command } = await asOwner({ ...mac.host, isRoot: true, user }, () =>
+    versionedCopyOf({ command: '/bin/true', version: '0.1.0', stateDir }),
+  )
+  expect([(await stat(command)).uid, process.geteuid?.(), process.getegid?.()]).toEqual([user.id, 0, 0])
 })
 
 const fail = (): never => {
