@@ -1,37 +1,10 @@
 import { serviceStates, type ServiceView } from '../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
-import { createAgentView, type AgentView } from '../../src/main/agent-view.ts'
+import type { AgentView } from '../../src/main/agent-view.ts'
+import { appMenuScenes } from './app-menu-scenes.ts'
 import { defaultPreferences } from '../../src/main/preferences.ts'
+import { withSnapshot } from './sample-view.ts'
 import { sampleService, sampleSnapshot } from './sample-snapshot.ts'
-
-/** An app that runs as it should; `changes` is what a test is about. */
-export function sampleView(changes: Partial<AgentView> = {}): AgentView {
-  return {
-    ...createAgentView('linux').getState(),
-    snapshot: sampleSnapshot(),
-    problem: '',
-    preferences: defaultPreferences,
-    contexts: {
-      kubeconfig: '/home/me/.kube/config',
-      contexts: [
-        { name: 'lab', server: 'https://10.0.0.1:6443', inUse: true, isDefault: true },
-        { name: 'minikube', server: 'https://192.168.49.2:8443', inUse: false, isDefault: false },
-        { name: 'prod-eu', server: 'https://eu.example.com:6443', inUse: false, isDefault: false },
-      ],
-    },
-    hostAddresses: {
-      automatic: true,
-      message: 'Published as 192.168.1.20 (en0).',
-      addresses: [
-        { address: '192.168.1.20', interface: 'en0', inUse: true },
-        { address: '100.64.0.10', interface: 'utun4', inUse: false },
-        { address: '127.0.0.1', interface: 'lo0', inUse: false, unfit: 'no other machine can answer to it' },
-        { address: 'fe80::1', interface: 'en0', inUse: false, unfit: 'not IPv4' },
-      ],
-    },
-    ...changes,
-  }
-}
 
 const memory = {
   totalBytes: 103_079_215_104,
@@ -51,9 +24,6 @@ const services = (all: readonly Partial<ServiceView>[]): ServiceView[] =>
   all.map((one, index) =>
     sampleService({ uid: `uid-${index}`, url: `http://${one.name ?? 'qwen'}.default.svc:8080`, ...one }),
   )
-
-const withSnapshot = (changes: Partial<AgentSnapshot>, rest: Partial<AgentView> = {}): AgentView =>
-  sampleView({ snapshot: sampleSnapshot(changes), ...rest })
 
 const cluster = (changes: Partial<AgentSnapshot['cluster']>) => ({
   cluster: { ...sampleSnapshot().cluster, ...changes },
@@ -288,34 +258,5 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
       },
     },
   ),
-  'the agent is another program': withSnapshot({ services: [] }, { isHere: false }),
-  'the app is opened at login': withSnapshot({ services: [] }, { loginItem: 'enabled' }),
-  'macOS wants to be asked for leave': withSnapshot({ services: [] }, { loginItem: 'requires-approval' }),
-  'the first model serves, and the login item is offered': withSnapshot(
-    {},
-    { loginItem: 'not-registered', offersLoginItem: true },
-  ),
-  'Quit does not ask': withSnapshot({ services: [] }, { preferences: { ...defaultPreferences, onQuit: 'drain' } }),
-  'it quits': withSnapshot({ services: [] }, { isQuitting: true }),
-  'the window crashed twice': withSnapshot(
-    { services: [] },
-    { pageProblem: 'The window crashed twice within a minute and stays closed.' },
-  ),
-  'no agent answers': sampleView({ snapshot: undefined, problem: 'No agent runs on the state folder.' }),
-  'the agent could not be started': sampleView({
-    snapshot: undefined,
-    problem: 'The node id /state/node-id cannot be used: EACCES; repair the file or choose another --state-dir.',
-  }),
-  'start settings that cannot be used': sampleView({
-    snapshot: undefined,
-    isBroken: true,
-    problem:
-      'The start settings /state/start-settings.json cannot be used: "port" must be a port; repair the file and start again, or choose Reset in the menu.',
-  }),
-  'preferences that cannot be used': sampleView({
-    snapshot: undefined,
-    isBroken: true,
-    preferences: undefined,
-    problem: `The preferences /state/preferences.json cannot be used: "showTitle" must be true or false; ${'repair it, '.repeat(10)}or choose Reset in the menu.`,
-  }),
+  ...appMenuScenes,
 }
