@@ -5,21 +5,10 @@ import type { CommandBundle } from './command-bundle.ts'
 
 const launcher = path.join(import.meta.dirname, '../../bin/metal-agent')
 /** Node.js looks for its blob where this text is followed by `:1`: https://nodejs.org/docs/latest-v24.x/api/single-executable-applications.html */
-const sentinel = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2'
+export const sentinel = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2'
 
-export interface SingleExecutable {
-  readonly bundle: CommandBundle
-  /** Node.js of the platform the command is for, which the bundle is injected into. */
-  readonly node: string
-  readonly isMachO: boolean
-  readonly output: string
-}
-
-/**
- * Writes Node.js and the bundle as one file. The Node.js that runs this makes the blob, and only one of the same version reads it. A Mac
- * starts the file only after `codesign` there.
- */
-export async function writeSingleExecutable({ bundle, node, isMachO, output }: SingleExecutable): Promise<void> {
+/** Writes what Node.js finds in a self-contained command. `node` makes it, and only Node.js of the same version reads it; answers the file. */
+export async function writeBlob(bundle: CommandBundle, node: string): Promise<string> {
   // Relative to the folder, so that the file names nothing of the machine that built it.
   const within = (file: string): string => path.relative(bundle.folder, file)
   const blob = path.join(bundle.folder, 'sea.blob')
@@ -33,7 +22,20 @@ export async function writeSingleExecutable({ bundle, node, isMachO, output }: S
     execArgv: await optionsOfLauncher(),
   }
   await writeFile(path.join(bundle.folder, 'sea.json'), JSON.stringify(config))
-  await execa(process.execPath, ['--experimental-sea-config', 'sea.json'], { cwd: bundle.folder })
+  await execa(node, ['--experimental-sea-config', 'sea.json'], { cwd: bundle.folder })
+  return blob
+}
+
+export interface Injection {
+  readonly blob: string
+  /** Node.js of the platform that the command is for, which gets the blob. */
+  readonly node: string
+  readonly isMachO: boolean
+  readonly output: string
+}
+
+/** Writes Node.js and the blob as one file. A Mac starts it only after `codesign` there. */
+export async function inject({ blob, node, isMachO, output }: Injection): Promise<void> {
   await copyFile(node, output)
   await chmod(output, 0o755)
   // Changing a signed file voids its signature: Node.js's guide takes it off first, which only a Mac can.

@@ -1,7 +1,8 @@
 import { chromiumPart } from './chromium.ts'
 import { controlPlanePart } from './control-plane.ts'
 import { llamaServerPart } from './llama-server.ts'
+import { nodesForMacsPart } from './nodes-for-macs.ts'
 import type { Part } from './part.ts'
 
 /** Everything the tests need beside npm's packages. */
-export const parts: readonly Part[] = [controlPlanePart, llamaServerPart, chromiumPart]
+export const parts: readonly Part[] = [controlPlanePart, llamaServerPart, chromiumPart, nodesForMacsPart]

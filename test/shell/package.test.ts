@@ -8,6 +8,7 @@ import { parse } from 'plist'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { flavourOf, WrongFlavourError, type Package } from '../../tasks/package/app/flavours.ts'
+import { minimumMacOS } from '../../tasks/package/mach-o/command-troubles.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { ShellApp } from '../support/shell-app.ts'
 import { writeSkeletonElectron } from '../support/package/skeleton-electron.ts'
@@ -78,7 +79,7 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
       CFBundleIconFile: 'icon.icns',
       CFBundleURLTypes: [{ CFBundleURLSchemes: ['metalbar'] }],
       LSUIElement: true,
-      LSMinimumSystemVersion: '13.0',
+      LSMinimumSystemVersion: minimumMacOS,
       LSApplicationCategoryType: 'public.app-category.developer-tools',
       NSAppSleepDisabled: true,
       NSSupportsAutomaticTermination: false,

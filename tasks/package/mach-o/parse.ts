@@ -1,0 +1,137 @@
+/** What of a Mach-O file of 64 bits is looked at here: https://github.com/apple-oss-distributions/xnu/blob/main/EXTERNAL_HEADERS/mach-o/loader.h */
+export interface MachO {
+  readonly arch: 'arm64' | 'x64'
+  readonly isExecutable: boolean
+  readonly segments: readonly Segment[]
+  /** Paths of the libraries that are loaded at the start, by whatever command. */
+  readonly libraries: readonly string[]
+  /** Folders that `@rpath` in a path of a library stands for. */
+  readonly libraryFolders: readonly string[]
+  /** The oldest macOS that starts it, as `13.5`; undefined where it is made for something else, or says nothing. */
+  readonly minimumMacOS: string | undefined
+  /** Whether there is room for a signature, which may be void. */
+  readonly isSigned: boolean
+}
+
+export interface Segment {
+  readonly name: string
+  readonly sections: readonly Section[]
+}
+
+export interface Section {
+  readonly name: string
+  /** Its bytes in the file; empty where it takes room in memory alone. */
+  readonly bytes: Uint8Array
+}
+
+export class MachOError extends Error {
+  override readonly name = 'MachOError'
+}
+
+const magic = 0xfeedfacf
+const headerBytes = 32
+const executable = 2
+const archOf: Readonly<Record<number, MachO['arch']>> = { 0x0100000c: 'arm64', 0x01000007: 'x64' }
+
+const command = {
+  segment: 0x19,
+  signature: 0x1d,
+  minimumMacOS: 0x24,
+  buildVersion: 0x32,
+  libraryFolder: 0x8000001c,
+} as const
+/** LC_LOAD_DYLIB, and as weak, exported again, lazy or upward. */
+const libraryCommands: ReadonlySet<number> = new Set([0xc, 0x80000018, 0x8000001f, 0x20, 0x80000023])
+const platformMacOS = 1
+
+const segmentBytes = 72
+const sectionBytes = 80
+/** The lowest byte of a section's flags; these have no bytes in the file. */
+const zeroFilled: ReadonlySet<number> = new Set([0x1, 0xc, 0x12])
+
+/** Throws MachOError where the file is none, or names places outside of itself. */
+export function parseMachO(file: Uint8Array): MachO {
+  const header = reader(file)
+  if (header.u32(0) !== magic) throw new MachOError('It is no Mach-O file of 64 bits for one processor.')
+  const cpu = header.u32(4)
+  const arch = archOf[cpu]
+  if (arch === undefined) throw new MachOError(`It is for a processor of type 0x${cpu.toString(16)}.`)
+  const found = { segments: [] as Segment[], libraries: [] as string[], libraryFolders: [] as string[] }
+  let minimumMacOS: string | undefined
+  let isSigned = false
+  for (const { type, at } of commands(file)) {
+    if (type === command.segment) found.segments.push(segment(at, file))
+    else if (libraryCommands.has(type)) found.libraries.push(at.text(at.u32(8)))
+    else if (type === command.libraryFolder) found.libraryFolders.push(at.text(at.u32(8)))
+    else if (type === command.minimumMacOS) minimumMacOS = version(at.u32(8))
+    else if (type === command.buildVersion && at.u32(8) === platformMacOS) minimumMacOS = version(at.u32(12))
+    else if (type === command.signature) isSigned = true
+  }
+  return { arch, isExecutable: header.u32(12) === executable, ...found, minimumMacOS, isSigned }
+}
+
+interface Reader {
+  u32(offset: number): number
+  /** As a count of bytes, which is safe to calculate with. */
+  u64(offset: number): number
+  /** Up to the zero that ends it, or `most` bytes. */
+  text(offset: number, most?: number): string
+  bytes(offset: number, length: number): Uint8Array
+}
+
+function reader(bytes: Uint8Array): Reader {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const check = (offset: number, length: number): void => {
+    if (offset + length <= bytes.length) return
+    throw new MachOError(`It names ${length} bytes at ${offset}, and has ${bytes.length} there.`)
+  }
+  const u32 = (offset: number): number => {
+    check(offset, 4)
+    return view.getUint32(offset, true)
+  }
+  return {
+    u32,
+    u64: (offset) => u32(offset) + u32(offset + 4) * 2 ** 32,
+    text: (offset, most = Infinity) => {
+      check(offset, 1)
+      const [from] = new TextDecoder('latin1')
+        .decode(bytes.subarray(offset, Math.min(bytes.length, offset + most)))
+        .split('\0')
+      return from ?? ''
+    },
+    bytes: (offset, length) => {
+      check(offset, length)
+      return bytes.subarray(offset, offset + length)
+    },
+  }
+}
+
+function* commands(file: Uint8Array): Generator<{ readonly type: number; readonly at: Reader }> {
+  const header = reader(file)
+  const all = header.bytes(headerBytes, header.u32(20))
+  let offset = 0
+  for (let left = header.u32(16); left > 0; left--) {
+    const here = reader(all.subarray(offset))
+    const [type, size] = [here.u32(0), here.u32(4)]
+    if (size < 8 || size % 8 !== 0) throw new MachOError(`Its load command of type ${type} has ${size} bytes.`)
+    yield { type, at: reader(here.bytes(0, size)) }
+    offset += size
+  }
+}
+
+function segment(at: Reader, file: Uint8Array): Segment {
+  const whole = reader(file)
+  const sections: Section[] = []
+  for (let index = 0; index < at.u32(64); index++) {
+    const section = reader(at.bytes(segmentBytes + index * sectionBytes, sectionBytes))
+    const isEmpty = zeroFilled.has(section.u32(64) & 0xff)
+    const bytes = isEmpty ? new Uint8Array() : whole.bytes(section.u32(48), section.u64(40))
+    sections.push({ name: section.text(0, 16), bytes })
+  }
+  return { name: at.text(8, 16), sections }
+}
+
+function version(packed: number): string {
+  const [major, minor, patch] = [packed >>> 16, (packed >>> 8) & 0xff, packed & 0xff]
+  return patch === 0 ? `${major}.${minor}` : `${major}.${minor}.${patch}`
+}
