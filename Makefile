@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 
 installed := node_modules/.installed
 
-.PHONY: setup build demo test soak lint bench bench-long package clean
+.PHONY: setup build demo test soak lint bench bench-long package audit clean
 
 setup: $(installed)
 	@node tasks/setup/main.ts
@@ -35,6 +35,10 @@ bench-long: $(installed)
 # What people install, as far as this machine can build it, in out/package.
 package: $(installed)
 	@node tasks/package/main.ts
+
+# Whether an advisory concerns what people install; ends with 2 where the registry cannot be asked.
+audit: $(installed)
+	@node tasks/audit/main.ts
 
 # What was built from here; not node_modules, and not the parts in the cache that other clones use too.
 clean:

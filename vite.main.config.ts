@@ -22,6 +22,7 @@ export default defineConfig({
     target: 'node24',
     outDir: 'out/main',
     emptyOutDir: true,
+    license: { fileName: 'main.licences.json' },
     minify: true,
     reportCompressedSize: false,
     // The Kubernetes client is loaded from this disk, not over a network.

@@ -12,6 +12,7 @@ export default defineConfig({
     outDir: 'out/main',
     // Beside the main process, which is built before it.
     emptyOutDir: false,
+    license: { fileName: 'preload.licences.json' },
     minify: true,
     reportCompressedSize: false,
     rolldownOptions: { output: { format: 'cjs', entryFileNames: 'preload.cjs' } },

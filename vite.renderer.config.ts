@@ -18,6 +18,7 @@ export default defineConfig({
   build: {
     outDir: `${root}/out/renderer`,
     emptyOutDir: true,
+    license: { fileName: 'renderer.licences.json' },
     target: ['chrome130', 'safari18', 'firefox132'],
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

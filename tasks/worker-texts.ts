@@ -13,16 +13,21 @@ const root = path.join(import.meta.dirname, '..')
  */
 export const workerTexts = (): Plugin =>
   emittedWorkers('worker-texts', async (file, emitter) => {
-    const fileName = `workers/${path.basename(file, '.ts')}.cjs`
-    return emitter.emitFile({ type: 'asset', fileName, source: await textOf(file) })
+    const name = path.basename(file, '.ts')
+    const { source, licences } = await textOf(file)
+    emitter.emitFile({ type: 'asset', fileName: `workers/${name}.licences.json`, source: licences })
+    return emitter.emitFile({ type: 'asset', fileName: `workers/${name}.cjs`, source })
   })
 
 interface Part {
   readonly fileName: string
   readonly code?: string
+  readonly source?: string | Uint8Array
 }
 
-async function textOf(entry: string): Promise<string> {
+const licencesFile = 'licences.json'
+
+async function textOf(entry: string): Promise<{ readonly source: string; readonly licences: string | Uint8Array }> {
   const built = await build({
     root,
     configFile: false,
@@ -34,6 +39,7 @@ async function textOf(entry: string): Promise<string> {
       ssr: entry,
       target: 'node24',
       write: false,
+      license: { fileName: licencesFile },
       minify: true,
       reportCompressedSize: false,
       rolldownOptions: { output: { format: 'cjs', codeSplitting: false } },
@@ -41,9 +47,10 @@ async function textOf(entry: string): Promise<string> {
   })
   const [output] = Array.isArray(built) ? built : [built]
   const parts: readonly Part[] = 'output' in output ? output.output : []
-  const [only, ...more] = parts
+  const licences = parts.find(({ fileName }) => fileName === licencesFile)?.source ?? '[]'
+  const [only, ...more] = parts.filter(({ fileName }) => fileName !== licencesFile)
   if (more.length > 0)
     throw new Error(`${entry} is more than one file: ${more.map(({ fileName }) => fileName).join(', ')}.`)
   if (only?.code === undefined) throw new Error(`${entry} was not built.`)
-  return only.code
+  return { source: only.code, licences }
 }

@@ -37,7 +37,8 @@ export async function checksums(files: readonly string[]): Promise<string> {
   return (await Promise.all(lines)).join('')
 }
 
-async function sha256(file: string): Promise<string> {
+/** In hex. */
+export async function sha256(file: string): Promise<string> {
   const hash = createHash('sha256')
   await pipeline(createReadStream(file), hash)
   return hash.digest('hex')

@@ -1,43 +1,85 @@
-import { copyFile, mkdir, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
-import { checksums, licenceOfNode, packFolder } from './archive.ts'
-import { buildCommand } from './command.ts'
-import { thirdPartyNotices } from './notices.ts'
+import { packageVersion } from '../build-info.ts'
+import { nodesForMacsPart } from '../setup/nodes-for-macs.ts'
+import { setUp } from '../setup/set-up.ts'
+import { packagesOfApp } from './app/app-build.ts'
+import { checksums } from './archive.ts'
+import type { BundledPackage } from './bundled-packages.ts'
+import { packCommand } from './command-archive.ts'
+import { buildCommand, buildMacCommandsHere } from './command.ts'
+import { electronFoundations, nodeFoundation } from './foundations.ts'
 import { buildNpmPackage } from './npm-package.ts'
+import { lockedIntegrity, softwareBillOfMaterials } from './sbom.ts'
 
 const root = path.join(import.meta.dirname, '../..')
 const folder = path.join(root, 'out/package')
 const name = `metal-agent-${process.platform}-${process.arch}`
 const say = (text: string): void => void process.stdout.write(`${text}\n`)
-const megabytes = async (file: string) => `${((await stat(file)).size / 1e6).toFixed(0)} MB`
+const listed = async (file: string, about = '') =>
+  say(`${path.relative(process.cwd(), file)}: ${((await stat(file)).size / 1e6).toFixed(1)} MB${about}`)
 
-say('building the self-contained command …')
-await rm(path.join(folder, name), { recursive: true, force: true })
+/** `make package`: what people install, as far as this machine can build it, in `out/package`. */
+await rm(folder, { recursive: true, force: true })
 await mkdir(path.join(folder, name), { recursive: true })
+say('building the self-contained command …')
 const command = path.join(folder, name, 'metal-agent')
 const packages = await buildCommand(command)
-const notices = thirdPartyNotices(process.version, await licenceOfNode(), packages)
-await writeFile(path.join(folder, name, 'THIRD_PARTY_NOTICES'), notices)
-await copyFile(path.join(root, 'LICENSE'), path.join(folder, name, 'LICENSE'))
-const archive = await packFolder(path.join(folder, name))
-const npmPackage = await buildNpmPackage(folder)
-await writeFile(path.join(folder, 'SHA256SUMS'), await checksums([archive, npmPackage]))
-say(`${path.relative(process.cwd(), command)}: ${await megabytes(command)}, runs with nothing beside it`)
-say(`${path.relative(process.cwd(), archive)}: ${await megabytes(archive)}`)
-say(`${path.relative(process.cwd(), npmPackage)}: ${await megabytes(npmPackage)}, for npm install --global`)
-if (process.platform === 'darwin') {
-  say(`A Mac with Apple silicon starts it once it is signed: codesign --sign - --force ${command}`)
-  say(`building the app for ${process.arch} …`)
-  const node = { cwd: root, stdio: 'inherit', preferLocal: true } as const
-  await execa('npm', ['run', '--silent', 'build'], node)
-  await execa(process.execPath, ['tasks/package/build-app.ts', '--arch', process.arch], node)
+if (process.platform === 'darwin') await execa('codesign', ['--sign', '-', '--force', command])
+const { stdout } = await execa(command, ['--version'], { env: {}, extendEnv: false })
+const files = [...(await packCommand({ folder: path.join(folder, name), packages, node: process.execPath }))]
+files.push(await buildNpmPackage(folder))
+await listed(command, `, runs with nothing beside it: ${stdout.split('\n')[0] ?? ''}`)
+
+say('building the app …')
+const inherited = { cwd: root, stdio: 'inherit', preferLocal: true } as const
+await execa('npm', ['run', '--silent', 'build', '--', '--logLevel', 'warn'], {
+  ...inherited,
+  env: { NODE_ENV: undefined },
+})
+files.push(await billOfApp(packages))
+await writeFile(path.join(folder, 'SHA256SUMS'), await checksums(files))
+for (const file of files) await listed(file)
+await (process.platform === 'darwin' ? packApp() : checkMacCommands())
+
+async function billOfApp(ofCommand: readonly BundledPackage[]): Promise<string> {
+  const file = path.join(folder, 'Metalbar.cdx.json')
+  const ofApp = await packagesOfApp(root)
+  const all = new Map([...ofCommand, ...ofApp].map((one) => [`${one.name}@${one.version}`, one]))
+  const foundations = [...(await electronFoundations(root)), await nodeFoundation(process.execPath, process.version)]
+  const integrity = await lockedIntegrity(root)
+  const described = { name: 'Metalbar', version: packageVersion(), foundations, packages: [...all.values()], integrity }
+  await writeFile(file, softwareBillOfMaterials(described))
+  return file
+}
+
+async function packApp(): Promise<void> {
+  await execa(process.execPath, ['tasks/package/build-app.ts', '--arch', process.arch], inherited)
   say(
     'out/app: the disk image and the zip. Without a Developer ID in the keychain nothing is signed, and Apple silicon starts no such app.',
   )
-} else {
-  say('For Macs it is built on a Mac: make package there, then codesign --sign - --force out/package/…/metal-agent')
-  say('The app is built on a Mac too, as disk image and zip: make package there, which ends with')
-  say('  npm run build && node tasks/package/build-app.ts --arch arm64')
-  say('Here only what it is made of is checked: npx vitest run --project shell test/shell/package.test.ts')
+  say('A release, for both kinds of Mac, signed and known to Apple: docs/release.md')
+}
+
+/** Not for people: no Mac has signed them, and they are of another Node.js than a release. */
+async function checkMacCommands(): Promise<void> {
+  const [missing] = await setUp([nodesForMacsPart], say)
+  if (missing === undefined) {
+    say('building the command for both kinds of Mac …')
+    for (const file of await buildMacCommandsHere(path.join(folder, 'checked'))) {
+      await listed(
+        file,
+        ', checked as a Mac would load it; it starts on no Mac before it is signed there, and is not for people',
+      )
+    }
+  } else {
+    say(`The commands for Macs are not built: ${missing.reason}`)
+  }
+  say('Only a Mac can do the rest (docs/release.md says what each step proves):')
+  say(
+    '  make package                                  its command, signed for itself alone, the disk image and the zip',
+  )
+  say('  node tasks/package/release.ts                 a release: signed, known to Apple, tried on Electron itself')
+  say('What the app is made of is checked here too:    npx vitest run --project shell test/shell/package.test.ts')
 }

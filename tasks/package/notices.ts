@@ -30,6 +30,14 @@ export function thirdPartyNotices(
   return [head, section(`Node.js ${nodeVersion}`, nodeLicence), ...sectionsOf(packages)].join('\n')
 }
 
+/** The same of the app, beside the licences of Electron and Chromium, which electron-builder puts into it. */
+export const noticesOfApp = (packages: readonly BundledPackage[]): string =>
+  [
+    'Metalbar contains Electron, whose licences are in LICENSE.electron.txt and LICENSES.chromium.html, the command metal-agent, of which\n' +
+      'THIRD_PARTY_NOTICES.metal-agent.txt tells, and the packages below. Each stands under its own licence.\n',
+    ...sectionsOf(packages),
+  ].join('\n')
+
 /** The same of files that run on a Node.js that is there. Throws a `LicenceError` too. */
 export const noticesOfPackages = (packages: readonly BundledPackage[]): string =>
   ['metal-agent contains the packages below. Each stands under its own licence.\n', ...sectionsOf(packages)].join('\n')

@@ -57,6 +57,7 @@ beforeAll(async () => {
   for (const arch of ['arm64', 'x64']) {
     await mkdir(inside(`commands/metal-agent-darwin-${arch}`), { recursive: true })
     await writeFile(inside(`commands/metal-agent-darwin-${arch}/metal-agent`), arch, { mode: 0o755 })
+    await writeFile(inside(`commands/metal-agent-darwin-${arch}/THIRD_PARTY_NOTICES`), `of the command for ${arch}`)
   }
   await pack(inside('app'))
   await pack(inside('e2e'), '--flavour', 'e2e', '--arch', 'arm64')
@@ -130,6 +131,19 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     // The archive alone is more than half a megabyte: a sum of nothing is none.
     expect(added - command).toBeGreaterThan(500_000)
     expect(added - command).toBeLessThan(most)
+  })
+
+  test('names what is bundled in it, in its command and in Electron, with their licences', async () => {
+    const text = (name: string) => readFile(path.join(contents, 'Resources', name), 'utf8')
+    const notices = await text('THIRD_PARTY_NOTICES.txt')
+    // One of the window, of the agent in the main process, and of a worker.
+    for (const name of ['react-aria-components', '@kubernetes/client-node', '@huggingface/gguf']) {
+      expect(notices).toMatch(new RegExp(`^${name} \\d+\\.`, 'm'))
+    }
+    expect(notices).toContain('Permission is hereby granted, free of charge')
+    expect(await text('THIRD_PARTY_NOTICES.metal-agent.txt')).toBe(`of the command for ${arch}`)
+    expect(await text('LICENSE.electron.txt')).toBe('the licence of Electron')
+    expect(await text('LICENSES.chromium.html')).toBe('the licences of Chromium')
   })
 
   test('carries the command of its architecture, the licence, and one language', async () => {

@@ -18,12 +18,19 @@ export default async function afterPack({ appOutDir, packager }: AfterPackContex
   })
   const app = path.join(appOutDir, `${appInfo.productFilename}.app`)
   await hasCommand(app)
+  await hasNotices(app)
   const file = path.join(app, 'Contents/Info.plist')
   await writeFile(file, build(tidied(parse(await readFile(file, 'utf8')))))
   await flipFuses(app, fusesOf(flavour))
 }
 
-/** electron-builder only warns of a file that is not there. */
+/** electron-builder only warns of a file that is not there; its own of Electron come with Electron. */
+async function hasNotices(app: string): Promise<void> {
+  for (const name of ['LICENSE.metalbar.txt', 'THIRD_PARTY_NOTICES.txt', 'THIRD_PARTY_NOTICES.metal-agent.txt']) {
+    await access(path.join(app, 'Contents/Resources', name))
+  }
+}
+
 async function hasCommand(app: string): Promise<void> {
   const command = path.join(app, 'Contents/Resources/bin/metal-agent')
   try {

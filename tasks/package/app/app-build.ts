@@ -1,6 +1,9 @@
+import { glob, mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { Arch, build, Platform, type CliOptions } from 'electron-builder'
 import { packageVersion } from '../../build-info.ts'
+import { bundledPackages, type BundledPackage } from '../bundled-packages.ts'
+import { noticesOfApp } from '../notices.ts'
 import { e2eSuffix, flavourConfig, type Flavour } from './flavours.ts'
 
 const root = path.join(import.meta.dirname, '../../..')
@@ -24,10 +27,26 @@ export interface AppBuild {
 }
 
 /** Packs what `npm run build` has built. @returns the files and folders that came of it. */
-export function buildApp(wanted: AppBuild): Promise<string[]> {
+export async function buildApp(wanted: AppBuild): Promise<string[]> {
   // `electron-builder.yml` names it, as a path from the project's folder.
   process.env['METALBAR_COMMANDS'] = path.relative(root, path.resolve(wanted.commands))
+  const notices = path.resolve(wanted.output, 'THIRD_PARTY_NOTICES.txt')
+  await mkdir(path.dirname(notices), { recursive: true })
+  await writeFile(notices, noticesOfApp(await packagesOfApp(root)))
+  process.env['METALBAR_NOTICES'] = path.relative(root, notices)
   return build(optionsOf(wanted))
+}
+
+/** As `npm run build` wrote them down: of the main process, its workers, the preload script and the window. */
+export async function packagesOfApp(projectDir: string): Promise<readonly BundledPackage[]> {
+  const files: string[] = []
+  for await (const file of glob('out/{main,renderer}/**/*.licences.json', { cwd: projectDir }))
+    files.push(path.join(projectDir, file))
+  const parts = ['main', 'preload', 'renderer', 'worker']
+  const missing = parts.filter((part) => !files.some((file) => file.endsWith(`${part}.licences.json`)))
+  if (missing.length > 0)
+    throw new Error(`The licences of ${missing.join(' and ')} are missing in out/: run npm run build.`)
+  return bundledPackages(files)
 }
 
 function optionsOf({ flavour, archs, targets, output, electronDist, updates, mustSign }: AppBuild): CliOptions {

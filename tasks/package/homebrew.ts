@@ -1,0 +1,98 @@
+/** What Homebrew is told of a release. */
+export interface HomebrewRelease {
+  readonly version: string
+  /** https address of the folder that the files are downloaded from. */
+  readonly downloads: string
+  readonly homepage: string
+}
+
+/** SHA-256 of the archives, in hex. */
+export interface CommandArchives {
+  readonly 'darwin-arm64': string
+  readonly 'darwin-x64': string
+  readonly 'linux-x64': string
+}
+
+const description = 'Makes a Mac with Apple silicon a Kubernetes inference node'
+
+/** `Formula/metal-agent.rb`: the command alone. */
+export function formula(release: HomebrewRelease, sha256: CommandArchives): string {
+  const { version, homepage } = release
+  const archive = (platform: keyof CommandArchives): string =>
+    [
+      `      url ${quoted(`${release.downloads}/metal-agent-${platform}.tar.gz`)}`,
+      `      sha256 ${quoted(sha256[platform])}`,
+    ].join('\n')
+  return `# Written by tasks/package/homebrew.ts of the release.
+class MetalAgent < Formula
+  desc ${quoted(description)}
+  homepage ${quoted(homepage)}
+  version ${quoted(version)}
+  license "Apache-2.0"
+
+  on_macos do
+    on_arm do
+${archive('darwin-arm64')}
+    end
+    on_intel do
+${archive('darwin-x64')}
+    end
+  end
+
+  on_linux do
+    on_intel do
+${archive('linux-x64')}
+    end
+  end
+
+  def install
+    bin.install "metal-agent"
+    doc.install "README.md", "THIRD_PARTY_NOTICES"
+  end
+
+  test do
+    assert_match version.to_s, shell_output("#{bin}/metal-agent --version")
+  end
+end
+`
+}
+
+export interface AppImages {
+  readonly arm64: string
+  readonly x64: string
+}
+
+/** `Casks/metalbar.rb`: the app, with the command in it. What it leaves in the home folder is removed by `zap` alone. */
+export function cask({ version, downloads, homepage }: HomebrewRelease, sha256: AppImages): string {
+  return `# Written by tasks/package/homebrew.ts of the release.
+cask "metalbar" do
+  arch arm: "arm64", intel: "x64"
+
+  version ${quoted(version)}
+  sha256 arm:   ${quoted(sha256.arm64)},
+         intel: ${quoted(sha256.x64)}
+
+  url ${quoted(`${downloads}/Metalbar-${version}-`).slice(0, -1)}#{arch}.dmg"
+  name "Metalbar"
+  desc ${quoted(description)}
+  homepage ${quoted(homepage)}
+
+  auto_updates true
+  depends_on macos: ">= :ventura"
+
+  app "Metalbar.app"
+  binary "#{appdir}/Metalbar.app/Contents/Resources/bin/metal-agent"
+
+  uninstall quit: "dev.metalbar.app"
+
+  zap trash: [
+    "~/Library/Application Support/Metalbar",
+    "~/Library/Logs/Metalbar",
+    "~/Library/Preferences/dev.metalbar.app.plist",
+  ]
+end
+`
+}
+
+/** As a text of Ruby, in which `#{` would start a calculation. */
+const quoted = (text: string): string => `"${text.replaceAll(/["\\#]/g, '\\$&')}"`
