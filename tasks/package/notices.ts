@@ -4,6 +4,8 @@ import type { BundledPackage } from './bundled-packages.ts'
 const accepted = new Set([
   '0BSD',
   'Apache-2.0',
+  // As permissive as MIT: https://blueoakcouncil.org/license/1.0.0
+  'BlueOak-1.0.0',
   'BSD-2-Clause',
   'BSD-3-Clause',
   'ISC',
@@ -14,6 +16,26 @@ const accepted = new Set([
 
 /** They ask for no copy of themselves. */
 const withoutText = new Set(['0BSD', 'Unlicense'])
+
+const mit = `Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
+"Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
+distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to the
+following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF
+MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE
+USE OR OTHER DEALINGS IN THE SOFTWARE.`
+
+/** Of packages that name a licence and bring no text of it: that text, with the author their package.json names. */
+const textsBesides: Readonly<Record<string, string>> = {
+  'lazy-val@1.0.5': `Copyright (c) Vladimir Krivosheev\n\n${mit}`,
+}
+
+const textOf = ({ name, version, text }: BundledPackage): string =>
+  text === undefined || text === '' ? (textsBesides[`${name}@${version}`] ?? '') : text
 
 export class LicenceError extends Error {
   override readonly name = 'LicenceError'
@@ -45,16 +67,19 @@ export const noticesOfPackages = (packages: readonly BundledPackage[]): string =
 function sectionsOf(packages: readonly BundledPackage[]): string[] {
   const troubles = packages.flatMap((one) => troubleOf(one) ?? [])
   if (troubles.length > 0) throw new LicenceError(`What is bundled cannot be given away:\n${troubles.join('\n')}`)
-  return packages.map(({ name, version, identifier = '', text = '' }) =>
-    section(`${name} ${version} (${identifier})`, text === '' ? 'Its authors ask for no notice.' : text),
-  )
+  return packages.map((one) => {
+    const text = textOf(one)
+    const title = `${one.name} ${one.version} (${one.identifier ?? ''})`
+    return section(title, text === '' ? 'Its authors ask for no notice.' : text)
+  })
 }
 
-function troubleOf({ name, version, identifier, text }: BundledPackage): string | undefined {
+function troubleOf(one: BundledPackage): string | undefined {
+  const { name, version, identifier } = one
   if (identifier === undefined) return `${name} ${version} names no licence.`
   if (!accepted.has(identifier))
     return `${name} ${version} is under ${identifier}, which is not among the accepted licences.`
-  const lacksText = (text === undefined || text === '') && !withoutText.has(identifier)
+  const lacksText = textOf(one) === '' && !withoutText.has(identifier)
   return lacksText ? `${name} ${version} brings no text of its licence (${identifier}).` : undefined
 }
 

@@ -136,8 +136,8 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
   test('names what is bundled in it, in its command and in Electron, with their licences', async () => {
     const text = (name: string) => readFile(path.join(contents, 'Resources', name), 'utf8')
     const notices = await text('THIRD_PARTY_NOTICES.txt')
-    // One of the window, of the agent in the main process, and of a worker.
-    for (const name of ['react-aria-components', '@kubernetes/client-node', '@huggingface/gguf']) {
+    // Of the window, of the agent in the main process, and of what looks into a model.
+    for (const name of ['react-aria-components', '@kubernetes/client-node', '@huggingface/blake3-jit']) {
       expect(notices).toMatch(new RegExp(`^${name} \\d+\\.`, 'm'))
     }
     expect(notices).toContain('Permission is hereby granted, free of charge')
