@@ -27,7 +27,7 @@ interface Part {
 
 const licencesFile = 'licences.json'
 
-async function textOf(entry: string): Promise<{ readonly source: string; readonly licences: string | Uint8Array }> {
+async function textOf(entry: string): Promise<{ readonly source: string; readonly licences: string }> {
   const built = await build({
     root,
     configFile: false,
@@ -47,7 +47,7 @@ async function textOf(entry: string): Promise<{ readonly source: string; readonl
   })
   const [output] = Array.isArray(built) ? built : [built]
   const parts: readonly Part[] = 'output' in output ? output.output : []
-  const licences = parts.find(({ fileName }) => fileName === licencesFile)?.source ?? '[]'
+  const licences = Buffer.from(parts.find(({ fileName }) => fileName === licencesFile)?.source ?? '[]').toString()
   const [only, ...more] = parts.filter(({ fileName }) => fileName !== licencesFile)
   if (more.length > 0)
     throw new Error(`${entry} is more than one file: ${more.map(({ fileName }) => fileName).join(', ')}.`)
