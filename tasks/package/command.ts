@@ -50,6 +50,10 @@ export function buildMacCommandsHere(folder: string): Promise<readonly string[]>
   })
 }
 
+/** What every one of them is made of. */
+export const packagesOfCommand = (): Promise<readonly BundledPackage[]> =>
+  withBundle((bundle) => Promise.resolve(bundle.packages))
+
 async function checkCommand(file: string, arch: (typeof macArchs)[number], blob: string): Promise<void> {
   const expected = { arch, blob: await readFile(blob), sentinel, isSigned: false }
   const troubles = commandTroubles(await readFile(file), expected)

@@ -10,7 +10,6 @@ export interface HomebrewRelease {
 export interface CommandArchives {
   readonly 'darwin-arm64': string
   readonly 'darwin-x64': string
-  readonly 'linux-x64': string
 }
 
 const description = 'Makes a Mac with Apple silicon a Kubernetes inference node'
@@ -36,12 +35,6 @@ ${archive('darwin-arm64')}
     end
     on_intel do
 ${archive('darwin-x64')}
-    end
-  end
-
-  on_linux do
-    on_intel do
-${archive('linux-x64')}
     end
   end
 

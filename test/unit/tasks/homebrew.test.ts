@@ -9,7 +9,7 @@ const release = {
   downloads: 'https://downloads.example/v1.2.3',
   homepage: 'https://metalbar.example',
 }
-const commands = { 'darwin-arm64': 'a'.repeat(64), 'darwin-x64': 'b'.repeat(64), 'linux-x64': 'c'.repeat(64) }
+const commands = { 'darwin-arm64': 'a'.repeat(64), 'darwin-x64': 'b'.repeat(64) }
 const images = { arm64: 'd'.repeat(64), x64: 'e'.repeat(64) }
 
 /** What Ruby's own parser finds wrong. */

@@ -16,13 +16,6 @@ class MetalAgent < Formula
     end
   end
 
-  on_linux do
-    on_intel do
-      url "https://downloads.example/v1.2.3/metal-agent-linux-x64.tar.gz"
-      sha256 "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
-    end
-  end
-
   def install
     bin.install "metal-agent"
     doc.install "README.md", "THIRD_PARTY_NOTICES"

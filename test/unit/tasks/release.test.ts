@@ -1,0 +1,54 @@
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { execa } from 'execa'
+import { expect, test } from 'vitest'
+import { checkFiles, checkVersion, filesOf, ReleaseError, stepsOf } from '../../../tasks/package/release/steps.ts'
+
+const root = path.join(import.meta.dirname, '../../..')
+const changelog = '# Changelog\n\n## Unreleased\n\n## 1.2.3 (1 January 2027)\n'
+
+test.each([
+  ['v1.2.4', '1.2.3', changelog, 'The tag is v1.2.4, and package.json says 1.2.3.'],
+  ['v1.2.3', '1.2.3', '## Unreleased\n', 'CHANGELOG.md has no section 1.2.3'],
+  ['v1.2.3', '1.2.3', '## 1.2.30\n', 'CHANGELOG.md has no section 1.2.3'],
+  ['v1.2.3-e2e', '1.2.3-e2e', '## 1.2.3-e2e\n', '1.2.3-e2e is no version that can be released.'],
+])('a release of the tag %s, version %s, is refused where they disagree', (tag, version, text, why) => {
+  expect(() => checkVersion('v1.2.3', '1.2.3', changelog)).not.toThrow()
+  expect(() => checkVersion('v1.2.3-beta.1', '1.2.3-beta.1', '## 1.2.3-beta.1\n')).not.toThrow()
+  expect(() => checkVersion(tag, version, text)).toThrow(ReleaseError)
+  expect(() => checkVersion(tag, version, text)).toThrow(why)
+})
+
+test('a release lacks no file, and has none that lets an inspector in', () => {
+  const files = filesOf('1.2.3')
+  expect(() => checkFiles('1.2.3', files)).not.toThrow()
+  expect(() =>
+    checkFiles(
+      '1.2.3',
+      files.filter((name) => name !== 'latest-mac.yml'),
+    ),
+  ).toThrow('is missing: latest-mac.yml.')
+  expect(() => checkFiles('1.2.3', [...files, 'Metalbar-E2E-1.2.3-e2e-arm64.zip'])).toThrow('must not be released')
+})
+
+test('each step of the workflow is a step of the script, in its order, after the keys are there', async () => {
+  const workflow = await readFile(path.join(root, '.github/workflows/release.yml'), 'utf8')
+  const called = [...workflow.matchAll(/run: node tasks\/package\/release\.ts (\w+)$/gm)].map(([, step]) => step)
+  expect(called).toEqual(stepsOf('1.2.3').map(({ name }) => name))
+  // A tag can be moved to other code; the commit of an action cannot.
+  const actions = [...workflow.matchAll(/uses: (\S+)/g)].map(([, action = '']) => action)
+  expect(actions.filter((action) => !/@[0-9a-f]{40}$/.test(action))).toEqual([])
+  const secrets = [...workflow.matchAll(/secrets\.(\w+)/g)].map(([, name = '']) => name)
+  const told = await readFile(path.join(root, 'docs/release.md'), 'utf8')
+  expect([...new Set(secrets)].filter((name) => !told.includes(`\`${name}\``))).toEqual([])
+})
+
+test('a dry run tells every step, and only a Mac may carry out what needs one', async () => {
+  const script = path.join(root, 'tasks/package/release.ts')
+  const { stdout } = await execa(process.execPath, [script, '--dry-run'], { env: { RELEASE_TAG: '' } })
+  for (const { name, about } of stepsOf('1.2.3')) expect(stdout).toContain(`${name}: ${about}\n`)
+  expect(stdout).toContain('not set: $RELEASE_TAG')
+  if (process.platform === 'darwin') return
+  await expect(execa(process.execPath, [script, 'assess'])).rejects.toThrow('Only a Mac can do the step assess.')
+  await expect(execa(process.execPath, [script, 'nothing'])).rejects.toThrow('No such step: nothing.')
+})
