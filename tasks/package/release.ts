@@ -43,7 +43,8 @@ async function run(only: string | undefined): Promise<void> {
   }
   for (const step of steps.filter(({ name }) => only === undefined || name === only)) {
     say(`${step.name}: ${step.about}`)
-    await (values['dry-run'] ? tell(step) : carryOut(step))
+    if (values['dry-run']) tell(step)
+    else await carryOut(step)
   }
 }
 
