@@ -74,7 +74,9 @@ const message = z.object({ id: z.number(), request: controlRequest })
 export function answerControl(): void {
   process.on('message', (asked: unknown) => {
     const { id, request } = message.parse(asked)
-    carryOut(request).then(
+    // Before it is ready there is nothing of the app to be asked.
+    const carriedOut = app.whenReady().then(() => carryOut(request))
+    carriedOut.then(
       (value) => process.send?.({ id, value }),
       (error: unknown) => process.send?.({ id, error: String(error) }),
     )
