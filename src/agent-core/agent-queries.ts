@@ -1,4 +1,5 @@
 import { homedir } from 'node:os'
+import { LinkError } from '../contract/client.ts'
 import { Looks } from './fit/looks.ts'
 import type { KeptRooms, Machine } from './kept-rooms.ts'
 import type { LastingRooms } from './lasting-rooms.ts'
@@ -6,6 +7,7 @@ import { launchEnvironment } from './process/launch.ts'
 import type { Sources } from './queries/queries.ts'
 import { Runtimes } from './queries/runtimes.ts'
 import { llamaServer, type RoomContext } from './room-context.ts'
+import { tokenIn } from './source-secret.ts'
 import { LlamaServerDialects } from './runtimes/llama-server-dialect.ts'
 import { refKey } from './support/object-key.ts'
 
@@ -47,6 +49,15 @@ export function querySources(context: RoomContext, { rooms, kept, machine, asked
     fit: {
       looks: asked.looks,
       dialect: (executable) => asked.dialects.of(executable, launchEnvironment()),
+      tokenIn: async (namespace, secret) => {
+        const { session } = link
+        if (!session)
+          throw new LinkError(
+            'refused',
+            `There is no cluster to read the Secret ${secret} from: ${link.view().message}`,
+          )
+        return tokenIn(session.cluster.api, namespace, secret)
+      },
       watchedNamespace: () => context.settings().namespace,
     },
     runtimes: asked.runtimes,

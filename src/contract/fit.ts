@@ -1,5 +1,13 @@
 import { z } from 'zod'
-import { cacheType, contextSize, modelSource, namespaceName, parallelSlots, quantizationName } from './names.ts'
+import {
+  cacheType,
+  contextSize,
+  modelSource,
+  namespaceName,
+  parallelSlots,
+  quantizationName,
+  secretName,
+} from './names.ts'
 import { memoryItems, wayToFit } from './service.ts'
 
 const bytes = z.number().nonnegative()
@@ -12,6 +20,8 @@ export const fitQuery = z.object({
   quantization: quantizationName.optional(),
   /** Where it is to be applied, which decides about logins; absent = the one that the agent watches, else `default`. */
   namespace: namespaceName.optional(),
+  /** Of that namespace: its token opens a private source. Its value is in no answer. */
+  sourceSecret: secretName.optional(),
   contextSize: contextSize.optional(),
   parallelSlots: parallelSlots.optional(),
   cacheType: cacheType.optional(),

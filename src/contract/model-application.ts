@@ -7,6 +7,7 @@ import {
   newServiceName,
   parallelSlots,
   quantizationName,
+  secretName,
 } from './names.ts'
 import { inCatalogue } from './catalogue.ts'
 import { yamlOf, type Manifest } from './yaml.ts'
@@ -18,6 +19,8 @@ export const modelApplication = z.object({
   source: modelSource,
   /** Chooses among the files of a repository. */
   quantization: quantizationName.optional(),
+  /** Name of a Secret of the namespace, with the token that opens a private source. */
+  sourceSecret: secretName.optional(),
   /** Absent = the agent's default. */
   contextSize: contextSize.optional(),
   parallelSlots: parallelSlots.optional(),
@@ -44,7 +47,7 @@ export interface ApplicationManifests {
 
 /** What is created in the cluster. */
 export function manifestsOf(application: ModelApplication): ApplicationManifests {
-  const { namespace, name, source, quantization, parallelSlots: slots, cacheType: cache } = application
+  const { namespace, name, source, quantization, sourceSecret, parallelSlots: slots, cacheType: cache } = application
   const metadata = { name, namespace, labels: { [createdBy.label]: createdBy.value } }
   return {
     model: {
@@ -55,6 +58,7 @@ export function manifestsOf(application: ModelApplication): ApplicationManifests
         source: sourceOfModel(source),
         format: 'gguf',
         ...(quantization !== undefined && { quantization }),
+        ...(sourceSecret !== undefined && { sourceSecretRef: { name: sourceSecret } }),
         hardware: { accelerator: 'metal' },
       },
     },

@@ -21,6 +21,15 @@ export const modelSource = z
   .max(2_048, 'must be at most 2,048 characters')
   .regex(/^[^\p{C}\p{Zl}\p{Zp}]*$/u, 'must not contain control or invisible characters')
 
+/** As in `spec.sourceSecretRef` of a Model. */
+export const secretName = z
+  .string()
+  .max(253, 'must be at most 253 characters')
+  .regex(
+    /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/,
+    'must be the name of a Secret: small letters, digits, dots and dashes',
+  )
+
 /** Of this machine: the one kind of source that makes an agent read its files. */
 export const isLocalSource = (source: string): boolean => /^\s*(?:\/|~|\.|file:)/i.test(source)
 

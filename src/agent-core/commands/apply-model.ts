@@ -162,9 +162,12 @@ function conflictWith(application: ModelApplication, { metadata, spec }: Model):
   const key = refKey(metadata)
   if (metadata.deletionTimestamp !== undefined) return `The Model ${key} is being deleted: try again when it is gone.`
   if (!spec.ok) return `There is a Model ${key} already, which cannot be used. ${spec.message}`
-  const { source, hardware } = spec.value
+  const { source, hardware, sourceSecretRef } = spec.value
   if (selectionDigest(spec.value) !== selectionDigest(application)) {
     return `There is a Model ${key} of another source already (${shownSource(source) || 'none'}): choose another name.`
+  }
+  if ((sourceSecretRef?.name ?? '') !== (application.sourceSecret ?? '')) {
+    return `There is a Model ${key} with another Secret for its source already (${sourceSecretRef?.name || 'none'}): choose another name.`
   }
   const accelerator = hardware?.accelerator ?? 'cpu'
   return accelerator === 'metal'

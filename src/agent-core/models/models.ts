@@ -21,6 +21,7 @@ import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
 import type { RemoteAccessOptions } from './remote-access.ts'
 import { Remote } from './remote.ts'
+import type { RemoteRequest } from './remote-access.ts'
 import { Store } from './store.ts'
 import { judgeStoreFolder } from './store-folder.ts'
 import { storeView } from './store-view.ts'
@@ -205,7 +206,7 @@ export class Models {
   }
 
   /** Those that its server has, and nothing else of it. Throws ModelError, GgufError or the signal's reason. */
-  lookThere(request: LookRequest, signal: AbortSignal): Promise<ModelLook> {
+  lookThere(request: LookRequest & Pick<RemoteRequest, 'secret'>, signal: AbortSignal): Promise<ModelLook> {
     return lookAtServer(this.#remote, request, AbortSignal.any([signal, this.#stopping.signal]))
   }
 

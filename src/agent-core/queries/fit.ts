@@ -12,6 +12,7 @@ import { sizedLook, type SizedLook } from '../fit/sized-look.ts'
 import { estimator, type ServingWish } from '../fit/sized-model.ts'
 import { AmbiguousError, asAskedOnce, ModelError, type ModelChoice } from '../models/errors.ts'
 import { GgufError } from '../models/gguf/gguf-error.ts'
+import type { HubToken } from '../models/hub/token.ts'
 import type { Models } from '../models/models.ts'
 import type { LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { sizing, type SizingSources } from './sizing.ts'
@@ -21,6 +22,8 @@ export interface FitSources {
   readonly models: Pick<Models, 'lookHere' | 'lookThere' | 'view'>
   readonly looks: Looks
   readonly dialect: (executable: string) => Promise<LlamaServerDialect>
+  /** Of a Secret; throws ModelError where it is of no use, and LinkError where there is no cluster. */
+  readonly tokenIn: (namespace: string, secret: string) => Promise<HubToken>
   /** Undefined where all are. */
   readonly watchedNamespace: () => string | undefined
 }
@@ -46,11 +49,11 @@ export async function fit(sources: FitSources, question: FitQuestion, signal: Ab
 }
 
 async function lookedAt(
-  { models, looks, watchedNamespace }: FitSources,
+  { models, looks, tokenIn, watchedNamespace }: FitSources,
   question: FitQuestion,
   signal: AbortSignal,
 ): Promise<SizedLook> {
-  const { source, quantization } = question
+  const { source, quantization, sourceSecret } = question
   const watched = watchedNamespace()
   const namespace = question.namespace ?? watched ?? 'default'
   if (watched !== undefined && namespace !== watched) {
@@ -62,9 +65,10 @@ async function lookedAt(
   const request = { source, namespace, quantization }
   const here = await models.lookHere(request)
   if (here) return sizedLook(here)
+  const secret = sourceSecret === undefined ? undefined : () => tokenIn(namespace, sourceSecret)
   const there = async (left: AbortSignal) =>
-    sizedLook(await models.lookThere(request, AbortSignal.any([left, AbortSignal.timeout(lookLimitMs)])))
-  const look = looks.of(JSON.stringify(request), there, signal)
+    sizedLook(await models.lookThere({ ...request, secret }, AbortSignal.any([left, AbortSignal.timeout(lookLimitMs)])))
+  const look = looks.of(JSON.stringify({ ...request, sourceSecret }), there, signal)
   if (look) return look
   throw new LinkError('refused', 'Too many models are being looked at already: wait for them.')
 }

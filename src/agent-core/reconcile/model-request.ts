@@ -1,10 +1,8 @@
-import { z } from 'zod'
-import { isApiError, rootMessage } from '../kube/api-error.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
-import { resources, type ModelSpec } from '../kube/resources.ts'
-import { hubTokenLabel, secretMissing, secretUnreadable, tokenOfSecret, type HubToken } from '../models/hub/token.ts'
+import type { ModelSpec } from '../kube/resources.ts'
 import { sourceDigest } from '../models/source.ts'
 import { selectionDigest } from '../models/selection-digest.ts'
+import { tokenIn } from '../source-secret.ts'
 import type { FetchRequest } from './fetch-activity.ts'
 
 /** What a fetch depends on: where this changes, the model is asked for again. */
@@ -62,28 +60,4 @@ export function fetchRequest({ api, namespace, name, spec, refreshEveryMs }: Fet
     ...(secret !== '' && { secret: () => tokenIn(api, namespace, secret) }),
     refreshEveryMs: refreshPolicy === 'OnChange' ? refreshEveryMs : undefined,
   }
-}
-
-const secretShape = z.object({
-  metadata: z.object({ labels: z.record(z.string(), z.string()).default({}) }).default({ labels: {} }),
-  data: z.record(z.string(), z.string()).default({}),
-})
-
-/** Read at each use, so that a new token counts at once and none is kept. Throws ModelError. */
-async function tokenIn(api: KubeApi, namespace: string, name: string): Promise<HubToken> {
-  const found = await api.get(resources.secrets, namespace, name).catch((error: unknown) => {
-    if (isApiError(error, 404)) throw secretMissing(namespace, name)
-    throw secretUnreadable(namespace, name, rootMessage(error), error)
-  })
-  const parsed = secretShape.safeParse(found)
-  if (!parsed.success) throw secretUnreadable(namespace, name, 'it is not a Secret as Kubernetes has them')
-  const decoded = Object.entries(parsed.data.data).map(([key, value]) => [
-    key,
-    Buffer.from(value, 'base64').toString('utf8'),
-  ])
-  const isForHub = parsed.data.metadata.labels[hubTokenLabel] === 'true'
-  return tokenOfSecret(
-    { namespace, name, isForHub },
-    z.record(z.string(), z.string()).parse(Object.fromEntries(decoded)),
-  )
 }

@@ -12,6 +12,7 @@ const addOptions = z.object({
   name: z.string().optional(),
   namespace: z.string().optional(),
   quantization: z.string().optional(),
+  sourceSecret: z.string().optional(),
   context: count,
   slots: count,
   yaml: z.boolean().default(false),
@@ -31,17 +32,27 @@ export function addVerb(context: VerbContext): Command {
     .option('--name <name>', 'of the service and its Model; made of the source where it is left out')
     .option('-n, --namespace <namespace>', 'left out, the one that the agent watches, or default')
     .option('--quantization <name>', 'which of the files of a repository, as Q4_K_M')
+    .option('--source-secret <name>', 'Secret of the namespace whose Hugging Face token opens a private source')
     .option('--context <tokens>', 'context size; left out, that of the agent')
     .option('--slots <number>', 'requests at once')
     .option('--yaml', 'only print what would be applied')
     .action((source: string, options: unknown) =>
       run(context, options, async (agent, { json }) => {
-        const { yaml, name, namespace, quantization, context: contextSize, slots } = addOptions.parse(options)
+        const {
+          yaml,
+          name,
+          namespace,
+          quantization,
+          sourceSecret,
+          context: contextSize,
+          slots,
+        } = addOptions.parse(options)
         const parsed = modelApplication.safeParse({
           name: name ?? inCatalogue(source)?.name ?? modelNameOf(source),
           namespace: namespace ?? (await agent.snapshot()).cluster.namespace ?? 'default',
           source,
           quantization,
+          sourceSecret,
           contextSize,
           parallelSlots: slots,
         })
