@@ -1,6 +1,7 @@
 import type { BridgeReply } from './bridge-reply.ts'
 import type { CommandResult, ServiceRef } from './commands.ts'
 import type { LogRun } from './log.ts'
+import type { TraceKind, TraceList } from './uninstall.ts'
 
 /** The output of one run of a service's server. */
 export interface RunLog {
@@ -132,6 +133,10 @@ export interface AppBridge {
   setCommandLink(isWanted: boolean): Promise<BridgeReply<AppState>>
   /** The app ends, and is opened from there. Null where the person does not want it. */
   moveToApplications(): Promise<BridgeReply<CommandResult | null>>
+  /** Everything that was ever written, here and in the cluster. */
+  traces(): Promise<BridgeReply<TraceList>>
+  /** Removes these, after the person said yes once more, and ends the app; null where the person does not want it. */
+  uninstall(kinds: readonly TraceKind[]): Promise<BridgeReply<null>>
   /** Shows the file in the folder that it is in. */
   revealLog(log: RunLog): Promise<BridgeReply<null>>
   /** Whether something that a person wrote is in the page alone, which is then kept while it is hidden. */

@@ -15,6 +15,7 @@ import {
 import { LinkError, type AgentLink } from '../contract/client.ts'
 import { serviceRef, type CommandResult } from '../contract/commands.ts'
 import { logRun } from '../contract/log.ts'
+import { traceKinds, type TraceKind, type TraceList } from '../contract/uninstall.ts'
 import { channels } from './ipc-channels.ts'
 import { handle } from './ipc-handle.ts'
 import { preferenceKeys } from './preferences.ts'
@@ -34,6 +35,8 @@ export interface AppControls {
   readonly setCommandLink: (isWanted: boolean) => Promise<void>
   /** Undefined where the person does not want it. */
   readonly moveToApplications: () => Promise<CommandResult | undefined>
+  readonly traces: () => Promise<TraceList>
+  readonly uninstall: (kinds: readonly TraceKind[]) => Promise<unknown>
   readonly showLogInFolder: (file: string) => Promise<void>
   readonly onEscape: () => void
   readonly onFocus: (hasKeys: boolean) => void
@@ -71,6 +74,8 @@ export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, control
   changing(channels.update, z.enum(updateActions), (action) => controls.update(action))
   changing(channels.setCommandLink, z.boolean(), (isWanted) => controls.setCommandLink(isWanted))
   handle(log, channels.moveToApplications, z.undefined(), async () => (await controls.moveToApplications()) ?? null)
+  handle(log, channels.traces, z.undefined(), () => controls.traces())
+  doing(channels.uninstall, z.array(z.enum(traceKinds)), (kinds) => controls.uninstall(kinds))
   doing(channels.revealLog, z.object({ service: serviceRef, run: logRun }), async (asked) => {
     // A page names a run, never a file.
     const { file } = await link.query({ name: 'log', ...asked, lines: 1 })

@@ -40,6 +40,7 @@ import { followSleep, followSupply } from './sleep.ts'
 import { tellHiddenIconOnce } from './tell-hidden-icon-once.ts'
 import { tellNews } from './tell-news.ts'
 import { showTray } from './tray.ts'
+import { appUninstall } from './uninstall.ts'
 
 const { env, platform } = process
 const built = import.meta.dirname
@@ -188,6 +189,17 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     },
     onDeed,
   })
+  const removal = appUninstall({
+    link: agent.link,
+    view,
+    log,
+    stateDir,
+    homeDir,
+    env,
+    platform,
+    confirm: ask,
+    endBy: (finish) => goodEnd.endBy(finish),
+  })
   serveIpc(agent.link, log)
   serveAppIpc(agent.link, log, {
     state: () => appState(view, token, () => installed.commandLink()),
@@ -201,6 +213,8 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     update: (action) => installed.update(action),
     setCommandLink: (isWanted) => installed.setCommandLink(isWanted),
     moveToApplications: () => installed.moveToApplications(),
+    traces: () => removal.traces(),
+    uninstall: (kinds) => removal.uninstall(kinds),
     showLogInFolder: async (file) => shell.showItemInFolder(await ownLog(stateDir, file)),
     onEscape: () => popover.escape(),
     onFocus: (hasKeys) => popover.focused(hasKeys),

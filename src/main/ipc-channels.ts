@@ -26,6 +26,8 @@ export const channels = {
   update: 'app:update',
   setCommandLink: 'app:setCommandLink',
   moveToApplications: 'app:moveToApplications',
+  traces: 'app:traces',
+  uninstall: 'app:uninstall',
   /** Esc was pressed, and nothing in the page took it. */
   escape: 'window:escape',
   /** Whether the page has the keys. */

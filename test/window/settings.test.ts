@@ -176,3 +176,26 @@ test('a path is chosen in a dialog, and is in the draft then', async () => {
 })
 
 const ruleShown = async (page: Page) => (await page.getByLabel('Rule', { exact: true }).innerText()).trim()
+
+test('everything that was ever written is listed with where it is; only what is left on is removed, and Escape keeps it all', async () => {
+  await using window = await show(scenes['settings-uninstall'])
+  const { page, app } = window
+  const group = page.getByRole('group', { name: 'Uninstall', exact: true })
+  await group.getByText('One model serves: default/phi-4-mini.').waitFor()
+  const switches = group.getByRole('switch')
+  const isOn = async () => Promise.all((await switches.all()).map((one) => one.isChecked()))
+  expect(await isOn()).toEqual([true, false, true, true])
+  await group.getByText('Not known: The keychain does not answer: it is locked.').waitFor()
+  await group.getByText('was not downloaded by Metalbar, so it stays.').waitFor()
+  await page.keyboard.press('Escape')
+  await group.getByRole('button', { name: 'Uninstall Metalbar…' }).click()
+  await group.getByText('Downloaded models · 2.5 GB').click()
+  await group.getByText('The key of the token in the keychain').click()
+  expect(await isOn()).toEqual([true, true, false, true])
+  app.refusal = 'The agent does not end. Nothing was removed.'
+  await group.getByRole('button', { name: 'Remove what is on…' }).click()
+  await group.getByRole('alert').getByText('The agent does not end.').waitFor()
+  await group.getByRole('button', { name: 'Remove what is on…' }).click()
+  await eventually(() => app.asked.filter(({ verb }) => verb === 'uninstall').length === 2)
+  expect(app.asked.at(-1)).toEqual({ verb: 'uninstall', content: ['cluster', 'state', 'models'] })
+})

@@ -168,6 +168,7 @@ const words: Record<SceneName, readonly string[]> = {
     ...['cannot be read (EACCES)', "LLMKube's rule is too wide", 'Remove the rule…'],
   ],
   'settings-power-rule': ['/etc/sudoers.d/metalbar-powermetrics-501', 'NOPASSWD: /usr/bin/powermetrics'],
+  'settings-uninstall': ['One model serves: default/phi-4-mini', 'Downloaded models · 2.5 GB', 'Keep everything'],
   'settings-large-text': ['Ports of model servers', 'Hugging Face token', 'Open at login', 'Figures beside the icon'],
   'settings-conflict': ['Meanwhile it was set to 1m elsewhere', 'Take that', '1 change, not applied'],
   'settings-memory': [

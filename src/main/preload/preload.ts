@@ -56,6 +56,8 @@ const bridge: Bridge = {
   update: (action) => ask(channels.update, action),
   setCommandLink: (isWanted) => ask(channels.setCommandLink, isWanted),
   moveToApplications: () => ask(channels.moveToApplications),
+  traces: () => ask(channels.traces),
+  uninstall: (kinds) => ask(channels.uninstall, kinds),
   revealLog: (log) => ask(channels.revealLog, log),
   keep: (isKept) => ask(channels.keep, isKept),
 }

@@ -7,6 +7,7 @@ import { useAppState } from '../use-app-state.ts'
 import { appWords } from '../words/settings/app.ts'
 import { SettingsUpdates } from './settings-updates.tsx'
 import styles from './settings-places.module.css'
+import { Uninstall } from './uninstall.tsx'
 
 /** What concerns the app beside its agent. Each choice counts at once; a page in a browser has nothing of it. */
 export function SettingsGeneral() {
@@ -64,6 +65,7 @@ function General({ app }: { readonly app: AppBridge }) {
         </>
       )}
       <SettingsUpdates app={app} state={state} take={take} />
+      <Uninstall app={app} />
     </div>
   )
 }

@@ -6,6 +6,11 @@ export const shell = {
     opened.push(file)
   },
 
+  trashItem(file: string): Promise<void> {
+    opened.push(file)
+    return Promise.resolve()
+  },
+
   openPath(file: string): Promise<string> {
     opened.push(file)
     return Promise.resolve('')

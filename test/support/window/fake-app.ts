@@ -6,6 +6,7 @@ import type {
   UpdateAction,
   UpdateState,
 } from '../../../src/contract/app-bridge.ts'
+import type { TraceList } from '../../../src/contract/uninstall.ts'
 import type { BridgeReply } from '../../../src/contract/bridge.ts'
 
 export const appVerbs = [
@@ -21,9 +22,46 @@ export const appVerbs = [
   'update',
   'setCommandLink',
   'moveToApplications',
+  'traces',
+  'uninstall',
   'keep',
 ] as const satisfies readonly (keyof AppBridge)[]
 export type AppVerb = (typeof appVerbs)[number]
+
+const sampleTraces: TraceList = {
+  serving: ['default/phi-4-mini'],
+  traces: [
+    {
+      kind: 'cluster',
+      what: 'What this machine published in the cluster',
+      isChosen: true,
+      places: ['EndpointSlice', 'Endpoints', 'Service'].map((kind) => ({ path: `default/phi-4-mini (${kind})` })),
+      stays: [],
+    },
+    {
+      kind: 'models',
+      what: 'Downloaded models',
+      isChosen: false,
+      places: [{ path: '/Users/anna/Library/Application Support/Metalbar/models/phi-4-mini', bytes: 2_490_000_000 }],
+      stays: ['/Users/anna/models/other.gguf was not downloaded by Metalbar, so it stays.'],
+    },
+    {
+      kind: 'keychain',
+      what: 'The key of the token in the keychain',
+      isChosen: true,
+      places: [],
+      stays: [],
+      problem: 'The keychain does not answer: it is locked.',
+    },
+    {
+      kind: 'state',
+      what: 'State: identity, history, energy, holds',
+      isChosen: true,
+      places: [{ path: '/Users/anna/Library/Application Support/Metalbar/node.json', bytes: 72 }],
+      stays: [],
+    },
+  ],
+}
 
 /** What the app does for its window, without an app: it remembers what it was asked. */
 export class FakeApp {
@@ -42,6 +80,7 @@ export class FakeApp {
     update: { step: 'unknown' },
     commandLink: { state: 'absent' },
   }
+  traces: TraceList = sampleTraces
   /** What a person chooses in a dialog. */
   chosenFile: string | undefined
   /** Why the app does not do what is asked next. */
@@ -70,6 +109,9 @@ export class FakeApp {
         return this.chosenFile ?? null
       case 'changePowerRule':
         return { outcome: 'done', message: `Terminal did the ${String(content)}.` }
+      case 'traces':
+        return this.traces
+      case 'uninstall':
       case 'openPane':
       case 'moveToApplications':
         return null

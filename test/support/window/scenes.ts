@@ -119,6 +119,7 @@ export const sceneNames = [
   'settings-all',
   'settings-start',
   'settings-power-rule',
+  'settings-uninstall',
   'settings-large-text',
   'settings-changed',
   'settings-conflict',
@@ -285,6 +286,13 @@ export const scenes: Readonly<Record<SceneName, Scene>> = {
     unfold: ['What sudo would allow'],
     at: 'Power',
     height: 1_400,
+  },
+  'settings-uninstall': {
+    agent: withSettings,
+    view: 'settings',
+    at: 'General',
+    press: ['Uninstall Metalbar…'],
+    height: 1_800,
   },
   'settings-large-text': { agent: withSettings, view: 'settings', at: 'General', height: 1_400, textScale: 2 },
   'settings-changed': {
