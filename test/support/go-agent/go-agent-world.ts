@@ -223,7 +223,7 @@ export class GoAgentWorld implements AsyncDisposable {
   world(changes: Partial<MigrationWorld> = {}): MigrationWorld {
     return {
       host: this.host,
-      platform: hostPlatform(),
+      platform: this.#platform(),
       service: this.service(),
       stateDir: this.stateDir,
       ownStore: this.ownStore,
@@ -239,6 +239,22 @@ export class GoAgentWorld implements AsyncDisposable {
       tell: (sentence) => void this.told.push(sentence),
       signal: new AbortController().signal,
       ...changes,
+    }
+  }
+
+  /** Of all processes, those of this world: other runs of these tests may be under way on this machine. */
+  #platform(): MigrationWorld['platform'] {
+    const platform = hostPlatform()
+    return {
+      processes: async () => {
+        const all = await platform.processes()
+        const own = all.filter(({ commandLine }) => commandLine.includes(this.cluster.folder))
+        const groups = new Set(own.map(({ groupId }) => groupId))
+        return all.filter(({ groupId }) => groups.has(groupId))
+      },
+      isRunning: (process) => platform.isRunning(process),
+      memory: () => platform.memory(),
+      interfaces: () => platform.interfaces(),
     }
   }
 
