@@ -133,7 +133,7 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     expect(added - command).toBeLessThan(most)
   })
 
-  test('names what is bundled in it, in its command and in Electron, with their licences', async () => {
+  test('names what is bundled in it and in its command, with their licences', async () => {
     const text = (name: string) => readFile(path.join(contents, 'Resources', name), 'utf8')
     const notices = await text('THIRD_PARTY_NOTICES.txt')
     // Of the window, of the agent in the main process, and of what looks into a model.
@@ -142,8 +142,6 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     }
     expect(notices).toContain('Permission is hereby granted, free of charge')
     expect(await text('THIRD_PARTY_NOTICES.metal-agent.txt')).toBe(`of the command for ${arch}`)
-    expect(await text('LICENSE.electron.txt')).toBe('the licence of Electron')
-    expect(await text('LICENSES.chromium.html')).toBe('the licences of Chromium')
   })
 
   test('carries the command of its architecture, the licence, and one language', async () => {

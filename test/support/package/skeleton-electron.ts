@@ -28,8 +28,6 @@ export async function writeSkeletonElectron(folder: string): Promise<void> {
     ...foreignReasons,
   })
   await writeFile(path.join(contents, 'Resources/electron.icns'), 'the icon of Electron')
-  await writeFile(path.join(folder, 'LICENSE'), 'the licence of Electron')
-  await writeFile(path.join(folder, 'LICENSES.chromium.html'), 'the licences of Chromium')
   for (const helper of helpers) {
     await writeBundle(path.join(contents, `Frameworks/Electron ${helper}.app`), `Electron ${helper}`, {})
   }
