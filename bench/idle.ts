@@ -20,10 +20,15 @@ export const idle: Group = {
     await using site = await world.openSite()
     await site.admin.create(metalModel('model', site.modelFile))
     const counter = await site.countRequests()
-    const empty = await watchIdle(site, counter, emptySeconds, () => Promise.resolve())
-    const busy = await watchIdle(site, counter, idleSeconds, async () => {
-      await Promise.all(services.map((name) => site.admin.create(servedBySample(name, 'model', {}))))
-      await Promise.all(services.map((name) => site.slices.until(name, 'ready')))
+    const empty = await watchIdle(site, counter, { seconds: emptySeconds })
+    const launcher = await world.buildSelfContained()
+    const oneFile = await watchIdle(site, counter, { seconds: emptySeconds, launcher })
+    const busy = await watchIdle(site, counter, {
+      seconds: idleSeconds,
+      prepare: async () => {
+        await Promise.all(services.map((name) => site.admin.create(servedBySample(name, 'model', {}))))
+        await Promise.all(services.map((name) => site.slices.until(name, 'ready')))
+      },
     })
     return [
       {
@@ -61,6 +66,12 @@ export const idle: Group = {
       },
       { what: 'CPU, no services', unit: '%', values: empty.cpu, goal: 0.2 },
       { what: 'resident memory, no services', unit: 'MiB', values: empty.resident, goal: 95 },
+      {
+        what: 'resident memory, no services, the command as one file',
+        unit: 'MiB',
+        values: oneFile.resident,
+        note: `${megabytes(oneFile.proportional)} MiB of it as PSS, beside ${megabytes(empty.proportional)} of the launcher with its bundle`,
+      },
     ]
   },
 }
@@ -74,15 +85,18 @@ interface Idle {
   readonly proportional: number
 }
 
-async function watchIdle(
-  site: Site,
-  counter: RequestCounter,
-  seconds: number,
-  prepare: () => Promise<void>,
-): Promise<Idle> {
-  await using agent = await site.startAgent()
+interface Watched {
+  readonly seconds: number
+  /** Absent = the built one. */
+  readonly launcher?: string
+  /** Once the agent is ready. */
+  readonly prepare?: () => Promise<void>
+}
+
+async function watchIdle(site: Site, counter: RequestCounter, { seconds, launcher, prepare }: Watched): Promise<Idle> {
+  await using agent = await site.startAgent(launcher)
   await agent.ready()
-  await prepare()
+  await prepare?.()
   await delay(settleSeconds * 1_000)
   const startedAt = performance.now()
   const before = await counter.read()

@@ -8,6 +8,7 @@ import { writeLlamaGguf } from '../test/support/gguf-writer.ts'
 import { AgentProcess } from './agent-process.ts'
 import { installAgent } from './installed-agent.ts'
 import { RequestCounter } from './request-count.ts'
+import { buildCommand } from '../tasks/package/command.ts'
 import { buildWindow } from '../test/support/window/build-window.ts'
 import { SliceWatch } from '../test/support/slice-watch.ts'
 
@@ -44,6 +45,13 @@ export class World implements AsyncDisposable {
     return folder
   }
 
+  /** As `make package` makes it; answers the one file. */
+  async buildSelfContained(): Promise<string> {
+    const file = join(this.#folder, 'metal-agent')
+    await buildCommand(file)
+    return file
+  }
+
   /** A namespace of its own with a user for the agent, and LLMKube's controller unless told otherwise. */
   async openSite({ controller = true }: { controller?: boolean } = {}): Promise<Site> {
     await using opening = new AsyncDisposableStack()
@@ -59,12 +67,12 @@ export class World implements AsyncDisposable {
     const folder = join(this.#folder, namespace)
     await mkdir(folder)
     const { kubeconfig } = user
-    const agent = { launcher: this.#launcher, kubeconfig, namespace, folder }
+    const agent = { kubeconfig, namespace, folder }
     return {
       admin,
       slices,
       modelFile: this.#modelFile,
-      startAgent: () => AgentProcess.start(agent),
+      startAgent: (launcher = this.#launcher) => AgentProcess.start({ ...agent, launcher }),
       countRequests: () => RequestCounter.install(admin, { name: account?.metadata.name ?? '', namespace }),
       [Symbol.asyncDispose]: disposalOf(opening.move()),
     }
@@ -82,7 +90,8 @@ export interface Site extends AsyncDisposable {
   readonly slices: SliceWatch
   /** A model that can be served as it is, without a download. */
   readonly modelFile: string
-  startAgent(): Promise<AgentProcess>
+  /** By the built launcher, unless another command is given. */
+  startAgent(launcher?: string): Promise<AgentProcess>
   /** Counts the agent's requests from then on. */
   countRequests(): Promise<RequestCounter>
 }
