@@ -25,4 +25,11 @@ export const installCommand = (context: string) => `helm repo add llmkube https:
 helm install llmkube llmkube/llmkube --kube-context ${shellWord(context)} \\
   --namespace llmkube-system --create-namespace`
 
+const definitions = 'https://raw.githubusercontent.com/defilantech/LLMKube/main/config/crd/bases'
+
+/** Brings the two definitions that the agent reads, without LLMKube's controller. Server-side, since one is too long for what kubectl keeps beside an object. */
+export const definitionsCommand = (context: string) => `kubectl --context ${shellWord(context)} apply --server-side \\
+  --filename ${definitions}/inference.llmkube.dev_models.yaml \\
+  --filename ${definitions}/inference.llmkube.dev_inferenceservices.yaml`
+
 export const useContextCommand = (context: string) => `metal-agent context use ${shellWord(context)}`

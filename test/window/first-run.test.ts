@@ -12,6 +12,8 @@ test.for<[SceneName, button: string, command: object]>([
   ['no-kubeconfig', 'Read the kubeconfig again', { name: 'reloadKubeconfig' }],
   ['choose-context', 'Use minikube', { name: 'selectContext', context: 'minikube' }],
   ['no-answer', 'Try now', { name: 'resync' }],
+  ['no-definitions', 'Try now', { name: 'resync' }],
+  ['no-rights', 'Try now', { name: 'resync' }],
   ['no-runtime', 'Use 100.64.0.10 (utun4)', { name: 'setHostAddress', address: '100.64.0.10' }],
 ])('%s: what is missing has its button, whose answer stands there', async ([name, button, command]) => {
   await using window = await show(scenes[name])
@@ -22,13 +24,14 @@ test.for<[SceneName, button: string, command: object]>([
   expect(agent.asked.map((asked) => asked.command)).toEqual([command])
 })
 
-test.for<[SceneName, text: string]>([
-  ['no-definitions', 'helm install llmkube llmkube/llmkube --kube-context lab'],
-  ['no-runtime', 'brew install llama.cpp'],
-])('%s: what is missing has the command that mends it, to copy', async ([name, text]) => {
+test.for<[SceneName, button: string, text: string]>([
+  ['no-definitions', 'Copy command', 'helm install llmkube llmkube/llmkube --kube-context lab'],
+  ['no-definitions', 'Copy the kubectl line', 'kubectl --context lab apply --server-side'],
+  ['no-runtime', 'Copy command', 'brew install llama.cpp'],
+])('%s: what is missing has the command that mends it, to copy', async ([name, button, text]) => {
   await using window = await show(scenes[name])
   const { page } = window
-  await page.getByRole('region', { name: 'What was found' }).getByRole('button', { name: 'Copy command' }).click()
+  await page.getByRole('region', { name: 'What was found' }).getByRole('button', { name: button }).click()
   const copied = await eventually(() => page.evaluate(() => navigator.clipboard.readText()))
   expect(copied).toContain(text)
 })
@@ -80,6 +83,17 @@ test('what the agent is in doubt about is a question with two answers, and no re
   await question.getByRole('button', { name: 'Switch anyway' }).click()
   await eventually(() => agent.asked.length === 3)
   expect({ refused, last: agent.asked.at(-1)?.command }).toEqual({ refused: 0, last: yes })
+})
+
+test('on Linux llama-server is installed by a line too, and a package is said to do as well', async () => {
+  await using window = await show(scenes['no-runtime'])
+  const { page, agent } = window
+  await page.getByText('brew install llama.cpp').first().waitFor()
+  expect(await page.getByText('Homebrew has it for Linux too').count()).toBe(0)
+  agent.show(sampleSnapshot({ revision: 2, services: [], host: { ...sampleSnapshot().host, platform: 'linux' } }))
+  await page.getByText('Homebrew has it for Linux too').waitFor()
+  await page.getByRole('button', { name: 'Copy command' }).click()
+  expect(await eventually(() => page.evaluate(() => navigator.clipboard.readText()))).toBe('brew install llama.cpp')
 })
 
 test('what a person mends elsewhere is seen when they come back to the window', async () => {

@@ -26,7 +26,12 @@ const words: Record<SceneName, readonly string[]> = {
   'choose-context': ['Choose a context of the kubeconfig:', 'Use minikube', 'Use prod-eu', 'No service is known'],
   'choose-production': ['prod-eu (https://prod-eu.lan:6443) is called production', 'Yes, serve it', 'Stay'],
   'no-answer': ['lab · does not answer', 'connection refused', 'Try now'],
-  'no-definitions': ['LLMKube is not installed there', 'helm install llmkube', 'install LLMKube there.'],
+  'no-definitions': [
+    'LLMKube is not installed there',
+    'helm install llmkube',
+    'apply --server-side',
+    'install LLMKube there.',
+  ],
   'no-rights': [
     ...['does not allow what the agent has to do', 'cannot list resource', 'An administrator of the cluster'],
     ...['Copy commands for the rights', 'Rights that can be left out'],

@@ -8,7 +8,8 @@ const wanted = {
   notInstalled: {
     darwin:
       'llama-server is not installed here: install it with "brew install llama.cpp", or say where it is with --llama-server.',
-    linux: 'llama-server is not on PATH: install llama.cpp, or say where it is with --llama-server.',
+    linux:
+      'llama-server is not on PATH: install llama.cpp, with "brew install llama.cpp" or as a package, or say where it is with --llama-server.',
   },
 }
 

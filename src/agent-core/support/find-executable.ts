@@ -9,6 +9,7 @@ export interface ExecutableSearch {
   /** The PATH variable. */
   readonly path?: string | undefined
   readonly homebrewFolders?: readonly string[]
+  readonly linuxHomebrewFolder?: string
 }
 
 export type Executable =
@@ -25,6 +26,9 @@ interface Wanted {
 /** Homebrew on Apple silicon, then on Intel: the places the Go agent looks in. */
 const homebrewFolders = ['/opt/homebrew/bin', '/usr/local/bin']
 
+/** Where Homebrew installs on Linux. It puts the folder on PATH in a person's shell alone, which a service does not have. */
+const linuxHomebrewFolder = '/home/linuxbrew/.linuxbrew/bin'
+
 /** Looked for before every start, not once: installing it is how a person answers the refusal. */
 export async function findExecutable(wanted: Wanted, search: ExecutableSearch): Promise<Executable> {
   const { name, flag, notInstalled } = wanted
@@ -36,7 +40,8 @@ export async function findExecutable(wanted: Wanted, search: ExecutableSearch): 
     if (usable !== undefined) return { kind: 'found', path: usable }
     return missing(`${given} was given as ${name} (${flag}), but ${problem}: correct the path.`)
   }
-  const folders = [...(search.homebrewFolders ?? homebrewFolders), ...(system === 'linux' ? pathFolders : [])]
+  const onLinux = [...pathFolders, search.linuxHomebrewFolder ?? linuxHomebrewFolder]
+  const folders = [...(search.homebrewFolders ?? homebrewFolders), ...(system === 'linux' ? onLinux : [])]
   const { usable, unusable, problem } = await judge(folders.map((folder) => join(folder, name)))
   if (usable !== undefined) return { kind: 'found', path: usable }
   if (unusable !== undefined) return missing(`${unusable} cannot be used as ${name}: ${problem ?? notThere}.`)

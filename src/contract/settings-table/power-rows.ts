@@ -64,7 +64,7 @@ export const powerRows = {
   macmon: {
     kind: 'executable',
     schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then PATH on Linux',
+    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
     group: 'Power',
     flag: 'macmon-bin',
     flagTakes: {

@@ -5,7 +5,7 @@ export const serverRows = {
   llamaServer: {
     kind: 'executable',
     schema: absolutePath,
-    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then PATH on Linux',
+    defaultMeans: '/opt/homebrew/bin, then /usr/local/bin, then on Linux PATH and /home/linuxbrew/.linuxbrew/bin',
     group: 'llama-server',
     flag: 'llama-server',
     aliases: ['llama-server-bin'],

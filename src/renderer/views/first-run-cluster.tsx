@@ -5,7 +5,13 @@ import { Folded } from '../components/folded.tsx'
 import { Sentence } from '../components/sentence.tsx'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { CommandInput } from '../../contract/commands.ts'
-import { type ClusterObstacle, installCommand, obstacleOf, useContextCommand } from '../first-run.ts'
+import {
+  type ClusterObstacle,
+  definitionsCommand,
+  installCommand,
+  obstacleOf,
+  useContextCommand,
+} from '../first-run.ts'
 import { rightsCommands } from '../rights.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
@@ -51,22 +57,32 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
     case 'noContext':
       return <ChooseContext />
     case 'noAnswer':
-      return (
-        <RowButtons>
-          <AskButton command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
-        </RowButtons>
-      )
+      return <TryNow />
     case 'noDefinitions':
       return (
         <>
           <RowNote>{firstRunWords.install}</RowNote>
           <Command text={installCommand(cluster.context)} />
+          <RowNote>{firstRunWords.definitions}</RowNote>
+          <Command text={definitionsCommand(cluster.context)} copyLabel={firstRunWords.copyDefinitions} />
+          <TryNow />
         </>
       )
     case 'noRights':
-      return <Rights cluster={cluster} />
+      return (
+        <>
+          <Rights cluster={cluster} />
+          <TryNow />
+        </>
+      )
   }
 }
+
+const TryNow = () => (
+  <RowButtons>
+    <AskButton command={{ name: 'resync' }}>{firstRunWords.tryNow}</AskButton>
+  </RowButtons>
+)
 
 /** A wall of YAML that most copy unread. */
 function Rights({ cluster }: { readonly cluster: ClusterView }) {

@@ -45,7 +45,8 @@ function RuntimeRows() {
             <Sentence text={message} />
           </RowNote>
         )}
-        {path === undefined && isMac && <Command text={firstRunWords.brew} />}
+        {path === undefined && !isMac && <RowNote>{firstRunWords.brewOnLinux}</RowNote>}
+        {path === undefined && <Command text={firstRunWords.brew} />}
       </Row>
     )
   })

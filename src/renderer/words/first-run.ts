@@ -27,6 +27,9 @@ export const firstRunWords = {
   reload: 'Read the kubeconfig again',
   tryNow: 'Try now',
   install: 'This installs it:',
+  definitions:
+    'Or its definitions alone, which are enough for this machine; helm then installs the rest with --set crds.install=false:',
+  copyDefinitions: 'Copy the kubectl line',
   rights:
     'An administrator of the cluster gives it the rights with a few commands. Only ADMIN is to be filled in, at their beginning.',
   copyRights: 'Copy commands for the rights',
@@ -41,6 +44,7 @@ export const firstRunWords = {
   runtime: ({ path, version }: RuntimeView) =>
     path === undefined ? 'not found' : `version ${version ?? notReported} · ${path}`,
   brew: 'brew install llama.cpp',
+  brewOnLinux: 'Homebrew has it for Linux too; a package of the distribution serves as well.',
   store: 'Model store',
   inStore: ({ directory, freeBytes }: ModelStoreView) =>
     `${directory} · ${freeBytes === undefined ? `free space ${notReported}` : `${formatBytes(freeBytes)} free`}`,

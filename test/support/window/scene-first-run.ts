@@ -134,9 +134,9 @@ export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Sce
         message: "The cluster does not have LLMKube's API group inference.llmkube.dev; install LLMKube there.",
       },
     }),
-    height: 860,
+    height: 1_080,
   },
-  'no-rights': { agent: denied, height: 760 },
+  'no-rights': { agent: denied, height: 820 },
   'no-rights-unfolded': { agent: denied, unfold: ['What these commands say'], height: 1_100 },
   'no-runtime': { agent: onFirstRun({ lacks: 'runtimeAndAddress' }), height: 1_100 },
 }

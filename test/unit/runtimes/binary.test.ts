@@ -60,6 +60,14 @@ test('PATH is searched on Linux, and on macOS only when asked', async () => {
   })
 })
 
+test('on Linux the folder of Homebrew is searched after PATH, and on macOS not', async () => {
+  const search = { ...nowhere, path: inFolder('empty'), linuxHomebrewFolder: inFolder('good') }
+  expect(await findLlamaServer({ ...search, system: 'linux' })).toMatchObject({
+    path: inFolder('good', 'llama-server'),
+  })
+  expect(await findLlamaServer({ ...search, system: 'darwin' })).toMatchObject({ kind: 'missing' })
+})
+
 test('a file that is there but not executable is the reason', async () => {
   expect(await findLlamaServer({ system: 'darwin', homebrewFolders: [inFolder('plain')] })).toEqual({
     kind: 'missing',

@@ -23,7 +23,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   llamaServer: {
     title: 'Path of llama-server',
-    help: 'The program that serves models. Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH.',
+    help: 'The program that serves models. Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
   },
   drainLimitMs: {
     title: 'Time for requests to finish',
@@ -119,7 +119,7 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
   },
   macmon: {
     title: 'Path of macmon',
-    help: 'Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH.',
+    help: 'Left empty: it is looked for in /opt/homebrew/bin, then in /usr/local/bin, and on Linux in PATH and in Homebrew’s folder.',
   },
   energyLedger: {
     title: 'Keep an energy ledger',
