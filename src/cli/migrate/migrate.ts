@@ -33,10 +33,16 @@ export interface MigrateRequest {
   readonly flags: readonly string[]
 }
 
-/** `metal-agent migrate`, on this machine unless another is given; answers the exit code. Throws VerbError. */
-export function migrateHere(request: MigrateRequest, io: CliIo, given?: InstallationHost): Promise<number> {
+/** Where a move happens: this machine, but in tests. */
+export interface Machine {
+  readonly host: InstallationHost
+  readonly platform: MigrationWorld['platform']
+}
+
+/** `metal-agent migrate`; answers the exit code. Throws VerbError. */
+export function migrateHere(request: MigrateRequest, io: CliIo, given: Partial<Machine> = {}): Promise<number> {
   return saying(io, async () => {
-    const host = given ?? (await serviceHost(io))
+    const { host = await serviceHost(io), platform = hostPlatform() } = given
     if ((await findProgram(host.programFolders, 'launchctl')) === undefined) {
       throw new VerbError("LLMKube's Go agent runs on macOS alone, so that there is none to be moved here.")
     }
@@ -44,7 +50,7 @@ export function migrateHere(request: MigrateRequest, io: CliIo, given?: Installa
     const onInterrupt = () => gaveUp.abort(new InstallationError('Given up.'))
     process.once('SIGINT', onInterrupt)
     try {
-      return await done(request, worldOf(host, io, gaveUp.signal), io)
+      return await done(request, worldOf({ host, platform }, io, gaveUp.signal), io)
     } finally {
       process.removeListener('SIGINT', onInterrupt)
     }
@@ -134,17 +140,17 @@ function told({ outcome, moved, isWell }: MigrationResult, io: CliIo): number {
   return isWell ? exitCodes.done : exitCodes.failed
 }
 
-function worldOf(host: InstallationHost, io: CliIo, signal: AbortSignal): MigrationWorld {
-  const { platform, env, user } = host
-  const stateDir = defaultStateDir(platform, env, user.homeDir)
-  const ownStore = defaultModelStore(platform, env, user.homeDir)
+function worldOf({ host, platform }: Machine, io: CliIo, signal: AbortSignal): MigrationWorld {
+  const { platform: system, env, user } = host
+  const stateDir = defaultStateDir(system, env, user.homeDir)
+  const ownStore = defaultModelStore(system, env, user.homeDir)
   return {
     host,
-    platform: hostPlatform(),
-    service: ownService(io),
+    platform,
+    service: ownService(io, host),
     stateDir,
     ownStore,
-    ownLog: serviceLogFolder(platform === 'linux' ? 'systemdUser' : 'launchAgent', user.homeDir, stateDir),
+    ownLog: serviceLogFolder(system === 'linux' ? 'systemdUser' : 'launchAgent', user.homeDir, stateDir),
     ownAgent: () => snapshotOf(io, stateDir),
     checkFlags: (flags) => {
       try {
@@ -171,7 +177,7 @@ async function snapshotOf(io: CliIo, stateDir: string): Promise<AgentSnapshot | 
 }
 
 /** The verbs of the service, whose own sentences go where ours do. */
-function ownService(io: CliIo): OwnService {
+function ownService(io: CliIo, host: InstallationHost): OwnService {
   const succeeded = async (code: Promise<number>, what: string): Promise<void> => {
     if ((await code) !== exitCodes.done)
       throw new InstallationError(`The service was not ${what}: the lines above say why.`)
@@ -182,10 +188,11 @@ function ownService(io: CliIo): OwnService {
         install(
           { daemon: false, user: undefined, force: false, dryRun: false, platform: undefined, env: {}, flags },
           io,
+          host,
         ),
         'installed',
       ),
-    uninstall: () => succeeded(uninstall(io, false), 'removed'),
-    restart: () => succeeded(restart(io), 'restarted'),
+    uninstall: () => succeeded(uninstall(io, false, host), 'removed'),
+    restart: () => succeeded(restart(io, host), 'restarted'),
   }
 }

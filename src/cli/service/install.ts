@@ -24,13 +24,13 @@ export interface InstallRequest {
   readonly flags: readonly string[]
 }
 
-/** `metal-agent install`; answers the exit code. Throws VerbError. */
-export function install(request: InstallRequest, io: CliIo): Promise<number> {
+/** `metal-agent install`, on this machine unless another is given; answers the exit code. Throws VerbError. */
+export function install(request: InstallRequest, io: CliIo, given?: InstallationHost): Promise<number> {
   return saying(io, async () => {
     const { dryRun, platform, force, flags: args, env: stated } = request
     if (platform !== undefined && !dryRun)
       throw new VerbError('--platform is for --dry-run: nothing can be installed on another system.')
-    const own = await serviceHost(io, request.user)
+    const own = given ?? (await serviceHost(io, request.user))
     const host = platform === undefined ? own : { ...own, platform }
     const kind = kindFor(request, host)
     const { plan, leftOut } = planOf({ kind, host, cwd: io.cwd, args, stated })

@@ -108,9 +108,12 @@ async function versionOf([command = '', ...args]: readonly string[]): Promise<st
 }
 
 /** `metal-agent service restart`: the models serve on. */
-export function restart(io: CliIo): Promise<number> {
+export function restart(io: CliIo, given?: InstallationHost): Promise<number> {
   return saying(io, async () => {
-    const { servers, started, pidBefore } = await restartService(await theService(await serviceHost(io)), workOf(io))
+    const { servers, started, pidBefore } = await restartService(
+      await theService(given ?? (await serviceHost(io))),
+      workOf(io),
+    )
     const before = pidBefore === undefined ? 'It did not run before. ' : ''
     io.stdout.write(`${before}${startedText(started, servers)}\n`)
     return started.kind === 'ended' ? exitCodes.failed : exitCodes.done

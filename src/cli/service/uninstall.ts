@@ -1,3 +1,4 @@
+import type { InstallationHost } from '../../installation/installation-host.ts'
 import { installedServices } from '../../installation/service/installed-service.ts'
 import { uninstallService } from '../../installation/service/uninstall-service.ts'
 import { exitCodes, type CliIo } from '../io.ts'
@@ -5,9 +6,9 @@ import { saying, workOf } from './install.ts'
 import { hostOf, serviceHost } from './service-host.ts'
 
 /** `metal-agent uninstall`: the service alone. What it kept for the next agent, such as models and settings, stays. */
-export function uninstall(io: CliIo, keepServing: boolean): Promise<number> {
+export function uninstall(io: CliIo, keepServing: boolean, given?: InstallationHost): Promise<number> {
   return saying(io, async () => {
-    const host = await serviceHost(io)
+    const host = given ?? (await serviceHost(io))
     const services = await installedServices(host)
     if (services.length === 0) {
       io.stdout.write('No service is installed, so there is nothing to remove.\n')

@@ -190,9 +190,9 @@ function storeSentence(store: StorePlan): string {
     case 'inPlace':
       return `Models: ${formatBytes(store.bytes)} stay where they are, in ${store.to}.`
     case 'link':
-      return `Models: ${formatBytes(store.bytes)} in ${store.files.length} files get a second name in ${store.to}, which no reboot empties; nothing is copied.`
+      return `Models: ${formatBytes(store.bytes)} in ${store.files.length === 1 ? '1 file gets' : `${store.files.length} files get`} a second name in ${store.to}, which no reboot empties; nothing is copied.`
     case 'copy':
-      return `Models: ${formatBytes(store.bytes)} in ${store.files.length} files are copied to another volume, to ${store.to}, before anything is stopped: about ${formatSpan((1_000 * store.bytes) / copiedBytesPerSecond)}.`
+      return `Models: ${formatBytes(store.bytes)} in ${store.files.length === 1 ? '1 file is' : `${store.files.length} files are`} copied to another volume, to ${store.to}, before anything is stopped: about ${formatSpan((1_000 * store.bytes) / copiedBytesPerSecond)}.`
   }
 }
 

@@ -71,7 +71,11 @@ export async function confirm({ tell }: MigrationWorld, record: MigrationRecord)
   const dropped = await dropOriginals(done.store)
   if (done.job) await rm(done.job.kept, { force: true })
   await record.clear()
-  if (dropped > 0) tell(`${dropped} files in ${done.store.from} are gone; their models are in ${done.store.to}.`)
+  if (dropped > 0) {
+    const [files, models] =
+      dropped === 1 ? ['1 file', 'is gone; its model is'] : [`${dropped} files`, 'are gone; their models are']
+    tell(`${files} in ${done.store.from} ${models} in ${done.store.to}.`)
+  }
   tell(
     `The migration is final. What is left of the Go agent: sudo rm ${done.job?.program ?? '/usr/local/bin/llmkube-metal-agent'}`,
   )

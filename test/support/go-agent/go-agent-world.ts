@@ -6,6 +6,7 @@ import { build } from 'plist'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
 import type { MigrationWorld, OwnService } from '../../../src/installation/migration/migration-world.ts'
+import { serviceLabel } from '../../../src/installation/service/service-names.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 import { AgentProcess } from '../agent-process.ts'
 import { AgentWorld, fakeGguf } from '../agent-world.ts'
@@ -191,8 +192,13 @@ export class GoAgentWorld implements AsyncDisposable {
     return text.split('\n').filter((line) => line !== '')
   }
 
-  async goAgentPid(): Promise<number | undefined> {
-    const text = await readFile(path.join(this.home, 'launchd', goLabel), 'utf8').catch(() => undefined)
+  goAgentPid(): Promise<number | undefined> {
+    return this.jobPid(goLabel)
+  }
+
+  /** Of the process that launchd started last; undefined where it has no such job. */
+  async jobPid(label: string): Promise<number | undefined> {
+    const text = await readFile(path.join(this.home, 'launchd', label), 'utf8').catch(() => undefined)
     if (text === undefined) return undefined
     return Number(text.split(' ')[0])
   }
@@ -223,7 +229,7 @@ export class GoAgentWorld implements AsyncDisposable {
   world(changes: Partial<MigrationWorld> = {}): MigrationWorld {
     return {
       host: this.host,
-      platform: this.#platform(),
+      platform: this.platform(),
       service: this.service(),
       stateDir: this.stateDir,
       ownStore: this.ownStore,
@@ -243,7 +249,7 @@ export class GoAgentWorld implements AsyncDisposable {
   }
 
   /** Of all processes, those of this world: other runs of these tests may be under way on this machine. */
-  #platform(): MigrationWorld['platform'] {
+  platform(): MigrationWorld['platform'] {
     const platform = hostPlatform()
     return {
       processes: async () => {
@@ -268,7 +274,7 @@ export class GoAgentWorld implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const own of this.own) await own.stop()
-    await this.launchctl('bootout', `gui/${this.host.user.id}/${goLabel}`)
+    for (const label of [serviceLabel, goLabel]) await this.launchctl('bootout', `gui/${this.host.user.id}/${label}`)
     for (const { pid } of this.#byHand) {
       if (pid !== undefined) killGroup(pid)
     }

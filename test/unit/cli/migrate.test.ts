@@ -48,7 +48,7 @@ async function mac({ isMac = true } = {}) {
       cwd: dir,
       windowFolder: join(dir, 'no-window'),
     }
-    return { code: await migrateHere({ ...plan, ...changes }, io, host), ...printed }
+    return { code: await migrateHere({ ...plan, ...changes }, io, { host }), ...printed }
   }
   return { dir, run, [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() }
 }

@@ -1,0 +1,186 @@
+import { access, readFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import type { CliIo } from '../../src/cli/io.ts'
+import { migrateHere, type MigrateRequest } from '../../src/cli/migrate/migrate.ts'
+import { readLaunchdPlist } from '../../src/installation/service/launchd-plist.ts'
+import { serviceLabel } from '../../src/installation/service/service-names.ts'
+import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
+import { agentEntryVariable } from '../support/built-agent/entry.ts'
+import { eventually } from '../support/eventually.ts'
+import { GoAgentWorld } from '../support/go-agent/go-agent-world.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+
+const [sim] = apiWorlds
+if (!sim) throw new Error('There is a simulated API.')
+const api = sim.use()
+
+const entry = process.env[agentEntryVariable] ?? path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
+
+const exists = (file: string): Promise<boolean> =>
+  access(file).then(
+    () => true,
+    () => false,
+  )
+
+/** `metal-agent migrate` in this process, whose own command line is what the service is made of. */
+async function verb(scene: GoAgentWorld, deed: MigrateRequest['deed']) {
+  const { host } = scene
+  let [said, complained] = ['', '']
+  const io: CliIo = {
+    stdout: { write: (text) => void (said += text) },
+    stderr: { write: (text) => void (complained += text) },
+    env: host.env,
+    platform: 'darwin',
+    homeDir: scene.home,
+    temporaryDir: tmpdir(),
+    cwd: scene.home,
+    windowFolder: scene.home,
+  }
+  const { argv, execArgv } = process
+  process.argv = [process.execPath, entry]
+  process.execArgv = []
+  try {
+    const request = { deed, isConfirmed: true, anyway: false, stopsOthers: false, plist: undefined, flags: [] }
+    const code = await migrateHere(request, io, { host, platform: scene.platform() })
+    return { code, said, complained }
+  } finally {
+    Object.assign(process, { argv, execArgv })
+  }
+}
+
+const plain = (text: string, scene: GoAgentWorld, key: string): string[] =>
+  text
+    .trimEnd()
+    .replaceAll(scene.cluster.folder, 'FOLDER')
+    .replaceAll(key, 'KEY')
+    .replace(/process \d+/g, 'process PID')
+    .replace(/\b\d+\.\d s\b/g, 'N s')
+    .replace(/Service \S+ leads to 192\.0\.2\.10:\d+/, 'Service IP leads to ADDRESS')
+    .replace(/\(metal-agent [^)]+\)/g, '(metal-agent VERSION)')
+    .replace(`when ${scene.host.user.name} logs in`, 'when USER logs in')
+    .split('\n')
+
+/** What comes after the plan, without what a service says while it starts, of which some may be over before it is seen. */
+const steps = (lines: readonly string[]): string[] =>
+  lines
+    .slice(lines.findIndex((line) => line.startsWith('[1/5]')))
+    .filter((line) => !/^KEY: [A-Z]/.test(line) || / leads to /.test(line))
+
+const moved = [
+  '[1/5] Models: making them known here.',
+  '[2/5] Starting this agent beside the Go agent, which serves on.',
+  'FOLDER/home/Library/LaunchAgents/dev.metalbar.llmkube-metal-agent.plist is written: the service starts when USER logs in at the screen.',
+  'It runs as process PID (metal-agent VERSION).',
+  '[3/5] Pausing the Go agent, and moving 1 service.',
+  'KEY: its requests finish, then its server ends.',
+  'KEY: serves here, after N s without an answer.',
+  '[4/5] Ending the Go agent.',
+  'Starting this agent again, so that it gets the port of /healthz and /metrics; the servers run on.',
+  'It runs as process PID (metal-agent VERSION). The model server that ran went on without a restart.',
+  '[5/5] Looking whether everything is there.',
+  'KEY: Service IP leads to ADDRESS, which answers a completion (asked by loopback, for this machine does not reach itself by its address).',
+  'KEY: moved, N s without an answer',
+  'This agent serves now. "metal-agent migrate --undo" goes back to the Go agent, --confirm removes what is kept for that.',
+]
+
+const logLine = z.looseObject({ msg: z.string(), pid: z.number().optional() })
+
+/** Pids of the servers that our agents wrote this of, oldest first. */
+async function ownServers(log: string, msg: string): Promise<(number | undefined)[]> {
+  const lines = (await readFile(log, 'utf8')).trimEnd().split('\n')
+  return lines.flatMap((line) => {
+    const read = logLine.parse(JSON.parse(line))
+    return read.msg === msg ? [read.pid] : []
+  })
+}
+
+test('metal-agent migrate installs the service, which serves after one start of the model; --undo removes it, and --confirm is final', async () => {
+  await using scene = await GoAgentWorld.open(api().connection)
+  await scene.apply('one')
+  await scene.startGoAgent({}, ['one'])
+  const key = `${scene.cluster.namespace}/one`
+  const goPlist = await readFile(scene.plistFile, 'utf8')
+  const library = path.join(scene.home, 'Library')
+  const plist = path.join(library, 'LaunchAgents', `${serviceLabel}.plist`)
+  const log = path.join(library, 'Logs/Metalbar/metal-agent.log')
+  const stateDir = path.join(library, 'Application Support/Metalbar')
+  const [goServer = 0] = await scene.goStarts('one')
+
+  const there = await verb(scene, 'migrate')
+  expect(there.complained.replaceAll(/^metal-agent: --\S+ .* is in a folder that the system empties: .*\n/gm, '')).toBe(
+    '',
+  )
+  expect([there.code, steps(plain(there.said, scene, key))]).toEqual([0, moved])
+  const { words, environment } = readLaunchdPlist(await readFile(plist, 'utf8'))
+  expect([words.slice(0, 2), environment]).toMatchObject([
+    [process.execPath, entry],
+    { HOME: scene.home, METAL_AGENT_SERVICE: '1' },
+  ])
+  expect(words.slice(2)).toEqual([
+    `--state-dir=${stateDir}`,
+    `--model-store=${stateDir}/models`,
+    `--log-file=${log}`,
+    ...[`--namespace=${scene.cluster.namespace}`, `--llama-server=${sampleServerPath}`],
+    ...[`--port=${scene.healthPort}`, '--host-ip=192.0.2.10', `--kubeconfig=${scene.kubeconfig}`],
+  ])
+  // The second agent, which has the port of /healthz, goes on with the server of the first.
+  const started = await ownServers(log, 'started inference service')
+  expect([await scene.goStarts('one'), started.length, await ownServers(log, 'adopted server')]).toEqual([
+    [goServer],
+    1,
+    started,
+  ])
+  const platform = hostPlatform()
+  expect(await platform.process(goServer)).toBeUndefined()
+  expect(await platform.process((await scene.jobPid(serviceLabel)) ?? 0)).toBeDefined()
+  expect((await fetch(`http://127.0.0.1:${scene.healthPort}/readyz`)).status).toBe(200)
+  const ownPort = await scene.untilPublished('one')
+  expect([await exists(scene.plistFile), (await fetch(`http://127.0.0.1:${ownPort}/health`)).status]).toEqual([
+    false,
+    200,
+  ])
+
+  const back = await verb(scene, 'undo')
+  expect([back.code, back.complained, plain(back.said, scene, key)]).toEqual([
+    0,
+    '',
+    [
+      'Ending this agent, which gives its services back.',
+      'The service is gone, and with it:',
+      '  FOLDER/home/Library/LaunchAgents/dev.metalbar.llmkube-metal-agent.plist',
+      '  FOLDER/home/Library/Logs/Metalbar/metal-agent.err.log',
+      '  FOLDER/home/Library/Logs/Metalbar/metal-agent.log',
+      'Putting models and plist back.',
+      'The Go agent runs again (process PID) and loads its models.',
+    ],
+  ])
+  await eventually(async () => {
+    const published = await scene.cluster.published('one')
+    return published?.ready === true && published.port !== ownPort
+  })
+  expect([(await scene.goStarts('one')).length, await exists(plist), await scene.jobPid(serviceLabel)]).toEqual([
+    2,
+    false,
+    undefined,
+  ])
+  expect(await readFile(scene.plistFile, 'utf8')).toBe(goPlist)
+
+  const again = await verb(scene, 'migrate')
+  expect([again.code, steps(plain(again.said, scene, key))]).toEqual([0, moved])
+  const confirmed = await verb(scene, 'confirm')
+  expect([confirmed.code, confirmed.complained, plain(confirmed.said, scene, key)]).toEqual([
+    0,
+    '',
+    [
+      '1 file in FOLDER/llmkube-models is gone; its model is in FOLDER/home/Library/Application Support/Metalbar/models.',
+      'The migration is final. What is left of the Go agent: sudo rm FOLDER/bin/llmkube-metal-agent',
+    ],
+  ])
+  const files = [plist, `${stateDir}/models/one/tiny.gguf`, scene.plistFile, path.join(scene.store, 'one/tiny.gguf')]
+  expect(await Promise.all(files.map(exists))).toEqual([true, true, false, false])
+  expect(await scene.cluster.published('one')).toMatchObject({ ready: true })
+})
