@@ -43,6 +43,10 @@ export interface Machine {
 export function migrateHere(request: MigrateRequest, io: CliIo, given: Partial<Machine> = {}): Promise<number> {
   return saying(io, async () => {
     const { host = await serviceHost(io), platform = hostPlatform() } = given
+    // A state folder that root made is none that the agent of this user takes.
+    if (host.isRoot && host.user.id !== 0) {
+      throw new VerbError(`The agent is installed for ${host.user.name}, not for root: repeat this without sudo.`)
+    }
     if ((await findProgram(host.programFolders, 'launchctl')) === undefined) {
       throw new VerbError("LLMKube's Go agent runs on macOS alone, so that there is none to be moved here.")
     }

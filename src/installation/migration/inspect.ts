@@ -8,6 +8,7 @@ import { hostAddress } from '../../agent-core/publishing/host-address.ts'
 import { askProgram, ProgramError } from '../../agent-core/support/ask-program.ts'
 import { parseJson, readIfThere } from '../../agent-core/support/files.ts'
 import { FlagError } from '../../agent-core/support/go-flags.ts'
+import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError } from '../installation-host.ts'
 import { launchdJob } from '../launchctl.ts'
 import { clusterSilence, lookAtCluster, type ClusterLook } from './cluster-look.ts'
@@ -218,8 +219,15 @@ function relayProblem(cluster: ClusterLook | string, version: string | undefined
 
 async function rightsProblems({ host }: MigrationWorld, job: GoAgentJob | undefined): Promise<string[]> {
   if (job === undefined) return []
-  if (job.domain === 'system' && !host.isRoot) {
-    return [`${job.file} is a LaunchDaemon, which only root may unload: repeat it with sudo.`]
+  if (job.domain === 'system') {
+    const commands = [
+      ['launchctl', 'bootout', `system/${job.label}`],
+      ['mv', job.file, `${job.file}.kept`],
+      ['metal-agent', 'install', '--daemon', '--'],
+    ].map((words) => shellCommand(['sudo', ...words]))
+    return [
+      `${job.file} is a LaunchDaemon, which is not moved from here yet. By hand, with about three minutes in which nothing serves: ${commands.join('; ')} and the flags above, with --model-store for the folder of its models.`,
+    ]
   }
   const folder = path.dirname(job.file)
   const isWritable = await access(folder, constants.W_OK).then(
@@ -229,7 +237,7 @@ async function rightsProblems({ host }: MigrationWorld, job: GoAgentJob | undefi
   return isWritable
     ? []
     : [
-        `${folder} may not be written by this user, so that the plist could not be taken out of it: repeat it with sudo.`,
+        `${folder} may not be written by this user, so that the plist could not be taken out of it: ${shellCommand(['sudo', 'chown', host.user.name, folder])}`,
       ]
 }
 

@@ -1,4 +1,4 @@
-import { chmod, mkdir, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
@@ -36,7 +36,7 @@ async function mac({ isMac = true } = {}) {
     systemRoot: join(dir, 'root'),
     programFolders: [bin, '/usr/bin', '/bin'],
   }
-  const run = async (changes: Partial<MigrateRequest>) => {
+  const run = async (changes: Partial<MigrateRequest>, asked: Partial<InstallationHost> = {}) => {
     const printed = { stdout: '', stderr: '' }
     const io: CliIo = {
       stdout: { write: (text: string) => (printed.stdout += text) },
@@ -48,7 +48,7 @@ async function mac({ isMac = true } = {}) {
       cwd: dir,
       windowFolder: join(dir, 'no-window'),
     }
-    return { code: await migrateHere({ ...plan, ...changes }, io, { host }), ...printed }
+    return { code: await migrateHere({ ...plan, ...changes }, io, { host: { ...host, ...asked } }), ...printed }
   }
   return { dir, run, [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() }
 }
@@ -75,6 +75,28 @@ test('a plist edited by hand is told with the flag that is wrong', async () => {
   expect(stdout).toContain(
     `${file} has a flag that the Go agent does not take either. There is no flag --memory-fracton: did you mean --memory-fraction?`,
   )
+})
+
+test('a LaunchDaemon is not begun with, and the commands that move it by hand are said', async () => {
+  await using machine = await mac()
+  const folder = join(machine.dir, 'root/Library/LaunchDaemons')
+  await mkdir(folder, { recursive: true })
+  const words = ['/usr/local/bin/llmkube-metal-agent', '--namespace', 'models']
+  const file = join(folder, 'com.llmkube.metal-agent.plist')
+  await writeFile(file, build({ Label: 'com.llmkube.metal-agent', ProgramArguments: words }))
+  const { code, stdout } = await machine.run({ deed: 'migrate', isConfirmed: true })
+  expect([code, stdout]).toEqual([
+    4,
+    expect.stringContaining(
+      `nothing serves: sudo launchctl bootout system/com.llmkube.metal-agent; sudo mv ${file} ${file}.kept; sudo metal-agent install --daemon --`,
+    ),
+  ])
+})
+
+test('root moves nothing for a user, and leaves no folder of its own in their home', async () => {
+  await using machine = await mac()
+  await expect(machine.run({}, { isRoot: true })).rejects.toThrow('for me, not for root: repeat this without sudo.')
+  expect(await readdir(join(machine.dir, 'Library'))).toEqual(['LaunchAgents'])
 })
 
 test('flags that this agent does not take are refused before anything is begun', async () => {
