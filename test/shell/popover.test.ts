@@ -375,6 +375,14 @@ describe('torn off', () => {
     expect([under, [...windows].map(({ shown }) => shown.isEverywhere)]).toEqual([[true], [false]])
   })
 
+  test('under the icon it leaves the Dock alone, where Electron would hide its icon and the window for a moment', async () => {
+    const hide = vi.spyOn(app.dock, 'hide')
+    await opened()
+    const calls = hide.mock.calls.length
+    hide.mockRestore()
+    expect([calls, seen()]).toEqual([0, [true]])
+  })
+
   test('closed at once it leaves no icon in the Dock', async () => {
     await popover.tearOff()
     await passed(300)

@@ -67,8 +67,9 @@ describe('the program’s own module', () => {
       (error: unknown) => exit.parse(error),
     )
   }
-  const begin = `app.on('open-url', (_event, link) => console.log(link))
-    app.on('ready', () => { console.log('ready'); app.exit() })`
+  const ready = `app.on('ready', () => { console.log('ready'); app.exit() })`
+  const begin = `app.on('open-url', (event, link) => { event.preventDefault(); console.log(link) })
+    ${ready}`
 
   test('is evaluated before the app is ready, so that one which waits for that waits for ever', async () => {
     expect(await run(`${begin}\nawait app.whenReady()`)).toEqual({ code: neverSettled, stdout: '' })
@@ -78,6 +79,12 @@ describe('the program’s own module', () => {
   test('is told of the link that started it before the app is ready', async () => {
     const link = { ELECTRON_STAND_IN_LINK: 'metalbar://open' }
     expect((await run(begin, link)).stdout).toBe('metalbar://open\nready\n')
+  })
+
+  test('has to say that it follows a link', async () => {
+    const link = { ELECTRON_STAND_IN_LINK: 'metalbar://open' }
+    const silent = `app.on('open-url', (_event, link) => console.log(link))\n${ready}`
+    expect(await run(silent, link)).toEqual({ code: 1, stdout: 'metalbar://open\n' })
   })
 })
 

@@ -96,8 +96,7 @@ test('that the icon is hidden is told when the preferences are there, and rememb
 
 test('of the links that came before the app was ready the newest is followed', () => {
   const follow = catchLinks()
-  for (const link of ['metalbar://settings', 'metalbar://models'])
-    app.emit('open-url', { preventDefault: () => 0 }, link)
+  for (const link of ['metalbar://settings', 'metalbar://models']) app.openLink(link)
   const seen: LinkTarget[] = []
   follow({ log: silentLog, isPlaced: Promise.resolve(true), onLink: (target) => seen.push(target) })
   expect(seen).toEqual([{ kind: 'view', view: 'models' }])

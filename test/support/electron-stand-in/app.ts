@@ -58,10 +58,17 @@ class App extends ElectronEmitter {
     setTimeout(() => {
       handleSignals(() => this.quit())
       const link = process.env[linkVariable]
-      if (link !== undefined) this.emit('open-url', new PreventableEvent(), link)
+      if (link !== undefined) this.openLink(link)
       this.becomeReady()
     })
     setInterval(() => undefined, 60_000)
+  }
+
+  /** As the system does. The documentation wants it prevented by whoever follows it, although Electron only tells of it so far. */
+  openLink(link: string): void {
+    const event = new PreventableEvent()
+    const isHeard = this.emit('open-url', event, link)
+    if (isHeard && !event.defaultPrevented) throw new Error(`Who follows ${link} did not prevent open-url.`)
   }
 
   setAsDefaultProtocolClient(scheme: string): boolean {

@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import { app } from './app.ts'
-import { PreventableEvent } from './preventable-event.ts'
 import { chooses } from './dialog.ts'
 import { approve } from './login-item.ts'
 import { clickNotification, notifications } from './notification.ts'
@@ -36,7 +35,8 @@ export function carryOutOnMacos(request: MacosRequest): unknown {
       approve(request.isAllowed)
       return undefined
     case 'openLink':
-      return void app.emit('open-url', new PreventableEvent(), request.link)
+      app.openLink(request.link)
+      return undefined
     case 'isUserDefault':
       return systemPreferences.getUserDefault(request.key, 'boolean')
     case 'chooseFile':

@@ -8,6 +8,7 @@ import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 /** A window whose page is gone before it says so, as Electron's is: what asks it for its page then throws. */
 class ClosingWindow extends EventEmitter {
   isClosing = false
+  isSeen = true
   readonly #page = Object.assign(new EventEmitter(), { send: () => this.sent++ })
   sent = 0
 
@@ -21,7 +22,7 @@ class ClosingWindow extends EventEmitter {
   }
 
   isVisible(): boolean {
-    return true
+    return this.isSeen
   }
 }
 
@@ -37,4 +38,18 @@ test('what the agent says while a window closes is sent to no page, and harms no
   window.isClosing = true
   expect(tell).not.toThrow()
   expect([followers.length, window.sent]).toEqual([1, 1])
+})
+
+test('while the window is hidden its page follows nothing, also what it asked for meanwhile, and all of it when it is shown', () => {
+  const story: string[] = []
+  const follow = () => {
+    story.push('followed')
+    return () => story.push('left')
+  }
+  const window = new ClosingWindow()
+  window.isSeen = false
+  new PageListeners({ follow } as unknown as AgentLink, window as never).add('1', { name: 'snapshot' })
+  const hidden = [...story]
+  for (const event of ['show', 'hide', 'show']) window.emit(event)
+  expect([hidden, story]).toEqual([[], ['followed', 'left', 'followed']])
 })
