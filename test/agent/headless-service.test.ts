@@ -1,4 +1,4 @@
-import { readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rename, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { describe, expect, test } from 'vitest'
@@ -11,6 +11,9 @@ import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { missingPrivateSystemd, startPrivateSystemd, type PrivateSystemd } from '../support/private-systemd.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { skipWhen } from '../support/skip.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { examplePlan } from '../unit/installation/service/example-plans.ts'
+import { systemdUnitText } from '../../src/installation/service/systemd-unit.ts'
 import { agentSnapshot } from '../../src/contract/snapshot.ts'
 
 const unit = 'llmkube-metal-agent.service'
@@ -100,6 +103,31 @@ test('a service that waits for the state folder ends at once and without an erro
   await using service = await AgentProcess.start({ folder: first.folder, env: { METAL_AGENT_SERVICE: '1' } })
   await service.logged('waits for the state folder')
   expect(await service.stop()).toEqual({ code: 0, signal: null })
+})
+
+test('service logs --follow goes on with what is written, also after the file was changed for another, until it is interrupted', async () => {
+  await using folder = await temporaryFolder()
+  const [units, log] = [path.join(folder.dir, '.config/systemd/user'), path.join(folder.dir, 'agent.log')]
+  await mkdir(units, { recursive: true })
+  const flags = new Map([
+    ['state-dir', folder.dir],
+    ['log-file', log],
+  ])
+  await writeFile(path.join(units, unit), systemdUnitText(examplePlan('systemdUser', { flags })))
+  await writeFile(log, 'first\nsecond\nthird\n')
+  const env = { HOME: folder.dir, PATH: '/usr/bin:/bin' }
+  const args = [entry, 'service', 'logs', '--follow', '-n', '2']
+  const following = execa(process.execPath, args, { env, extendEnv: false, reject: false, detached: true })
+  let said = ''
+  following.stdout.on('data', (text: Buffer) => (said += text.toString()))
+  await eventually(() => said === 'second\nthird\n', { what: 'the last two lines' })
+  await rename(log, `${log}.1`)
+  await writeFile(log, 'fourth\n')
+  await eventually(() => said.endsWith('third\nfourth\n'), { what: 'what the next file has' })
+  // As a terminal does it: to the whole group.
+  process.kill(-(following.pid ?? 0), 'SIGINT')
+  await following
+  expect(said).toBe('second\nthird\nfourth\n')
 })
 
 /** `metal-agent …` of the user of this systemd. */

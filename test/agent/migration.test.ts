@@ -3,6 +3,7 @@ import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { InstallationError } from '../../src/installation/installation-host.ts'
 import { inspect, type Inspection } from '../../src/installation/migration/inspect.ts'
 import { migrate } from '../../src/installation/migration/migrate.ts'
 import type { MigrationWorld } from '../../src/installation/migration/migration-world.ts'
@@ -177,6 +178,35 @@ describe('a move from the Go agent that does not go well', () => {
     await eventually(async () => (await scene.goStarts('one')).length === 2)
     await scene.untilPublished('one')
     expect([await scene.goStarts('two'), await isRunning(two)]).toEqual([[two], true])
+  })
+
+  test('whose service could not be installed goes on with that when it is repeated', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    await scene.apply('one')
+    await scene.startGoAgent({}, ['one'])
+    const world = scene.world()
+    const record = await MigrationRecord.open(scene.stateDir)
+    const install = () => Promise.reject(new InstallationError('nobody is logged in at the screen'))
+    const without = { ...world, service: { ...world.service, install } }
+    await expect(migrate(without, await look(without), record)).rejects.toThrow('nobody is logged in')
+    expect(await migrate(world, await look(world), record)).toMatchObject({ outcome: 'done', isWell: true })
+    expect(ourStarts(scene)).toEqual(['one'])
+  })
+
+  test('stops before anything changes hands where the Go agent that was looked at is not there any more', async () => {
+    await using scene = await GoAgentWorld.open(api().connection)
+    await scene.startGoAgent()
+    const world = scene.world()
+    const inspection = await eventually(async () => {
+      const looked = await look(world)
+      return looked.agents.length === 1 ? looked : undefined
+    })
+    const [{ pid } = { pid: 0 }] = inspection.agents
+    process.kill(pid, 'SIGKILL')
+    await untilEnded(pid)
+    await expect(migrate(world, inspection, await MigrationRecord.open(scene.stateDir))).rejects.toThrow(
+      `The Go agent that was looked at, process ${pid}, has ended meanwhile`,
+    )
   })
 
   test('takes a Go agent that was started by hand, ends a second one only when that is wanted, and says how it is started again', async () => {

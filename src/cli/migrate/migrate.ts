@@ -158,8 +158,9 @@ function worldOf({ host, platform }: Machine, io: CliIo, signal: AbortSignal): M
     ownAgent: () => snapshotOf(io, stateDir),
     checkFlags: (flags) => {
       try {
-        parseRunArguments(flags, { modelStore: ownStore, stateDir }, io.cwd)
-        return undefined
+        const asked = parseRunArguments(flags, { modelStore: ownStore, stateDir }, io.cwd)
+        if (asked.kind !== 'run' || asked.settings.stateDir === stateDir) return undefined
+        return `--state-dir ${asked.settings.stateDir} is another folder than ${stateDir}, which keeps what is needed to go back: leave it out.`
       } catch (error) {
         if (error instanceof FlagError) return error.message
         throw error
@@ -190,7 +191,16 @@ function ownService(io: CliIo, host: InstallationHost): OwnService {
     install: (flags) =>
       succeeded(
         install(
-          { daemon: false, user: undefined, force: false, dryRun: false, platform: undefined, env: {}, flags },
+          {
+            daemon: false,
+            user: undefined,
+            force: false,
+            dryRun: false,
+            platform: undefined,
+            env: {},
+            flags,
+            isMove: true,
+          },
           io,
           host,
         ),

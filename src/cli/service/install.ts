@@ -8,6 +8,7 @@ import { refuseUnusableTexts } from '../../installation/service/service-plan.ts'
 import { CopyError } from '../../installation/versioned-copy.ts'
 import { VerbError } from '../agent-session.ts'
 import { exitCodes, type CliIo } from '../io.ts'
+import { notesOfGoAgent } from './go-agent-note.ts'
 import { agentsOf } from './service-agents.ts'
 import { placeWarnings } from './service-flags.ts'
 import { serviceHost } from './service-host.ts'
@@ -22,6 +23,8 @@ export interface InstallRequest {
   readonly platform: 'darwin' | 'linux' | undefined
   readonly env: Readonly<Record<string, string>>
   readonly flags: readonly string[]
+  /** It takes the Go agent's place, of which nothing needs to be said. */
+  readonly isMove: boolean
 }
 
 /** `metal-agent install`, on this machine unless another is given; answers the exit code. Throws VerbError. */
@@ -34,7 +37,8 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
     const host = platform === undefined ? own : { ...own, platform }
     const kind = kindFor(request, host)
     const { plan, leftOut } = planOf({ kind, host, cwd: io.cwd, args, stated })
-    for (const sentence of [...leftOut, ...placeWarnings(plan)]) io.stderr.write(`metal-agent: ${sentence}\n`)
+    const notes = request.isMove ? [] : await notesOfGoAgent(host)
+    for (const sentence of [...leftOut, ...placeWarnings(plan), ...notes]) io.stderr.write(`metal-agent: ${sentence}\n`)
     if (dryRun) {
       const whole = { ...plan, program: await programFor(plan, host, { make: false }) }
       refuseUnusableTexts(whole)

@@ -34,18 +34,24 @@ export function status(io: CliIo, json: boolean): Promise<number> {
       io.stdout.write(json ? `${JSON.stringify({ installed: [], message })}\n` : `${message}\n`)
       return exitCodes.noAgent
     }
-    const found = await Promise.all(services.map((service) => statusOf(service, io)))
+    const found = await Promise.all(services.map((service) => statusOf(service, host, io)))
     if (json) io.stdout.write(`${JSON.stringify({ installed: found })}\n`)
     else io.stdout.write(found.map((one) => `${linesOf(one).join('\n')}\n`).join('\n'))
     return found.some(({ pid }) => pid !== undefined) ? exitCodes.done : exitCodes.failed
   })
 }
 
-async function statusOf({ manager, plan, content, problem }: InstalledService, io: CliIo) {
+async function statusOf(
+  { manager, plan, content, problem }: InstalledService,
+  { isRoot, user }: InstallationHost,
+  io: CliIo,
+) {
   const { isLoaded, pid, lastExit, restarts } = await manager.state()
   const look = plan && pid !== undefined ? await agentsOf(io).look(stateDirOf(plan)) : undefined
   const isOwn = look?.pid === pid
-  const version = plan && (await versionOf(plan.program))
+  // The command lies where its user can replace it: root does not run it.
+  const isOthers = isRoot && (user.id !== 0 || plan?.userName !== undefined)
+  const version = plan && !isOthers ? await versionOf(plan.program) : undefined
   return {
     title: manager.title,
     name: manager.name,
@@ -60,6 +66,7 @@ async function statusOf({ manager, plan, content, problem }: InstalledService, i
     restarts,
     command: content ? shellCommand(content.words) : undefined,
     version,
+    isVersionAsked: !isOthers,
     thisVersion: buildInfo.version,
     log: plan?.flags.get('log-file'),
     errors: plan?.errorFile,
@@ -76,14 +83,16 @@ function linesOf(found: Awaited<ReturnType<typeof statusOf>>): string[] {
   const ended = lastExit === undefined ? restartsText(found.restarts) : `ended last with ${lastExit}`
   const waits = waitsFor === undefined ? [] : [`It waits: process ${waitsFor} serves from its state folder.`]
   const isOther = version !== undefined && version !== thisVersion
+  const versionLine =
+    version === undefined
+      ? 'Its command does not say its version: metal-agent install makes another.'
+      : `Its command is metal-agent ${version}${isOther ? `, and this one is ${thisVersion}: metal-agent install has it run this one.` : '.'}`
   return [
     `The ${title} ${name} is installed${isLoaded ? '' : ', and not loaded'}; it starts ${starts}.`,
     `${runs}, and ${ended}.`,
     ...waits,
     ...(problem === undefined ? [] : [`Its file ${problem}.`]),
-    version === undefined
-      ? 'Its command does not say its version: metal-agent install makes another.'
-      : `Its command is metal-agent ${version}${isOther ? `, and this one is ${thisVersion}: metal-agent install has it run this one.` : '.'}`,
+    ...(found.isVersionAsked ? [versionLine] : []),
     `File:    ${file}`,
     ...(found.command === undefined ? [] : [`Command: ${found.command}`]),
     ...(found.log === undefined ? [] : [`Log:     ${found.log}`]),

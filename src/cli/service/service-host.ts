@@ -54,7 +54,18 @@ function withRuntimeFolder(env: NodeJS.ProcessEnv, uid: number): NodeJS.ProcessE
   return (env['XDG_RUNTIME_DIR'] ?? '') === '' ? { ...env, XDG_RUNTIME_DIR: `/run/user/${uid}` } : env
 }
 
-/** `id -P` of macOS prints name:password:uid:gid:class:change:expire:full name:home:shell; getent leaves out the three after gid. */
+/**
+ * A line of `id -P` of macOS, name:password:uid:gid:class:change:expire:full name:home:shell, or of getent, which leaves out the three after
+ * gid. Undefined where it is neither.
+ */
+export function userOfLine(name: string, line: string): InstallationUser | undefined {
+  const fields = line.trim().split(':')
+  const [id, groupId] = [fields[2] ?? '', fields[3] ?? '']
+  const homeDir = fields.at(-2) ?? ''
+  const isUser = fields.length >= 7 && [id, groupId].every((one) => /^\d{1,10}$/.test(one)) && path.isAbsolute(homeDir)
+  return isUser ? { name, id: Number(id), groupId: Number(groupId), homeDir } : undefined
+}
+
 async function otherUser(
   host: Pick<InstallationHost, 'programFolders' | 'env' | 'platform'>,
   name: string,
@@ -63,10 +74,7 @@ async function otherUser(
   const { exitCode, stdout } = name.startsWith('-')
     ? { exitCode: 1, stdout: '' }
     : await askSystem(host, isMac ? 'id' : 'getent', isMac ? ['-P', name] : ['passwd', name])
-  const fields = stdout.trim().split(':')
-  const [id, groupId, homeDir] = [Number(fields[2]), Number(fields[3]), fields.at(-2) ?? '']
-  if (exitCode !== 0 || !Number.isSafeInteger(id) || !Number.isSafeInteger(groupId) || !path.isAbsolute(homeDir)) {
-    throw new InstallationError(`There is no user ${JSON.stringify(name)} on this machine.`)
-  }
-  return { name, id, groupId, homeDir }
+  const user = exitCode === 0 ? userOfLine(name, stdout) : undefined
+  if (!user) throw new InstallationError(`There is no user ${JSON.stringify(name)} on this machine.`)
+  return user
 }

@@ -136,7 +136,7 @@ async function removeAlone(
   if (!locked.ok && locked.holder !== undefined) {
     const { pid } = locked.holder
     throw new UninstallError(
-      `An agent that does not answer has the state folder (process ${pid}): end it first. Nothing was removed.`,
+      `An agent that does not answer has the state folder (process ${pid}): end it first. ${services.length === 0 ? 'Nothing' : 'Nothing but the service'} was removed.`,
     )
   }
   try {

@@ -28,7 +28,12 @@ export function installVerb({ io, end }: VerbContext): Command {
     .action(async (flags: string[], options: unknown) => {
       const { env, user, platform, ...switches } = given.parse(options)
       const { install } = await import('../service/install.ts')
-      end(await install({ ...switches, user, platform, flags, env: Object.fromEntries(env.map(variable)) }, io))
+      end(
+        await install(
+          { ...switches, user, platform, flags, env: Object.fromEntries(env.map(variable)), isMove: false },
+          io,
+        ),
+      )
     })
 }
 

@@ -12,9 +12,19 @@ import { migrationFolder } from './record.ts'
 
 type World = Pick<MigrationWorld, 'host' | 'platform'>
 
-/** It notices nothing of what happens to its servers and slices, and its servers go on. */
-export const pause = (agents: readonly GoAgentProcess[]): void =>
-  void agents.map(({ pid }) => signalled(pid, 'SIGSTOP'))
+/**
+ * It notices nothing of what happens to its servers and slices, and its servers go on. Throws InstallationError where launchd has started
+ * another since, of which nothing is known, and then pauses none.
+ */
+export async function pause({ platform }: Pick<World, 'platform'>, agents: readonly GoAgentProcess[]): Promise<void> {
+  for (const { pid, startTime } of agents) {
+    if (await platform.isRunning({ pid, startTime })) continue
+    throw new InstallationError(
+      `The Go agent that was looked at, process ${pid}, has ended meanwhile: repeat this, which looks again and goes on.`,
+    )
+  }
+  for (const { pid } of agents) signalled(pid, 'SIGSTOP')
+}
 
 export const unpause = (agents: readonly GoAgentProcess[]): void =>
   void agents.map(({ pid }) => signalled(pid, 'SIGCONT'))

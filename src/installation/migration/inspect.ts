@@ -237,7 +237,7 @@ async function rightsProblems({ host }: MigrationWorld, job: GoAgentJob | undefi
   return isWritable
     ? []
     : [
-        `${folder} may not be written by this user, so that the plist could not be taken out of it: ${shellCommand(['sudo', 'chown', host.user.name, folder])}`,
+        `${folder} may not be written by this user, so that the plist could not be taken out of it: move it first, with ${shellCommand(['sudo', 'mv', job.file, path.join(host.user.homeDir, 'Library/LaunchAgents/')])}.`,
       ]
 }
 

@@ -101,7 +101,8 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
   await record.note({ store: { ...begun.store, moved: [...begun.store.moved, ...moved] } })
 
   tell('[2/5] Starting this agent beside the Go agent, which serves on.')
-  if (!begun.isInstalled) {
+  // An installation that failed, or an agent that ended since, is made good when the move goes on.
+  if (!begun.isInstalled || (await world.ownAgent()) === undefined) {
     await record.note({ isInstalled: true })
     await service.install(plan.flags)
   }
@@ -111,7 +112,7 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
     `[3/5] Pausing the Go agent, and moving ${plan.transfers.length} ${plan.transfers.length === 1 ? 'service' : 'services'}.`,
   )
   await goAgent.endOthers(world, others)
-  goAgent.pause(agents)
+  await goAgent.pause(world, agents)
   const results: Moved[] = []
   {
     await using heartbeats = new Heartbeats(

@@ -1,6 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
+import { parseJson, readIfThere } from '../../agent-core/support/files.ts'
 import { StateFile } from '../../agent-core/state/state-file.ts'
 
 const movedFile = z.object({ path: z.string(), isCopy: z.boolean() })
@@ -31,6 +32,13 @@ export type Migration = z.infer<typeof migration>
 const file = z.object({ schema: z.literal(1), migration: migration.nullable() })
 
 export const migrationFolder = (stateDir: string): string => path.join(stateDir, 'migration')
+const recordIn = (stateDir: string): string => path.join(migrationFolder(stateDir), 'migration.json')
+
+/** Whether the Go agent's plist is kept there and nowhere else: it was moved, and neither taken back nor confirmed. */
+export async function keepsGoPlist(stateDir: string): Promise<boolean> {
+  const found = file.safeParse(parseJson((await readIfThere(recordIn(stateDir))) ?? '')).data?.migration
+  return found?.job !== undefined && found.phase !== 'undone'
+}
 
 /** The record of a migration in our state folder. Throws StateFileError. */
 export class MigrationRecord {
@@ -44,7 +52,7 @@ export class MigrationRecord {
     await mkdir(migrationFolder(stateDir), { recursive: true, mode: 0o700 })
     return new MigrationRecord(
       await StateFile.open<z.infer<typeof file>>({
-        file: path.join(migrationFolder(stateDir), 'migration.json'),
+        file: recordIn(stateDir),
         schema: file,
         initial: { schema: 1, migration: null },
         keeps: 'what the migration has done',

@@ -87,7 +87,11 @@ async function unchanged(manager: ServiceManager, plan: ServicePlan, work: Servi
 async function restored(manager: ServiceManager, before: InstalledService | undefined, why: unknown): Promise<void> {
   try {
     if (!before) {
+      // systemd would start what it could not run again and again, also without the file.
+      const { isLoaded, pid } = await manager.state()
+      if (isLoaded || pid !== undefined) await manager.unload({ forGood: true })
       await removeUnit(manager)
+      await manager.forget()
       return
     }
     await writeUnit(manager, before.text)

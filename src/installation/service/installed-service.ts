@@ -6,7 +6,7 @@ import { kindsOf, serviceManager } from './managers.ts'
 import type { ServiceManager } from './service-manager.ts'
 import { serviceLabel } from './service-names.ts'
 import { exitTimeoutS, splitCommandLine, type ServicePlan } from './service-plan.ts'
-import { isUntouched, UnitTextError, type UnitContent } from './unit-text.ts'
+import { bearsMark, isUntouched, UnitTextError, type UnitContent } from './unit-text.ts'
 
 /** Nobody writes so much by hand. */
 const maxFileBytes = 256 * 1024
@@ -21,6 +21,12 @@ export interface InstalledService {
   readonly plan?: ServicePlan
   /** Why it is not as `metal-agent install` wrote it; absent where it is. Completes "<file> …". */
   readonly problem?: string
+}
+
+/** Whether `metal-agent install` made it; a unit or job that a person wrote may have its name. */
+export function isOurs({ content, manager, plan, text }: InstalledService): boolean {
+  const isOfThisLabel = content?.label === undefined || content.label === manager.name
+  return isOfThisLabel && (plan !== undefined || bearsMark(text))
 }
 
 /** Every service of this user on this machine; LaunchAgent and LaunchDaemon can both be there. Throws InstallationError. */

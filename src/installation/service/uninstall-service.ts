@@ -1,10 +1,10 @@
-import { readdir, rm } from 'node:fs/promises'
+import { lstat, readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { messageOf } from '../../agent-core/support/message-of.ts'
 import { asOwner, InstallationError, type InstallationHost } from '../installation-host.ts'
 import { copiesFolder } from '../versioned-copy.ts'
 import { leaveServers, stateDirOf, unloaded, type ServiceWork } from './hand-over.ts'
-import type { InstalledService } from './installed-service.ts'
+import { isOurs, type InstalledService } from './installed-service.ts'
 import { keepAside, removeIfEmpty, removeUnit } from './service-files.ts'
 import { exitTimeoutS, type ServicePlan } from './service-plan.ts'
 
@@ -26,8 +26,8 @@ export async function uninstallService(
   service: InstalledService,
   { host, work, keepServing }: UninstallOptions,
 ): Promise<UninstallOutcome> {
-  const { manager, plan, problem, content } = service
-  if (content?.label !== undefined && content.label !== manager.name) {
+  const { manager, plan, problem } = service
+  if (!isOurs(service)) {
     throw new InstallationError(`${manager.file} ${problem ?? ''}: it is none of ours, so it was left as it is.`)
   }
   await manager.check()
@@ -51,6 +51,7 @@ async function removeMade(plan: ServicePlan): Promise<string[]> {
   try {
     for (const entry of await readdir(folder).catch(() => [])) {
       if (!names.has(entry.replace(/\.(?:\d+|lock)$/, ''))) continue
+      if (!(await lstat(path.join(folder, entry))).isFile()) continue
       await rm(path.join(folder, entry), { force: true })
       removed.push(path.join(folder, entry))
     }

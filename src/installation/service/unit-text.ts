@@ -38,6 +38,9 @@ export function isUntouched(text: string): boolean {
   return stated !== undefined && digest(lines.toSpliced(at, 1).join('\n')) === stated
 }
 
+/** Whether {@link marked} wrote it, whatever became of it since. */
+export const bearsMark = (text: string): boolean => text.split('\n').some((line) => marker.test(line))
+
 /** The values with the command line taken apart, so that a person sees which flag is another. */
 export function byFlag(
   values: ReadonlyMap<string, string>,

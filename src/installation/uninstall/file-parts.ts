@@ -1,5 +1,6 @@
 import path from 'node:path'
 import type { TraceKind } from '../../contract/uninstall.ts'
+import { keepsGoPlist, migrationFolder } from '../migration/record.ts'
 import { lookAt, bytesOf, namesIn, removeAll, removeIfEmpty } from './own-files.ts'
 import { kindInStateFolder, macHomeRows } from './trace-table.ts'
 import type { TracePart } from './trace-part.ts'
@@ -31,7 +32,7 @@ function filePart(kind: TraceKind, places: FilePlaces): TracePart {
       const now = files.filter((file) => !used.includes(file))
       const later = files.filter((file) => used.includes(file))
       const found = now.map(async (file) => ({ path: file, bytes: await bytesOf(file) }))
-      const others = kind === 'state' ? await strangers(places) : []
+      const others = kind === 'state' ? [...(await strangers(places)), ...(await openMove(places))] : []
       const stays = [...later.map((file) => `${file} goes when the app has ended.`), ...others]
       return files.length === 0 && stays.length === 0 ? undefined : { places: await Promise.all(found), stays }
     },
@@ -46,7 +47,11 @@ function filePart(kind: TraceKind, places: FilePlaces): TracePart {
 async function filesOf(kind: TraceKind, places: FilePlaces): Promise<string[]> {
   const { stateDir, homeDir, platform, socketFile, logFiles } = places
   const names = await namesIn(stateDir)
-  const inState = names.filter((name) => kindInStateFolder(name) === kind).map((name) => path.join(stateDir, name))
+  const isHeld = kind === 'state' && (await keepsGoPlist(stateDir))
+  const inState = names
+    .filter((name) => kindInStateFolder(name) === kind)
+    .map((name) => path.join(stateDir, name))
+    .filter((file) => !isHeld || file !== migrationFolder(stateDir))
   const isLeftEmpty = kind === 'state' && names.length === 0 && (await lookAt(stateDir))?.isDirectory() === true
   const rows = platform === 'darwin' ? macHomeRows.filter((row) => row.kind === kind) : []
   const inHome = rows.map(async ({ folder, name: isOurs }) => {
@@ -73,7 +78,10 @@ async function partsOfLog(file: string): Promise<string[]> {
   const folder = path.dirname(file)
   const base = path.basename(file)
   const isPart = (name: string) => name.startsWith(base) && /^(?:\.\d+|\.lock)?$/.test(name.slice(base.length))
-  return (await namesIn(folder)).filter(isPart).map((name) => path.join(folder, name))
+  const parts = (await namesIn(folder)).filter(isPart).map((name) => path.join(folder, name))
+  // A folder or a device such as /dev/null is no log, whoever named it.
+  const facts = await Promise.all(parts.map(lookAt))
+  return parts.filter((_, index) => facts[index]?.isFile() === true || facts[index]?.isSymbolicLink() === true)
 }
 
 function ownFolders(kind: TraceKind, { homeDir, stateDir, platform }: FilePlaces): string[] {
@@ -82,6 +90,14 @@ function ownFolders(kind: TraceKind, { homeDir, stateDir, platform }: FilePlaces
   const own = macHomeRows.filter((row) => row.kind === kind && row.isOwnFolder === true)
   return [stateDir, ...own.map(({ folder }) => path.join(homeDir, folder))]
 }
+
+/** The only copy of a plist that is not ours is not removed by the way. */
+const openMove = async ({ stateDir }: FilePlaces): Promise<string[]> =>
+  (await keepsGoPlist(stateDir))
+    ? [
+        `${migrationFolder(stateDir)} has the plist of LLMKube's Go agent, which metal-agent migrate took out of its place: "metal-agent migrate --undo" puts it back, "metal-agent migrate --confirm" gives it up; then repeat this.`,
+      ]
+    : []
 
 async function strangers({ stateDir, storeName }: FilePlaces): Promise<string[]> {
   const names = await namesIn(stateDir)

@@ -1,6 +1,6 @@
 import { shellWord } from '../../contract/shell.ts'
 import type { InstallationHost } from '../installation-host.ts'
-import { installedServices, type InstalledService } from '../service/installed-service.ts'
+import { installedServices, isOurs, type InstalledService } from '../service/installed-service.ts'
 import type { ServiceWork } from '../service/hand-over.ts'
 import { uninstallService } from '../service/uninstall-service.ts'
 import type { KnownPlaces } from './all-parts.ts'
@@ -9,26 +9,29 @@ import type { TracePart } from './trace-part.ts'
 
 /** What `metal-agent install` made, by what removes it. */
 export function servicePart(host: InstallationHost, work: ServiceWork): TracePart {
-  const isOurs = ({ content, manager }: InstalledService) =>
-    content?.label === undefined || content.label === manager.name
+  const isRemoved = (service: InstalledService) => isOurs(service) && !isOfAnother(service, host)
   return {
     kind: 'service',
     look: async () => {
       const services = await installedServices(host)
       if (services.length === 0) return undefined
-      const ours = services.filter(isOurs)
+      const ours = services.filter(isRemoved)
       const places = ours.map(async ({ manager: { file } }) => ({ path: file, bytes: await bytesOf(file) }))
-      const others = services.filter((one) => !isOurs(one))
+      const others = services.filter((one) => !isRemoved(one))
       return {
         places: await Promise.all(places),
-        stays: others.map(({ manager, problem = '' }) => `${manager.file} ${problem}: it is none of ours.`),
+        stays: others.map(({ manager, plan, problem = '' }) =>
+          plan?.userName === undefined
+            ? `${manager.file} ${problem}: it is none of ours.`
+            : `${manager.file} is the service of ${plan.userName}: sudo metal-agent uninstall removes it.`,
+        ),
         byHand: ours.map(({ manager: { kind, file } }) =>
           kind === 'launchDaemon' ? 'sudo metal-agent uninstall' : `rm ${shellWord(file)}`,
         ),
       }
     },
     remove: async () => {
-      for (const service of (await installedServices(host)).filter(isOurs)) {
+      for (const service of (await installedServices(host)).filter(isRemoved)) {
         await uninstallService(service, { host, work, keepServing: false })
       }
     },
@@ -38,8 +41,9 @@ export function servicePart(host: InstallationHost, work: ServiceWork): TracePar
 /** Where the agents of services write, by the flags that they are started with. */
 export async function placesOfServices(host: InstallationHost): Promise<KnownPlaces[]> {
   const services = await installedServices(host)
-  return services.flatMap(({ plan }) =>
-    plan === undefined
+  return services.flatMap((service) => {
+    const { plan } = service
+    return plan === undefined || isOfAnother(service, host)
       ? []
       : [
           {
@@ -48,6 +52,10 @@ export async function placesOfServices(host: InstallationHost): Promise<KnownPla
             kubeconfig: plan.flags.get('kubeconfig'),
             namespace: plan.flags.get('namespace'),
           },
-        ],
-  )
+        ]
+  })
 }
+
+/** A LaunchDaemon is there for every user, and its places are those of one. */
+const isOfAnother = ({ plan }: InstalledService, { user }: InstallationHost): boolean =>
+  plan?.userName !== undefined && plan.userName !== user.name

@@ -104,6 +104,12 @@ test('flags that this agent does not take are refused before anything is begun',
   expect((await machine.run({ flags: ['--no-such-flag'] })).stdout).toContain('There is no flag --no-such-flag')
 })
 
+test('another state folder than the one that keeps the way back is refused', async () => {
+  await using machine = await mac()
+  const { stdout } = await machine.run({ flags: ['--state-dir', '/elsewhere'] })
+  expect(stdout).toContain('--state-dir /elsewhere is another folder than ')
+})
+
 test('there is nothing to go back to, nor to confirm, before a move', async () => {
   await using machine = await mac()
   expect(await machine.run({ deed: 'undo' })).toMatchObject({

@@ -1,9 +1,16 @@
+import { access, mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { build } from 'plist'
 import { expect, test } from 'vitest'
 import { main } from '../../../src/cli/main.ts'
 import { serviceFlags } from '../../../src/cli/service/service-flags.ts'
+import { userOfLine } from '../../../src/cli/service/service-host.ts'
 import { readLaunchdPlist } from '../../../src/installation/service/launchd-plist.ts'
 import { serviceEnvironment } from '../../../src/installation/service/service-environment.ts'
+import { systemdUnitText } from '../../../src/installation/service/systemd-unit.ts'
 import { isUntouched } from '../../../src/installation/service/unit-text.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { examplePlan } from '../installation/service/example-plans.ts'
 
 const defaults = { modelStore: '/Users/you/models', stateDir: '/Users/you/state' }
 const where = { kind: 'launchAgent', homeDir: '/Users/you', defaults, cwd: '/work' } as const
@@ -114,4 +121,60 @@ test('a service gets what decides about its cluster and proxies, and no secret',
     variables: stated,
     leftOut: { length: 1 },
   })
+})
+
+test('a Go agent that is installed is named by an installation, with what moves its services', async () => {
+  await using folder = await temporaryFolder()
+  const jobs = path.join(folder.dir, 'Library/LaunchAgents')
+  await mkdir(jobs, { recursive: true })
+  const job = { Label: 'com.llmkube.metal-agent', ProgramArguments: ['/usr/local/bin/llmkube-metal-agent'] }
+  await writeFile(path.join(jobs, 'com.llmkube.metal-agent.plist'), build(job))
+  const args = ['install', '--dry-run', '--platform']
+  expect((await metalAgent([...args, 'darwin'], {}, folder.dir)).stderr).toMatch(
+    /Go agent is installed too \(com\.llmkube\.metal-agent, .*\.plist\), and its services are left alone: metal-agent migrate/,
+  )
+  expect((await metalAgent([...args, 'linux'], {}, folder.dir)).stderr).not.toContain('Go agent')
+})
+
+test('root runs no command that lies where another user can replace it', async (context) => {
+  if (process.getuid?.() !== 0) context.skip('only root acts for another user')
+  await using folder = await temporaryFolder()
+  const [bin, ran] = [path.join(folder.dir, 'bin'), path.join(folder.dir, 'ran')]
+  const units = path.join(folder.dir, 'systemd/user')
+  for (const one of [bin, units]) await mkdir(one, { recursive: true })
+  const script = (name: string, text: string) =>
+    writeFile(path.join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 })
+  await script('systemctl', "printf 'LoadState=loaded\\nUnitFileState=enabled\\nMainPID=0\\n'")
+  await script('metal-agent', `: > '${ran}'`)
+  const plan = examplePlan('systemdUser', { program: [path.join(bin, 'metal-agent')] })
+  await writeFile(path.join(units, 'llmkube-metal-agent.service'), systemdUnitText(plan))
+  const env = { XDG_CONFIG_HOME: folder.dir, PATH: `${bin}:/usr/bin:/bin` }
+  const isRun = () =>
+    access(ran).then(
+      () => true,
+      () => false,
+    )
+  const other = await metalAgent(['service', 'status'], { ...env, SUDO_USER: 'nobody' })
+  expect([await isRun(), /its version/.test(other.stdout), /is installed/.test(other.stdout)]).toEqual([
+    false,
+    false,
+    true,
+  ])
+  await metalAgent(['service', 'status'], env)
+  expect(await isRun()).toBe(true)
+})
+
+test('a user is read from what id -P of macOS and getent print', () => {
+  expect([
+    userOfLine('serve', 'serve:********:502:20::0:0:Model Server:/Users/serve:/bin/zsh\n'),
+    userOfLine('_www', '_www:*:70:70::0:0:World Wide Web Server:/Library/WebServer:/usr/bin/false\n'),
+    userOfLine('serve', 'serve:x:1001:1001:Model Server,,,:/home/serve:/bin/bash\n'),
+  ]).toEqual([
+    { name: 'serve', id: 502, groupId: 20, homeDir: '/Users/serve' },
+    { name: '_www', id: 70, groupId: 70, homeDir: '/Library/WebServer' },
+    { name: 'serve', id: 1001, groupId: 1001, homeDir: '/home/serve' },
+  ])
+  // An empty number would be root's.
+  const broken = ['', 'id: serve: no such user\n', 'serve:x:::Model Server:/home/serve:/bin/bash', 'serve:x:5:5:::']
+  expect(broken.map((line) => userOfLine('serve', line))).toEqual(broken.map(() => undefined))
 })
