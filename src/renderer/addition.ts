@@ -1,8 +1,8 @@
 import { inCatalogue } from '../contract/catalogue.ts'
 import type { ServiceRef } from '../contract/commands.ts'
 import type { FittedModelView } from '../contract/fit.ts'
-import type { ModelApplication } from '../contract/model-application.ts'
-import { modelSource, namespaceName, newServiceName } from '../contract/names.ts'
+import { type ModelApplication, sourceOfModel } from '../contract/model-application.ts'
+import { modelSource, namespaceName, newServiceName, secretName } from '../contract/names.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import { fieldWords } from './words/fields.ts'
 
@@ -12,6 +12,10 @@ export interface Addition {
   readonly source: string
   /** What is asked about: a source, one file of its repository, or a name of the catalogue. */
   readonly chosen: string | undefined
+  /** It was chosen from the store of this machine, so that nothing has to be opened for it. */
+  readonly isFromStore: boolean
+  /** As it stands in the field; whoever writes there takes back what is chosen, so that this is what was asked with. */
+  readonly secret: string
   readonly name: string | undefined
   /** A name that offers itself for what is chosen, in place of one made of its source. */
   readonly suggestedName: string | undefined
@@ -28,6 +32,8 @@ export const additionRequests = { apply: 'add', fit: 'add/fit' } as const
 export const emptyAddition: Addition = {
   source: '',
   chosen: undefined,
+  isFromStore: false,
+  secret: '',
   name: undefined,
   suggestedName: undefined,
   namespace: undefined,
@@ -36,9 +42,18 @@ export const emptyAddition: Addition = {
 }
 
 /** A person has written something of it that would be lost with it. */
-export const isWritten = ({ source, name, suggestedName, namespace, contextSize, created }: Addition): boolean =>
+export const isWritten = ({
+  source,
+  secret,
+  name,
+  suggestedName,
+  namespace,
+  contextSize,
+  created,
+}: Addition): boolean =>
   created === undefined &&
   ((source !== '' && suggestedName === undefined) ||
+    secret !== '' ||
     [name, namespace, contextSize].some((written) => written !== undefined))
 
 export interface NameFields {
@@ -74,12 +89,28 @@ export function nameFields(
 
 /** What is to be created; undefined while the names are not right. */
 export function applicationOf(
-  { contextSize }: Addition,
+  addition: Addition,
   { name, namespace, problems }: NameFields,
   source: FittedModelView['source'],
 ): ModelApplication | undefined {
   if (problems.name !== undefined || problems.namespace !== undefined) return undefined
-  return { namespace, name, source, ...(contextSize !== undefined && { contextSize }) }
+  const { contextSize } = addition
+  return {
+    ...{ namespace, name, source, ...secretOf(addition) },
+    ...(contextSize !== undefined && { contextSize }),
+  }
+}
+
+/** It may be private at its source: the well-known models are not. */
+export const takesSecret = ({ source, isFromStore }: Pick<Addition, 'source' | 'isFromStore'>): boolean =>
+  !isFromStore && inCatalogue(source) === undefined && /^(?:hf|https):\/\//i.test(sourceOfModel(source.trim()))
+
+/** What its source is opened with, as it is asked about and applied. */
+export function secretOf(
+  addition: Pick<Addition, 'source' | 'isFromStore' | 'secret'>,
+): Pick<ModelApplication, 'sourceSecret'> {
+  const sourceSecret = addition.secret.trim()
+  return sourceSecret !== '' && takesSecret(addition) ? { sourceSecret } : {}
 }
 
 /** A name for the service, made of where its model comes from. */
@@ -108,6 +139,12 @@ function freeName(wanted: string, taken: ReadonlySet<string>): string {
 
 /** What is wrong with the source, before anybody is asked about it. */
 export const sourceProblem = (source: string): string | undefined => problemOf(modelSource, source)
+
+/** What is wrong with the name of the Secret that is written; undefined where none is asked for. */
+export function secretProblem(addition: Pick<Addition, 'source' | 'isFromStore' | 'secret'>): string | undefined {
+  const { sourceSecret } = secretOf(addition)
+  return sourceSecret === undefined ? undefined : problemOf(secretName, sourceSecret)
+}
 
 /** A whole source that came in one go need not be confirmed. */
 export const isPasted = (before: string, after: string): boolean =>

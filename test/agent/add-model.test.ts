@@ -98,7 +98,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
     expect([kinds[0], kinds.includes('deleted')]).toEqual(['added', true])
   })
 
-  test('a Model of the same source is used as it is, and stays when the service is deleted; one of another source is left alone', async () => {
+  test('a Model of the same source is used as it is, and stays when the service is deleted; one of another source or with another Secret is left alone', async () => {
     await using world = await open()
     const agent = await world.startAgent()
     await world.applyModel('tiny')
@@ -127,7 +127,20 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       outcome: 'refused',
       message: saying(/for the accelerator cpu and not metal/),
     })
-    expect([await serviceOf(world, 'other'), await serviceOf(world, 'cpu')]).toEqual([undefined, undefined])
+    await world.applyModel('private')
+    await world.patchModel('private', { sourceSecretRef: { name: 'team' } })
+    const saidOf = async (name: string, sourceSecret?: string) => {
+      const { outcome, message } = await run(agent, { name: 'applyModel', ...asked(world, name, { sourceSecret }) })
+      return `${outcome}: ${message}`
+    }
+    expect([await saidOf('private'), await saidOf('private', 'mine'), await saidOf('tiny', 'mine')]).toEqual([
+      saying(/^refused: There is a Model .*\/private with another Secret for its source already \(team\)/),
+      saying(/^refused: There is a Model .*\/private with another Secret for its source already \(team\)/),
+      saying(/^refused: There is a Model .*\/tiny with another Secret for its source already \(none\)/),
+    ])
+    const left = ['other', 'cpu', 'private', 'tiny'].map((name) => serviceOf(world, name))
+    expect(await Promise.all(left)).toEqual([undefined, undefined, undefined, undefined])
+    expect(await saidOf('private', 'team')).toMatch(/^done: .*It uses the Model private, which was there\.$/)
   })
 
   test('a Model that another service uses too, or drafts with, stays', async () => {

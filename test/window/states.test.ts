@@ -118,6 +118,7 @@ const words: Record<SceneName, readonly string[]> = {
     'Copy the YAML of it',
   ],
   'add-unknown': ['has no public repository nobody/nothing', 'Try again'],
+  'add-secret': ['Secret with the token', 'Secret default/hf-team', 'does not exist', 'Try again'],
   'add-wide': ['phi-4-mini', 'KV cache 1.1 GB'],
   'add-large-text': ['Fits when others leave memory', 'Add, to wait for memory'],
   'delete-managed': ['Argo CD keeps it', 'will bring it back', 'Delete phi-4-mini all the same'],

@@ -1,7 +1,7 @@
 import { useRef } from 'react'
 import { catalogue } from '../../contract/catalogue.ts'
 import { isLocalSource } from '../../contract/names.ts'
-import { isPasted, sourceProblem } from '../addition.ts'
+import { isPasted, secretProblem, sourceProblem, takesSecret } from '../addition.ts'
 import { Button } from '../components/button.tsx'
 import { TextInput } from '../components/text-input.tsx'
 import { modelSigns } from '../model-signs.ts'
@@ -11,15 +11,16 @@ import { addWords } from '../words/add.ts'
 import styles from './add-model.module.css'
 import { Choices } from './choices.tsx'
 
-/** Where the model comes from: pasted, or chosen from the store or the well-known ones, which what is written filters. */
+/** Where the model comes from: pasted, or chosen from the store or the well-known ones, which what is written filters; and what opens it. */
 export function AddSource() {
-  const source = useWindow(({ addition }) => addition.source)
-  const chosen = useWindow(({ addition }) => addition.chosen)
+  const addition = useWindow((state) => state.addition)
   const write = useWindow((state) => state.writeAddition)
   const disabled = useWindow(({ connection }) => connection.state !== 'live')
+  const { source, chosen, secret } = addition
   const wanted = source.trim()
   const problem = wanted === '' ? undefined : sourceProblem(wanted)
-  const canLook = !disabled && wanted !== '' && problem === undefined && wanted !== chosen
+  const wrongSecret = secretProblem(addition)
+  const canLook = !disabled && wanted !== '' && problem === undefined && wrongSecret === undefined && wanted !== chosen
   const look = () => {
     if (canLook) write({ chosen: wanted, contextSize: undefined })
   }
@@ -42,9 +43,10 @@ export function AddSource() {
         <TextInput
           label={addWords.source}
           value={source}
-          onChange={(text) =>
-            write({ source: text, chosen: isPasted(source, text) ? text.trim() : undefined, contextSize: undefined })
-          }
+          onChange={(text) => {
+            const isWhole = isPasted(source, text) && secretProblem({ ...written(text), secret }) === undefined
+            write({ ...written(text), chosen: isWhole ? text.trim() : undefined, contextSize: undefined })
+          }}
           placeholder={addWords.sourceHint}
           help={addWords.sourceHelp}
           problem={problem}
@@ -53,10 +55,28 @@ export function AddSource() {
           {addWords.look}
         </Button>
       </form>
+      {takesSecret(addition) && (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault()
+            look()
+          }}
+        >
+          <TextInput
+            label={addWords.secret}
+            value={secret}
+            onChange={(text) => write({ secret: text, chosen: undefined, contextSize: undefined })}
+            help={addWords.secretHelp}
+            problem={wrongSecret}
+          />
+        </form>
+      )}
       {chosen === undefined && <Offers words={wanted} />}
     </>
   )
 }
+
+const written = (source: string) => ({ source, isFromStore: false })
 
 /** Those that have every word of what is written. */
 function Offers({ words }: { readonly words: string }) {
@@ -83,13 +103,13 @@ function Offers({ words }: { readonly words: string }) {
         choices={stored.map((model) => ({ id: model.path, name: model.name, text: addWords.stored(model) }))}
         onChoose={(id) => {
           const model = stored.find(({ path }) => path === id)
-          if (model !== undefined) write({ source: model.source, chosen: model.source })
+          if (model !== undefined) write({ source: model.source, chosen: model.source, isFromStore: true })
         }}
       />
       <Choices
         title={addWords.wellKnown}
         choices={known.map((entry) => ({ id: entry.name, name: entry.title, text: addWords.known(entry) }))}
-        onChoose={(name) => write({ source: name, chosen: name })}
+        onChoose={(name) => write({ ...written(name), chosen: name })}
       />
       {stored.length + known.length === 0 && <p className={styles['aside']}>{addWords.noMatch}</p>}
     </>

@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import type { FileChoiceView } from '../../contract/fit.ts'
-import { nameFields } from '../addition.ts'
+import { nameFields, secretOf } from '../addition.ts'
 import { Banner } from '../components/banner.tsx'
 import { Button } from '../components/button.tsx'
 import { Folded } from '../components/folded.tsx'
@@ -28,6 +28,7 @@ export function AskAboutModel({ source }: { readonly source: string }) {
     {
       name: 'fit',
       source,
+      ...secretOf(addition),
       ...(names.problems.namespace === undefined && { namespace: names.namespace }),
       ...(addition.contextSize !== undefined && { contextSize: addition.contextSize }),
     },

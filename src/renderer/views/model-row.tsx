@@ -68,7 +68,7 @@ function Serve({ name, source }: Pick<StoredModelView, 'name' | 'source'>) {
   const add = useWindow((state) => state.add)
   const addition = useWindow((state) => state.addition)
   const question = useQuestion()
-  const serve = () => add({ source, chosen: source, suggestedName: name })
+  const serve = () => add({ source, chosen: source, isFromStore: true, suggestedName: name })
   const press = () => {
     if (addition.chosen === source && addition.created === undefined) add()
     else if (isWritten(addition)) question.open()

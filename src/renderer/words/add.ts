@@ -15,6 +15,9 @@ export const addWords = {
   sourceHelp:
     'Paste where it comes from, or choose one below. Only what describes it is fetched to tell whether it fits.',
   look: 'Look it up',
+  secret: 'Secret with the token',
+  secretHelp:
+    'Only for a private model: the name of a Secret in the namespace of the service, with a Hugging Face token under the key HF_TOKEN.',
   inStore: 'In the store of this machine',
   wellKnown: 'Well-known models',
   noMatch: 'No model of the store or the list is called that. “Look it up” asks its source.',

@@ -70,6 +70,20 @@ export function fitUnknown(): FakeAgent {
   return agent
 }
 
+/** As the agent answers who names a Secret that is not there. */
+export function fitWithoutSecret(): FakeAgent {
+  const agent = withFit()()
+  agent.replies.fit = ({ namespace = 'default', sourceSecret }) => {
+    throw new LinkError(
+      'refused',
+      sourceSecret === undefined
+        ? 'huggingface.co has no public repository team/private.'
+        : `Secret ${namespace}/${sourceSecret}, which spec.sourceSecretRef names, does not exist: create it with the key HF_TOKEN, or remove sourceSecretRef.`,
+    )
+  }
+  return agent
+}
+
 const file = (quantization: string, gigabytes: number, parts = 1) => {
   const path = `Qwen_Qwen3-30B-A3B-${quantization}${parts > 1 ? '-00001-of-00002' : ''}.gguf`
   const source = `hf://bartowski/Qwen_Qwen3-30B-A3B-GGUF/${path}`

@@ -60,7 +60,7 @@ test.each<[SettingsPatch, string]>([
     { drainLimitMs: 45_000, pauseOnBattery: true },
     'Time for requests to finish is set to 45s and counts for each server that starts after it. Pause on battery is set to on and counts at once.',
   ],
-  [{ memoryCheckMode: 'warn' }, 'A start that cannot be checked is set to Let it start and counts at once.'],
+  [{ memoryCheckMode: 'warn' }, 'A start that cannot be checked is now “Let it start” and counts at once.'],
   [{ serverLogFiles: null }, 'set back to the default'],
   [{ namespace: null }, 'Namespace is left empty and counts at once.'],
 ])('%j was set: %s', (settings, told) => expect(settingWords.changed(settings)).toContain(told))

@@ -139,7 +139,9 @@ export const settingWords = {
 
 function changeOf(name: SettingName, value: SettingView['value']): string {
   const { counts: from, startsAs } = editableRow(name)
-  const set = `is set to ${settingWords.value({ name, value })}`
+  const text = settingWords.value({ name, value })
+  // A choice has a name of several words, which would run into the sentence.
+  const set = settingTexts[name].choices === undefined ? `is set to ${text}` : `is now “${text}”`
   const emptied = startsAs === undefined ? 'is set back to the default' : 'is left empty'
   return `${settingTexts[name].title} ${value === null ? emptied : set} and ${counts[from]}.`
 }
