@@ -2,10 +2,12 @@ import { chmod, mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
+import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { VerbError } from '../../../src/cli/agent-session.ts'
 import type { CliIo } from '../../../src/cli/io.ts'
 import { migrateHere, type MigrateRequest } from '../../../src/cli/migrate/migrate.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
+import type { MigrationWorld } from '../../../src/installation/migration/migration-world.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const plan: MigrateRequest = {
@@ -15,6 +17,14 @@ const plan: MigrateRequest = {
   stopsOthers: false,
   plist: undefined,
   flags: [],
+}
+
+/** No Go agent runs, whatever other tests start on this machine. */
+const platform: MigrationWorld['platform'] = {
+  processes: () => Promise.resolve([]),
+  isRunning: () => Promise.resolve(false),
+  memory: () => hostPlatform().memory(),
+  interfaces: () => [],
 }
 
 /** A Mac whose launchctl has nothing loaded; `isMac: false` = there is none. */
@@ -48,7 +58,10 @@ async function mac({ isMac = true } = {}) {
       cwd: dir,
       windowFolder: join(dir, 'no-window'),
     }
-    return { code: await migrateHere({ ...plan, ...changes }, io, { host: { ...host, ...asked } }), ...printed }
+    return {
+      code: await migrateHere({ ...plan, ...changes }, io, { host: { ...host, ...asked }, platform }),
+      ...printed,
+    }
   }
   return { dir, run, [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() }
 }
