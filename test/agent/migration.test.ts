@@ -253,6 +253,6 @@ describe('a move from the Go agent that does not go well', () => {
     expect(plan.problems[0]).toMatch(
       /^The cluster does not answer, and without it no service can change hands: .*\/nowhere\/config/,
     )
-    expect(plan.kept).toContainEqual(expect.stringContaining('get a second name'))
+    expect(plan.kept).toContainEqual(expect.stringContaining('1 file gets a second name'))
   })
 })
