@@ -19,14 +19,23 @@ const files: Readonly<Record<string, readonly [type: string, content: string]>> 
   '/data.txt': ['text/plain', 'data'],
 }
 
-/** What a page of a scheme with these privileges may do. */
-async function inPage(privileges: Readonly<Record<string, boolean>>) {
+type Privileges = Readonly<Record<string, boolean>>
+
+/** What a page of a scheme with these privileges may do; `own`: with those that the app asks for. */
+async function inPage(privileges: Privileges | 'own') {
   vi.resetModules()
-  const { app, protocol } = await import('../support/electron-stand-in/electron.ts')
+  const electron = await import('../support/electron-stand-in/electron.ts')
+  const { app, protocol } = electron
   const { chromiumVariable, openPage } = await import('../support/electron-stand-in/page.ts')
   const { WebContents } = await import('../support/electron-stand-in/web-contents.ts')
   vi.stubEnv(chromiumVariable, browser.endpoint)
-  protocol.registerSchemesAsPrivileged([{ scheme: 'app', privileges }])
+  if (privileges === 'own') {
+    vi.doMock('electron', () => electron)
+    const { registerAppScheme } = await import('../../src/main/app-scheme.ts')
+    registerAppScheme()
+  } else {
+    protocol.registerSchemesAsPrivileged([{ scheme: 'app', privileges }])
+  }
   app.becomeReady()
   protocol.handle('app', ({ url }) => {
     const [type, content] = files[new URL(url).pathname] ?? ['text/plain', '']
@@ -52,7 +61,7 @@ const all = { standard: true, secure: true, supportFetchAPI: true }
 const allowed = { isSecure: true, runsScripts: true, runsInline: false, hasStorage: true, fetches: true }
 
 test.for([
-  ['with all that the app asks for, all but what its policy forbids', all, allowed],
+  ['of the app itself, all but what its policy forbids', 'own', allowed],
   ['that is not secure, no secure context', { ...all, secure: false }, { ...allowed, isSecure: false }],
   ['without the fetch API, everything else', { ...all, supportFetchAPI: false }, { ...allowed, fetches: false }],
   [

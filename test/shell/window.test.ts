@@ -228,7 +228,9 @@ test('the page reaches nothing but the bridge: no Node, no other page, no other 
       ] as const,
   )
   await page.evaluate('void (location.href = "https://example.com/")')
-  await page.evaluate('void window.open("https://example.com/")')
+  await page.evaluate('void (globalThis.opened = window.open("https://example.com/"))')
+  // Electron answers null at once.
+  await eventually(() => page.evaluate<boolean>('opened === null || opened.closed'), { what: 'no other window' })
   const bridge = await page.evaluate(`metalbar.command({ name: 'format' }, '${randomUUID()}')`)
   expect({ inPage, url: (await app.look()).windows[0]?.url, bridge }).toEqual({
     inPage: ['undefined', 'undefined', 'undefined', true],
