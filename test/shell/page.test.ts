@@ -1,15 +1,18 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import type { ControlRequest } from '../support/electron-stand-in/control.ts'
 import { ShellApp } from '../support/shell-app.ts'
 
 /** Requests that only the window may make; made without a window, as code in the app's process can. */
 let app: ShellApp
+let started: ShellApp | undefined
 
-beforeAll(async () => {
-  app = await ShellApp.start({ preferences: {} })
+// Before each test and not before all of them, so that none is started where they are skipped.
+beforeEach(async () => {
+  started ??= await ShellApp.start({ preferences: {} })
+  app = started
   await app.icon('disconnected', 'kubeconfig')
 })
-afterAll(() => app[Symbol.asyncDispose]())
+afterAll(() => started?.[Symbol.asyncDispose]())
 
 const ours = {
   do: 'forge',
