@@ -64,7 +64,7 @@ const lookMs = 5_000
 
 /**
  * A service waits for the state folder that another agent has, such as that of the app: ended and started again and again it would do no
- * better. Any other agent says who has it, and ends.
+ * better. An agent that is no service names the agent that has it, and ends.
  */
 async function hostedWhenFree(options: HostOptions, ended: Promise<End>): Promise<HostResult | 'ended'> {
   const isService = options.env[serviceVariable] !== undefined

@@ -128,7 +128,7 @@ export class PersonSettings {
     return settingsPatch.parse(Object.fromEntries(names.map((name) => [name, settings[name] ?? null])))
   }
 
-  /** The patch without what is told to nobody. */
+  /** The patch as people may read it: passwords in its values are left out. */
   shownPatch(patch: SettingsPatch): SettingsPatch {
     return Object.fromEntries(namesIn(patch).map((name) => [name, shownValue(name, patch[name] ?? null)]))
   }

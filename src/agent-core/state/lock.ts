@@ -64,7 +64,7 @@ export async function acquireLock(options: LockOptions): Promise<LockResult> {
   }
 }
 
-/** Who holds a lock; undefined where nobody does, or its process has ended. */
+/** The holder of a lock; undefined where the lock is free, or the process that took it has ended. */
 export async function lockHolder({
   file,
   processStartTime,

@@ -184,7 +184,7 @@ export function logs(
   })
 }
 
-/** tail of both systems follows a file by its name, as one has to that is renamed when it is full. */
+/** The log is renamed when it is full: `tail -F`, on macOS and Linux alike, follows the name to the new file. */
 function tail(args: readonly string[], io: CliIo): Promise<number> {
   return new Promise((resolve, reject) => {
     const child = spawn('/usr/bin/tail', args, { stdio: ['ignore', 'pipe', 'pipe'], env: { LC_ALL: 'C' } })

@@ -13,7 +13,7 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { examplePlan } from '../installation/service/example-plans.ts'
 
 const defaults = { modelStore: '/Users/you/models', stateDir: '/Users/you/state' }
-const where = { kind: 'launchAgent', homeDir: '/Users/you', defaults, cwd: '/work' } as const
+const where = { kind: 'launchAgent', homeDir: '/Users/you', defaults, cwd: '/elsewhere' } as const
 const flagsOf = (...args: string[]) => Object.fromEntries(serviceFlags(args, where).flags)
 
 test('a service states its folders and its log, and every path in full', () => {
@@ -30,12 +30,12 @@ test('a service states its folders and its log, and every path in full', () => {
     own,
     {
       ...own,
-      kubeconfig: '/work/k',
-      'llama-server': '/work/bin/llama',
+      kubeconfig: '/elsewhere/k',
+      'llama-server': '/elsewhere/bin/llama',
       'eviction-enabled': 'true',
       'drain-timeout': '1m30s',
     },
-    { ...own, 'model-store': '/work/m', 'llama-server': 'llama-server', context: 'b' },
+    { ...own, 'model-store': '/elsewhere/m', 'llama-server': 'llama-server', context: 'b' },
   ])
 })
 
@@ -53,7 +53,7 @@ async function metalAgent(args: readonly string[], env: NodeJS.ProcessEnv = {}, 
   const code = await main(args, {
     stdout: { write: (text: string) => (said.stdout += text) },
     stderr: { write: (text: string) => (said.stderr += text) },
-    ...{ env, homeDir, platform: 'linux', temporaryDir: '/tmp', cwd: '/work', windowFolder: '/none' },
+    ...{ env, homeDir, platform: 'linux', temporaryDir: '/tmp', cwd: '/elsewhere', windowFolder: '/none' },
   })
   return { code, ...said }
 }
