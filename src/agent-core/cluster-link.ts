@@ -149,20 +149,21 @@ export class ClusterLink {
     this.#moveProblem = undefined
     const left = this.#session?.cluster.api.context
     if (left && this.#session === this.#reached) this.#cameFrom = wayBackFrom(left, context)
-    this.#moving = this.#caught(
-      this.#moving
-        .then(() => this.#options.pin.choose(context))
-        .then(() => this.#move(context, where))
-        .catch((error: unknown) => this.#moveFailed(error, where))
-        .finally(() => this.#moveEnded(context)),
-    )
+    this.#moving = this.#caught(this.#moving.then(() => this.#moveOnce(context, where)))
   }
 
-  async #moveFailed(error: unknown, where: string): Promise<void> {
-    this.#options.log.error('move failed', { where, error })
-    this.#moveProblem = `The move to ${where} did not go as it should: ${messageOf(error)}. The agent connected anew.`
-    await this.#drop()
-    await this.#reconnect()
+  async #moveOnce(context: PinnedContext, where: string): Promise<void> {
+    try {
+      await this.#options.pin.choose(context)
+      await this.#move(context, where)
+    } catch (error) {
+      this.#options.log.error('move failed', { where, error })
+      this.#moveProblem = `The move to ${where} did not go as it should: ${messageOf(error)}. The agent connected anew.`
+      await this.#drop()
+      await this.#reconnect()
+    } finally {
+      await this.#moveEnded(context)
+    }
   }
 
   async #moveEnded(context: PinnedContext): Promise<void> {

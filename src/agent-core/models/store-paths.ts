@@ -104,7 +104,11 @@ async function linkOrCopy(from: string, to: string, withRoom: WithRoom): Promise
     const { size: bytes } = await stat(from)
     if (!isClone) await withRoom({ folder: dirname(to), bytes }, () => copyFile(from, to))
     const copy = await open(to)
-    await copy.sync().finally(() => copy.close())
+    try {
+      await copy.sync()
+    } finally {
+      await copy.close()
+    }
   }
 }
 
