@@ -295,7 +295,11 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     await eventually(() => b.publisher.observe(target).claim.kind === 'foreign')
     expect(await a.publisher.releaseAll()).toEqual([])
     expect(await cluster.get('endpointslices', 'handed')).toMatchObject({
-      metadata: { annotations: { 'metalbar.dev/claim': expect.stringMatching(/^{"heartbeat":"[^"]+"}$/) as string } },
+      metadata: {
+        annotations: {
+          'metalbar.dev/claim': expect.stringMatching(/^{"heartbeat":"[^"]+","releasedBy":"node-a"}$/) as string,
+        },
+      },
       endpoints: [{ conditions: { ready: false } }],
     })
     expect(await cluster.get('endpoints', 'handed')).toMatchObject({ subsets: [{ notReadyAddresses: [{}] }] })

@@ -7,6 +7,7 @@ import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { uninstallWorld } from '../support/uninstall-world.ts'
 
 const own = '00000000-0000-4000-8000-000000000001'
+const other = '00000000-0000-4000-8000-000000000002'
 const apiVersion = 'inference.llmkube.dev/v1alpha1'
 
 async function world() {
@@ -49,13 +50,15 @@ async function world() {
 
 const chosen = (...kinds: TraceKind[]) => ({ chosen: new Set(kinds), onStep: () => undefined })
 
-test('what this machine claims, and what nobody claims any more, is deleted; what another agent has is left alone', async () => {
+test('what this machine claims or gave up is deleted; what another agent has or gave up is left alone, and of what nobody owns the line is said that removes it', async () => {
   await using cluster = await world()
   const { there, publish, names } = cluster
   const heartbeat = '2026-11-23T13:00:00Z'
   publish('mine', { node: own, epoch: 3, heartbeat })
-  publish('released', { heartbeat })
-  publish('other-mac', { node: '00000000-0000-4000-8000-000000000002', epoch: 1, heartbeat })
+  publish('released', { heartbeat, releasedBy: own })
+  publish('other-mac', { node: other, epoch: 1, heartbeat })
+  publish('released-there', { heartbeat, releasedBy: other })
+  publish('ownerless', { heartbeat })
   publish('go-agent', undefined)
   const parts = await there.parts()
   const [listed] = await listTraces(parts)
@@ -64,10 +67,24 @@ test('what this machine claims, and what nobody claims any more, is deleted; wha
     ...['EndpointSlice', 'Endpoints', 'Service'].map((kind) => `default/mine (${kind})`),
     ...['EndpointSlice', 'Endpoints', 'Service'].map((kind) => `default/released (${kind})`),
   ])
+  const kubectl = `kubectl --kubeconfig ${there.at('kubeconfig')} --context sim -n default delete`
+  const ownerless = `default/ownerless is claimed by no machine, and nothing says that this one gave it up, so it stays. To remove it: ${kubectl} endpointslices.discovery.k8s.io/ownerless endpoints/ownerless services/ownerless`
+  expect(listed?.stays).toEqual([ownerless])
   const [removal] = await removeTraces(parts, chosen('cluster'))
-  expect(removal).toMatchObject({ isGone: true, message: 'Removed.' })
-  const left = ['go-agent', 'other-mac']
+  expect(removal).toMatchObject({ isGone: true, message: `Removed. ${ownerless}` })
+  const left = ['go-agent', 'other-mac', 'ownerless', 'released-there']
   expect(names().map((some) => some.filter((name) => name !== 'kubernetes').sort())).toEqual([left, left, left])
+})
+
+test('without an identity nothing is deleted, not even what says of no machine that it gave it up', async () => {
+  await using cluster = await world()
+  const { there, publish, names } = cluster
+  publish('ownerless', { heartbeat: '2026-11-23T13:00:00Z' })
+  publish('other-mac', { node: other, epoch: 1, heartbeat: '2026-11-23T13:00:00Z' })
+  await there.write(path.join(there.stateDir, 'node.json'), '{}')
+  const before = names()
+  const [removal] = await removeTraces(await there.parts(), chosen('cluster'))
+  expect([removal?.isGone, names()]).toEqual([true, before])
 })
 
 test('nothing is deleted in a cluster that took the place of the one that was served', async () => {
@@ -90,7 +107,7 @@ test('a cluster that refuses is said with its words and the lines for somebody w
   const [removal] = await removeTraces(await there.parts(), chosen('cluster'))
   expect(removal?.isGone).toBe(false)
   expect(removal?.byHand[0]).toMatch(
-    /^kubectl --kubeconfig \S+ --context sim -n default delete endpointslices\.discovery\.k8s\.io mine$/,
+    /^kubectl --kubeconfig \S+ --context sim -n default delete endpointslices\.discovery\.k8s\.io\/mine endpoints\/mine services\/mine$/,
   )
 })
 

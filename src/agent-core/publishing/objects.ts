@@ -42,6 +42,8 @@ export interface Publication {
   readonly agentVersion: string
   /** Undefined = released: any agent may take the slice. */
   readonly claim: Claim | undefined
+  /** Our node id, which a release leaves. */
+  readonly releasedBy?: string
 }
 
 export const labels = {

@@ -32,6 +32,7 @@ export const publicationsOf =
       published,
       heartbeat,
       agentVersion,
+      releasedBy: node.id,
       claim: epoch === undefined ? undefined : { node: node.id, epoch, heartbeat, displayName: node.displayName },
     }
   }

@@ -96,10 +96,15 @@ const sliceLabels = (publication: Publication): Readonly<Record<string, string>>
   ...commonLabels(publication),
 })
 
-const sliceAnnotations = ({ heartbeat, agentVersion, claim }: Publication): Readonly<Record<string, string>> => ({
+const sliceAnnotations = ({
+  heartbeat,
+  agentVersion,
+  claim,
+  releasedBy,
+}: Publication): Readonly<Record<string, string>> => ({
   [annotations.heartbeat]: heartbeat,
   ...(agentVersion === '' ? {} : { [annotations.agentVersion]: agentVersion }),
-  [annotations.claim]: claimText(claim ?? { heartbeat }),
+  [annotations.claim]: claimText(claim ?? { heartbeat, releasedBy }),
 })
 
 const sliceContent = ({ name, published, servicePorts }: Publication) =>

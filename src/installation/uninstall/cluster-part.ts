@@ -53,37 +53,47 @@ interface Owned {
 
 const named = z.object({ metadata: objectMeta })
 
-/**
- * The slices that this machine claims, and those that no machine claims any more, each with Endpoints and Service. A slice that another
- * machine holds, or LLMKube's agent wrote, is left alone with all that belongs to it.
- */
-async function published(api: KubeApi, { namespace, nodeId }: ClusterReach): Promise<Owned[]> {
-  const found: Owned[] = []
+/** A slice with the Endpoints and the Service beside it; the slice comes first, by which pods find the rest. */
+type PublishedService = readonly [Owned, ...Owned[]]
+
+interface PublishedHere {
+  /** What this machine claims, or gave up and nobody has claimed since. */
+  readonly ours: readonly PublishedService[]
+  /** What no machine claims, and perhaps another gave up. */
+  readonly ownerless: readonly PublishedService[]
+}
+
+/** A slice that another machine holds or gave up, or LLMKube's agent wrote, is left alone with all that belongs to it. */
+async function published(api: KubeApi, { namespace, nodeId }: ClusterReach): Promise<PublishedHere> {
+  const ours: PublishedService[] = []
+  const ownerless: PublishedService[] = []
   const labelSelector = `${labels.managedBy}=${managedBy}`
   for await (const { items } of api.pages(resources.endpointSlices, { namespace, labelSelector }, soon())) {
     for (const { metadata } of items.map(parseEndpointSlice)) {
       const claim = parseClaim(metadata.annotations[annotations.claim])
-      if (claim === undefined || (isClaim(claim) && claim.node !== nodeId)) continue
-      found.push({ resource: resources.endpointSlices, metadata })
-      for (const resource of [resources.endpoints, resources.services]) {
-        const beside = await besideSlice(api, resource, metadata)
-        if (beside) found.push({ resource, metadata: beside })
-      }
+      if (claim === undefined) continue
+      const node = isClaim(claim) ? claim.node : claim.releasedBy
+      if (node !== undefined && node !== nodeId) continue
+      const list = node === undefined ? ownerless : ours
+      list.push([{ resource: resources.endpointSlices, metadata }, ...(await besideSlice(api, metadata))])
+    }
+  }
+  return { ours, ownerless }
+}
+
+/** Of the same name, and made by an agent. */
+async function besideSlice(api: KubeApi, slice: ObjectMeta): Promise<Owned[]> {
+  const found: Owned[] = []
+  for (const resource of [resources.endpoints, resources.services]) {
+    try {
+      const { metadata } = named.parse(await api.get(resource, slice.namespace, slice.name, soon()))
+      const isAgents = metadata.labels[labels.managedBy] === managedBy && ownerOf({ metadata }) !== undefined
+      if (isAgents) found.push({ resource, metadata })
+    } catch (error) {
+      if (!isApiError(error, 404)) throw error
     }
   }
   return found
-}
-
-/** Of the same name, and ours. */
-async function besideSlice(api: KubeApi, resource: Resource, slice: ObjectMeta): Promise<ObjectMeta | undefined> {
-  try {
-    const { metadata } = named.parse(await api.get(resource, slice.namespace, slice.name, soon()))
-    const isOurs = metadata.labels[labels.managedBy] === managedBy && ownerOf({ metadata }) !== undefined
-    return isOurs ? metadata : undefined
-  } catch (error) {
-    if (isApiError(error, 404)) return undefined
-    throw error
-  }
 }
 
 const preconditions = ({ uid, resourceVersion }: ObjectMeta): Preconditions => ({ uid, resourceVersion })
@@ -101,28 +111,38 @@ const placeOf = ({ resource, metadata }: Owned) => ({
   path: `${metadata.namespace}/${metadata.name} (${resource.kind})`,
 })
 
-const kubectl = ({ context, kubeconfig }: ClusterReach, { resource, metadata }: Owned): string =>
+/** The line that deletes objects of one namespace. */
+const kubectl = ({ context, kubeconfig }: ClusterReach, [first, ...others]: PublishedService): string =>
   shellCommand([
     'kubectl',
     ...(kubeconfig === undefined ? [] : ['--kubeconfig', kubeconfig]),
-    ...['--context', context, '-n', metadata.namespace, 'delete'],
-    ...[resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`, metadata.name],
+    ...['--context', context, '-n', first.metadata.namespace, 'delete'],
+    ...[first, ...others].map(
+      ({ resource: { group, plural }, metadata }) => `${group === '' ? plural : `${plural}.${group}`}/${metadata.name}`,
+    ),
   ])
+
+const ownerlessSentence = (reach: ClusterReach, service: PublishedService): string => {
+  const [{ metadata }] = service
+  return `${metadata.namespace}/${metadata.name} is claimed by no machine, and nothing says that this one gave it up, so it stays. To remove it: ${kubectl(reach, service)}`
+}
 
 /** What pods are told of this machine. Only after its agent has ended, which would write it anew. */
 export function clusterPart(reach: ClusterReach): TracePart {
   return {
     kind: 'cluster',
     look: async () => {
-      const found = await published(await openCluster(reach), reach)
-      return found.length === 0
-        ? undefined
-        : { places: found.map(placeOf), byHand: found.map((one) => kubectl(reach, one)) }
+      const { ours, ownerless } = await published(await openCluster(reach), reach)
+      if (ours.length === 0 && ownerless.length === 0) return undefined
+      return {
+        places: ours.flat().map(placeOf),
+        stays: ownerless.map((one) => ownerlessSentence(reach, one)),
+        byHand: ours.map((one) => kubectl(reach, one)),
+      }
     },
     remove: async () => {
       const api = await openCluster(reach)
-      // The slice comes first, by which pods find the rest.
-      for (const one of await published(api, reach)) await deleteUnchanged(api, one)
+      for (const one of (await published(api, reach)).ours.flat()) await deleteUnchanged(api, one)
     },
   }
 }
@@ -146,7 +166,7 @@ export function applicationsPart(reach: ClusterReach): TracePart {
       const found = await made(await openCluster(reach))
       return found.length === 0
         ? undefined
-        : { places: found.map(placeOf), byHand: found.map((one) => kubectl(reach, one)) }
+        : { places: found.map(placeOf), byHand: found.map((one) => kubectl(reach, [one])) }
     },
     remove: async () => {
       const api = await openCluster(reach)

@@ -120,8 +120,9 @@ describe('whose slice it is', () => {
 
 test('a claim survives its annotation', () => {
   const claim = { node: 'node-a', epoch: 3, heartbeat: '2026-11-21T10:00:00Z', displayName: 'studio' }
-  const released = { heartbeat: claim.heartbeat }
-  expect([claimText(claim), claimText(released), '{}'].map(parseClaim)).toEqual([claim, released, {}])
+  const released = { heartbeat: claim.heartbeat, releasedBy: claim.node }
+  const texts = [claimText(claim), claimText(released), '{"heartbeat":"x"}', '{}']
+  expect(texts.map(parseClaim)).toEqual([claim, released, { heartbeat: 'x' }, {}])
 })
 
 test.each([

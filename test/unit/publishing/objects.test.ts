@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { holderOf } from '../../../src/agent-core/publishing/claim-text.ts'
 import { endpointsBody, endpointsPatch } from '../../../src/agent-core/publishing/endpoints.ts'
 import {
   collidesWith,
@@ -102,10 +103,10 @@ describe('the objects on the wire', () => {
     expect(sliceOf(claimed).metadata.annotations).not.toHaveProperty(['llmkube.ai/agent-version'])
   })
 
-  test('a released slice says with which heartbeat it was released, and names no node', () => {
-    expect(sliceOf({ ...publication, claim: undefined }).metadata.annotations['metalbar.dev/claim']).toBe(
-      '{"heartbeat":"2026-11-21T10:00:00Z"}',
-    )
+  test('a released slice says with which heartbeat and by whom it was released, and that nobody holds it', () => {
+    const released = sliceOf({ ...publication, claim: undefined, releasedBy: 'node-a' })
+    const text = released.metadata.annotations['metalbar.dev/claim']
+    expect([text, holderOf(text)]).toEqual(['{"heartbeat":"2026-11-21T10:00:00Z","releasedBy":"node-a"}', undefined])
   })
 
   test('Endpoints are never mirrored, have no heartbeat, and flip between ready and not ready', () => {
