@@ -1,56 +1,25 @@
 import { access, readFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
-import type { CliIo } from '../../src/cli/io.ts'
-import { migrateHere, type MigrateRequest } from '../../src/cli/migrate/migrate.ts'
 import { readLaunchdPlist } from '../../src/installation/service/launchd-plist.ts'
 import { serviceLabel } from '../../src/installation/service/service-names.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
-import { agentEntryVariable } from '../support/built-agent/entry.ts'
 import { eventually } from '../support/eventually.ts'
 import { GoAgentWorld } from '../support/go-agent/go-agent-world.ts'
+import { agentEntry, migrateVerb } from '../support/go-agent/migrate-scene.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 
 const [sim] = apiWorlds
 if (!sim) throw new Error('There is a simulated API.')
 const api = sim.use()
 
-const entry = process.env[agentEntryVariable] ?? path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
-
 const exists = (file: string): Promise<boolean> =>
   access(file).then(
     () => true,
     () => false,
   )
-
-/** `metal-agent migrate` in this process, whose own command line is what the service is made of. */
-async function verb(scene: GoAgentWorld, deed: MigrateRequest['deed']) {
-  const { host } = scene
-  let [said, complained] = ['', '']
-  const io: CliIo = {
-    stdout: { write: (text) => void (said += text) },
-    stderr: { write: (text) => void (complained += text) },
-    env: host.env,
-    platform: 'darwin',
-    homeDir: scene.home,
-    temporaryDir: tmpdir(),
-    cwd: scene.home,
-    windowFolder: scene.home,
-  }
-  const { argv, execArgv } = process
-  process.argv = [process.execPath, entry]
-  process.execArgv = []
-  try {
-    const request = { deed, isConfirmed: true, anyway: false, stopsOthers: false, plist: undefined, flags: [] }
-    const code = await migrateHere(request, io, { host, platform: scene.platform() })
-    return { code, said, complained }
-  } finally {
-    Object.assign(process, { argv, execArgv })
-  }
-}
 
 const plain = (text: string, scene: GoAgentWorld, key: string): string[] =>
   text
@@ -110,14 +79,14 @@ test('metal-agent migrate installs the service, which serves after one start of 
   const stateDir = path.join(library, 'Application Support/Metalbar')
   const [goServer = 0] = await scene.goStarts('one')
 
-  const there = await verb(scene, 'migrate')
+  const there = await migrateVerb(scene, 'migrate')
   expect(there.complained.replaceAll(/^metal-agent: --\S+ .* is in a folder that the system empties: .*\n/gm, '')).toBe(
     '',
   )
   expect([there.code, steps(plain(there.said, scene, key))]).toEqual([0, moved])
   const { words, environment } = readLaunchdPlist(await readFile(plist, 'utf8'))
   expect([words.slice(0, 2), environment]).toMatchObject([
-    [process.execPath, entry],
+    [process.execPath, agentEntry],
     { HOME: scene.home, METAL_AGENT_SERVICE: '1' },
   ])
   expect(words.slice(2)).toEqual([
@@ -144,7 +113,7 @@ test('metal-agent migrate installs the service, which serves after one start of 
     200,
   ])
 
-  const back = await verb(scene, 'undo')
+  const back = await migrateVerb(scene, 'undo')
   expect([back.code, back.complained, plain(back.said, scene, key)]).toEqual([
     0,
     '',
@@ -169,9 +138,9 @@ test('metal-agent migrate installs the service, which serves after one start of 
   ])
   expect(await readFile(scene.plistFile, 'utf8')).toBe(goPlist)
 
-  const again = await verb(scene, 'migrate')
+  const again = await migrateVerb(scene, 'migrate')
   expect([again.code, steps(plain(again.said, scene, key))]).toEqual([0, moved])
-  const confirmed = await verb(scene, 'confirm')
+  const confirmed = await migrateVerb(scene, 'confirm')
   expect([confirmed.code, confirmed.complained, plain(confirmed.said, scene, key)]).toEqual([
     0,
     '',

@@ -11,7 +11,8 @@ import { migrate, type MigrationResult } from '../../installation/migration/migr
 import type { MigrationWorld, OwnService } from '../../installation/migration/migration-world.ts'
 import type { MigrationPlan } from '../../installation/migration/plan.ts'
 import { planText } from '../../installation/migration/plan-text.ts'
-import { MigrationRecord, type Migration } from '../../installation/migration/record.ts'
+import { MigrationRecord } from '../../installation/migration/record.ts'
+import { standing } from '../../installation/migration/standing.ts'
 import { confirm, undo } from '../../installation/migration/undo.ts'
 import { serviceLogFolder } from '../../installation/service/service-names.ts'
 import { connect, VerbError } from '../agent-session.ts'
@@ -51,38 +52,58 @@ export function migrateHere(request: MigrateRequest, io: CliIo, given: Partial<M
       throw new VerbError("LLMKube's Go agent runs on macOS alone, so that there is none to be moved here.")
     }
     const gaveUp = new AbortController()
-    const onInterrupt = () => gaveUp.abort(new InstallationError('Given up.'))
-    process.once('SIGINT', onInterrupt)
-    try {
-      return await done(request, worldOf({ host, platform }, io, gaveUp.signal), io)
-    } finally {
-      process.removeListener('SIGINT', onInterrupt)
-    }
+    const world = worldOf({ host, platform }, io, gaveUp.signal)
+    const record = await MigrationRecord.open(world.stateDir)
+    return done(request, { world, record, io, gaveUp })
   })
-}
-
-async function done(request: MigrateRequest, world: MigrationWorld, io: CliIo): Promise<number> {
-  const record = await MigrationRecord.open(world.stateDir)
-  switch (request.deed) {
-    case 'undo':
-      await undo(world, record)
-      return exitCodes.done
-    case 'confirm':
-      await confirm(world, record)
-      return exitCodes.done
-    case 'plan':
-    case 'migrate':
-      return planned(request, { world, record, io })
-  }
 }
 
 interface Scene {
   readonly world: MigrationWorld
   readonly record: MigrationRecord
   readonly io: CliIo
+  readonly gaveUp: AbortController
 }
 
-async function planned(request: MigrateRequest, { world, record, io }: Scene): Promise<number> {
+async function done(request: MigrateRequest, scene: Scene): Promise<number> {
+  const { world, record } = scene
+  switch (request.deed) {
+    case 'undo':
+      await toItsEnd(scene, () => undo(world, record))
+      return exitCodes.done
+    case 'confirm':
+      await toItsEnd(scene, () => confirm(world, record))
+      return exitCodes.done
+    case 'plan':
+    case 'migrate':
+      return planned(request, scene)
+  }
+}
+
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/**
+ * What would leave a paused Go agent behind is ended by no signal: the first has a move taken back, and what takes something back goes on to its
+ * end. A terminal that closes sends one too.
+ */
+async function toItsEnd<T>({ world, record, io, gaveUp }: Scene, work: () => Promise<T>): Promise<T> {
+  const onSignal = (): void => {
+    if (!gaveUp.signal.aborted) gaveUp.abort(new InstallationError('Given up.'))
+  }
+  for (const signal of signals) process.on(signal, onSignal)
+  try {
+    return await work()
+  } catch (error) {
+    const stands = record.value && (await standing(record.value, world.platform))
+    if (stands !== undefined) io.stderr.write(`metal-agent: ${stands}\n`)
+    throw error
+  } finally {
+    for (const signal of signals) process.removeListener(signal, onSignal)
+  }
+}
+
+async function planned(request: MigrateRequest, scene: Scene): Promise<number> {
+  const { world, record, io } = scene
   const before = record.value
   if (before?.phase === 'done') {
     io.stdout.write(
@@ -90,8 +111,10 @@ async function planned(request: MigrateRequest, { world, record, io }: Scene): P
     )
     return exitCodes.done
   }
+  const stands = before && (await standing(before, world.platform))
+  if (stands !== undefined) io.stdout.write(`${stands}\n\n`)
+  if (before?.phase === 'undoing') return exitCodes.refused
   const begun = before?.phase === 'begun' ? before : undefined
-  if (begun) io.stdout.write(`${standsAt(begun)}\n\n`)
   const { plist, flags, stopsOthers, deed, isConfirmed, anyway } = request
   const inspection = await inspect(world, { plist, ownFlags: flags, stopsOthers, begun })
   io.stdout.write(planText(inspection.plan))
@@ -101,12 +124,7 @@ async function planned(request: MigrateRequest, { world, record, io }: Scene): P
     return obstacle === undefined ? exitCodes.done : exitCodes.refused
   }
   if (!isConfirmed && !(await agreed(io))) return exitCodes.refused
-  try {
-    return told(await migrate(world, inspection, record), io)
-  } catch (error) {
-    if (record.value?.phase === 'begun') io.stderr.write(`metal-agent: ${standsAt(record.value)}\n`)
-    throw error
-  }
+  return told(await toItsEnd(scene, () => migrate(world, inspection, record)), io)
 }
 
 function obstacleIn({ problems, refusals }: MigrationPlan, anyway: boolean): string | undefined {
@@ -114,9 +132,6 @@ function obstacleIn({ problems, refusals }: MigrationPlan, anyway: boolean): str
   if (refusals.length > 0 && !anyway) return 'Nothing was begun: --anyway moves the others, and these stay unserved.'
   return undefined
 }
-
-const standsAt = ({ startedAt, transferred, isInstalled }: Migration): string =>
-  `A move was begun on ${startedAt} and stands in the middle: this agent is ${isInstalled ? '' : 'not '}installed, and serves ${transferred.join(', ') || 'nothing yet'}. "metal-agent migrate" goes on, "metal-agent migrate --undo" goes back; do one of them within three minutes, for a Go agent that is paused counts as gone then.`
 
 async function agreed({ ask, stdout, stderr }: CliIo): Promise<boolean> {
   if (ask === undefined) {

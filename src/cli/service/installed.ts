@@ -1,10 +1,13 @@
 import { spawn } from 'node:child_process'
 import { stat } from 'node:fs/promises'
 import { buildInfo } from '../../agent-core/build-info.ts'
+import { hostPlatform } from '../../agent-core/platform/host.ts'
+import type { Platform } from '../../agent-core/platform/platform.ts'
 import { askProgram, ProgramError } from '../../agent-core/support/ask-program.ts'
 import { cleanText } from '../../contract/clean-text.ts'
 import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
+import { standingOf } from '../../installation/migration/standing.ts'
 import { stateDirOf } from '../../installation/service/hand-over.ts'
 import { installService } from '../../installation/service/install-service.ts'
 import { installedServices, type InstalledService } from '../../installation/service/installed-service.ts'
@@ -24,19 +27,27 @@ import { lastExitText, startedText } from './service-words.ts'
 /** What does not answer its version within this is not waited for. */
 const versionLimitMs = 10_000
 
+/** Whose services it is about, and what runs there: this machine, but in tests. */
+interface StatusMachine {
+  readonly host: InstallationHost
+  readonly platform: Pick<Platform, 'processes'>
+}
+
 /** `metal-agent service status`; 0 where it runs. */
-export function status(io: CliIo, json: boolean): Promise<number> {
+export function status(io: CliIo, json: boolean, given: Partial<StatusMachine> = {}): Promise<number> {
   return saying(io, async () => {
-    const host = await serviceHost(io)
+    const { host = await serviceHost(io), platform = hostPlatform() } = given
     const services = await installedServices(host)
+    const migration = await standingOf(defaultsOf(host).stateDir, platform)
+    const after = migration === undefined ? '' : `\n${migration}\n`
     if (services.length === 0) {
       const message = 'No service is installed: metal-agent install makes one.'
-      io.stdout.write(json ? `${JSON.stringify({ installed: [], message })}\n` : `${message}\n`)
+      io.stdout.write(json ? `${JSON.stringify({ installed: [], message, migration })}\n` : `${message}\n${after}`)
       return exitCodes.noAgent
     }
     const found = await Promise.all(services.map((service) => statusOf(service, host, io)))
-    if (json) io.stdout.write(`${JSON.stringify({ installed: found })}\n`)
-    else io.stdout.write(found.map((one) => `${linesOf(one).join('\n')}\n`).join('\n'))
+    if (json) io.stdout.write(`${JSON.stringify({ installed: found, migration })}\n`)
+    else io.stdout.write(`${found.map((one) => `${linesOf(one).join('\n')}\n`).join('\n')}${after}`)
     return found.some(({ pid }) => pid !== undefined) ? exitCodes.done : exitCodes.failed
   })
 }

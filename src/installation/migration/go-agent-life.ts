@@ -1,7 +1,8 @@
-import { copyFile, mkdir, rename, rm } from 'node:fs/promises'
+import { copyFile, mkdir, open, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { statIfThere } from '../../agent-core/models/store-paths.ts'
+import { syncFolder } from '../../agent-core/support/files.ts'
 import { InstallationError } from '../installation-host.ts'
 import { bootout, bootstrap, kickstart, launchdJob } from '../launchctl.ts'
 import type { GoAgentJob } from './go-agent-job.ts'
@@ -63,15 +64,28 @@ export async function endOthers(world: World, others: readonly GoAgentProcess[])
   }
 }
 
-/** A copy in our state folder; the file itself stays for now. */
-export async function keepPlist(stateDir: string, { file }: GoAgentJob): Promise<string> {
+/** A copy in our state folder, on the disk when it is answered; the file itself stays for now. */
+export async function keepPlist(stateDir: string, { file }: Pick<GoAgentJob, 'file'>): Promise<string> {
   const kept = path.join(migrationFolder(stateDir), path.basename(file))
   await mkdir(path.dirname(kept), { recursive: true, mode: 0o700 })
   if ((await statIfThere(file)) !== undefined) {
-    await copyFile(file, `${kept}.new`)
-    await rename(`${kept}.new`, kept)
+    await copyDurably(file, kept)
+    // Of the folder that may have been made for it.
+    await syncFolder(stateDir)
   }
   return kept
+}
+
+/** Content and name survive a power cut: the one that is copied may be removed then. */
+async function copyDurably(from: string, to: string): Promise<void> {
+  const beside = `${to}.new`
+  await copyFile(from, beside)
+  {
+    await using copy = await open(beside)
+    await copy.sync()
+  }
+  await rename(beside, to)
+  await syncFolder(path.dirname(to))
 }
 
 /** So that no login starts it again. */
@@ -86,8 +100,7 @@ export async function restorePlist({ file, kept }: { readonly file: string; read
     )
   }
   await mkdir(path.dirname(file), { recursive: true })
-  await copyFile(kept, `${file}.new`)
-  await rename(`${file}.new`, file)
+  await copyDurably(kept, file)
 }
 
 const startLimitMs = 10_000

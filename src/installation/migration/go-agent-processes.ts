@@ -17,7 +17,7 @@ export interface GoAgentProcess extends Pick<
 /** Every Go agent of this user that runs, and what it started. `ours` is the pid of our own agent. */
 export async function findGoAgents(
   platform: Pick<Platform, 'processes'>,
-  job: GoAgentJob | undefined,
+  job: Pick<GoAgentJob, 'program'> | undefined,
   ours: number | undefined,
 ): Promise<GoAgentProcess[]> {
   const processes = await platform.processes()
@@ -37,7 +37,7 @@ export async function findGoAgents(
   }))
 }
 
-function isGoAgent(commandLine: string, job: GoAgentJob | undefined): boolean {
+function isGoAgent(commandLine: string, job: Pick<GoAgentJob, 'program'> | undefined): boolean {
   if (job !== undefined && (commandLine === job.program || commandLine.startsWith(`${job.program} `))) return true
   const [program = '', first = '-'] = commandLine.split(' ')
   // Our own command of that name has verbs; the Go agent has flags alone.

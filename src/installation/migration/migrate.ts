@@ -10,7 +10,7 @@ import type { Inspection } from './inspect.ts'
 import type { MigrationWorld } from './migration-world.ts'
 import { untilLive, untilServed } from './own-agent.ts'
 import type { Transfer } from './plan.ts'
-import { type Migration, type MigrationRecord } from './record.ts'
+import type { Migration, MigrationRecord, MovedFile } from './record.ts'
 import { moveStore } from './store-move.ts'
 import { undo } from './undo.ts'
 import { verify } from './verify.ts'
@@ -97,8 +97,12 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
   const { tell, signal, service } = world
   const { job, agents, others, plan } = inspection
   tell(`[1/5] Models: ${plan.store.how === 'copy' ? 'copying' : 'making them known here'}.`)
-  const moved = await moveStore(plan.store, { tell, signal })
-  await record.note({ store: { ...begun.store, moved: [...begun.store.moved, ...moved] } })
+  const known = new Map(begun.store.moved.map((file) => [file.path, file]))
+  const note = (file: MovedFile): Promise<void> => {
+    known.set(file.path, file)
+    return record.note({ store: { ...begun.store, moved: [...known.values()] } })
+  }
+  for (const file of await moveStore(plan.store, { tell, signal, note })) await note(file)
 
   tell('[2/5] Starting this agent beside the Go agent, which serves on.')
   // An installation that failed, or an agent that ended since, is made good when the move goes on.
@@ -136,6 +140,7 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
     }
   }
 
+  signal.throwIfAborted()
   tell('[4/5] Ending the Go agent.')
   await goAgent.end(world, job, agents)
   await goAgent.endServers(world, plan.strays)
@@ -152,6 +157,7 @@ async function carriedOut({ world, inspection, record, api }: Work, begun: Migra
     ),
   )
   for (const { sentence } of checks) tell(sentence)
+  signal.throwIfAborted()
   await record.note({ phase: 'done' })
   return { outcome: 'done', moved: results, isWell: checks.every(({ isWell }) => isWell) }
 }

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
-import { parseJson, readIfThere } from '../../agent-core/support/files.ts'
+import { parseJson, readIfThere, syncFolder } from '../../agent-core/support/files.ts'
 import { StateFile } from '../../agent-core/state/state-file.ts'
 
 const movedFile = z.object({ path: z.string(), isCopy: z.boolean() })
@@ -10,8 +10,8 @@ export type MovedFile = z.infer<typeof movedFile>
 /** What was done, so that it can be gone on with and taken back. */
 const migration = z.object({
   startedAt: z.iso.datetime(),
-  /** `begun`: some of it is done. */
-  phase: z.enum(['begun', 'done', 'undone']),
+  /** `begun`: some of it is done; `undoing`: some of it is taken back. */
+  phase: z.enum(['begun', 'done', 'undoing', 'undone']),
   /** Absent where the Go agent was started by hand. */
   job: z
     .object({ file: z.string(), label: z.string(), domain: z.string(), kept: z.string(), program: z.string() })
@@ -34,18 +34,25 @@ const file = z.object({ schema: z.literal(1), migration: migration.nullable() })
 export const migrationFolder = (stateDir: string): string => path.join(stateDir, 'migration')
 const recordIn = (stateDir: string): string => path.join(migrationFolder(stateDir), 'migration.json')
 
+/** What the record says, without one being made; undefined where there is none that can be understood. */
+export async function readMigration(stateDir: string): Promise<Migration | undefined> {
+  return file.safeParse(parseJson((await readIfThere(recordIn(stateDir))) ?? '')).data?.migration ?? undefined
+}
+
 /** Whether the Go agent's plist is kept there and nowhere else: it was moved, and neither taken back nor confirmed. */
 export async function keepsGoPlist(stateDir: string): Promise<boolean> {
-  const found = file.safeParse(parseJson((await readIfThere(recordIn(stateDir))) ?? '')).data?.migration
+  const found = await readMigration(stateDir)
   return found?.job !== undefined && found.phase !== 'undone'
 }
 
 /** The record of a migration in our state folder. Throws StateFileError. */
 export class MigrationRecord {
   readonly #file: StateFile<z.infer<typeof file>>
+  readonly #folder: string
 
-  private constructor(opened: StateFile<z.infer<typeof file>>) {
+  private constructor(opened: StateFile<z.infer<typeof file>>, folder: string) {
     this.#file = opened
+    this.#folder = folder
   }
 
   static async open(stateDir: string): Promise<MigrationRecord> {
@@ -57,6 +64,7 @@ export class MigrationRecord {
         initial: { schema: 1, migration: null },
         keeps: 'what the migration has done',
       }),
+      migrationFolder(stateDir),
     )
   }
 
@@ -64,8 +72,10 @@ export class MigrationRecord {
     return this.#file.value.migration ?? undefined
   }
 
-  begin(begun: Migration): Promise<void> {
-    return this.#file.update(() => ({ schema: 1, migration: begun }))
+  /** On the disk when it is answered, also after a power cut: without it nobody would know what was begun. */
+  async begin(begun: Migration): Promise<void> {
+    await this.#file.update(() => ({ schema: 1, migration: begun }))
+    await syncFolder(this.#folder)
   }
 
   note(change: Partial<Migration>): Promise<void> {

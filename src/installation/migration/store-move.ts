@@ -8,10 +8,12 @@ import type { StorePlan } from './store-look.ts'
 interface Moving {
   readonly tell: (sentence: string) => void
   readonly signal: AbortSignal
+  /** Before each file gets its name here, so that whoever is killed in between has noted it. */
+  readonly note: (file: MovedFile) => Promise<void>
 }
 
 /** Gives every file its name in our store. What is there already stays, so that it may be run again. */
-export async function moveStore(plan: StorePlan, { tell, signal }: Moving): Promise<MovedFile[]> {
+export async function moveStore(plan: StorePlan, { tell, signal, note }: Moving): Promise<MovedFile[]> {
   if (plan.how !== 'link' && plan.how !== 'copy') return []
   const moved: MovedFile[] = []
   for (const [index, { path: below, bytes }] of plan.files.entries()) {
@@ -23,6 +25,7 @@ export async function moveStore(plan: StorePlan, { tell, signal }: Moving): Prom
       if (there.size !== bytes) tell(`${to} is another file than ${from} and stays as it is.`)
       continue
     }
+    await note({ path: below, isCopy: plan.how === 'copy' })
     await mkdir(path.dirname(to), { recursive: true, mode: 0o700 })
     const isLinked = plan.how === 'link' && (await linked(from, to))
     if (!isLinked) {
@@ -56,6 +59,8 @@ interface Moved {
 export async function moveBack({ from, to, moved }: Moved): Promise<void> {
   for (const { path: below, isCopy } of moved) {
     const [theirs, ours] = [path.join(from, below), path.join(to, below)]
+    // Of a copy that was killed.
+    await removeWithFolder(`${ours}.partial`, to)
     if ((await statIfThere(ours)) === undefined) continue
     if ((await statIfThere(theirs)) === undefined) {
       await mkdir(path.dirname(theirs), { recursive: true, mode: 0o755 })

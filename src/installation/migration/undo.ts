@@ -18,6 +18,8 @@ export async function undo(world: MigrationWorld, record: MigrationRecord): Prom
     throw new InstallationError('There is no migration to be taken back.')
   }
   const { tell, service } = world
+  // Half taken back it is no move that could be confirmed or gone on with.
+  await record.note({ phase: 'undoing' })
   if (done.isInstalled) {
     tell('Ending this agent, which gives its services back.')
     await service.uninstall()

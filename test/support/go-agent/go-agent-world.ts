@@ -3,7 +3,6 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import path from 'node:path'
 import { build } from 'plist'
-import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import type { InstallationHost } from '../../../src/installation/installation-host.ts'
 import type { MigrationWorld, OwnService } from '../../../src/installation/migration/migration-world.ts'
 import { serviceLabel } from '../../../src/installation/service/service-names.ts'
@@ -15,6 +14,7 @@ import { writeKubeconfig } from '../control-plane/kubeconfig.ts'
 import { eventually } from '../eventually.ts'
 import { freePort } from '../free-port.ts'
 import { sampleServerPath } from '../sample-servers/sample.ts'
+import { platformOfWorld } from './processes-of-world.ts'
 
 /** Of the documentation network, so that it is no address of this machine. */
 export const goHostIp = '192.0.2.10'
@@ -248,20 +248,8 @@ export class GoAgentWorld implements AsyncDisposable {
     }
   }
 
-  /** Of all processes, those of this world: other runs of these tests may be under way on this machine. */
   platform(): MigrationWorld['platform'] {
-    const platform = hostPlatform()
-    return {
-      processes: async () => {
-        const all = await platform.processes()
-        const own = all.filter(({ commandLine }) => commandLine.includes(this.cluster.folder))
-        const groups = new Set(own.map(({ groupId }) => groupId))
-        return all.filter(({ groupId }) => groups.has(groupId))
-      },
-      isRunning: (process) => platform.isRunning(process),
-      memory: () => platform.memory(),
-      interfaces: () => platform.interfaces(),
-    }
+    return platformOfWorld(this.cluster.folder)
   }
 
   async inode(file: string): Promise<number> {

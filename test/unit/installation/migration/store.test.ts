@@ -2,10 +2,11 @@ import { chmod, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'n
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { lookAtStore, type StorePlan } from '../../../../src/installation/migration/store-look.ts'
+import type { MovedFile } from '../../../../src/installation/migration/record.ts'
 import { dropOriginals, moveBack, moveStore } from '../../../../src/installation/migration/store-move.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
-const moving = { tell: () => undefined, signal: new AbortController().signal }
+const moving = { tell: () => undefined, signal: new AbortController().signal, note: () => Promise.resolve() }
 
 /** Below /tmp, as the Go agent's store is; `kept` lies in a folder that no reboot empties. */
 async function stores() {
@@ -140,4 +141,22 @@ test('a store that a person chose gets the models wherever they were', async () 
   const { at, put } = folder
   await put('go/phi/phi.gguf')
   expect(await lookAtStore(at('go'), at('chosen'), true)).toMatchObject({ plan: { how: 'link', to: at('chosen') } })
+})
+
+test('each file is noted before it has its name here, and what a killed copy left is taken back with it', async () => {
+  await using folder = await stores()
+  const { at, put } = folder
+  await put('go/phi/phi.gguf')
+  const noted: MovedFile[] = []
+  const note = async (file: MovedFile) => {
+    expect(await readdir(at('own')).catch(() => [])).toEqual([])
+    noted.push(file)
+    throw new Error('killed')
+  }
+  const { plan } = await lookAtStore(at('go'), at('own'))
+  await expect(moveStore(plan, { ...moving, note })).rejects.toThrow('killed')
+  expect(noted).toEqual([{ path: 'phi/phi.gguf', isCopy: false }])
+  await put('own/phi/phi.gguf.partial')
+  await moveBack({ from: at('go'), to: at('own'), moved: noted })
+  expect([await readdir(at('own')), await readdir(at('go/phi'))]).toEqual([[], ['phi.gguf']])
 })
