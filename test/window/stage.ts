@@ -2,7 +2,7 @@ import type { Browser } from 'playwright'
 import { afterAll, beforeAll, inject } from 'vitest'
 import type {} from '../support/window/global-setup.ts'
 import { findBrowser, startBrowser } from '../support/window/browser.ts'
-import type { Scene } from '../support/window/scenes.ts'
+import type { Scene } from '../support/window/scenes/scene.ts'
 import { showScene } from '../support/window/show-scene.ts'
 import { skipWhen } from '../support/skip.ts'
 

@@ -2,7 +2,7 @@ import type { Browser, BrowserContextOptions } from 'playwright'
 import { viewWords } from '../../../src/renderer/words/services.ts'
 import type { FakeAgent } from './fake-agent.ts'
 import { openWindow, type OpenWindow } from './open-window.ts'
-import type { Scene } from './scenes.ts'
+import type { Scene } from './scenes/scene.ts'
 
 export interface Stage {
   readonly browser: Browser

@@ -1,10 +1,10 @@
-import type { ClusterView } from '../../../src/contract/cluster.ts'
-import type { Answer } from '../../../src/contract/queries.ts'
-import { sampleSnapshot } from '../sample-snapshot.ts'
-import { FakeAgent } from './fake-agent.ts'
-import { memoryWith } from './scene-gauges.ts'
-import { gigabyte } from './scene-services.ts'
-import type { Scene } from './scenes.ts'
+import type { ClusterView } from '../../../../src/contract/cluster.ts'
+import type { Answer } from '../../../../src/contract/queries.ts'
+import { sampleSnapshot } from '../../sample-snapshot.ts'
+import { FakeAgent } from '../fake-agent.ts'
+import { memoryWith } from '../scene-gauges.ts'
+import { gigabyte } from '../scene-services.ts'
+import type { StatedScene } from './scene.ts'
 
 const { cluster, host } = sampleSnapshot()
 
@@ -24,7 +24,7 @@ interface FirstRun {
 }
 
 /** A machine on which no service has been yet. */
-export const onFirstRun =
+const onFirstRun =
   ({ cluster: changed, lacks }: FirstRun = {}) =>
   (): FakeAgent => {
     const { address: _address, ...addressless } = host
@@ -76,19 +76,28 @@ const denied = onFirstRun({
   },
 })
 
-export const firstRunNames = [
-  'no-kubeconfig',
-  'choose-context',
-  'choose-production',
-  'no-answer',
-  'no-definitions',
-  'no-rights',
-  'no-rights-unfolded',
-  'no-runtime',
-] as const
-
-export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Scene>> = {
+export const firstRunScenes = {
+  empty: {
+    says: [
+      'What was found',
+      'lab · https://10.0.0.1:6443',
+      '192.168.1.20 · en0',
+      'version 6500 (0e6fdc9a)',
+      '412 GB free',
+      'No service for this machine yet',
+      'Add a model…',
+      'Make a small one in a terminal',
+    ],
+    agent: onFirstRun(),
+  },
+  'empty-unfolded': {
+    says: ['kubectl --context lab --namespace default apply -f -', 'Copy command'],
+    agent: onFirstRun(),
+    unfold: ['Make a small one in a terminal'],
+    height: 980,
+  },
   'no-kubeconfig': {
+    says: ['no context to use', 'There is no kubeconfig at', 'Read the kubeconfig again'],
     agent: onFirstRun({
       cluster: {
         ...away,
@@ -100,6 +109,7 @@ export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Sce
     height: 760,
   },
   'choose-context': {
+    says: ['Choose a context of the kubeconfig:', 'Use minikube', 'Use prod-eu', 'No service is known'],
     agent: onFirstRun({
       cluster: {
         ...away,
@@ -109,6 +119,7 @@ export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Sce
     height: 760,
   },
   'choose-production': {
+    says: ['prod-eu (https://prod-eu.lan:6443) is called production', 'Yes, serve it', 'Stay'],
     agent: onFirstRun({
       cluster: {
         ...away,
@@ -119,6 +130,7 @@ export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Sce
     height: 760,
   },
   'no-answer': {
+    says: ['lab · does not answer', 'connection refused', 'Try now'],
     agent: onFirstRun({
       cluster: {
         state: 'offline',
@@ -128,6 +140,7 @@ export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Sce
     height: 760,
   },
   'no-definitions': {
+    says: ['LLMKube is not installed there', 'helm install llmkube', 'apply --server-side', 'install LLMKube there.'],
     agent: onFirstRun({
       cluster: {
         state: 'absent',
@@ -136,7 +149,37 @@ export const firstRunScenes: Readonly<Record<(typeof firstRunNames)[number], Sce
     }),
     height: 1_080,
   },
-  'no-rights': { agent: denied, height: 820 },
-  'no-rights-unfolded': { agent: denied, unfold: ['What these commands say'], height: 1_100 },
-  'no-runtime': { agent: onFirstRun({ lacks: 'runtimeAndAddress' }), height: 1_100 },
-}
+  'no-rights': {
+    says: [
+      'does not allow what the agent has to do',
+      'cannot list resource',
+      'An administrator of the cluster',
+      'Copy commands for the rights',
+      'Rights that can be left out',
+    ],
+    agent: denied,
+    height: 820,
+  },
+  'no-rights-unfolded': {
+    says: ['ADMIN=context-of-an-administrator', 'kind: ClusterRole', 'rolebinding metalbar-agent'],
+    agent: denied,
+    unfold: ['What these commands say'],
+    height: 1_100,
+  },
+  'no-runtime': {
+    says: [
+      'llama-server not found',
+      'brew install llama.cpp',
+      'none that a cluster can reach',
+      'Use 192.168.1.20 (en0)',
+    ],
+    agent: onFirstRun({ lacks: 'runtimeAndAddress' }),
+    height: 1_100,
+  },
+  'large-text-first-run': {
+    says: ['What was found', 'No service for this machine yet'],
+    agent: onFirstRun(),
+    height: 1_600,
+    textScale: 2,
+  },
+} satisfies Record<string, StatedScene>

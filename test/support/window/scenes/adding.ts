@@ -1,0 +1,96 @@
+import {
+  chooseFile,
+  fitting,
+  fitUnknown,
+  fitWithoutSecret,
+  misfitting,
+  refusedAddition,
+  withFit,
+} from '../scene-additions.ts'
+import type { StatedScene } from './scene.ts'
+
+export const addingScenes = {
+  add: {
+    says: [
+      'Add a model',
+      'In the store of this machine',
+      'phi-4-mini-q4',
+      'Well-known models',
+      'Llama 3.2 3B Instruct',
+      '3B weights · Q5_K_M',
+      '3.8B weights',
+      'Look it up',
+    ],
+    agent: withFit(),
+    add: '',
+    height: 980,
+  },
+  'add-files': {
+    says: ['has 5 models: choose one.', 'Files of this repository', '18.6 GB · Q4_K_M', '61.1 GB · bf16 · 2 parts'],
+    agent: withFit(chooseFile),
+    add: 'hf://bartowski/Qwen_Qwen3-30B-A3B-GGUF',
+  },
+  'add-fits': {
+    says: [
+      'phi3 · Q5_K_M · 3.8B weights · trained with 131,072 tokens',
+      '2.8 GB are fetched before it starts.',
+      'Fits',
+      '4.6 GB with a context of 8,192 tokens',
+      'Other models 45.6 GB',
+      'Weights 2.8 GB',
+      'KV cache 1.1 GB',
+      'Budget 72.0 GB',
+      'As YAML',
+      'Add',
+    ],
+    agent: withFit(fitting),
+    add: 'phi-4-mini',
+    height: 1_280,
+  },
+  'add-does-not-fit': {
+    says: [
+      'Fits when others leave memory',
+      'The disk has 31.0 GB free',
+      'Evict phi-4-mini: frees 25.8 GB',
+      'Use 2,048 tokens',
+      'Raise the budget to 92.0 GB',
+      'Add, to wait for memory',
+    ],
+    agent: withFit(misfitting),
+    add: 'llama-3.3-70b',
+    height: 1_600,
+  },
+  'add-refused': {
+    says: ['The cluster refused', 'cannot create it in namespace', 'kind: InferenceService', 'Copy the YAML of it'],
+    agent: withFit(fitting, [refusedAddition]),
+    add: 'phi-4-mini',
+    fill: { Name: 'phi' },
+    press: ['Add'],
+    height: 980,
+  },
+  'add-unknown': {
+    says: ['has no public repository nobody/nothing', 'Try again'],
+    agent: fitUnknown,
+    add: 'hf://nobody/nothing',
+  },
+  'add-secret': {
+    says: ['Secret with the token', 'Secret default/hf-team', 'does not exist', 'Try again'],
+    agent: fitWithoutSecret,
+    add: 'hf://team/private',
+    fill: { 'Secret with the token': 'hf-team' },
+    press: ['Look it up'],
+  },
+  'add-wide': {
+    says: ['phi-4-mini', 'KV cache 1.1 GB'],
+    agent: withFit(fitting),
+    add: 'phi-4-mini',
+    width: 1_100,
+    height: 760,
+  },
+  'add-large-text': {
+    says: ['Fits when others leave memory', 'Add, to wait for memory'],
+    agent: withFit(misfitting),
+    add: 'llama-3.3-70b',
+    textScale: 2,
+  },
+} satisfies Record<string, StatedScene>

@@ -1,0 +1,115 @@
+import { withCrashLines, withEarlierCrash, withEarlierRun, withNews, withServices } from '../scene-agents.ts'
+import { working } from '../scene-gauges.ts'
+import { crashing, every, ready } from '../scene-services.ts'
+import type { StatedScene } from './scene.ts'
+
+export const detailScenes = {
+  detail: {
+    says: ['Serving at 192.168.1.20:51234.', 'Stop', 'Restart', 'llama-server · port 51234 · process 4711'],
+    agent: withServices([ready]),
+    open: 'phi-4-mini',
+  },
+  'detail-wide': {
+    says: ['qwen3-30b-a3b', 'For pods'],
+    agent: withServices(every),
+    open: 'phi-4-mini',
+    width: 1_100,
+    height: 760,
+  },
+  'detail-tall': {
+    says: ['Log', 'This run', 'Skipped 1,200 lines.', 'POST /v1/chat/completions 192.168.1.7 200 (24)'],
+    agent: withServices([ready]),
+    open: 'phi-4-mini',
+    height: 980,
+  },
+  'detail-news': {
+    says: [
+      'Conditions in the cluster',
+      'Available: False',
+      'NoEndpoints',
+      'No endpoint was ready.',
+      'Recent Events',
+      'Crashed, 3 times',
+      'llmkube-metal-agent',
+      'metal-agent events lists all',
+    ],
+    agent: withNews,
+    open: 'phi-4-mini',
+    height: 1_600,
+  },
+  work: {
+    says: [
+      '52.3 tok/s',
+      '812 tok/s',
+      '1 running · 0 waiting',
+      '37 %',
+      '5 s ago',
+      'about 31.5 W',
+      'Measured',
+      '9.1 GB',
+      'Weights',
+      'For pods',
+      'http://127.0.0.1:51234',
+      'Copy curl',
+      'Command line',
+      'llama-server --model',
+    ],
+    agent: working,
+    open: 'phi-4-mini',
+    height: 1_400,
+  },
+  'log-search': {
+    says: ['2 of 7', 'Paused'],
+    agent: withServices([ready]),
+    open: 'phi-4-mini',
+    fill: { 'Search the log': 'load' },
+    press: ['Next match', 'Next match'],
+    height: 1_300,
+  },
+  'log-previous': {
+    says: ['failed to allocate buffer', 'Show file'],
+    agent: withEarlierRun,
+    open: 'phi-4-mini',
+    choose: ['Previous'],
+    height: 1_300,
+  },
+  'no-previous-log': {
+    says: ['No earlier run is kept.'],
+    agent: withServices([ready]),
+    open: 'phi-4-mini',
+    choose: ['Previous'],
+    height: 1_300,
+  },
+  crash: {
+    says: [
+      'Crashed 4 times in a row',
+      'has wrong shape',
+      'The model file is most likely damaged',
+      'Exit code 1',
+      '1.3 GB',
+      'Next attempt',
+      'Last 6 lines before the crash',
+    ],
+    agent: withCrashLines,
+    open: 'mistral-small',
+  },
+  'crash-lines': {
+    says: ['main: loading model', 'error loading model', 'Last 6 lines before the crash'],
+    agent: withCrashLines,
+    open: 'mistral-small',
+    unfold: ['Last 6 lines before the crash'],
+    height: 980,
+  },
+  'crash-over': {
+    says: ['Crashed earlier, and serves again', 'Last 6 lines before the crash'],
+    agent: withEarlierCrash,
+    open: 'phi-4-mini',
+    height: 980,
+  },
+  'large-text-detail': {
+    says: ['Crashed 4 times in a row', 'Restart'],
+    agent: withServices([crashing]),
+    open: 'mistral-small',
+    textScale: 2,
+  },
+} satisfies Record<string, StatedScene>
