@@ -55,7 +55,14 @@ export default defineConfig({
         [ownOfElectron],
       ),
       onElectron,
-      project('window', limits.withParts, ['test/support/window/global-setup.ts']),
+      // Neither do they, so that a browser is started for each process and not for each file.
+      {
+        test: {
+          ...project('window', limits.withParts, ['test/support/window/global-setup.ts']).test,
+          isolate: false,
+          environment: './test/support/window/environment.ts',
+        },
+      },
     ],
   },
 })

@@ -4,6 +4,7 @@ import { findBrowser, startBrowser } from '../test/support/window/browser.ts'
 import { buildWindow } from '../test/support/window/build-window.ts'
 import { type SceneName, sceneNames, scenes } from '../test/support/window/scenes.ts'
 import { showScene } from '../test/support/window/show-scene.ts'
+import { WindowPages } from '../test/support/window/window-pages.ts'
 import { temporaryFolder } from '../test/support/temporary-folder.ts'
 
 /**
@@ -18,10 +19,13 @@ const viewScenes: ReadonlySet<SceneName> = new Set([
   ...(['services', 'memory', 'work', 'does-not-fit', 'crash', 'add', 'add-fits'] as const),
   ...(['models', 'energy', 'settings', 'settings-memory', 'no-runtime'] as const),
 ])
-const usual = [{ ending: 'light' }, { ending: 'dark', dark: true }]
+const usual = [
+  { ending: 'light', wishes: {} },
+  { ending: 'dark', wishes: { colorScheme: 'dark' } },
+] as const
 const wished = [
   { ending: 'contrast-light', wishes: { contrast: 'more' } },
-  { ending: 'contrast-dark', dark: true, wishes: { contrast: 'more' } },
+  { ending: 'contrast-dark', wishes: { colorScheme: 'dark', contrast: 'more' } },
   { ending: 'forced-colours', wishes: { forcedColors: 'active' } },
 ] as const
 const found = findBrowser()
@@ -33,11 +37,12 @@ if ('missing' in found) {
 await using folder = await temporaryFolder()
 await buildWindow(folder.dir)
 await using browser = await startBrowser(found.path)
+const pages = new WindowPages(browser, folder.dir, 2)
 await mkdir(target, { recursive: true })
 for (const name of sceneNames) {
   if (names.length > 0 && !names.includes(name)) continue
-  for (const { ending, ...look } of isForReadme || !viewScenes.has(name) ? usual : [...usual, ...wished]) {
-    await using shown = await showScene(scenes[name], { browser, folder: folder.dir, scale: 2, ...look })
+  for (const { ending, wishes } of isForReadme || !viewScenes.has(name) ? usual : [...usual, ...wished]) {
+    await using shown = await showScene(scenes[name], pages, wishes)
     await shown.page.evaluate('document.fonts.ready')
     await shown.page.screenshot({ path: join(target, `${name}-${ending}.png`), animations: 'disabled' })
   }

@@ -1,15 +1,12 @@
-import { expect, inject, test } from 'vitest'
-import { openWindow } from '../support/window/open-window.ts'
+import { expect, test } from 'vitest'
 import { withSettings } from '../support/window/scene-agents.ts'
-import { useBrowser } from './stage.ts'
+import { usePages } from './stage.ts'
 
-const browser = useBrowser()
+const pages = usePages()
 
 test('a part of the window that cannot be loaded says so, and is there once it can and the window is loaded again', async () => {
   let isGone = true
-  await using window = await openWindow({
-    browser: browser(),
-    folder: inject('windowFolder'),
+  await using window = await pages().open({
     agent: withSettings(),
     isMissing: (file) => isGone && file.includes('settings'),
   })
@@ -27,9 +24,7 @@ test('a part of the window that cannot be loaded says so, and is there once it c
 
 test('what comes later is here before the agent can be gone', async () => {
   const asked: string[] = []
-  await using window = await openWindow({
-    browser: browser(),
-    folder: inject('windowFolder'),
+  await using window = await pages().open({
     agent: withSettings(),
     isMissing: (file) => {
       asked.push(file)

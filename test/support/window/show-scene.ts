@@ -1,35 +1,21 @@
-import type { Browser, BrowserContextOptions } from 'playwright'
 import { viewWords } from '../../../src/renderer/words/services.ts'
 import type { FakeAgent } from './fake-agent.ts'
-import { openWindow, type OpenWindow } from './open-window.ts'
 import type { Scene } from './scenes/scene.ts'
-
-export interface Stage {
-  readonly browser: Browser
-  readonly folder: string
-  readonly dark?: boolean
-  /** What else a person asked their system for. */
-  readonly wishes?: Pick<BrowserContextOptions, 'contrast' | 'forcedColors'>
-  /** Device pixels for each CSS pixel. */
-  readonly scale?: number
-}
+import type { OpenWindow, WindowPages, Wishes } from './window-pages.ts'
 
 /** The window in the state of a scene. */
-export async function showScene(scene: Scene, stage: Stage): Promise<OpenWindow & { readonly agent: FakeAgent }> {
+export async function showScene(
+  scene: Scene,
+  pages: WindowPages,
+  wishes: Wishes = {},
+): Promise<OpenWindow & { readonly agent: FakeAgent }> {
   const { width = 400, height = 620, textScale = 1 } = scene
   const agent = scene.agent()
-  const window = await openWindow({
-    browser: stage.browser,
-    folder: stage.folder,
+  const window = await pages.open({
     agent,
     appState: scene.app,
-    context: {
-      viewport: { width, height },
-      colorScheme: stage.dark === true ? 'dark' : 'light',
-      reducedMotion: 'reduce',
-      deviceScaleFactor: stage.scale ?? 1,
-      ...stage.wishes,
-    },
+    size: { width, height },
+    wishes: { reducedMotion: 'reduce', ...wishes },
   })
   const { page } = window
   await page.locator('main').waitFor()
