@@ -11,8 +11,8 @@ import { type Suite, summaryOf } from './test-summary.ts'
 const root = join(import.meta.dirname, '..')
 const strict = process.env['CI'] === 'true'
 
-/** Agents, servers and browsers of a test mostly wait, so two files more than cores keep the cores busy. */
-const filesAtOnce = availableParallelism() + 2
+/** Agents and servers of a test mostly wait, so three files more than cores keep the cores busy. */
+const filesAtOnce = availableParallelism() + 3
 
 /** Where more files failed than these it is no race, and a second run would only hide how much is broken. */
 const mostFilesRunAgain = 8
