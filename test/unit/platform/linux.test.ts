@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { spawn, type ChildProcess } from 'node:child_process'
-import { open, realpath } from 'node:fs/promises'
+import { chmod, copyFile, open, realpath } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import path from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
@@ -199,10 +199,16 @@ describe.runIf(process.platform === 'linux')('the process table of Linux', () =>
   })
 
   test('an application is all processes of a name, except those left out', async () => {
-    const [a, b] = [await start('/bin/sleep', ['60']), await start('/bin/sleep', ['61'])]
+    await using folder = await temporaryFolder()
+    // No other program of this machine has its name.
+    const name = `dozer-${process.pid}`
+    const dozer = path.join(folder.dir, name)
+    await copyFile(await realpath('/bin/sleep'), dozer)
+    await chmod(dozer, 0o700)
+    const [a, b] = [await start(dozer, ['60']), await start(dozer, ['61'])]
     await eventually(async () => (await platform.footprints([a.pid, b.pid])).size === 2)
     const sleepers = async (...except: number[]) =>
-      (await platform.biggestProcesses(10_000, new Set(except))).find(({ name }) => name === 'sleep')?.bytes ?? 0
+      (await platform.biggestProcesses(10_000, new Set(except))).find((one) => one.name === name)?.bytes ?? 0
     expect(await sleepers(a.pid)).toBeLessThan(await sleepers())
   })
 
