@@ -61,6 +61,7 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
       cluster.context === '' ? state : `${cluster.context} (${cluster.server}), ${scopeOf(snapshot)}: ${state}`,
     ],
     ...(cluster.state === 'live' ? [] : [['', cluster.message] satisfies [string, string]]),
+    ...(cluster.state === 'denied' ? [['', rightsHint] satisfies [string, string]] : []),
     ['Host', `${host.displayName}, ${place}`],
     ['Node', `${host.nodeId}, agent ${version} for ${formatAge(startedAt, now)}`],
     ...(memory ? [['Memory', memoryLine(memory)] satisfies [string, string]] : []),
@@ -72,6 +73,8 @@ function headerLines(snapshot: AgentSnapshot): [label: string, text: string][] {
     ...notices.map((notice): [string, string] => ['Note', notice]),
   ]
 }
+
+const rightsHint = 'What gives it its rights, for an administrator: metal-agent rights'
 
 const scopeOf = ({ cluster: { namespace } }: AgentSnapshot) =>
   namespace === undefined ? 'all namespaces' : `namespace ${namespace}`

@@ -15,6 +15,7 @@ import { migrateVerb } from './verbs/migrate-verb.ts'
 import { modelsVerb } from './verbs/models-verbs.ts'
 import { nodeVerbCommands } from './verbs/node-verbs.ts'
 import { powerVerb } from './verbs/power-verb.ts'
+import { rightsVerb } from './verbs/rights-verb.ts'
 import { selftestVerb } from './verbs/selftest-verb.ts'
 import { serviceVerbCommands } from './verbs/service-verbs.ts'
 import { settingsVerb } from './verbs/settings-verbs.ts'
@@ -56,6 +57,7 @@ export function verbProgram(context: VerbContext, defaults: FlagDefaults): Comma
     fitVerb(context),
     settingsVerb(context),
     ...nodeVerbCommands(context),
+    rightsVerb(context),
     powerVerb(context),
     energyVerb(context),
     selftestVerb(context),

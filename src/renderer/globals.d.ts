@@ -5,9 +5,3 @@ declare module '*.module.css' {
 }
 
 declare module '*.css'
-
-/** A file's text, as it is when the window is built. */
-declare module '*?raw' {
-  const text: string
-  export default text
-}

@@ -5,6 +5,7 @@ import { Folded } from '../components/folded.tsx'
 import { Sentence } from '../components/sentence.tsx'
 import type { ClusterView } from '../../contract/cluster.ts'
 import type { CommandInput } from '../../contract/commands.ts'
+import { rightsCommands } from '../../contract/rights.ts'
 import {
   type ClusterObstacle,
   definitionsCommand,
@@ -12,7 +13,6 @@ import {
   obstacleOf,
   useContextCommand,
 } from '../first-run.ts'
-import { rightsCommands } from '../rights.ts'
 import { useSnapshot, useTrust, useWindow } from '../store.ts'
 import { useAnswer } from '../use-answer.ts'
 import { usePressed } from '../use-pressed.ts'

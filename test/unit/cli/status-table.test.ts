@@ -38,6 +38,15 @@ llama  team-a     ↓ fetching  llama-70b   -                   10s  40 % of 4.2
   )
 })
 
+test('where the cluster allows too little, the line after its reason is the way to what gives the rights', () => {
+  const denied = sampleSnapshot({ cluster: { ...two.cluster, state: 'denied', message: 'These credentials may not.' } })
+  expect(renderStatus(denied, plain).split('\n').slice(1, 3)).toEqual([
+    '         These credentials may not.',
+    '         What gives it its rights, for an administrator: metal-agent rights',
+  ])
+  expect(renderStatus(two, plain)).not.toContain('rights')
+})
+
 test('a narrow terminal gives the sentence a line of its own and cuts it, never the state', () => {
   expect(
     renderStatus(two, { ...plain, columns: 60, unicode: false })
