@@ -1,6 +1,6 @@
 import { LinkError } from '../contract/client.ts'
 import type { AgentViewStore } from './agent-view.ts'
-import { writePreferences, type ShellPreferences } from './preferences.ts'
+import { readPreferences, writePreferences, type ShellPreferences } from './preferences.ts'
 
 type Changes = { readonly [K in keyof ShellPreferences]?: ShellPreferences[K] | undefined }
 
@@ -14,7 +14,9 @@ export function keepPreferences(stateDir: string, view: AgentViewStore, onChange
     }
     const stated = Object.entries(changes).filter(([, value]) => value !== undefined)
     const preferences = { ...before, ...Object.fromEntries(stated) }
-    await writePreferences(stateDir, preferences)
+    // While another program runs the agent, what an earlier build kept there waits for the app's own to take it over.
+    const there = await readPreferences(stateDir)
+    await writePreferences(stateDir, preferences, there.ok ? there.agent : {})
     view.setState({ preferences })
     onChange()
   }

@@ -58,9 +58,13 @@ export async function readPreferences(stateDir: string): Promise<ReadPreferences
   return { ok: true, preferences: shellKeys.parse(read.value), agent: Object.fromEntries(agent) }
 }
 
-/** Throws what the disk answers. */
-export async function writePreferences(stateDir: string, preferences: ShellPreferences): Promise<void> {
-  await writeFileAtomic(fileIn(stateDir), `${JSON.stringify(preferences, null, 2)}\n`, { mode: 0o600 })
+/** Without `agent` no key of an earlier build is left in the file. Throws what the disk answers. */
+export async function writePreferences(
+  stateDir: string,
+  preferences: ShellPreferences,
+  agent: Partial<AgentKeys> = {},
+): Promise<void> {
+  await writeFileAtomic(fileIn(stateDir), `${JSON.stringify({ ...agent, ...preferences }, null, 2)}\n`, { mode: 0o600 })
 }
 
 const fileIn = (stateDir: string): string => path.join(stateDir, 'preferences.json')

@@ -6,6 +6,8 @@ import { PersonSettings } from '../../../src/agent-core/settings/person-settings
 import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
 import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 import { moveAgentKeys, readStartSettings } from '../../../src/main/agent-keys.ts'
+import { createAgentView } from '../../../src/main/agent-view.ts'
+import { keepPreferences } from '../../../src/main/keep-preferences.ts'
 import { setAside } from '../../../src/main/own-file.ts'
 import { defaultPreferences, readPreferences, writePreferences } from '../../../src/main/preferences.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -95,6 +97,22 @@ test('preferences are kept over a start', async () => {
     ok: true,
     preferences: { ...defaultPreferences, showTitle: true, onQuit: 'keep' },
     agent: {},
+  })
+})
+
+test('what is chosen before the app has an agent of its own loses nothing that an earlier build kept for it', async () => {
+  await using folder = await temporaryFolder()
+  await writeFile(
+    path.join(folder.dir, 'preferences.json'),
+    JSON.stringify({ hostIp: '192.0.2.10', logLevel: 'debug' }),
+  )
+  const view = createAgentView()
+  view.setState({ preferences: defaultPreferences })
+  await keepPreferences(folder.dir, view, () => undefined)({ showTitle: true })
+  expect(await readPreferences(folder.dir)).toEqual({
+    ok: true,
+    preferences: { ...defaultPreferences, showTitle: true },
+    agent: { hostIp: '192.0.2.10', logLevel: 'debug' },
   })
 })
 
