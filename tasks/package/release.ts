@@ -50,9 +50,14 @@ async function run(only: string | undefined): Promise<void> {
 
 function tell({ needsMac, commands }: Step): void {
   if (needsMac && process.platform !== 'darwin') say('  (only on a Mac)')
-  for (const command of commands) say(`  ${command.join(' ')}`)
+  for (const command of commands) say(`  ${command.map(asTyped).join(' ')}`)
   const unset = unsetIn(commands)
   if (unset.length > 0) say(`  not set: ${unset.join(', ')}`)
+}
+
+/** As a shell takes it. */
+function asTyped(word: string): string {
+  return word.includes(' ') ? `'${word}'` : word
 }
 
 async function carryOut({ name, needsMac, commands }: Step): Promise<void> {

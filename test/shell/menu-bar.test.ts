@@ -14,7 +14,7 @@ import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { powerStandIns } from '../support/power/stand-ins.ts'
-import { isOnElectron } from '../support/real-electron/find-electron.ts'
+import { isDrivenPacked, isOnElectron } from '../support/real-electron/find-electron.ts'
 import { Recorder } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
@@ -53,8 +53,8 @@ describe('the icon and its menu', () => {
         expect.stringMatching(/^\(Serving 1 model · [\d.]+ [kMG]?B of [\d.]+ [MG]B/),
         '(sim (default) · Live)',
         expect.stringContaining('--allow-unsafe-extra-args is set'),
-        expect.stringContaining('Metal'),
-        '-',
+        ...(process.platform === 'darwin' ? [] : [expect.stringContaining('no Metal') as string]),
+        ...['-', ...(isDrivenPacked() ? ['Open Metalbar at login', '-'] : [])],
         {
           label: expect.stringMatching(/^● tiny {3}[\d.]+ [kM]B$/) as unknown,
           entries: [
@@ -84,6 +84,7 @@ describe('the icon and its menu', () => {
             'Show figures beside the icon',
             '✓ Ask before quitting',
             '✓ Notifications',
+            ...(isDrivenPacked() ? ['Open at login', 'Install the command metal-agent'] : []),
           ],
         },
         'Quit…',
@@ -390,6 +391,9 @@ describe('Quit', () => {
     await app.icon('serving')
     const pid = await app.serverOf('tiny')
     const file = path.join(app.stateDir, 'preferences.json')
+    // An installed app has remembered by then that it offered to be opened at login.
+    if (isDrivenPacked())
+      await eventually(async () => (await readFile(file, 'utf8')).includes('loginItemOffered": true'))
     await rename(file, `${file}.before`)
     // Cannot be written over, as on a disk that is full.
     await mkdir(path.join(file, 'in-the-way'), { recursive: true })

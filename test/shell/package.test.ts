@@ -7,11 +7,14 @@ import { execa } from 'execa'
 import { parse } from 'plist'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import { flavourOf, WrongFlavourError, type Package } from '../../tasks/package/app/flavours.ts'
+import { flavourOf, mainOf, WrongFlavourError, type Package } from '../../tasks/package/app/flavours.ts'
 import { minimumMacOS } from '../../tasks/package/mach-o/command-troubles.ts'
+import { eventually } from '../support/eventually.ts'
 import { servingWorld } from '../support/serving-world.ts'
+import { missingBrowser } from '../support/shell-browser.ts'
 import { ShellApp } from '../support/shell-app.ts'
 import { writeSkeletonElectron } from '../support/package/skeleton-electron.ts'
+import { standInProgram } from '../support/package/stand-in-program.ts'
 import { skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -20,13 +23,16 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const root = path.join(import.meta.dirname, '../..')
 const folder = await temporaryFolder()
 const inside = (...names: string[]) => path.join(folder.dir, ...names)
+const ofTests = (name: string) => `/test/support/real-electron/${name}`
 const answerShape = z.object({ status: z.number(), body: z.string() })
 const most = 15_000_000
+
+const e2eApp = 'e2e/Applications/mac-arm64/Metalbar E2E.app'
 
 const packages = [
   ['release', 'arm64', 'app/mac-arm64/Metalbar.app'],
   ['release', 'x64', 'app/mac/Metalbar.app'],
-  ['e2e', 'arm64', 'e2e/mac-arm64/Metalbar E2E.app'],
+  ['e2e', 'arm64', e2eApp],
 ] as const
 
 function pack(output: string, ...more: string[]) {
@@ -60,7 +66,7 @@ beforeAll(async () => {
     await writeFile(inside(`commands/metal-agent-darwin-${arch}/THIRD_PARTY_NOTICES`), `of the command for ${arch}`)
   }
   await pack(inside('app'))
-  await pack(inside('e2e'), '--flavour', 'e2e', '--arch', 'arm64')
+  await pack(inside('e2e/Applications'), '--flavour', 'e2e', '--arch', 'arm64')
 })
 afterAll(() => folder[Symbol.asyncDispose]())
 
@@ -111,7 +117,8 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     const files = names.filter((name) => path.extname(name) !== '')
     const allowed =
       /^\/(package\.json|assets\/tray\/\w+Template(@2x)?\.png|out\/main\/(main\.js|preload\.cjs|chunks\/[\w-]+\.js|workers\/[\w-]+\.cjs)|out\/renderer\/(index\.html|assets\/[\w-]+\.(js|css|svg|woff2)))$/
-    expect(files.filter((file) => !allowed.test(file))).toEqual([])
+    const beside = files.filter((file) => !allowed.test(file))
+    expect(beside.toSorted()).toEqual(flavour === 'e2e' ? ['hook.cjs', 'packed-main.js'].map(ofTests) : [])
     expect(files).toEqual(
       expect.arrayContaining([
         '/out/main/main.js',
@@ -121,7 +128,7 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
       ]),
     )
     const manifest = JSON.parse(extractFile(archive, 'package.json').toString()) as Record<string, unknown>
-    expect(manifest).toMatchObject({ main: 'out/main/main.js', type: 'module' })
+    expect(manifest).toMatchObject({ main: mainOf[flavour], type: 'module' })
     expect(Object.keys(manifest)).not.toContain('devDependencies')
   })
 
@@ -175,6 +182,31 @@ test('runs from its archive: the icon, the page over app:, and a model whose dow
   expect([page.status, loaded.status, loaded.body.length > 10_000]).toEqual([200, 200, true])
 })
 
+test('what drives Electron drives the packed flavour for tests: icon, menu, window, files beside it, and its end', async ({
+  skip,
+}) => {
+  const missing = cannotPack ?? missingBrowser()
+  if (missing !== undefined) skip(missing)
+  const electron = await standInProgram(inside(e2eApp))
+  await using app = await ShellApp.start({ preferences: {}, electron })
+  await app.icon('disconnected', 'kubeconfig')
+  const menu = JSON.stringify(await app.menu())
+  await app.choose('Settings…')
+  await eventually(async () => (await app.look()).windows[0]?.isVisible, { what: 'the window' })
+  const state = await app.ask({ do: 'forge', channel: 'app:state', origin: 'app://metalbar', frame: 'main' })
+  expect(menu).toContain('Open at login')
+  expect(state).toMatchObject({
+    ok: true,
+    value: {
+      version: expect.stringMatching(/-e2e$/) as unknown,
+      // As installed, and of a package that was told of no address for updates.
+      update: { step: 'unavailable', why: 'unpublished' },
+      loginItem: 'not-registered',
+    },
+  })
+  expect(await app.quit()).toBe(0)
+})
+
 test('electron-builder checks the section of the disk image by its schema before it packs anything', async () => {
   const config = { dmg: { window: { width: 'wide' } }, directories: { output: inside('wrong') } }
   const targets = Platform.MAC.createTarget(['dir'], Arch.arm64)
@@ -194,7 +226,11 @@ test('the hardened runtime lets it write machine code, and nothing else', async 
   })
 })
 
-const e2e: Package = { appId: 'dev.metalbar.e2e', version: '1.2.3-e2e', identity: '-', hasPublish: false }
+const e2e: Package = {
+  ...{ appId: 'dev.metalbar.e2e', version: '1.2.3-e2e', main: mainOf.e2e },
+  ...{ identity: '-', hasPublish: false },
+}
+const release: Package = { ...e2e, appId: 'dev.metalbar.app', version: '1.2.3', main: mainOf.release }
 
 test.each<[what: string, Package]>([
   ['signed with the certificate of a person', { ...e2e, identity: 'Somebody (TEAM)' }],
@@ -202,8 +238,9 @@ test.each<[what: string, Package]>([
   ['told where to publish', { ...e2e, hasPublish: true }],
   ['versioned as a release', { ...e2e, version: '1.2.3' }],
   ['of an id that is none of ours', { ...e2e, appId: 'dev.metalbar.other' }],
-  ['a release that is versioned as for tests', { ...e2e, appId: 'dev.metalbar.app' }],
+  ['a release that is versioned as for tests', { ...release, version: e2e.version }],
+  ['a release that starts with what tests need', { ...release, main: e2e.main }],
 ])('no package lets an inspector in that is %s', (_, wrong) => {
-  expect(flavourOf(e2e)).toBe('e2e')
+  expect([flavourOf(e2e), flavourOf(release)]).toEqual(['e2e', 'release'])
   expect(() => flavourOf(wrong)).toThrow(WrongFlavourError)
 })

@@ -1,5 +1,6 @@
-import { readFile, symlink, writeFile } from 'node:fs/promises'
+import { symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { execa } from 'execa'
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
@@ -45,7 +46,8 @@ test('the app may set what takes a shell, each to its effect: executable, namesp
   world.apply('tiny')
   await page.getByRole('option', { name: 'tiny' }).getByText('Ready').waitFor()
   const pid = await app.serverOf('tiny')
-  expect(await readFile(`/proc/${pid}/cmdline`, 'utf8')).toContain('llama-server-of-mine')
+  const { stdout } = await execa('ps', ['-ww', '-o', 'command=', '-p', `${pid}`])
+  expect(stdout).toContain('llama-server-of-mine')
 
   expect(await send(page, { name: 'updateSettings', settings: { namespace: 'kube-system' } })).toBe('accepted')
   await page.getByText(/ \/ kube-system$/).waitFor()

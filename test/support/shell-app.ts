@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { z } from 'zod'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
+import { defaultStateDir } from '../../src/agent-core/state/state-folder.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
 import { connectToAgent } from '../../src/serve/client/agent-client.ts'
 import type { ControlRequest } from './electron-stand-in/control.ts'
@@ -11,7 +12,7 @@ import { chromiumVariable } from './electron-stand-in/page.ts'
 import { StandInProcess } from './electron-stand-in/stand-in-process.ts'
 import { eventually } from './eventually.ts'
 import { ElectronProcess } from './real-electron/electron-process.ts'
-import { electronPath, isOnElectron } from './real-electron/find-electron.ts'
+import { electronAt, electronProgram, isOnElectron } from './real-electron/find-electron.ts'
 import type { ShellProcess } from './shell-process.ts'
 
 export interface ShellAppOptions {
@@ -92,7 +93,7 @@ export class ShellApp implements AsyncDisposable {
   static async start(options: ShellAppOptions = {}): Promise<ShellApp> {
     const folder = options.folder ?? (await mkdtemp(path.join(tmpdir(), 'mb-shell-')))
     const stateDir = stateDirIn(folder)
-    await mkdir(path.join(folder, 'home'), { recursive: true })
+    await mkdir(homeIn(folder), { recursive: true })
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
     if (options.kubeconfig !== undefined) await writeFile(path.join(folder, 'kubeconfig'), options.kubeconfig)
     if (options.preferences) {
@@ -105,7 +106,8 @@ export class ShellApp implements AsyncDisposable {
       await writeFile(path.join(stateDir, 'preferences.json'), JSON.stringify(preferences))
     }
     const start = { folder, env: environment(folder, options) }
-    const electron = options.electron ?? (isOnElectron ? electronPath() : undefined)
+    const named = options.electron === undefined ? undefined : electronAt(options.electron)
+    const electron = named ?? (isOnElectron ? electronProgram() : undefined)
     const running =
       electron === undefined ? new StandInProcess(start, options.archive) : await ElectronProcess.start(start, electron)
     return new ShellApp(running, folder, options)
@@ -229,9 +231,11 @@ export class ShellApp implements AsyncDisposable {
   }
 }
 
+const homeIn = (folder: string) => path.join(folder, 'home')
+
 /** Holds little of this machine. */
 const environment = (folder: string, { chromium = '', env = {} }: ShellAppOptions) => ({
-  HOME: path.join(folder, 'home'),
+  HOME: homeIn(folder),
   XDG_STATE_HOME: folder,
   KUBECONFIG: path.join(folder, 'kubeconfig'),
   PATH: [path.dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(path.delimiter),
@@ -241,8 +245,9 @@ const environment = (folder: string, { chromium = '', env = {} }: ShellAppOption
   ...env,
 })
 
-/** As the app finds it on Linux. */
-export const stateDirIn = (folder: string) => path.join(folder, 'metalbar')
+/** As the app finds it. */
+export const stateDirIn = (folder: string) =>
+  defaultStateDir(process.platform, { XDG_STATE_HOME: folder }, homeIn(folder))
 
 export function lives(pid: number): boolean {
   try {

@@ -13,6 +13,7 @@ export default async function afterPack({ appOutDir, packager }: AfterPackContex
   const flavour = flavourOf({
     appId: appInfo.id,
     version: appInfo.version,
+    main: packager.info.metadata.main,
     identity: config.mac?.identity,
     hasPublish: config.publish != null,
   })

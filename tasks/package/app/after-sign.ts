@@ -10,7 +10,7 @@ export default async function afterSign({ appOutDir, packager }: AfterPackContex
   const { appInfo, config } = packager
   const app = path.join(appOutDir, `${appInfo.productFilename}.app`)
   const mustSign = config.forceCodeSigning === true
-  // It fails where nothing is signed, which a release without a Developer ID may be.
+  // It fails where nothing is signed.
   const { all, failed } = await execa('codesign', ['-dvv', app], { all: true, reject: false })
   if (failed && appInfo.id === releaseAppId && !mustSign) return
   checkSignature(appInfo.id === releaseAppId ? 'release' : 'e2e', mustSign, all)

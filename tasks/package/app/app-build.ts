@@ -4,7 +4,7 @@ import { Arch, build, Platform, type CliOptions } from 'electron-builder'
 import { packageVersion } from '../../build-info.ts'
 import { bundledPackages, type BundledPackage } from '../bundled-packages.ts'
 import { noticesOfApp } from '../notices.ts'
-import { e2eSuffix, flavourConfig, type Flavour } from './flavours.ts'
+import { e2eSuffix, flavourConfig, mainOf, signedByNobody, type Flavour } from './flavours.ts'
 
 const root = path.join(import.meta.dirname, '../../..')
 
@@ -22,7 +22,7 @@ export interface AppBuild {
   readonly electronDist: string | undefined
   /** Address of the folder with `latest-mac.yml`; undefined = the app is told of no updates. */
   readonly updates: string | undefined
-  /** Fails where no identity for signing is found. */
+  /** A release is signed as a person, and fails where there is no identity for that; else it is for this Mac alone. */
   readonly mustSign: boolean
 }
 
@@ -58,11 +58,12 @@ function optionsOf({ flavour, archs, targets, output, electronDist, updates, mus
     publish: 'never',
     config: {
       ...flavourConfig[flavour],
+      ...(isRelease && !mustSign && { mac: signedByNobody }),
       directories: { output: path.resolve(output) },
       forceCodeSigning: isRelease && mustSign,
       publish: isRelease && updates !== undefined ? [{ provider: 'generic', url: updates }] : null,
       ...(electronDist !== undefined && { electronDist: path.resolve(electronDist) }),
-      ...(!isRelease && { extraMetadata: { version: `${packageVersion()}${e2eSuffix}` } }),
+      ...(!isRelease && { extraMetadata: { version: `${packageVersion()}${e2eSuffix}`, main: mainOf.e2e } }),
     },
   }
 }

@@ -1,3 +1,5 @@
+import { flavourConfig } from '../app/flavours.ts'
+
 /** What a release is made of, in order. */
 export interface Step {
   readonly name: string
@@ -12,7 +14,10 @@ export interface Step {
 const identity = '$METALBAR_IDENTITY'
 const archs = ['arm64', 'x64'] as const
 const appOf = { arm64: 'out/app/mac-arm64/Metalbar.app', x64: 'out/app/mac/Metalbar.app' } as const
-const e2eApp = 'out/e2e/mac-arm64/Metalbar E2E.app'
+// In a folder of this name the app counts as installed, and offers to move nowhere.
+const e2eFolder = 'out/e2e/Applications'
+const e2eName = flavourConfig.e2e.productName
+const e2eApp = `${e2eFolder}/mac-arm64/${e2eName}.app`
 const notary = ['--key', '$APPLE_API_KEY', '--key-id', '$APPLE_API_KEY_ID', '--issuer', '$APPLE_API_ISSUER', '--wait']
 const script = (...args: readonly string[]) => ['node', 'tasks/package/release.ts', ...args]
 
@@ -82,13 +87,12 @@ export const stepsOf = (version: string): readonly Step[] => [
   },
   {
     name: 'electron',
-    about: 'the built app on Electron itself, and that the flavour for tests is packed and signed for nobody',
+    about: 'the packed app on Electron itself, by Playwright: of the flavour for tests, which is signed for nobody',
     needsMac: true,
     commands: [
-      ['npx', 'install-electron'],
-      ['npx', 'vitest', 'run', '--project', 'electron'],
-      ['node', 'tasks/package/build-app.ts', '--flavour', 'e2e', '--dir', '--arch', 'arm64', '--output', 'out/e2e'],
+      ['node', 'tasks/package/build-app.ts', '--flavour', 'e2e', '--dir', '--arch', 'arm64', '--output', e2eFolder],
       ['codesign', '--verify', '--deep', '--strict', e2eApp],
+      ['env', `ELECTRON_PATH=${e2eApp}/Contents/MacOS/${e2eName}`, 'npx', 'vitest', 'run', '--project', 'electron'],
     ],
   },
   {

@@ -47,16 +47,18 @@ function readModules(prefix: string): void {
     resolve: (specifier, context, next) => {
       if (isBuiltin(specifier) || specifier === 'electron') return next(specifier, context)
       const url = URL.canParse(specifier, context.parentURL) ? new URL(specifier, context.parentURL).href : ''
-      return url.startsWith(prefix) ? { url, format: 'module', shortCircuit: true } : next(specifier, context)
+      return url.startsWith(prefix) ? { url, format: formatOf(url), shortCircuit: true } : next(specifier, context)
     },
     load: (url, context, next) => {
       if (!url.startsWith(prefix)) return next(url, context)
       const archive = fileURLToPath(prefix).slice(0, -1)
       const source = contentIn(archive, path.relative(archive, fileURLToPath(url)))
-      return { format: 'module', source, shortCircuit: true }
+      return { format: formatOf(url), source, shortCircuit: true }
     },
   })
 }
+
+const formatOf = (url: string) => (url.endsWith('.cjs') ? 'commonjs' : 'module')
 
 function contentIn(archive: string, name: string): Buffer {
   if (!isIn(archive, name)) throw Object.assign(new Error(`ENOENT: ${name} is not in ${archive}`), { code: 'ENOENT' })

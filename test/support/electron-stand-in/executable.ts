@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 /**
  * The stand-in as a program that is started as Electron is, `[--inspect=0 …] -r hook.cjs FOLDER`, so that what drives Electron (Playwright,
- * `../real-electron`) is shown to work where there is none: it listens for both debuggers, and has a Chromium of its own.
+ * `../real-electron`) is shown to work where there is none: it listens for both debuggers, and has a Chromium of its own. As the program of
+ * a packed app (`../package/stand-in-program.ts`) it does as its fuses and its archive say, and passes over what it is told to load.
  */
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync } from 'node:fs'
@@ -10,9 +11,13 @@ import { createRequire, registerHooks } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { FuseState, FuseV1Options, getCurrentFuseWire } from '@electron/fuses'
 import { z } from 'zod'
 import { findBrowser } from '../window/browser.ts'
+import { readArchives } from './archive-files.ts'
+import { ownBundle } from './bundle.ts'
 import { app } from './electron.ts'
+import { isInstalled } from './login-item.ts'
 import { chromiumVariable } from './page.ts'
 
 registerHooks({
@@ -54,8 +59,10 @@ const endpoint = await new Promise<string>((resolve, reject) => {
 process.env[chromiumVariable] = `http://${endpoint}`
 
 const args = process.argv.slice(2)
-const folder = args.at(-1) ?? ''
-createRequire(import.meta.url)(args[args.indexOf('-r') + 1] ?? '')
+const archive = path.join(ownBundle, 'Contents/Resources/app.asar')
+const folder = isInstalled ? archive : (args.at(-1) ?? '')
+if (isInstalled) readArchives(archive)
+else createRequire(import.meta.url)(args[args.indexOf('-r') + 1] ?? '')
 const { main } = z
   .object({ main: z.string() })
   .parse(JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')))
@@ -63,7 +70,9 @@ await import(pathToFileURL(path.join(folder, main)).href)
 app.begin()
 
 // Says itself where it listens, as Electron does before Chromium does.
-inspector.open(0)
+const fuses = isInstalled ? await getCurrentFuseWire(ownBundle) : undefined
+const inspectors = fuses?.[FuseV1Options.EnableNodeCliInspectArguments]
+if (inspectors === undefined || inspectors === FuseState.ENABLE) inspector.open(0)
 const { webSocketDebuggerUrl } = z
   .object({ webSocketDebuggerUrl: z.string() })
   .parse(await (await fetch(`http://${endpoint}/json/version`)).json())

@@ -65,7 +65,9 @@ export class Menu extends ElectronEmitter {
     let entries = this.template
     let chosen: ItemTemplate | undefined
     for (const label of labels) {
-      chosen = entries.find((entry) => entry.enabled !== false && seen(entry.label).startsWith(label))
+      const enabled = entries.filter((entry) => entry.enabled !== false)
+      const isExact = (entry: ItemTemplate) => seen(entry.label) === label
+      chosen = enabled.find(isExact) ?? enabled.find((entry) => seen(entry.label).startsWith(label))
       entries = chosen?.submenu ?? []
     }
     if (!chosen?.click)

@@ -1,11 +1,10 @@
 import type { ChildProcess } from 'node:child_process'
-import path from 'node:path'
 import { _electron, type ElectronApplication, type Page } from 'playwright'
 import type { ControlRequest } from '../electron-stand-in/control.ts'
 import type { ShellProcess, ShellStart } from '../shell-process.ts'
 import { carriers } from './electron-requests.ts'
-
-const root = path.join(import.meta.dirname, '../../..')
+import type { ElectronProgram } from './find-electron.ts'
+import { launchPlan } from './launch-plan.ts'
 
 /** Those that run, the newest last. */
 const running: ElectronApplication[] = []
@@ -36,20 +35,8 @@ export class ElectronProcess implements ShellProcess {
     })
   }
 
-  static async start({ folder, env }: ShellStart, executablePath: string): Promise<ElectronProcess> {
-    const app = await _electron.launch({
-      executablePath,
-      args: ['-r', path.join(import.meta.dirname, 'hook.cjs'), root],
-      cwd: folder,
-      env: {
-        ...env,
-        DISPLAY: process.env['DISPLAY'] ?? '',
-        // By which macOS finds it.
-        CFFIXED_USER_HOME: env['HOME'] ?? '',
-        METALBAR_TEST_HOME: folder,
-      },
-    })
-    return new ElectronProcess(app)
+  static async start(start: ShellStart, electron: ElectronProgram): Promise<ElectronProcess> {
+    return new ElectronProcess(await _electron.launch(launchPlan(start, electron, process.env['DISPLAY'])))
   }
 
   ask(request: ControlRequest): Promise<unknown> {

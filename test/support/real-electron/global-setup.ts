@@ -2,5 +2,7 @@ import buildApp from '../electron-stand-in/global-setup.ts'
 import { findElectron } from './find-electron.ts'
 
 export default async function setup(): Promise<void> {
-  if ('path' in findElectron()) await buildApp()
+  const found = findElectron()
+  // A packed app has its own.
+  if ('path' in found && !found.isPacked) await buildApp()
 }

@@ -1,4 +1,4 @@
-// Loaded into Electron before the app (`electron -r`): keeps what a test cannot find from outside, and stands where a person, or the screen,
+// Loaded into Electron before the app (`electron -r`, or by `packed-main.js`): keeps what a test cannot find from outside, and stands where a person, or the screen,
 // clipboard or programs of whoever's machine this is would be reached.
 const { setFlagsFromString } = require('node:v8')
 const { runInNewContext } = require('node:vm')
@@ -46,7 +46,9 @@ const kept = {
     let items = entries?.items ?? []
     let chosen
     for (const label of labels) {
-      chosen = items.find((item) => item.enabled && seen(item.label).startsWith(label))
+      const enabled = items.filter((item) => item.enabled)
+      chosen =
+        enabled.find((item) => seen(item.label) === label) ?? enabled.find((item) => seen(item.label).startsWith(label))
       items = chosen?.submenu?.items ?? []
     }
     if (!chosen || chosen.submenu) throw new Error(`There is no entry ${labels.join(' ▸ ')} that can be chosen.`)
@@ -136,6 +138,10 @@ app.on('session-created', (session) => {
   onCall(session, 'setPermissionCheckHandler', (handler) => (kept.permissions.check ??= handler))
 })
 
+// Lists of the system, in which the app would stay.
+app.setAsDefaultProtocolClient = () => true
+app.setLoginItemSettings = () => undefined
+app.getLoginItemSettings = () => ({ openAtLogin: false, status: 'not-registered' })
 onCall(app, 'enableSandbox', () => (kept.isSandboxed = true))
 app.on('web-contents-created', (_event, contents) => {
   onCall(contents, 'send', () => kept.sent.set(contents, (kept.sent.get(contents) ?? 0) + 1))

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { expect, test } from 'vitest'
+import { flavourConfig } from '../../../tasks/package/app/flavours.ts'
 import { checkFiles, checkVersion, filesOf, ReleaseError, stepsOf } from '../../../tasks/package/release/steps.ts'
 
 const root = path.join(import.meta.dirname, '../../..')
@@ -43,11 +44,24 @@ test('each step of the workflow is a step of the script, in its order, after the
   expect([...new Set(secrets)].filter((name) => !told.includes(`\`${name}\``))).toEqual([])
 })
 
+test('the tests on Electron drive the package for tests, packed just before, and no Electron that is told which app', () => {
+  const commands = stepsOf('1.2.3').find(({ name }) => name === 'electron')?.commands ?? []
+  const [pack = [], verify = [], drive = []] = commands
+  const program = drive.find((word) => word.startsWith('ELECTRON_PATH='))?.slice('ELECTRON_PATH='.length) ?? ''
+  const folder = pack[pack.indexOf('--output') + 1] ?? 'nowhere'
+  expect([commands.length, pack.includes('e2e'), drive.slice(-2)]).toEqual([3, true, ['--project', 'electron']])
+  expect(program).toBe(`${verify.at(-1)}/Contents/MacOS/${flavourConfig.e2e.productName}`)
+  // Where Electron counts an app as installed, so that it offers to move nowhere.
+  expect([program.startsWith(`${folder}/`), folder.split('/').includes('Applications')]).toEqual([true, true])
+})
+
 test('a dry run tells every step, and only a Mac may carry out what needs one', async () => {
   const script = path.join(root, 'tasks/package/release.ts')
   const { stdout } = await execa(process.execPath, [script, '--dry-run'], { env: { RELEASE_TAG: '' } })
   for (const { name, about } of stepsOf('1.2.3')) expect(stdout).toContain(`${name}: ${about}\n`)
   expect(stdout).toContain('not set: $RELEASE_TAG')
+  // To be copied into a shell, although there are spaces in it.
+  expect(stdout).toMatch(/^ {2}env 'ELECTRON_PATH=[^']+ E2E' npx vitest run --project electron$/m)
   if (process.platform === 'darwin') return
   await expect(execa(process.execPath, [script, 'assess'])).rejects.toThrow('Only a Mac can do the step assess.')
   await expect(execa(process.execPath, [script, 'nothing'])).rejects.toThrow('No such step: nothing.')
