@@ -20,28 +20,37 @@ const say = (text: string): void => void process.stdout.write(`${text}\n`)
 const listed = async (file: string, about = '') =>
   say(`${path.relative(process.cwd(), file)}: ${((await stat(file)).size / 1e6).toFixed(1)} MB${about}`)
 
+/** Says what is being done, and how long it took; what it prints itself is said only where it fails. */
+async function step<T>(what: string, work: () => Promise<T>): Promise<T> {
+  say(`${what} …`)
+  const began = performance.now()
+  const result = await work()
+  say(`  done in ${((performance.now() - began) / 1_000).toFixed(0)} s`)
+  return result
+}
+
 /** `make package`: what people install, as far as this machine can build it, in `out/package`. */
 await rm(folder, { recursive: true, force: true })
 await mkdir(path.join(folder, name), { recursive: true })
-say('building the self-contained command …')
 const command = path.join(folder, name, 'metal-agent')
-const packages = await buildCommand(command)
+const packages = await step('building the self-contained command', () => buildCommand(command))
 if (process.platform === 'darwin') await execa('codesign', ['--sign', '-', '--force', command])
 const { stdout } = await execa(command, ['--version'], { env: {}, extendEnv: false })
-const files = [...(await packCommand({ folder: path.join(folder, name), packages, node: process.execPath }))]
-files.push(await buildNpmPackage(folder))
-await listed(command, `, runs with nothing beside it: ${stdout.split('\n')[0] ?? ''}`)
+const files = await step('packing it with its licences and bill of materials', async () => [
+  ...(await packCommand({ folder: path.join(folder, name), packages, node: process.execPath })),
+])
+files.push(await step('building the package for npm', () => buildNpmPackage(folder)))
 
-say('building the app …')
-const inherited = { cwd: root, stdio: 'inherit', preferLocal: true } as const
-await execa('npm', ['run', '--silent', 'build', '--', '--logLevel', 'warn'], {
-  ...inherited,
-  env: { NODE_ENV: undefined },
-})
+const quietly = { cwd: root, preferLocal: true, all: true } as const
+await step('building the app', () =>
+  execa('npm', ['run', '--silent', 'build'], { ...quietly, env: { NODE_ENV: undefined } }),
+)
 files.push(await billOfApp(packages))
 await writeFile(path.join(folder, 'SHA256SUMS'), await checksums(files))
-for (const file of files) await listed(file)
 await (process.platform === 'darwin' ? packApp() : checkMacCommands())
+await listed(command, `, runs with nothing beside it: ${stdout.split('\n')[0] ?? ''}`)
+for (const file of files) await listed(file)
+whatIsLeft()
 
 async function billOfApp(ofCommand: readonly BundledPackage[]): Promise<string> {
   const file = path.join(folder, 'Metalbar.cdx.json')
@@ -55,19 +64,19 @@ async function billOfApp(ofCommand: readonly BundledPackage[]): Promise<string> 
 }
 
 async function packApp(): Promise<void> {
-  await execa(process.execPath, ['tasks/package/build-app.ts', '--arch', process.arch], inherited)
-  say(
-    'out/app: the disk image and the zip. Without a Developer ID in the keychain nothing is signed, and Apple silicon starts no such app.',
+  const options = ['--arch', process.arch]
+  await step('packing the app as disk image and zip', () =>
+    execa(process.execPath, ['tasks/package/build-app.ts', ...options], quietly),
   )
-  say('A release, for both kinds of Mac, signed and known to Apple: docs/release.md')
+  say('out/app: the disk image and the zip, signed for this Mac alone: macOS opens them on no other one.')
 }
 
 /** Not for people: no Mac has signed them, and they are of another Node.js than a release. */
 async function checkMacCommands(): Promise<void> {
   const [missing] = await setUp([nodesForMacsPart], say)
   if (missing === undefined) {
-    say('building the command for both kinds of Mac …')
-    for (const file of await buildMacCommandsHere(path.join(folder, 'checked'))) {
+    const checked = path.join(folder, 'checked')
+    for (const file of await step('building the command for both kinds of Mac', () => buildMacCommandsHere(checked))) {
       await listed(
         file,
         ', checked as a Mac would load it; it starts on no Mac before it is signed there, and is not for people',
@@ -75,6 +84,13 @@ async function checkMacCommands(): Promise<void> {
     }
   } else {
     say(`The commands for Macs are not built: ${missing.reason}`)
+  }
+}
+
+function whatIsLeft(): void {
+  if (process.platform === 'darwin') {
+    say('A release, for both kinds of Mac, signed and known to Apple: docs/release.md')
+    return
   }
   say('Only a Mac can do the rest (docs/release.md says what each step proves):')
   say(
