@@ -35,3 +35,18 @@ test('each question of the self-test is explained, and no other', () => {
   const explained = lines.flatMap((names) => [...names.matchAll(/`([^`]+)`/g)].map(([, id]) => id))
   expect(explained.toSorted()).toEqual(checks.map(({ id }) => id).toSorted())
 })
+
+test('what only a Mac shows of a package is a list in order, each line with its time', () => {
+  const section = /^### The app's package\n(.*?)^#/ms.exec(text)?.[1] ?? ''
+  const lines = [...section.matchAll(/^\|\s*(\d+)\s*\|\s*(\d+)\s*\|/gm)].map(([, line, minutes]) =>
+    [line, minutes].map(Number),
+  )
+  expect(lines.map(([line]) => line)).toEqual(lines.map((_, index) => index + 1))
+  const [seconds, withoutKey] = [lines, lines.slice(0, 5)].map((some) =>
+    some.reduce((sum, [, one = 0]) => sum + one, 0),
+  )
+  expect([lines.length > 10, withoutKey, seconds]).toEqual([true, 16, 71])
+  expect(section).toContain(
+    'All together 71 minutes, of which the first five lines, which need no Developer ID, take 16.',
+  )
+})
