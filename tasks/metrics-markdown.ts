@@ -81,7 +81,7 @@ export function metricsMarkdown(): string {
     ...rowsOf('ours'),
     '## Of the process',
     '',
-    'Without the prefix: `process_*` and `nodejs_*`, as prom-client names them, for processor time, memory, handles and garbage collection',
+    'Without the prefix: `process_*` and `nodejs_*`, as prom-client names them, for processor time, memory, open resources and garbage collection',
     'of the agent itself. `nodejs_eventloop_lag_mean_seconds` and `nodejs_eventloop_lag_max_seconds` are since the last scrape.',
     '',
   ].join('\n')

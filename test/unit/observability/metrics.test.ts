@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { AgentMetrics } from '../../../src/agent-core/observability/metrics/agent-metrics.ts'
 import { labelCombinations, type MetricRow } from '../../../src/agent-core/observability/metrics/metric-row.ts'
 import { metricTable } from '../../../src/agent-core/observability/metrics/metric-table.ts'
@@ -143,6 +143,14 @@ test('before the first scrape nothing watches the event loop, and processor time
   const shown = await ofProcess(/^(process_cpu_seconds_total|nodejs_eventloop_lag_(mean|max)_seconds)$/)
   expect([...shown.keys()]).toEqual(['process_cpu_seconds_total'])
   expect(shown.get('process_cpu_seconds_total')).toBeGreaterThanOrEqual((user + system) / 1e6)
+})
+
+test('a scrape never asks Node.js for its handles, which aborts while one of them is garbage', async () => {
+  const named = process as unknown as Record<'_getActiveHandles' | '_getActiveRequests', () => unknown[]>
+  const asked = [vi.spyOn(named, '_getActiveHandles'), vi.spyOn(named, '_getActiveRequests')]
+  const shown = await ofProcess(/^nodejs_active_/)
+  expect([shown.size > 0, ...asked.map((one) => one.mock.calls.length)]).toEqual([true, 0, 0])
+  for (const one of asked) one.mockRestore()
 })
 
 test('the process and its event loop are measured, and a block of the loop shows as what it lasted beyond a sample', async () => {

@@ -24,10 +24,12 @@ export class ProcessMetrics implements Disposable {
     this.#add('process_cpu_user_seconds_total', user)
     this.#add('process_cpu_system_seconds_total', system)
     this.#add('process_cpu_seconds_total', user + system)
-    // Gauges under the names of counters, and the sums of what nodejs_active_* says by type.
+    // Gauges under the names of counters, and the sums of what nodejs_active_resources says by type.
     for (const what of ['handles', 'requests', 'resources']) {
       this.#registry.removeSingleMetric(`nodejs_active_${what}_total`)
     }
+    // Node.js 24 aborts when it is asked for its handles while one of them is garbage: a scrape would end the agent.
+    for (const what of ['handles', 'requests']) this.#registry.removeSingleMetric(`nodejs_active_${what}`)
     this.#replaceEventLoopMetrics()
   }
 
