@@ -1,13 +1,15 @@
 import { mkdir, readFile, symlink } from 'node:fs/promises'
 import path from 'node:path'
+import { execa } from 'execa'
 import { expect, inject, test } from 'vitest'
+import { z } from 'zod'
 import { TestCluster } from '../support/control-plane/test-cluster.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer } from '../support/file-server.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
 import { ShellApp } from '../support/shell-app.ts'
-import { skipWhen, useLlamaServer } from '../support/skip.ts'
+import { missingPrograms, skipWhen, useLlamaServer } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { makeBundle } from '../support/update-world.ts'
 
@@ -15,8 +17,11 @@ const controlPlane = inject('controlPlane')
 const llamaServer = useLlamaServer()
 skipWhen('missing' in controlPlane ? controlPlane.missing : undefined)
 skipWhen(missingBrowser())
+skipWhen(missingPrograms('curl'))
 
 const mostSteps = 4
+
+const answerShape = z.object({ usage: z.object({ completion_tokens: z.number() }) })
 
 test('from a downloaded app to a first token it takes the four steps that docs/install.md has, and no fifth', async () => {
   if ('missing' in controlPlane) return
@@ -82,12 +87,9 @@ test('from a downloaded app to a first token it takes the four steps that docs/i
   )
 
   step('Ask it.')
-  const answer = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 4 }),
-  })
-  const tokens = ((await answer.json()) as { readonly usage: { readonly completion_tokens: number } }).usage
+  const line = await page.getByText(`curl http://127.0.0.1:${port}/`).innerText()
+  const { stdout: answer } = await execa('sh', ['-c', line])
+  const tokens = answerShape.parse(JSON.parse(answer)).usage
   const written = await readFile(path.join(import.meta.dirname, '../../docs/install.md'), 'utf8')
   const section = written.split('## First run')[1]?.split('\n## ')[0] ?? ''
   expect([tokens.completion_tokens > 0, steps, steps.length <= mostSteps]).toEqual([
