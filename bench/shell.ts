@@ -3,7 +3,7 @@ import { busyServices, busyTurns, iconAfterCpuMs } from '../test/support/busy-ap
 import buildApp from '../test/support/electron-stand-in/global-setup.ts'
 import { servingWorld } from '../test/support/serving-world.ts'
 import { ShellApp } from '../test/support/shell-app.ts'
-import { startShellBrowser } from '../test/support/shell-browser.ts'
+import { shellWorld } from '../test/support/shell-world.ts'
 import { findBrowser } from '../test/support/window/browser.ts'
 import { poll, secondsSince } from './poll.ts'
 import type { Extent, Group, Row } from './row.ts'
@@ -38,17 +38,9 @@ async function turns(runs: number): Promise<Row> {
 
 /** The services change before and after, so that what is not sent is known to have been there to be sent. */
 async function hidden(): Promise<Row> {
-  await using world = await servingWorld()
-  await using browser = await startShellBrowser()
-  await using app = await ShellApp.start({
-    kubeconfig: world.sim.kubeconfig(),
-    preferences: world.preferences,
-    chromium: browser.endpoint,
-  })
-  await app.icon('idle')
-  await app.ask({ do: 'clickIcon' })
-  const page = await browser.window()
-  await page.getByText('Live').waitFor()
+  await using shell = await shellWorld()
+  const { world, app } = shell
+  await shell.open()
   await app.ask({ do: 'clickElsewhere' })
   const sent = async () => {
     const [window] = (await app.look()).windows

@@ -93,6 +93,8 @@ export interface AppState {
   readonly preferences?: AppPreferences
   /** False where another program runs the agent, which then has no token of the app. */
   readonly isHere: boolean
+  /** The window is one of its own; else it is under the icon. */
+  readonly isTornOff: boolean
   readonly version: string
   readonly update: UpdateState
   /** Absent where this start follows no update. */
@@ -109,6 +111,13 @@ export type ChosenFile = (typeof chosenFiles)[number]
 export const systemPanes = ['loginItems', 'notifications'] as const
 /** A part of System Settings. */
 export type SystemPane = (typeof systemPanes)[number]
+
+export const windowViews = ['services', 'models', 'activity', 'settings'] as const
+/** A part of the window that a person turns to. */
+export type WindowView = (typeof windowViews)[number]
+
+/** What a person looks at in the window: one of its parts, or a service by its uid. */
+export type LookedAt = { readonly view: WindowView } | { readonly service: string }
 
 export const powerRuleChanges = ['install', 'remove'] as const
 /** Of the rule by which sudo lets powermetrics run. */
@@ -141,4 +150,7 @@ export interface AppBridge {
   revealLog(log: RunLog): Promise<BridgeReply<null>>
   /** Whether something that a person wrote is in the page alone, which is then kept while it is hidden. */
   keep(isKept: boolean): Promise<BridgeReply<null>>
+  hide(): Promise<BridgeReply<null>>
+  /** Opens the same as a window of its own, in place of this page; not where a person wants to keep what they wrote here. */
+  tearOff(at: LookedAt): Promise<BridgeReply<null>>
 }

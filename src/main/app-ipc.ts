@@ -5,8 +5,10 @@ import {
   powerRuleChanges,
   systemPanes,
   updateActions,
+  windowViews,
   type AppState,
   type ChosenFile,
+  type LookedAt,
   type PowerRuleChange,
   type PreferenceChanges,
   type SystemPane,
@@ -41,10 +43,19 @@ export interface AppControls {
   readonly onEscape: () => void
   readonly onFocus: (hasKeys: boolean) => void
   readonly onKeep: (isKept: boolean) => void
+  readonly hide: () => void
+  readonly tearOff: (at: LookedAt) => Promise<void>
 }
 
 /** Whatever may have been pasted: whether it is a token is judged, with a sentence for the person, where it is kept. */
 const token = z.string().max(65_536)
+
+/** No uid of a cluster is as long as this. */
+const maxUid = 200
+const lookedAt = z.union([
+  z.strictObject({ view: z.enum(windowViews) }),
+  z.strictObject({ service: z.string().min(1).max(maxUid) }),
+])
 
 /** What the app does for its own window beside the contract. */
 export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, controls: AppControls): void {
@@ -83,6 +94,8 @@ export function serveAppIpc(link: Pick<AgentLink, 'query'>, log: Logger, control
     await controls.showLogInFolder(file)
   })
   doing(channels.keep, z.boolean(), (isKept) => controls.onKeep(isKept))
+  doing(channels.hide, z.undefined(), controls.hide)
+  doing(channels.tearOff, lookedAt, (at) => controls.tearOff(at))
   doing(channels.escape, z.undefined(), controls.onEscape)
   doing(channels.focus, z.boolean(), (hasKeys) => controls.onFocus(hasKeys))
 }

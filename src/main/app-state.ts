@@ -10,6 +10,7 @@ export async function appState(
   view: AgentViewStore,
   token: Pick<KeptToken, 'state'>,
   commandLink: () => Promise<CommandLinkState>,
+  isTornOff: () => boolean,
 ): Promise<AppState> {
   const hubToken = await token.state()
   const link = await commandLink()
@@ -18,6 +19,7 @@ export async function appState(
     hubToken,
     loginItem: loginItemState(misplaced),
     isHere,
+    isTornOff: isTornOff(),
     version: app.getVersion(),
     update,
     commandLink: link,

@@ -202,7 +202,13 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   })
   serveIpc(agent.link, log)
   serveAppIpc(agent.link, log, {
-    state: () => appState(view, token, () => installed.commandLink()),
+    state: () =>
+      appState(
+        view,
+        token,
+        () => installed.commandLink(),
+        () => popover.isTornOff,
+      ),
     setHubToken: (text) => token.set(text),
     removeHubToken: () => token.remove(),
     setLoginItem: setLoginItemHere,
@@ -219,6 +225,8 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onEscape: () => popover.escape(),
     onFocus: (hasKeys) => popover.focused(hasKeys),
     onKeep: (isKept) => popover.keep(isKept),
+    hide: () => popover.hide(),
+    tearOff: (at) => popover.tearOff(at),
   })
   const goodEnd = stopBeforeQuit({
     log,

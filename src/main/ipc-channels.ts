@@ -34,6 +34,8 @@ export const channels = {
   focus: 'window:focus',
   /** Whether the page has what must not be lost. */
   keep: 'window:keep',
+  hide: 'window:hide',
+  tearOff: 'window:tearOff',
   /** From main to the page. */
   push: 'agent:push',
 } as const

@@ -1,16 +1,15 @@
 import { z } from 'zod'
+import { windowViews, type WindowView } from '../contract/app-bridge.ts'
 import { serviceRef } from '../contract/commands.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import type { WindowPlace } from './window-place.ts'
 
 export const linkScheme = 'metalbar'
 
-const views = ['services', 'models', 'activity', 'settings'] as const
-
 /** What a link asks to be shown. Whoever writes a page or a mail may write one, so it only ever turns the window. */
 export type LinkTarget =
   | { readonly kind: 'window' }
-  | { readonly kind: 'view'; readonly view: (typeof views)[number] }
+  | { readonly kind: 'view'; readonly view: WindowView }
   | { readonly kind: 'service'; readonly namespace: string; readonly name: string }
 
 const maxLength = 500
@@ -26,7 +25,7 @@ export function targetOf(link: string): LinkTarget | undefined {
   }
   if (rest.length > 0) return undefined
   if (place === 'open') return { kind: 'window' }
-  const view = z.enum(views).safeParse(place)
+  const view = z.enum(windowViews).safeParse(place)
   return view.success ? { kind: 'view', view: view.data } : undefined
 }
 

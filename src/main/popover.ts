@@ -92,13 +92,17 @@ export class Popover {
     if (this.#window) this.#load(this.#window, at)
   }
 
+  get isTornOff(): boolean {
+    return this.#form === 'window'
+  }
+
   /** From now on a window of its own, until it is closed. */
-  async tearOff(): Promise<void> {
+  async tearOff(at?: WindowPlace): Promise<void> {
     if (this.#isKept && this.#form === 'popover' && !(await this.during(this.#options.mayLose))) {
       this.show()
       return
     }
-    this.#showAsWindow()
+    this.#showAsWindow(at)
   }
 
   /** A window of its own stays, as any other does. */
@@ -169,10 +173,10 @@ export class Popover {
     if (!this.#isKept) this.#grace = setTimeout(() => this.#window?.destroy(), graceMs)
   }
 
-  #showAsWindow(): void {
+  #showAsWindow(at?: WindowPlace): void {
     if (this.#form === 'popover') this.#window?.destroy()
     this.#form = 'window'
-    this.show()
+    this.show(at)
   }
 
   #place(window: BrowserWindow, clicked: Rectangle | undefined): void {

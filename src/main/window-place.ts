@@ -1,12 +1,11 @@
-/** A part of the window to turn to; of the settings also one of its fields. */
-export type WindowPlace =
-  { readonly view: WindowView; readonly field?: 'hostAddress' | 'updates' } | { readonly service: string }
+import type { LookedAt } from '../contract/app-bridge.ts'
 
-export type WindowView = 'services' | 'models' | 'activity' | 'settings'
+/** What the window is to show; of the settings also one of their fields. */
+export type WindowPlace = LookedAt | { readonly view: 'settings'; readonly field: 'hostAddress' | 'updates' }
 
 /** As the page reads it in its address. */
 export function fragmentOf(at: WindowPlace | undefined): string {
   if (!at) return ''
   if ('service' in at) return `#service/${encodeURIComponent(at.service)}`
-  return at.field === undefined ? `#${at.view}` : `#${at.view}/${at.field}`
+  return 'field' in at ? `#${at.view}/${at.field}` : `#${at.view}`
 }

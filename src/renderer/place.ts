@@ -1,4 +1,5 @@
-import { viewNames, type WindowStore } from './store.ts'
+import { windowViews } from '../contract/app-bridge.ts'
+import type { WindowStore } from './store.ts'
 
 const service = '#service/'
 
@@ -14,7 +15,7 @@ export function showPlace(
   const [fragment = ''] = address.split('?')
   const { show, select } = store.getState()
   const [place = '', field] = fragment.startsWith(service) ? [] : fragment.split('/')
-  const view = viewNames.find((name) => place === `#${name}`)
+  const view = windowViews.find((name) => place === `#${name}`)
   if (view) {
     show(view)
     if (field !== undefined) focusWhenThere(field, page)

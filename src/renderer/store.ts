@@ -1,7 +1,7 @@
 import { createContext, use } from 'react'
 import { useStore } from 'zustand'
 import { createStore, type StoreApi } from 'zustand/vanilla'
-import type { AppBridge } from '../contract/app-bridge.ts'
+import type { AppBridge, WindowView } from '../contract/app-bridge.ts'
 import { type AgentLink, LinkError } from '../contract/client.ts'
 import type { CommandInput, CommandResult, ServiceRef } from '../contract/commands.ts'
 import { mirrored } from '../contract/mirror.ts'
@@ -24,10 +24,6 @@ export type Request = {
   | { readonly state: 'unknown'; readonly message: string }
 )
 
-/** The parts of the window that a person turns to. */
-export const viewNames = ['services', 'models', 'activity', 'settings'] as const
-export type ViewName = (typeof viewNames)[number]
-
 export interface WindowState {
   readonly connection: Connection
   /** The last one, however old; absent until the first. */
@@ -36,7 +32,7 @@ export interface WindowState {
   readonly clockLead: number
   /** The power of the last two minutes, as far as this window has seen it; oldest first. */
   readonly powerTrail: readonly PowerSample[]
-  readonly view: ViewName
+  readonly view: WindowView
   /** Uid of the service whose detail is open. */
   readonly selected: string | undefined
   /** A person just chose it, and goes on there; not so when they pass its view on the way to another. */
@@ -53,7 +49,7 @@ export interface WindowState {
   readonly requests: Readonly<Record<string, Request>>
   /** Tries at once to reach the agent. */
   readonly reconnect: () => void
-  readonly show: (view: ViewName) => void
+  readonly show: (view: WindowView) => void
   /** Turns to the services. */
   readonly select: (uid: string | undefined) => void
   /** Turns to the page where a model is added. `known` is what is known of it already. */

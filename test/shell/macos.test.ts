@@ -8,8 +8,9 @@ import { eventually } from '../support/eventually.ts'
 import { isOnElectron } from '../support/real-electron/find-electron.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld } from '../support/serving-world.ts'
-import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
+import { missingBrowser } from '../support/shell-browser.ts'
 import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
+import { shellWorld } from '../support/shell-world.ts'
 import { skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -27,17 +28,12 @@ describe('a notification', () => {
 
   test('tells of a crash loop once; its button helps, and a click shows the service', async ({ skip }) => {
     skip(isOnElectron, needsMacos)
-    await using world = await servingWorld()
-    await using browser = await startShellBrowser()
-    await using app = await ShellApp.start({
-      kubeconfig: world.sim.kubeconfig(),
-      preferences: world.preferences,
-      chromium: browser.endpoint,
-    })
-    await app.icon('idle')
+    await using shell = await shellWorld()
+    const { world, app } = shell
     world.apply('tiny', { crashAtStart: { message: 'error: the weights are torn', exitCode: 3 } })
+    const crashes = async () => (await notificationsOf(app)).filter(({ title }) => title.includes('crashes'))
     const [told] = await eventually(async () => {
-      const all = await notificationsOf(app)
+      const all = await crashes()
       return all.length > 0 && all
     })
     await app.ask({ do: 'collectGarbage' })
@@ -48,7 +44,7 @@ describe('a notification', () => {
     })
     await app.ask({ do: 'clickNotification', title: 'tiny crashes', button: 'Stop' })
     await eventually(() => world.isSuspended('tiny'))
-    expect({ told, url, count: (await notificationsOf(app)).length }).toEqual({
+    expect({ told, url, count: (await crashes()).length }).toEqual({
       told: {
         title: 'tiny crashes again and again',
         body: expect.any(String) as unknown,
@@ -199,6 +195,7 @@ describe('what only the app’s own window may ask', () => {
           hubToken: 'unavailable',
           loginItem: 'unavailable',
           isHere: true,
+          isTornOff: false,
           preferences: {
             showTitle: false,
             onQuit: 'ask',

@@ -55,6 +55,8 @@ describe('over IPC', () => {
       'app:changePowerRule',
       'app:revealLog',
       'window:keep',
+      'window:hide',
+      'window:tearOff',
       'window:escape',
     ]
     const answers = await Promise.all(channels.map((channel) => app.ask({ ...ours, ...forged, channel })))
@@ -88,6 +90,18 @@ describe('over IPC', () => {
       { ok: false, failure: { code: 'refused', message: 'There is no file of that run.' } },
     ])
     expect(await app.ask({ do: 'opened' })).toEqual([])
+  })
+
+  test.for<[channel: string, content: unknown]>([
+    ['hide', { any: 'thing' }],
+    ['tearOff', undefined],
+    ['tearOff', { view: 'format' }],
+    ['tearOff', { service: 'x'.repeat(201) }],
+    ['tearOff', { view: 'settings', field: 'hostAddress' }],
+  ])('the window’s %s with %o is not understood', async ([channel, content]) => {
+    const answer = await app.ask({ ...ours, channel: `window:${channel}`, content })
+    expect(answer).toMatchObject({ ok: false, failure: { code: 'misunderstood' } })
+    expect((await app.look()).windows).toEqual([])
   })
 
   test('there is no channel beside them', async () => {

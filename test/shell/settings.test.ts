@@ -9,9 +9,8 @@ import { clusterView } from '../../src/contract/cluster.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
-import { servingWorld } from '../support/serving-world.ts'
-import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
-import { ShellApp } from '../support/shell-app.ts'
+import { missingBrowser } from '../support/shell-browser.ts'
+import { shellWorld } from '../support/shell-world.ts'
 import { skipWhen } from '../support/skip.ts'
 
 skipWhen(missingBrowser())
@@ -27,18 +26,10 @@ const cluster = async (page: Page) =>
     .cluster
 
 test('the app may set what takes a shell, each to its effect: executable, namespace, kubeconfig and context', async () => {
-  await using world = await servingWorld()
+  await using shell = await shellWorld()
   await using other = await KubeSim.start()
-  await using browser = await startShellBrowser()
-  await using app = await ShellApp.start({
-    kubeconfig: world.sim.kubeconfig(),
-    preferences: world.preferences,
-    chromium: browser.endpoint,
-  })
-  await app.icon('idle')
-  await app.ask({ do: 'clickIcon' })
-  const page = await browser.window()
-  await page.getByText('Live').waitFor()
+  const { world, app } = shell
+  const page = await shell.open()
 
   const llamaServer = join(app.folder, 'llama-server-of-mine.mjs')
   await symlink(sampleServerPath, llamaServer)

@@ -4,20 +4,17 @@ import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { eventually } from '../support/eventually.ts'
 import { isOnElectron } from '../support/real-electron/find-electron.ts'
-import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
-import { missingBrowser, startShellBrowser, type ShellBrowser } from '../support/shell-browser.ts'
+import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
 import { lives, ShellApp } from '../support/shell-app.ts'
+import { shellWorld } from '../support/shell-world.ts'
 import { skipWhen } from '../support/skip.ts'
 
 skipWhen(missingBrowser())
 
-test('the menu opens the window, which shows a model come up and the file of its log, and stops it: the process is gone', async () => {
-  await using world = await servingWorld()
-  await using browser = await startShellBrowser()
-  await using app = await startApp(world, browser)
-  await app.icon('idle')
-  await app.choose('Open Metalbar')
-  const page = await browser.window()
+test('a click on the icon opens the window, which shows a model come up and the file of its log, and stops it: the process is gone', async () => {
+  await using shell = await shellWorld()
+  const { world, app } = shell
+  const page = await shell.open()
   const complaints: string[] = []
   page.on('console', (message) => {
     if (message.type() === 'error') complaints.push(message.text())
@@ -53,13 +50,9 @@ test('the menu opens the window, which shows a model come up and the file of its
 })
 
 test('a hidden window is sent nothing, and is right again when it is shown', async () => {
-  await using world = await servingWorld()
-  await using browser = await startShellBrowser()
-  await using app = await startApp(world, browser)
-  await app.icon('idle')
-  await app.ask({ do: 'clickIcon' })
-  const page = await browser.window()
-  await page.getByText('Live').waitFor()
+  await using shell = await shellWorld()
+  const { world, app } = shell
+  const page = await shell.open()
   await app.ask({ do: 'clickElsewhere' })
   world.apply('tiny')
   await app.icon('serving')
@@ -154,11 +147,40 @@ test('torn off it is a window like any other, which a click elsewhere and Esc le
   ])
 })
 
+test('its page tears it off to a window of its own, at the service that a person looks at, and hides it', async ({
+  skip,
+}) => {
+  skip(isOnElectron && process.platform !== 'darwin', 'only macOS has a Dock')
+  await using shell = await shellWorld()
+  const { world, browser, app } = shell
+  const page = await shell.open()
+  world.apply('tiny')
+  await page.getByRole('option', { name: 'tiny' }).click()
+  const stop = { name: 'Stop', exact: true }
+  await page.getByRole('button', stop).waitFor()
+  await page.getByRole('button', { name: 'Hide this window' }).click()
+  await eventually(async () => (await app.look()).windows[0]?.isVisible === false, { what: 'the window to be hidden' })
+  await app.ask({ do: 'clickIcon' })
+  await untilVisible(app)
+  const under = await app.look()
+  const isGone = page.waitForEvent('close')
+  await page.getByRole('button', { name: 'Open in a window of its own' }).click()
+  await isGone
+  await untilVisible(app)
+  const own = await browser.window()
+  await own.getByRole('button', stop).waitFor()
+  const tornOff = await app.look()
+  expect({
+    under: [under.windows.map(({ hasFrame }) => hasFrame), under.isInDock],
+    tornOff: [tornOff.windows.map(({ hasFrame }) => hasFrame), tornOff.isInDock],
+    controls: await own.getByRole('group', { name: 'Window', exact: true }).count(),
+    warnings: (await app.log()).split('\n').filter((line) => line.includes('a request of the window failed')),
+  }).toEqual({ under: [[false], false], tornOff: [[true], true], controls: 0, warnings: [] })
+})
+
 test('Settings of the menu opens that part of the window, and a model its own', async () => {
-  await using world = await servingWorld()
-  await using browser = await startShellBrowser()
-  await using app = await startApp(world, browser)
-  await app.icon('idle')
+  await using shell = await shellWorld()
+  const { world, browser, app } = shell
   world.apply('tiny')
   await app.icon('serving')
   await app.choose('Settings…')
@@ -176,10 +198,8 @@ test('Settings of the menu opens that part of the window, and a model its own', 
 })
 
 test('a page that loads itself again is followed again, and goes nowhere else', async () => {
-  await using world = await servingWorld()
-  await using browser = await startShellBrowser()
-  await using app = await startApp(world, browser)
-  await app.icon('idle')
+  await using shell = await shellWorld()
+  const { browser, app } = shell
   await app.choose('Open Metalbar')
   const page = await browser.window()
   await page.getByText('Live').waitFor()
@@ -190,9 +210,8 @@ test('a page that loads itself again is followed again, and goes nowhere else', 
 })
 
 test('a page that crashes is made anew once; twice within a minute it stays closed, the menu says so, and what serves goes on', async () => {
-  await using world = await servingWorld()
-  await using browser = await startShellBrowser()
-  await using app = await startApp(world, browser)
+  await using shell = await shellWorld()
+  const { world, app } = shell
   world.apply('tiny')
   await app.icon('serving')
   const pid = await app.serverOf('tiny')
@@ -249,11 +268,3 @@ const asOnThisScreen = {
 
 const untilVisible = (app: ShellApp) =>
   eventually(async () => (await app.look()).windows[0]?.isVisible, { what: 'the window to be seen' })
-
-function startApp(world: ServingWorld, browser: ShellBrowser): Promise<ShellApp> {
-  return ShellApp.start({
-    kubeconfig: world.sim.kubeconfig(),
-    preferences: world.preferences,
-    chromium: browser.endpoint,
-  })
-}

@@ -31,6 +31,15 @@ test('the URL opens the window, with its powers and without its token, and break
   })
 })
 
+test('a page in a browser has no control that only the app has: its window is the browser’s', async () => {
+  await using served = await serve()
+  await using visit = await open(browser(), await served.server.open())
+  const { page } = visit
+  await page.getByRole('button', { name: /^Copy address/ }).waitFor()
+  const ofApp = page.getByRole('button', { name: /window of its own|Hide this window/ })
+  expect([await page.evaluate('typeof metalbar'), await ofApp.count()]).toEqual(['undefined', 0])
+})
+
 test('what is going on is painted before the script has run', async () => {
   await using served = await serve()
   const context = await browser().newContext()

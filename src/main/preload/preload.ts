@@ -60,6 +60,8 @@ const bridge: Bridge = {
   uninstall: (kinds) => ask(channels.uninstall, kinds),
   revealLog: (log) => ask(channels.revealLog, log),
   keep: (isKept) => ask(channels.keep, isKept),
+  hide: () => ask(channels.hide),
+  tearOff: (at) => ask(channels.tearOff, at),
 }
 
 contextBridge.exposeInMainWorld('metalbar', bridge)

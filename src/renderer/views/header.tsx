@@ -8,6 +8,7 @@ import { connectionWords } from '../words/connection.ts'
 import styles from './header.module.css'
 import { MemoryBar } from './memory-bar.tsx'
 import { PowerStrip } from './power-strip.tsx'
+import { WindowControls } from './window-controls.tsx'
 
 /** Where this machine stands, its memory and its power, above every view. */
 export function Header() {
@@ -43,6 +44,7 @@ function Place() {
           {address}
         </CopyButton>
       )}
+      <WindowControls />
     </div>
   )
 }

@@ -1,7 +1,8 @@
 import { useEffect, useRef } from 'react'
 import { TabPanel, Tabs } from 'react-aria-components/Tabs'
+import { windowViews } from '../../contract/app-bridge.ts'
 import { classNames } from '../components/class-names.ts'
-import { useWindow, viewNames } from '../store.ts'
+import { useWindow } from '../store.ts'
 import { Alerts } from './alerts.tsx'
 import { Header } from './header.tsx'
 import { Later, useLaterParts } from './later.tsx'
@@ -32,7 +33,7 @@ function Views({ isStale }: { readonly isStale: boolean }) {
       className={classNames(styles['window'], isStale && styles['stale'])}
       selectedKey={view}
       onSelectionChange={(key) => {
-        const chosen = viewNames.find((name) => name === key)
+        const chosen = windowViews.find((name) => name === key)
         if (chosen !== undefined) show(chosen)
       }}
     >

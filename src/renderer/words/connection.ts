@@ -20,6 +20,13 @@ export const connectionWords = {
   copyAddress: (address: string) => `Copy address ${address}`,
 } as const
 
+/** What the app does with its window. */
+export const windowWords = {
+  title: 'Window',
+  tearOff: 'Open in a window of its own',
+  hide: 'Hide this window',
+} as const
+
 /** What came of a request, and the buttons that every part of the window has. */
 export const requestWords = {
   dismiss: 'Dismiss',

@@ -1,3 +1,4 @@
+import type { WindowView } from '../../contract/app-bridge.ts'
 import {
   formatByteRate,
   formatBytes,
@@ -19,12 +20,11 @@ import {
 } from '../../contract/service.ts'
 import { stateWords } from '../../contract/words.ts'
 import type { ModelShare } from '../memory-shares.ts'
-import type { ViewName } from '../store.ts'
 
 /** In place of a value that is not known. */
 export const notReported = 'not reported'
 
-export const viewWords: Readonly<Record<ViewName, string>> = {
+export const viewWords: Readonly<Record<WindowView, string>> = {
   services: 'Services',
   models: 'Models',
   activity: 'Activity',

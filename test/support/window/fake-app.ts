@@ -25,6 +25,8 @@ export const appVerbs = [
   'traces',
   'uninstall',
   'keep',
+  'hide',
+  'tearOff',
 ] as const satisfies readonly (keyof AppBridge)[]
 export type AppVerb = (typeof appVerbs)[number]
 
@@ -76,6 +78,7 @@ export class FakeApp {
       updateChannel: 'latest',
     },
     isHere: true,
+    isTornOff: false,
     version: '1.2.2',
     update: { step: 'unknown' },
     commandLink: { state: 'absent' },
@@ -113,6 +116,8 @@ export class FakeApp {
         return this.traces
       case 'uninstall':
       case 'openPane':
+      case 'hide':
+      case 'tearOff':
       case 'moveToApplications':
         return null
       default: {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
+import { windowViews } from '../../../src/contract/app-bridge.ts'
 import { placeOf, targetOf } from '../../../src/main/links.ts'
 import { fragmentOf } from '../../../src/main/window-place.ts'
-import { viewNames } from '../../../src/renderer/store.ts'
 import { sampleService, sampleSnapshot } from '../../support/sample-snapshot.ts'
 
 const snapshot = sampleSnapshot({ services: [sampleService({ uid: 'uid-1', namespace: 'team', name: 'qwen' })] })
@@ -9,7 +9,7 @@ const snapshot = sampleSnapshot({ services: [sampleService({ uid: 'uid-1', names
 test.for([
   ['metalbar://open', ''],
   ['metalbar://open/', ''],
-  ...viewNames.map((view) => [`metalbar://${view}`, `#${view}`] as const),
+  ...windowViews.map((view) => [`metalbar://${view}`, `#${view}`] as const),
   ['metalbar://service/team/qwen', '#service/uid-1'],
   ['metalbar://service/team/qwen/', '#service/uid-1'],
   ['metalbar://service/team/gone', ''],

@@ -1,5 +1,4 @@
-import type { AppState } from '../../../../src/contract/app-bridge.ts'
-import type { ViewName } from '../../../../src/renderer/store.ts'
+import type { AppState, WindowView } from '../../../../src/contract/app-bridge.ts'
 import type { FakeAgent } from '../fake-agent.ts'
 
 /** A state of the window worth looking at. */
@@ -7,7 +6,7 @@ export interface Scene {
   readonly agent: () => FakeAgent
   readonly app?: Partial<AppState>
   /** Turned to first. */
-  readonly view?: ViewName
+  readonly view?: WindowView
   /** Name of the service whose detail is opened. */
   readonly open?: string
   /** Looked up on the page where a model is added; empty = only turned to that page. */
