@@ -1,7 +1,7 @@
 import { app } from 'electron'
 
-/** So long after it was shown Electron does not hide it: macOS would keep a second one. */
-const settleMs = 1_000
+/** For a second after it was shown Electron does not hide it, since macOS would keep a second one; and a timer may come early. */
+const settleMs = 1_100
 
 /** The icon in the Dock, which the app has while a window of its own is open. */
 export class DockIcon {

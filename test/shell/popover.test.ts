@@ -75,6 +75,7 @@ afterEach(async () => {
   popover.end()
   await vi.runAllTimersAsync()
   for (const emitter of [app, screen, nativeTheme]) emitter.removeAllListeners()
+  vi.restoreAllMocks()
   vi.useRealTimers()
 })
 
@@ -384,6 +385,16 @@ describe('torn off', () => {
   })
 
   test('closed at once it leaves no icon in the Dock', async () => {
+    await popover.tearOff()
+    await passed(300)
+    for (const window of windows) window.close()
+    await passed(2_000)
+    expect(app.dock.isVisible()).toBe(false)
+  })
+
+  test('closed at once it leaves none although the timer comes a little early, as those of Node.js may', async () => {
+    const wait = setTimeout
+    vi.spyOn(globalThis, 'setTimeout').mockImplementation((work: () => void, ms = 0) => wait(work, ms - 1))
     await popover.tearOff()
     await passed(300)
     for (const window of windows) window.close()
