@@ -33,6 +33,34 @@ export function displayOf<D extends Pick<Display, 'bounds' | 'workArea'>>(
   })
 }
 
+/** So much of a title bar a person can take hold of. */
+const gripPx = { width: 60, height: 20 }
+
+/**
+ * Where a window goes whose title bar is on no display any more: into this work area, no larger than it. Undefined where it can be taken hold
+ * of as it is, however little of it is seen.
+ */
+export function withinReach(
+  window: Rectangle,
+  displays: readonly Pick<Display, 'bounds'>[],
+  workArea: Rectangle,
+): Rectangle | undefined {
+  if (displays.some(({ bounds }) => hasGrip(window, bounds))) return undefined
+  const [width, height] = [Math.min(window.width, workArea.width), Math.min(window.height, workArea.height)]
+  return {
+    x: whole(clamp(window.x, workArea.x, workArea.x + workArea.width - width)),
+    y: whole(clamp(window.y, workArea.y, workArea.y + workArea.height - height)),
+    width: whole(width),
+    height: whole(height),
+  }
+}
+
+function hasGrip(window: Rectangle, display: Rectangle): boolean {
+  const across = Math.min(window.x + window.width, display.x + display.width) - Math.max(window.x, display.x)
+  const down = Math.min(window.y + gripPx.height, display.y + display.height) - Math.max(window.y, display.y)
+  return across >= gripPx.width && down >= gripPx.height
+}
+
 /** A window larger than the work area shows its upper left corner. */
 const clamp = (value: number, least: number, most: number) => Math.max(least, Math.min(value, most))
 

@@ -2,8 +2,8 @@ import { app, nativeTheme, screen, type BrowserWindow, type Rectangle } from 'el
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { DockIcon } from './dock-icon.ts'
 import { IconClicks } from './icon-clicks.ts'
-import { displayOf, popoverPosition } from './popover-position.ts'
-import { addressOf, ground, newWindow, windowSize, type Form } from './window-forms.ts'
+import { bringWithinReach, putUnderIcon } from './on-displays.ts'
+import { addressOf, ground, newWindow, type Form } from './window-forms.ts'
 import type { WindowPlace } from './window-place.ts'
 
 export interface PopoverOptions {
@@ -180,18 +180,15 @@ export class Popover {
   }
 
   #place(window: BrowserWindow, clicked: Rectangle | undefined): void {
-    const displays = screen.getAllDisplays()
-    const bounds = [...(clicked ? [clicked] : []), this.#options.icon()]
-    const icon = bounds.find((one) => displayOf(one, displays) !== undefined)
-    const display = (icon && displayOf(icon, displays)) ?? screen.getDisplayNearestPoint(screen.getCursorScreenPoint())
-    const { x, y } = popoverPosition(icon, windowSize, display.workArea)
-    window.setPosition(x, y)
+    putUnderIcon(window, [...(clicked ? [clicked] : []), this.#options.icon()])
   }
 
   #displaysChanged(): void {
     clearTimeout(this.#layout)
     this.#layout = setTimeout(() => {
-      if (this.#window && this.#isOpen) this.#place(this.#window, undefined)
+      if (!this.#window) return
+      if (this.#form === 'window') bringWithinReach(this.#window)
+      else if (this.#isOpen) this.#place(this.#window, undefined)
     }, layoutMs)
   }
 

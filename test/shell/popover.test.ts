@@ -310,6 +310,44 @@ describe('displays', () => {
     expect([...windows].map(({ shown }) => [shown.bounds.x, shown.bounds.y])).toEqual([[812, 30]])
   })
 
+  test.for([
+    ['the window of its own moves into the one that is left', { x: -1_500, y: 200 }, { x: 0, y: 200 }],
+    ['one whose title bar can be reached stays where a person put it', { x: -100, y: 700 }, { x: -100, y: 700 }],
+  ] as const)('unplugged, %s', async ([, before, after]) => {
+    await popover.tearOff()
+    await passed(1_000)
+    const [window] = windows
+    window?.setPosition(before.x, before.y)
+    screen.change([laptop])
+    await passed(1_000)
+    const shown = window?.shown
+    expect([shown?.bounds, seen(), app.dock.isVisible()]).toEqual([{ ...after, width: 400, height: 620 }, [true], true])
+  })
+
+  test('a window of its own that is hidden with what a person wrote comes back within reach', async () => {
+    await popover.tearOff()
+    await passed(1_000)
+    const [window] = windows
+    window?.setBounds({ x: -1_500, y: -100, width: 1_700, height: 1_000 })
+    popover.keep(true)
+    popover.hide()
+    screen.change([laptop])
+    await passed(1_000)
+    popover.show()
+    await passed(1_000)
+    expect([[...windows], window?.shown.bounds]).toEqual([[window], { x: 0, y: 25, width: 1_440, height: 875 }])
+  })
+
+  test('with none for a while the window of its own is left alone', async () => {
+    await popover.tearOff()
+    await passed(1_000)
+    const [window] = windows
+    const before = window?.shown.bounds
+    screen.change([])
+    await passed(1_000)
+    expect(window?.shown.bounds).toEqual(before)
+  })
+
   test('the window opens in the corner while the icon is hidden', async () => {
     tray.moveTo({ x: 0, y: 1_117, width: 32, height: 22 })
     popover.show()

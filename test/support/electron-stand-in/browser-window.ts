@@ -4,6 +4,7 @@ import { throwsWhenDestroyed } from './destroyable.ts'
 import { ElectronEmitter, refuseUnknown, wholeNumber } from './electron-types.ts'
 import { openPage } from './page.ts'
 import { PreventableEvent } from './preventable-event.ts'
+import { screen, type Rectangle } from './screen.ts'
 import { WebContents } from './web-contents.ts'
 import { focusedWindow, windows } from './windows.ts'
 
@@ -36,7 +37,7 @@ export class BrowserWindow extends ElectronEmitter {
   #isOccluded = false
   #isFocused = false
   #isDestroyed = false
-  #position = { x: 0, y: 0 }
+  #bounds: Rectangle
   #background: string
   /** On all spaces, also over apps that fill the screen. */
   #isEverywhere = false
@@ -52,6 +53,7 @@ export class BrowserWindow extends ElectronEmitter {
       throw new TypeError(`macOS has no windows of type ${String(options.type)}`)
     }
     this.options = options
+    this.#bounds = middleOf(screen.getDisplayNearestPoint({ x: 0, y: 0 }).workArea, options)
     this.#background = options.backgroundColor ?? '#FFF'
     this.#webContents = new WebContents(options.webPreferences)
     windows.add(this)
@@ -96,7 +98,12 @@ export class BrowserWindow extends ElectronEmitter {
   }
 
   setPosition(x: number, y: number): void {
-    this.#position = { x: wholeNumber(x, 0), y: wholeNumber(y, 1) }
+    this.#bounds = { ...this.#bounds, x: wholeNumber(x, 0), y: wholeNumber(y, 1) }
+  }
+
+  setBounds(bounds: Partial<Rectangle>): void {
+    for (const side of ['x', 'y', 'width', 'height'] as const) wholeNumber(bounds[side] ?? 0, 0)
+    this.#bounds = { ...this.#bounds, ...bounds }
   }
 
   setBackgroundColor(color: string): void {
@@ -214,11 +221,11 @@ export class BrowserWindow extends ElectronEmitter {
   }
 
   get shown() {
-    const { width, height, type, webPreferences } = this.options
+    const { type, webPreferences } = this.options
     const { sandbox, contextIsolation, nodeIntegration } = webPreferences
     return {
       isVisible: this.#isSeen,
-      bounds: { ...this.#position, width, height },
+      bounds: this.#bounds,
       hasFrame: this.options.frame !== false,
       isPanel: type === 'panel',
       isEverywhere: this.#isEverywhere,
@@ -229,5 +236,13 @@ export class BrowserWindow extends ElectronEmitter {
     }
   }
 }
+
+/** Where Electron puts a window that is not told where. */
+const middleOf = (area: Rectangle, { width, height }: Options): Rectangle => ({
+  x: Math.round(area.x + (area.width - width) / 2),
+  y: Math.round(area.y + (area.height - height) / 2),
+  width,
+  height,
+})
 
 throwsWhenDestroyed(BrowserWindow)

@@ -5,7 +5,7 @@ interface Point {
   readonly x: number
   readonly y: number
 }
-interface Rectangle extends Point {
+export interface Rectangle extends Point {
   readonly width: number
   readonly height: number
 }

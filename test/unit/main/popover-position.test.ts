@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { displayOf, popoverPosition } from '../../../src/main/popover-position.ts'
+import { displayOf, popoverPosition, withinReach } from '../../../src/main/popover-position.ts'
 
 const window = { width: 400, height: 620 }
 const workArea = { x: 0, y: 25, width: 1440, height: 875 }
@@ -30,6 +30,22 @@ test.for([
 test('a place is never -0, which Electron refuses', () => {
   const area = { x: -100, y: 25, width: 3_000, height: 875 }
   expect(popoverPosition(icon(188, 23.5), window, area)).toEqual({ x: 0, y: 30 })
+})
+
+test.for([
+  ['where it is, however little is seen of it', { x: 1_380, y: 870 }, undefined],
+  ['off a screen to the right', { x: 1_400, y: 200 }, { x: 1_040, y: 200 }],
+  ['off a screen above', { x: 100, y: -300 }, { x: 100, y: 25 }],
+  ['off a screen below', { x: 100, y: 890 }, { x: 100, y: 280 }],
+  ['off every screen', { x: -3_000, y: -3_000 }, { x: 0, y: 25 }],
+] as const)('a window of its own is within reach %s', ([, at, expected]) => {
+  const displays = [{ bounds: { x: 0, y: 0, width: 1_440, height: 900 } }]
+  expect(withinReach({ ...at, ...window }, displays, workArea)).toEqual(expected && { ...expected, ...window })
+})
+
+test('a window that is larger than the screen that is left is as large as that', () => {
+  const away = { x: 2_000, y: 0, width: 2_000, height: 1_200 }
+  expect(withinReach(away, [{ bounds: { x: 0, y: 0, width: 1_440, height: 900 } }], workArea)).toEqual(workArea)
 })
 
 describe('an icon is seen', () => {
