@@ -30,6 +30,9 @@ export const agentKeys = z.object({
 })
 export type AgentKeys = z.infer<typeof agentKeys>
 
+export const keyNames = (keys: Partial<AgentKeys>): (keyof AgentKeys)[] =>
+  agentKeys.keyof().options.filter((name) => name in keys)
+
 const startKeys = z
   .strictObject({ ...shape, givenByFlags: z.undefined(), flagsNotInEffect: z.undefined(), startFile: z.undefined() })
   .omit(notInStartFile)

@@ -6,6 +6,7 @@ import { mirrored } from '../contract/mirror.ts'
 import type { CommandLinkState, LastUpdate, LoginItemState, Misplaced, UpdateState } from '../contract/app-bridge.ts'
 import type { AgentSnapshot } from '../contract/snapshot.ts'
 import type { Listed } from './menu/choices.ts'
+import type { MovedKeys } from './moved-settings.ts'
 import type { ShellPreferences } from './preferences.ts'
 
 /** What the icon and its menu show. */
@@ -26,6 +27,8 @@ export interface AgentView {
   readonly hostAddresses: Listed<'hostAddresses'>
   /** Absent while their file cannot be used. */
   readonly preferences: ShellPreferences | undefined
+  /** Settings of an earlier build that were moved at this start. */
+  readonly movedKeys: MovedKeys | undefined
   /** As it was when the menu was last opened. */
   readonly loginItem: LoginItemState
   /** It was offered just now, for the first and last time. */
@@ -54,6 +57,7 @@ export const createAgentView = (platform: NodeJS.Platform = process.platform): A
     contexts: undefined,
     hostAddresses: undefined,
     preferences: undefined,
+    movedKeys: undefined,
     loginItem: 'unavailable',
     offersLoginItem: false,
     update: { step: 'unavailable', why: 'source' },

@@ -105,6 +105,7 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
     onLogLevel: (level) => log.setLevel(level),
     holdAwake,
     onPreferences: (preferences) => view.setState({ preferences }),
+    onMoved: (movedKeys) => view.setState({ movedKeys }),
     onHosting: (hosting) => view.setState(hosting),
   })
   const popover = new Popover({

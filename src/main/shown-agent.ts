@@ -10,11 +10,12 @@ import { openStateFolder } from '../agent-core/state/state-folder.ts'
 import { LinkError, type AgentLink } from '../contract/client.ts'
 import type { CommandResult } from '../contract/commands.ts'
 import type { HostOptions, HostResult } from '../serve/host-agent.ts'
-import { moveAgentKeys, readStartSettings, type AppPlaces } from './agent-keys.ts'
+import { keyNames, moveAgentKeys, readStartSettings, type AppPlaces, type MoveOptions } from './agent-keys.ts'
 import type { AgentView } from './agent-view.ts'
 import { lazyLink } from './lazy-link.ts'
+import { movedNotice, type MovedKeys } from './moved-settings.ts'
 import { setAside } from './own-file.ts'
-import { readPreferences, writePreferences, type ShellPreferences } from './preferences.ts'
+import { readPreferences, writePreferences, type ReadPreferences, type ShellPreferences } from './preferences.ts'
 
 export interface ShownAgent {
   readonly link: AgentLink
@@ -43,6 +44,8 @@ export interface ShownAgentOptions
   readonly isPrepared: Promise<Prepared>
   /** Undefined where they cannot be used. */
   readonly onPreferences: (preferences: ShellPreferences | undefined) => void
+  /** These are settings of the agent now, which a person is to be told. */
+  readonly onMoved: (keys: MovedKeys) => void
   readonly onHosting: (hosting: Pick<AgentView, 'isHere' | 'isBroken'>) => void
 }
 
@@ -134,28 +137,14 @@ async function hostWhenFree(options: ShownAgentOptions): Promise<Hosting> {
 
 /** The Kubernetes client is loaded when the icon is there: it takes a quarter of a second. */
 async function host(options: ShownAgentOptions): Promise<Hosting> {
-  const { stateDir, onPreferences, log, isPrepared } = options
+  const { stateDir, onPreferences, isPrepared } = options
   const { problem } = await isPrepared
   const read = await readPreferences(stateDir)
   onPreferences(read.ok ? read.preferences : undefined)
   if (!read.ok) return { ...read, reason: 'broken' }
   const before = await readStartSettings(options)
   if (!before.ok) return { ...before, reason: 'broken' }
-  const names = Object.keys(read.agent)
-  const ownAddresses = hostPlatform()
-    .interfaces()
-    .map(({ address }) => address)
-  if (
-    names.length > 0 &&
-    (await whileFree(options, () =>
-      moveAgentKeys(stateDir, { keys: read.agent, settings: before.settings, ownAddresses }),
-    ))
-  ) {
-    await writePreferences(stateDir, read.preferences)
-    log.warn('notice', {
-      text: `These are settings of the agent now, and no more in preferences.json: ${names.join(', ')}.`,
-    })
-  }
+  const moved = await moveKeys(options, read, before.settings)
   const start = await readStartSettings(options)
   if (!start.ok) return { ...start, reason: 'broken' }
   const { hostAgent } = await import('../serve/host-agent.ts')
@@ -164,8 +153,27 @@ async function host(options: ShownAgentOptions): Promise<Hosting> {
     settings: start.settings,
     platform: hostPlatform(),
     version: buildInfo.version,
-    notices: problem === undefined ? [] : [problem],
+    notices: [...(problem === undefined ? [] : [problem]), ...(moved.length === 0 ? [] : [movedNotice(moved)])],
   })
+}
+
+/** Answers those that were moved. */
+async function moveKeys(
+  options: ShownAgentOptions,
+  { agent: keys, preferences }: Extract<ReadPreferences, { ok: true }>,
+  settings: MoveOptions['settings'],
+): Promise<MovedKeys> {
+  const { stateDir, log, onMoved } = options
+  const names = keyNames(keys)
+  const ownAddresses = hostPlatform()
+    .interfaces()
+    .map(({ address }) => address)
+  const move = () => moveAgentKeys(stateDir, { keys, settings, ownAddresses })
+  if (names.length === 0 || !(await whileFree(options, move))) return []
+  await writePreferences(stateDir, preferences)
+  log.info('moved out of preferences.json', { keys: names })
+  onMoved(names)
+  return names
 }
 
 /** False where an agent uses the state folder: it has its settings in memory, and would write over ours. */

@@ -1,10 +1,12 @@
 import type { Logger } from '../agent-core/observability/logger.ts'
-import type { AgentViewStore } from './agent-view.ts'
+import type { AgentView, AgentViewStore } from './agent-view.ts'
 import { isLoginOfferDue, loginOffer } from './login-offer.ts'
 import { loginItemState } from './login-item.ts'
 import type { MenuDeed } from './menu/entries.ts'
+import { movedNews } from './moved-settings.ts'
 import { PacedNews } from './notifications/paced-news.ts'
 import { showNews } from './notifications/show.ts'
+import { onceKnown } from './once-known.ts'
 import type { ShellPreferences } from './preferences.ts'
 
 export interface TellNewsOptions {
@@ -38,6 +40,10 @@ export function tellNews({ view, log, prefer, onDeed }: TellNewsOptions): () => 
     if (state.snapshot === before.snapshot && before.preferences) return
     paced.next(state.snapshot)
     offerLogin()
+  })
+  const moved = (now: AgentView) => now.movedKeys
+  onceKnown(view, moved, (keys) => {
+    if (isWanted()) showNews(movedNews(keys), log, onDeed)
   })
   return () => paced.woke()
 }

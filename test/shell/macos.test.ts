@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts'
 import { isOnElectron } from '../support/real-electron/find-electron.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { servingWorld } from '../support/serving-world.ts'
-import { missingBrowser } from '../support/shell-browser.ts'
+import { missingBrowser, startShellBrowser } from '../support/shell-browser.ts'
 import { lives, ShellApp, stateDirIn } from '../support/shell-app.ts'
 import { shellWorld } from '../support/shell-world.ts'
 import { skipWhen } from '../support/skip.ts'
@@ -53,6 +53,41 @@ describe('a notification', () => {
       url: expect.stringMatching(/#service\/.+/) as unknown,
       count: 1,
     })
+  })
+
+  test('tells once which settings of an earlier build were moved, as menu and window do, and opens Settings', async ({
+    skip,
+  }) => {
+    skip(isOnElectron, needsMacos)
+    await using browser = await startShellBrowser()
+    await using folder = await temporaryFolder()
+    const notice = /Moved from preferences\.json to Settings, the same as before: Folder of models, /
+    const isInMenu = async (app: ShellApp) => notice.test(JSON.stringify(await app.menu()))
+    const start = { folder: folder.dir, chromium: browser.endpoint }
+    {
+      await using app = await ShellApp.start({ ...start, preferences: {} })
+      await app.icon('disconnected', 'kubeconfig')
+      const told = await notificationsOf(app)
+      await app.ask({ do: 'clickNotification', title: 'Your settings moved', button: 'Open Settings' })
+      const page = await browser.window()
+      await page.getByRole('tab', { name: 'Settings', selected: true }).waitFor()
+      await page.getByRole('tab', { name: 'Services' }).click()
+      await page.getByText(notice).waitFor()
+      expect([told, await isInMenu(app), await app.json('preferences.json')]).toEqual([
+        [
+          {
+            title: 'Your settings moved',
+            body: 'They say the same as before, and Settings shows them from now on: Folder of models, Hosts beside public addresses, Port of health and metrics.',
+            actions: ['Open Settings'],
+          },
+        ],
+        true,
+        expect.not.objectContaining({ port: 0 }),
+      ])
+    }
+    await using next = await ShellApp.start(start)
+    await next.icon('disconnected', 'kubeconfig')
+    expect([await notificationsOf(next), await isInMenu(next)]).toEqual([[], false])
   })
 })
 

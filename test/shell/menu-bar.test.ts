@@ -53,6 +53,7 @@ describe('the icon and its menu', () => {
       menu: [
         expect.stringMatching(/^\(Serving 1 model · [\d.]+ [kMG]?B of [\d.]+ [MG]B/),
         '(sim (default) · Live)',
+        expect.stringContaining('Moved from preferences.json to Settings'),
         expect.stringContaining('--allow-unsafe-extra-args is set'),
         ...(process.platform === 'darwin' ? [] : [expect.stringContaining('no Metal') as string]),
         ...['-', ...(isDrivenPacked() ? ['Open Metalbar at login', '-'] : [])],

@@ -122,7 +122,7 @@ function newsOf(service: ServiceView, trouble: Trouble): News {
 }
 
 /** macOS shows four lines of it. */
-const maxBodyBytes = 240
+export const maxBodyBytes = 240
 
 function clusterAfter(
   before: Watched | undefined,

@@ -8,8 +8,11 @@ import { parseRunArguments } from '../../../src/cli/run-settings.ts'
 import { moveAgentKeys, readStartSettings } from '../../../src/main/agent-keys.ts'
 import { createAgentView } from '../../../src/main/agent-view.ts'
 import { keepPreferences } from '../../../src/main/keep-preferences.ts'
+import { movedNotice, movedTitles } from '../../../src/main/moved-settings.ts'
 import { setAside } from '../../../src/main/own-file.ts'
 import { defaultPreferences, readPreferences, writePreferences } from '../../../src/main/preferences.ts'
+import { settingTexts } from '../../../src/renderer/words/settings/editable.ts'
+import { startSettingTexts } from '../../../src/renderer/words/settings/start.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const host = { platform: 'darwin', env: {}, homeDir: '/home/me' } as const
@@ -73,6 +76,21 @@ test('what an earlier build kept in preferences counts as before, and may be cho
     undefined,
   ])
   expect([started.context, started.hostIp, started.namespace]).toEqual([undefined, undefined, 'default'])
+})
+
+test('settings that were moved are told by the names that the window has for them, each once', () => {
+  const { llamaServerStartupTimeoutMs, context, hostIp, ...others } = movedTitles
+  const titles: Readonly<Record<string, { readonly title: string }>> = { ...settingTexts, ...startSettingTexts }
+  const shown = Object.fromEntries(Object.keys(others).map((name) => [name, titles[name]?.title]))
+  expect(others).toEqual(shown)
+  expect([llamaServerStartupTimeoutMs, context, hostIp]).toEqual([
+    settingTexts.startupStallMs.title,
+    'Context',
+    'Host address',
+  ])
+  expect(movedNotice(['kubeconfig', 'hostIp'])).toBe(
+    'Moved from preferences.json to Settings, the same as before: Kubeconfig, Host address.',
+  )
 })
 
 test('what a flag takes and a person may not set goes on counting too', async () => {
