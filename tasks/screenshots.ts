@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { findBrowser, startBrowser } from '../test/support/window/browser.ts'
 import { buildWindow } from '../test/support/window/build-window.ts'
 import { type SceneName, sceneNames, scenes } from '../test/support/window/scenes.ts'
+import { serveWindow } from '../test/support/window/serve-window.ts'
 import { showScene } from '../test/support/window/show-scene.ts'
 import { WindowPages } from '../test/support/window/window-pages.ts'
 import { temporaryFolder } from '../test/support/temporary-folder.ts'
@@ -36,8 +37,9 @@ if ('missing' in found) {
 
 await using folder = await temporaryFolder()
 await buildWindow(folder.dir)
+await using served = await serveWindow(folder.dir)
 await using browser = await startBrowser(found.path)
-const pages = new WindowPages(browser, folder.dir, 2)
+const pages = new WindowPages(browser, served.origin, 2)
 await mkdir(target, { recursive: true })
 for (const name of sceneNames) {
   if (names.length > 0 && !names.includes(name)) continue

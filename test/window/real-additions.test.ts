@@ -8,7 +8,7 @@ import { startFileServer } from '../support/file-server.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { lives, openRealWindow, patienceMs, violationsIn } from './real-window.ts'
+import { lives, openRealWindow, patienceMs, violationsShown } from './real-window.ts'
 import { shownServices } from './shown-services.ts'
 import { useBrowser } from './stage.ts'
 
@@ -43,7 +43,7 @@ test('a model is added to its first token, a second one is made to fit by a butt
   await lookUp()
   await page.getByText('Fits', { exact: true }).waitFor()
   await picture('add-fits')
-  const onAdd = await violationsIn(page)
+  const onAdd = await violationsShown(page)
   await page.getByRole('textbox', { name: 'Name', exact: true }).fill('first')
   await press('Add')
   await showsReady('first')
@@ -76,7 +76,7 @@ test('a model is added to its first token, a second one is made to fit by a butt
   await press('Delete second…')
   await page.getByText('The Model second goes with it').waitFor()
   await picture('delete')
-  const onDelete = await violationsIn(page)
+  const onDelete = await violationsShown(page)
   await press('Delete second')
   await page.getByRole('option', { name: 'first' }).waitFor()
   await eventually(() => !lives(pid), { timeoutMs: patienceMs, what: 'the end of its process' })
@@ -85,7 +85,7 @@ test('a model is added to its first token, a second one is made to fit by a butt
     firstToken,
     models: ['first', 'second'].map(isLeft('models')),
     services: ['first', 'second'].map(isLeft('inferenceservices')),
-    violations: [...onAdd, ...onDelete, ...(await violationsIn(page))],
+    violations: [...onAdd, ...onDelete, ...(await violationsShown(page))],
     complaints,
   }).toEqual({ firstToken: true, models: [true, false], services: [true, false], violations: [], complaints: [] })
 })

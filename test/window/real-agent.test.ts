@@ -6,7 +6,7 @@ import type { SettingsPatch } from '../../src/contract/settings.ts'
 import type { Answer } from '../../src/contract/queries.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
-import { lives, openRealWindow, patienceMs, violationsIn } from './real-window.ts'
+import { lives, openRealWindow, patienceMs, violationsShown } from './real-window.ts'
 import { shownServices } from './shown-services.ts'
 import { useBrowser } from './stage.ts'
 
@@ -45,7 +45,7 @@ test('a service is seen to come up, step by step, and its output is followed', a
     state,
     server: await detail().getByText(`llama-server · port ${port} · process ${pid}`).count(),
     steps: await page.getByRole('list', { name: 'Steps' }).getByRole('listitem').getByText('done').count(),
-    violations: await violationsIn(page),
+    violations: await violationsShown(page),
     complaints,
   }).toEqual({ state: 'ready', server: 1, steps: 5, violations: [], complaints: [] })
 })
@@ -61,7 +61,7 @@ test('a server that is killed comes back, and how it ended is shown', async () =
   await picture('killed-and-back')
   expect({
     sentence: await crash.getByText(view().crash?.guess ?? 'none').count(),
-    violations: await violationsIn(page),
+    violations: await violationsShown(page),
     complaints,
   }).toEqual({ sentence: 1, violations: [], complaints: [] })
 })
@@ -75,7 +75,7 @@ test('a server that crashes says in the window what it said last', async () => {
   expect({
     sentence: await crash.getByText(view().crash?.message ?? 'none').count(),
     firstError: await crash.getByText('error: the weights are torn', { exact: true }).count(),
-    violations: await violationsIn(page),
+    violations: await violationsShown(page),
     complaints,
   }).toEqual({ sentence: 1, firstError: 1, violations: [], complaints: [] })
 })
@@ -87,7 +87,7 @@ test('Stop suspends the service and ends its process, Start brings it back', asy
   await eventually(() => !lives(first), { timeoutMs: patienceMs, what: `the end of process ${first}` })
   const stopped = { suspended: world.isSuspended('tiny'), pid: view().pid }
   await picture('stopped')
-  const violationsStopped = await violationsIn(page)
+  const violationsStopped = await violationsShown(page)
   await press('Start')
   await showsReady()
   await picture('started-again')
@@ -95,7 +95,7 @@ test('Stop suspends the service and ends its process, Start brings it back', asy
   expect({
     stopped,
     started: { suspended: world.isSuspended('tiny'), isAnother: pid !== first, lives: lives(pid) },
-    violations: [...violationsStopped, ...(await violationsIn(page))],
+    violations: [...violationsStopped, ...(await violationsShown(page))],
     complaints,
   }).toEqual({
     stopped: { suspended: true, pid: undefined },
@@ -120,7 +120,7 @@ test('the addresses, the command line and the memory of a server are those that 
     answer: (await answered.text()).includes('choices'),
     command: texts.some((text) => text.includes(` --port ${port}`) && text.includes('sample-server')),
     process: lives(pid),
-    violations: await violationsIn(page),
+    violations: await violationsShown(page),
     complaints,
   }).toEqual({
     url: 'http://tiny.default.svc.cluster.local:8080',
@@ -138,18 +138,18 @@ test('a page sets what it may, sees what takes a shell as a line to copy, and fi
   await page.getByText('Time for requests to finish is set to 7s').waitFor()
   const { settings } = (await hosted.door.query({ name: 'settings' })) as Answer<'settings'>
   await picture('settings')
-  const onSettings = await violationsIn(page)
+  const onSettings = await violationsShown(page)
   await page.getByRole('tab', { name: 'Activity' }).click()
   await page.getByText('Set by a person: Time for requests to finish is set to 7s').waitFor()
   await picture('activity')
-  const onActivity = await violationsIn(page)
+  const onActivity = await violationsShown(page)
   await page.getByRole('tab', { name: 'Models' }).click()
   await page.getByText('Used by default/tiny.').waitFor()
   await picture('models')
   expect({
     turnOn,
     drain: settings.find(({ name }) => name === 'drainLimitMs')?.value,
-    violations: [...onSettings, ...onActivity, ...(await violationsIn(page))],
+    violations: [...onSettings, ...onActivity, ...(await violationsShown(page))],
     complaints,
   }).toEqual({ turnOn: process.platform === 'darwin' ? 1 : 0, drain: 7_000, violations: [], complaints: [] })
 })
@@ -169,7 +169,7 @@ test('what is set on the command line is seen in the open settings, beside what 
   await set({ drainLimitMs: 9_000 })
   await page.getByText('Meanwhile it was set to 9s elsewhere; Apply sets what you wrote instead.').waitFor()
   await picture('settings-conflict')
-  expect({ kept: await written.inputValue(), violations: await violationsIn(page), complaints }).toEqual({
+  expect({ kept: await written.inputValue(), violations: await violationsShown(page), complaints }).toEqual({
     ...{ kept: '7s', violations: [], complaints: [] },
   })
 })

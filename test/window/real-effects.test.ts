@@ -7,7 +7,7 @@ import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
 import { startFileServer } from '../support/file-server.ts'
 import { servingWorld, type ServingWorld } from '../support/serving-world.ts'
-import { lives, openRealWindow, patienceMs, violationsIn } from './real-window.ts'
+import { lives, openRealWindow, patienceMs, violationsShown } from './real-window.ts'
 import { shownServices } from './shown-services.ts'
 import { useBrowser } from './stage.ts'
 
@@ -41,7 +41,7 @@ test('Evict gives the memory back and ends the process, and Bring back serves it
   await eventually(() => world.published('tiny') === undefined, { timeoutMs: patienceMs, what: 'its withdrawal' })
   const evicted = { cause: view().hold?.cause, isSuspended: world.isSuspended('tiny'), pid: view().pid }
   await picture('evicted')
-  const violations = await violationsIn(page)
+  const violations = await violationsShown(page)
   await press('Bring back')
   await showsReady()
   const { pid = first } = view()
@@ -49,7 +49,7 @@ test('Evict gives the memory back and ends the process, and Bring back serves it
     evicted,
     back: { isAnother: pid !== first, lives: lives(pid), address: world.published('tiny') },
     hold: view().hold,
-    violations: [...violations, ...(await violationsIn(page))],
+    violations: [...violations, ...(await violationsShown(page))],
     complaints,
   }).toEqual({
     evicted: { cause: 'evicted', isSuspended: false, pid: undefined },
@@ -67,7 +67,7 @@ test('the address that is chosen is the one that pods are sent to, and the proce
   await page.getByRole('button', { name: 'Copy address 192.168.1.20' }).waitFor()
   await press('Use Automatic')
   await eventually(() => world.published('tiny') === before, { timeoutMs: patienceMs, what: 'the first in the slice' })
-  expect({ before, isSame: view().pid === pid, violations: await violationsIn(page), complaints }).toEqual({
+  expect({ before, isSame: view().pid === pid, violations: await violationsShown(page), complaints }).toEqual({
     ...{ before: '100.64.0.10', isSame: true, violations: [], complaints: [] },
   })
 })
@@ -99,7 +99,7 @@ test('the log is followed through a crash into the next run, and the run that cr
     isAnother: view().pid !== first,
     atCrash,
     previousHasNext: ofPrevious.includes('A new run begins.'),
-    violations: await violationsIn(page),
+    violations: await violationsShown(page),
     complaints,
   }).toEqual({ isAnother: true, atCrash: 1, previousHasNext: false, violations: [], complaints: [] })
 })
@@ -138,7 +138,7 @@ test('the conditions and Events that the cluster has of a service are shown, eac
   expect({
     agrees: conditions.find(({ type }) => type === 'MetalAgent')?.status,
     reasons: events.map(({ reason }) => reason).includes('Ready'),
-    violations: await violationsIn(page),
+    violations: await violationsShown(page),
     complaints,
   }).toEqual({ agrees: 'True', reasons: true, violations: [], complaints: [] })
 })

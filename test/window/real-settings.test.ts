@@ -10,7 +10,7 @@ import type { HostedAgent } from '../../src/serve/host-agent.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { openRealWindow, patienceMs, screenshots, violationsIn } from './real-window.ts'
+import { openRealWindow, patienceMs, screenshots, violationsShown } from './real-window.ts'
 import { useBrowser } from './stage.ts'
 
 const browser = useBrowser()
@@ -32,7 +32,7 @@ test('a page in a browser sees each setting of the table, and beside what it may
   for (const name of settingNames) expect([name, await shown(settingTexts[name].title)]).toEqual([name, 1])
   for (const name of startSettingNames) expect([name, await shown(startSettingTexts[name].title)]).toEqual([name, 1])
   await page.getByText('Port of health and metrics 0 · default').waitFor()
-  expect({ violations: await violationsIn(page), complaints }).toEqual({ violations: [], complaints: [] })
+  expect({ violations: await violationsShown(page), complaints }).toEqual({ violations: [], complaints: [] })
 })
 
 test('an amount of memory that is set in the window is the budget', async () => {

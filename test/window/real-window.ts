@@ -1,7 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import axe, { type AxeResults } from 'axe-core'
 import type { Browser, Page } from 'playwright'
 import { inject } from 'vitest'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
@@ -12,6 +11,7 @@ import { eventually } from '../support/eventually.ts'
 import type { ServingWorld } from '../support/serving-world.ts'
 import { silentLog } from '../support/silent-log.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { violationsIn } from './violations.ts'
 
 /** Generous: the machine may run many other tests beside this one. */
 export const patienceMs = 40_000
@@ -89,12 +89,10 @@ export function lives(pid: number): boolean {
   }
 }
 
-/** Of WCAG 2.2, levels A and AA, and of what is good practice. */
-export async function violationsIn(page: Page): Promise<unknown[]> {
+/** Of what a person sees and hears. */
+export async function violationsShown(page: Page): Promise<unknown[]> {
   // React Aria reads a pending button out by reference, and keeps the reference for seconds when the button has gone.
   const readOut = page.locator('[data-live-announcer] [role="img"]')
   await eventually(async () => (await readOut.count()) === 0, { timeoutMs: patienceMs, what: 'the end of reading out' })
-  await page.evaluate(axe.source)
-  const { violations: found } = await page.evaluate<AxeResults>('axe.run(document)')
-  return found.map(({ id, nodes }) => ({ id, where: nodes.map(({ html }) => html) }))
+  return violationsIn(page)
 }

@@ -29,7 +29,7 @@ export function usePages(): () => WindowPages {
   const current = useBrowser()
   return () => {
     const browser = current()
-    const its = pages.get(browser) ?? new WindowPages(browser, inject('windowFolder'))
+    const its = pages.get(browser) ?? new WindowPages(browser, inject('windowOrigin'))
     pages.set(browser, its)
     return its
   }

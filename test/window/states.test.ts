@@ -1,8 +1,8 @@
-import axe, { type AxeResults, type RunOptions } from 'axe-core'
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { sceneNames, scenes } from '../support/window/scenes.ts'
 import { useStage } from './stage.ts'
+import { ofColours, violationsIn } from './violations.ts'
 
 const show = useStage()
 
@@ -14,10 +14,9 @@ test.each(everyScene)('$name says what is so, to everybody, in light and dark', 
   for (const text of scene.says) {
     await page.getByText(text).filter({ visible: true }).first().waitFor({ timeout: 15_000 })
   }
-  await page.evaluate(axe.source)
-  const light = await violations(page)
+  const light = await violationsIn(page)
   await page.emulateMedia({ colorScheme: 'dark' })
-  const found = { light, dark: await violations(page, ofColours), tooWide: await tooWide(page), complaints }
+  const found = { light, dark: await violationsIn(page, ofColours), tooWide: await tooWide(page), complaints }
   expect(found).toEqual({ light: [], dark: [], tooWide: [], complaints: [] })
 })
 
@@ -34,13 +33,4 @@ function tooWide(page: Page): Promise<string[]> {
       .filter((element) => element.getBoundingClientRect().right > window.innerWidth + 1 || cutOff(element))
       .map((element) => element.outerHTML.slice(0, 200))
   })
-}
-
-/** Dark is the same page in other colours. */
-const ofColours: RunOptions = { runOnly: ['color-contrast', 'link-in-text-block'] }
-
-/** Of WCAG 2.2, levels A and AA, and of what is good practice. */
-async function violations(page: Page, options: RunOptions = {}): Promise<unknown[]> {
-  const { violations: found } = await page.evaluate<AxeResults>(`axe.run(document, ${JSON.stringify(options)})`)
-  return found.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.map(({ html }) => html) }))
 }

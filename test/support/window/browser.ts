@@ -9,6 +9,8 @@ const quiet = [
   '--disable-background-networking',
   '--disable-component-update',
   '--no-first-run',
+  // Nothing that starts before it is asked for.
+  '--renderer-process-limit=1',
 ]
 
 /** Chromium refuses to sandbox what root runs. */

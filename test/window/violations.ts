@@ -1,0 +1,16 @@
+import axe, { type Result, type RunOptions } from 'axe-core'
+import type { Page } from 'playwright'
+
+/** Dark is the same page in other colours. */
+export const ofColours: RunOptions = { runOnly: ['color-contrast', 'link-in-text-block'] }
+
+/** What is in order is not told, and nobody reads how a violation's element could be selected. */
+const onlyViolations: RunOptions = { resultTypes: ['violations'], selectors: false }
+
+/** Of WCAG 2.2, levels A and AA, and of what is good practice. */
+export async function violationsIn(page: Page, options: RunOptions = {}): Promise<unknown[]> {
+  if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source)
+  const asked = JSON.stringify({ ...onlyViolations, ...options })
+  const found = await page.evaluate<Result[]>(`axe.run(document, ${asked}).then(({ violations }) => violations)`)
+  return found.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.map(({ html }) => html) }))
+}
