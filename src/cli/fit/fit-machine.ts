@@ -26,14 +26,19 @@ export async function machineToFit(session: AgentSessionOptions): Promise<FitMac
     if (error instanceof LinkError) return error
     throw error
   })
-  if (!(asked instanceof LinkError))
-    return { ...asked, from: 'agent', fromMessage: 'Sized with the figures and settings of the running agent.' }
+  if (!(asked instanceof LinkError)) return asAgentSizes(asked)
   return {
     ...(await lookAt(session.io)),
     from: 'machine',
     fromMessage: `Sized with this machine's own figures and default settings. ${asked.message}`,
   }
 }
+
+export const asAgentSizes = (sizing: SizingView): FitMachine => ({
+  ...sizing,
+  from: 'agent',
+  fromMessage: 'Sized with the figures and settings of the running agent.',
+})
 
 async function askAgent(session: AgentSessionOptions): Promise<SizingView> {
   await using agent = await connect(session)

@@ -1,6 +1,6 @@
-import type { FitDecision } from '../../agent-core/fit/fit-decision.ts'
+import { type FitDecision, roomOf } from '../../agent-core/fit/fit-decision.ts'
 import { fitOf } from '../../agent-core/fit/fit-of.ts'
-import { estimator, type FoundModel, type ServingWish } from '../../agent-core/fit/sized-model.ts'
+import { estimator, type ServingWish } from '../../agent-core/fit/sized-model.ts'
 import type { Estimate } from '../../agent-core/memory/estimate/items.ts'
 import { MlxFolderError } from '../../agent-core/memory/estimate/mlx-folder.ts'
 import { ModelError } from '../../agent-core/models/errors.ts'
@@ -10,7 +10,9 @@ import { LlamaServerDialects } from '../../agent-core/runtimes/llama-server-dial
 import { ProgramError } from '../../agent-core/support/ask-program.ts'
 import { refKey } from '../../agent-core/support/object-key.ts'
 import { cleanText } from '../../contract/clean-text.ts'
+import { withAgent } from '../agent-session.ts'
 import { type CliIo, exitCodes, usesUnicode } from '../io.ts'
+import { fitByAgent } from './fit-by-agent.ts'
 import { environmentOf, type FitMachine, machineToFit } from './fit-machine.ts'
 import { findModel } from './fit-model.ts'
 import { type FitAnswer, renderFit } from './fit-table.ts'
@@ -22,27 +24,32 @@ export interface FitOptions {
   readonly slots?: number | undefined
   /** One cache type, or those of keys and values with a comma between. */
   readonly kv?: string | undefined
+  /** Of the cluster: its token opens the source. */
+  readonly sourceSecret?: string | undefined
+  readonly namespace?: string | undefined
   /** Absent = where the agent keeps models, or would. */
   readonly modelStore?: string | undefined
   readonly stateDir: string
 }
 
+/** A model with what it needs and whether that is there. */
+export interface Sized {
+  readonly estimate: Estimate
+  readonly decision: FitDecision
+  readonly ways: FitAnswer['waysToFit']
+  readonly machine: FitMachine
+}
+
 /** Prints whether the model fits on this machine, beside what the agent runs; answers the exit code. Throws VerbError. */
 export async function fit(given: string, options: FitOptions, io: CliIo): Promise<number> {
-  try {
-    const machine = await machineToFit({ io, stateDir: options.stateDir })
-    const model = await findModel(given, {
-      io,
-      modelStore: options.modelStore ?? machine.modelStore,
-      signal: new AbortController().signal,
-    })
-    const { answer, estimate, decision } = await answerFor(model, options, { io, machine })
-    io.stdout.write(
-      options.json
-        ? `${JSON.stringify(answer, null, 2)}\n`
-        : renderFit(answer, { estimate, decision, machine, unicode: usesUnicode(io) }),
+  const { sourceSecret, stateDir } = options
+  if (sourceSecret !== undefined) {
+    return withAgent({ io, stateDir }, async (agent) =>
+      told(await fitByAgent({ ...options, source: given, sourceSecret }, agent), options, io),
     )
-    return answer.fits ? exitCodes.done : exitCodes.doesNotFit
+  }
+  try {
+    return told(await fitHere(given, options, io), options, io)
   } catch (error) {
     if (!isSaid(error)) throw error
     io.stderr.write(`metal-agent: ${cleanText(error.message)}\n`)
@@ -50,20 +57,8 @@ export async function fit(given: string, options: FitOptions, io: CliIo): Promis
   }
 }
 
-/** Errors whose message is a sentence for people. */
-const isSaid = (error: unknown): error is Error =>
-  [ModelError, GgufError, MlxFolderError, PlatformError, ProgramError, RangeError].some((kind) => error instanceof kind)
-
-async function answerFor(
-  model: FoundModel,
-  options: FitOptions,
-  { io, machine }: { readonly io: CliIo; readonly machine: FitMachine },
-): Promise<{ readonly answer: FitAnswer; readonly estimate: Estimate; readonly decision: FitDecision }> {
-  const { llamaServer, metal, holders } = machine
-  const dialect =
-    llamaServer === undefined ? undefined : await new LlamaServerDialects().of(llamaServer, environmentOf(io))
-  const wish = wishOf(options)
-  const { estimate, room, decision, ways } = fitOf(estimator(model, wish, { metal, dialect }), wish, machine)
+function told({ estimate, decision, ways, machine }: Sized, { json }: FitOptions, io: CliIo): number {
+  const { holders } = machine
   const answer: FitAnswer = {
     items: estimate.items,
     total: estimate.total,
@@ -71,12 +66,35 @@ async function answerFor(
     available: machine.availableBytes,
     from: machine.from,
     held: holders.map((holder) => ({ service: refKey(holder), bytes: holder.committedBytes })),
-    promised: room.promisedBytes,
+    promised: roomOf(machine).promisedBytes,
     fits: decision.kind === 'fits',
     ...(decision.kind === 'whenStopped' && { fitsWhenStopped: decision.stop.map(refKey) }),
     waysToFit: ways,
   }
-  return { answer, estimate, decision }
+  io.stdout.write(
+    json
+      ? `${JSON.stringify(answer, null, 2)}\n`
+      : renderFit(answer, { estimate, decision, machine, unicode: usesUnicode(io) }),
+  )
+  return answer.fits ? exitCodes.done : exitCodes.doesNotFit
+}
+
+/** Errors whose message is a sentence for people. */
+const isSaid = (error: unknown): error is Error =>
+  [ModelError, GgufError, MlxFolderError, PlatformError, ProgramError, RangeError].some((kind) => error instanceof kind)
+
+async function fitHere(given: string, options: FitOptions, io: CliIo): Promise<Sized> {
+  const machine = await machineToFit({ io, stateDir: options.stateDir })
+  const model = await findModel(given, {
+    io,
+    modelStore: options.modelStore ?? machine.modelStore,
+    signal: new AbortController().signal,
+  })
+  const { llamaServer, metal } = machine
+  const dialect =
+    llamaServer === undefined ? undefined : await new LlamaServerDialects().of(llamaServer, environmentOf(io))
+  const wish = wishOf(options)
+  return { ...fitOf(estimator(model, wish, { metal, dialect }), wish, machine), machine }
 }
 
 function wishOf({ context, slots, kv }: FitOptions): ServingWish {

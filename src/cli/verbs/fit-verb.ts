@@ -11,17 +11,29 @@ const count = (option: string) =>
     .transform(Number)
     .optional()
 
-const fitOptions = z.object({
-  json: z.boolean().default(false),
-  context: count('--context'),
-  slots: count('--slots'),
-  kv: z
-    .string()
-    .regex(/^[a-z0-9_]+(,[a-z0-9_]+)?$/i, '--kv must be a cache type such as q8_0, or two of them as q8_0,q4_0')
-    .optional(),
-  modelStore: z.string().optional(),
-  stateDir: z.string(),
-})
+const fitOptions = z
+  .object({
+    json: z.boolean().default(false),
+    context: count('--context'),
+    slots: count('--slots'),
+    kv: z
+      .string()
+      .regex(/^[a-z0-9_]+(,[a-z0-9_]+)?$/i, '--kv must be a cache type such as q8_0, or two of them as q8_0,q4_0')
+      .optional(),
+    sourceSecret: z.string().optional(),
+    namespace: z.string().optional(),
+    modelStore: z.string().optional(),
+    stateDir: z.string(),
+  })
+  .refine(({ namespace, sourceSecret }) => namespace === undefined || sourceSecret !== undefined, {
+    error: '--namespace is that of the Secret, so it needs --source-secret',
+  })
+  .refine(({ modelStore, sourceSecret }) => modelStore === undefined || sourceSecret === undefined, {
+    error: '--source-secret asks the agent, which has a model store of its own: leave out --model-store',
+  })
+  .refine(({ kv, sourceSecret }) => sourceSecret === undefined || kv?.includes(',') !== true, {
+    error: '--source-secret asks the agent, which takes one cache type for keys and values: --kv q8_0',
+  })
 
 export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
   return new Command('fit')
@@ -32,6 +44,11 @@ export function fitVerb({ io, end, defaultStateDir }: VerbContext): Command {
     .option('--context <tokens>', 'context size; default 2048, as the agent has it')
     .option('--slots <number>', 'requests at once; left to llama-server where it is left out')
     .option('--kv <type>', 'type of the KV cache, or of keys and values as K,V; default f16')
+    .option(
+      '--source-secret <name>',
+      'Secret whose Hugging Face token opens a private source; asks the agent that runs',
+    )
+    .option('-n, --namespace <namespace>', 'of that Secret; left out, the one that the agent watches, or default')
     .option('--model-store <folder>', 'folder of downloaded models; left out, that of the agent or else the usual one')
     .option('--state-dir <folder>', 'state folder of the agent', defaultStateDir)
     .option('--json', 'print the answer as JSON, in bytes')
