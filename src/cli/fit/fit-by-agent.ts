@@ -2,8 +2,7 @@ import { decideFit } from '../../agent-core/fit/fit-decision.ts'
 import { fitQuery } from '../../contract/fit.ts'
 import type { AgentClient } from '../../serve/client/agent-client.ts'
 import { VerbError } from '../agent-session.ts'
-import { asAgentSizes } from './fit-machine.ts'
-import type { Sized } from './fit.ts'
+import { asAgentSizes, type Sized } from './fit-machine.ts'
 
 /** As a person gives it. */
 export interface SecretQuestion {

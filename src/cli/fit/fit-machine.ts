@@ -1,6 +1,8 @@
 import { LinkError } from '../../contract/client.ts'
 import type { SizingView } from '../../contract/sizing.ts'
+import type { FitDecision } from '../../agent-core/fit/fit-decision.ts'
 import { resolveBudget } from '../../agent-core/memory/budget.ts'
+import type { Estimate } from '../../agent-core/memory/estimate/items.ts'
 import { parseRecommendedWorkingSet } from '../../agent-core/memory/gpu-limit.ts'
 import { defaultModelStore } from '../../agent-core/models/default-store.ts'
 import { hostPlatform } from '../../agent-core/platform/host.ts'
@@ -15,6 +17,14 @@ export interface FitMachine extends SizingView {
   readonly from: 'agent' | 'machine'
   /** One sentence or two that say so. */
   readonly fromMessage: string
+}
+
+/** A model with what it needs, and whether that is there. */
+export interface Sized {
+  readonly estimate: Estimate
+  readonly decision: FitDecision
+  readonly ways: readonly { readonly sentence: string }[]
+  readonly machine: FitMachine
 }
 
 /**

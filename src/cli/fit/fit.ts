@@ -1,7 +1,6 @@
-import { type FitDecision, roomOf } from '../../agent-core/fit/fit-decision.ts'
+import { roomOf } from '../../agent-core/fit/fit-decision.ts'
 import { fitOf } from '../../agent-core/fit/fit-of.ts'
 import { estimator, type ServingWish } from '../../agent-core/fit/sized-model.ts'
-import type { Estimate } from '../../agent-core/memory/estimate/items.ts'
 import { MlxFolderError } from '../../agent-core/memory/estimate/mlx-folder.ts'
 import { ModelError } from '../../agent-core/models/errors.ts'
 import { GgufError } from '../../agent-core/models/gguf/gguf-error.ts'
@@ -13,7 +12,7 @@ import { cleanText } from '../../contract/clean-text.ts'
 import { withAgent } from '../agent-session.ts'
 import { type CliIo, exitCodes, usesUnicode } from '../io.ts'
 import { fitByAgent } from './fit-by-agent.ts'
-import { environmentOf, type FitMachine, machineToFit } from './fit-machine.ts'
+import { environmentOf, machineToFit, type Sized } from './fit-machine.ts'
 import { findModel } from './fit-model.ts'
 import { type FitAnswer, renderFit } from './fit-table.ts'
 
@@ -30,14 +29,6 @@ export interface FitOptions {
   /** Absent = where the agent keeps models, or would. */
   readonly modelStore?: string | undefined
   readonly stateDir: string
-}
-
-/** A model with what it needs and whether that is there. */
-export interface Sized {
-  readonly estimate: Estimate
-  readonly decision: FitDecision
-  readonly ways: FitAnswer['waysToFit']
-  readonly machine: FitMachine
 }
 
 /** Prints whether the model fits on this machine, beside what the agent runs; answers the exit code. Throws VerbError. */
