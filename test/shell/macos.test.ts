@@ -266,7 +266,8 @@ test('started without a terminal, the app finds a credential plugin and the kube
   await chmod(plugin, 0o700)
   const kubeconfig = path.join(folder.dir, 'elsewhere.yaml')
   await writeFile(kubeconfig, withPlugin(world.sim.connection().server, 'aws-of-mine'))
-  const profile = [`export PATH="$PATH:${tools}" KUBECONFIG=${kubeconfig} AWS_PROFILE=lab`, 'echo Welcome; false']
+  // Slower than the agent starts, so that one that does not wait for it is seen.
+  const profile = ['sleep 1', `export PATH="$PATH:${tools}" KUBECONFIG=${kubeconfig} AWS_PROFILE=lab`, 'echo Hi; false']
   await writeFile(path.join(home, '.bash_profile'), profile.join('\n'))
   await using app = await ShellApp.start({
     folder: folder.dir,
@@ -274,7 +275,8 @@ test('started without a terminal, the app finds a credential plugin and the kube
     env: { SHELL: '/bin/bash' },
   })
   await app.icon('idle', 'Live')
-  expect(await app.messages()).toContain('environment of the login shell')
+  const steps = ['environment of the login shell', 'starting metal-agent']
+  expect((await app.messages()).filter((message) => steps.includes(message))).toEqual(steps)
 })
 
 test('where a metal-agent runs this node, the app says so, and takes its place when a person wants that: what serves goes on', async () => {
