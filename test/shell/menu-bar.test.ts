@@ -381,19 +381,6 @@ describe('what is chosen in the menu', () => {
   })
 })
 
-test('before the machine sleeps the app withdraws what it serves, and publishes it again after it, by the same process', async () => {
-  await using world = await servingWorld()
-  await using app = await startApp(world)
-  world.apply('tiny')
-  await app.icon('serving')
-  const pid = await app.serverOf('tiny')
-  await app.ask({ do: 'power', event: 'suspend' })
-  await eventually(() => world.published('tiny') === undefined, { what: 'the withdrawal' })
-  await app.ask({ do: 'power', event: 'resume' })
-  await eventually(() => world.published('tiny') !== undefined, { what: 'the publication' })
-  expect(await app.serverOf('tiny')).toBe(pid)
-})
-
 describe('Quit', () => {
   test('asks while models run here: they may be kept, and the answer may be remembered', async () => {
     await using world = await servingWorld()

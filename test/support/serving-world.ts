@@ -17,8 +17,8 @@ export interface ServingWorld extends AsyncDisposable {
   readonly sim: KubeSim
   /** What an agent is told to serve it. */
   readonly preferences: Readonly<Record<string, unknown>>
-  /** Wants a model to be served, by a sample server that behaves as the script says. */
-  apply(name: string, script?: SampleScript): void
+  /** Wants a model to be served, by a sample server that behaves as the script says; `source`: another file than all others get. */
+  apply(name: string, script?: SampleScript, source?: string): void
   /** What the cluster says. */
   isSuspended(name: string): boolean
   /** The address that pods are sent to; undefined = none. */
@@ -41,9 +41,9 @@ export async function servingWorld(): Promise<ServingWorld> {
       hostIp: '192.0.2.10',
       allowedDownloadHosts: ['127.0.0.1'],
     },
-    apply(name, script = {}) {
+    apply(name, script = {}, source = url) {
       const metadata = { name }
-      const spec = { source: url, format: 'gguf', hardware: { accelerator: 'metal' } }
+      const spec = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
       sim.create({ apiVersion, kind: 'Model', metadata, spec })
       const extraArgs = sampleScriptArgs(script)
       sim.create({ apiVersion, kind: 'InferenceService', metadata, spec: { modelRef: name, extraArgs } })

@@ -5,7 +5,8 @@ import { z } from 'zod'
 import { socketPathFor } from '../../src/agent-core/state/socket-path.ts'
 import { defaultStateDir } from '../../src/agent-core/state/state-folder.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
-import { connectToAgent } from '../../src/serve/client/agent-client.ts'
+import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
+import { connectToAgent, type AgentClient } from '../../src/serve/client/agent-client.ts'
 import type { ControlRequest } from './electron-stand-in/control.ts'
 import type { ShownEntry } from './electron-stand-in/menu.ts'
 import { chromiumVariable } from './electron-stand-in/page.ts'
@@ -193,13 +194,19 @@ export class ShellApp implements AsyncDisposable {
     return lines.map((line) => logLine.parse(JSON.parse(line)).msg)
   }
 
+  /** The agent of the state folder, as another program reaches it. */
+  agent(): Promise<AgentClient> {
+    return connectToAgent({ socketPath: socketPathFor(this.stateDir, tmpdir()), stateDir: this.stateDir })
+  }
+
+  async snapshot(): Promise<AgentSnapshot> {
+    await using agent = await this.agent()
+    return await agent.snapshot()
+  }
+
   /** As the agent of the state folder shows it. */
   async service(name: string): Promise<ServiceView> {
-    await using agent = await connectToAgent({
-      socketPath: socketPathFor(this.stateDir, tmpdir()),
-      stateDir: this.stateDir,
-    })
-    const found = (await agent.snapshot()).services.find((service) => service.name === name)
+    const found = (await this.snapshot()).services.find((service) => service.name === name)
     if (!found) throw new Error(`There is no service ${name}.`)
     return found
   }

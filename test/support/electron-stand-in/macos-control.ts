@@ -3,6 +3,7 @@ import { app } from './app.ts'
 import { chooses } from './dialog.ts'
 import { approve } from './login-item.ts'
 import { clickNotification, notifications } from './notification.ts'
+import { startedBlockers } from './power-save-blocker.ts'
 import { systemPreferences } from './system-preferences.ts'
 
 /** What a test may do with macOS around the app. */
@@ -13,6 +14,8 @@ export const macosRequests = [
   z.object({ do: z.literal('openLink'), link: z.string() }),
   /** What the app has told macOS of itself. */
   z.object({ do: z.literal('isUserDefault'), key: z.string() }),
+  /** What the app keeps the system from doing, one entry per blocker. */
+  z.object({ do: z.literal('blockers') }),
   /** In the next dialog for a file; null = none. */
   z.object({ do: z.literal('chooseFile'), file: z.string().nullable() }),
   /** A process of Chromium that is no page's. */
@@ -39,6 +42,8 @@ export function carryOutOnMacos(request: MacosRequest): unknown {
       return undefined
     case 'isUserDefault':
       return systemPreferences.getUserDefault(request.key, 'boolean')
+    case 'blockers':
+      return startedBlockers()
     case 'chooseFile':
       chooses(request.file)
       return undefined

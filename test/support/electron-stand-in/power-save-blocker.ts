@@ -3,6 +3,8 @@ const started = new Map<number, string>()
 /** The first is 0, as Electron's is. */
 let next = 0
 
+export const startedBlockers = (): string[] => [...started.values()]
+
 const types = ['prevent-app-suspension', 'prevent-display-sleep']
 
 export const powerSaveBlocker = {

@@ -222,7 +222,8 @@ async function complete(request, response, shape) {
   }
   if (asked.stream) response.writeHead(200, { 'content-type': 'text/event-stream' })
   let content = ''
-  for (let n = 0; n < count; n++) {
+  // As llama-server, it works for nobody who has gone.
+  for (let n = 0; n < count && !response.destroyed; n++) {
     const tokenBegan = performance.now()
     await new Promise((resolve) => setTimeout(resolve, tokenMs))
     generationMs += performance.now() - tokenBegan
