@@ -22,7 +22,7 @@ const provesAwakeMs = 60_000
 
 /** What a sleep needs of the session with a cluster. */
 export interface SleepSession {
-  readonly cluster: Pick<Cluster, 'resync'>
+  readonly cluster: Pick<Cluster, 'reconnect'>
   readonly publisher: Pick<Publisher, 'withdrawAll'>
   readonly reconciler: Pick<Reconciler, 'enqueue' | 'enqueueAll'>
 }
@@ -90,7 +90,7 @@ export class Sleep {
     if (wasAsleep) for (const key of ready.keys()) this.#unverified.add(key)
     for (const key of this.#unverified) if (!ready.has(key)) this.#unverified.delete(key)
     this.#isAsleep = false
-    session()?.cluster.resync()
+    session()?.cluster.reconnect()
     log.info('awake', { servers: ready.size, wasAnnounced: wasAsleep })
     await Promise.all([...ready].map(([key, { port }]) => this.#verify({ key, port }, signal)))
     if (wasAsleep) session()?.reconciler.enqueueAll()

@@ -290,6 +290,18 @@ test('a server that answers nothing is asked ever more seldom', async () => {
   expect(waits().slice(0, 4)).toEqual([10, 20, 40, 80])
 })
 
+test('after a wake it is asked again as after the first failure, however often it had failed before', async () => {
+  const fault = { kind: 'status', code: 500 } as const
+  sim.faults.add({ on: { resource: 'models' }, times: Infinity, fault })
+  const { states, listWatch } = watchModels({ clock: { now: 0 } })
+  const waits = () => states.flatMap(({ retryAt }) => (retryAt === undefined ? [] : [retryAt]))
+  await eventually(() => waits().length >= 5)
+  const before = waits().length
+  listWatch.resync()
+  await eventually(() => waits().length >= before + 2)
+  expect(waits().slice(before, before + 2)).toEqual([10, 20])
+})
+
 test('a server that asks for time is given it', async () => {
   sim.faults.add({
     on: { verb: 'list', resource: 'models' },

@@ -43,7 +43,7 @@ function sleepOf(states: Map<string, ServerState>) {
   const sleep: Sleep = new Sleep({
     servers: { state: () => states },
     session: () => ({
-      cluster: { resync: () => undefined },
+      cluster: { reconnect: () => undefined },
       publisher: { withdrawAll: () => Promise.resolve([]) },
       reconciler: {
         enqueue: (key) => void passes.push(`${key}: ${sleep.silenceOf(key) ?? 'published'}`),

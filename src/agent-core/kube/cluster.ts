@@ -97,7 +97,13 @@ export class Cluster {
     for (const watch of this.#watches) watch.start()
   }
 
-  /** Lists everything again: after a wake, when connections may be dead without knowing it. */
+  /** After a wake, when connections may be dead without knowing it: lists everything again, over none that was there before. */
+  reconnect(): void {
+    this.resync()
+    this.#options.context.reconnect()
+  }
+
+  /** Lists everything again. */
   resync(): void {
     const { onSliceWatch, onGap } = this.#options
     onGap()

@@ -94,6 +94,11 @@ export class ListWatch<T extends KubeObject> {
     let listedAt = 0
     let wasForgotten = false
     while (!this.#stopped.signal.aborted) {
+      if (this.#generation.signal.aborted) {
+        this.#version = undefined
+        // What failed in the moments that a machine is awake in its sleep says nothing of now.
+        attempt = 0
+      }
       this.#generation = new AbortController()
       const { signal } = this.#generation
       let failure: unknown
@@ -110,10 +115,7 @@ export class ListWatch<T extends KubeObject> {
         if (!isApiError(error) || error.code === 410) this.#version = undefined
       }
       if (this.#isStopped()) return
-      if (signal.aborted) {
-        this.#version = undefined
-        continue
-      }
+      if (signal.aborted) continue
       const isProven = this.#watchedForMs() >= provenWatchMs
       if (isProven) {
         attempt = 0

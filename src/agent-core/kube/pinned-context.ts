@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { KubeConfig, type RequestContext } from '@kubernetes/client-node'
-import { Agent } from 'undici'
+import { KubeConfig } from '@kubernetes/client-node'
 import { messageOf } from '../support/message-of.ts'
 import { CredentialPlugins, type CredentialPluginsOptions } from './credential-plugin.ts'
+import { ReusingKubeConfig } from './reusing-kubeconfig.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
 export class KubeconfigError extends Error {
@@ -29,10 +29,10 @@ export class PinnedContext {
   readonly #stated: string
   /** Of this context for good: a renewal starts no second plugin beside one that hangs. */
   readonly #plugins: CredentialPlugins
-  #config: KubeConfig
+  #config: ReusingKubeConfig
   #renewing: Promise<void> | undefined
 
-  private constructor(name: string, server: string, config: KubeConfig, choice: KubeconfigChoice) {
+  private constructor(name: string, server: string, config: ReusingKubeConfig, choice: KubeconfigChoice) {
     this.name = name
     this.server = server
     this.#config = config
@@ -54,6 +54,11 @@ export class PinnedContext {
 
   get config(): KubeConfig {
     return this.#config
+  }
+
+  /** Gives up every connection, since it may be dead without a word: what waits on one fails, what comes after this opens another. */
+  reconnect(): void {
+    this.#config.reconnect()
   }
 
   /** The kubeconfig it is read from. Absent = as kubectl looks for one. */
@@ -179,7 +184,7 @@ function pin(
   return { name, server: cluster.server }
 }
 
-async function readKubeconfig({ file, env }: KubeconfigChoice): Promise<KubeConfig> {
+async function readKubeconfig({ file, env }: KubeconfigChoice): Promise<ReusingKubeConfig> {
   const files = filesOf({ file, env })
   if (files !== undefined) return mergeFiles(files)
   const config = new ReusingKubeConfig()
@@ -202,7 +207,7 @@ export const kubeconfigFiles = (choice: Pick<KubeconfigChoice, 'file' | 'env'>):
 const sourceOf = (choice: KubeconfigChoice): string =>
   filesOf(choice)?.join(delimiter) ?? 'the service account of this Pod'
 
-async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
+async function mergeFiles(files: readonly string[]): Promise<ReusingKubeConfig> {
   const merged = new ReusingKubeConfig()
   let found = 0
   for (const file of files) {
@@ -232,55 +237,5 @@ async function mergeFiles(files: readonly string[]): Promise<KubeConfig> {
   }
   return merged
 }
-
-/**
- * client-node makes a new undici agent for every request; reusing the first keeps connections, and one handshake, alive. HTTP/2 stays off:
- * when the last stream of a session has ended, undici 8 throws "socket idle timeout" from a timer, where it cannot be caught.
- */
-class ReusingKubeConfig extends KubeConfig {
-  /** Where no proxy is between. */
-  #connect: Extract<DispatcherOptions, { type: 'agent' }>['connect'] | undefined
-  #dispatcher: ReturnType<RequestContext['getDispatcher']>
-
-  constructor() {
-    super()
-    this.currentContext = ''
-  }
-
-  override async applySecurityAuthentication(context: RequestContext): Promise<void> {
-    await super.applySecurityAuthentication(context)
-    this.#dispatcher ??= this.#connect ? keepingAgent(this.#connect) : context.getDispatcher()
-    if (this.#dispatcher) context.setDispatcher(this.#dispatcher)
-  }
-
-  override createDispatcherOptions(...given: DispatcherArguments): DispatcherOptions {
-    const options = super.createDispatcherOptions(...given)
-    switch (options.type) {
-      case 'none':
-      case 'agent':
-        this.#connect = { keepAlive: true, ...(options.type === 'agent' && options.connect), ...http1Only }
-        return { type: 'agent', connect: this.#connect }
-      case 'proxy':
-      case 'socks':
-        return { ...options, requestTls: { ...options.requestTls, ...http1Only } }
-    }
-  }
-}
-
-type DispatcherArguments = Parameters<KubeConfig['createDispatcherOptions']>
-type DispatcherOptions = ReturnType<KubeConfig['createDispatcherOptions']>
-
-/**
- * Heartbeats come every 45 s or oftener and need no new handshake; API servers close idle connections after 90 s, some load balancers after
- * 60 s.
- */
-const keepIdleMs = 50_000
-
-/** The types disagree about options that are there and undefined, which undici reads as absent. */
-const keepingAgent = (connect: object): Agent =>
-  new Agent({ connect: connect as NonNullable<Agent.Options['connect']>, keepAliveTimeout: keepIdleMs })
-
-/** An option of undici's connector that client-node's types do not know. */
-const http1Only = { allowH2: false }
 
 const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT'
