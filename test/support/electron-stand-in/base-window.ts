@@ -1,7 +1,7 @@
 import { app } from './app.ts'
+import { ClosableWindow } from './closable-window.ts'
 import { throwsWhenDestroyed } from './destroyable.ts'
-import { ElectronEmitter, refuseUnknown, wholeNumber } from './electron-types.ts'
-import { PreventableEvent } from './preventable-event.ts'
+import { refuseUnknown, wholeNumber } from './electron-types.ts'
 import { windows } from './windows.ts'
 
 interface Options {
@@ -13,9 +13,8 @@ interface Options {
 }
 
 /** A window without a page. */
-export class BaseWindow extends ElectronEmitter {
+export class BaseWindow extends ClosableWindow {
   #isShown: boolean
-  #isDestroyed = false
 
   constructor(options: Options) {
     super('BaseWindow')
@@ -46,24 +45,6 @@ export class BaseWindow extends ElectronEmitter {
 
   isVisible(): boolean {
     return this.#isShown
-  }
-
-  isDestroyed(): boolean {
-    return this.#isDestroyed
-  }
-
-  close(): void {
-    const event = new PreventableEvent()
-    this.emit('close', event)
-    if (event.defaultPrevented) app.closeWasPrevented()
-    else this.destroy()
-  }
-
-  destroy(): void {
-    if (this.#isDestroyed) return
-    this.#isDestroyed = true
-    this.emit('closed')
-    app.windowClosed(this)
   }
 }
 

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { app } from './app.ts'
+import { ClosableWindow } from './closable-window.ts'
 import { throwsWhenDestroyed } from './destroyable.ts'
-import { ElectronEmitter, refuseUnknown, wholeNumber } from './electron-types.ts'
+import { refuseUnknown, wholeNumber } from './electron-types.ts'
 import { openPage } from './page.ts'
-import { PreventableEvent } from './preventable-event.ts'
 import { screen, type Rectangle } from './screen.ts'
 import { WebContents } from './web-contents.ts'
 import { focusedWindow, windows } from './windows.ts'
@@ -26,7 +26,7 @@ interface SpacesOptions {
 /** So long the window server takes to show or hide a window, and only then says so. */
 const windowServerMs = 20
 
-export class BrowserWindow extends ElectronEmitter {
+export class BrowserWindow extends ClosableWindow {
   readonly options: Options
   readonly #webContents: WebContents
   #loads = 0
@@ -36,7 +36,6 @@ export class BrowserWindow extends ElectronEmitter {
   /** Wholly behind others, or on another space. */
   #isOccluded = false
   #isFocused = false
-  #isDestroyed = false
   #bounds: Rectangle
   #background: string
   /** On all spaces, also over apps that fill the screen. */
@@ -84,7 +83,7 @@ export class BrowserWindow extends ElectronEmitter {
     this.webContents.page ??= openPage(this.webContents, { ...this.options, preload })
     await (await this.webContents.page).goto(url)
     if (load !== this.#loads) throw new Error(`ERR_ABORTED (-3) loading '${url}'`)
-    if (!this.#isDestroyed) this.emit('ready-to-show')
+    if (!this.isDestroyed()) this.emit('ready-to-show')
   }
 
   /** Electron hides or shows the icon in the Dock besides, unless it is told not to. */
@@ -160,25 +159,12 @@ export class BrowserWindow extends ElectronEmitter {
     return this.#isFocused
   }
 
-  isDestroyed(): boolean {
-    return this.#isDestroyed
-  }
-
-  close(): void {
-    const event = new PreventableEvent()
-    this.emit('close', event)
-    if (event.defaultPrevented) app.closeWasPrevented()
-    else this.destroy()
-  }
-
-  destroy(): void {
+  override destroy(): void {
     this.#webContents.destroyed()
-    this.#isDestroyed = true
     this.#isSeen = false
     this.#isFocused = false
     windows.delete(this)
-    this.emit('closed')
-    app.windowClosed(this)
+    super.destroy()
   }
 
   /** As when others cover all of it. */
@@ -209,7 +195,7 @@ export class BrowserWindow extends ElectronEmitter {
 
   #tellLater(): void {
     setTimeout(() => {
-      if (!this.#isDestroyed) this.#tell()
+      if (!this.isDestroyed()) this.#tell()
     }, windowServerMs)
   }
 
