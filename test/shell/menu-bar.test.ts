@@ -12,7 +12,6 @@ import { hostAgent } from '../../src/serve/host-agent.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
-import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { powerStandIns } from '../support/power/stand-ins.ts'
 import { isDrivenPacked, isOnElectron } from '../support/real-electron/find-electron.ts'
 import { Recorder } from '../support/running-agent.ts'
@@ -256,14 +255,15 @@ test('start settings that cannot be used start no agent and can be reset, althou
 })
 
 describe('what is chosen in the menu', () => {
-  test('a context is moved to: what ran for the first comes down, and production is asked about', async () => {
+  test('a context is moved to: what ran for the first comes down, what the other wants is served, and production is asked about', async () => {
     await using world = await servingWorld()
-    await using other = await KubeSim.start()
+    await using other = await servingWorld()
     await using app = await ShellApp.start({
-      kubeconfig: kubeconfigOf({ sim: world.sim.connection().server, 'prod-eu': other.connection().server }),
+      kubeconfig: kubeconfigOf({ sim: world.sim.connection().server, 'prod-eu': other.sim.connection().server }),
       preferences: world.preferences,
     })
     world.apply('tiny')
+    other.apply('of-the-other')
     await app.icon('serving')
     const pid = await app.serverOf('tiny')
     // The list may come after the first menu on a machine that does something else besides.
@@ -274,12 +274,16 @@ describe('what is chosen in the menu', () => {
     expect(lives(pid)).toBe(true)
     await eventually(() => app.choose('Context', 'prod-eu (asks first)').then(() => true))
     await app.press('Serve "prod-eu"')
-    await app.icon('idle', 'prod-eu (default) · Live')
+    await app.icon('serving', 'prod-eu (default) · Live')
     await eventually(async () => {
       const entry = (await app.menu()).find((one) => typeof one !== 'string' && one.label === 'Context')
       return typeof entry === 'object' && entry.entries.includes('✓ prod-eu')
     })
-    expect([lives(pid), world.published('tiny')]).toEqual([false, undefined])
+    expect([lives(pid), world.published('tiny'), other.published('of-the-other')]).toEqual([
+      false,
+      undefined,
+      '192.0.2.10',
+    ])
     expect(z.object({ context: z.string() }).parse(await app.json('settings.json')).context).toBe('prod-eu')
   })
 
