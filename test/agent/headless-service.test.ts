@@ -1,4 +1,4 @@
-import { mkdir, readdir, rename, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { execa } from 'execa'
 import { describe, expect, test } from 'vitest'
@@ -19,7 +19,8 @@ import { agentSnapshot } from '../../src/contract/snapshot.ts'
 const unit = 'llmkube-metal-agent.service'
 const entry = process.env[agentEntryVariable] ?? path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
 
-describe('a service of a real systemd', () => {
+// At once: both wait for systemd, which starts what has ended after 10 s.
+describe.concurrent('a service of a real systemd', () => {
   skipWhen(missingPrivateSystemd())
 
   test('serves with the same model server through another flag, a restart and a kill, waits for a cluster that is away, and leaves nothing', async () => {
@@ -75,7 +76,17 @@ describe('a service of a real systemd', () => {
       logged: { exitCode: 0, stdout: expect.stringMatching(/"msg":/) as string },
     })
 
-    expect(await run('uninstall')).toMatchObject({ exitCode: 0, stdout: expect.stringContaining(unit) as string })
+    // A script is asked nothing, and ends no model by the way.
+    expect(await run('uninstall')).toMatchObject({
+      exitCode: 4,
+      stdout: 'One model serves: default/tiny.',
+      stderr: expect.stringMatching(/^metal-agent: Nothing was removed: repeat it with --yes/) as string,
+    })
+    expect([await tinyOf(run), (await run('service', 'status')).exitCode]).toEqual([served, 0])
+    expect(await run('uninstall', '--yes')).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining(unit) as string,
+    })
     await untilGone(served)
     const left = (await filesIn(systemd.homeDir)).filter((file) => !before.includes(file))
     // What the agent keeps for its next life is no part of the service.
@@ -84,6 +95,27 @@ describe('a service of a real systemd', () => {
     )
     expect(left.filter((file) => /service|versions|lock|sock/.test(file))).toEqual([])
     expect([systemd.show(unit, 'LoadState'), (await run('service', 'status')).exitCode]).toEqual(['not-found', 3])
+  })
+
+  test('that crashes before the cluster answers, again and again, is started no faster than once in 10 s', async () => {
+    await using systemd = await startPrivateSystemd()
+    const [starts, crash] = ['starts', 'crash.mjs'].map((name) => path.join(path.dirname(systemd.homeDir), name))
+    const script = `import { appendFileSync } from 'node:fs'
+appendFileSync(${JSON.stringify(starts)}, performance.timeOrigin + '\\n')
+throw new Error('a defect')
+`
+    await writeFile(crash ?? '', script)
+    const installed = await commandOf(systemd)('install', '--env', `NODE_OPTIONS=--import=${crash ?? ''}`)
+    expect(installed.stdout).toContain(`${unit} is written`)
+    const times = await eventually(
+      async () => {
+        const known = (await readFile(starts ?? '', 'utf8')).trimEnd().split('\n').map(Number)
+        return known.length >= 3 ? known : undefined
+      },
+      { what: 'three starts', timeoutMs: 120_000 },
+    )
+    const distances = times.slice(1).map((time, index) => time - (times[index] ?? 0))
+    expect(distances.filter((ms) => ms < 10_000)).toEqual([])
   })
 })
 

@@ -39,9 +39,10 @@ export async function startPrivateSystemd(): Promise<PrivateSystemd> {
     path.join(one, name),
   )
   const script = [
+    // In a folder that is no control group the kernel makes no such file, whatever lies beside it.
     ...groups.map(
       (group) =>
-        `[ ! -e '${path.dirname(group)}/cgroup.procs' ] || { mkdir '${group}' && echo $$ > '${group}/cgroup.procs'; } 2>/dev/null`,
+        `mkdir '${group}' 2>/dev/null && { [ -e '${group}/cgroup.procs' ] || ! rmdir '${group}'; } && echo $$ > '${group}/cgroup.procs' 2>/dev/null`,
     ),
     'mkdir -p /run/systemd && mount -t tmpfs none /run/systemd && mkdir /run/systemd/system',
     `exec ${program} --user --log-target=null`,

@@ -221,7 +221,7 @@ function ownService(io: CliIo, host: InstallationHost): OwnService {
         ),
         'installed',
       ),
-    uninstall: () => succeeded(uninstall(io, false, host), 'removed'),
+    uninstall: () => succeeded(uninstall(io, { keepServing: false, isConfirmed: true }, host), 'removed'),
     restart: () => succeeded(restart(io, host), 'restarted'),
   }
 }

@@ -1,5 +1,7 @@
+import { hostPlatform } from '../../agent-core/platform/host.ts'
 import { InstallationError, type InstallationHost } from '../../installation/installation-host.ts'
-import type { ServiceWork } from '../../installation/service/hand-over.ts'
+import { ownPid } from '../../installation/migration/inspect.ts'
+import { stateDirOf, type ServiceWork } from '../../installation/service/hand-over.ts'
 import { installService, type InstallOutcome } from '../../installation/service/install-service.ts'
 import { installedServices } from '../../installation/service/installed-service.ts'
 import { serviceManager } from '../../installation/service/managers.ts'
@@ -37,7 +39,9 @@ export function install(request: InstallRequest, io: CliIo, given?: Installation
     const host = platform === undefined ? own : { ...own, platform }
     const kind = kindFor(request, host)
     const { plan, leftOut } = planOf({ kind, host, cwd: io.cwd, args, stated })
-    const notes = request.isMove ? [] : await notesOfGoAgent(host)
+    const here =
+      host.platform === own.platform ? { platform: hostPlatform(), ownPid: await ownPid(stateDirOf(plan)) } : undefined
+    const notes = request.isMove ? [] : await notesOfGoAgent(host, here)
     for (const sentence of [...leftOut, ...placeWarnings(plan), ...notes]) io.stderr.write(`metal-agent: ${sentence}\n`)
     if (dryRun) {
       const whole = { ...plan, program: await programFor(plan, host, { make: false }) }
@@ -71,7 +75,7 @@ function kindFor({ daemon }: InstallRequest, { platform, user, isRoot }: Install
 
 /** Says how an installation went; answers the exit code. */
 export function told(outcome: InstallOutcome, host: InstallationHost, io: CliIo): number {
-  const { manager, file, changes, keptAt, started, servers } = outcome
+  const { manager, file, changes, isTightened, keptAt, started, servers } = outcome
   const done = {
     written: `${manager.file} is written: the service starts ${manager.starts}.`,
     changed: `${manager.file} is changed:\n${changes.map((line) => `  ${line}\n`).join('')}`.trimEnd(),
@@ -79,6 +83,7 @@ export function told(outcome: InstallOutcome, host: InstallationHost, io: CliIo)
   }[file]
   const lines = [
     done,
+    ...(isTightened ? ['Others had rights to the file that they have no more: it may hold what is secret.'] : []),
     ...(keptAt === undefined ? [] : [`What was there is kept as ${keptAt}.`]),
     ...(started ? [startedText(started, servers)] : []),
     ...(file === 'written' && manager.kind === 'systemdUser'

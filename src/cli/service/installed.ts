@@ -53,7 +53,7 @@ export function status(io: CliIo, json: boolean, given: Partial<StatusMachine> =
 }
 
 async function statusOf(
-  { manager, plan, content, problem }: InstalledService,
+  { manager, plan, content, problem, isUnread }: InstalledService,
   { isRoot, user }: InstallationHost,
   io: CliIo,
 ) {
@@ -61,7 +61,7 @@ async function statusOf(
   const look = plan && pid !== undefined ? await agentsOf(io).look(stateDirOf(plan)) : undefined
   const isOwn = look?.pid === pid
   // The command lies where its user can replace it: root does not run it.
-  const isOthers = isRoot && (user.id !== 0 || plan?.userName !== undefined)
+  const isOthers = isUnread === true || (isRoot && (user.id !== 0 || plan?.userName !== undefined))
   const version = plan && !isOthers ? await versionOf(plan.program) : undefined
   return {
     title: manager.title,
@@ -145,6 +145,7 @@ export function setFlag(name: string, value: string, io: CliIo): Promise<number>
   return saying(io, async () => {
     const own = await serviceHost(io)
     const { plan, manager, problem } = await theService(own)
+    await manager.check()
     const host = await hostOf(plan, own, io)
     if (!plan || problem !== undefined) {
       throw new InstallationError(
@@ -183,8 +184,10 @@ export function logs(
   { follow, lines }: { readonly follow: boolean; readonly lines: number },
 ): Promise<number> {
   return saying(io, async () => {
-    const { plan, manager } = await theService(await serviceHost(io))
-    if (!plan) throw new InstallationError(`${manager.file} names no log: see metal-agent service status.`)
+    const { plan, manager, problem } = await theService(await serviceHost(io))
+    if (!plan) {
+      throw new InstallationError(`${manager.file} ${problem ?? 'names no log: see metal-agent service status'}.`)
+    }
     const log = plan.flags.get('log-file') ?? plan.errorFile
     const [written, errors] = await Promise.all([log, plan.errorFile].map((file) => stat(file).catch(() => undefined)))
     if (errors !== undefined && errors.size > 0 && errors.mtimeMs > (written?.mtimeMs ?? 0)) {

@@ -18,7 +18,8 @@ export function agentsOf(io: CliIo): Agents {
         await using agent = await connect({ io, stateDir })
         const { version, startedAt, services } = await agent.snapshot()
         const serverPids = services.flatMap(({ pid }) => (pid === undefined ? [] : [pid]))
-        return { pid: (await holderOf(stateDir))?.pid, version, startedAt, serverPids }
+        const serving = services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`)
+        return { pid: (await holderOf(stateDir))?.pid, version, startedAt, serverPids, serving }
       }),
     leave: async (stateDir) =>
       (await undefinedWhereSilent(async () => {

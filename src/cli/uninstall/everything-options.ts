@@ -25,7 +25,7 @@ export const withEverything = (verb: Command, { defaultStateDir }: VerbContext):
   verb
     .option('--everything', 'all that was ever written, here and in the cluster; lists it first, and asks')
     .option('--dry-run', 'with --everything: only list it')
-    .option('-y, --yes', 'with --everything: remove what is ticked, and stop the models that serve')
+    .option('-y, --yes', 'stop the models that serve without asking; with --everything: remove what is ticked')
     .option('--models', 'with --everything: the downloaded models too')
     .option('--applications', 'with --everything: Models and InferenceServices added with Metalbar too')
     .option('--keep <kind...>', `with --everything: leave these, of ${traceKinds.join(', ')}`)

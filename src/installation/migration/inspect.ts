@@ -254,7 +254,7 @@ async function ownAgentProblem(
 const lock = z.object({ pid: z.int().positive() })
 
 /** Who has the lock of our state folder. */
-async function ownPid(stateDir: string): Promise<number | undefined> {
+export async function ownPid(stateDir: string): Promise<number | undefined> {
   const text = await readIfThere(path.join(stateDir, 'agent.lock'))
   return lock.safeParse(parseJson(text ?? '')).data?.pid
 }

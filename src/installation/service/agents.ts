@@ -13,4 +13,6 @@ export interface AgentLook {
   readonly startedAt: string
   /** Of the model servers that it has now. */
   readonly serverPids: readonly number[]
+  /** The services that have one, as namespace/name. */
+  readonly serving: readonly string[]
 }

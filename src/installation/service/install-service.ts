@@ -3,7 +3,7 @@ import { leaveServers, startedAs, unloaded, type ServiceWork, type Started } fro
 import { installedServices, type InstalledService } from './installed-service.ts'
 import { serviceManager } from './managers.ts'
 import type { ServiceManager } from './service-manager.ts'
-import { keepAside, makePlaces, removeUnit, writeUnit } from './service-files.ts'
+import { keepAside, makePlaces, removeUnit, tightenUnit, writeUnit } from './service-files.ts'
 import { refuseUnusableTexts, type ServicePlan } from './service-plan.ts'
 import { differences } from './unit-text.ts'
 
@@ -13,6 +13,8 @@ export interface InstallOutcome {
   readonly file: 'written' | 'changed' | 'unchanged'
   /** One line for each value that is another now. */
   readonly changes: readonly string[]
+  /** Others had rights to the file that they have no more. */
+  readonly isTightened: boolean
   /** Where the file of before was kept, because it was changed by hand. */
   readonly keptAt?: string
   /** Absent where nothing had to be started. */
@@ -45,7 +47,12 @@ export async function installService(plan: ServicePlan, options: InstallOptions)
   const text = manager.text(plan)
   const changes = before?.content ? differences(before.content.values, manager.read(text).values) : []
   if (before?.problem !== undefined && !force) throw new InstallationError(changedByHand(before, changes))
-  if (before?.text === text) return { ...(await unchanged(manager, plan, work)), changes: [] }
+  const mode = manager.fileMode(plan)
+  const isTightened = before !== undefined && (before.mode & ~mode) !== 0
+  if (before?.text === text) {
+    if (isTightened) await tightenUnit(manager, mode)
+    return { ...(await unchanged(manager, plan, work)), changes: [], isTightened }
+  }
 
   const places = await asOwner(host, () => makePlaces(plan))
   let servers: readonly number[] = []
@@ -57,7 +64,7 @@ export async function installService(plan: ServicePlan, options: InstallOptions)
       await unloaded(manager, { forGood: false, limitMs: plan.exitTimeoutS * 1000 }, work)
       if (before.problem !== undefined) keptAt = await asOwner(host, () => keepAside(before, plan))
     }
-    await writeUnit(manager, text)
+    await writeUnit(manager, text, mode)
     await manager.load()
   } catch (error) {
     await restored(manager, before, error)
@@ -69,6 +76,7 @@ export async function installService(plan: ServicePlan, options: InstallOptions)
     manager,
     file: before ? 'changed' : 'written',
     changes,
+    isTightened,
     started,
     servers,
     ...(keptAt !== undefined && { keptAt }),
@@ -94,7 +102,7 @@ async function restored(manager: ServiceManager, before: InstalledService | unde
       await manager.forget()
       return
     }
-    await writeUnit(manager, before.text)
+    await writeUnit(manager, before.text, before.mode)
     await manager.load()
   } catch (error) {
     const said = [why, error].map((one) => (one instanceof Error ? one.message : String(one)))

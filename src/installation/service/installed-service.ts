@@ -1,5 +1,5 @@
-import { lstat } from 'node:fs/promises'
-import { readIfThere } from '../../agent-core/support/files.ts'
+import { lstat, stat } from 'node:fs/promises'
+import { hasCode, readIfThere } from '../../agent-core/support/files.ts'
 import { messageOf } from '../../agent-core/support/message-of.ts'
 import { InstallationError, type InstallationHost } from '../installation-host.ts'
 import { kindsOf, serviceManager } from './managers.ts'
@@ -15,6 +15,10 @@ const maxFileBytes = 256 * 1024
 export interface InstalledService {
   readonly manager: ServiceManager
   readonly text: string
+  /** Permissions of the file. */
+  readonly mode: number
+  /** This user may not read it, so that nothing is known of what it says. */
+  readonly isUnread?: true
   /** Absent where the file cannot be read as one of launchd or systemd. */
   readonly content?: UnitContent
   /** What the file asks for; absent where its command line is none of ours. */
@@ -36,29 +40,38 @@ export async function installedServices(host: InstallationHost): Promise<readonl
 }
 
 async function readService(manager: ServiceManager): Promise<InstalledService | undefined> {
-  const text = await textOf(manager.file)
-  if (text === undefined) return undefined
+  const found = await fileOf(manager)
+  if (found === undefined || found.isUnread) return found && { ...found, manager }
+  const { text } = found
   try {
     const content = manager.read(text)
     const plan = planOf(manager, content)
     const problem = problemOf(text, content)
-    return { manager, text, content, ...(plan && { plan }), ...(problem !== undefined && { problem }) }
+    return { ...found, manager, content, ...(plan && { plan }), ...(problem !== undefined && { problem }) }
   } catch (error) {
-    if (error instanceof UnitTextError) return { manager, text, problem: error.message }
+    if (error instanceof UnitTextError) return { ...found, manager, problem: error.message }
     throw error
   }
 }
 
-async function textOf(file: string): Promise<string | undefined> {
+type UnitFile = Pick<InstalledService, 'text' | 'mode' | 'isUnread' | 'problem'>
+
+async function fileOf({ file, kind }: ServiceManager): Promise<UnitFile | undefined> {
   try {
-    const isLink = await lstat(file).then(
-      (facts) => facts.isSymbolicLink(),
-      () => false,
-    )
+    const link = await lstat(file).catch(() => undefined)
     const text = await readIfThere(file, maxFileBytes)
-    if (text === undefined && isLink) throw new Error('it is a symbolic link that leads nowhere')
-    return text
+    if (text !== undefined) return { text, mode: (await stat(file)).mode & 0o777 }
+    if (link?.isSymbolicLink() === true) throw new Error('it is a symbolic link that leads nowhere')
+    return undefined
   } catch (error) {
+    if (kind === 'launchDaemon' && hasCode(error, 'EACCES')) {
+      return {
+        text: '',
+        mode: 0o600,
+        isUnread: true,
+        problem: 'may be read by root alone: repeat this with sudo in front',
+      }
+    }
     throw new InstallationError(`${file} cannot be read: ${messageOf(error)}; nothing was changed.`, { cause: error })
   }
 }

@@ -1,6 +1,7 @@
 import { InstallationError, type InstallationHost } from '../installation-host.ts'
 import { bootout, bootstrap, kickstart, launchdJob, signalJob, type LaunchdDomain } from '../launchctl.ts'
 import { launchdPlist, readLaunchdPlist } from './launchd-plist.ts'
+import { hasGivenVariables } from './service-environment.ts'
 import type { ServiceManager, ServiceState } from './service-manager.ts'
 import { serviceFile, serviceLabel, type ServiceKind } from './service-names.ts'
 import type { ServicePlan } from './service-plan.ts'
@@ -8,7 +9,6 @@ import type { ServicePlan } from './service-plan.ts'
 export class LaunchdService implements ServiceManager {
   readonly kind: ServiceKind
   readonly file: string
-  readonly fileMode: number
   readonly name = serviceLabel
   readonly title: string
   readonly starts: string
@@ -21,14 +21,20 @@ export class LaunchdService implements ServiceManager {
     this.file = serviceFile(kind, host)
     this.title = isDaemon ? 'LaunchDaemon' : 'LaunchAgent'
     this.starts = isDaemon ? 'with the Mac, with nobody logged in' : `when ${host.user.name} logs in at the screen`
-    // launchd takes no file that others may write; that of a user may hold the name of a proxy or an account.
-    this.fileMode = isDaemon ? 0o644 : 0o600
     this.#host = host
     this.#domain = isDaemon ? 'system' : `gui/${host.user.id}`
   }
 
   text(plan: ServicePlan): string {
     return launchdPlist(plan)
+  }
+
+  /**
+   * launchd takes no file that others may write, and does not ask that they may read it. A LaunchDaemon's tells its user where the log is, and is
+   * root's alone where variables stand in it.
+   */
+  fileMode({ environment }: Pick<ServicePlan, 'environment'>): number {
+    return this.kind === 'launchDaemon' && !hasGivenVariables(environment) ? 0o644 : 0o600
   }
 
   read = readLaunchdPlist

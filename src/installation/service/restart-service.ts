@@ -12,10 +12,10 @@ export interface RestartOutcome {
 /** Another process serves on with the same model servers. Throws InstallationError. */
 export async function restartService(service: InstalledService, work: ServiceWork): Promise<RestartOutcome> {
   const { manager, plan, problem } = service
+  await manager.check()
   if (!plan) {
     throw new InstallationError(`${manager.file} ${problem ?? ''}: install it anew with metal-agent install --force.`)
   }
-  await manager.check()
   const before = await manager.state()
   const look = await leaveServers(manager, plan, work)
   await (before.isLoaded ? manager.start() : manager.load())

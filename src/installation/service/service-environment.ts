@@ -53,5 +53,9 @@ export function serviceEnvironment(
   }
 }
 
+/** Whether a person, or the shell of the installation, gave it variables beside those that every service has; they may be secrets. */
+export const hasGivenVariables = (environment: Readonly<Record<string, string>>): boolean =>
+  Object.keys(environment).some((name) => !['HOME', 'USER', 'LOGNAME', 'PATH', serviceVariable].includes(name))
+
 /** As in `http://user:password@proxy:3128`. */
 const hasPassword = (text: string): boolean => /\/\/[^/@\s]*:[^/@\s]*@/.test(text)

@@ -1,4 +1,4 @@
-import { lstat, mkdir, open, rm, rmdir, stat } from 'node:fs/promises'
+import { chmod, lstat, mkdir, open, rm, rmdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { hasCode } from '../../agent-core/support/files.ts'
@@ -60,12 +60,21 @@ async function makeFile(file: string): Promise<boolean> {
 }
 
 /** Replaced as a whole: nobody sees half of it. Throws InstallationError. */
-export async function writeUnit({ file, fileMode }: ServiceManager, text: string): Promise<void> {
+export async function writeUnit({ file }: ServiceManager, text: string, mode: number): Promise<void> {
   try {
     await mkdir(path.dirname(file), { recursive: true })
-    await writeFileAtomic(file, text, { mode: fileMode })
+    await writeFileAtomic(file, text, { mode })
   } catch (error) {
     throw new InstallationError(`${file} cannot be written: ${messageOf(error)}.`, { cause: error })
+  }
+}
+
+/** Takes from others what they may do with a file that stays as it is. Throws InstallationError. */
+export async function tightenUnit({ file }: ServiceManager, mode: number): Promise<void> {
+  try {
+    await chmod(file, mode)
+  } catch (error) {
+    throw new InstallationError(`The mode of ${file} cannot be changed: ${messageOf(error)}.`, { cause: error })
   }
 }
 

@@ -19,13 +19,14 @@ export interface ServiceState {
 export interface ServiceManager {
   readonly kind: ServiceKind
   readonly file: string
-  readonly fileMode: number
   /** Of the service as the manager calls it. */
   readonly name: string
   readonly title: string
   /** Completes "The service starts …". */
   readonly starts: string
   text(plan: ServicePlan): string
+  /** Who may read the file of this service. */
+  fileMode(plan: Pick<ServicePlan, 'environment'>): number
   /** Throws UnitTextError. */
   read(text: string): UnitContent
   /** Whether the manager can be asked at all, and this process may change what it runs. */

@@ -20,7 +20,6 @@ const exited = '1'
 export class SystemdService implements ServiceManager {
   readonly kind = 'systemdUser'
   readonly file: string
-  readonly fileMode = 0o600
   readonly name = systemdUnit
   readonly title = 'user unit of systemd'
   readonly starts: string
@@ -34,6 +33,10 @@ export class SystemdService implements ServiceManager {
 
   text(plan: ServicePlan): string {
     return systemdUnitText(plan)
+  }
+
+  fileMode(): number {
+    return 0o600
   }
 
   read = readSystemdUnit

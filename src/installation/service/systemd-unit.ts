@@ -60,6 +60,8 @@ export function readSystemdUnit(content: string): UnitContent {
   const timeout = seconds.safeParse(values.get('Service.TimeoutStopSec')).data
   const workingDirectory = values.get('Service.WorkingDirectory')
   const words = wordsOf(command)
+  values.delete('Service.Environment')
+  for (const [name, value] of environment) values.set(`Environment.${name}`, value)
   return {
     words,
     environment: Object.fromEntries(environment),

@@ -27,10 +27,10 @@ export async function uninstallService(
   { host, work, keepServing }: UninstallOptions,
 ): Promise<UninstallOutcome> {
   const { manager, plan, problem } = service
+  await manager.check()
   if (!isOurs(service)) {
     throw new InstallationError(`${manager.file} ${problem ?? ''}: it is none of ours, so it was left as it is.`)
   }
-  await manager.check()
   if (keepServing && plan) await leaveServers(manager, plan, work)
   await unloaded(manager, { forGood: true, limitMs: (plan?.exitTimeoutS ?? exitTimeoutS(0)) * 1000 + 5_000 }, work)
   const keptAt = problem !== undefined && plan ? await asOwner(host, () => keepAside(service, plan)) : undefined

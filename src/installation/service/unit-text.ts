@@ -56,11 +56,20 @@ export function byFlag(
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex')
 
+/** Keys of variables of the environment, whose values may be secrets and are shown nowhere. */
+const ofVariable = /^Environment(?:Variables)?\./
+
 /** One line for each value that differs, as "key: before → after". */
 export function differences(before: UnitContent['values'], after: UnitContent['values']): string[] {
   const keys = new Set([...before.keys(), ...after.keys()])
   return [...keys].flatMap((key) => {
     const [was, is] = [before.get(key), after.get(key)]
-    return was === is ? [] : [`${key}: ${was ?? '(absent)'} → ${is ?? '(absent)'}`]
+    if (was === is) return []
+    if (ofVariable.test(key)) {
+      return [
+        `${key}: ${was === undefined ? 'is set' : is === undefined ? 'is not set any more' : 'has another value'}`,
+      ]
+    }
+    return [`${key}: ${was ?? '(absent)'} → ${is ?? '(absent)'}`]
   })
 }

@@ -20,11 +20,7 @@ export function servicePart(host: InstallationHost, work: ServiceWork): TracePar
       const others = services.filter((one) => !isRemoved(one))
       return {
         places: await Promise.all(places),
-        stays: others.map(({ manager, plan, problem = '' }) =>
-          plan?.userName === undefined
-            ? `${manager.file} ${problem}: it is none of ours.`
-            : `${manager.file} is the service of ${plan.userName}: sudo metal-agent uninstall removes it.`,
-        ),
+        stays: others.map(whyItStays),
         byHand: ours.map(({ manager: { kind, file } }) =>
           kind === 'launchDaemon' ? 'sudo metal-agent uninstall' : `rm ${shellWord(file)}`,
         ),
@@ -36,6 +32,15 @@ export function servicePart(host: InstallationHost, work: ServiceWork): TracePar
       }
     },
   }
+}
+
+function whyItStays({ manager: { file }, plan, problem = '', isUnread }: InstalledService): string {
+  if (isUnread === true) {
+    return `${file} may be read by root alone, so that whose service it is is not known: sudo metal-agent uninstall removes it.`
+  }
+  return plan?.userName === undefined
+    ? `${file} ${problem}: it is none of ours.`
+    : `${file} is the service of ${plan.userName}: sudo metal-agent uninstall removes it.`
 }
 
 /** Where the agents of services write, by the flags that they are started with. */

@@ -3,6 +3,7 @@ import path from 'node:path'
 import { build } from 'plist'
 import { expect, test } from 'vitest'
 import { main } from '../../../src/cli/main.ts'
+import { notesOfGoAgent } from '../../../src/cli/service/go-agent-note.ts'
 import { serviceFlags } from '../../../src/cli/service/service-flags.ts'
 import { userOfLine } from '../../../src/cli/service/service-host.ts'
 import { readLaunchdPlist } from '../../../src/installation/service/launchd-plist.ts'
@@ -10,6 +11,7 @@ import { serviceEnvironment } from '../../../src/installation/service/service-en
 import { systemdUnitText } from '../../../src/installation/service/systemd-unit.ts'
 import { isUntouched } from '../../../src/installation/service/unit-text.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { uninstallWorld } from '../../support/uninstall-world.ts'
 import { examplePlan } from '../installation/service/example-plans.ts'
 
 const defaults = { modelStore: '/Users/you/models', stateDir: '/Users/you/state' }
@@ -131,9 +133,36 @@ test('a Go agent that is installed is named by an installation, with what moves 
   await writeFile(path.join(jobs, 'com.llmkube.metal-agent.plist'), build(job))
   const args = ['install', '--dry-run', '--platform']
   expect((await metalAgent([...args, 'darwin'], {}, folder.dir)).stderr).toMatch(
-    /Go agent is installed too \(com\.llmkube\.metal-agent, .*\.plist\), and its services are left alone: metal-agent migrate/,
+    /Go agent is installed too \(com\.llmkube\.metal-agent, .*\.plist\); its services are left alone: metal-agent migrate/,
   )
   expect((await metalAgent([...args, 'linux'], {}, folder.dir)).stderr).not.toContain('Go agent')
+})
+
+test('a Go agent that runs is named by an installation with its process and how it is ended, whether launchd or a person started it', async () => {
+  await using there = await uninstallWorld({ platform: 'darwin' })
+  const program = '/usr/local/bin/llmkube-metal-agent'
+  const job = { Label: 'com.llmkube.metal-agent', ProgramArguments: [program] }
+  const file = await there.write(
+    path.join(there.home, 'Library/LaunchAgents/com.llmkube.metal-agent.plist'),
+    build(job),
+  )
+  await there.programs({ launchctl: "printf 'x = {\\n\\tpid = 10\\n}\\n'" })
+  const process = (pid: number, groupId: number, commandLine: string) => ({
+    ...{ pid, groupId, commandLine, parentPid: 1, startTime: '1', suspended: false },
+  })
+  const server = 'llama-server --model /m.gguf --host 0.0.0.0 --port 8081 '
+  const processes = [
+    process(10, 10, `${program} --namespace default`),
+    process(11, 10, server),
+    process(20, 20, './llmkube-metal-agent --host-ip 10.0.0.1'),
+    process(30, 30, 'llmkube-metal-agent status'),
+    process(40, 40, 'llmkube-metal-agent --port 0'),
+  ]
+  const platform = { processes: () => Promise.resolve(processes) }
+  expect(await notesOfGoAgent(there.host, { platform, ownPid: 40 })).toEqual([
+    `LLMKube's Go agent is installed too (com.llmkube.metal-agent, ${file}), and runs as process 10 with 1 server; its services are left alone: metal-agent migrate moves them to this agent, with one restart of each model.`,
+    `LLMKube's Go agent runs too, as process 20 with 0 servers, which no plist started (./llmkube-metal-agent --host-ip 10.0.0.1); its services are left alone: metal-agent migrate moves them to this agent, with one restart of each model, and ends it. "kill 20" ends it together with its models.`,
+  ])
 })
 
 test('root runs no command that lies where another user can replace it', async (context) => {

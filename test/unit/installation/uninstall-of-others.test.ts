@@ -1,10 +1,12 @@
-import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
+import { asOwner } from '../../../src/installation/installation-host.ts'
 import { installService } from '../../../src/installation/service/install-service.ts'
 import { installedServices } from '../../../src/installation/service/installed-service.ts'
 import { launchdPlist } from '../../../src/installation/service/launchd-plist.ts'
+import { restartService } from '../../../src/installation/service/restart-service.ts'
 import { uninstallService } from '../../../src/installation/service/uninstall-service.ts'
 import { placesOfServices, servicePart } from '../../../src/installation/uninstall/service-part.ts'
 import { listTraces, removeTraces } from '../../../src/installation/uninstall/uninstall.ts'
@@ -61,6 +63,42 @@ test('the LaunchDaemon of another user stays, and nothing of that user is looked
     [{ kind: 'service', isGone: true }],
   ])
   expect(await readdir(path.dirname(file))).toEqual([path.basename(file)])
+})
+
+test('the file of a LaunchDaemon that only root may read is named to others with what root does, and is in nobody’s way', async (context) => {
+  if (process.getuid?.() !== 0) context.skip('only root can become another user')
+  await using there = await uninstallWorld({ platform: 'darwin' })
+  await there.programs({ security: 'exit 44', defaults: 'exit 1', launchctl: 'exit 113' })
+  const file = there.at('root/Library/LaunchDaemons/dev.metalbar.llmkube-metal-agent.plist')
+  await there.write(file, launchdPlist(examplePlan('launchDaemon')))
+  await chmod(file, 0o600)
+  await chmod(there.at('.'), 0o755)
+  await there.write(there.at('calls'), '')
+  await chmod(there.at('calls'), 0o666)
+  const user = { ...there.host.user, id: 65_534, groupId: 65_534 }
+  const asNobody = <T>(does: () => Promise<T>) => asOwner({ ...there.host, isRoot: true, user }, does)
+  await asNobody(async () => {
+    const host = { ...there.host, user }
+    const [service] = await installedServices(host)
+    if (!service) throw new Error('It is not seen.')
+    const look = await servicePart(host, work).look()
+    expect([look?.places, look?.stays]).toEqual([
+      [],
+      [
+        `${file} may be read by root alone, so that whose service it is is not known: sudo metal-agent uninstall removes it.`,
+      ],
+    ])
+    const deeds = [
+      () => uninstallService(service, { host, work, keepServing: false }),
+      () => restartService(service, work),
+      () => installService(examplePlan('launchDaemon'), { host, work, force: true }),
+    ]
+    for (const deed of deeds) {
+      await expect(deed()).rejects.toThrow(
+        'A LaunchDaemon is for the whole Mac, so only root may install, restart or remove it: repeat this with sudo in front.',
+      )
+    }
+  })
 })
 
 test('a service that systemd cannot start is not left to be started again and again', async () => {

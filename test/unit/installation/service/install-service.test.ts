@@ -84,7 +84,7 @@ test('a service beside an agent of the app says that it waits, and for which pro
   expect(started).toMatchObject({ kind: 'waits', holder: 1 })
 })
 
-test('a file changed by hand is left as it is with what differs, and replaced and kept with force', async () => {
+test('a file changed by hand is left as it is with what differs, and kept where it is replaced with force or removed', async () => {
   await using mac = await macAt()
   await mac.install()
   const edited = (await readFile(mac.file, 'utf8')).replace('<integer>10</integer>', '<integer>60</integer>')
@@ -93,12 +93,17 @@ test('a file changed by hand is left as it is with what differs, and replaced an
     /plist was changed since metal-agent install wrote it, so it was left as it is\. What would change:\n {2}ThrottleInterval: 60 → 10\n.*--force/,
   )
   expect(await readFile(mac.file, 'utf8')).toBe(edited)
-  const { keptAt = '' } = await mac.install({}, { force: true })
-  expect([path.dirname(keptAt), path.extname(keptAt), await readFile(keptAt, 'utf8')]).toEqual([
-    mac.stateDir,
-    '.kept',
-    edited,
-  ])
+  const replaced = await mac.install({}, { force: true })
+  await writeFile(mac.file, edited)
+  const [service] = await installedServices(mac.host)
+  const removed = await uninstallService(service ?? fail(), { host: mac.host, work: mac.work, keepServing: false })
+  for (const { keptAt = '' } of [replaced, removed]) {
+    expect([path.dirname(keptAt), path.extname(keptAt), await readFile(keptAt, 'utf8')]).toEqual([
+      mac.stateDir,
+      '.kept',
+      edited,
+    ])
+  }
 })
 
 test.for([
@@ -157,7 +162,7 @@ test('a LaunchDaemon is refused to who is not root before anything is written, a
   expect([await mac.files(), await mac.launchctl.calls()]).toEqual([before, []])
 })
 
-test("a LaunchDaemon is everybody's to read, in the domain of the system, and no second service beside it", async () => {
+test('a LaunchDaemon is in the domain of the system, and no second service beside it', async () => {
   await using mac = await macAt({ isRoot: true })
   const plan = mac.plan({ kind: 'launchDaemon', userName: 'you' })
   await installService(plan, { host: mac.host, work: mac.work, force: false })
@@ -166,6 +171,44 @@ test("a LaunchDaemon is everybody's to read, in the domain of the system, and no
     `bootstrap system ${path.join(mac.root, 'Library/LaunchDaemons', `${label}.plist`)}`,
   ])
   await expect(mac.install()).rejects.toThrow(/installed as a LaunchDaemon already/)
+})
+
+test.for([
+  ['launchDaemon', {}, 0o644],
+  ['launchDaemon', { TOKEN: 'x' }, 0o600],
+  ['launchAgent', {}, 0o600],
+  ['launchAgent', { TOKEN: 'x' }, 0o600],
+] as const)(
+  'the file of a %s with the variables %o has the mode %o, and one that others could read is tightened and said so',
+  async ([kind, given, mode]) => {
+    await using mac = await macAt({ isRoot: kind === 'launchDaemon' })
+    const { HOME = '', PATH = '' } = mac.plan().environment
+    const environment = { HOME, PATH, METAL_AGENT_SERVICE: '1', ...given }
+    const change = { kind, environment, ...(kind === 'launchDaemon' && { userName: 'you' }) } as const
+    const written = await mac.install(change)
+    const modeNow = async () => (await stat(written.manager.file)).mode & 0o777
+    expect([written.isTightened, await modeNow()]).toEqual([false, mode])
+    await chmod(written.manager.file, 0o666)
+    const unchanged = await mac.install(change)
+    expect([unchanged.file, unchanged.isTightened, await modeNow()]).toEqual(['unchanged', true, mode])
+    await chmod(written.manager.file, 0o666)
+    const changed = await mac.install({ ...change, flags: mac.flags({ namespace: 'mars' }) })
+    expect([changed.file, changed.isTightened, await modeNow()]).toEqual(['changed', true, mode])
+    const again = await mac.install({ ...change, flags: mac.flags({ namespace: 'mars' }) })
+    expect([again.isTightened, await modeNow()]).toEqual([false, mode])
+  },
+)
+
+test('what changed of a variable is said without its value', async () => {
+  await using mac = await macAt()
+  const { environment } = mac.plan()
+  await mac.install({ environment: { ...environment, OLD: 'secret-1', KEPT: 'secret-2' } })
+  const { changes } = await mac.install({ environment: { ...environment, NEW: 'secret-3', KEPT: 'secret-4' } })
+  expect(changes.toSorted()).toEqual([
+    'EnvironmentVariables.KEPT: has another value',
+    'EnvironmentVariables.NEW: is set',
+    'EnvironmentVariables.OLD: is not set any more',
+  ])
 })
 
 test('a machine without launchctl, a state folder that leads nowhere and a line break in a path are named, and nothing is written', async () => {
@@ -234,7 +277,9 @@ async function macAt({ answers = true, holder, isRoot = false }: MacOptions = {}
   const agents: Agents = {
     look: async () => {
       const pid = holder ?? (await launchctl.pid())
-      return answers && pid !== undefined ? { pid, version: '0.1.0', startedAt: '', serverPids: [4711] } : undefined
+      return answers && pid !== undefined
+        ? { pid, version: '0.1.0', startedAt: '', serverPids: [4711], serving: ['default/tiny'] }
+        : undefined
     },
     leave: async (folder) => {
       if (!answers) return 'silent'

@@ -40,6 +40,16 @@ test('a change by hand is noticed and named by its key', () => {
   ])
 })
 
+test('what changed of a variable is said without its value', () => {
+  const valuesWith = (environment: Readonly<Record<string, string>>) =>
+    readSystemdUnit(systemdUnitText(examplePlan('systemdUser', { environment }))).values
+  expect(differences(valuesWith({ OLD: 'secret 1', KEPT: 'a' }), valuesWith({ NEW: 'secret 2', KEPT: 'b' }))).toEqual([
+    'Environment.OLD: is not set any more',
+    'Environment.KEPT: has another value',
+    'Environment.NEW: is set',
+  ])
+})
+
 test.for(["/it's", '/a"b', '/a\\b'])('a program that systemd would not run is refused: %s', (program) => {
   expect(() => refuseUnusableTexts(examplePlan('systemdUser', { program: [program] }))).toThrow(
     /systemd runs no program/,
