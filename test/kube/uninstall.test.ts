@@ -87,6 +87,16 @@ test('without an identity nothing is deleted, not even what says of no machine t
   expect([removal?.isGone, names()]).toEqual([true, before])
 })
 
+test('a Service of the same name that no agent made stays when the slice goes', async () => {
+  await using cluster = await world()
+  const { there, sim, names } = cluster
+  cluster.publish('mine', { node: own, epoch: 3, heartbeat: '2026-11-23T13:00:00Z' })
+  sim.patch({ resource: 'services', name: 'mine' }, { metadata: { labels: { 'llmkube.ai/managed-by': null } } })
+  const [removal] = await removeTraces(await there.parts(), chosen('cluster'))
+  expect(removal).toMatchObject({ isGone: true, message: 'Removed.' })
+  expect(names().map((some) => some.filter((name) => name !== 'kubernetes'))).toEqual([[], [], ['mine']])
+})
+
 test('nothing is deleted in a cluster that took the place of the one that was served', async () => {
   await using cluster = await world()
   const { there, publish, pin } = cluster

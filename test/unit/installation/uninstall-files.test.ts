@@ -1,6 +1,7 @@
 import { glob, mkdir, readdir, readFile, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
 import { kindInStateFolder, stateNames } from '../../../src/installation/uninstall/trace-table.ts'
 import { listTraces, removeTraces } from '../../../src/installation/uninstall/uninstall.ts'
@@ -137,6 +138,17 @@ test('a log that was sent elsewhere goes with its earlier files and its lock, an
   }
   await removeTraces(await there.parts({ known: [{ logFile: log }] }), silently)
   expect(await readdir(there.at('var'))).toEqual(['agent.log.mine', 'agent.log2'])
+})
+
+test('a state folder that is empty goes, and so does the folder of the socket of one whose path is too long for it', async () => {
+  await using there = await uninstallWorld()
+  const stateDir = path.join(there.home, 'x'.repeat(100), 'metalbar')
+  await mkdir(stateDir, { recursive: true })
+  const socket = await there.write(socketPathFor(stateDir, there.at('tmp')))
+  expect(path.dirname(socket)).not.toBe(stateDir)
+  const removals = await removeTraces(await there.parts({ stateDir }), silently)
+  expect(removals.map(({ kind, isGone }) => [kind, isGone])).toEqual([['state', true]])
+  expect([await readdir(path.dirname(stateDir)), await readdir(there.at('tmp'))]).toEqual([[], []])
 })
 
 test('the table has no name twice in another spelling', () => {

@@ -74,6 +74,11 @@ test("the user's rule of sudo is removed by root; another user's is named and st
   expect(refused.map(({ isGone, byHand }) => [isGone, byHand])).toEqual([[false, [`sudo rm -f ${own}`]]])
   const wrongPassword = await removeTraces(await there.parts({ asRoot: () => Promise.resolve(1) }), silently)
   expect(wrongPassword[0]?.message).toContain('sudo ended with exit code 1.')
+  const idle = await removeTraces(await there.parts({ asRoot: () => Promise.resolve(0) }), silently)
+  expect([idle[0]?.isGone, idle[0]?.message]).toEqual([
+    false,
+    expect.stringContaining('It was there again after it was removed.') as unknown,
+  ])
   const asRoot = async (words: readonly string[]) => {
     asked.push(words)
     const { rm } = await import('node:fs/promises')

@@ -1,4 +1,4 @@
-import { mkdir, readdir, symlink } from 'node:fs/promises'
+import { chown, mkdir, readdir, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { TraceKind } from '../../../src/contract/uninstall.ts'
@@ -92,6 +92,19 @@ test('a store on a volume that is not there, and one that is no folder, are name
     `${away} is on a volume that is not there: connect it and repeat this.`,
     `${file} is no folder, so it is no model store.`,
   ])
+})
+
+test('the store of another user is named, and nothing of it is removed', async (context) => {
+  if (process.getuid?.() !== 0) context.skip('only root makes what is of another user')
+  await using there = await uninstallWorld()
+  const store = there.at('store')
+  await stored(there, path.join(store, 'tiny'))
+  await chown(store, 4242, 4242)
+  const before = await treeOf(store)
+  const [listed] = await listTraces(await there.parts({ known: [{ modelStore: store }] }))
+  expect([listed?.places, listed?.stays]).toEqual([[], [`${store} belongs to another user (4242).`]])
+  await removeTraces(await there.parts({ known: [{ modelStore: store }] }), models)
+  expect(await treeOf(store)).toEqual(before)
 })
 
 test('a record that leads out of its folder removes nothing there', async () => {
