@@ -11,7 +11,7 @@ export function putUnderIcon(window: BrowserWindow, icons: readonly Rectangle[])
   window.setPosition(x, y)
 }
 
-/** Into the nearest display that is there; macOS moves most windows itself, but not one that is hidden. */
+/** Into the nearest display that is there, where macOS has not moved it itself. */
 export function bringWithinReach(window: BrowserWindow): void {
   const displays = screen.getAllDisplays()
   // With the lid closed and nothing plugged in there may be none for a while.
