@@ -46,7 +46,8 @@ clean:
 
 $(installed): package-lock.json
 	@command -v npm >/dev/null || { echo 'npm is missing: install Node.js 24 from https://nodejs.org/en/download' >&2; exit 1; }
-	npm ci
+	@echo 'npm ci …'
+	@npm ci --loglevel error
 	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 24 ? 0 : 1)' || \
 	  { echo "Node.js 24 or newer is needed and this is $$(node --version): get it from https://nodejs.org/en/download" >&2; exit 1; }
 	@touch $@

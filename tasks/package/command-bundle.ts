@@ -36,7 +36,8 @@ export async function bundleCommand(folder: string): Promise<CommandBundle> {
   const window = path.join(folder, 'renderer')
   const configFile = path.join(root, 'vite.renderer.config.ts')
   const license = { fileName: licencesOf('renderer') }
-  await build({ configFile, logLevel: 'warn', build: { outDir: window, emptyOutDir: true, license } })
+  // At `warn` Vite complains of its own plugin for modules of CSS; `make build` shows whatever else there is.
+  await build({ configFile, logLevel: 'error', build: { outDir: window, emptyOutDir: true, license } })
   const licencesOfWindow = path.join(folder, license.fileName)
   await rename(path.join(window, license.fileName), licencesOfWindow)
   licences.push(licencesOfWindow)

@@ -60,7 +60,8 @@ async function stage(staged: string): Promise<void> {
     const configFile = path.join(root, part === 'cli' ? 'vite.config.ts' : 'vite.renderer.config.ts')
     const outDir = path.join(staged, 'out', part)
     const license = { fileName: path.basename(licences[part]) }
-    await build({ configFile, logLevel: 'warn', build: { outDir, emptyOutDir: true, license, sourcemap: false } })
+    // As in command-bundle.ts: what there is to say `make build` says.
+    await build({ configFile, logLevel: 'error', build: { outDir, emptyOutDir: true, license, sourcemap: false } })
     await rename(path.join(outDir, license.fileName), licences[part])
   }
   const packages = await bundledPackages(Object.values(licences))
