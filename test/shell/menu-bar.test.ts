@@ -241,7 +241,7 @@ describe('the icon and its menu', () => {
 test('start settings that cannot be used start no agent and can be reset, although the preferences are fine', async () => {
   await using folder = await temporaryFolder()
   const stateDir = stateDirIn(folder.dir)
-  await mkdir(stateDir, { mode: 0o700 })
+  await mkdir(stateDir, { recursive: true, mode: 0o700 })
   await writeFile(path.join(stateDir, 'start-settings.json'), '{ "prot": 0 }')
   await using app = await ShellApp.start({ folder: folder.dir })
   await app.icon('disconnected', 'start-settings.json')
