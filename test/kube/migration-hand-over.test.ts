@@ -1,16 +1,21 @@
 import { join } from 'node:path'
+import { execa } from 'execa'
 import { describe, expect, test } from 'vitest'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { inferenceServiceSpec, parseEndpointSlice, resources } from '../../src/agent-core/kube/resources.ts'
+import { askActivity } from '../../src/agent-core/process/activity.ts'
 import { judgeClaim } from '../../src/agent-core/publishing/claim.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { publishedOf } from '../../src/agent-core/publishing/slice-object.ts'
 import type { FoundService } from '../../src/installation/migration/cluster-look.ts'
 import { giveUp } from '../../src/installation/migration/hand-over.ts'
 import { Heartbeats } from '../../src/installation/migration/heartbeats.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
 import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { sampleScriptArgs, sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const old = '2026-01-01T00:00:00Z'
@@ -62,6 +67,35 @@ describe.each(apiWorlds)('a service that changes hands, on $name', ({ use }) => 
     const target = { namespace: service.namespace, name: 'given', uid: 'x', endpointPort: undefined }
     const claim = judgeClaim(left, { self: 'us', target, last: undefined, silentMs: 0, overwrites: 0 })
     expect([claim.kind, left.metadata.annotations['example.com/kept']]).toEqual(['released', 'yes'])
+  })
+
+  test('is withdrawn while its server still answers, and the server ends only then', async () => {
+    const { api, service, now } = await slice('busy')
+    const port = await freePort()
+    const args = ['--model', 'm.gguf', '--port', String(port), '--metrics', ...sampleScriptArgs({ tokenMs: 50 })]
+    const server = execa(sampleServerPath, args, { reject: false })
+    const platform = hostPlatform()
+    const { pid = 0 } = server
+    const { startTime = '' } = (await platform.process(pid)) ?? {}
+    await eventually(async () => (await fetch(`http://127.0.0.1:${port}/health`)).ok, { what: 'the server ready' })
+    const answer = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 20 }),
+    }).then(async (response) => {
+      const said: unknown = await response.json()
+      return { said, slice: publishedOf(await now()), isRunning: await platform.isRunning({ pid, startTime }) }
+    })
+    await eventually(
+      async () => {
+        const activity = await askActivity(port, 1_000)
+        return activity.kind === 'counted' && activity.requests === 1
+      },
+      { what: 'the request in flight' },
+    )
+    await giveUp({ service, server: { pid, startTime, port } }, { api, platform })
+    expect(await answer).toMatchObject({ said: { choices: [{}] }, slice: { ready: false }, isRunning: true })
+    expect([await platform.isRunning({ pid, startTime }), (await server).exitCode]).toEqual([false, 0])
   })
 
   test('has heartbeats written for its paused agent until then, and none once our agent holds it', async () => {

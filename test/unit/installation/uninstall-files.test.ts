@@ -149,6 +149,9 @@ test('a state folder that is empty goes, and so does the folder of the socket of
   const removals = await removeTraces(await there.parts({ stateDir }), silently)
   expect(removals.map(({ kind, isGone }) => [kind, isGone])).toEqual([['state', true]])
   expect([await readdir(path.dirname(stateDir)), await readdir(there.at('tmp'))]).toEqual([[], []])
+  await mkdir(there.stateDir, { recursive: true })
+  const [alone] = await removeTraces(await there.parts(), silently)
+  expect([alone?.isGone, await readdir(path.dirname(there.stateDir))]).toEqual([true, []])
 })
 
 test('the table has no name twice in another spelling', () => {
