@@ -93,9 +93,9 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
   evictionRoom(context, inputs, { absences, narrator })
   const address = addressRoom(context, { settings, history })
-  const sleep = sleepRoom(context, inputs.rooms)
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
+  const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.supplyChanged()]))
   const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, supply, settings, pin })
   const kept = { settings, absences, history, narrator, address, sleep, fuse, supply, link }
   const energyNotice = await inputs.rooms.energy.open()

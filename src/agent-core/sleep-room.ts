@@ -7,6 +7,7 @@ import { Sleep } from './sleep.ts'
 export function sleepRoom(
   { options: { log, platform }, ends, metrics, snapshots, session }: RoomContext,
   { servers }: Pick<LastingRooms, 'servers'>,
+  lookAnew: () => Promise<unknown>,
 ): Sleep {
   const timers = new LateTimers(platform.name)
   const onTick = (lateMs: number) => follow(() => timers.tick(lateMs) && metrics.add('late_timers_total', 1))
@@ -20,5 +21,5 @@ export function sleepRoom(
     snapshots.changed()
   }
   snapshots.register(() => ({ notices: timers.notice === undefined ? [] : [timers.notice] }))
-  return ends.use(new Sleep({ servers, session, log, onTick, onSleep }))
+  return ends.use(new Sleep({ servers, session, log, onTick, onSleep, lookAnew }))
 }

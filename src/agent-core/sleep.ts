@@ -8,12 +8,15 @@ import type { Publisher } from './publishing/publisher.ts'
 import type { Silence } from './reconcile/plan/observation.ts'
 import type { Reconciler } from './reconcile/reconciler.ts'
 import { defaultEveryMs, watchLateTicks } from './support/late-tick.ts'
+import { within } from './support/within.ts'
 
 /** The system sleeps soon after it said so, whether or not we are done. */
 const withdrawLimitMs = 1_000
 /** A server that answered before the sleep answers at once after it, or is in trouble. */
 const answerWithinMs = 1_000
 const askAgainMs = 500
+/** A look that takes longer is not waited for; what is published meanwhile is put right when it ends. */
+const lookLimitMs = 500
 /**
  * macOS waits up to 30 s for programs that hold up a sleep it announced, and may wake for a moment without a word: only a machine that was
  * awake for longer than that does not sleep.
@@ -35,6 +38,8 @@ export interface SleepOptions {
   readonly onTick?: (lateMs: number) => void
   /** A sleep is announced. */
   readonly onSleep?: () => void
+  /** The machine woke, perhaps in another network, or with its plug pulled. */
+  readonly lookAnew?: () => Promise<unknown>
 }
 
 /** What is done around a sleep of this machine: nothing is published while it sleeps, and nothing after it that does not answer. */
@@ -91,6 +96,7 @@ export class Sleep {
     for (const key of this.#unverified) if (!ready.has(key)) this.#unverified.delete(key)
     this.#isAsleep = false
     session()?.cluster.reconnect()
+    await this.#lookAnew()
     log.info('awake', { servers: ready.size, wasAnnounced: wasAsleep })
     await Promise.all([...ready].map(([key, { port }]) => this.#verify({ key, port }, signal)))
     if (wasAsleep) session()?.reconciler.enqueueAll()
@@ -99,6 +105,16 @@ export class Sleep {
   [Symbol.dispose](): void {
     this.#ticks[Symbol.dispose]()
     this.#stopVerifying()
+  }
+
+  /** So that nothing is published for a moment as it was right before the sleep. */
+  async #lookAnew(): Promise<void> {
+    const { lookAnew, log } = this.#options
+    try {
+      await within(lookLimitMs, lookAnew?.())
+    } catch (error) {
+      log.error('not looked at after a sleep', { error })
+    }
   }
 
   /** Whoever announced a sleep says when it is over; where nobody does, the ticks that follow say it. */

@@ -17,7 +17,7 @@ export interface SupplyRoom {
   /** For one look at the snapshot. */
   readonly fresh: () => Promise<void>
   /** The system says that it runs on something else now. */
-  readonly supplyChanged: () => void
+  readonly supplyChanged: () => Promise<void>
 }
 
 const pausedSentence =
@@ -81,6 +81,6 @@ export async function supplyRoom(
       changed(true)
     },
     fresh: () => supply.fresh(),
-    supplyChanged: () => void supply.changed(),
+    supplyChanged: () => supply.changed(),
   }
 }

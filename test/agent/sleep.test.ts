@@ -1,8 +1,10 @@
 import { expect, test, vi } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { AgentWorld, hostIp } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { SliceWatch } from '../support/slice-watch.ts'
+import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
 
 const isPrompt = (took: { withdrawnMs: number; publishedMs: number }): boolean =>
   took.withdrawnMs < 1_000 && took.publishedMs < 2_000
@@ -80,4 +82,26 @@ test('a machine that sleeps again before it was verified publishes nothing', asy
   await woken
   await agent.until('tiny', ({ message }) => message.startsWith('This machine sleeps'))
   expect((await world.published('tiny'))?.ready).toBe(false)
+})
+
+test('a machine that wakes in another network is published at the address that it has there', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  let address = '192.0.2.20'
+  const interfaces = () => [
+    { name: 'en0', address, family: 'IPv4' as const, netmask: '255.255.255.0', internal: false },
+  ]
+  const memory = new StatedMemory(statedPlatform(hostPlatform(), { interfaces }))
+  const agent = await world.startAgent({ memory, settings: { hostIp: undefined } })
+  await world.apply('tiny')
+  await agent.untilReady('tiny')
+  await using slices = new SliceWatch(sim.connection(), world.namespace)
+  await slices.until('tiny', 'ready')
+  const before = await world.published('tiny')
+  await agent.agent.suspend()
+  await slices.until('tiny', 'not ready')
+  address = '192.0.2.30'
+  await agent.agent.resume()
+  await slices.until('tiny', 'ready')
+  expect([before?.address, (await world.published('tiny'))?.address]).toEqual(['192.0.2.20', '192.0.2.30'])
 })

@@ -6,6 +6,7 @@ import { AgentWorld } from '../support/agent-world.ts'
 import { askAgainAndAgain } from '../support/endless-requests.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { SliceWatch } from '../support/slice-watch.ts'
 import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
 
 /** Runs on what a test says, and is kept awake by a process that is found by its mark. */
@@ -70,4 +71,22 @@ test('on battery the node pauses where a person set it so, shows why, and serves
   expect((await agent.untilReady('tiny')).pid).toBe(pid)
   await eventually(async () => (await world.published('tiny'))?.ready === true)
   expect(agent.snapshot.notices.join()).not.toContain('battery')
+})
+
+test('a machine that wakes on battery, and is set to pause then, is not published for a moment either', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const { facts, memory } = machine()
+  // Only the wake can tell.
+  const agent = await world.startAgent({ memory, supplyEveryMs: 3_600_000, settings: { pauseOnBattery: true } })
+  await world.apply('tiny')
+  await agent.untilReady('tiny')
+  await using slices = new SliceWatch(sim.connection(), world.namespace)
+  await slices.until('tiny', 'ready')
+  await agent.agent.suspend()
+  await slices.until('tiny', 'not ready')
+  facts.supply = { source: 'battery', charge: 0.5, lowPowerMode: false }
+  await agent.agent.resume()
+  await agent.until('tiny', ({ reason }) => reason === 'Paused')
+  expect(slices.history('tiny')).toEqual(['ready', 'not ready'])
 })

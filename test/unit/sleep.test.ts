@@ -37,7 +37,7 @@ class HeldServer implements AsyncDisposable {
   }
 }
 
-function sleepOf(states: Map<string, ServerState>) {
+function sleepOf(states: Map<string, ServerState>, lookAnew: () => Promise<unknown> = () => Promise.resolve()) {
   const passes: string[] = []
   const ticks: (number | 'sleep')[] = []
   const sleep: Sleep = new Sleep({
@@ -54,6 +54,7 @@ function sleepOf(states: Map<string, ServerState>) {
     log: new Recorder(),
     onTick: (lateMs) => void ticks.push(lateMs),
     onSleep: () => void ticks.push('sleep'),
+    lookAnew,
   })
   return { sleep, passes, ticks }
 }
@@ -75,6 +76,25 @@ test('a second word that the machine woke publishes nothing that has not answere
     passes.at(-1),
     passes.slice(0, -1).filter((pass) => pass.endsWith('published')),
   ]).toEqual([undefined, 'a: published', []])
+})
+
+test('nothing is published before it is known where the machine woke, unless that takes long', async () => {
+  await using server = await new HeldServer().listen()
+  server.answers = true
+  const looks = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()] as const
+  let seen = 0
+  const { sleep } = sleepOf(new Map([['a', server.state]]), () => looks[seen++ % 2]?.promise ?? Promise.resolve())
+  using _ = sleep
+  await sleep.suspend()
+  const first = sleep.resume()
+  await eventually(() => seen === 1)
+  expect([sleep.silenceOf('a'), server.asked]).toEqual(['unverified', 0])
+  looks[0].resolve(undefined)
+  await first
+  expect(sleep.silenceOf('a')).toBeUndefined()
+  await sleep.suspend()
+  await sleep.resume()
+  expect([seen, sleep.silenceOf('a')]).toEqual([2, undefined])
 })
 
 test('what stays silent for a long time is not published for that, until it is ready no more', async () => {
