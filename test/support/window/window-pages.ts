@@ -3,7 +3,7 @@ import type { AppState, RunLog } from '../../../src/contract/app-bridge.ts'
 import type { AgentLink } from '../../../src/contract/client.ts'
 import { FakeApp } from './fake-app.ts'
 import { emptyPage } from './serve-window.ts'
-import { type OtherEnd, wire } from './wires.ts'
+import { OtherEnd, wire } from './wires.ts'
 
 export interface OpenWindow extends AsyncDisposable {
   readonly page: Page
@@ -36,14 +36,10 @@ const noWishes = {
   forcedColors: 'none',
 } as const satisfies Wishes
 
-interface Shown extends OtherEnd {
-  readonly complaints: string[]
-}
-
 /** A tab of the browser, with nothing in it or the window of one agent. */
 interface Tab {
   readonly page: Page
-  shown?: Shown | undefined
+  shown?: { readonly otherEnd: OtherEnd; readonly complaints: string[] } | undefined
 }
 
 /**
@@ -68,7 +64,7 @@ export class WindowPages {
     const app = new FakeApp()
     app.state = { ...app.state, ...appState }
     const complaints: string[] = []
-    tab.shown = { agent, app, complaints }
+    tab.shown = { otherEnd: new OtherEnd(agent, app), complaints }
     const { page } = tab
     await page.setViewportSize(size ?? { width: 400, height: 620 })
     await page.emulateMedia({ ...noWishes, ...wishes })
@@ -91,12 +87,13 @@ export class WindowPages {
       if (message.type() === 'error' || message.type() === 'warning') tab.shown?.complaints.push(message.text())
     })
     page.on('pageerror', (error) => tab.shown?.complaints.push(String(error)))
-    await wire(page, () => tab.shown)
+    await wire(page, () => tab.shown?.otherEnd)
     return tab
   }
 
   /** Its window is gone, and what it last pointed at. */
   async #clear(tab: Tab): Promise<void> {
+    tab.shown?.otherEnd.leave()
     tab.shown = undefined
     await tab.page.mouse.move(-1, -1)
     await tab.page.unrouteAll()

@@ -4,10 +4,23 @@ import type { Bridge, BridgeReply, LinkFailure } from '../../../src/contract/bri
 import { type AgentLink, LinkError, type Listener, type Unsubscribe } from '../../../src/contract/client.ts'
 import { appVerbs, type FakeApp, type AppVerb } from './fake-app.ts'
 
-/** Whom a page speaks to. */
-export interface OtherEnd {
+/** Whom the document of a page speaks to, and what it waits for. */
+export class OtherEnd {
   readonly agent: AgentLink
   readonly app: FakeApp
+  readonly open = new Map<string, Unsubscribe>()
+  readonly asked = new Map<string, AbortController>()
+
+  constructor(agent: AgentLink, app: FakeApp) {
+    this.agent = agent
+    this.app = app
+  }
+
+  /** The document is gone. */
+  leave(): void {
+    for (const unsubscribe of this.open.values()) unsubscribe()
+    this.open.clear()
+  }
 }
 
 /** The functions that Playwright puts into the page, and those that the page gives it. */
@@ -22,22 +35,21 @@ interface Wires {
 
 /** Gives a page the bridge that the app's preload would give it. `otherEnd`: that of the document which is there, if any. */
 export async function wire(page: Page, otherEnd: () => OtherEnd | undefined): Promise<void> {
-  const open = new Map<string, Unsubscribe>()
-  const asked = new Map<string, AbortController>()
   const present = () => {
     const end = otherEnd()
     if (end === undefined) throw new Error('Nobody speaks to this page.')
     return end
   }
   await page.exposeFunction('agentCall', ((method, args) =>
-    reply(callOf(present().agent, asked, method, args))) satisfies Wires['agentCall'])
+    reply(callOf(present(), method, args))) satisfies Wires['agentCall'])
   await page.exposeFunction('agentWithdraw', ((id) => {
-    asked.get(id)?.abort()
+    otherEnd()?.asked.get(id)?.abort()
     return Promise.resolve({ ok: true, value: null })
   }) satisfies Wires['agentWithdraw'])
   await page.exposeFunction('agentClose', (id: string) => {
-    open.get(id)?.()
-    open.delete(id)
+    const open = otherEnd()?.open
+    open?.get(id)?.()
+    open?.delete(id)
   })
   await page.exposeFunction('agentOpen', (id: string, method: 'follow' | 'stream', request: unknown) => {
     const end = present()
@@ -52,7 +64,7 @@ export async function wire(page: Page, otherEnd: () => OtherEnd | undefined): Pr
       next: (next) => say({ next }),
       end: ({ code, message }) => say({ end: { code, message } }),
     }
-    const { agent } = end
+    const { agent, open } = end
     open.set(id, method === 'follow' ? agent.follow(listener) : agent.stream(request as never, listener))
   })
   await page.exposeFunction('appDoes', ((verb, content) =>
@@ -61,8 +73,7 @@ export async function wire(page: Page, otherEnd: () => OtherEnd | undefined): Pr
 }
 
 function callOf(
-  agent: AgentLink,
-  asked: Map<string, AbortController>,
+  { agent, asked }: OtherEnd,
   method: 'snapshot' | 'command' | 'query',
   args: unknown[],
 ): Promise<unknown> {
