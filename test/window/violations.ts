@@ -10,6 +10,8 @@ const onlyViolations: RunOptions = { resultTypes: ['violations'], selectors: fal
 /** Of WCAG 2.2, levels A and AA, and of what is good practice. */
 export async function violationsIn(page: Page, options: RunOptions = {}): Promise<unknown[]> {
   if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source)
+  // At a log that is scrolled and out of sight axe gives up the contrast of the whole page, and tells it only among what is incomplete.
+  await page.evaluate("document.querySelector('[role=log]')?.scrollIntoView()")
   const asked = JSON.stringify({ ...onlyViolations, ...options })
   const found = await page.evaluate<Result[]>(`axe.run(document, ${asked}).then(({ violations }) => violations)`)
   return found.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.map(({ html }) => html) }))
