@@ -151,5 +151,10 @@ test('metal-agent migrate installs the service, which serves after one start of 
   ])
   const files = [plist, `${stateDir}/models/one/tiny.gguf`, scene.plistFile, path.join(scene.store, 'one/tiny.gguf')]
   expect(await Promise.all(files.map(exists))).toEqual([true, true, false, false])
+  const kept = path.join(stateDir, 'migration', path.basename(scene.plistFile))
+  expect([await exists(kept), (await migrateVerb(scene, 'confirm')).complained]).toEqual([
+    false,
+    'metal-agent: There is no finished migration to be confirmed.\n',
+  ])
   expect(await scene.cluster.published('one')).toMatchObject({ ready: true })
 })
