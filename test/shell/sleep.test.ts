@@ -43,12 +43,14 @@ async function node(preferences: Readonly<Record<string, unknown>> = {}) {
 describe.concurrent('a machine that sleeps', () => {
   test('is sent no requests from before that on; what runs is not cut, and each server is published again when it has answered', async () => {
     await using shown = await node()
-    const { app, slices, serve, told } = shown
+    const { app, slices, serve, logged, told } = shown
     const [busy, silent] = [await serve('busy', { tokenMs: 50 }), await serve('silent')]
     await using answer = await endlessAnswer(busy.port)
     await answer.goesOn()
     await announce(app, 'suspend')
     await Promise.all(['busy', 'silent'].map((name) => slices.until(name, 'not ready')))
+    // All that is done for the sleep is done.
+    await logged('about to sleep')
     await answer.goesOn()
     process.kill(silent.pid, 'SIGSTOP')
     try {
