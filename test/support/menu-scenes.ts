@@ -197,6 +197,7 @@ export const menuScenes: Readonly<Record<string, AgentView>> = {
     services: services([{ state: 'unready', reason: 'Asleep', message: 'This machine sleeps.' }]),
   }),
   'memory is critically short': withSnapshot({ memory: { ...memory, pressure: 'critical' } }),
+  'memory is short': withSnapshot({ memory: { ...memory, pressure: 'warning' } }),
   'memory is short, and a model is in trouble': withSnapshot({
     memory: { ...memory, pressure: 'warning' },
     services: services([{ state: 'refused', message: 'Not on a Mac.' }]),

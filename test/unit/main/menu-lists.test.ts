@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { LinkError, type AgentLink } from '../../../src/contract/client.ts'
+import type { Answer } from '../../../src/contract/queries.ts'
 import { createAgentView } from '../../../src/main/agent-view.ts'
 import { menuLists } from '../../../src/main/menu-lists.ts'
 
@@ -29,4 +30,25 @@ test('an agent that hangs is asked once however often the menu is opened, and ag
     ['contexts', 'hostAddresses', 'snapshot'],
     [...once, ...once],
   ])
+})
+
+test('a list that is not answered in time stands there as it was, and the next time as it was answered then', async () => {
+  const view = createAgentView()
+  const contexts = Promise.withResolvers<Answer<'contexts'>>()
+  const never = new Promise<never>(() => undefined)
+  const link = {
+    follow: () => () => undefined,
+    stream: () => () => undefined,
+    command: () => never,
+    snapshot: () => never,
+    query: ({ name }) => (name === 'contexts' ? contexts.promise : never),
+  } as AgentLink
+  const before = { kubeconfig: '/kubeconfig', contexts: [] }
+  view.setState({ contexts: before })
+  await menuLists(link, view, 1)()
+  const shown = view.getState().contexts
+  const after = { kubeconfig: '/kubeconfig', contexts: [{ name: 'homelab', server: '', inUse: true, isDefault: true }] }
+  contexts.resolve(after)
+  await new Promise(setImmediate)
+  expect([shown, view.getState().contexts]).toEqual([before, after])
 })

@@ -49,6 +49,7 @@ describe('the icon', () => {
     ['attention', view([{ state: 'waiting', reason: 'InsufficientMemory' }])],
     ['attention', menuScenes['memory is short, and a model is in trouble'] ?? view([])],
     ['pressure', menuScenes['memory is critically short'] ?? view([])],
+    ['pressure', menuScenes['memory is short'] ?? view([])],
     ['disconnected', view([], cluster('stale'))],
     ['disconnected', view([], cluster('offline'))],
     ['disconnected', view([], { snapshot: undefined, problem: 'No agent runs.' })],
