@@ -65,7 +65,7 @@ describe('a notification', () => {
     const isInMenu = async (app: ShellApp) => notice.test(JSON.stringify(await app.menu()))
     const start = { folder: folder.dir, chromium: browser.endpoint }
     {
-      await using app = await ShellApp.start({ ...start, preferences: {} })
+      await using app = await ShellApp.start({ ...start, earlier: {} })
       await app.icon('disconnected', 'kubeconfig')
       const told = await notificationsOf(app)
       await app.ask({ do: 'clickNotification', title: 'Your settings moved', button: 'Open Settings' })

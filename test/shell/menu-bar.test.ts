@@ -52,7 +52,6 @@ describe('the icon and its menu', () => {
       menu: [
         expect.stringMatching(/^\(Serving 1 model · [\d.]+ [kMG]?B of [\d.]+ [MG]B/),
         '(sim (default) · Live)',
-        expect.stringContaining('Moved from preferences.json to Settings'),
         expect.stringContaining('--allow-unsafe-extra-args is set'),
         ...(process.platform === 'darwin' ? [] : [expect.stringContaining('no Metal') as string]),
         ...['-', ...(isDrivenPacked() ? ['Open Metalbar at login', '-'] : [])],
@@ -222,7 +221,7 @@ describe('the icon and its menu', () => {
   })
 
   test('preferences that cannot be used start no agent and are named, until Reset sets them aside', async () => {
-    await using app = await ShellApp.start({ preferences: { hostIp: '127.0.0.1' } })
+    await using app = await ShellApp.start({ earlier: { hostIp: '127.0.0.1' } })
     const { toolTip } = await app.icon('disconnected', 'preferences.json')
     expect(toolTip.replace(app.stateDir, '…')).toBe(
       'Metalbar\nThe preferences …/preferences.json cannot be used: "hostIp" must be an address that the cluster can reach, and this is a loopback address; repair the file and start again, or choose Reset in the menu.',
@@ -294,7 +293,7 @@ describe('what is chosen in the menu', () => {
     await using world = await servingWorld()
     await using app = await ShellApp.start({
       kubeconfig: world.sim.kubeconfig(),
-      preferences: { ...world.preferences, hostIp: '192.168.1.20' },
+      earlier: { ...world.preferences, hostIp: '192.168.1.20' },
       env: { NODE_OPTIONS: statedInterfaces({ en0: '192.168.1.20', utun4: '100.64.0.10' }) },
     })
     world.apply('tiny')

@@ -7,6 +7,7 @@ import { defaultStateDir } from '../../src/agent-core/state/state-folder.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
 import { connectToAgent, type AgentClient } from '../../src/serve/client/agent-client.ts'
+import { writeAppState } from './app-state.ts'
 import type { ControlRequest } from './electron-stand-in/control.ts'
 import type { ShownEntry } from './electron-stand-in/menu.ts'
 import { chromiumVariable } from './electron-stand-in/page.ts'
@@ -20,8 +21,10 @@ export interface ShellAppOptions {
   /** Shared with an agent or another app; not removed at the end. */
   readonly folder?: string
   readonly kubeconfig?: string
-  /** Of the app's agent, in `preferences.json`. */
+  /** What a person has set in the app and for its agent. */
   readonly preferences?: Readonly<Record<string, unknown>>
+  /** The same as an earlier build kept it, all in `preferences.json`. */
+  readonly earlier?: Readonly<Record<string, unknown>>
   /** Endpoint of the Chromium that draws its windows. */
   readonly chromium?: string
   /** Of what runs it in place of the stand-in, driven as Electron is. */
@@ -97,14 +100,11 @@ export class ShellApp implements AsyncDisposable {
     await mkdir(homeIn(folder), { recursive: true })
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
     if (options.kubeconfig !== undefined) await writeFile(path.join(folder, 'kubeconfig'), options.kubeconfig)
-    if (options.preferences) {
-      const preferences = {
-        port: 0,
-        modelStore: path.join(folder, 'models'),
-        allowedDownloadHosts: ['127.0.0.1'],
-        ...options.preferences,
-      }
-      await writeFile(path.join(stateDir, 'preferences.json'), JSON.stringify(preferences))
+    const ofTests = { port: 0, modelStore: path.join(folder, 'models'), allowedDownloadHosts: ['127.0.0.1'] }
+    if (options.preferences) await writeAppState(stateDir, { ...ofTests, ...options.preferences })
+    if (options.earlier) {
+      const content = JSON.stringify({ ...ofTests, ...options.earlier })
+      await writeFile(path.join(stateDir, 'preferences.json'), content)
     }
     const start = { folder, env: environment(folder, options) }
     const named = options.electron === undefined ? undefined : electronAt(options.electron)
