@@ -346,6 +346,23 @@ describe('what is chosen in the menu', () => {
     ])
   })
 
+  test('Protect keeps the model from an eviction from then on, and Restart gives it another process', async () => {
+    await using world = await servingWorld()
+    await using app = await startApp(world)
+    world.apply('tiny')
+    await app.icon('serving')
+    const pid = await app.serverOf('tiny')
+    await app.choose('● tiny', 'Protect')
+    await eventually(async () => (await app.service('tiny')).memory?.isProtected, { what: 'the protection' })
+    await app.choose('● tiny', 'Restart')
+    await eventually(() => !lives(pid), { what: 'the end of the first process' })
+    await eventually(async () => (await app.service('tiny')).state === 'ready', { what: 'the next one' })
+    expect([(await app.serverOf('tiny')) === pid, JSON.stringify(await app.menu()).includes('Unprotect')]).toEqual([
+      false,
+      true,
+    ])
+  })
+
   test('Pause withdraws the model and keeps its process, Resume publishes it again; its URL and its log are at hand', async () => {
     await using world = await servingWorld()
     await using app = await startApp(world)
