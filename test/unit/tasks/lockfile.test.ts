@@ -9,6 +9,7 @@ const lockfile = z.object({
     z.string(),
     z.looseObject({
       resolved: z.string().optional(),
+      integrity: z.string().optional(),
       optionalDependencies: z.record(z.string(), z.string()).default({}),
     }),
   ),
@@ -26,4 +27,9 @@ test('the lockfile has what other systems need too: without one part npm ci inst
 test('the lockfile names no host, so that whichever registry npm is set up with serves it', async () => {
   const packages = await read()
   expect(packages.filter(([, { resolved }]) => resolved !== undefined)).toEqual([])
+})
+
+test('the lockfile has the hash of every package, also of those for other systems', async () => {
+  const packages = await read()
+  expect(packages.filter(([place, { integrity }]) => place !== '' && integrity === undefined)).toEqual([])
 })
