@@ -24,7 +24,7 @@ async function machine() {
   const world = stack.use(await servingWorld())
   const { dir } = stack.use(await temporaryFolder())
   const stateDir = stateDirIn(dir)
-  await mkdir(stateDir, { mode: 0o700 })
+  await mkdir(stateDir, { recursive: true, mode: 0o700 })
   await writeFile(path.join(stateDir, 'start-settings.json'), JSON.stringify({ memoryBudgetBytes: budgetBytes }))
   const apply = async (name: Name) => {
     const file = path.join(dir, `${name}.gguf`)
