@@ -116,7 +116,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       await untilGone(pid)
       const held = await agent.until('tiny', ({ state, reason }) => state === 'stopped' && reason === 'Held')
       expect(held).toMatchObject({ hold: { cause: 'stopped' }, message: saying(/only on this machine/) })
-      expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/) })
+      expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/), releasedBy: saying(/^[0-9a-f-]{36}$/) })
       await eventually(async () => (await world.condition('tiny')) === 'False Held')
 
       await world.admin.patch(
@@ -124,7 +124,7 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
         { endpoints: [{ addresses: [hostIp], conditions: { ready: true } }] },
       )
       await world.untilNotReady('tiny')
-      expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/) })
+      expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/), releasedBy: saying(/^[0-9a-f-]{36}$/) })
 
       await agent.stop()
       const again = await world.startAgent({ connection })
@@ -408,7 +408,7 @@ describe('another context', () => {
     await agent.untilReady('other', 'default')
     expect(agent.snapshot.services.map(({ name }) => name)).toEqual(['other'])
     expect(await world.published('tiny')).toMatchObject({ ready: false })
-    expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/) })
+    expect(await world.claim('tiny')).toEqual({ heartbeat: saying(/Z$/), releasedBy: saying(/^[0-9a-f-]{36}$/) })
     const contexts = await agent.agent.query({ name: 'contexts' })
     expect(contexts).toEqual({
       kubeconfig,

@@ -106,7 +106,7 @@ describe.each(apiWorlds)('the life of an InferenceService on $name', ({ use }) =
     expect(await commandLineOf(pid)).toBeUndefined()
     expect(await world.published('tiny')).toMatchObject({ address: hostIp, ready: false })
     expect(await world.endpoints('tiny')).toMatchObject({ subsets: [{ notReadyAddresses: [{ ip: hostIp }] }] })
-    expect(await world.claim('tiny')).toEqual({ heartbeat: text })
+    expect(await world.claim('tiny')).toEqual({ heartbeat: text, releasedBy: text })
     expect(await world.condition('tiny')).toBe('False Stopped')
 
     const again = await world.startAgent()
