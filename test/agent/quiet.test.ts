@@ -82,9 +82,10 @@ async function settle(world: AgentWorld, agent: RunningAgent): Promise<void> {
   await agent.untilReady('tiny')
   await world.applyService('marker', { modelRef: 'first' })
   await eventually(async () => (await world.condition('tiny')) === 'True Serving')
-  await eventually(async () => (await world.eventReasons('tiny')).length === 5)
+  // A server that is slow to answer on a busy machine may have more.
+  await eventually(async () => (await world.eventReasons('tiny')).length >= 5, { what: 'the Events of its start' })
   await eventually(async () => (await world.condition('marker')) === 'False ModelMissing')
-  await eventually(async () => (await world.eventReasons('marker')).length === 1)
+  await eventually(async () => (await world.eventReasons('marker')).length >= 1)
 }
 
 async function touch(world: AgentWorld): Promise<void> {
