@@ -336,6 +336,8 @@ describe('what is chosen in the menu', () => {
     await eventually(() => !lives(pid))
     await eventually(() => world.published('tiny') === undefined, { what: 'the withdrawal' })
     await eventually(() => app.choose('○ tiny', 'Bring back').then(() => true))
+    // The icon, which changes no faster than macOS draws it, may still be the one of before the eviction.
+    await eventually(() => world.published('tiny') !== undefined, { what: 'the publication' })
     await app.icon('serving')
     const next = await app.serverOf('tiny')
     expect([next !== pid, lives(next), world.published('tiny'), world.isSuspended('tiny')]).toEqual([
