@@ -56,7 +56,7 @@ export function readSystemdUnit(content: string): UnitContent {
     const at = word.indexOf('=')
     return [word.slice(0, at), word.slice(at + 1)]
   })
-  const errorFile = /^append:(.*)$/.exec(values.get('Service.StandardError') ?? '')?.[1]
+  const errorFile = /^append:(.*)$/s.exec(values.get('Service.StandardError') ?? '')?.[1]
   const timeout = seconds.safeParse(values.get('Service.TimeoutStopSec')).data
   const workingDirectory = values.get('Service.WorkingDirectory')
   const words = wordsOf(command)
@@ -79,7 +79,7 @@ function valuesOf(content: string): Map<string, string> {
   for (const line of content.split('\n')) {
     const [, named] = /^\[([^\]]+)\]\s*$/.exec(line) ?? []
     if (named !== undefined) section = named
-    const [, key, value] = /^([A-Za-z]\w*)\s*=\s*(.*?)\s*$/.exec(line) ?? []
+    const [, key, value] = /^([A-Za-z]\w*)\s*=\s*(.*?)\s*$/s.exec(line) ?? []
     if (key === undefined || value === undefined) continue
     const path = `${section}.${key}`
     const before = values.get(path)

@@ -27,6 +27,8 @@ test('whatever stands in a path or a variable comes back as it was', () => {
       expect(readSystemdUnit(file)).toMatchObject({ words: commandLine(plan), environment: { ODD: one } })
       expect(isUntouched(file)).toBe(true)
     }),
+    // A separator of lines, but not one that ends a line of the unit.
+    { examples: [['a', 'b\u2028c']] },
   )
 })
 
