@@ -1,5 +1,6 @@
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { eventually } from '../support/eventually.ts'
 import { missingBrowser } from '../support/shell-browser.ts'
 import { ShellApp } from '../support/shell-app.ts'
@@ -58,4 +59,15 @@ test('what drives Electron sees the icon and its menu, chooses, presses keys, cr
   await expect(app.ask({ do: 'occlude', isOccluded: true })).rejects.toThrow('Only the stand-in')
   await expect(app.choose('No such entry')).rejects.toThrow('There is no entry No such entry')
   expect(await app.quit()).toBe(0)
+})
+
+test('killed, it leaves no browser behind', async () => {
+  await using app = await ShellApp.start({ preferences: {}, electron })
+  await app.icon('disconnected', 'kubeconfig')
+  const own = `--user-data-dir=${app.folder}`
+  const browsers = async () => (await hostPlatform().processes()).filter(({ commandLine }) => commandLine.includes(own))
+  expect(await browsers()).not.toEqual([])
+  app.signal('SIGKILL')
+  await app.exited
+  await eventually(async () => (await browsers()).length === 0, { what: 'the browser gone' })
 })

@@ -29,9 +29,13 @@ registerHooks({
 
 const found = findBrowser()
 if ('missing' in found) throw new Error(found.missing)
+/** Runs a command, and kills it when the third file descriptor is closed: by the end of the program that holds the other end, however it ends. */
+const untilClosed =
+  '"$@" 3<&- & one=$!; { cat >/dev/null; kill -9 $one; } <&3 & watch=$!; wait $one; code=$?; kill $watch; exit $code'
 const browser = spawn(
-  found.path,
+  'sh',
   [
+    ...['-c', untilClosed, 'sh', found.path],
     '--headless',
     // Its first page, which is replaced while it loads, would have Playwright wait for ever for the one that is gone. Electron opens none either.
     '--no-startup-window',
@@ -39,9 +43,8 @@ const browser = spawn(
     `--user-data-dir=${mkdtempSync(path.join(process.env['HOME'] ?? tmpdir(), 'chromium-'))}`,
     ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
   ],
-  { stdio: ['ignore', 'ignore', 'pipe'] },
+  { stdio: ['ignore', 'ignore', 'pipe', 'pipe'] },
 )
-process.once('exit', () => browser.kill('SIGKILL'))
 // Who started it is gone, so nobody ends it any more.
 const starter = process.ppid
 setInterval(() => {
@@ -50,7 +53,7 @@ setInterval(() => {
 const endpoint = await new Promise<string>((resolve, reject) => {
   let said = ''
   browser.once('exit', (code) => reject(new Error(`Chromium ended with ${code}: ${said}`)))
-  browser.stderr.setEncoding('utf8').on('data', (text: string) => {
+  browser.stderr?.setEncoding('utf8').on('data', (text: string) => {
     said += text
     const [, host] = /^DevTools listening on ws:\/\/([^/]+)\/.*\n/m.exec(said) ?? []
     if (host !== undefined) resolve(host)
