@@ -1,7 +1,10 @@
 import { z } from 'zod'
 
-/** How well we see one resource of the cluster. `stale` keeps its last list and says since when. */
-export const connectionStates = ['connecting', 'live', 'stale', 'denied', 'absent', 'offline'] as const
+/**
+ * How well we see one resource of the cluster. `stale` keeps its last list and says since when; `denied`: the login lacks rights; `unauthorized`:
+ * the login is not accepted, or not any more.
+ */
+export const connectionStates = ['connecting', 'live', 'stale', 'denied', 'unauthorized', 'absent', 'offline'] as const
 export const connectionState = z.enum(connectionStates)
 export type ConnectionState = z.infer<typeof connectionState>
 

@@ -58,6 +58,7 @@ export const clusterWords: Readonly<Record<ConnectionState, string>> = {
   live: 'Live',
   stale: 'Stale',
   denied: 'Denied',
+  unauthorized: 'Not logged in',
   absent: 'Not installed',
   offline: 'Offline',
 }

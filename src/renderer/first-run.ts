@@ -2,7 +2,7 @@ import type { ClusterView } from '../contract/cluster.ts'
 import { shellWord } from '../contract/shell.ts'
 
 /** What stands between this machine and its cluster; each has one thing that a person can do. */
-export type ClusterObstacle = 'noContext' | 'noAnswer' | 'noDefinitions' | 'noRights'
+export type ClusterObstacle = 'noContext' | 'noAnswer' | 'noDefinitions' | 'noRights' | 'noLogin'
 
 /** Undefined where there is none, or it is not known yet. */
 export function obstacleOf({ state, server }: ClusterView): ClusterObstacle | undefined {
@@ -14,6 +14,8 @@ export function obstacleOf({ state, server }: ClusterView): ClusterObstacle | un
       return 'noDefinitions'
     case 'denied':
       return 'noRights'
+    case 'unauthorized':
+      return 'noLogin'
     case 'stale':
     case 'offline':
       return server === '' ? 'noContext' : 'noAnswer'
@@ -31,5 +33,8 @@ const definitions = 'https://raw.githubusercontent.com/defilantech/LLMKube/main/
 export const definitionsCommand = (context: string) => `kubectl --context ${shellWord(context)} apply --server-side \\
   --filename ${definitions}/inference.llmkube.dev_models.yaml \\
   --filename ${definitions}/inference.llmkube.dev_inferenceservices.yaml`
+
+/** Logs in by the kubeconfig's own plugin where it has one, and says as whom. */
+export const loginCommand = (context: string) => `kubectl --context ${shellWord(context)} auth whoami`
 
 export const useContextCommand = (context: string) => `metal-agent context use ${shellWord(context)}`

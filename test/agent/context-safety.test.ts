@@ -179,7 +179,7 @@ test('a token that was refused is renewed within a second', async () => {
   const kubeconfig = join(world.folder, 'one.kubeconfig')
   await writeFile(kubeconfig, kubeconfigOf({ lab }, { lab: 'expired' }))
   const agent = await world.startAgent({ kubeconfig })
-  await agent.untilCluster('denied')
+  await agent.untilCluster('unauthorized')
   await writeFile(kubeconfig, kubeconfigOf({ lab }))
   await eventually(() => agent.snapshot.cluster.state === 'live', soon)
 })

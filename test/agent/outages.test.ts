@@ -99,7 +99,7 @@ describe.concurrent('credentials', () => {
 
     sim.users = []
     sim.breakWatches('close', { user: 'agent' })
-    const { message } = await agent.untilCluster('denied')
+    const { message } = await agent.untilCluster('unauthorized')
     expect(message).toMatch(/^The cluster does not accept these credentials \(.*\); log in again or choose another/)
     expect(agent.view('tiny')).toMatchObject({ state: 'ready', pid })
 

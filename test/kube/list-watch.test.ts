@@ -175,7 +175,7 @@ test('refused credentials are read again from the kubeconfig', async () => {
   await eventually(() => listWatch.state().state === 'live')
   sim.users = sim.users.map((user) => ({ ...user, token: 'new' }))
   sim.breakWatches('close')
-  await eventually(() => listWatch.state().state === 'denied')
+  await eventually(() => listWatch.state().state === 'unauthorized')
   await writeFile(file, sim.kubeconfig({ user: 'rotating' }))
   createModel('after')
   await eventually(() => cache.get('default', 'after'))

@@ -14,6 +14,7 @@ test.for<[SceneName, button: string, command: object]>([
   ['no-answer', 'Try now', { name: 'resync' }],
   ['no-definitions', 'Try now', { name: 'resync' }],
   ['no-rights', 'Try now', { name: 'resync' }],
+  ['no-login', 'Try now', { name: 'resync' }],
   ['no-runtime', 'Use 100.64.0.10 (utun4)', { name: 'setHostAddress', address: '100.64.0.10' }],
 ])('%s: what is missing has its button, whose answer stands there', async ([name, button, command]) => {
   await using window = await show(scenes[name])
@@ -27,6 +28,7 @@ test.for<[SceneName, button: string, command: object]>([
 test.for<[SceneName, button: string, text: string]>([
   ['no-definitions', 'Copy command', 'helm install llmkube llmkube/llmkube --kube-context lab'],
   ['no-definitions', 'Copy the kubectl line', 'kubectl --context lab apply --server-side'],
+  ['no-login', 'Copy command', 'kubectl --context lab auth whoami'],
   ['no-runtime', 'Copy command', 'brew install llama.cpp'],
 ])('%s: what is missing has the command that mends it, to copy', async ([name, button, text]) => {
   await using window = await show(scenes[name])

@@ -202,6 +202,6 @@ export class Cluster {
   }
 }
 
-const order = ['live', 'connecting', 'stale', 'absent', 'denied', 'offline'] as const
+const order = ['live', 'connecting', 'stale', 'absent', 'denied', 'unauthorized', 'offline'] as const
 
 const severity = ({ state }: ListWatchState): number => order.indexOf(state)

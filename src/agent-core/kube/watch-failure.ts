@@ -4,7 +4,8 @@ import type { Resource } from './resources.ts'
 
 /** `known`: something was read before, and is used until the cluster is back. */
 export function failureState(error: unknown, known: boolean): ConnectionState {
-  if (isApiError(error, 401, 403)) return 'denied'
+  if (isApiError(error, 401)) return 'unauthorized'
+  if (isApiError(error, 403)) return 'denied'
   if (isApiError(error, 404)) return 'absent'
   return known ? 'stale' : 'offline'
 }
@@ -13,10 +14,10 @@ export function failureState(error: unknown, known: boolean): ConnectionState {
 export function explainFailure(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
   const words = isApiError(error) ? error.detail : rootMessage(error)
   switch (state) {
+    case 'unauthorized':
+      return `The cluster does not accept these credentials (${words}); log in again or choose another context.`
     case 'denied':
-      return isApiError(error, 401)
-        ? `The cluster does not accept these credentials (${words}); log in again or choose another context.`
-        : `These credentials may not read ${resource.plural} (${words}); ask for the rights to get, list and watch them.`
+      return `These credentials may not read ${resource.plural} (${words}); ask for the rights to get, list and watch them.`
     case 'stale':
       return `The cluster does not answer (${words}); what runs keeps serving, and the last known state is used until it is back.`
     default:

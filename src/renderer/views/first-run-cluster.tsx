@@ -10,6 +10,7 @@ import {
   type ClusterObstacle,
   definitionsCommand,
   installCommand,
+  loginCommand,
   obstacleOf,
   useContextCommand,
 } from '../first-run.ts'
@@ -65,6 +66,14 @@ function WayOn({ obstacle, cluster }: { readonly obstacle: ClusterObstacle; read
           <Command text={installCommand(cluster.context)} />
           <RowNote>{firstRunWords.definitions}</RowNote>
           <Command text={definitionsCommand(cluster.context)} copyLabel={firstRunWords.copyDefinitions} />
+          <TryNow />
+        </>
+      )
+    case 'noLogin':
+      return (
+        <>
+          <RowNote>{firstRunWords.login}</RowNote>
+          <Command text={loginCommand(cluster.context)} />
           <TryNow />
         </>
       )

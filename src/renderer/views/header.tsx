@@ -64,6 +64,7 @@ const glyphs = {
   connecting: 'busy',
   stale: 'stale',
   denied: 'broken',
+  unauthorized: 'broken',
   absent: 'broken',
   offline: 'broken',
 } as const

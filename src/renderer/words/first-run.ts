@@ -9,6 +9,7 @@ const obstacles: Readonly<Record<ClusterObstacle, string>> = {
   noAnswer: 'does not answer',
   noDefinitions: 'LLMKube is not installed there',
   noRights: 'does not allow what the agent has to do',
+  noLogin: 'does not accept the login of the kubeconfig',
 }
 
 export const firstRunWords = {
@@ -30,6 +31,7 @@ export const firstRunWords = {
   definitions:
     'Or its definitions alone, which are enough for this machine; helm then installs the rest with --set crds.install=false:',
   copyDefinitions: 'Copy the kubectl line',
+  login: 'Log in again as you do for kubectl. This says in a terminal whether the cluster knows you:',
   rights:
     'An administrator of the cluster gives it the rights with a few commands. Only ADMIN is to be filled in, at their beginning.',
   copyRights: 'Copy commands for the rights',

@@ -16,6 +16,7 @@ test.for<[state: typeof cluster.state, server: string, obstacle: ClusterObstacle
   ['stale', 'https://lab', 'noAnswer'],
   ['absent', 'https://lab', 'noDefinitions'],
   ['denied', 'https://lab', 'noRights'],
+  ['unauthorized', 'https://lab', 'noLogin'],
 ])('a cluster that is %s at "%s" lacks %s', ([state, server, obstacle]) => {
   expect(obstacleOf({ ...cluster, state, server })).toBe(obstacle)
 })

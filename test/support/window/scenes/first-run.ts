@@ -160,6 +160,17 @@ export const firstRunScenes = {
     agent: denied,
     height: 820,
   },
+  'no-login': {
+    says: ['does not accept the login of the kubeconfig', 'Not logged in', 'auth whoami', 'Try now'],
+    agent: onFirstRun({
+      cluster: {
+        state: 'unauthorized',
+        message:
+          'The cluster does not accept these credentials (Unauthorized); log in again or choose another context.',
+      },
+    }),
+    height: 820,
+  },
   'no-rights-unfolded': {
     says: ['ADMIN=context-of-an-administrator', 'kind: ClusterRole', 'rolebinding metalbar-agent'],
     agent: denied,
