@@ -61,13 +61,17 @@ test('what drives Electron sees the icon and its menu, chooses, presses keys, cr
   expect(await app.quit()).toBe(0)
 })
 
-test('killed, it leaves no browser behind', async () => {
+test.for([
+  { how: 'killed', signal: 'SIGKILL' },
+  { how: 'quit', signal: undefined },
+] as const)('$how, it leaves no browser behind', async ({ signal }) => {
   await using app = await ShellApp.start({ preferences: {}, electron })
   await app.icon('disconnected', 'kubeconfig')
   const own = `--user-data-dir=${app.folder}`
   const browsers = async () => (await hostPlatform().processes()).filter(({ commandLine }) => commandLine.includes(own))
   expect(await browsers()).not.toEqual([])
-  app.signal('SIGKILL')
+  if (signal === undefined) await app.quit()
+  else app.signal(signal)
   await app.exited
   await eventually(async () => (await browsers()).length === 0, { what: 'the browser gone' })
 })

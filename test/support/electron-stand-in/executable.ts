@@ -29,9 +29,12 @@ registerHooks({
 
 const found = findBrowser()
 if ('missing' in found) throw new Error(found.missing)
-/** Runs a command, and kills it when the third file descriptor is closed: by the end of the program that holds the other end, however it ends. */
+/**
+ * Runs a command, and kills it with all that it started when the third file descriptor is closed: by the end of the program that holds the
+ * other end, however it ends. The command may be a script that stands before the browser, so its group is killed, which is why it has one.
+ */
 const untilClosed =
-  '"$@" 3<&- & one=$!; { cat >/dev/null; kill -9 $one; } <&3 & watch=$!; wait $one; code=$?; kill $watch; exit $code'
+  '"$@" 3<&- & one=$!; { cat >/dev/null; kill -9 0; } <&3 & watch=$!; wait $one; code=$?; kill $watch; exit $code'
 const browser = spawn(
   'sh',
   [
@@ -43,7 +46,7 @@ const browser = spawn(
     `--user-data-dir=${mkdtempSync(path.join(process.env['HOME'] ?? tmpdir(), 'chromium-'))}`,
     ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
   ],
-  { stdio: ['ignore', 'ignore', 'pipe', 'pipe'] },
+  { detached: true, stdio: ['ignore', 'ignore', 'pipe', 'pipe'] },
 )
 // Who started it is gone, so nobody ends it any more.
 const starter = process.ppid
