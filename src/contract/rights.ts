@@ -7,7 +7,7 @@ interface Role {
   readonly yaml: string
 }
 
-/** Here and not read from the file, which nobody has beside the app or the command. */
+/** A copy of assets/rbac.yaml, since neither the app nor the command brings that file along. */
 const roles: readonly Role[] = [
   {
     name: 'metalbar-agent',

@@ -96,7 +96,7 @@ export class ListWatch<T extends KubeObject> {
     while (!this.#stopped.signal.aborted) {
       if (this.#generation.signal.aborted) {
         this.#version = undefined
-        // What failed in the moments that a machine is awake in its sleep says nothing of now.
+        // Failures while the machine was half awake say nothing of the network that it has now, so the back-off starts over.
         attempt = 0
       }
       this.#generation = new AbortController()

@@ -56,7 +56,7 @@ export class PinnedContext {
     return this.#config
   }
 
-  /** Gives up every connection, since it may be dead without a word: what waits on one fails, what comes after this opens another. */
+  /** Closes every connection, which may be dead without having said so: requests under way fail, and later ones open new connections. */
   reconnect(): void {
     this.#config.reconnect()
   }

@@ -21,7 +21,7 @@ export class ReusingKubeConfig extends KubeConfig {
     if (this.#dispatcher) context.setDispatcher(this.#dispatcher)
   }
 
-  /** What waits on a connection of before fails. */
+  /** Requests under way fail; later ones open new connections. */
   reconnect(): void {
     const before = this.#dispatcher
     this.#dispatcher = undefined

@@ -72,7 +72,7 @@ export class MigrationRecord {
     return this.#file.value.migration ?? undefined
   }
 
-  /** On the disk when it is answered, also after a power cut: without it nobody would know what was begun. */
+  /** Resolves when the record is on the disk: a power cut after it leaves known what is to be taken back. */
   async begin(begun: Migration): Promise<void> {
     await this.#file.update(() => ({ schema: 1, migration: begun }))
     await syncFolder(this.#folder)

@@ -8,7 +8,7 @@ export async function standingOf(stateDir: string, platform: Pick<Platform, 'pro
   return found && standing(found, platform)
 }
 
-/** The same of a move that is known. */
+/** As {@link standingOf}, of a record that was read already. */
 export async function standing(
   { phase, startedAt, isInstalled, transferred, job }: Migration,
   platform: Pick<Platform, 'processes'>,

@@ -8,7 +8,7 @@ import type { StorePlan } from './store-look.ts'
 interface Moving {
   readonly tell: (sentence: string) => void
   readonly signal: AbortSignal
-  /** Before each file gets its name here, so that whoever is killed in between has noted it. */
+  /** Called before a file gets its name here, so that a move that is killed in between can take it back. */
   readonly note: (file: MovedFile) => Promise<void>
 }
 
@@ -59,7 +59,7 @@ interface Moved {
 export async function moveBack({ from, to, moved }: Moved): Promise<void> {
   for (const { path: below, isCopy } of moved) {
     const [theirs, ours] = [path.join(from, below), path.join(to, below)]
-    // Of a copy that was killed.
+    // What a copy that was killed has left.
     await removeWithFolder(`${ours}.partial`, to)
     if ((await statIfThere(ours)) === undefined) continue
     if ((await statIfThere(theirs)) === undefined) {

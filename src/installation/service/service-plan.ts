@@ -60,7 +60,7 @@ export function splitCommandLine(
 export function refuseUnusableTexts(plan: ServicePlan): void {
   const { kind, program, flags, environment, workingDirectory, errorFile } = plan
   const texts = [...program, ...flags.values(), ...Object.values(environment), workingDirectory, errorFile]
-  // eslint-disable-next-line no-control-regex -- it is what is looked for
+  // oxlint-disable-next-line no-control-regex -- it is what is looked for
   const found = texts.find((text) => /[\u0000-\u001f\u007f]/.test(text))
   const [executable = ''] = program
   if (kind === 'systemdUser' && /["'\\]/.test(executable)) {
