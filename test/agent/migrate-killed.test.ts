@@ -1,22 +1,17 @@
-import { access, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { status } from '../../src/cli/service/installed.ts'
 import { serviceLabel } from '../../src/installation/service/service-names.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
+import { exists } from '../support/exists.ts'
 import { GoAgentWorld } from '../support/go-agent/go-agent-world.ts'
 import { ioOf, migrateProcess, migrateVerb } from '../support/go-agent/migrate-scene.ts'
 
 const [sim] = apiWorlds
 if (!sim) throw new Error('There is a simulated API.')
 const api = sim.use()
-
-const exists = (file: string): Promise<boolean> =>
-  access(file).then(
-    () => true,
-    () => false,
-  )
 
 /** What comes last in `metal-agent service status`. */
 async function standing(scene: GoAgentWorld): Promise<string> {

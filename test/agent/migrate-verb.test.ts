@@ -1,4 +1,4 @@
-import { access, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
@@ -7,6 +7,7 @@ import { readLaunchdPlist } from '../../src/installation/service/launchd-plist.t
 import { serviceLabel } from '../../src/installation/service/service-names.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
+import { exists } from '../support/exists.ts'
 import { GoAgentWorld } from '../support/go-agent/go-agent-world.ts'
 import { agentEntry, migrateVerb } from '../support/go-agent/migrate-scene.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
@@ -14,12 +15,6 @@ import { sampleServerPath } from '../support/sample-servers/sample.ts'
 const [sim] = apiWorlds
 if (!sim) throw new Error('There is a simulated API.')
 const api = sim.use()
-
-const exists = (file: string): Promise<boolean> =>
-  access(file).then(
-    () => true,
-    () => false,
-  )
 
 const plain = (text: string, scene: GoAgentWorld, key: string): string[] =>
   text

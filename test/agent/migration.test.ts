@@ -1,4 +1,4 @@
-import { access, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
@@ -12,14 +12,9 @@ import { confirm, undo } from '../../src/installation/migration/undo.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import type { KubeObject } from '../support/control-plane/admin-client.ts'
 import { eventually } from '../support/eventually.ts'
+import { exists } from '../support/exists.ts'
 import { followService } from '../support/go-agent/follow-service.ts'
 import { GoAgentWorld } from '../support/go-agent/go-agent-world.ts'
-
-const exists = (file: string): Promise<boolean> =>
-  access(file).then(
-    () => true,
-    () => false,
-  )
 
 const withClusterIp = z.object({ clusterIP: z.string() })
 
