@@ -44,6 +44,13 @@ test('each step of the workflow is a step of the script, in its order, after the
   expect([...new Set(secrets)].filter((name) => !told.includes(`\`${name}\``))).toEqual([])
 })
 
+test('a disk image is signed before Gatekeeper is asked for its signature, which a notarisation does not replace', async () => {
+  const config = await readFile(path.join(root, 'electron-builder.yml'), 'utf8')
+  const asked = stepsOf('1.2.3').flatMap(({ commands }) => commands)
+  expect(asked.filter((command) => command.includes('context:primary-signature'))).toHaveLength(2)
+  expect(config).toMatch(/^dmg:\n(?: .*\n)*? {2}sign: true\n/m)
+})
+
 test('the tests on Electron drive the package for tests, packed just before, and no Electron that is told which app', () => {
   const commands = stepsOf('1.2.3').find(({ name }) => name === 'electron')?.commands ?? []
   const [pack = [], verify = [], drive = []] = commands
