@@ -1,7 +1,6 @@
 import { app, nativeTheme, screen, type BrowserWindow, type Rectangle } from 'electron'
 import type { Logger } from '../agent-core/observability/logger.ts'
 import { DockIcon } from './dock-icon.ts'
-import { IconClicks } from './icon-clicks.ts'
 import { bringWithinReach, putUnderIcon } from './on-displays.ts'
 import { addressOf, ground, newWindow, type Form } from './window-forms.ts'
 import type { WindowPlace } from './window-place.ts'
@@ -28,6 +27,43 @@ const focusLimitMs = 300
 
 /** After displays changed the menu bar is laid out anew. */
 const layoutMs = 300
+
+/** A click on the icon takes the keys from the window. Both are told in either order, no further apart than this. */
+const sameClickMs = 250
+
+/** What a click on the icon means: one that has closed the window, since it took the keys from it, must not open it again. */
+class IconClicks {
+  #lostKeysAt = -Infinity
+  #pressedAt = -Infinity
+  /** Whether the window was open when the button went down; undefined = none did. It may stay down for long. */
+  #wasOpen: boolean | undefined
+
+  /** The window is about to be hidden since it lost the keys. */
+  lostKeys(): void {
+    this.#lostKeysAt = performance.now()
+  }
+
+  /** The window opens or closes. VoiceOver sends the click before the press, so an older press must not count for the next click. */
+  windowChanges(): void {
+    if (performance.now() - this.#pressedAt >= sameClickMs) this.#wasOpen = undefined
+  }
+
+  pressed(isOpen: boolean): void {
+    this.#wasOpen = this.#isSame(isOpen)
+    this.#pressedAt = performance.now()
+  }
+
+  /** Whether the click opens the window; else it closes it. */
+  opens(isOpen: boolean): boolean {
+    const wasOpen = this.#wasOpen ?? this.#isSame(isOpen)
+    this.#wasOpen = undefined
+    return !wasOpen
+  }
+
+  #isSame(isOpen: boolean): boolean {
+    return isOpen || performance.now() - this.#lostKeysAt < sameClickMs
+  }
+}
 
 /** The one window; it exists only while it is open, and a while after. */
 export class Popover {
@@ -76,6 +112,7 @@ export class Popover {
 
   /** A person asks for it, so it is tried again although it crashed. */
   show(at?: WindowPlace, icon?: Rectangle): void {
+    this.#clicks.windowChanges()
     clearTimeout(this.#grace)
     if (this.#form === 'window' && !this.#isWanted) this.#dockIcon.show()
     this.#isWanted = true
@@ -111,6 +148,7 @@ export class Popover {
   }
 
   hide(): void {
+    this.#clicks.windowChanges()
     this.#notShown()
     if (this.#form === 'window' && !this.#isKept) {
       this.#window?.destroy()
@@ -164,7 +202,7 @@ export class Popover {
   #leave(): void {
     if (this.#dialogs > 0 || !this.#isOpen || !this.#isShown) return
     if (this.#window?.webContents.isDevToolsFocused() === true) return
-    this.#clicks.hidden()
+    this.#clicks.lostKeys()
     this.hide()
   }
 

@@ -284,6 +284,21 @@ describe('a click on the icon', () => {
     expect(seen()).toEqual([false])
   })
 
+  test('by VoiceOver, which sends it before the press and no release, opens a window that was closed otherwise', async () => {
+    const voiceOver = async () => {
+      tray.released(1, { ctrlKey: false }, tray.getBounds())
+      tray.emit('mouse-down', { ctrlKey: false }, tray.getBounds())
+      await passed(1_000)
+    }
+    await voiceOver()
+    const first = seen()
+    popover.escape()
+    await voiceOver()
+    const reopened = seen()
+    await voiceOver()
+    expect([first, reopened, seen()]).toEqual([[true], [true], [false]])
+  })
+
   test('that does not know where the icon is opens it there', async () => {
     await click({ bounds: 'empty' })
     expect([...windows].map(({ shown }) => shown.bounds)).toEqual([{ x: 812, y: 30, width: 400, height: 620 }])
