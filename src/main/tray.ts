@@ -25,15 +25,13 @@ export interface TrayOptions {
 /** macOS drops images that follow one another faster. */
 const updateIntervalMs = 200
 
-/** Kept here: Electron takes an icon or a menu away that nothing refers to. */
-let tray: Tray | undefined
+/** Kept here, since Electron destroys a menu that nothing refers to; the view's listener keeps the icon. */
 let menu: ReturnType<typeof Menu.buildFromTemplate> | undefined
 
 /** Puts the icon into the menu bar. Answers where it is; empty where the system hides it. */
 export function showTray(options: TrayOptions): () => Rectangle {
   const { imageFolder, view, onPress, onClick } = options
   const shown = new Tray(imageOf(imageFolder, iconOf(view.getState())))
-  tray = shown
   // Else macOS waits for a second click before it tells of the first.
   shown.setIgnoreDoubleClickEvents(true)
   let current: Icon | undefined
@@ -57,7 +55,7 @@ export function showTray(options: TrayOptions): () => Rectangle {
     else onClick(bounds)
   })
   shown.on('right-click', openMenu)
-  return () => tray?.getBounds() ?? { x: 0, y: 0, width: 0, height: 0 }
+  return () => shown.getBounds()
 }
 
 /** The menu is built when it is opened, and never replaced while it is open. */
