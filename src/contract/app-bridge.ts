@@ -16,7 +16,7 @@ export interface RunLog {
 export type HubTokenState = 'none' | 'kept' | 'unreadable' | 'unavailable'
 
 /** As macOS says it. `unavailable`: this is no app that could be opened at login. */
-export type LoginItemState = 'not-registered' | 'enabled' | 'requires-approval' | 'not-found' | 'unavailable'
+export type LoginItemState = 'not-registered' | 'enabled' | 'requires-approval' | 'unavailable'
 
 /** What concerns the icon, its menu, the window and notifications alone; all that concerns the agent is in the agent's settings. */
 export interface AppPreferences {

@@ -1,4 +1,4 @@
-import { dialog, shell } from 'electron'
+import { app, dialog, shell } from 'electron'
 import type { ChosenFile, SystemPane } from '../contract/app-bridge.ts'
 
 const titles: Readonly<Record<ChosenFile, string>> = {
@@ -10,6 +10,8 @@ const titles: Readonly<Record<ChosenFile, string>> = {
 
 /** Undefined where the person chose none. A page never names a file to be opened: what is chosen is only told to it. */
 export async function chooseFile(what: ChosenFile): Promise<string | undefined> {
+  // Without it the dialog of an app that has no icon in the Dock may open behind the app a person works in.
+  app.focus({ steal: true })
   const { canceled, filePaths } = await dialog.showOpenDialog({
     title: titles[what],
     message: titles[what],

@@ -2,6 +2,7 @@ import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { keychainService } from '../../src/installation/uninstall/trace-table.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
@@ -188,6 +189,9 @@ describe('what only the app’s own window may ask', () => {
         .map((entry) => readFile(path.join(entry.parentPath, entry.name), 'latin1')),
     )
     expect(JSON.stringify([answers, snapshot, files, app.output])).not.toContain('t0kent0ken')
+    // Where uninstall finds its key.
+    const items = JSON.parse(await readFile(env.ELECTRON_STAND_IN_KEYCHAIN, 'utf8')) as object
+    expect(Object.keys(items)).toEqual([keychainService])
     const removed = await asks(app, 'removeHubToken')
     expect([removed, (await readdir(app.stateDir)).filter((name) => name.startsWith('hub-token'))]).toEqual([
       expect.objectContaining({ ok: true, value: expect.objectContaining({ hubToken: 'none' }) as unknown }),

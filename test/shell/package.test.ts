@@ -7,8 +7,9 @@ import { execa } from 'execa'
 import { parse } from 'plist'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import { flavourOf, mainOf, WrongFlavourError, type Package } from '../../tasks/package/app/flavours.ts'
+import { flavourConfig, flavourOf, mainOf, WrongFlavourError, type Package } from '../../tasks/package/app/flavours.ts'
 import { minimumMacOS } from '../../tasks/package/mach-o/command-troubles.ts'
+import { appName } from '../../src/installation/uninstall/trace-table.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { missingBrowser } from '../support/shell-browser.ts'
@@ -128,7 +129,11 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
       ]),
     )
     const manifest = JSON.parse(extractFile(archive, 'package.json').toString()) as Record<string, unknown>
-    expect(manifest).toMatchObject({ main: mainOf[flavour], type: 'module' })
+    expect(manifest).toMatchObject({
+      // Electron names the keychain item after it, which uninstall looks for.
+      productName: flavour === 'release' ? appName : flavourConfig.e2e.productName,
+      ...{ main: mainOf[flavour], type: 'module' },
+    })
     expect(Object.keys(manifest)).not.toContain('devDependencies')
   })
 

@@ -63,7 +63,14 @@ function optionsOf({ flavour, archs, targets, output, electronDist, updates, mus
       forceCodeSigning: isRelease && mustSign,
       publish: isRelease && updates !== undefined ? [{ provider: 'generic', url: updates }] : null,
       ...(electronDist !== undefined && { electronDist: path.resolve(electronDist) }),
-      ...(!isRelease && { extraMetadata: { version: `${packageVersion()}${e2eSuffix}`, main: mainOf.e2e } }),
+      // Electron names the keychain item, the menus and the folder of crash reports after the packed manifest, not after the file.
+      ...(!isRelease && {
+        extraMetadata: {
+          version: `${packageVersion()}${e2eSuffix}`,
+          main: mainOf.e2e,
+          productName: flavourConfig.e2e.productName,
+        },
+      }),
     },
   }
 }

@@ -1,6 +1,7 @@
-import { statSync, writeFileSync } from 'node:fs'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
+import { z } from 'zod'
 import { isInstalled, loginItem } from './login-item.ts'
 import { infoOf, ownBundle } from './bundle.ts'
 import { dock, setActivationPolicy } from './dock.ts'
@@ -12,6 +13,8 @@ import { singleInstance } from './single-instance.ts'
 
 /** The link that the system opened the app with. */
 const linkVariable = 'ELECTRON_STAND_IN_LINK'
+
+const manifest = z.object({ name: z.string(), productName: z.string().optional(), main: z.string() })
 
 /** As far as the app's life depends on it. */
 interface OpenWindow {
@@ -29,6 +32,7 @@ class App extends ElectronEmitter {
   readonly setActivationPolicy = setActivationPolicy
   readonly windows = new Set<OpenWindow>()
   isSandboxed = false
+  #name = 'Electron'
   /** Whether the app is the one that a person works in. */
   #isActive = false
   /** Whether the system makes it that when it asks, and lets its windows have the keys. */
@@ -82,7 +86,15 @@ class App extends ElectronEmitter {
   }
 
   getName(): string {
-    return 'metalbar'
+    return this.#name
+  }
+
+  /** As Electron does before the app's own code runs: the name is that of the packed manifest. Answers what it starts with. */
+  readManifest(folder: string): string {
+    const text = readFileSync(path.join(folder, 'package.json'), 'utf8')
+    const { name, productName = name, main } = manifest.parse(JSON.parse(text))
+    this.#name = productName
+    return path.join(folder, main)
   }
 
   getVersion(): string {

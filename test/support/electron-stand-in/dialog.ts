@@ -76,6 +76,7 @@ export const dialog = {
     const known = choicesOf('OpenDialogOptions', 'properties')
     const unknown = properties.filter((property) => !known.has(property))
     if (unknown.length > 0) throw new TypeError(`A dialog for a file has no property ${unknown.join(', ')}.`)
+    if (!app.isActive()) throw new Error('A dialog for a file opens behind the app that a person works in.')
     if (chosen === undefined) throw new Error(`Nobody chooses a file (${properties.join(', ')}).`)
     const filePaths = chosen === null ? [] : [chosen]
     chosen = undefined

@@ -5,7 +5,7 @@
  * a packed app (`../package/stand-in-program.ts`) it does as its fuses and its archive say, and passes over what it is told to load.
  */
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync } from 'node:fs'
+import { mkdtempSync } from 'node:fs'
 import inspector from 'node:inspector'
 import { createRequire, registerHooks } from 'node:module'
 import { tmpdir } from 'node:os'
@@ -69,10 +69,7 @@ const archive = path.join(ownBundle, 'Contents/Resources/app.asar')
 const folder = isInstalled ? archive : (args.at(-1) ?? '')
 if (isInstalled) readArchives(archive)
 else createRequire(import.meta.url)(args[args.indexOf('-r') + 1] ?? '')
-const { main } = z
-  .object({ main: z.string() })
-  .parse(JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')))
-await import(pathToFileURL(path.join(folder, main)).href)
+await import(pathToFileURL(app.readManifest(folder)).href)
 app.begin()
 
 // Says itself where it listens, as Electron does before Chromium does.

@@ -10,7 +10,8 @@ interface Settings {
   readonly type?: string
 }
 
-let status: LoginItemStatus = 'not-registered'
+/** As macOS 26 says before the first registration; earlier ones say `not-registered`. */
+let status: LoginItemStatus = 'not-found'
 let needsApproval = false
 
 /** What a person allows in System Settings, or takes back. */

@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { z } from 'zod'
 import { app } from './app.ts'
 
 /** The file that stands for the system's keychain; without it there is none. */
@@ -10,16 +11,16 @@ const prefix = Buffer.from('v10')
 const ivBytes = 12
 const tagBytes = 16
 
+/** Electron names the item after the app. */
+const item = () => `${app.getName()} Safe Storage`
+
 function key(): Buffer {
   if (!app.isReady()) throw new Error('safeStorage cannot be used before app is ready')
   if (file === undefined) throw new Error('Error while using the keychain: there is none.')
-  try {
-    return Buffer.from(readFileSync(file, 'utf8'), 'hex')
-  } catch {
-    const made = randomBytes(32)
-    writeFileSync(file, made.toString('hex'))
-    return made
-  }
+  const items = existsSync(file) ? z.record(z.string(), z.string()).parse(JSON.parse(readFileSync(file, 'utf8'))) : {}
+  const made = items[item()] ?? randomBytes(32).toString('hex')
+  writeFileSync(file, JSON.stringify({ ...items, [item()]: made }))
+  return Buffer.from(made, 'hex')
 }
 
 export const safeStorage = {

@@ -17,7 +17,7 @@ export class StandInProcess implements ShellProcess {
   /** With the archive of a packed app it runs that one. */
   constructor({ folder, env }: ShellStart, archive?: string) {
     const standIn = path.join(import.meta.dirname, 'register.ts')
-    const program = [path.join(import.meta.dirname, 'run-app.ts'), archive ?? path.join(root, 'out/main/main.js')]
+    const program = [path.join(import.meta.dirname, 'run-app.ts'), archive ?? root]
     this.#child = spawn(process.execPath, ['--import', standIn, ...program], {
       cwd: folder,
       env,

@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { traceKinds, type TraceKind } from '../../../src/contract/uninstall.ts'
-import { bundleId } from '../../../src/installation/uninstall/trace-table.ts'
+import { appName, bundleId } from '../../../src/installation/uninstall/trace-table.ts'
 import { listTraces, removeTraces } from '../../../src/installation/uninstall/uninstall.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 
@@ -106,5 +106,5 @@ test('the link to the command goes wherever an app made it; another metal-agent 
 test('the app is called in the table as in its package', async () => {
   const config = await readFile(path.join(import.meta.dirname, '../../../electron-builder.yml'), 'utf8')
   expect(config).toContain(`appId: ${bundleId}\n`)
-  expect(config).toContain('productName: Metalbar\n')
+  expect(config).toContain(`productName: ${appName}\n`)
 })

@@ -7,7 +7,6 @@ export const appWords = {
     'not-registered': 'It is not opened when you log in.',
     enabled: 'It is opened when you log in.',
     'requires-approval': 'macOS waits for your leave: allow Metalbar in System Settings, under Login Items.',
-    'not-found': 'macOS does not find the app any more: move it into Applications, and switch this on again.',
     unavailable: 'Only the app in Applications can be opened at login.',
   } satisfies Record<LoginItemState, string>,
   openLoginItems: 'Open Login Items…',
