@@ -40,7 +40,7 @@ export class EventRecorder {
 
   series(about: ObjectMeta, { type, reason }: Omit<EventNote, 'message'>): EventSeries {
     const name = nameFor(about)
-    let exists = false
+    let mayExist = false
     let writing = false
     let next: { readonly message: string; readonly count: number } | undefined
     const writeAll = async (): Promise<void> => {
@@ -49,8 +49,10 @@ export class EventRecorder {
         for (let news = next; news !== undefined; news = next) {
           next = undefined
           const note = { type, reason, ...news }
-          if (!exists || !(await this.#update(about, name, note))) await this.#create(about, name, note)
-          exists = true
+          const isThere = mayExist && (await this.#update(about, name, note))
+          // Before the request: its answer may get lost, and a second one of the name would be refused from then on.
+          mayExist = true
+          if (!isThere) await this.#create(about, name, note)
         }
       } finally {
         writing = false

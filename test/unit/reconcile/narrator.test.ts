@@ -283,6 +283,16 @@ describe('a server', () => {
     expect((await told()).history).toHaveLength(4)
   })
 
+  test('that fails again and again is counted in the one Event whose making was done without an answer', async () => {
+    sim.faults.add({ on: { verb: 'create', resource: 'events' }, fault: { kind: 'reset-after' } })
+    for (const failures of [3, 4, 5]) {
+      failure = { failures, retryAt: 0 }
+      narrator.serverChanged(key, { kind: 'failedToSpawn', since: 0, message: 'No binary.', failures }, 'current')
+      await events.flush()
+    }
+    expect(sim.list('events').map(({ reason, count }) => [reason, count])).toEqual([['CrashLooping', 5]])
+  })
+
   test('that is stopped as the agent ends is in the history, and no Event', async () => {
     narrator.leave()
     narrator.serverChanged(key, { kind: 'stopping', ...run, cause: 'stopped' }, 'current')
