@@ -53,6 +53,7 @@ export class PublishedAddress implements Disposable {
     }, lookEveryMs)
   }
 
+  /** Resolves when the address is the one for what is wanted by then. */
   async check(): Promise<void> {
     const { interfaces, wanted, server, onChange } = this.#options
     const cluster = server()
@@ -67,6 +68,8 @@ export class PublishedAddress implements Disposable {
             interfaces,
             before: this.#current,
           })
+    // While a name server was waited for, a person may have chosen another address, or another cluster may be served.
+    if (!isDeepStrictEqual([choice, cluster], [wanted(), server()])) return this.check()
     if (isDeepStrictEqual(found, this.#current)) return
     const { ip } = this.facts
     this.#current = found

@@ -8,6 +8,9 @@ import {
   localAddressTowards,
   type HostCandidate,
 } from '../../../src/agent-core/publishing/host-address.ts'
+import { PublishedAddress } from '../../../src/agent-core/published-address.ts'
+import type { PersonSettings } from '../../../src/agent-core/settings/person-settings.ts'
+import { silentLog } from '../../support/silent-log.ts'
 
 const lan = { name: 'en0', address: '192.168.1.20' }
 const secondLan = { name: 'en7', address: '10.0.0.5' }
@@ -139,4 +142,26 @@ describe('the route to the API server', () => {
     await expect(chosen([lan, tailscale])).resolves.toBe(before)
     await expect(chosen([tailscale])).resolves.toMatchObject({ address: tailscale.address })
   })
+})
+
+test('an address that a person chooses is published at once and stays, also where an automatic look still waits for a name server', async () => {
+  let wanted: PersonSettings['hostAddress'] = { by: 'automatic' }
+  const told: string[] = []
+  using address = new PublishedAddress({
+    interfaces: () => [lan, secondLan],
+    wanted: () => wanted,
+    server: () => 'https://no-such-host.invalid:6443',
+    history: { add: ({ message }) => void told.push(message) },
+    log: silentLog,
+    onChange: () => undefined,
+  })
+  await address.check()
+  expect(address.facts.ip).toBe(lan.address)
+  const automatic = address.check()
+  wanted = { by: 'person', address: secondLan.address }
+  await address.check()
+  expect(address.facts.ip).toBe(secondLan.address)
+  await automatic
+  expect(address.facts.ip).toBe(secondLan.address)
+  expect(told).toEqual([`Pods are sent to ${secondLan.address}: it was chosen by hand, on ${secondLan.name}.`])
 })
