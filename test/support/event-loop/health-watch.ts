@@ -1,0 +1,46 @@
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import { z } from 'zod'
+
+/** Whatever strangers write, nobody waits longer for the agent: a person notices more, and so does a probe of another server. */
+export const maxHeldMs = 250
+
+/**
+ * Asks `/healthz` of a running agent every 50 ms and keeps the longest wait for an answer. Time in which the machine gave the agent or
+ * the asking thread no processor does not count (on Linux, where the kernel tells), so that a busy machine is not taken for a held agent.
+ *
+ *     const port = await freePort()
+ *     await using agent = await AgentProcess.start({ args: ['--port', String(port)] })
+ *     await using health = await HealthWatch.start({ pid: agent.pid, port })
+ *     … the attack …
+ *     expect(await health.longestMs()).toBeLessThan(maxHeldMs)
+ */
+export class HealthWatch implements AsyncDisposable {
+  readonly #worker: Worker
+
+  private constructor(worker: Worker) {
+    this.#worker = worker
+  }
+
+  /** Waits for the first answer; waits count from then on. */
+  static async start(agent: { readonly pid: number; readonly port: number }): Promise<HealthWatch> {
+    const worker = new Worker(new URL('health-watch-worker.ts', import.meta.url), { workerData: agent, execArgv: [] })
+    await once(worker, 'message')
+    return new HealthWatch(worker)
+  }
+
+  /** The longest wait since the start, that of a question without an answer yet among them. Rejects where the last one failed. */
+  async longestMs(): Promise<number> {
+    const answer = once(this.#worker, 'message')
+    this.#worker.postMessage('report')
+    const { longestMs, failure } = report.parse((await answer)[0])
+    if (failure !== undefined) throw new Error(`/healthz is not answered: ${failure}`)
+    return longestMs
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#worker.terminate()
+  }
+}
+
+const report = z.object({ longestMs: z.number(), failure: z.string().optional() })
