@@ -172,18 +172,17 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
   let isMenuOpen = false
   const lookerNow = () => (isMenuOpen || view.getState().preferences?.showTitle === true ? 'menu' : 'icon')
   const showing = keepShowing(agent.link, view)
-  const refreshLists = menuLists(agent.link, view)
+  const refreshLists = menuLists(agent.link, view, async () => ({
+    loginItem: loginItemState(view.getState().misplaced),
+    commandLink: await installed.commandLink(),
+  }))
   const iconBounds = showTray({
     imageFolder: path.join(built, '../../assets/tray'),
     view,
     log,
     onPress: () => popover.pressed(),
     onClick: (icon) => popover.toggle(icon),
-    beforeMenu: async () => {
-      const { misplaced } = view.getState()
-      view.setState({ loginItem: loginItemState(misplaced), commandLink: await installed.commandLink() })
-      await refreshLists()
-    },
+    beforeMenu: refreshLists,
     onMenu: (isOpen) => {
       isMenuOpen = isOpen
       showing.lookAs(lookerNow())

@@ -1,16 +1,25 @@
 import { LinkError, type AgentLink } from '../contract/client.ts'
 import { mirrored } from '../contract/mirror.ts'
-import type { AgentViewStore } from './agent-view.ts'
+import type { AgentView, AgentViewStore } from './agent-view.ts'
 import { inTime, menuLimitMs } from './in-time.ts'
 
 /**
- * Brings up to date what the menu lists, for so long as a person does not notice; a later answer is there for the next time. An agent that
- * does not answer is not asked more and more.
+ * Asks side by side for all that the menu shows, and waits `limitMs` at most in all: a later answer is there for the next time. Whoever does
+ * not answer is not asked again before that. Rejects where `ownStates`, which asks macOS and the disk, does.
  */
-export function menuLists(link: AgentLink, view: AgentViewStore, limitMs = menuLimitMs): () => Promise<void> {
+export function menuLists(
+  link: AgentLink,
+  view: AgentViewStore,
+  ownStates: () => Promise<Partial<AgentView>>,
+  limitMs = menuLimitMs,
+): () => Promise<void> {
   let round: Promise<unknown> | undefined
   return async () => {
-    round ??= Promise.all([askLists(link, view), askFigures(link, view)]).finally(() => (round = undefined))
+    round ??= Promise.all([
+      askLists(link, view),
+      askFigures(link, view),
+      ownStates().then((states) => view.setState(states)),
+    ]).finally(() => (round = undefined))
     await inTime(round, limitMs, undefined)
   }
 }

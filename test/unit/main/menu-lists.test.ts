@@ -4,7 +4,9 @@ import type { Answer } from '../../../src/contract/queries.ts'
 import { createAgentView } from '../../../src/main/agent-view.ts'
 import { menuLists } from '../../../src/main/menu-lists.ts'
 
-test('an agent that hangs is asked once however often the menu is opened, and again when it has answered', async () => {
+const nothing = () => Promise.resolve({})
+
+test('an agent or a disk that hangs is asked once however often the menu is opened, beside the others, and again when it has answered', async () => {
   const asked: string[] = []
   let fail: ((error: unknown) => void)[] = []
   const hang = <T>(what: string): Promise<T> => {
@@ -18,7 +20,7 @@ test('an agent that hangs is asked once however often the menu is opened, and ag
     snapshot: () => hang('snapshot'),
     query: ({ name }) => hang(name),
   }
-  const beforeMenu = menuLists(link, createAgentView(), 1)
+  const beforeMenu = menuLists(link, createAgentView(), () => hang('own states'), 1)
   await beforeMenu()
   await beforeMenu()
   const once = [...asked]
@@ -27,7 +29,7 @@ test('an agent that hangs is asked once however often the menu is opened, and ag
   await new Promise(setImmediate)
   await beforeMenu()
   expect([once, asked]).toEqual([
-    ['contexts', 'hostAddresses', 'snapshot'],
+    ['contexts', 'hostAddresses', 'snapshot', 'own states'],
     [...once, ...once],
   ])
 })
@@ -45,7 +47,7 @@ test('a list that is not answered in time stands there as it was, and the next t
   } as AgentLink
   const before = { kubeconfig: '/kubeconfig', contexts: [] }
   view.setState({ contexts: before })
-  await menuLists(link, view, 1)()
+  await menuLists(link, view, nothing, 1)()
   const shown = view.getState().contexts
   const after = { kubeconfig: '/kubeconfig', contexts: [{ name: 'homelab', server: '', inUse: true, isDefault: true }] }
   contexts.resolve(after)
