@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { readFile, readlink } from 'node:fs/promises'
 import type { CommandResult, CommandRunner } from '../../src/agent-core/platform/command.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { psColumns, psColumnsWithoutUsage, sessionColumns } from '../../src/agent-core/platform/darwin-ps.ts'
@@ -65,8 +66,11 @@ export function forgedMac({ lacksUsage = false, model = '/dev/null', answers = {
     if (columns === 'pid=,command=') return ended(`  934 /opt/homebrew/bin/llama-server --model ${model} --port 1`)
     return told(columns.includes('comm') ? recorded('ps-applications.txt') : usage(14_320).trim())
   }
+  /** Of what Apple ships, ps tells the command line alone. */
   const variables = async (pid: number) =>
-    `METALBAR_SELFTEST=${(await host.variableOf(pid, 'METALBAR_SELFTEST')) ?? ''}`
+    (await readlink(`/proc/${pid}/exe`)).startsWith(process.execPath)
+      ? (await readFile(`/proc/${pid}/environ`, 'utf8')).replaceAll('\0', ' ')
+      : ''
   const lsof = async (args: readonly string[]): Promise<CommandResult> => {
     if (args.at(-1) === '-Fpgc') {
       const groupId = (await host.process(process.pid))?.groupId

@@ -5,7 +5,6 @@ import { signalGroup } from '../../agent-core/support/signal-group.ts'
 
 interface ChildOptions {
   readonly cwd?: string
-  readonly env?: Readonly<Record<string, string>>
   /** It has a child that ends at once, and that it never reaps: a shell that became another program knows nothing of its children. */
   readonly hasZombie?: boolean
 }
@@ -13,13 +12,13 @@ interface ChildOptions {
 /** A process of ours, in a group of its own, that does nothing until the leftovers are taken away. Throws where it cannot be started. */
 export async function sleepingChild(
   leftovers: AsyncDisposableStack,
-  { cwd, env = {}, hasZombie = false }: ChildOptions = {},
+  { cwd, hasZombie = false }: ChildOptions = {},
 ): Promise<number> {
   if (leftovers.disposed) throw new Error('the time is up')
   const script = `${hasZombie ? 'sleep 0.1 & ' : ''}echo up; exec sleep ${longestSeconds}`
   const child = spawn('/bin/sh', ['-c', script], {
     cwd,
-    env: { PATH: '/bin:/usr/bin', ...env },
+    env: { PATH: '/bin:/usr/bin' },
     stdio: ['ignore', 'pipe', 'ignore'],
     detached: true,
   })

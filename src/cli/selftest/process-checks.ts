@@ -84,13 +84,12 @@ const environment: Check = {
   asks: 'the environment of a process of ours is told',
   expected: 'the value it was started with',
   isForMacs: false,
-  answer: async ({ platform, leftovers }) => {
-    const child = await sleepingChild(leftovers, { env: { METALBAR_SELFTEST: 'ab12' } })
-    const value = await settled(
-      () => platform.variableOf(child, 'METALBAR_SELFTEST'),
-      (told) => told === 'ab12',
-    )
-    return judged(value === 'ab12', value ?? 'not told')
+  // This program itself: macOS tells nobody the environment of what Apple ships, such as a shell.
+  answer: async ({ platform }) => {
+    const [name, value] = Object.entries(process.env).find(([, text = '']) => /^\S+$/.test(text)) ?? []
+    if (name === undefined) return notAsked('this program was started without an environment')
+    const told = await platform.variableOf(process.pid, name)
+    return judged(told === value, told === undefined ? 'not told' : told === value ? 'the same' : 'another value')
   },
 }
 

@@ -174,7 +174,7 @@ test('a question whose time is up leaves no process and no folder', async () => 
     return new Promise<never>(() => undefined)
   }
   const platform = Object.assign(hostPlatform(), {
-    variableOf: never,
+    processGroup: never,
     workplaces: async () => {
       const own = (await host.workplaces()).find(({ workingDirectory }) => workingDirectory.startsWith(folder.dir))
       return never(own?.pid ?? 0)
@@ -193,7 +193,7 @@ test('stopped in the middle of a question it asks nothing more and leaves no pro
   const stop = new AbortController()
   const asked: number[] = []
   const platform = Object.assign(hostPlatform(), {
-    variableOf: (pid: number) => {
+    processGroup: (pid: number) => {
       asked.push(pid)
       stop.abort()
       return new Promise<never>(() => undefined)
@@ -222,12 +222,20 @@ test('as a command it ends by Ctrl-C as shells expect it, and its processes with
 
 test('a process that was ended by somebody else is no failure of the question', async () => {
   const host = hostPlatform()
-  const variableOf = async (pid: number) => {
-    process.kill(-pid, 'SIGKILL')
-    while ((await host.process(pid)) !== undefined) await setImmediate()
-    return 'ab12'
+  const ended: number[] = []
+  const workplaces = async () => {
+    const all = await host.workplaces()
+    for (const { pid } of all.filter(({ workingDirectory }) => workingDirectory.includes('metal-agent-selftest-'))) {
+      process.kill(-pid, 'SIGKILL')
+      while ((await host.process(pid)) !== undefined) await setImmediate()
+      ended.push(pid)
+    }
+    return all
   }
-  const { out } = await selftest('linux', { platform: Object.assign(hostPlatform(), { variableOf }) })
+  const { out } = await selftest('linux', { platform: Object.assign(hostPlatform(), { workplaces }) })
   const { lines } = reportSchema.parse(JSON.parse(out))
-  expect(lines.find(({ id }) => id === 'environment')).toMatchObject({ verdict: 'asExpected', found: 'ab12' })
+  expect([ended.length, lines.find(({ id }) => id === 'workplace')]).toEqual([
+    1,
+    expect.objectContaining({ verdict: 'asExpected' }),
+  ])
 })
