@@ -8,13 +8,15 @@ import { parse } from 'plist'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { flavourConfig, flavourOf, mainOf, WrongFlavourError, type Package } from '../../tasks/package/app/flavours.ts'
-import { minimumMacOS } from '../../tasks/package/mach-o/command-troubles.ts'
+import { programsIn } from '../../tasks/package/app/after-pack.ts'
+import { commandId, minimumMacOS } from '../../tasks/package/mach-o/command-troubles.ts'
+import { parseMachO, uuidOf } from '../../tasks/package/mach-o/parse.ts'
 import { appName } from '../../src/installation/uninstall/trace-table.ts'
 import { eventually } from '../support/eventually.ts'
 import { servingWorld } from '../support/serving-world.ts'
 import { missingBrowser } from '../support/shell-browser.ts'
 import { ShellApp } from '../support/shell-app.ts'
-import { writeSkeletonElectron } from '../support/package/skeleton-electron.ts'
+import { skeletonUuid, writeSkeletonElectron } from '../support/package/skeleton-electron.ts'
 import { standInProgram } from '../support/package/stand-in-program.ts'
 import { skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -98,6 +100,17 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     expect(info['NSAppTransportSecurity']).not.toHaveProperty('NSAllowsArbitraryLoads')
     const icon = await readFile(path.join(contents, 'Resources/icon.icns'))
     expect([icon.toString('latin1', 0, 4), icon.readUInt32BE(4)]).toEqual(['icns', icon.length])
+  })
+
+  test('gives each program a UUID of its own, by which macOS tells its permissions from those of other apps', async () => {
+    const programs = await programsIn(inside(app))
+    const uuids = await Promise.all(programs.map(async (file) => parseMachO(await readFile(file)).uuid))
+    expect(programs.map((file) => path.basename(file)).toSorted()).toEqual(
+      ['', ' Helper', ' Helper (GPU)', ' Helper (Plugin)', ' Helper (Renderer)'].map(
+        (kind) => `${path.basename(app, '.app')}${kind}`,
+      ),
+    )
+    expect(new Set([...uuids, skeletonUuid, uuidOf(commandId, 'arm64')]).size).toBe(programs.length + 2)
   })
 
   test('has every fuse as it was decided', async () => {

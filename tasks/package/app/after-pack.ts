@@ -1,8 +1,9 @@
-import { access, constants, readFile, writeFile } from 'node:fs/promises'
+import { access, constants, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { flipFuses } from '@electron/fuses'
 import type { AfterPackContext } from 'electron-builder'
 import { build, parse } from 'plist'
+import { writeUuid } from '../mach-o/parse.ts'
 import { flavourOf } from './flavours.ts'
 import { fusesOf } from './fuses.ts'
 import { tidied } from './info-plist.ts'
@@ -23,6 +24,16 @@ export default async function afterPack({ appOutDir, packager }: AfterPackContex
   const file = path.join(app, 'Contents/Info.plist')
   await writeFile(file, build(tidied(parse(await readFile(file, 'utf8')))))
   await flipFuses(app, fusesOf(flavour))
+  for (const program of await programsIn(app)) await writeUuid(program, `${appInfo.id} ${path.basename(program)}`)
+}
+
+/** What macOS starts as processes of the app: the app itself and Electron's helpers. The command got its UUID when it was built. */
+export async function programsIn(app: string): Promise<readonly string[]> {
+  const frameworks = path.join(app, 'Contents/Frameworks')
+  const helpers = (await readdir(frameworks)).filter((name) => name.endsWith('.app'))
+  return [app, ...helpers.map((name) => path.join(frameworks, name))].map((bundle) =>
+    path.join(bundle, 'Contents/MacOS', path.basename(bundle, '.app')),
+  )
 }
 
 /** electron-builder only warns of a file that is not there; its own of Electron come with Electron. */

@@ -1,4 +1,4 @@
-import { parseMachO, type MachO } from './parse.ts'
+import { parseMachO, uuidOf, type MachO } from './parse.ts'
 
 /** What every macOS has; anything else would have to be shipped beside the command, or be found by luck. */
 const librariesOfMacOS: ReadonlySet<string> = new Set([
@@ -10,6 +10,9 @@ const librariesOfMacOS: ReadonlySet<string> = new Set([
 
 /** Of the app, in `electron-builder.yml`, whose command must start wherever the app does. */
 export const minimumMacOS = '13.5'
+
+/** What the UUID of the command is made of. Never changed: macOS would forget what a person allowed. */
+export const commandId = 'dev.metalbar.metal-agent'
 
 export interface ExpectedCommand {
   readonly arch: MachO['arch']
@@ -41,6 +44,8 @@ export function commandTroubles(file: Uint8Array, expected: ExpectedCommand): st
       `It is ${found.isSigned ? '' : 'not '}signed, which it should ${expected.isSigned ? '' : 'not '}be.`,
     found.minimumMacOS !== minimumMacOS &&
       `It needs macOS ${found.minimumMacOS ?? 'of no version'}, and the app says ${minimumMacOS}.`,
+    found.uuid !== uuidOf(commandId, found.arch) &&
+      `Its UUID is ${found.uuid ?? 'none'}, by which macOS would take it for another program.`,
     foreign.length > 0 && `It needs libraries that macOS does not bring: ${foreign.join(', ')}.`,
     found.libraryFolders.length > 0 && `It looks for libraries in ${found.libraryFolders.join(', ')}.`,
   ].filter((trouble) => trouble !== false)

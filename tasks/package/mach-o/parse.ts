@@ -1,3 +1,6 @@
+import { createHash } from 'node:crypto'
+import { open } from 'node:fs/promises'
+
 /** What of a Mach-O file of 64 bits is looked at here: https://github.com/apple-oss-distributions/xnu/blob/main/EXTERNAL_HEADERS/mach-o/loader.h */
 export interface MachO {
   readonly arch: 'arm64' | 'x64'
@@ -11,6 +14,8 @@ export interface MachO {
   readonly minimumMacOS: string | undefined
   /** Whether there is room for a signature, which may be void. */
   readonly isSigned: boolean
+  /** 32 hexadecimal digits; undefined where it has none. */
+  readonly uuid: string | undefined
 }
 
 export interface Segment {
@@ -35,6 +40,7 @@ const archOf: Readonly<Record<number, MachO['arch']>> = { 0x0100000c: 'arm64', 0
 
 const command = {
   segment: 0x19,
+  uuid: 0x1b,
   signature: 0x1d,
   minimumMacOS: 0x24,
   buildVersion: 0x32,
@@ -52,13 +58,11 @@ const zeroFilled: ReadonlySet<number> = new Set([0x1, 0xc, 0x12])
 /** Throws MachOError where the file is none, or names places outside of itself. */
 export function parseMachO(file: Uint8Array): MachO {
   const header = reader(file)
-  if (header.u32(0) !== magic) throw new MachOError('It is no Mach-O file of 64 bits for one processor.')
-  const cpu = header.u32(4)
-  const arch = archOf[cpu]
-  if (arch === undefined) throw new MachOError(`It is for a processor of type 0x${cpu.toString(16)}.`)
+  const arch = archIn(header)
   const found = { segments: [] as Segment[], libraries: [] as string[], libraryFolders: [] as string[] }
   let minimumMacOS: string | undefined
   let isSigned = false
+  let uuid: string | undefined
   for (const { type, at } of commands(file)) {
     if (type === command.segment) found.segments.push(segment(at, file))
     else if (libraryCommands.has(type)) found.libraries.push(at.text(at.u32(8)))
@@ -66,8 +70,45 @@ export function parseMachO(file: Uint8Array): MachO {
     else if (type === command.minimumMacOS) minimumMacOS = version(at.u32(8))
     else if (type === command.buildVersion && at.u32(8) === platformMacOS) minimumMacOS = version(at.u32(12))
     else if (type === command.signature) isSigned = true
+    else if (type === command.uuid) uuid = Buffer.from(at.bytes(8, uuidBytes)).toString('hex')
   }
-  return { arch, isExecutable: header.u32(12) === executable, ...found, minimumMacOS, isSigned }
+  return { arch, isExecutable: header.u32(12) === executable, ...found, minimumMacOS, isSigned, uuid }
+}
+
+const uuidBytes = 16
+
+/** The UUID that `writeUuid` gives: the same for every version of one program. */
+export const uuidOf = (id: string, arch: MachO['arch']): string =>
+  createHash('sha256')
+    .update(`${id} ${arch}`)
+    .digest('hex')
+    .slice(0, 2 * uuidBytes)
+
+/**
+ * Gives a program a UUID of its own, which voids a signature. macOS 15 and later keep the permission for the local network by the UUID of
+ * the main executable, and all that is made of one Electron or one Node.js has the same: a permitted program could still be refused.
+ * Throws MachOError.
+ */
+export async function writeUuid(file: string, id: string): Promise<void> {
+  await using handle = await open(file, 'r+')
+  const start = Buffer.alloc(startBytes)
+  const { bytesRead } = await handle.read(start, 0, startBytes, 0)
+  const bytes = start.subarray(0, bytesRead)
+  const arch = archIn(reader(bytes))
+  const place = [...commands(bytes)].find(({ type }) => type === command.uuid)
+  if (!place) throw new MachOError(`${file} has no UUID that could be replaced.`)
+  await handle.write(Buffer.from(uuidOf(id, arch), 'hex'), 0, uuidBytes, place.offset + 8)
+}
+
+/** Load commands are at the start of a file: those of Electron and of Node.js take less than 8 KiB. */
+const startBytes = 256 * 1024
+
+function archIn(header: Reader): MachO['arch'] {
+  if (header.u32(0) !== magic) throw new MachOError('It is no Mach-O file of 64 bits for one processor.')
+  const cpu = header.u32(4)
+  const arch = archOf[cpu]
+  if (arch === undefined) throw new MachOError(`It is for a processor of type 0x${cpu.toString(16)}.`)
+  return arch
 }
 
 interface Reader {
@@ -106,7 +147,10 @@ function reader(bytes: Uint8Array): Reader {
   }
 }
 
-function* commands(file: Uint8Array): Generator<{ readonly type: number; readonly at: Reader }> {
+/** `offset`: of the load command in the file. */
+function* commands(
+  file: Uint8Array,
+): Generator<{ readonly type: number; readonly at: Reader; readonly offset: number }> {
   const header = reader(file)
   const all = header.bytes(headerBytes, header.u32(20))
   let offset = 0
@@ -114,7 +158,7 @@ function* commands(file: Uint8Array): Generator<{ readonly type: number; readonl
     const here = reader(all.subarray(offset))
     const [type, size] = [here.u32(0), here.u32(4)]
     if (size < 8 || size % 8 !== 0) throw new MachOError(`Its load command of type ${type} has ${size} bytes.`)
-    yield { type, at: reader(here.bytes(0, size)) }
+    yield { type, at: reader(here.bytes(0, size)), offset: headerBytes + offset }
     offset += size
   }
 }

@@ -48,6 +48,17 @@ export async function writeSkeletonElectron(folder: string): Promise<void> {
   }
 }
 
+/** The UUID of every program of one Electron. */
+export const skeletonUuid = '4c4c4461555531449f6e17d7d0d4c1a2'
+
+/** A Mach-O file for arm64 with its UUID and nothing that runs. */
+function skeletonProgram(): Buffer {
+  const words = Buffer.alloc(40)
+  for (const [index, value] of [0xfeedfacf, 0x0100000c, 0, 2, 1, 24, 0, 0, 0x1b, 24].entries())
+    words.writeUInt32LE(value, index * 4)
+  return Buffer.concat([words, Buffer.from(skeletonUuid, 'hex')])
+}
+
 async function writeBundle(bundle: string, name: string, more: Readonly<Record<string, string>>): Promise<void> {
   const contents = path.join(bundle, 'Contents')
   await mkdir(path.join(contents, 'MacOS'), { recursive: true })
@@ -55,6 +66,6 @@ async function writeBundle(bundle: string, name: string, more: Readonly<Record<s
   const info = { CFBundleExecutable: name, CFBundleIdentifier: 'com.github.Electron', CFBundleName: name, ...more }
   await writeFile(path.join(contents, 'Info.plist'), build(info))
   const executable = path.join(contents, 'MacOS', name)
-  await writeFile(executable, 'nothing that runs')
+  await writeFile(executable, skeletonProgram())
   await chmod(executable, 0o755)
 }

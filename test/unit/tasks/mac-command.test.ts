@@ -45,6 +45,7 @@ test.each(['arm64', 'x64'] as const)(
       expect.stringContaining('has no section __NODE_SEA_BLOB'),
       expect.stringContaining('the fuse is not flipped'),
       expect.stringContaining('It is signed'),
+      expect.stringContaining('Its UUID is'),
     ])
   },
 )

@@ -1,7 +1,10 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { commandTroubles, minimumMacOS } from '../../../tasks/package/mach-o/command-troubles.ts'
-import { MachOError, parseMachO } from '../../../tasks/package/mach-o/parse.ts'
+import { commandId, commandTroubles, minimumMacOS } from '../../../tasks/package/mach-o/command-troubles.ts'
+import { MachOError, parseMachO, uuidOf, writeUuid } from '../../../tasks/package/mach-o/parse.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const sentinel = 'FUSE_of_this_test'
 const system = ['/usr/lib/libSystem.B.dylib', '/usr/lib/libc++.1.dylib']
@@ -29,6 +32,7 @@ interface Made {
   readonly platform?: number
   readonly minimum?: number
   readonly libraries?: readonly string[]
+  readonly uuid?: string
   readonly more?: readonly Buffer[]
 }
 
@@ -41,6 +45,7 @@ function made(given: Made = {}): Buffer {
     platform = 1,
     minimum = 0x000d0500,
     libraries = system,
+    uuid = uuidOf(commandId, cpu === 0x0100000c ? 'arm64' : 'x64'),
     more = [],
   } = given
   const content = Buffer.from(`${blob}${fuse}`)
@@ -56,6 +61,7 @@ function made(given: Made = {}): Buffer {
       command(0x19, Buffer.concat([name16(segmentName), counts, section])),
       command(0x32, words(platform, minimum, 0, 0)),
       ...libraries.map((path) => library(0xc, path)),
+      command(0x1b, Buffer.from(uuid, 'hex')),
       ...more,
     ]
   }
@@ -77,6 +83,7 @@ test('a command that a Mac would start once it is signed has no troubles', () =>
     libraryFolders: [],
     minimumMacOS,
     isSigned: false,
+    uuid: uuidOf(commandId, 'arm64'),
   })
 })
 
@@ -91,6 +98,7 @@ test.each<[what: string, given: Made, trouble: string]>([
   ['has no fuse', { fuse: '' }, 'the fuse is not flipped'],
   ['has two fuses', { fuse: `${sentinel}:1 ${sentinel}:1` }, 'or is there twice'],
   ['is signed already', { more: [command(0x1d, words(0, 0))] }, 'It is signed, which it should not be.'],
+  ['has the UUID of its Node.js', { uuid: 'ab'.repeat(16) }, `Its UUID is ${'ab'.repeat(16)}, by which macOS`],
   ['needs a newer macOS', { minimum: 0x000e0000 }, 'It needs macOS 14.0, and the app says 13.5.'],
   ['is for an iPhone', { platform: 2 }, 'It needs macOS of no version'],
   [
@@ -110,6 +118,25 @@ test.each<[what: string, given: Made, trouble: string]>([
 
 test('one that should be signed and is not is named', () => {
   expect(commandTroubles(made(), { ...expected, isSigned: true })).toEqual(['It is not signed, which it should be.'])
+})
+
+test('a program gets a UUID of its own by what it is and its processor, and nothing else of it changes', async () => {
+  await using folder = await temporaryFolder()
+  const shared = 'ab'.repeat(16)
+  const given = async (cpu: number, id: string, uuid = shared): Promise<Buffer> => {
+    const file = path.join(folder.dir, 'program')
+    await writeFile(file, made({ cpu, uuid }))
+    await writeUuid(file, id)
+    return readFile(file)
+  }
+  const [arm, intel] = [0x0100000c, 0x01000007]
+  const apps = [await given(arm, 'app'), await given(intel, 'app'), await given(arm, 'app Helper')]
+  const uuids = apps.map((file) => parseMachO(file).uuid)
+  expect(new Set([...uuids, shared]).size).toBe(4)
+  expect(await given(arm, 'app', 'cd'.repeat(16))).toEqual(apps[0])
+  expect(apps[0]).toEqual(made({ uuid: uuids[0] ?? '' }))
+  await writeFile(path.join(folder.dir, 'text'), 'a text that is long enough for the header of a program')
+  await expect(writeUuid(path.join(folder.dir, 'text'), 'app')).rejects.toThrow(MachOError)
 })
 
 test.each([
