@@ -207,6 +207,30 @@ test('a Model that follows its source is served with the new content when that i
   expect([after.restarts, (await readFile(models[0]?.path ?? '')).equals(newer)]).toEqual([before.restarts, true])
 })
 
+test('the source of a service that is suspended or deleted is not asked again', async () => {
+  const sim = own(await KubeSim.start())
+  const cluster = own(await AgentWorld.open(sim.connection()))
+  const agent = await cluster.startAgent({ refreshEveryMs: 50 })
+  const asked = await Promise.all(
+    ['suspended', 'deleted', 'serving'].map(async (name) => {
+      const file = cluster.files.serve(`/${name}.gguf`, bigFile(4096), { etag: () => `"${name}"` })
+      await cluster.apply(name, { source: file.url })
+      await cluster.patchModel(name, { refreshPolicy: 'OnChange' })
+      await agent.untilReady(name)
+      const times = () => file.requests.filter(({ method }) => method === 'HEAD').length
+      await eventually(() => times() > 1)
+      return times
+    }),
+  )
+  await cluster.patchSpec('suspended', { suspend: true })
+  await cluster.deleteService('deleted')
+  await agent.until('suspended', 'stopped')
+  await agent.untilNotShown('deleted')
+  const before = asked.map((times) => times())
+  await eventually(() => (asked[2]?.() ?? 0) > (before[2] ?? 0) + 10)
+  expect(asked.slice(0, 2).map((times) => times())).toEqual(before.slice(0, 2))
+})
+
 test('a server that an earlier version started is taken over as it is, and replaced when its source has another content', async () => {
   const { hub, start, apply, folder } = await world()
   const repo = await hub.addRepo('org/moving', { 'm.gguf': await weights(folder, 7) })

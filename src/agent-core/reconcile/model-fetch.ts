@@ -5,6 +5,7 @@ import { jitteredMs } from '../support/back-off.ts'
 import type { DownloadNote } from './download-story.ts'
 import { FetchActivity, type FetchOutcome } from './fetch-activity.ts'
 import { fetchRequest } from './model-request.ts'
+import { isModelWanted, isRunning, type ModelFacts } from './plan/facts.ts'
 import type { FetchView, Observation } from './plan/observation.ts'
 import type { FetchedContent, DesiredServer } from './reading.ts'
 import type { ServiceSettings } from './service-rooms.ts'
@@ -72,11 +73,11 @@ export class ModelFetch {
   }
 
   /** A serving model needs no fetch, except to keep it as new as its source. */
-  keepFresh(desiredServer: DesiredServer, { desired, server }: Pick<Observation, 'desired' | 'server'>): void {
-    if (desired.kind !== 'serve' || server.kind === 'none' || server.kind === 'failed') return
-    if (this.content?.source === desired.source || this.isRunning) return
+  keepFresh(desiredServer: DesiredServer, observed: ModelFacts & Pick<Observation, 'server'>): void {
+    const { server } = observed
+    if (this.#activity || !isModelWanted(observed) || !isRunning(server)) return
     const isOnChange = desiredServer.model.refreshPolicy === 'OnChange'
-    if (isOnChange && 'digest' in server && server.digest === desired.digest) this.begin(desiredServer)
+    if (isOnChange && server.digest === desiredServer.digest) this.begin(desiredServer)
   }
 
   begin({ service, spec, model }: DesiredServer): void {

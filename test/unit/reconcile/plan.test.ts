@@ -461,12 +461,18 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ['its end is waited for', { publication: withdrawn, fetch: fetched, server: stopping }, 'rest', 'stopping'],
     ['then the new one starts', { publication: withdrawn, fetch: fetched }, 'start', 'starting'],
     [
-      'a new model is fetched while the old one serves',
+      'the model of another source is let go first, and with it the look for its newer content',
       {
         publication: shownReady,
         fetch: { kind: 'done', source: 'https://models.example/old.gguf' },
         server: { ...ready, digest: 'd0' },
       },
+      'cancelFetch',
+      'fetching',
+    ],
+    [
+      'then a new model is fetched while the old one serves',
+      { publication: shownReady, server: { ...ready, digest: 'd0' } },
       'fetch',
       'fetching',
     ],
@@ -1100,7 +1106,12 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
       'rest',
       'starting',
     ],
-    ['a stop ends both', { ...changed, desired: stopped, successor: next, publication: withdrawn }, 'stop', 'stopping'],
+    [
+      'a stop ends both',
+      { desired: stopped, server: ready, successor: next, publication: withdrawn },
+      'stop',
+      'stopping',
+    ],
     [
       'also one that is alone by now',
       { desired: stopped, server: stopping, successor: next, publication: withdrawn },
@@ -1186,28 +1197,13 @@ const stories: Record<string, readonly (readonly [string, Partial<Observation>, 
     ['not where nobody knows whether it is for a Mac', { desired: unreadableElsewhere }, 'rest', 'stopped'],
   ],
   'nobody asks for it': [
-    [
-      'it is withdrawn first',
-      { absent: unused, publication: shownReady, fetch: fetched, server: ready },
-      'withdraw',
-      'stopping',
-    ],
-    [
-      'then it is stopped',
-      { absent: unused, publication: withdrawn, fetch: fetched, server: ready },
-      'stop',
-      'stopping',
-    ],
-    [
-      'its requests finish',
-      { absent: unused, publication: withdrawn, fetch: fetched, server: stopping },
-      'rest',
-      'stopping',
-    ],
-    ['the claim stays', { absent: unused, publication: withdrawn, fetch: fetched }, 'rest', 'stopped'],
+    ['it is withdrawn first', { absent: unused, publication: shownReady, server: ready }, 'withdraw', 'stopping'],
+    ['then it is stopped', { absent: unused, publication: withdrawn, server: ready }, 'stop', 'stopping'],
+    ['its requests finish', { absent: unused, publication: withdrawn, server: stopping }, 'rest', 'stopping'],
+    ['the claim stays', { absent: unused, publication: withdrawn }, 'rest', 'stopped'],
     [
       'what the cluster cannot be told is not done',
-      { absent: unused, publication: shownReady, fetch: fetched, server: ready, clusterRetry: outage },
+      { absent: unused, publication: shownReady, server: ready, clusterRetry: outage },
       'rest',
       'ready',
     ],
@@ -1337,6 +1333,30 @@ describe.each(Object.entries(stories))('%s', (_story, rows) => {
     const result = plan({ ...idle, ...facts })
     expect([result.step.do, result.state]).toEqual([step, state])
   })
+})
+
+const otherSource = { ...serve, source: 'https://models.example/b.gguf' }
+
+test.each<[what: string, facts: Partial<Observation>, isKept: boolean]>([
+  ['serves', { publication: shownReady, server: ready }, true],
+  ['is not known to be wanted yet', { desired: unknown }, true],
+  ['gave way to another', { absent, publication: withdrawn }, true],
+  ['is deleted', { desired: gone }, false],
+  ['is suspended', { desired: { ...stopped, reason: 'Suspended' } }, false],
+  ['is scaled to zero', { desired: stopped }, false],
+  ['is held', { desired: held }, false],
+  ['is refused', { desired: refused }, false],
+  ['is refused but goes on', { desired: { ...argsRejected, spares: { except: undefined } }, server: ready }, false],
+  ['is for another accelerator', { desired: notOurs }, false],
+  ['is excluded', { desired: excluded }, false],
+  ['cannot be read', { desired: unreadable, publication: shownReady, server: ready }, false],
+  ['lost its Model', { desired: modelMissing, publication: shownReady, server: ready }, false],
+  ['names another source', { desired: otherSource, publication: shownReady, server: ready }, false],
+  ['left memory unused', { absent: unused, publication: withdrawn }, false],
+  ['is claimed elsewhere', { publication: foreign }, false],
+  ['has its name taken', { publication: { ...nothingPublished, service: 'taken', serviceMessage: 'Taken.' } }, false],
+])('a service that %s keeps its model fresh, or lets go of it', (_what, facts, isKept) => {
+  expect(plan({ ...idle, fetch: fetched, ...facts }).step.do === 'cancelFetch').toBe(!isKept)
 })
 
 test('every plan that rests has a sentence, and every wait for a time names it', () => {

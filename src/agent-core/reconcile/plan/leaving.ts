@@ -17,20 +17,17 @@ export function clear(observed: Observation, how: Clearing, why: string): Plan |
 interface LeavingHow {
   /** Nothing here needs its memory: as long as the cluster refuses the withdrawal, and so sends pods here, it answers them. */
   readonly waitsForWithdrawal?: boolean
-  /** It asks for memory again soon, and will want the model. */
-  readonly keepsFetch?: boolean
   /** What people see meanwhile. */
   readonly as?: readonly [ServiceState, ServiceReason]
 }
 
-/** Ends fetches and starts, withdraws the address, and stops the servers, in this order; undefined when nothing is left of them. */
+/** Withdraws the address, then stops the servers; undefined when nothing is left of them. */
 function leaveMemory(
   observed: Observation,
   why: string,
-  { waitsForWithdrawal = false, keepsFetch = false, as = ['stopping', 'Stopping'] }: LeavingHow = {},
+  { waitsForWithdrawal = false, as = ['stopping', 'Stopping'] }: LeavingHow = {},
 ): Plan | undefined {
-  const { publication, fetch, clusterRetry } = observed
-  if (fetch.kind === 'running' && !keepsFetch) return act({ do: 'cancelFetch' }, ...as, why)
+  const { publication, clusterRetry } = observed
   if (publication.shown?.ready === true && isWritable(observed)) {
     if (isHeld(publication)) return act({ do: 'withdraw' }, ...as, why)
     if (publication.claim === 'previous') return act({ do: 'unpublish' }, ...as, why)
@@ -67,12 +64,12 @@ export function held(observed: Observation, why: string): Plan {
 /** It leaves memory and keeps the claim: on another machine it would be as idle, and memory that was freed is the winner's. */
 export function staysAway(observed: Observation, { kind, message: why }: NonNullable<Observation['absent']>): Plan {
   if (kind === 'displaced') {
-    return leaveMemory(observed, why, { keepsFetch: true }) ?? rest('waiting', 'InsufficientMemory', why)
+    return leaveMemory(observed, why) ?? rest('waiting', 'InsufficientMemory', why)
   }
-  const { publication, server, fetch } = observed
+  const { publication, server } = observed
   const isShown = publication.shown?.ready === true && server.kind === 'ready'
   // Nothing is short: where the cluster cannot be told that it is gone, it stays for now.
-  if (isShown && !isWritable(observed) && fetch.kind !== 'running') return unreachable(observed, 'ready', 'Serving')
+  if (isShown && !isWritable(observed)) return unreachable(observed, 'ready', 'Serving')
   return leaveMemory(observed, why) ?? rest('stopped', 'Idle', `${why} It serves again as soon as it is started.`)
 }
 

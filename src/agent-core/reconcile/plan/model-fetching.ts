@@ -3,16 +3,11 @@ import type { Observation } from './observation.ts'
 import { act, rest, type Plan } from './step.ts'
 
 /** Undefined once the desired model is here. The old server, if any, keeps serving meanwhile. */
-export function fetchStep(observed: Observation, { source, digest }: Serve): Plan | undefined {
+export function fetchStep(observed: Observation, { digest }: Serve): Plan | undefined {
   const { fetch, server, successor, now, restartAsked } = observed
   if (isRunning(successor) && successor.digest === digest) return undefined
   if (isRunning(server) && server.digest === digest && !restartAsked && successor.kind === 'none') return undefined
   const serving = server.kind === 'ready' ? ' The previous model keeps serving until then.' : ''
-  if (fetch.kind !== 'none' && fetch.source !== source) {
-    return fetch.kind === 'running'
-      ? act({ do: 'cancelFetch' }, 'fetching', 'Fetching', 'Dropping the previous download.')
-      : act({ do: 'fetch' }, 'fetching', 'Fetching', `Fetching the model.${serving}`)
-  }
   switch (fetch.kind) {
     case 'done':
       return undefined

@@ -1,6 +1,6 @@
 import { disagreementAfterMs } from '../cluster-agreement.ts'
 import type { Desired } from '../desired.ts'
-import { isWritable } from './facts.ts'
+import { isModelWanted, isWritable } from './facts.ts'
 import { clear, held } from './leaving.ts'
 import type { Observation } from './observation.ts'
 import { refused, serve, unreadable, withoutModel } from './serve.ts'
@@ -10,6 +10,11 @@ import { forget, rest, type Plan } from './step.ts'
  * From the desired and the observed state to the one next step and the sentence that explains it. Pure: its table of tests is the contract.
  */
 export function plan(observed: Observation): Plan {
+  if (observed.fetch.kind === 'none' || isModelWanted(observed)) return planned(observed)
+  return { ...planned({ ...observed, fetch: { kind: 'none' } }), step: { do: 'cancelFetch' } }
+}
+
+function planned(observed: Observation): Plan {
   const next = withDisagreement(withNotice(nextStep(observed), observed.desired), observed)
   const mend = next.step.do === 'rest' ? mendOf(observed) : undefined
   if (!mend) return next
