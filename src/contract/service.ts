@@ -183,6 +183,10 @@ export const memoryItems = z.object({
   compute: bytes,
   promptCache: bytes,
   mmproj: bytes,
+  /** A draft model with all it needs. */
+  draft: bytes.optional(),
+  /** Adapters and control vectors. */
+  adapters: bytes.optional(),
   overhead: bytes,
 })
 

@@ -141,6 +141,25 @@ test.each(cases)('what llama-server says it allocated is what was estimated: $na
   expect(off, figures.join(', ')).toEqual(compared.map((item) => ({ item, isLarge: true, isClose: true })))
 })
 
+test('what llama-server says it allocated for a draft model is what was estimated for it', async () => {
+  await using folder = await temporaryFolder()
+  const [file, drafter] = [path.join(folder.dir, 'model.gguf'), path.join(folder.dir, 'draft.gguf')]
+  await writeGguf(file, modelOf('llama', { ...shape, blocks: 2 }))
+  await writeGguf(drafter, modelOf('llama', shape))
+  const alone = ['-m', file, ...mapped(), '-c', '16384', '-np', '2', '-ctk', 'q4_0']
+  const argv = [...alone, '-md', drafter, '-ctkd', 'q8_0']
+  const draft = { header: await readGgufHeader(drafter), fileBytes: (await stat(drafter)).size }
+  const { items } = estimateLlamaServer({
+    header: await readGgufHeader(file),
+    fileBytes: (await stat(file)).size,
+    ...{ argv, draft, host: { metal: false } },
+  })
+  const [without, said] = [await serverSizes(llamaServer, alone), await serverSizes(llamaServer, argv)]
+  const real = said.weights - without.weights + said.kv - without.kv + said.compute - without.compute
+  expect(items.draft, `${items.draft} of ${real}`).toBeGreaterThan((1 - tolerance) * real)
+  expect(items.draft, `${items.draft} of ${real}`).toBeLessThan((1 + tolerance) * real)
+})
+
 /** Never locked into memory: the weights are holes, but pages nevertheless. */
 function mapped(): string[] {
   const { stdout } = execaSync(llamaServer, ['--help'])

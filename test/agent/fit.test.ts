@@ -103,7 +103,7 @@ test('a model is known by its header alone, and at each context its memory is wh
     unload: [],
     ways: [],
   })
-  expect(view.totalBytes).toBe(Object.values(view.items).reduce((sum, bytes) => sum + bytes, 0))
+  expect(view.totalBytes).toBe(Object.values(view.items).reduce<number>((sum, bytes = 0) => sum + bytes, 0))
   const sizes = view.contexts.map(({ contextSize }) => contextSize)
   expect([sizes[0], sizes.at(-1), sizes.length]).toEqual([512, 16_384, 21])
   const sent = at.hub.requests.length

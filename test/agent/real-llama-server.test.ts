@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readFile, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { livenessTimings } from '../../src/agent-core/process/liveness.ts'
@@ -9,6 +9,7 @@ import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { useLlamaServer } from '../support/skip.ts'
 
 const llamaServer = useLlamaServer()
+const mebibyte = 1024 ** 2
 let sim: KubeSim
 beforeAll(async () => {
   sim = await KubeSim.start()
@@ -96,4 +97,24 @@ test('a suspended server is withdrawn and started again', async () => {
   await world.untilNotReady('llama')
   await agent.untilReadyAgain('llama', pid)
   expect(await commandLineOf(pid)).toBeUndefined()
+})
+
+test('a draft model is counted with its weights, cache and buffers: where that is too much, nothing is started', async () => {
+  await using world = await openWorld()
+  const draft = join(world.folder, 'draft.gguf')
+  await writeLlamaGguf(draft, { weights: 'hole', vocabulary: 32_000, embedding: 2048, blocks: 24, context: 4096 })
+  const adapter = join(world.folder, 'adapter.gguf')
+  await writeLlamaGguf(adapter)
+  await truncate(adapter, 200 * mebibyte)
+  const agent = await world.startAgent({ llamaServer, settings: { memoryBudgetBytes: 900 * mebibyte } })
+  const extraArgs = ['--model-draft', draft, '--lora', adapter]
+  await world.applyService('llama', { spec: { extraArgs } })
+  const { message, memory } = await agent.until('llama', ({ reason }) => reason === 'InsufficientMemory')
+  expect(message).toMatch(/^Needs [\d.]+ GB, more than the whole budget of 944 MB/)
+  expect(memory?.items?.adapters).toBe(200 * mebibyte)
+  expect(memory?.items?.draft).toBeGreaterThan(1.3 * 1024 * mebibyte)
+  expect(memory?.guess).toBeUndefined()
+  expect(agent.starts).toBe(0)
+  await world.applyService('llama', { spec: { extraArgs: [] } })
+  await agent.untilReady('llama')
 })

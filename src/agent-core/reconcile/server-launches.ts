@@ -8,7 +8,7 @@ import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-
 import { environmentOf } from './environment.ts'
 import type { DesiredServer } from './reading.ts'
 import { chooseRuntime, commandLine, sleepsWhenIdle, type RuntimeSettings } from './runtime-choice.ts'
-import { sizeUp, type Need } from './sizing.ts'
+import { sideFileStamp, sizeUp, type Need } from './sizing.ts'
 
 export interface LaunchSettings extends RuntimeSettings {
   readonly port: PortPolicy
@@ -75,24 +75,26 @@ export class ServerLaunches {
   }
 
   /** Tells one need from another: what is worked out for one server holds as long as this is the same. */
-  needKey({ desiredServer: { digest }, model }: PreparedServer): string {
-    return `${digest} ${model.path} ${model.revision}`
+  async needKey(prepared: PreparedServer): Promise<string> {
+    const { desiredServer, model, env } = prepared
+    const sides = await sideFileStamp(this.#argv(prepared, {}), env)
+    return `${desiredServer.digest} ${model.path} ${model.revision} ${sides}`.trimEnd()
   }
 
   /** What the server will hold. Never rejects. */
-  sizeUp(prepared: PreparedServer): Promise<Need> {
-    const { desiredServer, model, env, dialect } = prepared
-    const { models, settings, metal } = this.#options
-    const where = { modelPath: model.path, mmproj: model.mmproj, ...(dialect && { dialect }) }
+  sizeUp(prepared: PreparedServer, of: string): Promise<Need> {
+    const { desiredServer, model, env } = prepared
+    const { models, metal } = this.#options
     return sizeUp({
-      of: this.needKey(prepared),
-      models,
-      model,
+      ...{ of, models, model, env, metal },
       status: desiredServer.modelStatus,
-      argv: (change) => commandLine(changed(desiredServer.spec, change), desiredServer.model, settings, where)(0),
-      env,
-      metal,
+      argv: (change) => this.#argv(prepared, change),
     })
+  }
+
+  #argv({ desiredServer, model, dialect }: PreparedServer, change: ServerChange): string[] {
+    const where = { modelPath: model.path, mmproj: model.mmproj, ...(dialect && { dialect }) }
+    return commandLine(changed(desiredServer.spec, change), desiredServer.model, this.#options.settings, where)(0)
   }
 
   launch({ desiredServer, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {

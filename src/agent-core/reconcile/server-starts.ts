@@ -213,9 +213,10 @@ export class ServerStarts {
     return now()
   }
 
-  #needOf(prepared: PreparedServer) {
+  async #needOf(prepared: PreparedServer) {
     const { key, launches, admission } = this.#options
-    return admission.need(key, launches.needKey(prepared), () => launches.sizeUp(prepared))
+    const of = await launches.needKey(prepared)
+    return admission.need(key, of, () => launches.sizeUp(prepared, of))
   }
 
   /** After the machine ended in disorder; a server beside one that serves was safe before. */

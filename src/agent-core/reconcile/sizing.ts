@@ -1,13 +1,15 @@
 import { messageOf } from '../support/message-of.ts'
 import { stat } from 'node:fs/promises'
+import { basename } from 'node:path'
 import type { Estimate } from '../memory/estimate/items.ts'
-import { estimateLlamaServer } from '../memory/estimate/llama-server.ts'
-import type { Projector } from '../memory/estimate/mmproj.ts'
-import { overridePatterns, serverArguments } from '../memory/estimate/server-arguments.ts'
+import { estimateLlamaServer, type LlamaServerInputs } from '../memory/estimate/llama-server.ts'
+import type { SideModel } from '../memory/estimate/mmproj.ts'
+import { overridePatterns, serverArguments, type ServerArguments } from '../memory/estimate/server-arguments.ts'
 import { matchTensors } from '../memory/estimate/tensor-patterns.ts'
 import type { Changeable } from '../memory/memory.ts'
 import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
+import { parseShard, shardPaths } from '../models/shards.ts'
 import type { Model } from '../kube/resources.ts'
 
 /** The estimate of what a server will hold. */
@@ -40,7 +42,7 @@ export async function sizeUp({ of, models, model, status, argv, env, metal }: Si
   const unknown = (whyUnknown: string): Need => ({ of, estimate: undefined, whyUnknown, changeable: {} })
   if (header === undefined && model.sizeBytes <= 0) return unknown(trouble)
   const { layerCount, embeddingSize } = status.gguf ?? {}
-  const mmproj = await projectorOf(models, serverArguments(argv({}), env).mmproj)
+  const sides = await sideFiles(models, serverArguments(argv({}), env))
   const matches = await matchTensors(
     overridePatterns(argv({}), env),
     (header?.tensors ?? []).map(({ name }) => name),
@@ -60,7 +62,7 @@ export async function sizeUp({ of, models, model, status, argv, env, metal }: Si
         ...(layerCount !== undefined && { layerCount }),
         ...(embeddingSize !== undefined && { embeddingSize }),
       },
-      ...(mmproj && { mmproj }),
+      ...sides,
       host: { metal },
     })
   try {
@@ -96,11 +98,49 @@ function totalOf(estimate: () => Estimate): number | undefined {
   }
 }
 
-/** Without its header the size of its file has to do; without the file, llama-server will say so. */
-async function projectorOf(models: Pick<Models, 'header'>, file: string | undefined): Promise<Projector | undefined> {
-  if (file === undefined) return undefined
-  const there = await stat(file).catch(() => undefined)
-  if (!there) return undefined
-  const header = await models.header(file).catch(() => undefined)
-  return { fileBytes: there.size, ...(header && { header }) }
+/**
+ * The files that arguments name beside the model. Without its header the size of a file has to do; a file that is not there ends
+ * llama-server, which says so.
+ */
+async function sideFiles(
+  models: Pick<Models, 'header'>,
+  { mmproj, draft, adapters }: ServerArguments,
+): Promise<Pick<LlamaServerInputs, 'mmproj' | 'draft' | 'adapterBytes' | 'unseen'>> {
+  const unseen: string[] = []
+  const sizeOf = async (file: string): Promise<number> => {
+    const sizes = await Promise.all(filesOf(file).map((path) => stat(path).catch(() => undefined)))
+    if (sizes[0] === undefined || sizes.includes(undefined)) unseen.push(basename(file))
+    return sizes.reduce((sum, one) => sum + (one?.size ?? 0), 0)
+  }
+  const sideModel = async (file: string | undefined): Promise<SideModel | undefined> => {
+    const fileBytes = file === undefined ? 0 : await sizeOf(file)
+    if (file === undefined || fileBytes === 0) return undefined
+    const header = await models.header(file).catch(() => undefined)
+    return { fileBytes, ...(header && { header }) }
+  }
+  const [projector, drafter] = [await sideModel(mmproj), await sideModel(draft?.file)]
+  const adapterSizes = await Promise.all(adapters.map(sizeOf))
+  return {
+    ...(projector && { mmproj: projector }),
+    ...(drafter && { draft: drafter }),
+    ...(adapters.length > 0 && { adapterBytes: adapterSizes.reduce((sum, bytes) => sum + bytes, 0) }),
+    ...(unseen.length > 0 && { unseen }),
+  }
+}
+
+/** All parts of a split model, of which an argument names the first. */
+function filesOf(file: string): string[] {
+  const shard = parseShard(file)
+  return shard ? shardPaths(file, shard) : [file]
+}
+
+/** Tells side files that were exchanged from those that were sized: their sizes and times. */
+export async function sideFileStamp(argv: readonly string[], env: Readonly<Record<string, string>>): Promise<string> {
+  const { mmproj, draft, adapters } = serverArguments(argv, env)
+  const files = [mmproj, draft?.file, ...adapters].filter((file) => file !== undefined).flatMap(filesOf)
+  const stamps = files.map(async (file) => {
+    const there = await stat(file).catch(() => undefined)
+    return there ? `${there.size}@${there.mtimeMs}` : '-'
+  })
+  return (await Promise.all(stamps)).join(' ')
 }

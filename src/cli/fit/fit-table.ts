@@ -58,10 +58,12 @@ export function renderFit(answer: FitAnswer, { estimate, decision, machine, unic
     return `${empty.repeat(start - shift)}${full.repeat(end - start)}${empty.repeat(barWidth - end + shift)}`
   }
   let below = 0
-  const stacked = (Object.keys(itemNames) as (keyof MemoryItems)[]).map((item) => {
+  const stacked = (Object.keys(itemNames) as (keyof MemoryItems)[]).flatMap((item) => {
+    const { [item]: bytes } = items
+    if (bytes === undefined) return []
     const from = below
-    below += items[item]
-    return row(capitalised(itemNames[item]), formatBytes(items[item]), bar(from, below))
+    below += bytes
+    return [row(capitalised(itemNames[item]), formatBytes(bytes), bar(from, below))]
   })
   const context =
     estimate.contextTokens === undefined

@@ -31,7 +31,9 @@ export function ServiceMemoryCard({ service: { uid, memory } }: { readonly servi
 }
 
 function Items({ items }: { readonly items: NonNullable<ServiceMemory['items']> }) {
-  const parts = estimateWords.items.map(([key, name]) => ({ name, bytes: items[key] })).filter(({ bytes }) => bytes > 0)
+  const parts = estimateWords.items
+    .map(([key, name]) => ({ name, bytes: items[key] ?? 0 }))
+    .filter(({ bytes }) => bytes > 0)
   const largest = Math.max(...parts.map(({ bytes }) => bytes), 1)
   return (
     <ul className={styles['items']} aria-label={estimateWords.estimated}>

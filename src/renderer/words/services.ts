@@ -134,6 +134,8 @@ export const estimateWords = {
     ['compute', 'Compute buffers'],
     ['promptCache', 'Prompt cache'],
     ['mmproj', 'Projector'],
+    ['draft', 'Draft model'],
+    ['adapters', 'Adapters'],
     ['overhead', 'Overhead'],
   ],
 } as const

@@ -29,7 +29,7 @@ const startsIn = (room: ServerRoom, more: Partial<ServerStartsOptions> = {}): Se
       prepare: (server, local, binary) =>
         Promise.resolve({ desiredServer: server, model: local, binary, env: {}, dialect: undefined }),
       startProblem: () => Promise.resolve(undefined),
-      needKey: () => 'n',
+      needKey: () => Promise.resolve('n'),
       sizeUp: () => Promise.resolve({ of: 'n', estimate: undefined, whyUnknown: 'Untold.', changeable: {} }),
       launch: (prepared) => room.launch({ loadMs: 60_000 }, { digest: prepared.desiredServer.digest }),
     },

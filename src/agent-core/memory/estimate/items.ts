@@ -7,6 +7,10 @@ export interface MemoryItems {
   /** Host copies of prompts, and checkpoints of them. */
   readonly promptCache: number
   readonly mmproj: number
+  /** Weights, cache, buffers and tables of a draft model; absent where there is none. */
+  readonly draft?: number | undefined
+  /** Adapters and control vectors; absent where there are none. */
+  readonly adapters?: number | undefined
   readonly overhead: number
 }
 
@@ -38,6 +42,8 @@ export function estimateOf(items: MemoryItems, rest: Omit<Estimate, 'items' | 't
     compute: Math.ceil(items.compute),
     promptCache: Math.ceil(items.promptCache),
     mmproj: Math.ceil(items.mmproj),
+    ...(items.draft !== undefined && { draft: Math.ceil(items.draft) }),
+    ...(items.adapters !== undefined && { adapters: Math.ceil(items.adapters) }),
     overhead: Math.ceil(items.overhead),
   }
   const total = Object.values(whole).reduce((sum, bytes) => sum + bytes, 0)

@@ -1,8 +1,10 @@
 import type { ModelHeader } from './model-shape.ts'
 
-/** A file that turns pictures or sound into tokens. */
-export interface Projector {
+/** A model file that is loaded beside the model: one that turns pictures or sound into tokens, or one that drafts. */
+export interface SideModel {
+  /** Of all its parts together. */
   readonly fileBytes: number
+  /** Of its first part; absent where it could not be read. */
   readonly header?: ModelHeader
 }
 
@@ -14,7 +16,7 @@ const assumedCompute = 256 * 1024 ** 2
  * Its weights, and the buffers for one picture of its own size: per patch five widths of the model and three of its feed-forward layers, as
  * with text. That is not measured yet; pictures of other sizes may take more.
  */
-export function projectorBytes({ fileBytes, header }: Projector): number {
+export function projectorBytes({ fileBytes, header }: SideModel): number {
   const number = (key: string) => {
     const value = header?.metadata.get(`clip.vision.${key}`)
     return typeof value === 'number' && value > 0 ? value : undefined

@@ -28,10 +28,22 @@ export interface ServerArguments {
   readonly offloadsMmproj: boolean
   /** Whether only as many outputs are reserved as slots can ask for, which llama.cpp does since June 2026 (#23861). */
   readonly boundsOutputs: boolean
-  /** Files that are loaded besides and not counted: draft models, adapters. */
-  readonly uncounted: readonly string[]
+  /** Of speculative decoding; undefined where none is named. */
+  readonly draft: DraftArguments | undefined
+  /** Files that are loaded whole beside the model: adapters and control vectors, each as often as it is named. */
+  readonly adapters: readonly string[]
+  /** What `--override-kv` puts in the place of the header's own, by key. */
+  readonly headerOverrides: ReadonlyMap<string, string | number | boolean>
   /** Patterns of `--override-tensor` that are none. */
   readonly unreadable: readonly string[]
+}
+
+/** A model of its own in the same server: its context and slots are those of the model that it drafts for. */
+export interface DraftArguments {
+  readonly file: string
+  readonly cacheTypeK: string
+  readonly cacheTypeV: string
+  readonly gpuLayers: number
 }
 
 interface Override {
@@ -61,8 +73,22 @@ const valued = {
   checkpoints: { flags: ['-ctxcp', '--ctx-checkpoints', '--swa-checkpoints'], env: 'LLAMA_ARG_CTX_CHECKPOINTS' },
   checkpointStep: { flags: ['-cms', '--checkpoint-min-step'], env: 'LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT' },
   mmproj: { flags: ['-mm', '--mmproj'], env: 'LLAMA_ARG_MMPROJ' },
-  draft: { flags: ['-md', '--model-draft', '--spec-draft-model'], env: 'LLAMA_ARG_MODEL_DRAFT' },
-  adapter: { flags: ['--lora', '--lora-scaled', '--control-vector'], env: '' },
+  draft: { flags: ['-md', '--model-draft', '--spec-draft-model'], env: 'LLAMA_ARG_SPEC_DRAFT_MODEL' },
+  draftCacheTypeK: {
+    flags: ['-ctkd', '--cache-type-k-draft', '--spec-draft-type-k'],
+    env: 'LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K',
+  },
+  draftCacheTypeV: {
+    flags: ['-ctvd', '--cache-type-v-draft', '--spec-draft-type-v'],
+    env: 'LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V',
+  },
+  draftGpuLayers: {
+    flags: ['-ngld', '--gpu-layers-draft', '--n-gpu-layers-draft', '--spec-draft-ngl'],
+    env: 'LLAMA_ARG_N_GPU_LAYERS_DRAFT',
+  },
+  adapter: { flags: ['--lora', '--control-vector'], env: '' },
+  scaledAdapter: { flags: ['--lora-scaled', '--control-vector-scaled'], env: '' },
+  overrideKey: { flags: ['--override-kv'], env: '' },
 } as const
 
 /** Options without a value; those that end with `off` undo those before them. */
@@ -112,6 +138,7 @@ export function serverArguments(
   const perSlot = Math.max(0, number('perSlot', 0))
   const context = last('context')
   const loadMode = last('loadMode')
+  const draft = last('draft')
   const { overrides, unreadable } = overridesOf({
     written: overridesIn(all('overrideTensor')),
     matches,
@@ -140,12 +167,33 @@ export function serverArguments(
     mmproj: isOn('noMmproj', false) ? undefined : last('mmproj'),
     offloadsMmproj: isOn('offloadMmproj', true),
     boundsOutputs: loadMode !== undefined,
-    uncounted: [
-      ...(last('draft') === undefined ? [] : ['the draft model']),
-      ...(all('adapter').length === 0 ? [] : ['adapters']),
+    draft:
+      draft === undefined
+        ? undefined
+        : {
+            file: draft,
+            cacheTypeK: last('draftCacheTypeK') ?? 'f16',
+            cacheTypeV: last('draftCacheTypeV') ?? 'f16',
+            gpuLayers: gpuLayers(last('draftGpuLayers')),
+          },
+    adapters: [
+      ...all('adapter').flatMap(namesIn),
+      ...all('scaledAdapter')
+        .flatMap(namesIn)
+        .map((name) => name.replace(/:[^:]*$/, '')),
     ],
+    headerOverrides: new Map(all('overrideKey').flatMap(namesIn).flatMap(headerOverride)),
     unreadable,
   }
+}
+
+const namesIn = (list: string): string[] => list.split(',').filter((name) => name !== '')
+
+/** `KEY=TYPE:VALUE`, as `string_parse_kv_override` of common.cpp reads it; what it cannot read ends llama-server. */
+function headerOverride(text: string): [key: string, value: string | number | boolean][] {
+  const [, key, type, value] = /^([^=]+)=(int|float|bool|str):(.*)$/s.exec(text) ?? []
+  if (key === undefined || value === undefined) return []
+  return [[key, type === 'str' ? value : type === 'bool' ? value === 'true' : Number.parseFloat(value)]]
 }
 
 const valuedBy = new Map<string, Valued>(
@@ -187,8 +235,11 @@ function split(argument: string): [flag: string, value?: string] {
   return match === null ? [argument.replaceAll('_', '-')] : [match[1] ?? '', match[2] ?? '']
 }
 
-const integer = (text: string | undefined): number | undefined =>
-  text !== undefined && /^[+-]?\d+$/.test(text.trim()) ? Number(text) : undefined
+/** As `std::stoi` reads it, which takes the digits in front of anything else: `8192.9` and `8192k` are 8192. */
+const integer = (text: string | undefined): number | undefined => {
+  const digits = /^\s*([+-]?\d+)/.exec(text ?? '')?.[1]
+  return digits === undefined ? undefined : Number(digits)
+}
 
 const positive = (value: number): number | undefined => (value > 0 ? value : undefined)
 

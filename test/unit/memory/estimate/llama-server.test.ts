@@ -245,3 +245,44 @@ test('one sentence says what a model needs', () => {
   )
   expect(summarise({ ...estimate, guess: 'Nobody knows.' })).toMatch(/^needs 43.9 GB \(a guess\): /)
 })
+
+test('a draft model counts as a model of its own, in the context and the slots of the one that it drafts for', () => {
+  const argv = ['-c', '4096', '-np', '2', '-md', '/draft.gguf', '-ctkd', 'q8_0', '-ctk', 'q4_0']
+  const estimate = (draft?: { fileBytes: number; header?: typeof header }) =>
+    estimateLlamaServer({ header, fileBytes: 5000, argv, host: mac, ...(draft && { draft }) })
+  const alone = estimate()
+  const own = estimateLlamaServer({
+    header,
+    fileBytes: 5000,
+    argv: ['-c', '4096', '-np', '2', '-ctk', 'q8_0'],
+    host: mac,
+  })
+  const drafted = estimate({ fileBytes: 5000, header })
+  const { weights, kv, compute } = own.items
+  expect(drafted.items.draft).toBe(weights + kv + compute + 1000 * 256)
+  expect((drafted.gpuBytes ?? 0) - (alone.gpuBytes ?? 0)).toBe(own.gpuBytes ?? 0)
+  expect(drafted.guess).toBeUndefined()
+  const unread = estimate({ fileBytes: gibibyte })
+  expect(unread.items.draft).toBe(Math.ceil(1.2 * gibibyte) + 512 * mebibyte)
+  expect(unread.guess).toMatch(/^The header of the draft model could not be read/)
+  expect(summarise(drafted)).toContain(', draft model ')
+})
+
+test('adapters and control vectors count with their files, and a file that cannot be looked at is named', () => {
+  const estimate = estimateLlamaServer({
+    header,
+    fileBytes: 5000,
+    argv: [],
+    host: mac,
+    adapterBytes: 700,
+    unseen: ['x.gguf'],
+  })
+  expect(estimate.items.adapters).toBe(700)
+  expect(estimate.guess).toBe('Not counted is what cannot be looked at: x.gguf.')
+})
+
+test('what a spec overrides in the header counts: a context that is asked for as trained is the one that it says', () => {
+  const kv = (...argv: string[]) => estimateLlamaServer({ header, fileBytes: 5000, argv, host: mac }).items.kv
+  const longer = ['--override-kv', 'x=str:y,llama.context_length=int:65536']
+  expect(kv('-c', '0', ...longer)).toBe(16 * kv('-c', '0'))
+})

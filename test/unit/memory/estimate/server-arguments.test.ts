@@ -24,7 +24,9 @@ test('what nobody says is as llama-server has it', () => {
     mmproj: undefined,
     offloadsMmproj: true,
     boundsOutputs: false,
-    uncounted: [],
+    draft: undefined,
+    adapters: [],
+    headerOverrides: new Map(),
     unreadable: [],
   })
   expect(overrides.some(({ matches }) => matches('blk.0.ffn_up_exps.weight'))).toBe(false)
@@ -110,4 +112,18 @@ test('tensors stay with the CPU where the first override that matches says so', 
     '0.ffn_up',
   ])
   expect(unreadable).toEqual(['([=CPU'])
+})
+
+test('a number is read as llama-server reads it: the digits in front of whatever follows', () => {
+  const argv = ['-c', '1000000.9', '-np', '8.5', '--cache-ram', '20000.0']
+  expect(serverArguments(argv)).toMatchObject({ contextTokens: 1_000_000, slots: 8, cacheRam: 20_000 })
+})
+
+test('a draft model has cache types and layers on the GPU of its own; adapters count as often as they are named', () => {
+  const argv = ['-ctk', 'q4_0', '-md', '/d.gguf', '-ctkd', 'q8_0', '-ngld', '3', '--lora', '/a.gguf,/b.gguf']
+  const scaled = ['--lora-scaled', '/a.gguf:0.5,/c:d.gguf:2', '--control-vector', '/v.gguf']
+  expect(serverArguments([...argv, ...scaled, '--control-vector-scaled', '/w.gguf:1'])).toMatchObject({
+    draft: { file: '/d.gguf', cacheTypeK: 'q8_0', cacheTypeV: 'f16', gpuLayers: 3 },
+    adapters: ['/a.gguf', '/b.gguf', '/v.gguf', '/a.gguf', '/c:d.gguf', '/w.gguf'],
+  })
 })
