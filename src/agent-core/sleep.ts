@@ -150,7 +150,7 @@ export class Sleep {
       const answer = await probeHealth(port, answerWithinMs, signal)
       if (isOver()) return
       if (answer.kind === 'answered' && isAlive(answer.status)) break
-      if (!this.#unverified.has(key)) {
+      if (answer.kind !== 'cannotAsk' && !this.#unverified.has(key)) {
         log.warn('silent after a sleep', { key, port })
         this.#unverified.add(key)
         session()?.reconciler.enqueue(key)

@@ -43,5 +43,5 @@ async function hasRequests(
   const activity = sleepsWhenIdle ? undefined : await ask(port, answerLimitMs)
   if (activity?.kind === 'counted') return activity.requests > 0
   if ((await connections(port)) === 0) return false
-  return activity?.kind === 'silent' || working.has(server)
+  return activity?.kind === 'silent' || activity?.kind === 'cannotAsk' || working.has(server)
 }

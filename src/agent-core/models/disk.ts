@@ -1,7 +1,8 @@
 import { statfs } from 'node:fs/promises'
 import { formatBytes } from '../../contract/format.ts'
 import { messageOf } from '../support/message-of.ts'
-import { errorCode, localRepairMs, ModelError } from './errors.ts'
+import { errorCode } from '../support/error-code.ts'
+import { localRepairMs, ModelError } from './errors.ts'
 
 /** Names what went wrong while writing below the store; a ModelError passes unchanged. */
 export async function storeError(error: unknown, folder: string, neededBytes?: number): Promise<ModelError> {

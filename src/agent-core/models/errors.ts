@@ -103,14 +103,6 @@ export const remoteRepairMs = 5 * 60_000
 /** A person must repair something on this machine; looking costs a few system calls. */
 export const localRepairMs = 30_000
 
-/** The system's error code (`ENOSPC`, `ECONNREFUSED`, ...), found along the chain of causes. */
-export function errorCode(error: unknown): string | undefined {
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if ('code' in current && typeof current.code === 'string') return current.code
-  }
-  return undefined
-}
-
 /** The sentence of a failure, for a request that is made once and not retried. */
 export const asAskedOnce = (message: string, later = 'pull it again later'): string =>
   message.replace(/[:;,](?: so)? the agent (?:waits and )?tries again(?: when that may be over)?\.$/, `; ${later}.`)

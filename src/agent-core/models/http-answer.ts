@@ -1,7 +1,8 @@
 import { STATUS_CODES } from 'node:http'
 import { formatBytes } from '../../contract/format.ts'
 import { expectsGguf, isGguf, looksLikeHtml } from './content.ts'
-import { errorCode, innermostMessage, ModelError, remoteRepairMs } from './errors.ts'
+import { errorCode } from '../support/error-code.ts'
+import { innermostMessage, ModelError, remoteRepairMs } from './errors.ts'
 
 /** What an answer other than 200 means; undefined = go on. `shown` is the address as people may see it. */
 export function refusal(status: number, headers: Headers, shown: string, now: number): ModelError | undefined {

@@ -1,6 +1,7 @@
 import { open, stat } from 'node:fs/promises'
 import { messageOf } from '../support/message-of.ts'
-import { errorCode, localRepairMs, ModelError, type ModelErrorReason } from './errors.ts'
+import { errorCode } from '../support/error-code.ts'
+import { localRepairMs, ModelError, type ModelErrorReason } from './errors.ts'
 import { expectsGguf, isGguf, magicLength } from './content.ts'
 
 /** A model used in place: checked, never copied, changed or deleted. Returns its size in bytes; throws ModelError. */

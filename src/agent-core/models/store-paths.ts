@@ -1,7 +1,8 @@
 import { constants, type Stats } from 'node:fs'
 import { access, copyFile, link, lstat, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, sep } from 'node:path'
-import { errorCode, localRepairMs, ModelError } from './errors.ts'
+import { errorCode } from '../support/error-code.ts'
+import { localRepairMs, ModelError } from './errors.ts'
 
 /** Our own folder in the store; no Model can have its name. */
 export const ownFolder = '.metalbar'

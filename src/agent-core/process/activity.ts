@@ -1,4 +1,5 @@
 import { connect } from 'node:net'
+import { ownFailure } from '../support/error-code.ts'
 import { steadyNow } from '../support/steady-clock.ts'
 
 const host = '127.0.0.1'
@@ -11,6 +12,8 @@ export type Activity =
   | { readonly kind: 'untold' }
   /** No answer within the time: its HTTP threads are all taken, a long batch is computed, or it hangs. */
   | { readonly kind: 'silent' }
+  /** This process could not ask, such as for want of a file descriptor. */
+  | { readonly kind: 'cannotAsk' }
 
 /** What llama-server counts of its work since it began to serve. What it does not say, or what cannot be true, is absent. */
 export interface RuntimeCounters {
@@ -60,7 +63,7 @@ export function askActivity(port: number, timeLimitMs: number, signal?: AbortSig
     socket.on('end', () =>
       resolve(/^HTTP\/1\.[01] \d{3}/.test(text) ? activityFrom(text, askedAt) : { kind: 'silent' }),
     )
-    socket.on('error', () => resolve({ kind: 'silent' }))
+    socket.on('error', (error) => resolve({ kind: ownFailure(error) === undefined ? 'silent' : 'cannotAsk' }))
     socket.on('close', () => {
       clearTimeout(limit)
       resolve({ kind: 'silent' })

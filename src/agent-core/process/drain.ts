@@ -51,20 +51,30 @@ export async function drain({
   let settleMs = quietMs
   let idleSince: number | undefined
   let sleeps = 0
+  let isSeen = true
   try {
     for (;;) {
-      const look = await lookAt({ port, platform, signal, onCounters, before })
+      const look = await lookAt({ port, platform, signal, onCounters, before }).catch((error: unknown) => {
+        signal.throwIfAborted()
+        if (isSeen) onTrouble('could not tell whether requests are in flight', error)
+        return undefined
+      })
+      isSeen = look !== undefined
       const now = performance.now()
-      if (look.requests !== before.requests) onRequests(look.requests)
-      if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
-        settleMs = Math.max(quietMs, busySettleMs)
-        idleSince = undefined
+      // Requests may be in flight for all that is known: the wait goes on to its limit.
+      if (!look) idleSince = undefined
+      else {
+        if (look.requests !== before.requests) onRequests(look.requests)
+        if (look.requests > 0 || (before.work !== undefined && look.work !== before.work)) {
+          settleMs = Math.max(quietMs, busySettleMs)
+          idleSince = undefined
+        }
+        if (look.requests === 0) idleSince ??= now
+        before = look
       }
-      if (look.requests === 0) idleSince ??= now
-      before = look
       const idleMs = idleSince === undefined ? 0 : now - idleSince
-      if (now >= until() || (idleSince !== undefined && idleMs >= settleMs)) return look.requests
-      const waitMs = Math.min(lookEveryMs, settleMs - idleMs, until() - now)
+      if (now >= until() || (idleSince !== undefined && idleMs >= settleMs)) return before.requests
+      const waitMs = Math.min(lookEveryMs, isSeen ? settleMs - idleMs : lookEveryMs, until() - now)
       await delay(Math.max(1, Math.ceil(waitMs)), undefined, { signal })
       // Only the delay is measured: a look may take long on a machine that is awake.
       const waitedMs = performance.now() - now
@@ -98,6 +108,6 @@ async function lookAt({
     return activity
   }
   const connections = await platform.establishedConnections(port)
-  const counted = activity.kind === 'silent' && before.requests > 0 && connections > 0
+  const counted = activity.kind !== 'untold' && before.requests > 0 && connections > 0
   return counted ? before : { requests: connections, work: undefined }
 }

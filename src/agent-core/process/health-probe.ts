@@ -1,8 +1,12 @@
 import { connect } from 'node:net'
+import { ownFailure } from '../support/error-code.ts'
 
 /** Any answer is a sign of life; the caller decides what it means. */
 export type ProbeAnswer =
-  { readonly kind: 'answered'; readonly status: number } | { readonly kind: 'silent'; readonly reason: string }
+  | { readonly kind: 'answered'; readonly status: number }
+  | { readonly kind: 'silent'; readonly reason: string }
+  /** This process could not ask, such as for want of a file descriptor: nothing is known about the server. */
+  | { readonly kind: 'cannotAsk'; readonly reason: string }
 
 export type HealthProbe = (port: number, timeLimitMs: number, signal: AbortSignal) => Promise<ProbeAnswer>
 
@@ -37,7 +41,10 @@ export const probeHealth: HealthProbe = (port, timeLimitMs, signal) =>
     const onAbort = () => socket.destroy(new Error('not asked any more'))
     signal.addEventListener('abort', onAbort)
     if (signal.aborted) onAbort()
-    socket.on('error', (error) => resolve({ kind: 'silent', reason: error.message }))
+    socket.on('error', (error) => {
+      const reason = ownFailure(error)
+      resolve(reason === undefined ? { kind: 'silent', reason: error.message } : { kind: 'cannotAsk', reason })
+    })
     socket.on('close', () => {
       clearTimeout(limit)
       signal.removeEventListener('abort', onAbort)

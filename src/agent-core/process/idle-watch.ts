@@ -92,7 +92,7 @@ export class IdleWatch implements Disposable {
     const { port, pid, sleepsWhenIdle } = watched.target
     try {
       const activity: Activity = sleepsWhenIdle ? { kind: 'untold' } : await askActivity(port, answerWithinMs)
-      if (activity.kind === 'silent') return true
+      if (activity.kind === 'silent' || activity.kind === 'cannotAsk') return true
       if (activity.kind === 'untold') return (await platform.establishedConnections(port)) > 0
       const hasWorked = watched.work !== undefined && activity.work !== watched.work
       watched.work = activity.work

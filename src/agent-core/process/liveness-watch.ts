@@ -1,6 +1,6 @@
 import type { ProcessFacts } from '../platform/platform.ts'
 import { askActivity, type Activity, type CountersReading } from './activity.ts'
-import type { HealthProbe } from './health-probe.ts'
+import type { HealthProbe, ProbeAnswer } from './health-probe.ts'
 import {
   advanceOf,
   afterLook,
@@ -39,11 +39,18 @@ export async function watchLiveness(watch: LivenessWatch): Promise<Hang | undefi
   const vitals = new Vitals(watch)
   let pulse = steadyPulse
   let told: Trouble | undefined
+  let wasAsked = true
   const next = () =>
     pulse === steadyPulse ? pauseUntilNext(timings.everyMs, signal) : pause(timings.followUpMs, signal)
   while (await next()) {
     const look = await vitals.look(pulse !== steadyPulse)
     if (signal.aborted) return undefined
+    if (look.kind === 'cannotAsk') {
+      if (wasAsked) watch.onTrouble('could not ask a server whether it is well', look.reason)
+      wasAsked = false
+      continue
+    }
+    wasAsked = true
     pulse = afterLook(pulse, look, timings)
     const verdict = verdictOn(pulse, timings)
     const trouble = look.kind === 'missed' && verdict !== 'healthy' ? look.trouble : undefined
@@ -70,13 +77,14 @@ class Vitals {
   }
 
   /** `again`: the last probe was missed, so that other signs of life count as well. */
-  async look(again: boolean): Promise<Look> {
+  async look(again: boolean): Promise<Look | Extract<ProbeAnswer, { kind: 'cannotAsk' }>> {
     const [answer, activity] = await Promise.all([this.#probe(), again ? this.#ask() : undefined])
     if (answer.kind === 'answered') {
       this.#cpu = undefined
       return isAlive(answer.status) ? { kind: 'alive' } : { kind: 'missed', trouble: 'failing', working: false }
     }
-    const speaks = activity !== undefined && activity.kind !== 'silent'
+    if (answer.kind === 'cannotAsk') return answer
+    const speaks = activity !== undefined && (activity.kind === 'counted' || activity.kind === 'untold')
     const facts = await this.#facts()
     // A server is not ended because its processes could not be looked at.
     if (!facts) return { kind: 'missed', trouble: 'silent', working: true }
@@ -91,7 +99,7 @@ class Vitals {
     const askedAt = performance.now()
     const answer = await probe(port, timings.answerWithinMs, signal)
     const isHealthy = answer.kind === 'answered' && isAlive(answer.status)
-    if (!signal.aborted) onProbe((performance.now() - askedAt) / 1_000, isHealthy)
+    if (!signal.aborted && answer.kind !== 'cannotAsk') onProbe((performance.now() - askedAt) / 1_000, isHealthy)
     return answer
   }
 
@@ -108,6 +116,7 @@ class Vitals {
     if (!asksForProgress || performance.now() < this.#progressLookAt) return false
     this.#progressLookAt = performance.now() + timings.progressEveryMs
     const activity = await this.#ask()
+    if (activity.kind === 'cannotAsk') return false
     if (activity.kind === 'counted') this.#tellsCounters = true
     const inFlight = activity.kind === 'counted' ? activity.requests > 0 : this.#tellsCounters
     const cpu = inFlight ? (await this.#facts())?.cpu : undefined

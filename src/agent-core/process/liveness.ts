@@ -104,7 +104,11 @@ export interface Advance extends CpuSample {
  * A server whose HTTP side answers may be stuck in a computation: its requests stay in flight, its counters stand still and it uses no
  * processor. A server that used to tell its counters and is silent now counts as unchanged.
  */
-export function advanceOf(before: Advance | undefined, activity: Activity, cpu: CpuSample): Advance | undefined {
+export function advanceOf(
+  before: Advance | undefined,
+  activity: Exclude<Activity, { kind: 'cannotAsk' }>,
+  cpu: CpuSample,
+): Advance | undefined {
   if (activity.kind === 'untold' || (activity.kind === 'counted' && activity.requests === 0)) return undefined
   const work = activity.kind === 'counted' ? activity.work : (before?.work ?? 0)
   const stands = before !== undefined && work === before.work && !isWorking(before, cpu)

@@ -2,6 +2,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { PortHolder } from '../platform/platform.ts'
 import { holdersText } from '../support/port-holders.ts'
+import { ownFailure } from '../support/error-code.ts'
+import { messageOf } from '../support/message-of.ts'
 import type { PortPolicy } from './launch.ts'
 
 /** One sentence why there is no port, for the person who set the policy. */
@@ -102,9 +104,13 @@ export class Ports {
     if (wanted !== 0) {
       if (this.#reserved.has(wanted)) return undefined
       this.#reserved.add(wanted)
-      const port = await bind(wanted)
-      if (port === undefined) this.#reserved.delete(wanted)
-      return port
+      let port: number | undefined
+      try {
+        port = await bind(wanted)
+        return port
+      } finally {
+        if (port === undefined) this.#reserved.delete(wanted)
+      }
     }
     return bind(0, (port) => {
       if (this.#reserved.has(port) || avoid.has(port)) return false
@@ -163,7 +169,8 @@ async function listenOnce(
     await listening
   } catch (error) {
     if (isTaken(error)) return undefined
-    throw new NoPortError(`Port ${wanted} cannot be used: ${String(error)}`, { cause: error })
+    const what = wanted === 0 ? 'No port can' : `Port ${wanted} cannot`
+    throw new NoPortError(`${what} be used: ${ownFailure(error) ?? messageOf(error)}.`, { cause: error })
   }
   const address = server.address()
   const port = address !== null && typeof address === 'object' ? address.port : undefined

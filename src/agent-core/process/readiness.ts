@@ -1,5 +1,6 @@
 import type { PortHolder, PortListeners } from '../platform/platform.ts'
 import type { HealthProbe } from './health-probe.ts'
+import { ownFailure } from '../support/error-code.ts'
 import { pause } from './pause.ts'
 
 export interface StartWatch {
@@ -13,6 +14,8 @@ export interface StartWatch {
   readonly busyLimitMs?: number
   readonly signal: AbortSignal
   readonly onLoading: () => void
+  /** Called for every look that says nothing about the server, as this process could not ask or could not tell who answered. */
+  readonly onBlindLook?: () => void
   readonly onTrouble: (message: string, error: unknown) => void
 }
 
@@ -44,12 +47,19 @@ export async function watchStart(watch: StartWatch): Promise<StartVerdict> {
   const progress = new StartProgress(watch)
   let loading = false
   let unseen = 0
+  let wasAsked = true
 
   for (;;) {
     const answer = await probe(port, Math.min(probeLimitMs, stallMs), signal)
     if (signal.aborted) return { kind: 'over' }
+    if (answer.kind === 'cannotAsk' && wasAsked) {
+      watch.onTrouble('could not ask a server whether it is ready', answer.reason)
+    }
+    wasAsked = answer.kind !== 'cannotAsk'
+    let isBlind = !wasAsked
     if (answer.kind === 'answered') {
       const verdict = await listenersVerdict(watch)
+      isBlind = verdict.kind === 'unknown'
       if (verdict.kind === 'foreign') return { kind: 'portTaken', holders: verdict.holders }
       if (verdict.kind === 'unseen' && ++unseen >= unseenAnswersAllowed) return { kind: 'portTaken', holders: [] }
       if (verdict.kind === 'ours' && answer.status === 200) return { kind: 'ready' }
@@ -58,7 +68,10 @@ export async function watchStart(watch: StartWatch): Promise<StartVerdict> {
         watch.onLoading()
       }
     }
-    if (await progress.stalled()) return { kind: 'stalled' }
+    if (isBlind) {
+      watch.onBlindLook?.()
+      progress.skip()
+    } else if (await progress.stalled()) return { kind: 'stalled' }
     if (!(await pause(probePauseMs(performance.now() - startedAt), signal))) return { kind: 'over' }
   }
 }
@@ -113,12 +126,18 @@ class StartProgress {
     this.#sampleMs = Math.min(maxSampleMs, watch.stallMs / 8)
   }
 
+  /** The time since the last sample says nothing about the server. */
+  skip(): void {
+    this.#sampledAt = performance.now()
+  }
+
   async stalled(): Promise<boolean> {
     const sinceMs = performance.now() - this.#sampledAt
     if (sinceMs < this.#sampleMs) return false
     this.#sampledAt += sinceMs
     const stepMs = Math.min(sinceMs, longestStepMs)
     const sign = await this.#sign()
+    if (sign === 'unknown') return false
     this.#busyMs = sign === 'growth' ? 0 : this.#busyMs + stepMs
     const { stallMs, busyLimitMs = defaultBusyLimitMs } = this.#watch
     const advances = sign === 'growth' || (sign === 'work' && this.#busyMs < busyLimitMs)
@@ -126,7 +145,7 @@ class StartProgress {
     return this.#idleMs >= stallMs
   }
 
-  async #sign(): Promise<'growth' | 'work' | 'none'> {
+  async #sign(): Promise<'growth' | 'work' | 'none' | 'unknown'> {
     try {
       const { residentBytes, outputBytes, cpuMs } = await this.#watch.figures()
       const grew = residentBytes >= this.#best.residentBytes + minGrowthBytes || outputBytes > this.#best.outputBytes
@@ -139,7 +158,7 @@ class StartProgress {
       return grew ? 'growth' : works ? 'work' : 'none'
     } catch (error) {
       this.#watch.onTrouble('could not measure the progress of a start', error)
-      return 'none'
+      return ownFailure(error) === undefined ? 'none' : 'unknown'
     }
   }
 }

@@ -98,6 +98,7 @@ export class RunWatch {
           clearTimeout(trust)
           tell({ kind: 'loading', since: now(), pid, port })
         },
+        onBlindLook: () => trust?.refresh(),
         onTrouble: (message, error) => log.warn(message, { pid, port, error }),
       })
     } finally {

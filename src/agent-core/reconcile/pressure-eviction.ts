@@ -254,7 +254,7 @@ export class PressureEviction implements Disposable {
       const activity: Activity = sleeps ? { kind: 'untold' } : await askActivity(server.port, activityLimitMs)
       const hasWorked = activity.kind === 'counted' && use.work !== undefined && use.work !== activity.work
       if (activity.kind === 'counted') use.work = activity.work
-      use.isBusy = activity.kind === 'untold' ? undefined : activity.kind === 'silent' || activity.requests > 0
+      use.isBusy = activity.kind === 'counted' ? activity.requests > 0 : activity.kind === 'silent' ? true : undefined
       if (use.isBusy !== false) use.idleSince = undefined
       else if (hasWorked || use.idleSince === undefined) use.idleSince = this.#options.memory.now()
     })

@@ -113,7 +113,7 @@ export class RuntimeFigures implements AsyncDisposable {
     const { servers } = this.#options
     const answers = await Promise.all(servers().map((server) => this.#ask(server)))
     if (this.#isEnded) return
-    this.#options.onAsked?.({ isComplete: !answers.includes('silent') })
+    this.#options.onAsked?.({ isComplete: !answers.includes('silent') && !answers.includes('cannotAsk') })
     this.#show(new Map(servers().flatMap((server) => this.#viewOf(server))))
     clearTimeout(this.#hide)
     if (this.#everyMs === undefined) this.#hide = setTimeout(() => this.#show(new Map()), silenceMs).unref()
@@ -131,7 +131,7 @@ export class RuntimeFigures implements AsyncDisposable {
     // A run that ended meanwhile may be forgotten already: as a new one its whole count would come again.
     if (!this.#options.servers().some(({ run }) => run === server.run)) return 'notAsked'
     if (activity.kind === 'counted') this.#add(server, activity.reading)
-    else this.#run(server).told = activity.kind
+    else if (activity.kind !== 'cannotAsk') this.#run(server).told = activity.kind
     return activity.kind
   }
 

@@ -179,7 +179,7 @@ test.each([
 })
 
 /** What is told about a server that answers so, one probe after the other. */
-async function toldOver(answers: readonly (number | 'silent')[]): Promise<unknown[]> {
+async function toldOver(answers: readonly (number | 'silent' | 'cannotAsk')[]): Promise<unknown[]> {
   const told: unknown[] = []
   const end = new AbortController()
   let asked = 0
@@ -197,19 +197,26 @@ async function toldOver(answers: readonly (number | 'silent')[]): Promise<unknow
       const answer = answers[asked++]
       if (answer === undefined) end.abort()
       return Promise.resolve(
-        typeof answer === 'number' ? { kind: 'answered', status: answer } : { kind: 'silent', reason: 'scripted' },
+        typeof answer === 'number'
+          ? { kind: 'answered', status: answer }
+          : { kind: answer ?? 'silent', reason: 'scripted' },
       )
     },
   })
   return hang === undefined ? told : [...told, `hung: ${hang}`]
 }
 
-test.each<[string, (number | 'silent')[], unknown[]]>([
+test.each<[string, Parameters<typeof toldOver>[0], unknown[]]>([
   ['answers', [200, 200, 200, 200], []],
   ['is busy with itself', [503, 503, 503, 503, 503], []],
   ['fails', [500, 500, 500, 500], ['failing']],
   ['fails on and on', [500, 500, 500, 500, 500, 500], ['failing', 'hung: failing']],
   ['falls silent after it failed', [500, 500, 500, 'silent'], ['failing', 'silent']],
+  [
+    'cannot be asked by this process',
+    ['silent', ...Array.from({ length: 8 }, () => 'cannotAsk' as const), 'silent', 200],
+    ['could not ask a server whether it is well'],
+  ],
   ['comes back, and goes again', ['silent', 'silent', 'silent', 200, 500, 500, 500], ['silent', true, 'failing']],
 ])('a server that %s', async (_, answers, told) => {
   expect(await toldOver(answers)).toEqual(told)

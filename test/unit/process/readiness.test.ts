@@ -105,6 +105,23 @@ test('a start that cannot be measured stalls rather than never end', async () =>
   expect([verdict, told[0]]).toEqual([{ kind: 'stalled' }, 'could not measure the progress of a start'])
 })
 
+test('a start that this process cannot ask, or look at, is not stalled', async () => {
+  const cannotAsk: ProbeAnswer = { kind: 'cannotAsk', reason: 'no file descriptors' }
+  const blind = Array.from({ length: 8 }, () => cannotAsk)
+  expect(await start({ answers: [...blind, answered(200)], stallMs: 100 })).toEqual({
+    verdict: { kind: 'ready' },
+    told: ['could not ask a server whether it is ready'],
+  })
+  const figures = () => Promise.reject(Object.assign(new Error('no file descriptors'), { code: 'EMFILE' }))
+  const answers = [...Array.from({ length: 8 }, () => silent), answered(200)]
+  expect((await start({ answers, stallMs: 100, figures })).verdict).toEqual({ kind: 'ready' })
+})
+
+test('a server that answers is not stalled because nobody can tell who listens', async () => {
+  const hangs = Array.from({ length: 8 }, () => new Error('lsof hangs'))
+  expect((await start({ listeners: [...hangs, ours], stallMs: 100 })).verdict).toEqual({ kind: 'ready' })
+})
+
 test('probes are frequent at first and rarer as a start takes longer', () => {
   expect([0, 200, 1_000, 5_000, 60_000].map(probePauseMs)).toEqual([25, 25, 100, 250, 250])
 })

@@ -1,4 +1,6 @@
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { execa } from 'execa'
 import { describe, expect, test } from 'vitest'
 import { held, lives } from '../../support/server-lives.ts'
 import { skipWhen } from '../../support/skip.ts'
@@ -36,4 +38,24 @@ describe('over many lives of servers', () => {
       heap: false,
     })
   }, 300_000)
+})
+
+test('an agent that may open no more files takes none of it for silence of its servers, cuts no request and loses no port', async () => {
+  const program = fileURLToPath(new URL('agent-out-of-descriptors.ts', import.meta.url))
+  const { stdout } = await execa('/bin/sh', ['-c', 'ulimit -n 96 && exec "$0" "$1"', process.execPath, program])
+  const said = JSON.parse(stdout) as Record<string, unknown> & { readonly pid: number }
+  const why = 'this agent has as many files and connections open as one process may (EMFILE)'
+  expect(said).toEqual({
+    meanwhile: [
+      { kind: 'cannotAsk', reason: why },
+      { kind: 'cannotAsk' },
+      `Port PORT cannot be used: ${why}.`,
+      `Port PORT cannot be used: ${why}.`,
+    ],
+    afterwards: [2, 0, 1],
+    pid: said.pid,
+    state: expect.objectContaining({ kind: 'ready', pid: said.pid, healthy: true }) as unknown,
+    answer: 'answered',
+    stopped: true,
+  })
 })

@@ -1,6 +1,6 @@
 import { readdir, realpath, stat } from 'node:fs/promises'
 import { basename, isAbsolute, join } from 'node:path'
-import { errorCode } from '../errors.ts'
+import { errorCode } from '../../support/error-code.ts'
 import { hashFile } from '../hash-file.ts'
 import { isSafeFileName } from '../source.ts'
 import { hubHome } from './token.ts'

@@ -1,0 +1,29 @@
+/** The system's error code (`ENOSPC`, `ECONNREFUSED`, ...), found along the chain of causes. */
+export function errorCode(error: unknown): string | undefined {
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if ('code' in current && typeof current.code === 'string') return current.code
+  }
+  return undefined
+}
+
+/**
+ * What a system call fails with because this process or this machine lacks something, or because a firewall or sandbox here forbids it.
+ * None of it says anything about who would have been asked.
+ */
+const ownFailures: ReadonlyMap<string | undefined, string> = new Map([
+  ['EMFILE', 'this agent has as many files and connections open as one process may'],
+  ['ENFILE', 'the system has as many files and connections open as it can'],
+  ['ENOBUFS', 'the system has no buffers left for a connection'],
+  ['ENOMEM', 'the system has no memory left'],
+  ['EAGAIN', 'the system has nothing left to start it with'],
+  ['EADDRNOTAVAIL', 'the system has no local port left'],
+  ['EACCES', 'this machine does not allow it'],
+  ['EPERM', 'this machine does not allow it'],
+])
+
+/** Why this machine could not ask, as half a sentence with the system's code; undefined where a failure may be the other side's. */
+export function ownFailure(error: unknown): string | undefined {
+  const code = errorCode(error)
+  const why = ownFailures.get(code)
+  return why === undefined ? undefined : `${why} (${code})`
+}
