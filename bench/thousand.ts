@@ -128,6 +128,7 @@ async function createSuspended(admin: AdminClient, name: string): Promise<void> 
     key: `${created.metadata.namespace}/${name}`,
     synced: true,
     service: created,
+    lastSeen: undefined,
     model: undefined,
     allowlist: [],
     nameTakenBy: undefined,

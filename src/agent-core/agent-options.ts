@@ -36,6 +36,8 @@ export interface AgentOptions {
   readonly allowInsecureLoopback?: boolean
   /** For tests: the clock by which memory pressure comes and goes, in milliseconds. */
   readonly memoryClock?: () => number
+  /** For tests: how long a move waits for what it leaves. */
+  readonly leaveLimitMs?: number
   /** For tests: how long a minute without a request is. */
   readonly idleMinuteMs?: number
   /** For tests and demonstrations: what is measured with, how long a look counts, and when its program hangs. */

@@ -11,6 +11,10 @@ export interface ClusterLinkOptions extends ClusterChoiceOptions {
   readonly beforeStart: () => Promise<void>
   /** Called when services were left for good, so that what was told of them can be forgotten. */
   readonly onLeft: (isLeft: (key: string) => boolean) => void
+  /** A move waits no longer for what it leaves, in milliseconds. */
+  readonly leaveLimitMs: () => number
+  /** Called with a sentence where a move did not wait for all that it leaves: it comes down beside what is served then. */
+  readonly onLeftBehind: (message: string) => void
   /** Called when a move has ended: what is served may come from other files now. */
   readonly onMoved: () => void
   /** How many watches failed in a row; undefined while nothing is watched. */

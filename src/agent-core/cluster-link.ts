@@ -5,6 +5,8 @@ import type { ClusterLinkOptions } from './cluster-link-options.ts'
 import { KubeconfigError, type PinnedContext } from './kube/pinned-context.ts'
 import { KubeconfigFollower } from './kubeconfig-follower.ts'
 import type { Unfinished } from './publishing/shutdown-writes.ts'
+import type { Reconciler } from './reconcile/reconciler.ts'
+import { awakeTimeout } from './support/awake-timeout.ts'
 import { Looks } from './support/looks.ts'
 import { messageOf } from './support/message-of.ts'
 import { splitKey } from './support/object-key.ts'
@@ -51,6 +53,8 @@ export class ClusterLink {
   #isStale = false
   /** Why the last move did not end as it should: one sentence. */
   #moveProblem: string | undefined
+  /** What the move that is under way waits for. */
+  #leaving: { readonly reconciler: Reconciler; readonly where: string } | undefined
   /** The context that was left last, while the present one has not been reached. */
   #cameFrom: ReturnType<typeof wayBackFrom>
   /** At every change of the session and of its cluster's state. */
@@ -83,7 +87,8 @@ export class ClusterLink {
     const now = this.servedContext?.name ?? ''
     const { kubeconfig } = this.choice
     const wayBack = back && wayBackSentence(back, { now, kubeconfig })
-    return [this.#moveProblem, this.#follower.problem, wayBack].filter((sentence) => sentence !== undefined)
+    const waits = this.#leaving && waitsSentence(this.#leaving)
+    return [this.#moveProblem, waits, this.#follower.problem, wayBack].filter((sentence) => sentence !== undefined)
   }
 
   /** Resolves when it serves the cluster, or cannot: it looks at the kubeconfig again from time to time then. */
@@ -229,11 +234,13 @@ export class ClusterLink {
     await this.#serve(present)
   }
 
-  /** What is not left goes on as it is, for the next session to take up. */
+  /** What is not left goes on as it is, for the next session to take up; so does a server that cannot be ended. */
   async #leave(session: ClusterSession, where: string, isLeft: (key: string) => boolean): Promise<void> {
     const { reconciler, publisher } = session
     reconciler.leave(`Released: this machine moves to ${where}.`, isLeft)
-    await this.#looks.until(() => reconciler.hasLeft || this.#isEnding)
+    this.#leaving = { reconciler, where }
+    await this.#untilLeft(reconciler, where)
+    this.#leaving = undefined
     if (this.#isEnding) return
     await within(stepLimitMs, reconciler.stop())
     this.#complain('not released', await publisher.releaseAll({ isMeant: isLeft }))
@@ -241,6 +248,23 @@ export class ClusterLink {
     this.#session = undefined
     this.#options.onWatchFailures(undefined)
     this.#options.onLeft(isLeft)
+  }
+
+  /** No longer than a server that can be ended takes to its end. */
+  async #untilLeft(reconciler: Reconciler, where: string): Promise<void> {
+    const limitMs = this.#options.leaveLimitMs()
+    let isOverdue = false
+    const limit = awakeTimeout(() => {
+      isOverdue = true
+      this.#looks.again()
+    }, limitMs)
+    await this.#looks.until(() => reconciler.stillHere.length === 0 || isOverdue || this.#isEnding)
+    limit.clear()
+    const { stillHere } = reconciler
+    if (stillHere.length === 0 || this.#isEnding) return
+    this.#complain('not left', stillHere)
+    const message = `The move to ${where} did not wait longer than ${Math.round(limitMs / 1_000)} s for ${namesOf(stillHere)}`
+    this.#options.onLeftBehind(message)
   }
 
   /** Of a session that cannot go on. What runs and is published stays for the next. */
@@ -299,3 +323,12 @@ export class ClusterLink {
     return work.catch((error: unknown) => this.#options.log.error('background work failed', { error }))
   }
 }
+
+function waitsSentence({ reconciler, where }: { readonly reconciler: Reconciler; readonly where: string }) {
+  const { stillHere } = reconciler
+  return stillHere.length === 0 ? undefined : `The move to ${where} waits for ${namesOf(stillHere)}`
+}
+
+/** Such as `a/b, c/d: The server is finishing.` */
+const namesOf = (left: readonly Unfinished[]): string =>
+  `${left.map(({ key }) => key).join(', ')}: ${[...new Set(left.map(({ message }) => message))].join(' ')}`

@@ -12,6 +12,7 @@ import { kubeconfigFiles, type PinnedContext } from './kube/pinned-context.ts'
 import { countUnload } from './observability/metrics/server-metrics.ts'
 import { sessionCounters } from './observability/metrics/session-metrics.ts'
 import { PersonSettings } from './settings/person-settings.ts'
+import { longestStopMs } from './process/termination.ts'
 import { PublishedAddress } from './published-address.ts'
 import type { PanicFuse } from './panic-fuse/panic-fuse.ts'
 import { Absences } from './reconcile/absences.ts'
@@ -96,7 +97,7 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.supplyChanged()]))
-  const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, supply, settings, pin })
+  const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, supply, settings, history, pin })
   const kept = { settings, absences, history, narrator, address, sleep, fuse, supply, link }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [settings.notice, pin.notice, history.notice, fuse.notice, energyNotice, ...absences.notices].filter(
@@ -154,7 +155,7 @@ type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep'
 function linkRoom(
   context: RoomContext,
   inputs: KeptInputs,
-  kept: LinkedRooms & Pick<KeptRooms, 'settings'> & { readonly pin: ContextPin },
+  kept: LinkedRooms & Pick<KeptRooms, 'settings' | 'history'> & { readonly pin: ContextPin },
 ): ClusterLink {
   const { metrics, ends, snapshots, settings, options } = context
   const link = new ClusterLink({
@@ -170,6 +171,10 @@ function linkRoom(
       kept.narrator.forgetWhere(isLeft)
       kept.fuse.forgetWhere(isLeft)
     },
+    // A server keeps the drain limit that it was started with.
+    leaveLimitMs: () =>
+      options.leaveLimitMs ?? longestStopMs(Math.max(options.settings.drainLimitMs, settings().drainLimitMs)),
+    onLeftBehind: (message) => kept.history.add({ kind: 'settingsChanged', message }),
     onMoved: () => watch.lookAgain(),
     onWatchFailures: (failures) => metrics.set('watch_consecutive_failures', failures),
     log: options.log,

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import type { CommandResult } from '../../src/contract/commands.ts'
+import { answers } from '../../src/contract/queries.ts'
 import type { SettingsPatch } from '../../src/contract/settings.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -173,6 +174,42 @@ test('all namespaces in place of one leaves what runs alone, and the other way w
   expect(agent.view('other', elsewhere)).toBeUndefined()
   expect(isWithdrawn).toBe(false)
   expect(agent.starts).toBe(2)
+})
+
+test('a move waits for a server that cannot be ended no longer than one that can would take, and says so meanwhile and afterwards', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const elsewhere = await world.createNamespace()
+  await world.startController(elsewhere)
+  await world.apply('tiny')
+  await world.apply('other', { namespace: elsewhere })
+  const agent = await world.startAgent({ leaveLimitMs: 1_000 })
+  const { pid } = await agent.untilReady('tiny')
+  const kill = process.kill.bind(process)
+  // As a process that hangs in the kernel: no signal reaches it.
+  using hanging = vi
+    .spyOn(process, 'kill')
+    .mockImplementation((id, signal) => (Math.abs(id) === pid && signal !== 0 ? true : kill(id, signal)))
+
+  expect(await set(agent, { namespace: elsewhere })).toMatchObject({ outcome: 'accepted' })
+  const key = `${world.namespace}/tiny`
+  const where = `namespace "${elsewhere}"`
+  await eventually(() =>
+    agent.snapshot.notices.some((notice) => notice.startsWith(`The move to ${where} waits for ${key}: Released: `)),
+  )
+  await agent.untilReady('other', elsewhere)
+  expect((await world.published('tiny'))?.ready).toBe(false)
+  expect(agent.view('tiny')).toMatchObject({
+    state: 'stopping',
+    message: expect.stringContaining(`There is no InferenceService ${key} where this agent looks. `) as unknown,
+  })
+  const { entries } = answers.history.parse(await agent.agent.query({ name: 'history', limit: 20 }))
+  expect(entries.map(({ message }) => message)).toContainEqual(
+    expect.stringContaining(`The move to ${where} did not wait longer than 1 s for ${key}: Released: `),
+  )
+  hanging.mockRestore()
+  process.kill(-pid, 'SIGKILL')
+  await agent.untilNotShown('tiny')
 })
 
 test('a move that fails is said, and neither the one after it nor the way back is lost', async () => {

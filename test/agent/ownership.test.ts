@@ -109,6 +109,25 @@ describe.each(apiWorlds)('whose an InferenceService is, on $name', ({ use }) => 
       expect(agent.log.warnings.filter(({ message }) => message !== 'state')).toEqual([])
     })
 
+    test('is given by an older one that is deleted to the one that waits for it, and nothing of the older one is left', async () => {
+      // Nothing but the deletion itself wakes the one that waits: no controller writes its status.
+      await using world = await open({ controller: false })
+      const agent = await world.startAgent()
+      await world.apply('a.b')
+      const { pid } = await agent.untilReady('a.b')
+      await untilTheNextSecondAfter(await world.admin.get(inferenceService('a.b')))
+      await world.apply('a-b')
+      await agent.until('a-b', 'refused')
+
+      await world.deleteService('a.b')
+      const { port } = await agent.untilReady('a-b')
+      await untilGone(pid)
+      await agent.untilNotShown('a.b')
+      expect(await world.published('a-b')).toEqual({ address: hostIp, port, ready: true })
+      expect(await world.publishedKinds('a-b')).toEqual(['Service', 'EndpointSlice', 'Endpoints'])
+      expect(agent.log.warnings.filter(({ message }) => message !== 'state')).toEqual([])
+    })
+
     test('may be the same in two namespaces', async () => {
       await using world = await open()
       const other = await world.createNamespace()

@@ -404,6 +404,23 @@ describe.each(apiWorlds)('publishing on $name', ({ use }) => {
     expect(await cluster.uidsOf('reborn')).toEqual(after)
   })
 
+  test('what has gone to another InferenceService of the same Service name is left to it, and nothing is left to be removed', async () => {
+    const cluster = clusterOf(world())
+    await using agent = await startPublishing(world(), 'node-a')
+    const dotted = await cluster.inferenceService('to.be')
+    await serve(agent, dotted)
+    for (const kind of await cluster.kindsOf('to-be')) await cluster.delete(kind, 'to-be')
+    await eventually(() => agent.publisher.observe(dotted).claim.kind === 'absent')
+    const dashed = await cluster.inferenceService('to-be')
+    await serve(agent, dashed)
+    const after = await cluster.uidsOf('to-be')
+
+    await done(agent.publisher.remove(dotted))
+    expect(agent.publisher.observe(dotted).present).toBe(false)
+    expect(await cluster.uidsOf('to-be')).toEqual(after)
+    expect(agent.publisher.observe(dashed)).toMatchObject({ complete: true, present: true, published: server })
+  })
+
   test('a Service of somebody else is never touched: nothing is published beside it, until it is gone', async () => {
     const cluster = clusterOf(world())
     await using agent = await startPublishing(world(), 'node-a')

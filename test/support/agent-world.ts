@@ -51,6 +51,7 @@ export interface AgentOptions {
   /** Jitter of the back-off after crashes. */
   readonly random?: () => number
   readonly idleMinuteMs?: number
+  readonly leaveLimitMs?: number
   /** Shorter than a person may set it. */
   readonly refreshEveryMs?: number
   /** Absent = far more memory than any test needs. */
@@ -165,6 +166,7 @@ export class AgentWorld implements AsyncDisposable {
       ...(options.fuseTrial && { fuseTrial: options.fuseTrial }),
       ...(options.random && { random: options.random }),
       ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),
+      ...(options.leaveLimitMs !== undefined && { leaveLimitMs: options.leaveLimitMs }),
       ...(options.onShutdown && { onShutdown: options.onShutdown }),
     })
     const running = new RunningAgent(agent, { namespace: this.namespace, log, stateDir, kubeconfig })

@@ -11,7 +11,7 @@ import { ServerRun, type RunEnd } from './server-run.ts'
 import { isOver, type Exited, type ServerRole, type ServerState } from './server-state.ts'
 import type { ServiceRuns } from './service-runs.ts'
 import { spawnServer, SpawnError, type RunningProcess } from './spawn.ts'
-import { killLimitMs, type EndOptions } from './termination.ts'
+import { longestStopMs, type EndOptions } from './termination.ts'
 
 export interface ServerProcessOptions extends Omit<RunContext, 'output'> {
   readonly key: string
@@ -103,7 +103,7 @@ export class ServerProcess {
     const times = { graceMs: graceMs ?? stopGraceMs, drainMs: drainMs ?? drainLimitMs, quietMs }
     this.#askToStop(times)
     const limit = Promise.withResolvers<undefined>()
-    const timer = setTimeout(() => limit.resolve(undefined), times.drainMs + times.graceMs + 2 * killLimitMs)
+    const timer = setTimeout(() => limit.resolve(undefined), longestStopMs(times.drainMs, times.graceMs))
     await Promise.race([this.#over.promise, limit.promise])
     clearTimeout(timer)
     if (!isOver(this.#state)) return { stopped: false, message: hangsMessage(this.#run?.pid) }

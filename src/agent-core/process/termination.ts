@@ -34,6 +34,10 @@ interface TerminationOptions extends EndOptions {
 /** SIGKILL takes effect at once unless the process hangs in the kernel. */
 export const killLimitMs = 5_000
 
+/** From the request to stop until a process that is not over cannot be ended. */
+export const longestStopMs = (drainMs: number, graceMs = defaultStopGraceMs): number =>
+  drainMs + graceMs + 2 * killLimitMs
+
 /** A process that hangs in the kernel ends as soon as the kernel lets go of it, so SIGKILL is repeated. */
 export const killAgainMs = 1_000
 

@@ -169,6 +169,8 @@ export class Publisher {
     return this.#inTurn(target, async (slice) => {
       const cached = slice.cached(target)
       const isAnothers = cached && ownerOf(cached) !== undefined && !isOwnedBy(cached, target)
+      // The Endpoints went with the slice: they are of the same Service.
+      if (isAnothers) this.#endpoints.forget(refKey(target))
       const removed = isAnothers ? done : await this.#deleteSliceAndEndpoints(slice, target)
       return removed.kind === 'done' ? this.#service.remove(target) : removed
     })

@@ -1,5 +1,5 @@
 import type { Hold, ServiceReason } from '../../contract/service.ts'
-import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
+import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
 import { readAnnotations } from './annotations.ts'
 import { contentKey } from './model-request.ts'
 
@@ -77,6 +77,8 @@ export interface DesiredInputs {
   /** Both caches have been listed completely at least once. */
   readonly synced: boolean
   readonly service: InferenceService | undefined
+  /** Of the object, if it was there since this cluster is watched. */
+  readonly lastSeen: ObjectMeta | undefined
   readonly model: Model | undefined
   /** Names this agent may claim; empty = all. */
   readonly allowlist: readonly string[]
@@ -88,11 +90,16 @@ export interface DesiredInputs {
 
 /** Reads the desired state out of the objects. Pure. */
 export function desiredOf(inputs: DesiredInputs): Desired {
-  const { service, key, synced, allowlist, hold } = inputs
+  const { service, key, synced, allowlist, hold, lastSeen } = inputs
   if (!synced && hold) return { kind: 'held', message: hold.message }
   if (!synced) return { kind: 'unknown', message: 'Waiting for the first complete list from the cluster.' }
   if (!service || service.metadata.deletionTimestamp !== undefined) {
-    return { kind: 'gone', message: `InferenceService ${key} was deleted.` }
+    // Of what another namespace or cluster has, a server may be left from before a move.
+    const isKnown = service !== undefined || lastSeen !== undefined
+    const message = isKnown
+      ? `InferenceService ${key} was deleted.`
+      : `There is no InferenceService ${key} where this agent looks.`
+    return { kind: 'gone', message }
   }
   if (allowlist.length > 0 && !allowlist.includes(service.metadata.name)) {
     return { kind: 'excluded', message: `${service.metadata.name} is not in the allowlist of this agent.` }

@@ -105,11 +105,12 @@ export class ManagedService {
     return this.#last !== undefined && isHeld(this.#last.observed.publication)
   }
 
-  /** Nothing of it runs, and what the cluster could be told it was told. */
-  get hasLeft(): boolean {
-    if (this.#last === undefined || this.#last.plan.forget) return true
+  /** What is still to be done before nothing of it runs and the cluster was told what it could be told; undefined = it has left. */
+  get stillHere(): string | undefined {
+    if (this.#last === undefined || this.#last.plan.forget) return undefined
     const { plan: next, observed } = this.#last
-    return next.step.do === 'rest' && !isAnyAlive(observed) && !keepsServing.has(observed.desired.kind)
+    const hasLeft = next.step.do === 'rest' && !isAnyAlive(observed) && !keepsServing.has(observed.desired.kind)
+    return hasLeft ? undefined : next.message
   }
 
   /** False where it is none of ours. */

@@ -1,5 +1,5 @@
 import type { Cluster } from '../kube/cluster.ts'
-import type { InferenceService, InferenceServiceSpec, Model, ModelSpec, ObjectMeta } from '../kube/resources.ts'
+import type { InferenceService, InferenceServiceSpec, Model, ModelSpec } from '../kube/resources.ts'
 import { collidesWith, isOwnedBy, labels, serviceNameOf, type PublishTarget } from '../publishing/objects.ts'
 import { desiredOf, type Desired, type DesiredInputs } from './desired.ts'
 import { digestWith } from './model-request.ts'
@@ -40,14 +40,16 @@ export interface Reading {
 
 type Caches = Pick<Cluster, 'synced' | 'inferenceServices' | 'models' | 'services' | 'slices'>
 
-export interface ReadingInputs extends Pick<DesiredInputs, 'key' | 'allowlist' | 'hold' | 'chooseRuntime'> {
+/** `lastSeen`: what a deleted object left behind is removed under its uid. */
+export interface ReadingInputs extends Pick<
+  DesiredInputs,
+  'key' | 'allowlist' | 'hold' | 'chooseRuntime' | 'lastSeen'
+> {
   readonly now: number
   readonly namespace: string
   readonly name: string
   readonly cluster: Caches
   readonly names: Pick<ServiceNames, 'sharing'>
-  /** Of the object as last seen: what a deleted one left behind is removed under its uid. */
-  readonly lastSeen: ObjectMeta | undefined
   readonly fetched: FetchedContent | undefined
   /** Of the server that runs, or was started last. */
   readonly servedDigest: string | undefined

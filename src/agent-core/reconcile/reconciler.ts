@@ -113,7 +113,10 @@ export class Reconciler {
     this.#unsubscribe = [
       cluster.inferenceServices.onChange((change) => {
         this.#names.follow(change)
-        if (!isOnlyStatusNoise(change.before, change.after)) this.enqueue(change.key)
+        const { key, before, after } = change
+        if (!isOnlyStatusNoise(before, after)) this.enqueue(key)
+        // A name that is taken or free now concerns all that need it.
+        if (!before || !after) this.#enqueueSharers(after ?? before)
       }),
       cluster.models.onChange(({ key }) => this.#enqueueUsersOf(key)),
       cluster.services.onChange(({ before, after }) => this.#enqueueOwner(after ?? before)),
@@ -176,9 +179,14 @@ export class Reconciler {
     this.enqueueAll()
   }
 
-  /** After {@link leave}: nothing of what is left runs any more, and what the cluster could be told it was told. */
-  get hasLeft(): boolean {
-    return [...this.#services.values()].every(({ key, hasLeft }) => hasLeft || this.#leaving?.isLeft(key) !== true)
+  /**
+   * After {@link leave}: what has not come down yet, with the sentence that people read of it. Nothing of the others runs, and what the
+   * cluster could be told of them it was told.
+   */
+  get stillHere(): { readonly key: string; readonly message: string }[] {
+    return [...this.#services.values()].flatMap(({ key, stillHere }) =>
+      stillHere === undefined || this.#leaving?.isLeft(key) !== true ? [] : [{ key, message: stillHere }],
+    )
   }
 
   report(key: string): ServiceReport | undefined {
@@ -260,8 +268,20 @@ export class Reconciler {
     this.#changedModels.clear()
   }
 
-  #enqueueOwner(object: { readonly metadata: InferenceService['metadata'] } | undefined): void {
+  /** Whom a published object was made for, and who waits for its name. */
+  #enqueueOwner(object: Named | undefined): void {
     const name = object?.metadata.labels[labels.inferenceService]
     if (object && name !== undefined) this.enqueue(keyOf(object.metadata.namespace, name))
+    this.#enqueueSharers(object)
   }
+
+  /** Every InferenceService whose Service has this object's name. */
+  #enqueueSharers(object: Named | undefined): void {
+    if (!object) return
+    for (const { namespace, name } of this.#names.sharing(object.metadata)) this.enqueue(keyOf(namespace, name))
+  }
+}
+
+interface Named {
+  readonly metadata: InferenceService['metadata']
 }

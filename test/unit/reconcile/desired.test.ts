@@ -21,6 +21,7 @@ const usual: DesiredInputs = {
   key: 'ns/chat',
   synced: true,
   service: service(),
+  lastSeen: undefined,
   model: model(),
   allowlist: [],
   nameTakenBy: undefined,
