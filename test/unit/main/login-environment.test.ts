@@ -1,8 +1,13 @@
 import { chmod, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { lacksShell, loginEnvironment } from '../../../src/main/environment/login-environment.ts'
-import { environmentIn, shellCommand } from '../../../src/main/environment/shell-output.ts'
+import {
+  environmentIn,
+  loginEnvironment,
+  shellCommand,
+  takeLoginEnvironment,
+} from '../../../src/main/login-environment.ts'
+import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const homebrew = ['/opt/homebrew/bin', '/opt/homebrew/sbin', '/usr/local/bin']
@@ -151,13 +156,22 @@ describe('the environment of the login shell', () => {
     expect(shellCommand).not.toMatch(/<<metalbar-env/)
   })
 
-  test.for<[boolean, Record<string, string>]>([
-    [true, { SHELL: '/bin/zsh' }],
-    [true, { SHELL: '/bin/zsh', TERM: '' }],
-    [false, { SHELL: '/bin/zsh', TERM: 'xterm-256color' }],
-    [false, {}],
-    [false, { SHELL: 'zsh' }],
-  ])('is wanted: %s for %o', ([isWanted, env]) => {
-    expect(lacksShell(env)).toBe(isWanted)
+  test.for<[string, Record<string, string>, asked: boolean, hasHomebrew: boolean]>([
+    ['without a terminal', { SHELL: '/bin/bash' }, true, true],
+    ['with an empty TERM', { SHELL: '/bin/bash', TERM: '' }, true, true],
+    ['in a terminal', { SHELL: '/bin/bash', TERM: 'xterm-256color' }, false, false],
+    ['where nothing names a shell', {}, false, true],
+    ['where SHELL is no path', { SHELL: 'bash' }, false, true],
+  ])('%s it is asked for as it should be, and Homebrew is found', async ([, given, asked, hasHomebrew]) => {
+    await using home = await temporaryFolder()
+    await writeFile(path.join(home.dir, '.bash_profile'), 'export KUBECONFIG=/k/asked')
+    const env: NodeJS.ProcessEnv = { ...bare(home.dir), ...given }
+    const { problem } = await takeLoginEnvironment(env, silentLog)
+    const folders = env['PATH']?.split(':') ?? []
+    expect([env['KUBECONFIG'], homebrew.every((folder) => folders.includes(folder)), problem !== undefined]).toEqual([
+      asked ? '/k/asked' : undefined,
+      hasHomebrew,
+      hasHomebrew && !asked,
+    ])
   })
 })

@@ -1,7 +1,8 @@
 import path from 'node:path'
-import { askProgram } from '../../agent-core/support/ask-program.ts'
-import { messageOf } from '../../agent-core/support/message-of.ts'
-import { environmentIn, shellCommand } from './shell-output.ts'
+import { askProgram } from '../agent-core/support/ask-program.ts'
+import type { Logger } from '../agent-core/observability/logger.ts'
+import { messageOf } from '../agent-core/support/message-of.ts'
+import type { Prepared } from './shown-agent.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -16,8 +17,8 @@ export interface LoginEnvironment {
 
 export interface LoginEnvironmentOptions {
   readonly env: Environment
-  /** Of this user. */
-  readonly shell: string
+  /** This user's, as `SHELL` names it; undefined where nothing does. */
+  readonly shell: string | undefined
   readonly limitMs?: number
 }
 
@@ -37,13 +38,26 @@ const names = new Set(
 for (const name of ['PATH', 'KUBECONFIG', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'HUGGING_FACE_HUB_TOKEN']) names.add(name)
 const prefixes = ['AWS_', 'AZURE_', 'CLOUDSDK_', 'GOOGLE_', 'HF_', 'USE_GKE_']
 
-/** Started by the Finder or at login there is none of a shell's variables; a terminal says which it is. */
-export const lacksShell = ({ TERM, SHELL }: Environment): boolean =>
-  (TERM === undefined || TERM === '') && SHELL !== undefined && path.isAbsolute(SHELL)
+export interface TakenEnvironment extends Prepared {
+  readonly shellPath: string
+}
+
+/**
+ * Gives this process, once, what a terminal would have given it; the agent and all that it starts have it from here. A terminal, which sets
+ * TERM, has given it already; the Finder and a login give nothing of a shell's.
+ */
+export async function takeLoginEnvironment(env: NodeJS.ProcessEnv, log: Logger): Promise<TakenEnvironment> {
+  if (env['TERM'] !== undefined && env['TERM'] !== '') return { shellPath: env['PATH'] ?? '' }
+  const { set, shellPath, problem } = await loginEnvironment({ env, shell: env['SHELL'] })
+  Object.assign(env, set)
+  if (problem === undefined) log.info('environment of the login shell', { names: Object.keys(set).sort() })
+  return { shellPath, ...(problem !== undefined && { problem }) }
+}
 
 /** What a login shell would have given this program. Never throws: without an answer PATH gets the folders of Homebrew. */
 export async function loginEnvironment(options: LoginEnvironmentOptions): Promise<LoginEnvironment> {
   const { env, shell, limitMs = defaultLimitMs } = options
+  if (shell === undefined || !path.isAbsolute(shell)) return fallback(env, '/bin/zsh', 'SHELL names none.')
   try {
     const { exitCode, stdout } = await askProgram({
       command: shell,
@@ -91,3 +105,32 @@ function pathOf(...parts: readonly (string | undefined)[]): string {
 
 const stated = (env: Environment): Record<string, string> =>
   Object.fromEntries(Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))
+
+/** Not as they are printed, so that a shell that echoes its command does not print them. */
+const [begin, end] = [
+  ['metalbar-env', 'begin'],
+  ['metalbar-env', 'end'],
+] as const
+
+const markerOf = (parts: readonly [string, string]): string => `<<${parts[0]}-${parts[1]}>>`
+const printed = ([what, which]: readonly [string, string]): string => `printf "<<%s-%s>>" ${what} ${which}`
+
+/**
+ * What the login shell is asked to run. Quotes alone mean the same in bash, zsh, fish and tcsh, so the rest is left to sh, which has the
+ * environment that the shell exports. Older macOS has no `env -0`.
+ */
+export const shellCommand = `/bin/sh -c '${printed(begin)}; env -0 2>/dev/null || env; ${printed(end)}'`
+
+/** What stands between the marks, whatever the shell's own files print around it; undefined where it did not come that far. */
+export function environmentIn(output: string): Readonly<Record<string, string>> | undefined {
+  const from = output.lastIndexOf(markerOf(begin))
+  const to = output.indexOf(markerOf(end), from)
+  if (from === -1 || to === -1) return undefined
+  const text = output.slice(from + markerOf(begin).length, to)
+  return Object.fromEntries(
+    text.split(text.includes('\0') ? '\0' : '\n').flatMap((line) => {
+      const at = line.indexOf('=')
+      return at > 0 ? [[line.slice(0, at), line.slice(at + 1)] as const] : []
+    }),
+  )
+}
