@@ -10,7 +10,8 @@ Usage:
 `
 
 const flagIntro = `
-Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "=").
+Flags take one dash or two, and a value after a space or "=" (a switch, and --ui, only after "="). A DURATION is such
+as 10s, 2m or 1m30s, and BYTES are such as 512Ki, 20Mi or 1Gi.
 `
 
 export const exitCodeTexts: readonly (readonly [code: number, meaning: string])[] = [
@@ -42,7 +43,10 @@ export function helpText(defaults: FlagDefaults, verbs: readonly (readonly [usag
   return `${intro}\nVerbs:\n${verbLines.join('')}${flagIntro}${groups.join('')}${outro}`
 }
 
-const placeholders = { string: ' TEXT', bool: '', int: ' N', float: ' X', duration: ' 10s', bytes: ' 20Mi' } as const
+const placeholders = {
+  ...{ string: ' TEXT', bool: '', int: ' N', float: ' X' },
+  ...{ duration: ' DURATION', bytes: ' BYTES' },
+} as const
 
 export const flagUsage = (name: string, { kind, bare }: Flag) =>
   bare === undefined ? `--${name}${placeholders[kind]}` : `--${name}[=${placeholders[kind].trim()}]`

@@ -166,6 +166,13 @@ test.each([{ args: ['--version'] }, { args: ['-version'] }, { args: ['version'] 
   },
 )
 
+test('what stands for a value says what it is, and is no value that reads like the default', async () => {
+  const { stdout } = await metalAgent('--help')
+  const values = [...stdout.matchAll(/^ {2}--[\w-]+ (\S+)/gm)].map(([, value]) => value)
+  expect([...new Set(values)].toSorted()).toEqual(['BYTES', 'DURATION', 'N', 'TEXT', 'X'])
+  expect(stdout).toContain('A DURATION is such\nas 10s')
+})
+
 test.each([{ args: ['--help'] }, { args: ['-h'] }, { args: ['help'] }])('$args lists the flags', async ({ args }) => {
   const { exitCode, stdout, stderr } = await metalAgent(...args)
   expect({
