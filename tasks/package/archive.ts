@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { readdir, readFile, utimes, writeFile } from 'node:fs/promises'
+import { lutimes, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
@@ -20,7 +20,7 @@ const nobody =
 export async function packFolder(folder: string): Promise<string> {
   const [parent, name] = [path.dirname(folder), path.basename(folder)]
   const files = (await readdir(folder)).sort()
-  for (const file of files) await utimes(path.join(folder, file), entryTime, entryTime)
+  for (const file of files) await lutimes(path.join(folder, file), entryTime, entryTime)
   const entries = files.map((file) => path.join(name, file))
   const options = { cwd: parent, encoding: 'buffer', maxBuffer: 1_000_000_000 } as const
   // Without it macOS adds what it knows of a file beside its content.

@@ -1,9 +1,10 @@
-import { copyFile, writeFile } from 'node:fs/promises'
+import { copyFile, rm, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { packageVersion } from '../build-info.ts'
 import { licenceOfNode, packFolder } from './archive.ts'
 import type { BundledPackage } from './bundled-packages.ts'
 import { nodeFoundation } from './foundations.ts'
+import { goAgentName } from './homebrew.ts'
 import { thirdPartyNotices } from './notices.ts'
 import { lockedIntegrity, softwareBillOfMaterials } from './sbom.ts'
 
@@ -25,6 +26,8 @@ export async function packCommand({ folder, packages, node }: PackedCommand): Pr
   )
   await writeFile(path.join(folder, 'README.md'), readme(name.includes('darwin')))
   await copyFile(path.join(root, 'LICENSE'), path.join(folder, 'LICENSE'))
+  await rm(path.join(folder, goAgentName), { force: true })
+  await symlink('metal-agent', path.join(folder, goAgentName))
   const archive = await packFolder(folder)
   const bill = `${folder}.cdx.json`
   const foundations = [await nodeFoundation(node, process.version)]
@@ -35,7 +38,8 @@ export async function packCommand({ folder, packages, node }: PackedCommand): Pr
 
 const readme = (isForMac: boolean): string => `# metal-agent
 
-Makes a machine a Kubernetes inference node: the agent of Metalbar as one file, without the app. It needs nothing beside it.
+Makes a machine a Kubernetes inference node: the agent of Metalbar as one file, without the app. It needs nothing beside it. \`llmkube-metal-agent\` is the same
+command by the name that LLMKube's agent has.
 
     ./metal-agent --help
     ./metal-agent selftest

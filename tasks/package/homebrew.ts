@@ -12,6 +12,9 @@ export interface CommandArchives {
   readonly 'darwin-x64': string
 }
 
+/** What LLMKube's guides call the agent. */
+export const goAgentName = 'llmkube-metal-agent'
+
 const description = 'Makes a Mac with Apple silicon a Kubernetes inference node'
 
 /** `Formula/metal-agent.rb`: the command alone. */
@@ -40,7 +43,17 @@ ${archive('darwin-x64')}
 
   def install
     bin.install "metal-agent"
+    bin.install_symlink bin/"metal-agent" => ${quoted(goAgentName)}
     doc.install "README.md", "THIRD_PARTY_NOTICES"
+  end
+
+  service do
+    run [opt_bin/"metal-agent"]
+    keep_alive successful_exit: false
+    process_type :interactive
+    environment_variables PATH: std_service_path_env
+    log_path var/"log/metal-agent.log"
+    error_log_path var/"log/metal-agent.log"
   end
 
   test do
@@ -75,6 +88,7 @@ cask "metalbar" do
 
   app "Metalbar.app"
   binary "#{appdir}/Metalbar.app/Contents/Resources/bin/metal-agent"
+  binary "#{appdir}/Metalbar.app/Contents/Resources/bin/metal-agent", target: ${quoted(goAgentName)}
 
   uninstall quit: "dev.metalbar.app"
 

@@ -174,6 +174,8 @@ describe.each(packages)('the package %s for %s', (flavour, arch, app) => {
     await access(command, constants.X_OK)
     await access(path.join(contents, 'Resources/LICENSE.metalbar.txt'))
     expect(await readFile(command, 'utf8')).toBe(arch)
+    // The name that LLMKube's guides call.
+    expect(await readFile(path.join(contents, 'Resources/bin/llmkube-metal-agent'), 'utf8')).toBe(arch)
     await expect(access(path.join(contents, 'Resources/de.lproj'))).rejects.toThrow('ENOENT')
     await access(path.join(contents, 'Resources/en.lproj'))
   })

@@ -1,8 +1,9 @@
-import { access, constants, readdir, readFile, writeFile } from 'node:fs/promises'
+import { access, constants, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { flipFuses } from '@electron/fuses'
 import type { AfterPackContext } from 'electron-builder'
 import { build, parse } from 'plist'
+import { goAgentName } from '../homebrew.ts'
 import { writeUuid } from '../mach-o/parse.ts'
 import { flavourOf } from './flavours.ts'
 import { fusesOf } from './fuses.ts'
@@ -19,7 +20,7 @@ export default async function afterPack({ appOutDir, packager }: AfterPackContex
     hasPublish: config.publish != null,
   })
   const app = path.join(appOutDir, `${appInfo.productFilename}.app`)
-  await hasCommand(app)
+  await symlink(path.basename(await commandIn(app)), path.join(app, 'Contents/Resources/bin', goAgentName))
   await hasNotices(app)
   const file = path.join(app, 'Contents/Info.plist')
   await writeFile(file, build(tidied(parse(await readFile(file, 'utf8')))))
@@ -43,10 +44,12 @@ async function hasNotices(app: string): Promise<void> {
   }
 }
 
-async function hasCommand(app: string): Promise<void> {
+/** Throws where the command is missing. */
+async function commandIn(app: string): Promise<string> {
   const command = path.join(app, 'Contents/Resources/bin/metal-agent')
   try {
     await access(command, constants.X_OK)
+    return command
   } catch (error) {
     throw new Error(`${command} is missing or cannot be run: the self-contained command is built before the app.`, {
       cause: error,

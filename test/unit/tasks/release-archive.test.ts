@@ -3,6 +3,7 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { expect, test } from 'vitest'
 import { checksums, packFolder } from '../../../tasks/package/archive.ts'
+import { packCommand } from '../../../tasks/package/command-archive.ts'
 import { LicenceError, thirdPartyNotices } from '../../../tasks/package/notices.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -22,6 +23,18 @@ test('an archive of the same content has the same bytes, whenever and in whateve
   const archives = [await packed(one.dir, ['a', 'b']), await packed(other.dir, ['b', 'a'])]
   const [first, second] = await Promise.all(archives.map((file) => readFile(file)))
   expect(first?.equals(second ?? Buffer.alloc(0))).toBe(true)
+})
+
+test('the command lies in its archive by the name of LLMKube’s agent too', async () => {
+  await using folder = await temporaryFolder()
+  const command = path.join(folder.dir, 'metal-agent-linux-x64')
+  await mkdir(command)
+  await writeFile(path.join(command, 'metal-agent'), '#!/bin/sh\necho started\n', { mode: 0o755 })
+  const [archive = ''] = await packCommand({ folder: command, packages: [], node: process.execPath })
+  await mkdir(path.join(folder.dir, 'unpacked'))
+  await execa('tar', ['-xzf', archive, '-C', path.join(folder.dir, 'unpacked')])
+  const { stdout } = await execa(path.join(folder.dir, 'unpacked/metal-agent-linux-x64/llmkube-metal-agent'))
+  expect(stdout).toBe('started')
 })
 
 test('sha256sum accepts the checksums of an archive', async () => {

@@ -18,7 +18,17 @@ class MetalAgent < Formula
 
   def install
     bin.install "metal-agent"
+    bin.install_symlink bin/"metal-agent" => "llmkube-metal-agent"
     doc.install "README.md", "THIRD_PARTY_NOTICES"
+  end
+
+  service do
+    run [opt_bin/"metal-agent"]
+    keep_alive successful_exit: false
+    process_type :interactive
+    environment_variables PATH: std_service_path_env
+    log_path var/"log/metal-agent.log"
+    error_log_path var/"log/metal-agent.log"
   end
 
   test do

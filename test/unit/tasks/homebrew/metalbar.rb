@@ -16,6 +16,7 @@ cask "metalbar" do
 
   app "Metalbar.app"
   binary "#{appdir}/Metalbar.app/Contents/Resources/bin/metal-agent"
+  binary "#{appdir}/Metalbar.app/Contents/Resources/bin/metal-agent", target: "llmkube-metal-agent"
 
   uninstall quit: "dev.metalbar.app"
 
