@@ -1,7 +1,8 @@
 import { darwinCommands } from '../../agent-core/platform/darwin.ts'
 import { coreLevels, knownLevels } from '../../agent-core/platform/darwin-cores.ts'
 import { parseDisplays } from '../../agent-core/platform/darwin-output.ts'
-import { judged, notAsked, printed, type Check } from './check.ts'
+import { findLlamaServer } from '../../agent-core/runtimes/binary.ts'
+import { judged, notAsked, notHere, printed, type Check } from './check.ts'
 
 const cores: Check = {
   id: 'cores',
@@ -54,4 +55,15 @@ const temporaryFolder: Check = {
 
 const plain = (folder: string): string => folder.replace(/^\/private/, '').replace(/\/+$/, '')
 
-export const machineChecks: readonly Check[] = [cores, metal, temporaryFolder]
+const llamaServer: Check = {
+  id: 'llama-server',
+  asks: 'which llama-server serves models where no flag names one',
+  expected: 'a program that Homebrew or PATH has',
+  isForMacs: false,
+  answer: async ({ platform, env }) => {
+    const binary = await findLlamaServer({ system: platform.name, path: env['PATH'] })
+    return binary.kind === 'found' ? judged(true, binary.path) : notHere(binary.message)
+  },
+}
+
+export const machineChecks: readonly Check[] = [cores, metal, llamaServer, temporaryFolder]

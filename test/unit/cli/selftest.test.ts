@@ -24,13 +24,13 @@ const reportSchema = z.object({
 async function selftest(
   platform: NodeJS.Platform,
   options: Partial<SelftestOptions> = {},
-  { isTTY = false, homeDir = '/Users/ada', temporaryDir = tmpdir() } = {},
+  { isTTY = false, homeDir = '/Users/ada', temporaryDir = tmpdir(), env = {} } = {},
 ) {
   const written = { out: '', err: '' }
   const io: CliIo = {
     stdout: { write: (text) => (written.out += text) },
     stderr: { isTTY, columns: 60, write: (text) => (written.err += text) },
-    env: { TMPDIR: '/private/var/folders/zz/zyx/T', HOME: '/Users/ada' },
+    env: { TMPDIR: '/private/var/folders/zz/zyx/T', HOME: '/Users/ada', ...env },
     platform,
     homeDir,
     temporaryDir,
@@ -54,7 +54,9 @@ test('a Mac that is as the agent takes it to be is asked everything, and differs
   await truncate(model, 40e9)
   const { code, report, line } = await onMac({ model })
   expect(report.lines.map(({ id }) => id)).toEqual(checks.map(({ id }) => id))
-  expect(report.lines.filter(({ verdict }) => verdict !== 'asExpected')).toMatchObject([
+  // Whether Homebrew has a llama-server here is not the forged Mac's to say.
+  const others = report.lines.filter(({ id }) => id !== 'llama-server')
+  expect(others.filter(({ verdict }) => verdict !== 'asExpected')).toMatchObject([
     { id: 'port-beside', found: 'is refused', verdict: 'different' },
   ])
   expect([report.system, report.onlyOnMacs, code]).toEqual(['macOS 27.0.1 (27A81), Apple M6', [], 1])
@@ -115,6 +117,21 @@ test('on Linux what makes sense there is asked, and what is for a Mac is named',
   expect(out).not.toContain('DIFFERENT')
   expect(err).toContain('1 of ')
   expect(code).toBe(0)
+})
+
+test('the llama-server that would serve is named, or how it is installed', async () => {
+  await using folder = await temporaryFolder()
+  const lineOn = async (PATH: string) => {
+    const { out } = await selftest('linux', {}, { env: { PATH } })
+    return reportSchema.parse(JSON.parse(out)).lines.find(({ id }) => id === 'llama-server')
+  }
+  const before = await lineOn(folder.dir)
+  const program = path.join(folder.dir, 'llama-server')
+  await writeFile(program, '#!/bin/sh\n', { mode: 0o755 })
+  expect([before, await lineOn(folder.dir)]).toMatchObject([
+    { verdict: 'notHere', found: expect.stringContaining('install llama.cpp') as unknown },
+    { verdict: 'asExpected', found: program },
+  ])
 })
 
 test('a question that is not answered in time could not be asked, and the rest goes on', async () => {

@@ -2,6 +2,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
+import { flagTable } from '../../../src/cli/flags.ts'
+import { verbProgram } from '../../../src/cli/verbs.ts'
 
 const root = path.join(import.meta.dirname, '../../..')
 const page = readFileSync(path.join(root, 'docs/from-llmkube.md'), 'utf8')
@@ -52,6 +54,40 @@ test('every row of docs/from-llmkube.md names a test that is there, or a reason 
 test('every command of the guides of LLMKube has a row', () => {
   const missing = guide.filter((command) => !rows.some((row) => row.command.includes(command)))
   expect([guide.length > 50, missing]).toEqual([true, []])
+})
+
+const silent = { write: () => undefined }
+const defaults = { modelStore: '/models', stateDir: '/state' }
+const io = { stdout: silent, stderr: silent, env: {}, homeDir: '/', temporaryDir: '/tmp', cwd: '/' }
+const program = verbProgram(
+  { io: { ...io, platform: 'darwin', windowFolder: '' }, defaultStateDir: '/state', end: () => undefined },
+  defaults,
+)
+const flags = new Set(Object.keys(flagTable(defaults)))
+
+/** What of `metal-agent WORD …` the command does not know; a word in capitals stands for a value. */
+function unknownIn(command: string): string[] {
+  const words = command.split(/\s+/).slice(1)
+  let verb = program
+  while (verb.commands.length > 0 && words.length > 0 && !words[0]?.startsWith('-')) {
+    const next = verb.commands.find((one) => one.name() === words[0])
+    if (!next) return [`metal-agent ${words[0]}`]
+    verb = next
+    words.shift()
+  }
+  return words.flatMap((word) => {
+    const [option = ''] = /^--?[a-z][\w-]*/.exec(word) ?? []
+    if (option === '' || verb.options.some(({ long, short }) => option === long || option === short)) return []
+    return flags.has(option.replace(/^--?/, '')) ? [] : [`${option} of ${command}`]
+  })
+}
+
+test('every verb and flag that docs/from-llmkube.md names is one of the command', () => {
+  const named = [...page.matchAll(/`((?:sudo )?metal-agent [^`]+)`/g)].map(([, text = '']) => text.replace('sudo ', ''))
+  expect([named.length > 40, named.flatMap(unknownIn)]).toEqual([true, []])
+  expect(['host-address', 'service renew', 'status --nothing'].map((text) => unknownIn(`metal-agent ${text}`))).toEqual(
+    [['metal-agent host-address'], ['metal-agent renew'], ['--nothing of metal-agent status --nothing']],
+  )
 })
 
 test.each([
