@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { loadAllYaml } from '@kubernetes/client-node'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import { command, type CommandInput, type CommandResult } from '../../src/contract/commands.ts'
+import type { CommandInput } from '../../src/contract/commands.ts'
 import { applicationYaml, type ModelApplication } from '../../src/contract/model-application.ts'
 import type { DeletionView } from '../../src/contract/deletion.ts'
 import { AgentWorld, commandLineOf, inferenceService, untilGone } from '../support/agent-world.ts'
@@ -12,8 +12,7 @@ import { eventually } from '../support/eventually.ts'
 import type { Rule } from '../support/kube-sim/access.ts'
 import { patienceMs, type RunningAgent } from '../support/running-agent.ts'
 
-const run = ({ agent }: RunningAgent, input: CommandInput, requestId = randomUUID()): Promise<CommandResult> =>
-  agent.command({ requestId, command: command.parse(input) })
+const run = (agent: RunningAgent, input: CommandInput, requestId = randomUUID()) => agent.command(input, requestId)
 
 const deletionOf = async ({ agent }: RunningAgent, service: { namespace: string; name: string }) =>
   (await agent.query({ name: 'deletion', service })) as DeletionView

@@ -1,8 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test, vi } from 'vitest'
-import type { CommandResult } from '../../src/contract/commands.ts'
 import { answers } from '../../src/contract/queries.ts'
 import type { SettingsPatch } from '../../src/contract/settings.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
@@ -13,8 +11,7 @@ import { StatedMemory } from '../support/stated-memory.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
 
-const set = ({ agent }: RunningAgent, settings: SettingsPatch): Promise<CommandResult> =>
-  agent.command({ requestId: randomUUID(), command: { name: 'updateSettings', settings } })
+const set = (agent: RunningAgent, settings: SettingsPatch) => agent.command({ name: 'updateSettings', settings })
 
 const untilServed = (agent: RunningAgent, changed: Partial<RunningAgent['snapshot']['cluster']>) =>
   eventually(
@@ -60,7 +57,7 @@ test('the namespace that is served already moves nothing', async () => {
   const agent = await world.startAgent()
   const { pid } = await agent.untilReady('tiny')
   expect(await set(agent, { namespace: world.namespace })).toMatchObject({ outcome: 'done' })
-  await agent.agent.command({ requestId: randomUUID(), command: { name: 'resync' } })
+  await agent.command({ name: 'resync' })
   await agent.until('tiny', (view) => view.state === 'ready' && view.pid === pid)
 })
 

@@ -1,7 +1,7 @@
 import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
-import { command, type CommandInput, type CommandResult } from '../../src/contract/commands.ts'
+import type { CommandInput, CommandResult } from '../../src/contract/commands.ts'
 import { AgentWorld, untilGone } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { everything } from '../support/kube-sim/access.ts'
@@ -282,5 +282,4 @@ function insteadOf(result: CommandResult): CommandInput {
   return result.instead.command
 }
 
-const run = (agent: RunningAgent, input: CommandInput) =>
-  agent.agent.command({ requestId: crypto.randomUUID(), command: command.parse(input) })
+const run = (agent: RunningAgent, input: CommandInput) => agent.command(input)

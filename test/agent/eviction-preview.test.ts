@@ -23,8 +23,7 @@ async function preview(agent: RunningAgent, settings: Pick<SettingsPatch, 'memor
   return (await agent.agent.query({ name: 'evictionPreview', settings })) as EvictionPreview
 }
 
-const set = (agent: RunningAgent, settings: Previewed) =>
-  agent.agent.command({ requestId: crypto.randomUUID(), command: { name: 'updateSettings', settings } })
+const set = (agent: RunningAgent, settings: Previewed) => agent.command({ name: 'updateSettings', settings })
 
 const names = (services: EvictionPreview['starts']) => services.map(({ name, bytes }) => [name, bytes])
 
@@ -95,8 +94,7 @@ test('a budget that is too small ends no server, and the one that its preview na
   await set(agent, { memoryFraction: 0.1 })
   expect(agent.view('first')).toMatchObject({ state: 'ready', pid: first.pid })
   const service = { namespace: world.namespace, name: 'first' }
-  const ask = (name: 'evict' | 'bringBack') =>
-    agent.agent.command({ requestId: crypto.randomUUID(), command: { name, service } })
+  const ask = (name: 'evict' | 'bringBack') => agent.command({ name, service })
   await ask('evict')
   await untilGone(first.pid)
   await ask('bringBack')

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -70,7 +69,7 @@ test('a private source is sized with the token of a Secret of its namespace, whi
   })
   expect(JSON.parse(fitted)).toMatchObject({ kind: 'model', architecture: 'llama' })
   const application: ModelApplication = { namespace, name: 'tiny', source: 'hf://org/private', sourceSecret: 'right' }
-  const result = await agent.agent.command({ requestId: randomUUID(), command: { name: 'applyModel', application } })
+  const result = await agent.command({ name: 'applyModel', application })
   const model = { apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'Model', metadata: { name: 'tiny' } }
   const made = await admin.get(model)
   expect([result.outcome, made]).toMatchObject(['done', { spec: { sourceSecretRef: { name: 'right' } } }])

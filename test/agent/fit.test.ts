@@ -1,8 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { command, type CommandInput } from '../../src/contract/commands.ts'
+import type { CommandInput } from '../../src/contract/commands.ts'
 import type { FittedModelView, FitView } from '../../src/contract/fit.ts'
 import { query, type QueryInput } from '../../src/contract/queries.ts'
 import { AgentWorld } from '../support/agent-world.ts'
@@ -27,8 +26,7 @@ async function fitted(agent: RunningAgent, question: Parameters<typeof fit>[1]):
   return view
 }
 
-const run = ({ agent }: RunningAgent, input: CommandInput) =>
-  agent.command({ requestId: randomUUID(), command: command.parse(input) })
+const run = (agent: RunningAgent, input: CommandInput) => agent.command(input)
 
 /** A Hub with models of real headers, and an agent that knows no other. */
 async function hubWorld() {

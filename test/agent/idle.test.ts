@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { AgentWorld, commandLineOf, inferenceService, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
@@ -41,7 +40,7 @@ describe.each(apiWorlds.slice(-1))('a service with metalbar.dev/idle-minutes on 
     await eventually(async () => (await world.condition('tiny')) === 'False Idle')
 
     const service = { namespace: world.namespace, name: 'tiny' }
-    const answer = await agent.agent.command({ requestId: randomUUID(), command: { name: 'start', service } })
+    const answer = await agent.command({ name: 'start', service })
     expect(answer).toEqual({ outcome: 'done', message: `${world.namespace}/tiny is started on this machine.` })
     const back = await agent.untilReadyAgain('tiny', pid)
     expect(await world.published('tiny')).toMatchObject({ port: back.port, ready: true })

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { AgentWorld, fakeGguf, untilGone } from '../support/agent-world.ts'
+import { AgentWorld, fakeGguf, inferenceService, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
@@ -127,7 +127,7 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
     expect(message).toBe('Nobody knows how much memory is available: the system does not tell.')
     await soon('the Event', async () => (await world.eventReasons('tiny')).includes('MemoryCheckFailed'))
     const set = { name: 'updateSettings', settings: { memoryCheckMode: 'warn' } } as const
-    await agent.agent.command({ requestId: crypto.randomUUID(), command: set })
+    await agent.command(set)
     await agent.untilReady('tiny')
   })
 
@@ -149,7 +149,7 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
     await world.apply('tiny')
     const before = await agent.untilReady('tiny')
     const set = { name: 'updateSettings', settings: { memoryBudgetBytes: 400 * mib } } as const
-    await agent.agent.command({ requestId: crypto.randomUUID(), command: set })
+    await agent.command(set)
     await world.patchSpec('tiny', { contextSize: 4096 })
     const kept = await agent.until('tiny', ({ message }) => message.includes('would not fit'))
     expect(kept).toMatchObject({ state: 'ready', reason: 'Serving', pid: before.pid })
@@ -157,7 +157,7 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
       'so the previous one keeps serving: Needs 537 MB, more than the whole budget of 419 MB.',
     )
     const back = { name: 'updateSettings', settings: { memoryBudgetBytes: null } } as const
-    await agent.agent.command({ requestId: crypto.randomUUID(), command: back })
+    await agent.command(back)
     await agent.untilReadyAgain('tiny', before.pid)
   })
 
@@ -271,6 +271,42 @@ describe.each(apiWorlds)('memory on $name', ({ use }) => {
   })
 })
 
+test('that was short brings back what it evicted, but for what a person then stopped, evicted or released', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const memory = new StatedMemory()
+  memory.kernelLevel = 'critical'
+  const settings = { memoryWatchdogIntervalMs: 100, comeBackMs: 1_000 }
+  const options = { memory, settings, memoryClock: () => 20 * performance.now() }
+  const names = ['stopped', 'evicted', 'released', 'spare']
+  const since = new Date().toISOString()
+  const absences = names.map(async (name) => {
+    await world.apply(name)
+    const uid = (await world.admin.get(inferenceService(name)))?.metadata.uid
+    const absence = { kind: 'evicted', since, message: 'Evicted from memory, which was critically short.' }
+    return { uid, namespace: world.namespace, name, cluster: sim.connection().server, absence }
+  })
+  const kept = { schema: 1, pausedSince: null, absences: await Promise.all(absences), protected: [], evictions: {} }
+  const { stateDir } = await world.preparedAgent(options)
+  await writeFile(join(stateDir, 'absences.json'), JSON.stringify(kept))
+  const agent = await world.startAgent(options)
+  for (const name of names) await agent.until(name, ({ hold }) => hold?.by === 'pressure')
+
+  const service = (name: string) => ({ namespace: world.namespace, name })
+  await agent.command({ name: 'stop', service: service('stopped'), scope: 'here' })
+  await agent.command({ name: 'evict', service: service('evicted') })
+  await agent.command({ name: 'release', service: service('released') })
+  memory.kernelLevel = 'normal'
+  await agent.untilReady('spare')
+  const held = names.map((name) => agent.view(name)?.hold)
+  expect(held.map((hold) => hold && [hold.by, hold.cause])).toEqual([
+    ['person', 'stopped'],
+    ['person', 'evicted'],
+    ['person', 'released'],
+    undefined,
+  ])
+})
+
 test('is not taken from what a person protects, also where the cluster keeps the agent from noting it', async () => {
   await using sim = await KubeSim.start()
   await using world = await AgentWorld.open(sim.connection())
@@ -281,7 +317,7 @@ test('is not taken from what a person protects, also where the cluster keeps the
   await soon('the publication that stalls', () => stalled.hits > 0)
   const { pid } = await agent.until('low', ({ steps }) => steps.healthy.status === 'done')
   const protect = { name: 'protect', service: { namespace: world.namespace, name: 'low' }, protect: true } as const
-  await agent.agent.command({ requestId: crypto.randomUUID(), command: protect })
+  await agent.command(protect)
   await world.apply('high', { spec: { priority: 'high' } })
   await agent.until('high', ({ reason }) => reason === 'InsufficientMemory')
   expect(agent.log.infos.map(({ message }) => message)).not.toContain('evicted')

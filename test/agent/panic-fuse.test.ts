@@ -34,8 +34,7 @@ const told = async (agent: RunningAgent): Promise<string[]> => {
   return entries.toReversed().map(({ kind, service }) => (service ? `${kind} ${service.name}` : kind))
 }
 
-const serveAgain = (agent: RunningAgent) =>
-  agent.agent.command({ requestId: crypto.randomUUID(), command: { name: 'serveAgain' } })
+const serveAgain = (agent: RunningAgent) => agent.command({ name: 'serveAgain' })
 
 test('after one disorderly end of the machine models start one by one, the largest last, until it has outlived that', async () => {
   await using sim = await KubeSim.start()

@@ -55,11 +55,7 @@ test('on battery the node pauses where a person set it so, shows why, and serves
   await eventually(() => agent.snapshot.supply?.source === 'battery')
   expect(agent.view('tiny')?.state).toBe('ready')
 
-  const set = (pauseOnBattery: boolean) =>
-    agent.agent.command({
-      requestId: randomUUID(),
-      command: { name: 'updateSettings', settings: { pauseOnBattery } },
-    })
+  const set = (pauseOnBattery: boolean) => agent.command({ name: 'updateSettings', settings: { pauseOnBattery } })
   expect(await set(true)).toMatchObject({ outcome: 'done' })
   const paused = await agent.until('tiny', ({ reason }) => reason === 'Paused')
   expect(paused.message).toMatch(/^This machine runs on battery, and is set to pause then: the model stays in memory/)

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -74,7 +73,7 @@ describe.each(apiWorlds.slice(-1))('a changed specification on $name', ({ use })
       what: 'the first address in the slice',
     })
     const service = { namespace: world.namespace, name: 'tiny' }
-    const restart = () => agent.agent.command({ requestId: randomUUID(), command: { name: 'restart', service } })
+    const restart = () => agent.command({ name: 'restart', service })
     await restart()
     await agent.until('tiny', ({ message }) => message.includes('started beside it'))
     // Asked again while that one loads, it is one restart.

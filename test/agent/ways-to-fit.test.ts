@@ -1,8 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { command, type CommandInput } from '../../src/contract/commands.ts'
+import type { CommandInput } from '../../src/contract/commands.ts'
 import type { FittedModelView } from '../../src/contract/fit.ts'
 import { query } from '../../src/contract/queries.ts'
 import { AgentWorld, commandLineOf, untilGone } from '../support/agent-world.ts'
@@ -17,8 +16,7 @@ const gib = 1024 ** 3
 const source = 'hf://org/one'
 const contextSize = 16_384
 
-const run = ({ agent }: RunningAgent, input: CommandInput) =>
-  agent.command({ requestId: randomUUID(), command: command.parse(input) })
+const run = (agent: RunningAgent, input: CommandInput) => agent.command(input)
 
 /** A Hub with a model, and an agent whose budget is so many times what the model needs, less one byte. */
 async function tight(times: number) {

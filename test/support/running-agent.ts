@@ -1,7 +1,10 @@
+import { randomUUID } from 'node:crypto'
 import type { Agent } from '../../src/agent-core/agent.ts'
 import type { LogFields, Logger } from '../../src/agent-core/observability/logger.ts'
+import { command, type CommandInput, type CommandResult } from '../../src/contract/commands.ts'
 import type { ServiceView } from '../../src/contract/service.ts'
 import type { AgentSnapshot } from '../../src/contract/snapshot.ts'
+import { untilAsAnswered } from './as-answered.ts'
 import { eventually } from './eventually.ts'
 
 /** Generous: the machine may run many other tests beside this one. */
@@ -84,6 +87,14 @@ export class RunningAgent {
   /** How many servers this agent has started, whatever became of them. */
   get starts(): number {
     return this.log.infos.filter(({ message }) => message === 'started inference service').length
+  }
+
+  /** What is answered as done has to be seen. */
+  async command(input: CommandInput, requestId = randomUUID()): Promise<CommandResult> {
+    const asked = command.parse(input)
+    const result = await this.agent.command({ requestId, command: asked })
+    if (result.outcome === 'done') await untilAsAnswered(this, asked, result.message)
+    return result
   }
 
   stop(): Promise<void> {

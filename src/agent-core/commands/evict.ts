@@ -8,8 +8,9 @@ export async function evict(rooms: Rooms, { service }: Extract<Command, { name: 
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  const { hold } = known.report
-  if (hold) return done(`${key} is held back on this machine already. ${hold.message}`)
+  if (known.personsHold) {
+    return done(`${key} is held back on this machine already. ${known.personsHold.message}`)
+  }
   await holdHere(
     rooms,
     known,

@@ -8,10 +8,10 @@ export async function release(rooms: Rooms, { service }: Extract<Command, { name
   const known = knownService(rooms, service)
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
-  const { hold } = known.report
-  if (hold) return done(`${key} is free for other machines already. ${hold.message}`)
-  const { claim, message } = known.report.observed.publication
-  if (claim !== 'ours' && claim !== 'uncertain') {
+  if (known.personsHold) return done(`${key} is free for other machines already. ${known.personsHold.message}`)
+  const { hold, observed } = known.report
+  const { claim, message } = observed.publication
+  if (!hold && claim !== 'ours' && claim !== 'uncertain') {
     return refused(`${key} is not released: this machine has no claim on it. ${message}`.trim())
   }
   await holdHere(

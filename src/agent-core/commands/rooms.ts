@@ -1,5 +1,5 @@
 import type { ServiceRef } from '../../contract/commands.ts'
-import type { HoldCause } from '../../contract/service.ts'
+import type { Hold, HoldCause } from '../../contract/service.ts'
 import type { Energy } from '../energy/energy.ts'
 import type { History } from '../history/history.ts'
 import type { Cluster } from '../kube/cluster.ts'
@@ -79,6 +79,8 @@ export interface Known {
   readonly session: Session
   readonly report: ServiceReport
   readonly uid: string
+  /** What a person held back stays as they said; what memory pressure evicted would come back by itself. */
+  readonly personsHold: Hold | undefined
 }
 
 /** A service that is shown here, or the sentence that says why there is none. */
@@ -88,9 +90,11 @@ export function knownService({ session, agent }: Rooms, ref: ServiceRef): Known 
   if (!current) return `There is no cluster to ask about ${key}: ${agent.clusterMessage()}`
   const report = current.reconciler.report(key)
   const uid = report?.uid
-  return report && uid !== undefined
-    ? { session: current, report, uid }
-    : `This machine knows no InferenceService ${key}; look at its name and namespace.`
+  if (!report || uid === undefined) {
+    return `This machine knows no InferenceService ${key}; look at its name and namespace.`
+  }
+  const { hold } = report
+  return { session: current, report, uid, personsHold: hold?.by === 'person' ? hold : undefined }
 }
 
 /** Writes the hold down and lets it take effect. Throws StateFileError. */

@@ -11,7 +11,9 @@ export async function stop(rooms: Rooms, { service, scope }: Extract<Command, { 
   if (typeof known === 'string') return refused(known)
   const key = refKey(service)
   if (scope === 'here') {
-    if (known.report.hold) return done(`${key} is held back on this machine already. ${known.report.hold.message}`)
+    if (known.personsHold) {
+      return done(`${key} is held back on this machine already. ${known.personsHold.message}`)
+    }
     const message = 'Stopped only on this machine, by a person; Start brings it back.'
     await holdHere(rooms, known, 'stopped', message)
     return done(`${key} is stopped on this machine; the cluster still asks for it, and another machine may take it.`)

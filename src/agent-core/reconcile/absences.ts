@@ -104,8 +104,9 @@ export class Absences {
     return this.#change(without(uid))
   }
 
-  /** At once; on disk as soon as the disk takes it. */
+  /** At once; on disk as soon as the disk takes it. What a person holds stays held. */
   leave(target: AbsenceTarget, absence: Exclude<Absence, { kind: 'held' }>): void {
+    if (this.of(target.uid)?.kind === 'held') return
     if (absence.kind === 'displaced') this.#displaced.set(target.uid, absence)
     else this.#note(withAbsence(target, absence))
   }
@@ -167,9 +168,10 @@ export class Absences {
   }
 
   /** Resolves when all of it is on disk, or cannot be. */
-  flush(): Promise<void> {
+  async flush(): Promise<void> {
+    await this.#file.update((value) => value)
+    if (this.#isUnwritten) await this.#write()
     clearTimeout(this.#retry)
-    return this.#file.update((value) => value)
   }
 
   async #change(change: (value: AbsenceFile) => AbsenceFile): Promise<void> {
@@ -181,23 +183,22 @@ export class Absences {
     const next = change(this.#value)
     if (next === this.#value) return
     this.#value = next
-    this.#write()
+    void this.#write()
   }
 
-  #write(): void {
+  /** Never rejects: what the disk does not take is tried again. */
+  async #write(): Promise<void> {
     clearTimeout(this.#retry)
-    this.#file
-      .update(() => this.#value)
-      .then(
-        () => (this.#isUnwritten = false),
-        (error: unknown) => {
-          if (!this.#isUnwritten) this.#log.warn('absences not written', { error })
-          this.#isUnwritten = true
-          clearTimeout(this.#retry)
-          this.#retry = setTimeout(() => this.#write(), this.#retryMs)
-          this.#retry.unref()
-        },
-      )
+    try {
+      await this.#file.update(() => this.#value)
+      this.#isUnwritten = false
+    } catch (error) {
+      if (!this.#isUnwritten) this.#log.warn('absences not written', { error })
+      this.#isUnwritten = true
+      clearTimeout(this.#retry)
+      this.#retry = setTimeout(() => void this.#write(), this.#retryMs)
+      this.#retry.unref()
+    }
   }
 }
 

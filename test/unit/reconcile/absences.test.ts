@@ -60,6 +60,13 @@ test('what a person stops while it gives way to another stays stopped when that 
   expect(absences.of('uid of small')).toBeUndefined()
 })
 
+test('neither memory pressure nor idleness takes the place of what a person holds', async () => {
+  const absences = await open()
+  await absences.hold(target('tiny'), held)
+  for (const absence of [evicted, idle, displaced]) absences.leave(target('tiny'), absence)
+  expect(absences.of('uid of tiny')).toEqual(held)
+})
+
 test('what the agent before this file kept is read once, and its files are gone', async () => {
   const kept = (name: string, hold: object) => ({ ...target(name), hold: { since, message: 'Why.', ...hold } })
   const holds = [kept('a', { cause: 'stopped', by: 'person' }), kept('b', { cause: 'evicted', by: 'pressure' })]
@@ -106,6 +113,16 @@ test('a disk that took nothing is asked again by itself', async () => {
   await eventually(() => log.warnings.length === 1)
   await rm(file(), { recursive: true })
   await eventually(async () => (await readFile(file(), 'utf8').catch(() => '')).includes('uid of evicted'))
+})
+
+test('what the disk did not take is written when the agent stops, if it takes it by then', async () => {
+  const absences = await open()
+  await mkdir(file())
+  absences.leave(target('evicted'), evicted)
+  await eventually(() => log.warnings.length === 1)
+  await rm(file(), { recursive: true })
+  await absences.flush()
+  expect((await open()).of('uid of evicted')).toEqual(evicted)
 })
 
 test('what a person asks for where the disk takes nothing is refused, and nothing has changed', async () => {
