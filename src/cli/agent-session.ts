@@ -16,13 +16,19 @@ export interface AgentSessionOptions {
 }
 
 /** Runs `work` with a connection to the agent of this state folder, and answers its exit code or that of the failed link it says. */
-export async function withAgent(
+export const withAgent = (
   { io, stateDir }: AgentSessionOptions,
   work: (agent: AgentClient) => Promise<number>,
-): Promise<number> {
-  try {
+): Promise<number> =>
+  sayingLinkErrors(io, async () => {
     await using agent = await connect({ io, stateDir })
     return await work(agent)
+  })
+
+/** Answers the exit code of `work`, or that of the failed link, whose sentence goes to standard error. */
+export async function sayingLinkErrors(io: CliIo, work: () => Promise<number>): Promise<number> {
+  try {
+    return await work()
   } catch (error) {
     if (!(error instanceof LinkError)) throw error
     io.stderr.write(`metal-agent: ${error.message}\n`)

@@ -39,14 +39,13 @@ mv -f "$new" "$1"
 
 const unknown = { exitCode: 1, stdout: '' }
 
-/** Throws VerbError where there is no such user. `name` absent = who runs this. */
-export async function sudoUser(name: string | undefined): Promise<SudoUser> {
-  if (name === undefined) {
-    const { username, uid } = userInfo()
-    if (uid === 0)
-      throw new VerbError('The rule is for the user whose agent measures power: name that user with --user.')
-    return { name: username, id: uid }
-  }
+/** Throws VerbError where there is no such user. `given` absent = who runs this, and under sudo who called sudo. */
+export async function sudoUser(given: string | undefined, env: NodeJS.ProcessEnv): Promise<SudoUser> {
+  const { username, uid } = userInfo()
+  if (given === undefined && uid !== 0) return { name: username, id: uid }
+  const name = given ?? env['SUDO_USER']
+  if (name === undefined || name === '' || (given === undefined && name === username))
+    throw new VerbError('The rule is for the user whose agent measures power: name that user with --user.')
   const { exitCode, stdout } = name.startsWith('-') ? unknown : await ask('/usr/bin/id', ['-u', name])
   if (exitCode !== 0 || !/^\d+\n$/.test(stdout)) {
     throw new VerbError(`There is no user ${JSON.stringify(name)} on this machine.`)

@@ -2,9 +2,11 @@ import type { Command } from 'commander'
 import { z } from 'zod'
 import { modelNameOf } from '../../agent-core/models/pulls.ts'
 import { inCatalogue } from '../../contract/catalogue.ts'
-import { applicationYaml, modelApplication } from '../../contract/model-application.ts'
-import { send, VerbError } from '../agent-session.ts'
-import { agentVerb, run, type VerbContext } from './verb.ts'
+import { applicationYaml, modelApplication, type ModelApplication } from '../../contract/model-application.ts'
+import type { AgentClient } from '../../serve/client/agent-client.ts'
+import { sayingLinkErrors, send, VerbError } from '../agent-session.ts'
+import { exitCodes } from '../io.ts'
+import { agentVerb, ifAgentRuns, run, type VerbContext } from './verb.ts'
 
 const count = z.coerce.number().optional()
 
@@ -36,33 +38,39 @@ export function addVerb(context: VerbContext): Command {
     .option('--context <tokens>', 'context size; left out, that of the agent')
     .option('--slots <number>', 'requests at once')
     .option('--yaml', 'only print what would be applied')
-    .action((source: string, options: unknown) =>
-      run(context, options, async (agent, { json }) => {
-        const {
-          yaml,
-          name,
-          namespace,
-          quantization,
-          sourceSecret,
-          context: contextSize,
-          slots,
-        } = addOptions.parse(options)
-        const parsed = modelApplication.safeParse({
-          name: name ?? inCatalogue(source)?.name ?? modelNameOf(source),
-          namespace: namespace ?? (await agent.snapshot()).cluster.namespace ?? 'default',
-          source,
-          quantization,
-          sourceSecret,
-          contextSize,
-          parallelSlots: slots,
-        })
-        if (!parsed.success) {
-          const [issue] = parsed.error.issues
-          throw new VerbError(`${issue?.path.join('.') ?? ''} ${issue?.message ?? 'makes no sense'}.`.trim())
-        }
-        if (!yaml) return send(agent, { name: 'applyModel', application: parsed.data }, { io: context.io, json })
-        context.io.stdout.write(applicationYaml(parsed.data))
-        return 0
-      }),
-    )
+    .action((source: string, options: unknown) => add(context, source, options))
+}
+
+/** With `--yaml` no agent has to run: one that does says which namespace is meant where none is given. */
+async function add(context: VerbContext, source: string, options: unknown): Promise<void> {
+  const given = addOptions.parse(options)
+  const namespaceOf = async (agent: AgentClient) => (await agent.snapshot()).cluster.namespace
+  if (given.yaml) {
+    const code = await sayingLinkErrors(context.io, async () => {
+      const namespace = given.namespace ?? (await ifAgentRuns(context, options, namespaceOf))
+      context.io.stdout.write(applicationYaml(applicationOf(source, given, namespace)))
+      return exitCodes.done
+    })
+    context.end(code)
+    return
+  }
+  await run(context, options, async (agent, { json }) => {
+    const application = applicationOf(source, given, given.namespace ?? (await namespaceOf(agent)))
+    return send(agent, { name: 'applyModel', application }, { io: context.io, json })
+  })
+}
+
+/** Throws VerbError. */
+function applicationOf(
+  source: string,
+  { name, quantization, sourceSecret, context: contextSize, slots }: z.infer<typeof addOptions>,
+  namespace = 'default',
+): ModelApplication {
+  const parsed = modelApplication.safeParse({
+    name: name ?? inCatalogue(source)?.name ?? modelNameOf(source),
+    ...{ namespace, source, quantization, sourceSecret, contextSize, parallelSlots: slots },
+  })
+  if (parsed.success) return parsed.data
+  const [issue] = parsed.error.issues
+  throw new VerbError(`${issue?.path.join('.') ?? ''} ${issue?.message ?? 'makes no sense'}.`.trim())
 }

@@ -1,6 +1,7 @@
 import path from 'node:path'
 import { Command } from 'commander'
 import { z } from 'zod'
+import { LinkError } from '../../contract/client.ts'
 import type { CommandInput, ServiceRef } from '../../contract/commands.ts'
 import type { AgentClient } from '../../serve/client/agent-client.ts'
 import { connect, send, withAgent } from '../agent-session.ts'
@@ -43,6 +44,21 @@ export async function run(
   const { json, stateDir } = commonOptions.parse(options)
   const session = { io, stateDir: path.resolve(io.cwd, stateDir) }
   end(await withAgent(session, (agent) => work(agent, { json, connect: () => connect(session) })))
+}
+
+/** What the agent of these options answers; undefined where none runs. */
+export async function ifAgentRuns<T>(
+  { io }: VerbContext,
+  options: unknown,
+  ask: (agent: AgentClient) => Promise<T>,
+): Promise<T | undefined> {
+  try {
+    await using agent = await connect({ io, stateDir: path.resolve(io.cwd, commonOptions.parse(options).stateDir) })
+    return await ask(agent)
+  } catch (error) {
+    if (error instanceof LinkError && error.code === 'gone') return undefined
+    throw error
+  }
 }
 
 /** One command about the service that a person names. */

@@ -166,6 +166,42 @@ test.each([{ args: ['--version'] }, { args: ['-version'] }, { args: ['version'] 
   },
 )
 
+test('rights and add --yaml print without an agent: for what they are told, or for the current context', async () => {
+  await using folder = await temporaryFolder()
+  const nobody = ['--state-dir', folder.dir]
+  const kubeconfig = path.join(folder.dir, 'config')
+  const lab = { name: 'lab', context: { cluster: 'lab', user: 'lab' } }
+  const parts = {
+    clusters: [{ name: 'lab', cluster: { server: 'https://lab.example:6443' } }],
+    users: [],
+    contexts: [lab],
+  }
+  await writeFile(kubeconfig, JSON.stringify({ apiVersion: 'v1', kind: 'Config', 'current-context': 'lab', ...parts }))
+  const told = await metalAgent('rights', ...nobody, '--context', 'the rack', '--namespace', 'team-a')
+  const current = await execa(process.execPath, [path.join(root, 'src/cli/metal-agent.ts'), 'rights', ...nobody], {
+    env: { KUBECONFIG: kubeconfig },
+  })
+  const neither = await metalAgent('rights', ...nobody)
+  const added = await metalAgent('add', 'llama-3.1-8b', '--yaml', ...nobody)
+  expect([told.exitCode, told.stdout]).toEqual([
+    0,
+    expect.stringMatching(/--context 'the rack' [^]*--namespace team-a rolebinding/),
+  ])
+  expect(current.stdout).toMatch(/kubectl --context lab auth whoami[^]*--namespace default rolebinding/)
+  expect([neither.exitCode, neither.stderr]).toEqual([2, expect.stringContaining('/nowhere/.kube/config')])
+  expect([added.exitCode, added.stderr, added.stdout]).toEqual([0, '', expect.stringContaining('namespace: default')])
+})
+
+test.skipIf(process.getuid?.() !== 0)('the rule of sudo is for who called sudo, and never for root', async () => {
+  const dryRun = (SUDO_USER: string) =>
+    execa(process.execPath, [path.join(root, 'src/cli/metal-agent.ts'), 'power', 'install', '--dry-run'], {
+      env: { SUDO_USER },
+      reject: false,
+    })
+  expect((await dryRun('nobody')).stdout).toMatch(/^nobody ALL/m)
+  for (const name of ['', 'root', 'no such user']) expect((await dryRun(name)).exitCode).toBe(2)
+})
+
 test('what stands for a value says what it is, and is no value that reads like the default', async () => {
   const { stdout } = await metalAgent('--help')
   const values = [...stdout.matchAll(/^ {2}--[\w-]+ (\S+)/gm)].map(([, value]) => value)
