@@ -114,7 +114,7 @@ export const startRows = {
     defaultMeans: 'public addresses alone',
     group: 'Models',
     flag: 'allowed-download-hosts',
-    help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from beside public addresses',
+    help: 'comma-separated host names, addresses or blocks (10.0.0.0/8) that models may be fetched from beside public addresses outside this network',
   },
   hubLoginNamespaces: {
     kind: 'list',

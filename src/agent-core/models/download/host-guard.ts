@@ -1,5 +1,6 @@
 import { lookup as systemLookup, type LookupAddress, type LookupOptions } from 'node:dns'
 import type { LookupFunction } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import { domainToASCII } from 'node:url'
 import ipaddr from 'ipaddr.js'
 import { ModelError, remoteRepairMs } from '../errors.ts'
@@ -16,19 +17,24 @@ export interface HostGuardOptions {
   readonly allowed: () => readonly string[]
   /** For tests: in place of the system's. */
   readonly resolve?: Resolve | undefined
+  /** For tests: in place of this machine's. */
+  readonly interfaces?: typeof networkInterfaces | undefined
 }
 
 /**
- * Limits downloads to public addresses and the hosts that a person listed; without it a Model could have this machine send requests into
- * its own network. The address that was checked is the one that is dialled, so that a name cannot change its address in between.
+ * Limits downloads to public addresses outside this machine's own network and the hosts that a person listed; without it a Model could have
+ * this machine send requests into its own network, where every machine that has IPv6 has a public address too. The address that was
+ * checked is the one that is dialled, so that a name cannot change its address in between.
  */
 export class HostGuard {
   readonly #allowed: () => readonly string[]
   readonly #resolve: Resolve
+  readonly #interfaces: typeof networkInterfaces
 
-  constructor({ allowed, resolve = systemLookup }: HostGuardOptions) {
+  constructor({ allowed, resolve = systemLookup, interfaces = networkInterfaces }: HostGuardOptions) {
     this.#allowed = allowed
     this.#resolve = resolve
+    this.#interfaces = interfaces
   }
 
   /** Of each request, before anything is dialled: all that can be judged where a proxy resolves the name. Throws ModelError. */
@@ -45,12 +51,14 @@ export class HostGuard {
         callback(error, [])
         return
       }
-      const [first] = addresses
-      if (first === undefined) callback(notAllowed(hostname), [])
-      else if (!this.#isListed(bare(hostname)) && !addresses.every(({ address }) => this.#mayDial(address)))
-        callback(notAllowed(hostname), [])
-      else if (options.all === true) callback(null, addresses)
-      else callback(null, first.address, first.family)
+      try {
+        const first = this.#requireAddresses(hostname, addresses)
+        if (options.all === true) callback(null, addresses)
+        else callback(null, first.address, first.family)
+      } catch (refused) {
+        // Thrown on, it would end the agent: the resolver calls this.
+        callback(refused instanceof Error ? refused : new Error(String(refused)), [])
+      }
     })
   }
 
@@ -58,15 +66,53 @@ export class HostGuard {
     return this.#allowed().some((entry) => bare(entry) === host)
   }
 
+  /** The first of them. Throws ModelError. */
+  #requireAddresses(hostname: string, addresses: readonly LookupAddress[]): LookupAddress {
+    const [first] = addresses
+    const isFine = this.#isListed(bare(hostname)) || addresses.every(({ address }) => this.#mayDial(address))
+    if (first === undefined || !isFine) throw notAllowed(hostname)
+    return first
+  }
+
   #mayDial(address: string): boolean {
-    const dialled = ipaddr.parse(address)
+    const dialled = withoutZone(ipaddr.parse(address))
     const judged = innermost(dialled)
-    if (judged.range() === 'unicast' && !isLocalTranslation(dialled)) return true
+    if (isPublic(judged) && !isLocalTranslation(dialled) && !this.#isOwn(judged, dialled)) return true
     return this.#allowed().some((entry) => holds(entry, judged) || holds(entry, dialled))
+  }
+
+  /** Whether one lies in a network of this machine's interfaces, which come and go while the agent runs. */
+  #isOwn(...addresses: readonly Address[]): boolean {
+    const own = Object.values(this.#interfaces()).flatMap((given) => given ?? [])
+    return own.some((one) => addresses.some((address) => isNear(address, one)))
   }
 }
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
+
+/** The interface an address belongs to (`%en0`) says nothing about where it leads. */
+const withoutZone = (address: Address): Address => ipaddr.fromByteArray(address.toByteArray())
+
+/** All that is given out to the public in IPv6 so far; the rest, such as `::2` or `4000::1`, has no owner who could serve a model. */
+const publicIpv6 = ipaddr.parseCIDR('2000::/3')
+
+const isPublic = (address: Address): boolean =>
+  address.range() === 'unicast' && (address.kind() === 'ipv4' || address.match(publicIpv6))
+
+/**
+ * How long the prefix of an own network is at least and at most, whatever the interface says. Shorter: some tunnels state a class of addresses
+ * or everything (/0, /8), which must not refuse the internet. Longer: an IPv6 network has 64 bits also where DHCPv6 or a tunnel gives out
+ * single addresses (/128), and the other end of a line (/31, /32) is next to this one.
+ */
+const ownPrefixBits = { ipv4: { least: 16, most: 30 }, ipv6: { least: 48, most: 64 } }
+
+/** Whether it lies in the network of an address of this machine. */
+function isNear(address: Address, { address: own, cidr }: Readonly<{ address: string; cidr: string | null }>): boolean {
+  const mine = withoutZone(ipaddr.parse(own))
+  const { least, most } = ownPrefixBits[mine.kind()]
+  const stated = cidr === null ? most : Number(cidr.split('/').at(-1))
+  return mine.kind() === address.kind() && address.match(mine, Math.min(most, Math.max(least, stated)))
+}
 
 /** The IPv4 address that an IPv6 one stands for: mapped, compatible, or translated as DNS64 and 6to4 do. */
 function innermost(address: Address): Address {
@@ -116,7 +162,7 @@ function notAllowed(hostname: string): ModelError {
   return new ModelError(
     'transient',
     'DownloadHostNotAllowed',
-    `No model is fetched from ${host}, which is not a public address: let a person on this machine start the agent with --allowed-download-hosts ${host}, or give a public address.`,
+    `No model is fetched from ${host}, which is not a public address outside this machine's own network: let a person on this machine start the agent with --allowed-download-hosts ${host}, or give a public address.`,
     { retryAfterMs: remoteRepairMs },
   )
 }
