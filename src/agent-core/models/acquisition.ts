@@ -15,10 +15,11 @@ import { contentRevision, type HeaderSummary, type Manifest } from './manifest.t
 import { wantedOf, type LocalModel, type ModelRequest } from './model-request.ts'
 import { waitingSentence } from './pulls.ts'
 import type { Remote } from './remote.ts'
+import { compareWithStored, type RemoteState } from './remote-state.ts'
 import type { Waiters } from './shared-work.ts'
 import { parseModelSource } from './source.ts'
 import type { Store } from './store.ts'
-import { sameBytes } from './store-paths.ts'
+import { lstatIfThere, sameBytes } from './store-paths.ts'
 import type { StoredModel, Wanted } from './stored-model.ts'
 
 export interface AcquisitionOptions {
@@ -68,26 +69,34 @@ export class Acquisition {
     const { signal } = waiters
     const parsed = parseModelSource(request.source)
     if (parsed.kind === 'local') return this.#inPlace(parsed.path, request)
+    const { store } = this.#options
+    const wanted = wantedOf(request)
     const remote = await this.#options.remote.resolve(request, signal)
-    const stored = await this.#options.store.find(wantedOf(request))
-    const told = stored && (await this.#options.remote.isSame(remote, stored.manifest, signal))
-    const same = stored && told?.isSame === true ? await this.#admitted(request, stored, signal) : undefined
-    if (same) return localOf(same)
+    const contents = await store.contents(wanted)
+    const states: ReadonlyMap<string, RemoteState> =
+      contents.length === 0 ? new Map() : await this.#options.remote.states(remote, signal)
+    for (const [place, stored] of contents.entries()) {
+      const sameness = compareWithStored(remote.files, states, stored.manifest)
+      // A source that went back to an older content has to show it.
+      if (sameness === 'different' || (place > 0 && sameness !== 'same')) continue
+      const same = await this.#admitted(request, stored, signal)
+      if (same) return localOf(place === 0 ? same : await store.amend(same, () => ({}), { asNewest: true }))
+    }
     await this.#options.requireStore()
     const fresh = await this.#fetch(request, waiters, { beside: true })
-    if (!stored || contentRevision(fresh.manifest.files) !== contentRevision(stored.manifest.files)) {
-      return this.#arrived(request, fresh)
-    }
+    const revision = contentRevision(fresh.manifest.files)
+    const twin = contents.find(({ manifest }) => contentRevision(manifest.files) === revision)
+    if (!twin || (await lstatIfThere(twin.manifestPath)) === undefined) return this.#arrived(request, fresh)
     // The server calls the same bytes something else now, perhaps only where it does not send them.
-    await this.#options.store.remove(fresh)
+    await store.remove(fresh)
     const files = fresh.manifest.files.map((file) => {
-      const etag = told?.validators.get(file.path) ?? file.etag
+      const etag = states.get(file.path)?.validator ?? file.etag
       return { ...file, ...(etag !== undefined && { etag }) }
     })
     const { isPublic = false, isByLogin = false } = fresh.manifest.access ?? {}
     const { namespace } = request
     const merged = (now: Manifest) => ({ files, access: accessAfter(now.access, { namespace, isPublic, isByLogin }) })
-    return localOf(await this.#options.store.amend(stored, merged))
+    return localOf(await store.amend(twin, merged, { asNewest: true }))
   }
 
   #inPlace(path: string, request: ModelRequest): Promise<LocalModel> {

@@ -70,8 +70,7 @@ export class Inventory {
       const used = stored.find((one) => one.path === path)
       if (!used) return
       await store.markUsed(used)
-      for (const old of stored) {
-        if (old === used || old.manifest.completedAt >= used.manifest.completedAt) continue
+      for (const old of stored.slice(stored.indexOf(used) + 1)) {
         if (old.manifest.namespace !== namespace) continue
         await store.remove(old)
         log.info('older content of a model removed', { model: old.model, path: old.path })

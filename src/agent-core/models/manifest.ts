@@ -52,6 +52,7 @@ const shared = {
   source: z.string(),
   /** What tells sources apart: see `selectionDigest`. */
   sourceSha256: sha256,
+  /** By the wall clock, for people: see `sequence`. */
   completedAt: z.iso.datetime(),
   /** `adopted`: found without a record under the Go agent's name, so that only the name speaks for this source. */
   origin: z.enum(['downloaded', 'adopted']),
@@ -61,6 +62,11 @@ const shared = {
 const manifestSchema = z.object({
   ...shared,
   schema: z.literal(2),
+  /**
+   * Of several contents of one source the highest is the newest. Absent in records of earlier versions and of files that were found here,
+   * which are older than all that have one.
+   */
+  sequence: z.int().nonnegative().optional(),
   /** The Hub's commit, or what else the server calls this content; tells contents of one source apart. */
   revision: z.string().max(1_000).optional(),
   files: z.array(manifestFile).min(1).max(10_000),
@@ -121,6 +127,19 @@ export function brokenManifestPath(path: string): string {
 export function contentRevision(files: readonly ManifestFile[]): string {
   const known = files.map(({ path, sizeBytes, sha256: hash, etag }) => [path, hash ?? etag ?? sizeBytes])
   return createHash('sha256').update(JSON.stringify(known)).digest('hex')
+}
+
+/**
+ * Sorts contents of one source, newest first. Those of earlier versions have their time alone; one that has not come yet was put down by a
+ * clock that was ahead, and whatever has a time that has come was fetched after it.
+ */
+export function newestFirst(a: Manifest, b: Manifest, now: number): number {
+  const age = ({ sequence, completedAt }: Manifest): readonly [number, number, number] => {
+    const at = Date.parse(completedAt)
+    return sequence === undefined ? [0, at > now ? 0 : 1, at] : [sequence, 1, at]
+  }
+  const [of, than] = [age(a), age(b)]
+  return than[0] - of[0] || than[1] - of[1] || than[2] - of[2]
 }
 
 export const manifestSuffix = '.metalbar.json'

@@ -6,7 +6,7 @@ import type { Manifest } from './manifest.ts'
 import type { RemoteSource } from './remote-file.ts'
 import { shownSource } from './source.ts'
 
-interface RemoteState {
+export interface RemoteState {
   readonly sizeBytes: number | undefined
   /** The ETag, else the time of the last change. */
   readonly validator: string | undefined
@@ -33,34 +33,36 @@ async function remoteState(
   }
 }
 
-export interface Sameness {
-  readonly isSame: boolean
-  /** What the server calls its files, by their paths. */
-  readonly validators: ReadonlyMap<string, string>
+/** What servers say of the files of a source, by their paths; of a Hub's files its listing says all. Throws ModelError, or the signal's reason. */
+export async function remoteStates(
+  files: RemoteSource['files'],
+  how: { transport: Transport; signal: AbortSignal },
+): Promise<ReadonlyMap<string, RemoteState>> {
+  const states = new Map<string, RemoteState>()
+  for (const file of files) if (file.hub === undefined) states.set(file.path, await remoteState(file, how))
+  return states
 }
 
-/** Whether a source still holds what was stored of it, as far as its server tells. Throws ModelError, or the signal's reason. */
-export async function sameAsStored(
+/**
+ * Whether a source still holds what was stored of it: `same` where a checksum or validator of every file says so, `perhaps` where nothing
+ * speaks against it.
+ */
+export function compareWithStored(
   files: RemoteSource['files'],
+  states: ReadonlyMap<string, RemoteState>,
   manifest: Manifest,
-  { transport, signal }: { transport: Transport; signal: AbortSignal },
-): Promise<Sameness> {
-  const validators = new Map<string, string>()
-  let isSame = files.length === manifest.files.length
+): 'same' | 'perhaps' | 'different' {
+  if (files.length !== manifest.files.length) return 'different'
+  let isProven = true
   for (const file of files) {
     const known = manifest.files.find(({ path }) => path === file.path)
-    if (!known) return { isSame: false, validators }
-    if (file.hub !== undefined) {
-      if (file.sizeBytes !== undefined && file.sizeBytes !== known.sizeBytes) isSame = false
-      const [wanted, has] = file.sha256 === undefined ? [file.blob, known.etag] : [file.sha256, known.sha256]
-      if (wanted !== undefined && has !== undefined && wanted !== has) isSame = false
-      continue
-    }
-    const { sizeBytes, validator } = await remoteState(file, { transport, signal })
-    if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) isSame = false
-    if (validator === undefined) continue
-    validators.set(file.path, validator)
-    if (known.etag !== undefined && validator !== known.etag) isSame = false
+    if (!known) return 'different'
+    const { sizeBytes, validator } = states.get(file.path) ?? { sizeBytes: file.sizeBytes, validator: file.blob }
+    const isHashed = file.hub !== undefined && file.sha256 !== undefined
+    const [says, has] = isHashed ? [file.sha256, known.sha256] : [validator, known.etag]
+    if (sizeBytes !== undefined && sizeBytes !== known.sizeBytes) return 'different'
+    if (says === undefined || has === undefined) isProven = false
+    else if (says !== has) return 'different'
   }
-  return { isSame, validators }
+  return isProven ? 'same' : 'perhaps'
 }

@@ -14,7 +14,7 @@ import type { Manifest } from './manifest.ts'
 import { firstBytes } from './local-file.ts'
 import type { RemoteFile, RemoteSource } from './remote-file.ts'
 import { RemoteAccess, type RemoteAccessOptions, type RemoteRequest } from './remote-access.ts'
-import { sameAsStored, type Sameness } from './remote-state.ts'
+import { remoteStates, type RemoteState } from './remote-state.ts'
 import { resolveSource } from './resolve-source.ts'
 import { askAccess, requireFile, type AskedFor } from './source-access.ts'
 import { startProblem } from './start-check.ts'
@@ -91,9 +91,9 @@ export class Remote implements AsyncDisposable {
     return readGgufHeaderOverHttp(url.href, { fetch, signal, headers: new Login(file).headersFor(url) })
   }
 
-  /** See {@link sameAsStored}. Throws ModelError. */
-  async isSame({ files }: RemoteSource, manifest: Manifest, signal: AbortSignal): Promise<Sameness> {
-    return sameAsStored(files, manifest, { transport: await this.#access.transport(), signal })
+  /** See {@link remoteStates}. Throws ModelError. */
+  async states({ files }: RemoteSource, signal: AbortSignal): Promise<ReadonlyMap<string, RemoteState>> {
+    return remoteStates(files, { transport: await this.#access.transport(), signal })
   }
 
   /** See {@link askAccess}: with the login of the request. */

@@ -64,7 +64,7 @@ export class StorePlaces {
     const short = wanted.digest.slice(0, shortDigestLength)
     for (let attempt = 0; ; attempt += 1) {
       const base = attempt === 0 ? folder : join(folder, attempt === 1 ? short : `${short}-${attempt}`)
-      const destination = await this.#claimAll(wanted, base, content)
+      const destination = await this.#claimAll(wanted, { root: folder, folder: base }, content)
       if (destination) return destination
       this.#options.log.info('keeping model beside another of the same name', {
         model: wanted.model,
@@ -77,7 +77,7 @@ export class StorePlaces {
   /** Undefined where one of the places belongs to another model. */
   async #claimAll(
     wanted: Wanted,
-    folder: string,
+    { root, folder }: { readonly root: string; readonly folder: string },
     { files, primary, beside }: { files: readonly string[]; primary: string; beside: boolean },
   ): Promise<Destination | undefined> {
     const { directory, claims, guarded } = this.#options
@@ -106,7 +106,7 @@ export class StorePlaces {
     }
     return {
       folder,
-      commit: (arrival) => guarded(() => this.#commit(wanted, record, arrival), sizeOf(arrival)),
+      commit: (arrival) => guarded(() => this.#commit(wanted, { root, record }, arrival), sizeOf(arrival)),
       release,
     }
   }
@@ -122,7 +122,11 @@ export class StorePlaces {
   }
 
   /** The record comes first: a crash in between leaves a record without files (absent), never a file without record (adoptable). */
-  async #commit(wanted: Wanted, record: string, arrival: Arrival): Promise<StoredModel> {
+  async #commit(
+    wanted: Wanted,
+    { root, record }: { readonly root: string; readonly record: string },
+    arrival: Arrival,
+  ): Promise<StoredModel> {
     const { directory, records, now } = this.#options
     const folder = dirname(record)
     const files = arrival.files.map(({ path, sizeBytes, sha256, etag }) => ({
@@ -132,7 +136,7 @@ export class StorePlaces {
       ...(etag !== undefined && { etag }),
     }))
     const { primary, mmproj, revision, header, access } = arrival
-    const manifest: Manifest = {
+    const facts: Manifest = {
       ...recordFacts(wanted, { origin: 'downloaded', now: now() }),
       namespace: wanted.namespace,
       ...(access !== undefined && { access }),
@@ -146,7 +150,7 @@ export class StorePlaces {
       const to = join(folder, path)
       if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
     }
-    await records.write(record, manifest)
+    const manifest = await records.write(record, facts, root)
     await syncFolder(folder)
     for (const { path, moveTo } of arrival.files) {
       const to = join(folder, path)

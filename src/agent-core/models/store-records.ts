@@ -50,8 +50,13 @@ export class StoreRecords {
     return (await Promise.all(read)).flat()
   }
 
-  async write(path: string, manifest: Manifest): Promise<void> {
-    await this.#changes.add(() => writeManifest(path, manifest))
+  /** Makes it the newest of its source in the Model's folder. */
+  async write(path: string, manifest: Manifest, folder: string): Promise<Manifest> {
+    return this.#changes.add(async () => {
+      const newest = await this.#asNewest({ path, manifest }, folder)
+      await writeManifest(path, newest)
+      return newest
+    })
   }
 
   /** False where there is a record by now. */
@@ -63,15 +68,20 @@ export class StoreRecords {
     })
   }
 
-  /** What the record says after the change, which is made of what it says by now; undefined where it is another record by now. */
+  /**
+   * What the record says after the change, which is made of what it says by now; undefined where it is another record by now. With
+   * `newestIn`, the Model's folder, it is the newest of its source from then on.
+   */
   async change(
     { path, manifest: known }: Recorded,
     changed: (now: Manifest) => Manifest,
+    newestIn?: string,
   ): Promise<Manifest | undefined> {
     return this.#changes.add(async () => {
       const state = await readManifest(path)
       if (state.kind !== 'valid' || !isSameRecord(state.manifest, known)) return undefined
-      const manifest = changed(state.manifest)
+      const next = changed(state.manifest)
+      const manifest = newestIn === undefined ? next : await this.#asNewest({ path, manifest: next }, newestIn)
       await writeManifest(path, manifest)
       return manifest
     })
@@ -88,6 +98,14 @@ export class StoreRecords {
       await removeFiles()
       await rm(path, { force: true })
     })
+  }
+
+  async #asNewest({ path, manifest }: Recorded, folder: string): Promise<Manifest> {
+    const others = (await this.of(folder)).filter(
+      (other) => other.path !== path && other.manifest.sourceSha256 === manifest.sourceSha256,
+    )
+    const last = Math.max(0, ...others.map((other) => other.manifest.sequence ?? 0))
+    return { ...manifest, sequence: Math.max(last + 1, manifest.sequence ?? 0) }
   }
 
   async #setAside(path: string, why: string): Promise<void> {
@@ -109,4 +127,4 @@ export function isNamedBy({ path: record, manifest }: Recorded, path: string): b
 const sourceFolder = new RegExp(`^[0-9a-f]{${shortDigestLength}}(-\\d+)?$`)
 
 const isSameRecord = (a: Manifest, b: Manifest): boolean =>
-  a.sourceSha256 === b.sourceSha256 && a.completedAt === b.completedAt
+  a.sourceSha256 === b.sourceSha256 && a.sequence === b.sequence && a.completedAt === b.completedAt

@@ -5,7 +5,7 @@ import { isBelow } from '../support/is-below.ts'
 import { isFound, isOpenTo } from './access.ts'
 import { namingStoreErrors } from './disk.ts'
 import { ModelError } from './errors.ts'
-import { brokenManifestPath, manifestSuffix, type Manifest } from './manifest.ts'
+import { brokenManifestPath, manifestSuffix, newestFirst, type Manifest } from './manifest.ts'
 import { goAgentFileName, sourceDigest } from './source.ts'
 import { adopt } from './store-adoption.ts'
 import { StoreClaims } from './store-claims.ts'
@@ -58,19 +58,24 @@ export class Store {
 
   /**
    * The complete model, if the store has it for a Model of this name and source. Of several contents the newest of its namespace's own, else
-   * of those that are open to it. Throws ModelError.
+   * of those that are open to it, else of all. Throws ModelError.
    */
   async find(wanted: Wanted): Promise<StoredModel | undefined> {
     return this.#guarded(async () => {
       const folder = this.#modelFolder(wanted.model)
       const complete = await this.#complete(wanted.model, wanted.digest)
       const goName = wanted.digest === sourceDigest(wanted.source) ? goAgentFileName(wanted.source) : undefined
-      if (complete.length > 0 || goName === undefined) return nearest(complete, wanted)
+      if (complete.length > 0 || goName === undefined) return countingFor(complete, wanted)[0]
       const store = { directory: this.directory, log: this.#log, records: this.#records, claims: this.#claims }
       const adopted = await adopt({ ...store, now: this.#now() }, { folder, goName }, wanted)
       // Another request may have taken the file meanwhile.
-      return adopted ?? nearest(await this.#complete(wanted.model, wanted.digest), wanted)
+      return adopted ?? countingFor(await this.#complete(wanted.model, wanted.digest), wanted)[0]
     })
+  }
+
+  /** All complete contents of the source that {@link find} chooses from, newest first. Throws ModelError. */
+  async contents(wanted: Wanted): Promise<readonly StoredModel[]> {
+    return this.#guarded(async () => countingFor(await this.#complete(wanted.model, wanted.digest), wanted))
   }
 
   /** The same source under another Model's name. Throws ModelError. */
@@ -78,7 +83,7 @@ export class Store {
     return this.#guarded(async () => {
       const others = (await this.#models()).filter((model) => model !== wanted.model)
       const found = await Promise.all(others.map((model) => this.#complete(model, wanted.digest)))
-      return nearest(found.flat(), wanted)
+      return countingFor(found.flat(), wanted)[0]
     })
   }
 
@@ -149,11 +154,17 @@ export class Store {
   }
 
   /** Adds what has been found out about a complete model to what its record says by now. Throws ModelError. */
-  async amend(stored: StoredModel, changes: (now: Manifest) => Partial<Manifest>): Promise<StoredModel> {
+  async amend(
+    stored: StoredModel,
+    changes: (now: Manifest) => Partial<Manifest>,
+    { asNewest = false }: { readonly asNewest?: boolean } = {},
+  ): Promise<StoredModel> {
     return this.#guarded(async () => {
       const { manifestPath: path, manifest: known } = stored
       const changed = (now: Manifest): Manifest => ({ ...now, ...changes(now) })
-      return { ...stored, manifest: (await this.#records.change({ path, manifest: known }, changed)) ?? changed(known) }
+      const newestIn = asNewest ? this.#modelFolder(stored.model) : undefined
+      const manifest = await this.#records.change({ path, manifest: known }, changed, newestIn)
+      return { ...stored, manifest: manifest ?? changed(known) }
     })
   }
 
@@ -184,9 +195,8 @@ export class Store {
     const stored = await Promise.all(
       meant.map((record) => storedModel({ directory: this.directory, log: this.#log }, model, record)),
     )
-    return stored
-      .filter((one) => one !== undefined)
-      .sort((a, b) => (a.manifest.completedAt < b.manifest.completedAt ? 1 : -1))
+    const now = this.#now()
+    return stored.filter((one) => one !== undefined).sort((a, b) => newestFirst(a.manifest, b.manifest, now))
   }
 
   async #models(): Promise<string[]> {
@@ -218,11 +228,13 @@ export class Store {
   }
 }
 
-/** Of complete models, newest first. */
-const nearest = (complete: readonly StoredModel[], { namespace }: Wanted): StoredModel | undefined =>
-  complete.find(({ manifest }) => manifest.namespace === namespace) ??
-  complete.find(({ manifest }) => isOpenTo(manifest, namespace)) ??
-  complete[0]
+/** The namespace's own, else what is open to it, else all; in the order given. */
+function countingFor(complete: readonly StoredModel[], { namespace }: Wanted): readonly StoredModel[] {
+  const own = complete.filter(({ manifest }) => manifest.namespace === namespace)
+  if (own.length > 0) return own
+  const open = complete.filter(({ manifest }) => isOpenTo(manifest, namespace))
+  return open.length > 0 ? open : complete
+}
 
 const modelName = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { defaultDownloadSettings } from '../../../src/agent-core/models/models.ts'
+import { defaultDownloadSettings, type LocalModel } from '../../../src/agent-core/models/models.ts'
 import type { ModelUser } from '../../../src/agent-core/models/model-user.ts'
 import { selectionDigest } from '../../../src/agent-core/models/selection-digest.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -325,6 +325,68 @@ test('a changed source is fetched beside what serves, and the older content goes
   ])
 })
 
+/** Serves a content that tells itself from others by its ETag. */
+const serve = (content: string) => world.server.serve('/x.gguf', gguf(content), { etag: () => `"${content}"` })
+const gets = ({ requests }: { requests: readonly { method: string }[] }): number =>
+  requests.filter(({ method }) => method === 'GET').length
+const label = async ({ path }: { path: string }): Promise<string> => (await readFile(path, 'latin1')).slice(4, 6)
+
+test('a clock that was ahead at the first download makes no later content the older one', async () => {
+  let now = Date.parse('2027-06-01T00:00:00Z')
+  const models = world.restarted({ now: () => now })
+  const wanted = request(serve('v1').url)
+  const old = await models.ensure(wanted, staying())
+  now = Date.parse('2026-11-23T00:00:00Z')
+  const changed = serve('v2')
+  const fresh = await models.refresh(wanted, old, staying())
+  const again = fresh && (await models.refresh(wanted, fresh, staying()))
+  const next = await world.restarted({ now: () => now }).ensure(wanted, staying())
+  await models.markUsed(wanted, fresh ?? old)
+  expect([again, gets(changed), await label(next), await filesBelow(world.store)]).toEqual([
+    undefined,
+    1,
+    'v2',
+    { [next.path.slice(world.store.length + 1)]: 'v2v2v2v2' },
+  ])
+})
+
+test.each([
+  ['a clock that was right', '2026-10-01T00:00:00.000Z', '2026-11-01T00:00:00.000Z'],
+  ['a clock that was ahead at first', '2027-06-01T00:00:00.000Z', '2026-11-01T00:00:00.000Z'],
+])(
+  'contents that an earlier version kept by %s are told apart, and none is fetched again',
+  async (_clock, ...times) => {
+    const now = () => Date.parse('2026-11-23T00:00:00Z')
+    const wanted = request(serve('v1').url)
+    const earlier = world.restarted({ now })
+    const old = await earlier.ensure(wanted, staying())
+    const changed = serve('v2')
+    const fresh = await earlier.refresh(wanted, old, staying())
+    for (const [at, { path }] of [old, fresh ?? old].entries()) {
+      const record = JSON.parse(await readFile(`${path}.metalbar.json`, 'utf8')) as Record<string, unknown>
+      await writeFile(
+        `${path}.metalbar.json`,
+        JSON.stringify({ ...record, sequence: undefined, completedAt: times[at] }),
+      )
+    }
+    const models = world.restarted({ now })
+    const found = await models.ensure(wanted, staying())
+    const same = await models.refresh(wanted, found, staying())
+    expect([await label(found), same, gets(changed)]).toEqual(['v2', undefined, 1])
+  },
+)
+
+test('a source that goes back to a content that is still here is served with that, without a download', async () => {
+  const wanted = request(serve('v1').url)
+  const first = await world.models.ensure(wanted, staying())
+  serve('v2')
+  const second = await world.models.refresh(wanted, first, staying())
+  const restored = serve('v1')
+  const third = await world.models.refresh(wanted, second ?? first, staying())
+  const next = await world.restarted().ensure(wanted, staying())
+  expect([third?.path, next.path, gets(restored)]).toEqual([first.path, first.path, 0])
+})
+
 test('of a plain server a changed ETag or length is a changed content', async () => {
   const wanted = request(world.server.serve('/x.gguf', gguf('A')).url)
   const old = await world.models.ensure(wanted, staying())
@@ -477,29 +539,26 @@ test.each([
 ])(
   'what $kept, or another namespace has, is not deleted when a newer content of its source serves',
   async ({ forget }) => {
-    const contents = new Map<string, string>()
-    const label = async (path: string): Promise<string> => (await readFile(path, 'latin1')).slice(4, 6)
-    const serve = (content: string) => world.server.serve('/x.gguf', gguf(content, 4096 + Number(content.slice(1)))).url
-    const url = serve('v1')
+    const contents = new Map<string, LocalModel>()
+    const url = serve('v1').url
     const ask = (namespace: string) => request(url, 'm', namespace)
     const pulled = await world.models.ensure(ask(''), staying())
     const record = `${pulled.path}.metalbar.json`
     const said = Object.entries(JSON.parse(await readFile(record, 'utf8')) as Record<string, unknown>)
     await writeFile(record, JSON.stringify(Object.fromEntries(said.filter(([key]) => !forget.includes(key)))))
-    const refreshed = async (namespace: string, content: string): Promise<string> => {
+    const refreshed = async (namespace: string, content: string): Promise<void> => {
       serve(content)
       const fresh = await world.models.refresh(ask(namespace), pulled, staying())
       if (!fresh) throw new Error('nothing new')
       await world.models.markUsed(ask(namespace), fresh)
-      contents.set(content, fresh.path)
-      return fresh.path
+      contents.set(content, fresh)
     }
     await refreshed('a', 'v2')
     await refreshed('b', 'v3')
     await refreshed('a', 'v4')
-    const kept = ['v3', 'v4'].map((content) => label(contents.get(content) ?? ''))
-    expect([await label(pulled.path), ...(await Promise.all(kept))]).toEqual(['v1', 'v3', 'v4'])
-    await expect(readFile(contents.get('v2') ?? '')).rejects.toThrow('ENOENT')
+    const kept = ['v3', 'v4'].map((content) => label(contents.get(content) ?? pulled))
+    expect([await label(pulled), ...(await Promise.all(kept))]).toEqual(['v1', 'v3', 'v4'])
+    await expect(readFile(contents.get('v2')?.path ?? '')).rejects.toThrow('ENOENT')
   },
 )
 
