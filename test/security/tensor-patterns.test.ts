@@ -1,6 +1,9 @@
 import { performance } from 'node:perf_hooks'
 import { expect, test } from 'vitest'
+import { formatBytes } from '../../src/contract/format.ts'
 import { matchTensors } from '../../src/agent-core/memory/estimate/tensor-patterns.ts'
+import { specRefusal } from '../../src/agent-core/reconcile/runtime-choice.ts'
+import { inferenceServiceSpec } from '../../src/agent-core/kube/resources.ts'
 import { sizeUp } from '../../src/agent-core/reconcile/sizing.ts'
 
 const names = Array.from({ length: 50 }, (_, at) => `blk.${at}.${'a'.repeat(60)}.weight`)
@@ -26,22 +29,77 @@ test('patterns match as they are written, and one that is none is left out', asy
     names.slice(0, 3),
     60_000,
   )
-  expect([...matches.keys()]).toEqual([String.raw`blk\.[01]\.`, '(a+)+'])
-  expect([...(matches.get(String.raw`blk\.[01]\.`) ?? [])]).toEqual(names.slice(0, 2))
+  expect([...matches.readable]).toEqual([String.raw`blk\.[01]\.`, '(a+)+'])
+  const first = names.slice(0, 3).map((name) => matches.deciding.get(name))
+  expect(first).toEqual([String.raw`blk\.[01]\.`, String.raw`blk\.[01]\.`, '(a+)+'])
 })
 
-test('a need that such a pattern keeps from being worked out is unknown, with a sentence: the start is not admitted', async () => {
-  const tensors = names.map((name) => ({ name, type: 'f16', dimensions: [1n], bytes: 2 }))
-  const header = { version: 3, metadata: new Map(), tensors, bytesRead: 0 }
-  const need = await sizeUp({
+const sized = (overrides: readonly string[], tensorNames: readonly string[]) => {
+  const tensors = tensorNames.map((name) => ({ name, type: 'f16', dimensions: [1n], bytes: 2 }))
+  const metadata = new Map<string, unknown>([
+    ['general.architecture', 'llama'],
+    ['llama.block_count', 50],
+    ['llama.embedding_length', 64],
+    ['llama.attention.head_count', 1],
+  ])
+  return sizeUp({
     of: 'x',
-    models: { header: () => Promise.resolve(header as never) },
+    models: {
+      header: () => Promise.resolve({ version: 3, metadata, arrayLengths: new Map(), tensors, bytesRead: 0 } as never),
+    },
     model: { path: '/m.gguf', sizeBytes: 100 } as never,
     status: { phase: '' },
-    argv: () => ['--override-tensor', `${endless}=CPU`],
+    argv: () => overrides.flatMap((one) => ['--override-tensor', one]),
     env: {},
     metal: true,
   })
+}
+
+test('a need that such a pattern keeps from being worked out is unknown, with a sentence: the start is not admitted', async () => {
+  const need = await sized([`${endless}=CPU`], names)
   expect(need.estimate).toBeUndefined()
   expect(need.whyUnknown).toContain('use simpler patterns')
+})
+
+test('as many overrides as are taken, each written over and over, of a model with as many tensors as there may be cost an estimate little', async () => {
+  const many = Array.from({ length: 32_750 }, (_, at) => `blk.${at % 50}.expert.${at}.weight`)
+  const distinct = Array.from({ length: 255 }, (_, at) => `never${at}=CPU`)
+  const overrides = [...Array.from({ length: 4 }, () => distinct.join(',')), String.raw`blk\.[01]\.=CPU`]
+  const { estimate, changeable } = await sized(overrides, many)
+  expect(estimate?.notes.join(' ')).toContain(
+    `${formatBytes((2 * 2 * many.length) / 50)} of the weights stay with the CPU`,
+  )
+  const before = process.threadCpuUsage()
+  expect(changeable.estimateAt?.({})).toBe(estimate?.total)
+  const { user, system } = process.threadCpuUsage(before)
+  // The window of another size is found by dozens of estimates in one turn.
+  expect((user + system) / 1_000).toBeLessThan(150)
+})
+
+test('more overrides are refused, as a field and as arguments, of the model and of its draft model', () => {
+  const policy = { allowsUnsafe: true, modelRoots: [], allowedEnv: [] }
+  const refusal = (spec: object) => specRefusal(inferenceServiceSpec.parse(spec), policy)
+  const list = (count: number) => Array.from({ length: count }, (_, at) => `t${at}=CPU`)
+  const repeated = [...list(256), ...list(256)].join(',')
+  expect(refusal({ tensorOverrides: list(200), extraArgs: ['-ot', list(256).join(',')] })).toBeUndefined()
+  expect(refusal({ extraArgs: ['-ot', repeated, '-otd', repeated] })).toBeUndefined()
+  const tooMany = [
+    { tensorOverrides: list(200), extraArgs: ['--override_tensor', 'more=CPU,'.repeat(2) + list(256).join(',')] },
+    { tensorOverrides: [list(100).join(',')], extraArgs: [`--override-tensor=${list(257).join(',')}`] },
+    { extraArgs: ['-otd', list(257).join(',')] },
+    { extraArgs: ['--spec-draft-override-tensor', list(257).join(',')] },
+    {
+      extraArgs: list(257)
+        .slice(0, 128)
+        .flatMap((one, at) => ['--override-tensor-draft', `${one},u${at}=CPU,v${at}=CPU`]),
+    },
+  ]
+  for (const spec of tooMany) {
+    expect(refusal(spec)).toMatchObject({
+      reason: 'Refused',
+      message: expect.stringMatching(
+        /^spec\.tensorOverrides is refused: .* holds \d+ different overrides, and at most 256/,
+      ) as unknown,
+    })
+  }
 })

@@ -1,3 +1,5 @@
+import { formatCount } from '../../contract/format.ts'
+import { overrideCount } from '../memory/estimate/server-arguments.ts'
 import type { InferenceService, InferenceServiceSpec, ModelSpec } from '../kube/resources.ts'
 import { judgeArguments, textProblem, type ArgumentPolicy } from '../runtimes/argument-policy.ts'
 import { llamaServerArgv } from '../runtimes/llama-server.ts'
@@ -83,8 +85,17 @@ export function specRefusal(spec: InferenceServiceSpec, policy: SpecPolicy): Spe
   if (args !== undefined) return { reason: 'ExtraArgsRejected', ...args }
   const env = environmentRefusal(spec)
   if (env !== undefined) return { reason: 'EnvironmentRejected', ...env }
-  const field = fieldProblem(spec)
+  const field = fieldProblem(spec) ?? overridesProblem(spec)
   return field === undefined ? undefined : { reason: 'Refused', message: field, loadsCode: false }
+}
+
+/** Each is compared with every tensor of the model, by the agent that sizes it up and by llama-server. */
+const maxOverrides = 256
+
+function overridesProblem({ tensorOverrides, extraArgs }: InferenceServiceSpec): string | undefined {
+  const count = overrideCount([...tensorOverrides.flatMap((text) => ['--override-tensor', text]), ...extraArgs])
+  if (count <= maxOverrides) return undefined
+  return `spec.tensorOverrides is refused: with those of spec.extraArgs it holds ${formatCount(count)} different overrides, and at most ${maxOverrides} are taken. Take some out: one pattern can name many tensors.`
 }
 
 /** Texts that become the value of a flag must not look like another. */

@@ -21,7 +21,7 @@ export interface LlamaServerInputs {
   readonly argv: readonly string[]
   /** Variables it is started with: those that stand for arguments count where no argument says otherwise. */
   readonly env?: Readonly<Record<string, string | undefined>>
-  /** What the patterns of `--override-tensor` match among the tensors of all headers; one that is missing counts as unreadable. */
+  /** What the patterns of `--override-tensor` say about the tensors of all headers; absent = none of them can be read. */
   readonly matches?: TensorMatches
   readonly mmproj?: SideModel
   /** The file that `--model-draft` names; absent where it could not be looked at. */
@@ -164,11 +164,18 @@ function assumptionsAbout(server: ServerArguments, { mmproj, unseen = [] }: Llam
   return [
     ...[...new Set(unknown)].map((name) => `Nobody says how large the cache type ${name} is: it is counted as f16.`),
     ...(unseen.length > 0 ? [`Not counted is what cannot be looked at: ${unseen.join(', ')}.`] : []),
-    ...server.unreadable.map((one) => `The tensor override ${one} cannot be read and is not counted.`),
+    ...(server.unreadable[0] === undefined ? [] : [unreadableOverrides(server.unreadable)]),
     ...(server.mmproj !== undefined && mmproj === undefined
       ? ['The projector is not counted: its file was not looked at.']
       : []),
   ]
+}
+
+/** A person finds the others when the first is corrected. */
+function unreadableOverrides([first = '', ...others]: readonly string[]): string {
+  const shown = first.length > 60 ? `${first.slice(0, 60)}…` : first
+  const more = others.length === 0 ? '' : ` and ${formatCount(others.length)} more`
+  return `The tensor override ${shown}${more} cannot be read and is not counted.`
 }
 
 function notesAbout(shape: ModelShape, server: ServerArguments, keptFromGpuBytes: number, kvBytes: number): string[] {

@@ -3,17 +3,20 @@ import { patternQuestion, type PatternAnswer } from './tensor-patterns.ts'
 
 parentPort?.on('message', (message) => {
   const { patterns, names } = patternQuestion.parse(message)
-  const answer: PatternAnswer = patterns.map((pattern) => matchesOf(pattern, names))
+  const expressions = patterns.map(expressionOf)
+  const answer: PatternAnswer = {
+    readable: expressions.map((expression) => expression !== undefined),
+    first: names.map((name) => expressions.findIndex((expression) => expression?.test(name) === true)),
+  }
   parentPort?.postMessage(answer)
 })
 
-/** Null where it is no pattern. */
-function matchesOf(pattern: string, names: readonly string[]): string[] | null {
+/** Undefined where it is no pattern. */
+function expressionOf(pattern: string): RegExp | undefined {
   try {
-    const expression = new RegExp(pattern)
-    return names.filter((name) => expression.test(name))
+    return new RegExp(pattern)
   } catch (error) {
-    if (error instanceof SyntaxError) return null
+    if (error instanceof SyntaxError) return undefined
     throw error
   }
 }

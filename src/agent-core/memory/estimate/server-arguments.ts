@@ -1,4 +1,4 @@
-import type { TensorMatches } from './tensor-patterns.ts'
+import { noMatches, type TensorMatches } from './tensor-patterns.ts'
 
 /** What of llama-server's arguments decides about memory, with the defaults of llama.cpp 11434 (common.h, arg.cpp, server.cpp). */
 export interface ServerArguments {
@@ -16,8 +16,8 @@ export interface ServerArguments {
   readonly offloadsKv: boolean
   /** Layers on the GPU, the output layer being one. */
   readonly gpuLayers: number
-  /** Where tensors go: the first that matches one's name decides. */
-  readonly overrides: readonly Override[]
+  /** Whether overrides keep the tensor of this name with the CPU. */
+  readonly keepsOnCpu: (tensor: string) => boolean
   readonly isMapped: boolean
   readonly embeds: boolean
   /** MiB; -1 = no limit; undefined = not said. */
@@ -46,11 +46,6 @@ export interface DraftArguments {
   readonly gpuLayers: number
 }
 
-interface Override {
-  readonly matches: (tensor: string) => boolean
-  readonly onCpu: boolean
-}
-
 type Valued = keyof typeof valued
 type Switch = keyof typeof switches
 
@@ -66,6 +61,7 @@ const valued = {
   flashAttention: { flags: ['-fa', '--flash-attn'], env: 'LLAMA_ARG_FLASH_ATTN' },
   gpuLayers: { flags: ['-ngl', '--gpu-layers', '--n-gpu-layers'], env: 'LLAMA_ARG_N_GPU_LAYERS' },
   overrideTensor: { flags: ['-ot', '--override-tensor'], env: 'LLAMA_ARG_OVERRIDE_TENSOR' },
+  draftOverrideTensor: { flags: ['-otd', '--override-tensor-draft', '--spec-draft-override-tensor'], env: '' },
   cpuExpertLayers: { flags: ['-ncmoe', '--n-cpu-moe'], env: 'LLAMA_ARG_N_CPU_MOE' },
   cpuDenseLayers: { flags: ['-ncffn', '--n-cpu-ffn'], env: 'LLAMA_ARG_N_CPU_FFN' },
   loadMode: { flags: ['-lm', '--load-mode'], env: 'LLAMA_ARG_LOAD_MODE' },
@@ -117,7 +113,7 @@ const everyLayer = 1 << 20
 export function serverArguments(
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},
-  matches: TensorMatches = new Map(),
+  matches: TensorMatches = noMatches,
 ): ServerArguments {
   const { values, switched } = read(argv)
   const all = (name: Valued): readonly string[] => {
@@ -139,8 +135,9 @@ export function serverArguments(
   const context = last('context')
   const loadMode = last('loadMode')
   const draft = last('draft')
-  const { overrides, unreadable } = overridesOf({
-    written: overridesIn(all('overrideTensor')),
+  const written = overridesIn(all('overrideTensor'))
+  const keepsOnCpu = cpuTensors({
+    written,
     matches,
     cpuExperts: isOn('cpuExperts', false),
     cpuExpertLayers: number('cpuExpertLayers', 0),
@@ -158,7 +155,7 @@ export function serverArguments(
     fullSlidingWindow: isOn('fullSlidingWindow', false),
     offloadsKv: isOn('offloadKv', true),
     gpuLayers: gpuLayers(last('gpuLayers')),
-    overrides,
+    keepsOnCpu,
     isMapped: loadMode === undefined ? isOn('map', true) : loadMode === 'auto' || loadMode.startsWith('mmap'),
     embeds,
     cacheRam: integer(last('cacheRam')),
@@ -183,7 +180,7 @@ export function serverArguments(
         .map((name) => name.replace(/:[^:]*$/, '')),
     ],
     headerOverrides: new Map(all('overrideKey').flatMap(namesIn).flatMap(headerOverride)),
-    unreadable,
+    unreadable: [...written].flatMap(([pattern, text]) => (matches.readable.has(pattern) ? [] : [text])),
   }
 }
 
@@ -224,7 +221,10 @@ function read(argv: readonly string[]) {
     const isBare = name === 'flashAttention' && joined === undefined && truth(next) === undefined && next !== 'auto'
     if (joined === undefined && !isBare) at++
     const value = isBare ? 'on' : (joined ?? next)
-    if (value !== undefined) values.set(name, [...(values.get(name) ?? []), value])
+    if (value === undefined) continue
+    const before = values.get(name)
+    if (before) before.push(value)
+    else values.set(name, [value])
   }
   return { values, switched }
 }
@@ -255,58 +255,55 @@ function gpuLayers(text: string | undefined): number {
   return count === undefined || count < 0 ? everyLayer : count
 }
 
-/** The patterns of `--override-tensor`, which `matches` of {@link serverArguments} is about. */
+/** The patterns of `--override-tensor`, each once, which `matches` of {@link serverArguments} is about. */
 export function overridePatterns(
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},
 ): string[] {
   const fromEnv = env[valued.overrideTensor.env]
   const given = read(argv).values.get('overrideTensor') ?? (fromEnv === undefined || fromEnv === '' ? [] : [fromEnv])
-  return overridesIn(given).flatMap(({ pattern }) => (pattern === undefined ? [] : [pattern]))
+  return [...overridesIn(given).keys()].filter((pattern) => pattern !== '')
 }
 
-interface WrittenOverride {
-  readonly text: string
-  /** Absent where it says no buffer. */
-  readonly pattern: string | undefined
-  readonly buffer: string
+/** How many different overrides of tensors a command line names, of the model or of its draft model, whichever are more. */
+export function overrideCount(argv: readonly string[]): number {
+  const { values } = read(argv)
+  const lists = [values.get('overrideTensor') ?? [], values.get('draftOverrideTensor') ?? []]
+  return Math.max(...lists.map((list) => overridesIn(list).size))
 }
 
-const overridesIn = (lists: readonly string[]): WrittenOverride[] =>
-  lists
-    .flatMap((list) => list.split(','))
-    .map((text) => {
-      const at = text.lastIndexOf('=')
-      return { text, pattern: at > 0 ? text.slice(0, at) : undefined, buffer: text.slice(at + 1) }
-    })
+/** By pattern, in their order, the first override that is written with it, which alone counts; under no pattern one that lacks it. */
+function overridesIn(lists: readonly string[]): ReadonlyMap<string, string> {
+  const written = new Map<string, string>()
+  for (const text of lists.flatMap((list) => list.split(','))) {
+    const pattern = text.slice(0, Math.max(0, text.lastIndexOf('=')))
+    if (!written.has(pattern)) written.set(pattern, text)
+  }
+  return written
+}
 
-function overridesOf(asked: {
-  written: readonly WrittenOverride[]
+function cpuTensors(asked: {
+  written: ReadonlyMap<string, string>
   matches: TensorMatches
   cpuExperts: boolean
   cpuExpertLayers: number
   cpuDenseLayers: number
-}): { overrides: readonly Override[]; unreadable: readonly string[] } {
-  const unreadable: string[] = []
-  const written = asked.written.flatMap(({ text, pattern, buffer }): Override[] => {
-    const matched = pattern === undefined ? undefined : asked.matches.get(pattern)
-    if (matched !== undefined) return [{ matches: (tensor) => matched.has(tensor), onCpu: /^cpu/i.test(buffer) }]
-    unreadable.push(text)
-    return []
-  })
-  return {
-    overrides: [
-      ...written,
-      ...(asked.cpuExperts ? [firstLayers(Infinity, expertTensors)] : []),
-      firstLayers(asked.cpuExpertLayers, expertTensors),
-      firstLayers(asked.cpuDenseLayers, denseTensors),
-    ],
-    unreadable,
+}): (tensor: string) => boolean {
+  const onCpu = new Map(
+    [...asked.written].map(([pattern, text]) => [pattern, /^cpu/i.test(text.slice(pattern.length + 1))]),
+  )
+  const byLayer = [
+    firstLayers(asked.cpuExperts ? Infinity : asked.cpuExpertLayers, expertTensors),
+    firstLayers(asked.cpuDenseLayers, denseTensors),
+  ]
+  return (tensor) => {
+    const pattern = asked.matches.deciding.get(tensor)
+    return (pattern === undefined ? undefined : onCpu.get(pattern)) ?? byLayer.some((keeps) => keeps(tensor))
   }
 }
 
 /** Those tensors of the first layers stay with the CPU. */
-function firstLayers(count: number, tensors: string): Override {
+function firstLayers(count: number, tensors: string): (tensor: string) => boolean {
   const pattern = new RegExp(`blk\\.(\\d+)${tensors}`)
-  return { matches: (tensor) => Number(pattern.exec(tensor)?.[1] ?? Infinity) < count, onCpu: true }
+  return count <= 0 ? () => false : (tensor) => Number(pattern.exec(tensor)?.[1] ?? Infinity) < count
 }

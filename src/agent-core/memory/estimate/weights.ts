@@ -27,7 +27,6 @@ export function weightsSize(files: WeightFiles, server: ServerArguments, hasGpu:
   const known = tensors.reduce((sum, { bytes }) => sum + bytes, 0)
   const firstOnGpu = Math.max(blocks + 1 - server.gpuLayers, 0)
   const isOnGpu = (name: string) => layerOf(name, blocks) >= firstOnGpu
-  const isKept = (name: string) => server.overrides.find(({ matches }) => matches(name))?.onCpu === true
   const sum = (of: (name: string) => boolean) =>
     tensors.reduce((total, { name, bytes }) => total + (of(name) ? bytes : 0), 0)
 
@@ -37,8 +36,8 @@ export function weightsSize(files: WeightFiles, server: ServerArguments, hasGpu:
   const copied = hasGpu && isComplete && !server.isMapped ? output : 0
   const bytes = (isComplete && known > 0 ? known : Math.max(known, fileBytes)) + copied
   if (!hasGpu) return { bytes, gpuBytes: 0, keptFromGpuBytes: 0 }
-  const kept = sum((name) => isOnGpu(name) && isKept(name))
-  const onGpu = sum((name) => isOnGpu(name) && !isKept(name)) + output
+  const kept = sum((name) => isOnGpu(name) && server.keepsOnCpu(name))
+  const onGpu = sum((name) => isOnGpu(name) && !server.keepsOnCpu(name)) + output
   // The tensors of other files are taken to be spread as those of the first.
   const scale = isComplete || known === 0 ? 1 : bytes / known
   return {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { estimateLlamaServer } from '../../../../src/agent-core/memory/estimate/llama-server.ts'
-import type { TensorMatches } from '../../../../src/agent-core/memory/estimate/tensor-patterns.ts'
+import { noMatches, type TensorMatches } from '../../../../src/agent-core/memory/estimate/tensor-patterns.ts'
 import { summarise } from '../../../../src/agent-core/memory/estimate/summary.ts'
 import { llamaServerArgv, type LlamaServerSpec } from '../../../../src/agent-core/runtimes/llama-server.ts'
 import { headerWith } from '../../../support/memory/header.ts'
@@ -23,7 +23,7 @@ const all = 4331
 const mac = { metal: true }
 
 /** On the GPU, what is not weights being left out. */
-function onGpu(argv: readonly string[], model = header, matches: TensorMatches = new Map()) {
+function onGpu(argv: readonly string[], model = header, matches: TensorMatches = noMatches) {
   const whole = estimateLlamaServer({
     header: model,
     fileBytes: 5000,
@@ -41,8 +41,9 @@ test('weights are those of all tensors, wherever they lie; the GPU holds its lay
   expect(onGpu(['-ngl', '2'])).toBe(201 + 3020)
   expect(onGpu(['--cpu-moe'])).toBe(all - 100 - 4000)
   expect(onGpu(['--n-cpu-moe', '1'])).toBe(all - 100 - 1000)
-  const second = new Set(['blk.1.attn_q.weight', 'blk.1.ffn_up_exps.weight'])
-  expect(onGpu(['-ot', 'blk.1.=CPU'], header, new Map([['blk.1.', second]]))).toBe(all - 100 - 3020)
+  const second = ['blk.1.attn_q.weight', 'blk.1.ffn_up_exps.weight']
+  const matches = { deciding: new Map(second.map((name) => [name, 'blk.1.'])), readable: new Set(['blk.1.']) }
+  expect(onGpu(['-ot', 'blk.1.=CPU'], header, matches)).toBe(all - 100 - 3020)
 })
 
 test('experts that stay with the CPU take memory all the same, which a note says', () => {

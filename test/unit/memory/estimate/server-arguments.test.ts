@@ -3,7 +3,7 @@ import { overridePatterns, serverArguments } from '../../../../src/agent-core/me
 import { matchTensors } from '../../../../src/agent-core/memory/estimate/tensor-patterns.ts'
 
 test('what nobody says is as llama-server has it', () => {
-  const { overrides, ...rest } = serverArguments([])
+  const { keepsOnCpu, ...rest } = serverArguments([])
   expect(rest).toEqual({
     contextTokens: 0,
     batch: 2048,
@@ -29,7 +29,7 @@ test('what nobody says is as llama-server has it', () => {
     headerOverrides: new Map(),
     unreadable: [],
   })
-  expect(overrides.some(({ matches }) => matches('blk.0.ffn_up_exps.weight'))).toBe(false)
+  expect(keepsOnCpu('blk.0.ffn_up_exps.weight')).toBe(false)
 })
 
 test.each([
@@ -88,9 +88,8 @@ test('an embedding server has batches no longer than its micro-batches', () => {
 test('tensors stay with the CPU where the first override that matches says so', async () => {
   const argv = [
     ...['-ot', String.raw`blk\.1\.ffn_up_exps=Metal,blk\.[01]\..*_exps=CPU`],
-    ...['-ot', '([=CPU', '--n-cpu-moe', '3', '-ncffn', '1'],
+    ...['-ot', '([=CPU,([=CPU', '--n-cpu-moe', '3', '-ncffn', '1'],
   ]
-  const keptOnCpu = (name: string): boolean => overrides.find(({ matches }) => matches(name))?.onCpu ?? false
   const names = [
     '0.ffn_up_exps',
     '1.ffn_up_exps',
@@ -104,8 +103,8 @@ test('tensors stay with the CPU where the first override that matches says so', 
     overridePatterns(argv),
     names.map((name) => `blk.${name}.weight`),
   )
-  const { overrides, unreadable } = serverArguments(argv, {}, matches)
-  expect(names.filter((name) => keptOnCpu(`blk.${name}.weight`))).toEqual([
+  const { keepsOnCpu, unreadable } = serverArguments(argv, {}, matches)
+  expect(names.filter((name) => keepsOnCpu(`blk.${name}.weight`))).toEqual([
     '0.ffn_up_exps',
     '1.ffn_down_exps',
     '2.ffn_up_exps',
