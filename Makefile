@@ -5,7 +5,8 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 
 installed := node_modules/.installed
 
-.PHONY: setup build demo test soak lint bench bench-long package audit clean
+.PHONY: setup build demo test soak lint bench bench-long package audit clean \
+  build-metal-agent install-metal-agent uninstall-metal-agent install-powermetrics-sudo uninstall-powermetrics-sudo
 
 setup: $(installed)
 	@node tasks/setup/main.ts
@@ -39,6 +40,27 @@ package: $(installed)
 # Whether an advisory concerns what people install; ends with 2 where the registry cannot be asked.
 audit: $(installed)
 	@node tasks/audit/main.ts
+
+# The targets of LLMKube's guide, by the verbs of this agent: a service of launchd or systemd, and sudo's rule for powermetrics.
+# FLAGS='--namespace team-a' are flags of the agent; models and settings stay where it is removed.
+METAL_AGENT := out/command/metal-agent
+
+build-metal-agent: $(installed)
+	@mkdir -p $(dir $(METAL_AGENT)) && node tasks/package/build-command.ts $(METAL_AGENT)
+	@[ "$$(uname)" != Darwin ] || codesign --sign - --force $(METAL_AGENT)
+	@ln -sf metal-agent $(dir $(METAL_AGENT))llmkube-metal-agent && echo '$(METAL_AGENT) is built.'
+
+install-metal-agent: build-metal-agent
+	@$(METAL_AGENT) install -- $(FLAGS)
+
+uninstall-metal-agent: build-metal-agent
+	@$(METAL_AGENT) uninstall --yes
+
+install-powermetrics-sudo: build-metal-agent
+	@$(METAL_AGENT) power install
+
+uninstall-powermetrics-sudo: build-metal-agent
+	@$(METAL_AGENT) power remove
 
 # What was built from here; not node_modules, and not the parts in the cache that other clones use too.
 clean:

@@ -14,6 +14,7 @@ import { skipWhen } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { examplePlan } from '../unit/installation/service/example-plans.ts'
 import { systemdUnitText } from '../../src/installation/service/systemd-unit.ts'
+import { shellCommand } from '../../src/contract/shell.ts'
 import { agentSnapshot } from '../../src/contract/snapshot.ts'
 
 const unit = 'llmkube-metal-agent.service'
@@ -38,7 +39,7 @@ describe.concurrent('a service of a real systemd', () => {
 
     // A cluster that does not answer ends no agent, so that there is nothing to be started anew.
     await writeFile(kubeconfig, sim.kubeconfig().replace(/:\d+\n/, ':1\n'))
-    const installed = await run('install', '--', ...flags)
+    const installed = await makeOf(systemd)('install-metal-agent', `FLAGS=${shellCommand(flags)}`)
     expect(installed).toMatchObject({
       exitCode: 0,
       stdout: expect.stringMatching(/^It runs as process \d+/m) as string,
@@ -83,7 +84,7 @@ describe.concurrent('a service of a real systemd', () => {
       stderr: expect.stringMatching(/^metal-agent: Nothing was removed: repeat it with --yes/) as string,
     })
     expect([await tinyOf(run), (await run('service', 'status')).exitCode]).toEqual([served, 0])
-    expect(await run('uninstall', '--yes')).toMatchObject({
+    expect(await makeOf(systemd)('uninstall-metal-agent')).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining(unit) as string,
     })
@@ -167,6 +168,15 @@ const commandOf =
   ({ env, homeDir }: PrivateSystemd) =>
   (...args: string[]) =>
     execa(process.execPath, [entry, ...args], { env, extendEnv: false, cwd: homeDir, reject: false })
+
+/** A target of LLMKube's guide, with the command that is built already. */
+const makeOf =
+  ({ env }: PrivateSystemd) =>
+  (...args: string[]) =>
+    execa('make', ['-o', 'build-metal-agent', `METAL_AGENT=${shellCommand([process.execPath, entry])}`, ...args], {
+      ...{ env, extendEnv: false, reject: false },
+      cwd: path.resolve(import.meta.dirname, '../..'),
+    })
 
 const filesIn = async (folder: string): Promise<string[]> => (await readdir(folder, { recursive: true })).toSorted()
 
