@@ -33,7 +33,7 @@ export interface MemoryOptions {
   >
   readonly settings: () => MemorySettings
   readonly thresholds: PressureThresholds
-  /** 0 = only when a start asks. */
+  /** 0 = only when a start asks, and while a listener awaits it. */
   readonly intervalMs: number
   readonly servers: () => readonly MeasuredServer[]
   /** What llama-server says the GPU may hold, where the system does not. */
@@ -52,6 +52,8 @@ export interface MemoryListener {
   readonly onPressure?: (change: PressureChange) => void
   /** Waiting starts that would be admitted now, in order: each asks again by `admit`, or leaves by `release`. Only to be noted here. */
   readonly onFreed?: (keys: readonly string[]) => void
+  /** Whether it waits for what a look would show, so that memory is looked at also where that is not done by the clock. */
+  readonly isWaiting?: () => boolean
 }
 
 /** What memory there is, which servers have it, which starts wait for it, and which may go on. */
@@ -91,6 +93,7 @@ export class Memory implements AsyncDisposable {
       platform,
       thresholds,
       intervalMs,
+      isAwaited: () => [...this.#listeners].some(({ isWaiting }) => isWaiting?.() === true),
       models: () => options.servers().map(({ key, role, groupId }) => ({ key: idOf(key, role), groupId })),
       log,
       now,

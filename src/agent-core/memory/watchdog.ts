@@ -38,8 +38,10 @@ export interface PressureChange {
 export interface WatchdogOptions {
   readonly platform: Pick<Platform, 'memory' | 'memoryPressureLevel' | 'footprints' | 'membersOf' | 'biggestProcesses'>
   readonly thresholds: PressureThresholds
-  /** 0 = only on demand. */
+  /** 0 = only on demand, and while something {@link isAwaited}. */
   readonly intervalMs: number
+  /** Something waits for what a look would show. */
+  readonly isAwaited?: () => boolean
   readonly models: () => readonly ModelProcesses[]
   readonly log: Logger
   /** Milliseconds that never go back. */
@@ -92,7 +94,7 @@ export class Watchdog {
 
   /** The first look is at once. */
   start(): void {
-    if (this.#options.intervalMs > 0) this.#schedule(0)
+    this.#schedule(this.#options.intervalMs > 0 ? 0 : this.#interval())
   }
 
   /** Footprints are measured more often while a menu or window shows them. How often memory is looked at does not change. */
@@ -165,8 +167,13 @@ export class Watchdog {
 
   #schedule(ms: number): void {
     clearTimeout(this.#timer)
-    if (this.#isEnded || this.#options.intervalMs <= 0) return
-    this.#timer = setTimeout(() => void (this.#running ?? this.#begin(false)), ms).unref()
+    if (this.#isEnded) return
+    const look = () => {
+      const { intervalMs, isAwaited } = this.#options
+      if (intervalMs > 0 || isAwaited?.() === true) void (this.#running ?? this.#begin(false))
+      else this.#schedule(this.#interval())
+    }
+    this.#timer = setTimeout(look, ms).unref()
   }
 
   #begin(withFootprints: boolean): Promise<MemoryView> {
@@ -179,7 +186,7 @@ export class Watchdog {
   }
 
   #interval(): number {
-    const { intervalMs } = this.#options
+    const intervalMs = this.#options.intervalMs || defaultWatchdogIntervalMs
     return this.#isShort() ? Math.min(intervalMs, shortIntervalMs) : intervalMs
   }
 

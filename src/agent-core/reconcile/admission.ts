@@ -76,11 +76,14 @@ export class Admission implements Disposable {
     this.#unsubscribe = options.memory.listen({
       onFreed: (keys) => this.#askAgain(keys),
       onSample: () => this.#memorySeen(),
+      isWaiting: () => [...this.#entries.values()].some((one) => one.refusal ?? one.comparison?.instead),
     })
   }
 
+  /** What asks for memory elsewhere asks anew there; here nothing waits behind it. */
   [Symbol.dispose](): void {
     this.#unsubscribe()
+    for (const [key, { isQueued }] of this.#entries) if (isQueued) this.#options.memory.release(key)
     this.#displacements[Symbol.dispose]()
   }
 

@@ -63,7 +63,10 @@ export class PressureEviction implements Disposable {
   constructor(options: PressureEvictionOptions) {
     this.#options = options
     this.#now = options.now ?? Date.now
-    this.#unsubscribe = options.memory.listen({ onSample: (view) => this.#consider(view) })
+    this.#unsubscribe = options.memory.listen({
+      onSample: (view) => this.#consider(view),
+      isWaiting: () => this.#evicted().length > 0,
+    })
   }
 
   /** The services that would be evicted if memory became critically short now. */

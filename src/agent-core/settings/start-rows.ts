@@ -180,7 +180,7 @@ export const startRows = {
     group: 'Memory',
     flag: 'memory-watchdog-interval',
     flagTakes: negativeMeansZero,
-    help: 'how often memory is looked at; 0 for only when a server starts or ends, or somebody asks',
+    help: 'how often memory is looked at; 0 for only when a server starts, ends or waits for memory, or somebody asks',
   },
   memoryPressureWarning: {
     kind: 'fraction',

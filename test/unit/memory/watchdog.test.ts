@@ -254,6 +254,19 @@ describe('a watchdog', () => {
     expect([before, views.length]).toEqual([0, 1])
   })
 
+  test('an interval of 0 means every ten seconds while something waits for what a look would show', async () => {
+    let isAwaited = false
+    watch({ intervalMs: 0, isAwaited: () => isAwaited }).start()
+    await vi.advanceTimersByTimeAsync(100_000)
+    const before = views.length
+    isAwaited = true
+    await vi.advanceTimersByTimeAsync(30_000)
+    const during = views.length
+    isAwaited = false
+    await vi.advanceTimersByTimeAsync(100_000)
+    expect([before, during, views.length]).toEqual([0, 3, 3])
+  })
+
   test('nothing is told after its end', async () => {
     const gate = Promise.withResolvers<undefined>()
     machine.gate = gate.promise

@@ -1,6 +1,7 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { parseInferenceService, type InferenceServiceSpec } from '../../../src/agent-core/kube/resources.ts'
 import { Memory } from '../../../src/agent-core/memory/memory.ts'
+import { defaultWatchdogIntervalMs } from '../../../src/agent-core/memory/watchdog.ts'
 import { defaultThresholds } from '../../../src/agent-core/memory/pressure.ts'
 import type { ServerState } from '../../../src/agent-core/process/server-state.ts'
 import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
@@ -63,6 +64,7 @@ beforeEach(async () => {
   })
 })
 afterEach(async () => {
+  vi.useRealTimers()
   admission[Symbol.dispose]()
   await memory[Symbol.asyncDispose]()
   await absences.flush()
@@ -160,6 +162,18 @@ describe('a start', () => {
     expect([admission.report('ns/b').place, view('ns/b').noMemory?.reason]).toEqual([undefined, 'MemoryCheckFailed'])
   })
 
+  test('that waits has memory looked at also where that is never done by the clock', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    machine.isUnknown = true
+    await memory.look()
+    expect(starts('ns/a', 1)).toBe(false)
+    machine.isUnknown = false
+    enqueued.clear()
+    await vi.advanceTimersByTimeAsync(defaultWatchdogIntervalMs)
+    await eventually(() => enqueued.has('ns/a'))
+    expect(starts('ns/a', 1)).toBe(true)
+  })
+
   test('is refused while pressure is critical, and the settings are asked again when they change', async () => {
     machine.kernelLevel = 'critical'
     await memory.look()
@@ -176,6 +190,13 @@ describe('a start', () => {
     for (const key of ['ns/b', 'ns/c']) starts(key, 25)
     admission.forget('ns/b')
     expect(memory.book.places().map(({ key }) => key)).toEqual(['ns/c'])
+  })
+
+  test('of a cluster that was left has no place among those of the next', () => {
+    starts('ns/a', 20)
+    starts('ns/b', 25)
+    admission[Symbol.dispose]()
+    expect([memory.book.places(), memory.isHeld('ns/a')]).toEqual([[], true])
   })
 })
 

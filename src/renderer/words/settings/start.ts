@@ -61,7 +61,7 @@ export const startSettingTexts: Readonly<Record<StartSettingName, StartSettingTe
   },
   memoryWatchdogIntervalMs: {
     title: 'Look at memory every',
-    help: '0s = only when a server starts or ends, or somebody asks.',
+    help: '0s = only when a server starts, ends or waits for memory, or somebody asks.',
   },
   memoryPressureWarning: {
     title: 'Memory is short below',
