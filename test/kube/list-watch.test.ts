@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
+import { listBounds } from '../../src/agent-core/kube/list-pages.ts'
 import { ListWatch, type ListWatchState } from '../../src/agent-core/kube/list-watch.ts'
 import { ObjectCache } from '../../src/agent-core/kube/object-cache.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
@@ -252,6 +253,41 @@ test('large objects are read in pages that fit into memory', async () => {
   const { cache } = watchModels()
   await eventually(() => cache.size === 60)
   expect(sim.requests.count({ verb: 'list', resource: 'models' })).toBeGreaterThan(3)
+})
+
+test('a list that never ends is given up with a sentence, and what was known before stays', async () => {
+  for (let index = 0; index < 300; index += 1) createModel(`m-${index}`)
+  const { cache, listWatch, gone } = watchModels()
+  await eventually(() => cache.size === 300)
+  const endless = sim.faults.add({
+    on: { verb: 'list', resource: 'models' },
+    times: Infinity,
+    fault: { kind: 'endless-list' },
+  })
+  listWatch.resync()
+  const { state, message } = await eventually(() => listWatch.state().state !== 'live' && listWatch.state())
+  expect([state, message]).toEqual([
+    'stale',
+    'The models of the cluster cannot be read (the list has more than 20000 objects, or no end); what runs keeps serving by what was known before. Delete what nobody needs there, or watch one namespace with --namespace.',
+  ])
+  expect([cache.size, gone]).toEqual([300, []])
+  endless.remove()
+  createModel('after')
+  await eventually(() => cache.get('default', 'after'))
+})
+
+test('a watch that brings more objects than a list may have is followed by a list', async () => {
+  createModel('known')
+  const { cache } = watchModels()
+  await eventually(() => sim.watchCount({ resource: 'models' }) === 1)
+  const known = cache.get('default', 'known')
+  for (let index = 0; known && cache.size < listBounds.objects; index += 1) {
+    const metadata = { ...known.metadata, name: `m-${index}`, uid: `${index}` }
+    cache.upsert({ ...known, metadata })
+  }
+  createModel('one-more')
+  await eventually(() => cache.size === 2)
+  expect([...cache.values()].map(({ metadata }) => metadata.name)).toEqual(['known', 'one-more'])
 })
 
 test('a watch that is cut after it has lived is opened again without ever longer waits', async () => {

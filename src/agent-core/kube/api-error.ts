@@ -8,6 +8,8 @@ const maxRetryAfterSeconds = 60
 
 /** The reason of the error for an answer that is larger than anything we ask for. */
 export const answerTooLarge = 'AnswerTooLarge'
+/** The reason of the error for a list that exceeds its bounds. */
+export const listTooLong = 'ListTooLong'
 
 /** A request the API server refused, or that never reached it (`code` undefined). */
 export class ApiError extends Error {

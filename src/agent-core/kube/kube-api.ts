@@ -21,6 +21,8 @@ const groupList = z.object({ groups: z.array(z.object({ name: z.string() })) })
 
 export interface ListPage {
   readonly items: readonly unknown[]
+  /** Of the answer. */
+  readonly bytes: number
   readonly resourceVersion: string
   readonly continueToken: string | undefined
 }
@@ -79,8 +81,10 @@ export class KubeApi {
   }
 
   async list(resource: Resource, query: ListQuery, signal?: AbortSignal): Promise<ListPage> {
+    let bytes = 0
     const body = await this.#transport.request(HttpMethod.GET, pathOf(resource, query.namespace), {
       answer: { form: 'list', kind: resource.kind },
+      onRead: (length) => (bytes = length),
       query: {
         labelSelector: query.labelSelector,
         fieldSelector: query.fieldSelector,
@@ -91,10 +95,10 @@ export class KubeApi {
       maxBytes: query.maxBytes,
     })
     const { metadata, items } = listBody.parse(body)
-    return { items, resourceVersion: metadata.resourceVersion, continueToken: metadata.continue || undefined }
+    return { items, bytes, resourceVersion: metadata.resourceVersion, continueToken: metadata.continue || undefined }
   }
 
-  /** All of a list, in pages that are bounded in number and in bytes. Throws ApiError. */
+  /** All of a list, in pages that are bounded each and together, see `listBounds`. Throws ApiError. */
   pages(
     resource: Resource,
     query: Omit<ListQuery, 'limit' | 'continueToken' | 'maxBytes'>,

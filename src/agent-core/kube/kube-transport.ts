@@ -28,6 +28,8 @@ export interface RequestOptions {
   readonly signal?: AbortSignal | undefined
   /** Of the answer, where it is to have less than any other. */
   readonly maxBytes?: number | undefined
+  /** Told how many bytes the answer has. */
+  readonly onRead?: (bytes: number) => void
 }
 
 export interface StreamOptions {
@@ -145,6 +147,7 @@ export class KubeTransport {
       const { statusCode, headers, body } = await this.#open(asked, signal)
       this.#learnServerTime(headers.date)
       const text = await textOf(body, what, options.maxBytes)
+      options.onRead?.(Buffer.byteLength(text))
       if (statusCode >= 200 && statusCode < 300) return await readAnswer(text, options.answer, signal)
       throw ApiError.fromResponse(what, statusCode, text, headers)
     } catch (error) {

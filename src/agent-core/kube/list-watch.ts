@@ -2,8 +2,9 @@ import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import { jitteredMs } from '../support/back-off.ts'
 import { Turns } from '../support/turns.ts'
-import { ApiError, isApiError } from './api-error.ts'
+import { ApiError, isApiError, listTooLong } from './api-error.ts'
 import type { KubeApi } from './kube-api.ts'
+import { listBounds } from './list-pages.ts'
 import type { ObjectCache } from './object-cache.ts'
 import type { KubeObject, Resource } from './resources.ts'
 import { WatchHealth, type ListWatchState } from './watch-health.ts'
@@ -178,8 +179,21 @@ export class ListWatch<T extends KubeObject> {
     if (!object) return undefined
     const { resourceVersion } = object.metadata
     if (type === 'DELETED') this.#forget(object)
-    else this.#options.cache.upsert(object)
+    else this.#take(object)
     return resourceVersion
+  }
+
+  /** A watch brings no more objects than a list may have. */
+  #take(object: T): void {
+    const { cache } = this.#options
+    const { namespace, name } = object.metadata
+    if (cache.size >= listBounds.objects && !cache.get(namespace, name)) {
+      throw new ApiError(`the watch brought more than ${listBounds.objects} objects`, {
+        code: 410,
+        reason: listTooLong,
+      })
+    }
+    cache.upsert(object)
   }
 
   /** The end of an earlier object of the name says nothing about the present one. */

@@ -1,5 +1,5 @@
 import type { ConnectionState } from '../../contract/cluster.ts'
-import { isApiError, rootMessage } from './api-error.ts'
+import { answerTooLarge, isApiError, listTooLong, rootMessage } from './api-error.ts'
 import type { Resource } from './resources.ts'
 
 /** `known`: something was read before, and is used until the cluster is back. */
@@ -13,6 +13,9 @@ export function failureState(error: unknown, known: boolean): ConnectionState {
 /** For people. */
 export function explainFailure(state: ConnectionState, resource: Resource, server: string, error: unknown): string {
   const words = isApiError(error) ? error.detail : rootMessage(error)
+  if (isApiError(error) && [answerTooLarge, listTooLong].includes(error.reason)) {
+    return `The ${resource.plural} of the cluster cannot be read (${words}); what runs keeps serving by what was known before. Delete what nobody needs there, or watch one namespace with --namespace.`
+  }
   switch (state) {
     case 'unauthorized':
       return `The cluster does not accept these credentials (${words}); log in again or choose another context.`

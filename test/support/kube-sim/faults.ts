@@ -29,6 +29,8 @@ export type RequestFault =
   | { readonly kind: 'slow-body'; readonly bytes: number; readonly everyMs: number }
   /** Half of the answer, then a reset. */
   | { readonly kind: 'half-body' }
+  /** A list names a next page after each, and that is the first one again. */
+  | { readonly kind: 'endless-list' }
 
 /** What goes wrong on an accepted watch, once it has sent `after` events (0 when absent). */
 export type WatchFault =

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import type { RequestFault } from './faults.ts'
-import type { Json } from './json.ts'
+import { isObject, type Json } from './json.ts'
 
 export interface Reply {
   readonly code: number
@@ -12,7 +12,8 @@ export interface Reply {
 /** Sends a whole answer, in the way a fault wants it sent. */
 export function sendReply(response: ServerResponse, reply: Reply, fault: RequestFault | undefined): void {
   const isText = typeof reply.body === 'string'
-  const text = typeof reply.body === 'string' ? reply.body : `${JSON.stringify(reply.body)}\n`
+  const body = fault?.kind === 'endless-list' ? withNextPage(reply.body) : reply.body
+  const text = typeof body === 'string' ? body : `${JSON.stringify(body)}\n`
   response.writeHead(reply.code, {
     'content-type': isText ? 'text/plain; charset=utf-8' : 'application/json',
     'content-length': Buffer.byteLength(text),
@@ -31,6 +32,11 @@ export function sendReply(response: ServerResponse, reply: Reply, fault: Request
       response.end(text)
   }
 }
+
+const withNextPage = (body: Json): Json =>
+  isObject(body) && isObject(body['metadata'])
+    ? { ...body, metadata: { ...body['metadata'], continue: 'once more' } }
+    : body
 
 function sendSlowly(
   response: ServerResponse,

@@ -124,6 +124,7 @@ export class ApiServer {
 
   async #answer(route: Route, user: User, seen: SeenRequest, incoming: Incoming): Promise<void> {
     const { response, fault, url } = incoming
+    if (fault?.kind === 'endless-list') url.searchParams.delete('continue')
     if (route.type === 'resource' && route.verb === 'watch') {
       this.#watch(route, seen, incoming)
       return

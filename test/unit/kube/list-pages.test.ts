@@ -19,7 +19,7 @@ function server(sizes: readonly number[]) {
       if (tooLarge) return Promise.reject(new ApiError('too large', { reason: answerTooLarge }))
       read.push(bytes)
       const end = from + page.length
-      return Promise.resolve({ page, continueToken: end < sizes.length ? String(end) : undefined })
+      return Promise.resolve({ items: page, bytes, continueToken: end < sizes.length ? String(end) : undefined })
     },
     read,
   }
@@ -27,7 +27,7 @@ function server(sizes: readonly number[]) {
 
 async function sizesThrough({ list }: ReturnType<typeof server>): Promise<number[]> {
   const seen: number[] = []
-  for await (const { page } of pagesOf(list)) seen.push(...page)
+  for await (const { items } of pagesOf(list)) seen.push(...items)
   return seen
 }
 
@@ -51,4 +51,27 @@ test('a page of ordinary objects is short enough to be read without a thread of 
   const there = server(sizes)
   expect(await sizesThrough(there)).toEqual(sizes)
   expect(Math.max(...there.read)).toBeLessThanOrEqual(512 * kiB)
+})
+
+test.each([
+  {
+    what: 'objects',
+    page: { items: Array.from({ length: 250 }, () => ({})), bytes: 1 },
+    says: 'more than 20000 objects',
+  },
+  { what: 'nothing', page: { items: [], bytes: 1 }, says: 'more than 20000 objects, or no end' },
+  { what: 'large objects', page: { items: [{}], bytes: kiB ** 2 }, says: 'more than 256 MiB' },
+  { what: 'late answers', page: { items: [{}], bytes: 1, takesMs: 14_000 }, says: 'did not end within 5 minutes' },
+])('a list whose every page brings $what and names a next one is given up', async ({ page, says }) => {
+  const clock = { now: 0 }
+  const list = () => {
+    clock.now += page.takesMs ?? 0
+    return Promise.resolve({ ...page, continueToken: 'the same again' })
+  }
+  let objects = 0
+  const reading = async (): Promise<void> => {
+    for await (const { items } of pagesOf(list, () => clock.now)) objects += items.length
+  }
+  await expect(reading()).rejects.toThrow(says)
+  expect(objects).toBeLessThanOrEqual(20_000)
 })
