@@ -88,7 +88,9 @@ export class ClusterLink {
     const { kubeconfig } = this.choice
     const wayBack = back && wayBackSentence(back, { now, kubeconfig })
     const waits = this.#leaving && waitsSentence(this.#leaving)
-    return [this.#moveProblem, waits, this.#follower.problem, wayBack].filter((sentence) => sentence !== undefined)
+    const ofCluster = this.#session?.cluster.notices() ?? []
+    const all = [this.#moveProblem, waits, this.#follower.problem, wayBack, ...ofCluster]
+    return all.filter((sentence) => sentence !== undefined)
   }
 
   /** Resolves when it serves the cluster, or cannot: it looks at the kubeconfig again from time to time then. */

@@ -1,14 +1,17 @@
 import { z } from 'zod'
 
-export const namespaceName = z
-  .string()
-  .max(63)
-  .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, 'must be the name of a namespace')
+/** Names that Kubernetes allows (DNS-1123); what else an API server may call an object is not to reach a path, a shell or a terminal. */
+export const dnsLabel = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?$/
+export const dnsSubdomain = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/
+export const maxLabelLength = 63
+export const maxSubdomainLength = 253
+
+export const namespaceName = z.string().max(maxLabelLength).regex(dnsLabel, 'must be the name of a namespace')
 
 /** Of a new Model and InferenceService: the Service that pods call is named after it, and such a name begins with a letter. */
 export const newServiceName = z
   .string()
-  .max(63, 'must be at most 63 characters')
+  .max(maxLabelLength, 'must be at most 63 characters')
   .regex(
     /^[a-z]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/,
     'must be small letters, digits, dots and dashes, and begin with a letter',
@@ -24,11 +27,8 @@ export const modelSource = z
 /** As in `spec.sourceSecretRef` of a Model. */
 export const secretName = z
   .string()
-  .max(253, 'must be at most 253 characters')
-  .regex(
-    /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/,
-    'must be the name of a Secret: small letters, digits, dots and dashes',
-  )
+  .max(maxSubdomainLength, 'must be at most 253 characters')
+  .regex(dnsSubdomain, 'must be the name of a Secret: small letters, digits, dots and dashes')
 
 /** Of this machine: the one kind of source that makes an agent read its files. */
 export const isLocalSource = (source: string): boolean => /^\s*(?:\/|~|\.|file:)/i.test(source)

@@ -6,6 +6,7 @@ import type { KubeApi } from '../kube/kube-api.ts'
 import {
   parseInferenceService,
   parseModel,
+  readable,
   resources,
   type InferenceService,
   type KubeObject,
@@ -78,7 +79,7 @@ const isMadeByUs = ({ metadata }: KubeObject): boolean => metadata.labels[create
 async function servicesNaming(api: KubeApi, namespace: string, model: string, exceptUid: string): Promise<string[]> {
   const naming: string[] = []
   for await (const { items } of api.pages(resources.inferenceServices, { namespace })) {
-    for (const { metadata, spec } of items.map(parseInferenceService)) {
+    for (const { metadata, spec } of readable(items, parseInferenceService)) {
       const { modelRef, speculativeDecoding } = spec.value
       const names = modelRef === model || speculativeDecoding?.draftModelRef === model
       if (names && metadata.uid !== exceptUid) naming.push(refKey(metadata))

@@ -48,7 +48,7 @@ export class Cluster {
   readonly services = new ObjectCache<Service>()
   readonly slices = new ObjectCache<EndpointSlice>()
   readonly #options: ClusterOptions
-  readonly #watches: readonly Pick<ListWatch<never>, 'start' | 'stop' | 'resync' | 'state' | 'kind'>[]
+  readonly #watches: readonly Pick<ListWatch<never>, 'start' | 'stop' | 'resync' | 'state' | 'kind' | 'ignored'>[]
   readonly #stopped = new AbortController()
   #namespaceProblem: string | undefined
   #told: string | undefined
@@ -149,6 +149,17 @@ export class Cluster {
   /** Of each kind that is watched, by its plural. */
   watchStates(): { readonly kind: string; readonly state: ListWatchState }[] {
     return this.#watches.map((watch) => ({ kind: watch.kind, state: watch.state() }))
+  }
+
+  /** What a person should know of what the API server says, as sentences. */
+  notices(): string[] {
+    return this.#watches.flatMap(({ kind, ignored }) =>
+      ignored === undefined
+        ? []
+        : [
+            `Some ${kind} that ${this.api.context.server} tells of are ignored, such as ${ignored}, since Kubernetes allows no such name or metadata: look whether it is the API server that you mean.`,
+          ],
+    )
   }
 
   consecutiveFailures(): number {

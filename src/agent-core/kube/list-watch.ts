@@ -57,6 +57,8 @@ export class ListWatch<T extends KubeObject> {
   /** When the present watch was opened, on the monotonic clock. */
   #openedAt: number | undefined
   #loop: Promise<void> | undefined
+  /** The first object that was ignored, until a list has none. */
+  #ignored: string | undefined
 
   constructor(options: ListWatchOptions<T>) {
     this.#options = options
@@ -73,6 +75,11 @@ export class ListWatch<T extends KubeObject> {
 
   state(): ListWatchState {
     return this.#health.state
+  }
+
+  /** What the API server calls an object that is ignored, since no object can be called so or have such metadata; undefined where there is none. */
+  get ignored(): string | undefined {
+    return this.#ignored
   }
 
   start(): void {
@@ -138,16 +145,19 @@ export class ListWatch<T extends KubeObject> {
     const objects: T[] = []
     let version = ''
     const turns = new Turns()
+    let isWhole = true
     cache.beginList()
     for await (const page of api.pages(resource, { namespace, labelSelector }, signal)) {
       for (const item of page.items) {
         await turns.pass()
         const object = this.#parse(item)
         if (object) objects.push(object)
+        else isWhole = false
       }
       version = page.resourceVersion
     }
     signal.throwIfAborted()
+    if (isWhole) this.#ignored = undefined
     cache.replace(objects, version)
     return version
   }
@@ -206,12 +216,22 @@ export class ListWatch<T extends KubeObject> {
     try {
       return this.#options.cache.known(raw) ?? this.#options.parse(raw)
     } catch (error) {
-      this.#options.log.warn('object ignored: its metadata is not readable', {
-        resource: this.#options.resource.plural,
-        error,
-      })
+      this.#ignore(raw, error)
       return undefined
     }
+  }
+
+  /** Told once for all of them, since one who may make up names may make up many. */
+  #ignore(raw: unknown, error: unknown): void {
+    const { log, resource, onState } = this.#options
+    if (this.#ignored !== undefined) return
+    this.#ignored = calledOf(raw)
+    log.warn('object ignored: no object can have its metadata', {
+      resource: resource.plural,
+      object: this.#ignored,
+      error,
+    })
+    onState(this.state())
   }
 
   /** How long the present watch has been open; 0 where it never was. */
@@ -256,5 +276,16 @@ const errorStatus = z.object({
   reason: z.string().default(''),
   message: z.string().default('the watch ended with an error'),
 })
+
+/** Each with its quotes, so that nothing in it is read as ours. */
+function calledOf(raw: unknown): string {
+  const { data } = called.safeParse(raw)
+  const { namespace, name } = data?.metadata ?? {}
+  const quoted = (value: unknown) => (typeof value === 'string' ? JSON.stringify(value.slice(0, maxShownName)) : 'none')
+  return `${quoted(name)} in namespace ${quoted(namespace)}`
+}
+
+const called = z.object({ metadata: z.object({ name: z.unknown(), namespace: z.unknown() }) })
+const maxShownName = 100
 
 const lerp = (from: number, to: number, share: number): number => from + (to - from) * share

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { cutText } from '../../contract/clean-text.ts'
+import { dnsLabel, dnsSubdomain, maxLabelLength, maxSubdomainLength } from '../../contract/names.ts'
 import { isObject, parseSpec, type Parsed } from './parsed-spec.ts'
 import { keptEntries, trimmed } from './raw-object.ts'
 
@@ -57,8 +58,13 @@ export const ownerReference = z.object({
 export type OwnerReference = z.infer<typeof ownerReference>
 
 export const objectMeta = z.object({
-  name: z.string(),
-  namespace: z.string().default(''),
+  name: z.string().max(maxSubdomainLength).regex(dnsSubdomain, 'must be a name that Kubernetes allows'),
+  /** Empty for what belongs to no namespace. */
+  namespace: z
+    .string()
+    .max(maxLabelLength)
+    .refine((name) => name === '' || dnsLabel.test(name), 'must be a name that Kubernetes allows')
+    .default(''),
   uid: z.string(),
   resourceVersion: z.string(),
   generation: z.number().int().default(0),
@@ -210,7 +216,9 @@ const servicePort = z.object({
 })
 
 const service = z.object({
-  metadata: objectMeta,
+  metadata: objectMeta.extend({
+    name: z.string().max(maxLabelLength).regex(dnsLabel, 'must be a name that Kubernetes allows for a Service'),
+  }),
   spec: z
     .object({
       type: z.string().default('ClusterIP'),
@@ -289,6 +297,17 @@ export function parseModel(raw: unknown): Model {
   const { phase = '', gguf } = modelStatus.safeParse(status ?? {}).data ?? {}
   return { metadata, spec: parseSpec('Model', metadata, modelSpec, spec), status: { phase, ...(gguf && { gguf }) } }
 }
+
+/** What of a list can be read; an object whose metadata cannot is ignored, as it is in the caches. */
+export const readable = <T>(items: readonly unknown[], parse: (raw: unknown) => T): T[] =>
+  items.flatMap((item) => {
+    try {
+      return [parse(item)]
+    } catch (error) {
+      if (error instanceof z.ZodError) return []
+      throw error
+    }
+  })
 
 export const parseService = (raw: unknown): Service => parseAs(service, raw)
 export const parseEndpointSlice = (raw: unknown): EndpointSlice => parseAs(endpointSlice, raw)

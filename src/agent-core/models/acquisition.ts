@@ -1,7 +1,7 @@
-import { join } from 'node:path'
 import { accessAfter, isOpenTo } from './access.ts'
 import type { Progress } from '../../contract/service.ts'
 import type { Logger } from '../observability/logger.ts'
+import { pathBelow } from '../support/is-below.ts'
 import type { ContentFetches } from './content-fetches.ts'
 import type { DownloadTurns } from './download-turns.ts'
 import { ModelError, type ModelErrorReason } from './errors.ts'
@@ -148,7 +148,7 @@ export class Acquisition {
     const isUnknown = stored.manifest.access === undefined
     if (isUnknown && parseModelSource(request.source).kind === 'unsupported') return stored
     try {
-      const sha256Of = ({ path }: { readonly path: string }) => this.#hashes.of(join(stored.folder, path))
+      const sha256Of = ({ path }: { readonly path: string }) => this.#hashes.of(pathBelow(stored.folder, path))
       const given = await remote.askAccess(request, { ...stored.manifest, sha256Of }, signal)
       if (given === undefined) {
         log.info('the source of a model may have another content by now, fetching it', { path: stored.path })
@@ -182,7 +182,7 @@ export class Acquisition {
     try {
       const files = await Promise.all(
         manifest.files.map(async ({ path, sizeBytes, sha256, etag }) => {
-          const from = join(folder, path)
+          const from = pathBelow(folder, path)
           const hash = sha256 ?? (await this.#hashes.of(from))
           return {
             path,
@@ -208,7 +208,7 @@ export class Acquisition {
     const wanted = request.sha256?.toLowerCase()
     const [first] = stored.manifest.files
     if (wanted === undefined || !first) return stored
-    const path = join(stored.folder, first.path)
+    const path = pathBelow(stored.folder, first.path)
     const found = first.sha256 ?? (await this.#hashes.of(path))
     if (first.sha256 === undefined) {
       const hashed = ({ files }: Manifest): Partial<Manifest> => ({

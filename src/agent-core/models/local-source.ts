@@ -1,5 +1,6 @@
 import { readdir, stat } from 'node:fs/promises'
-import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
+import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
+import { isBelow } from '../support/is-below.ts'
 import { messageOf } from '../support/message-of.ts'
 import { errorCode } from '../support/error-code.ts'
 import { localRepairMs, ModelError, type ModelChoice } from './errors.ts'
@@ -119,7 +120,7 @@ export async function isModel(path: string): Promise<boolean> {
 /** Throws where a path relative to the source would leave its folder. */
 function inFolder(folder: string, path: string): string {
   const full = resolve(folder, path)
-  if (full.startsWith(folder.endsWith(sep) ? folder : folder + sep)) return full
+  if (isBelow(full, folder)) return full
   throw new ModelError(
     'terminal',
     'UnsafeName',

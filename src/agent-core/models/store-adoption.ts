@@ -1,4 +1,4 @@
-import { join } from 'node:path'
+import { pathBelow } from '../support/is-below.ts'
 import { expectsGguf, isGguf } from './content.ts'
 import { firstBytes } from './local-file.ts'
 import { brokenManifestPath, manifestPath, type Manifest, type ManifestFile } from './manifest.ts'
@@ -34,7 +34,7 @@ export async function adopt(
   const { log, records, claims, now } = store
   const shard = parseShard(goName)
   const names = shard === undefined ? [goName] : shardPaths(goName, shard)
-  const path = join(folder, goName)
+  const path = pathBelow(folder, goName)
   if (!claims.take(path, wanted.digest)) return undefined
   let keepsClaim = false
   try {
@@ -74,7 +74,7 @@ export async function adopt(
 
 /** Length of a file of the store that no record names and nothing speaks against; 0 where there is none. */
 async function unrecorded({ directory, records }: Adopting, folder: string, name: string): Promise<number> {
-  const path = join(folder, name)
+  const path = pathBelow(folder, name)
   if ((await records.in(folder)).some((record) => isNamedBy(record, path))) return 0
   if ((await lstatIfThere(brokenManifestPath(manifestPath(path)))) !== undefined) return 0
   return sizeInStore(directory, path)

@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import { parseJson, readIfThere, syncFolder } from '../support/files.ts'
+import { pathBelow } from '../support/is-below.ts'
 import { namingStoreErrors } from './disk.ts'
 import { wrongSuffix } from './download/partial-file.ts'
 import { lstatIfThere, makeFolder, ownFolder, requireInside } from './store-paths.ts'
@@ -64,7 +65,7 @@ export class StoreLeftovers {
     return this.#guarded(async () => {
       const folder = await this.#made('quarantine')
       const at = new Date(this.#now()).toISOString()
-      const to = join(folder, `${at.replace(/[:.]/g, '-')}-${name}`)
+      const to = pathBelow(folder, `${at.replace(/[:.]/g, '-')}-${name}`)
       await writeFile(`${to}.json`, `${JSON.stringify({ path, why, at }, null, 2)}\n`)
       await rename(path, to)
       await syncFolder(folder)

@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { dirname, join, posix } from 'node:path'
 import { syncFolder } from '../support/files.ts'
+import { pathBelow } from '../support/is-below.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 import { brokenManifestPath, manifestPath, type Access, type HeaderSummary, type Manifest } from './manifest.ts'
 import { shortDigestLength, shownSource } from './source.ts'
@@ -81,8 +82,8 @@ export class StorePlaces {
     { files, primary, beside }: { files: readonly string[]; primary: string; beside: boolean },
   ): Promise<Destination | undefined> {
     const { directory, claims, guarded } = this.#options
-    const record = manifestPath(join(folder, primary === '' ? 'model' : posix.basename(primary)))
-    const paths = [record, ...files.map((file) => join(folder, file))]
+    const record = manifestPath(pathBelow(folder, primary === '' ? 'model' : posix.basename(primary)))
+    const paths = [record, ...files.map((file) => pathBelow(folder, file))]
     const claimed: string[] = []
     const release = () => {
       for (const path of claimed) claims.release(path, claimOf(wanted))
@@ -147,13 +148,13 @@ export class StorePlaces {
       ...(header !== undefined && { header }),
     }
     for (const { path, from } of arrival.files) {
-      const to = join(folder, path)
+      const to = pathBelow(folder, path)
       if (from === undefined || comparable(from) !== comparable(to)) await rm(to, { force: true })
     }
     const manifest = await records.write(record, facts, root)
     await syncFolder(folder)
     for (const { path, moveTo } of arrival.files) {
-      const to = join(folder, path)
+      const to = pathBelow(folder, path)
       await makeFolder(dirname(to))
       await requireInside(directory, dirname(to))
       await moveTo(to)

@@ -2,6 +2,7 @@ import PQueue from 'p-queue'
 import { readdir, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
+import { pathBelow } from '../support/is-below.ts'
 import {
   brokenManifestPath,
   manifestSuffix,
@@ -120,7 +121,7 @@ export class StoreRecords {
 
 export function isNamedBy({ path: record, manifest }: Recorded, path: string): boolean {
   const folder = dirname(record)
-  return manifest.files.some((file) => comparable(join(folder, file.path)) === comparable(path))
+  return manifest.files.some((file) => comparable(pathBelow(folder, file.path)) === comparable(path))
 }
 
 /** Folder of a further source of a Model, where the Model's own folder holds another source. */

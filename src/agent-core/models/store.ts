@@ -1,7 +1,7 @@
 import { readdir, realpath, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
-import { isBelow } from '../support/is-below.ts'
+import { isBelow, pathBelow } from '../support/is-below.ts'
 import { isFound, isOpenTo } from './access.ts'
 import { namingStoreErrors } from './disk.ts'
 import { ModelError } from './errors.ts'
@@ -97,7 +97,7 @@ export class Store {
         if (!isMeant(stored.manifest)) continue
         for (const file of stored.manifest.files) {
           if (file.sha256 !== sha256 || (sizeBytes !== undefined && file.sizeBytes !== sizeBytes)) continue
-          const path = join(stored.folder, file.path)
+          const path = pathBelow(stored.folder, file.path)
           if ((await sizeInStore(this.directory, path)) === file.sizeBytes) return path
         }
       }
@@ -175,7 +175,7 @@ export class Store {
       await requireInside(this.directory, folder)
       await this.#records.remove({ path: record, manifest }, async () => {
         for (const { path } of manifest.files) {
-          const file = join(folder, path)
+          const file = pathBelow(folder, path)
           if (!(await isInside(this.directory, dirname(file)))) continue
           await rm(file, { force: true })
           await removeEmpty(dirname(file), root)
@@ -220,7 +220,7 @@ export class Store {
         `${JSON.stringify(model)} is not a name Kubernetes allows for a Model: give it another.`,
       )
     }
-    return join(this.directory, model)
+    return pathBelow(this.directory, model)
   }
 
   #guarded<T>(work: () => Promise<T>, neededBytes?: number): Promise<T> {

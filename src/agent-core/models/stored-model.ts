@@ -1,5 +1,6 @@
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
+import { pathBelow } from '../support/is-below.ts'
 import type { Manifest } from './manifest.ts'
 import { isInside, statIfThere } from './store-paths.ts'
 import type { Recorded } from './store-records.ts'
@@ -44,7 +45,7 @@ export async function storedModel(
   const folder = dirname(record)
   let sizeBytes = 0
   for (const file of manifest.files) {
-    const path = join(folder, file.path)
+    const path = pathBelow(folder, file.path)
     const size = await sizeInStore(directory, path)
     if (size === 0) return undefined
     if (size !== file.sizeBytes && manifest.origin === 'downloaded') {
@@ -59,8 +60,8 @@ export async function storedModel(
   }
   return {
     model,
-    path: manifest.primary === '' ? folder : join(folder, manifest.primary),
-    mmproj: manifest.mmproj === undefined ? undefined : join(folder, manifest.mmproj),
+    path: manifest.primary === '' ? folder : pathBelow(folder, manifest.primary),
+    mmproj: manifest.mmproj === undefined ? undefined : pathBelow(folder, manifest.mmproj),
     sizeBytes,
     manifest,
     folder,

@@ -1,5 +1,6 @@
 import { basename, dirname, join, sep } from 'node:path'
 import type { Workplace } from '../platform/platform.ts'
+import { pathBelow } from '../support/is-below.ts'
 
 /** Parents of what belongs to one server each. */
 export interface ServerFolders {
@@ -34,10 +35,10 @@ const second = '~2'
 export const serviceFolderName = (key: string): string => key.replace('/', '.')
 
 export function runFolder({ runs, work, logs }: ServerFolders, name: string): RunFolder {
-  const folder = join(runs, name)
+  const folder = pathBelow(runs, name)
   return name.includes('/')
     ? { name, workingDirectory: join(folder, workName), logFile: join(folder, outputName) }
-    : { name, workingDirectory: join(work, name), logFile: join(logs, `${name}.log`) }
+    : { name, workingDirectory: pathBelow(work, name), logFile: pathBelow(logs, `${name}.log`) }
 }
 
 /** The name of the run that works there, whatever the state folder is called. */
@@ -54,9 +55,12 @@ export function keyOfRun(name: string): string {
 /** Which run a process belongs to. A shell that a person opened in the folder does not write into our output files. */
 export function runOfPlace({ workingDirectory, output }: Workplace, folders: ServerFolders): string | undefined {
   const name = runOf(workingDirectory)
+  const [service = ''] = name.split('/')
+  // Of any process of this machine, which may work at the root.
+  if (service.indexOf('.') <= 0) return undefined
   const folder = runFolder(folders, name)
   const isOurs = workingDirectory === folder.workingDirectory && output?.startsWith(dirname(folder.logFile) + sep)
-  return isOurs === true && name.indexOf('.') > 0 ? name : undefined
+  return isOurs === true ? name : undefined
 }
 
 /** Names sort by time for a person; the number at the end decides, as a clock may be set back. */

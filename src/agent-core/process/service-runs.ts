@@ -1,6 +1,6 @@
 import { wallTimeOf } from '../support/steady-clock.ts'
 import { mkdir, rm } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import PQueue from 'p-queue'
 import type { Logger } from '../observability/logger.ts'
 import {
@@ -15,6 +15,7 @@ import {
 } from './output-log.ts'
 import { changedAt, findRun, namesIn, olderPieces, type OutputRun } from './output-pieces.ts'
 import { dropOldest, type OutputLimits } from './output-rotation.ts'
+import { pathBelow } from '../support/is-below.ts'
 import {
   earlierRuns,
   newRunName,
@@ -51,7 +52,7 @@ export class ServiceRuns implements ReadableOutput {
 
   constructor(options: ServiceRunsOptions) {
     this.#options = options
-    this.#folder = join(options.folders.runs, serviceFolderName(options.key))
+    this.#folder = pathBelow(options.folders.runs, serviceFolderName(options.key))
   }
 
   get file(): string {

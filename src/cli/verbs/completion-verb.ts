@@ -35,23 +35,30 @@ function wordsOf(program: Command): Words {
   return { verbs, services }
 }
 
-/** Names of services as the running agent knows them; nothing where none runs. */
+/** Names of services as the running agent knows them, one a line; nothing where none runs. */
 const serviceNames = `metal-agent names 2>/dev/null`
 
 const scripts: Readonly<Record<Shell, (words: Words) => string>> = {
+  // A name is read as a line and never expanded, as `compgen -W` would; for the bash of macOS, 3.2, which has no mapfile.
   bash: ({ verbs, services }) => `_metal_agent() {
-  local word="\${COMP_WORDS[COMP_CWORD]}"
+  local word="\${COMP_WORDS[COMP_CWORD]}" words='' line
+  COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "${verbs.map(({ name }) => name).join(' ')}" -- "$word"))
-    return
-  fi
-  [ "$COMP_CWORD" -eq 2 ] || return
-  case "\${COMP_WORDS[1]}" in
-    ${services.join('|')}) COMPREPLY=($(compgen -W "$(${serviceNames})" -- "$word")) ;;
+    words='${verbs.map(({ name }) => name).join('\n')}'
+  elif [ "$COMP_CWORD" -eq 2 ]; then
+    case "\${COMP_WORDS[1]}" in
+      ${services.join('|')}) words="$(${serviceNames})" ;;
 ${verbs
   .filter(({ follows }) => follows.length > 0)
-  .map(({ name, follows }) => `    ${name}) COMPREPLY=($(compgen -W "${follows.join(' ')}" -- "$word")) ;;\n`)
-  .join('')}  esac
+  .map(({ name, follows }) => `      ${name}) words='${follows.join('\n')}' ;;\n`)
+  .join('')}    esac
+  fi
+  while IFS= read -r line; do
+    case "$line" in
+      '' | *[!-a-z0-9./]*) ;;
+      "$word"*) COMPREPLY+=("$line") ;;
+    esac
+  done <<< "$words"
 }
 complete -F _metal_agent metal-agent
 `,

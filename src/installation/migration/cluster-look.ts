@@ -5,6 +5,7 @@ import {
   parseEndpointSlice,
   parseInferenceService,
   parseModel,
+  readable,
   resources,
   type EndpointSlice,
   type InferenceService,
@@ -116,7 +117,7 @@ async function all<T>(
   signal?: AbortSignal,
 ): Promise<T[]> {
   const found: T[] = []
-  for await (const { items } of api.pages(resource, query, signal)) found.push(...items.map(read))
+  for await (const { items } of api.pages(resource, query, signal)) found.push(...readable(items, read))
   return found
 }
 

@@ -5,6 +5,7 @@ import {
   objectMeta,
   parseEndpointSlice,
   parseInferenceService,
+  readable,
   resources,
   type ObjectMeta,
   type Resource,
@@ -69,7 +70,7 @@ async function published(api: KubeApi, { namespace, nodeId }: ClusterReach): Pro
   const ownerless: PublishedService[] = []
   const labelSelector = `${labels.managedBy}=${managedBy}`
   for await (const { items } of api.pages(resources.endpointSlices, { namespace, labelSelector }, soon())) {
-    for (const { metadata } of items.map(parseEndpointSlice)) {
+    for (const { metadata } of readable(items, parseEndpointSlice)) {
       const claim = parseClaim(metadata.annotations[annotations.claim])
       if (claim === undefined) continue
       const node = isClaim(claim) ? claim.node : claim.releasedBy
@@ -155,7 +156,7 @@ export function applicationsPart(reach: ClusterReach): TracePart {
     for (const resource of [resources.inferenceServices, resources.models]) {
       const query = { namespace: reach.namespace, labelSelector }
       for await (const { items } of api.pages(resource, query, soon())) {
-        found.push(...items.map((raw) => ({ resource, metadata: named.parse(raw).metadata })))
+        found.push(...readable(items, (raw) => ({ resource, metadata: named.parse(raw).metadata })))
       }
     }
     return found

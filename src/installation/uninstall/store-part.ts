@@ -2,6 +2,7 @@ import { realpath } from 'node:fs/promises'
 import path from 'node:path'
 import { manifestSuffix, readManifest } from '../../agent-core/models/manifest.ts'
 import { ownFolder } from '../../agent-core/models/store-paths.ts'
+import { pathBelow } from '../../agent-core/support/is-below.ts'
 import { bytesOf, lookAt, namesIn, removeAll, removeIfEmpty } from './own-files.ts'
 import type { TracePart } from './trace-part.ts'
 
@@ -135,7 +136,7 @@ async function recordedIn({ files }: Walked): Promise<Map<string, number>> {
     const state = await readManifest(file)
     if (state.kind !== 'valid' || state.manifest.origin !== 'downloaded') continue
     for (const one of state.manifest.files) {
-      recorded.set(path.join(path.dirname(file), one.path), one.sizeBytes)
+      recorded.set(pathBelow(path.dirname(file), one.path), one.sizeBytes)
     }
   }
   return recorded

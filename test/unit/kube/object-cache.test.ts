@@ -87,15 +87,15 @@ test('what our own write brought while a list was on its way is newer than the l
 
 test('a list that was taken after our own write knows what others did to that', () => {
   const { cache } = cacheWithHistory()
-  cache.replace([object('deleted', '1'), object('edited', '2'), object('made again', '3')], '3')
+  cache.replace([object('deleted', '1'), object('edited', '2'), object('made-again', '3')], '3')
   cache.beginList()
   cache.upsert(object('deleted', '4'))
   cache.upsert(object('edited', '5'))
-  cache.remove('ns', 'made again')
+  cache.remove('ns', 'made-again')
   cache.remove('ns', 'created')
-  cache.replace([object('edited', '7'), object('made again', '8', 'another uid'), object('created', '9')], '9')
+  cache.replace([object('edited', '7'), object('made-again', '8', 'another uid'), object('created', '9')], '9')
   const versions = [...cache.values()].map(({ metadata }) => `${metadata.name} ${metadata.resourceVersion}`)
-  expect(versions).toEqual(['edited 7', 'made again 8', 'created 9'])
+  expect(versions).toEqual(['edited 7', 'made-again 8', 'created 9'])
 })
 
 test('an answer to our own write that arrives after the end of its object brings nothing back', () => {

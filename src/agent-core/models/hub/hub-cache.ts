@@ -1,8 +1,9 @@
 import { readdir, realpath, stat } from 'node:fs/promises'
 import { basename, isAbsolute, join } from 'node:path'
 import { errorCode } from '../../support/error-code.ts'
+import { pathBelow } from '../../support/is-below.ts'
 import { hashFile } from '../hash-file.ts'
-import { isSafeFileName } from '../source.ts'
+import { isSafeFileName, isSafePath } from '../source.ts'
 import { hubHome } from './token.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -46,12 +47,12 @@ export function hubCacheFolder(env: Environment, home: string): string {
 
 /** Real paths without repetition: a snapshot's link and the blob that it leads to are one file. */
 async function likelyFiles({ repo, path, sha256, env, home, platform }: CachedFileQuery): Promise<ReadonlySet<string>> {
-  const folder = join(hubCacheFolder(env, home), `models--${repo.replace('/', '--')}`)
+  const folder = pathBelow(hubCacheFolder(env, home), `models--${repo.replace('/', '--')}`)
   const snapshots = join(folder, 'snapshots')
-  const isBelow = path.split('/').every((element) => element !== '' && element !== '.' && element !== '..')
+  if (!isSafePath(path)) return new Set()
   const likely = [
-    join(folder, 'blobs', sha256.toLowerCase()),
-    ...(isBelow ? (await namesIn(snapshots)).map((commit) => join(snapshots, commit, path)) : []),
+    pathBelow(folder, `blobs/${sha256.toLowerCase()}`),
+    ...(await namesIn(snapshots)).map((commit) => pathBelow(snapshots, `${commit}/${path}`)),
     ...llamaCacheFiles({ repo, path, env, home, platform }),
   ]
   const real = await Promise.all(likely.map((each) => realpath(each).catch(ifUnusable)))
@@ -73,7 +74,7 @@ function llamaCacheFiles({
   const standard =
     platform === 'darwin' ? join(home, 'Library', 'Caches') : isAbsolute(cache) ? cache : join(home, '.cache')
   const folder = isAbsolute(given) ? given : join(standard, 'llama.cpp')
-  return [join(folder, name), join(folder, basename(path))]
+  return [pathBelow(folder, name), pathBelow(folder, basename(path))]
 }
 
 async function namesIn(folder: string): Promise<readonly string[]> {

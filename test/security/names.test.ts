@@ -1,0 +1,211 @@
+import { once } from 'node:events'
+import { chmod, readdir, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import path from 'node:path'
+import fc from 'fast-check'
+import { execa } from 'execa'
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import {
+  parseEndpointSlice,
+  parseInferenceService,
+  parseModel,
+  parseService,
+} from '../../src/agent-core/kube/resources.ts'
+import { runFolder, serverFolders, serviceFolderName } from '../../src/agent-core/process/run-folder.ts'
+import { isBelow, pathBelow } from '../../src/agent-core/support/is-below.ts'
+import { onPath } from '../../tasks/setup/tools.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const source = path.resolve(import.meta.dirname, '../../src/cli/metal-agent.ts')
+
+/** Names that would run a command, leave a folder, steer a terminal or pass for another; pieces of them in any order beside them. */
+const piece = fc.oneof(
+  fc.constantFrom('..', '.', '/', '\\', '$(touch ran)', '`touch ran`', ';touch ran', '*', '~', '-', ' ', '\n', '\0'),
+  fc.constantFrom("'", '"', '\u001b]0;x\u0007', '\u202e', '%2e%2e%2f', 'a', 'chat', '0', 'A', 'ä', 'default'),
+  fc.string({ maxLength: 8, unit: 'binary' }),
+)
+const hostileName = fc.oneof(
+  fc.array(piece, { maxLength: 8 }).map((pieces) => pieces.join('')),
+  fc.constantFrom('a'.repeat(254), 'a..b', '-a', 'a-', '.a', 'a.', 'a/b', ''),
+)
+const fuzz = { numRuns: 10_000, seed: 30 }
+
+const readers = {
+  InferenceService: parseInferenceService,
+  Model: parseModel,
+  Service: parseService,
+  EndpointSlice: (raw: object) => parseEndpointSlice({ ...raw, addressType: 'IPv4' }),
+} as const
+
+function isReadable(read: (raw: object) => unknown, raw: object): boolean {
+  try {
+    read(raw)
+    return true
+  } catch (error) {
+    if (error instanceof z.ZodError) return false
+    throw error
+  }
+}
+
+const isLabel = (name: string) => name.length <= 63 && /^(?!-)[-a-z0-9]+(?<!-)$/.test(name)
+const isSubdomain = (name: string) =>
+  name.length <= 253 && name.split('.').every((part) => /^(?!-)[-a-z0-9]+(?<!-)$/.test(part))
+
+test('an object is read by a name that Kubernetes allows, and of ten thousand others by none', () => {
+  const seen = { read: 0, refused: 0 }
+  const wrong: string[] = []
+  const look = (kind: keyof typeof readers, name: string, namespace: string, isAllowed: boolean) => {
+    const isRead = isReadable(readers[kind], { metadata: { name, namespace, uid: '1', resourceVersion: '1' } })
+    seen[isRead ? 'read' : 'refused'] += 1
+    if (isRead !== isAllowed) wrong.push(`${kind} ${JSON.stringify([namespace, name])}`)
+  }
+  fc.assert(
+    fc.property(hostileName, (name) => {
+      look('InferenceService', name, 'default', isSubdomain(name))
+      look('Service', name, 'default', isLabel(name))
+      look('Model', 'chat', name, name === '' || isLabel(name))
+      look('EndpointSlice', 'chat', name, name === '' || isLabel(name))
+    }),
+    fuzz,
+  )
+  expect(wrong).toEqual([])
+  expect(seen.read).toBeGreaterThan(1_000)
+  expect(seen.refused).toBeGreaterThan(20_000)
+})
+
+test('a path that is built from any name lies in its folder, or is none', () => {
+  const seen = { built: 0, refused: 0 }
+  const folders = serverFolders('/state')
+  const inside = (folder: string, build: () => string) => {
+    let built: string
+    try {
+      built = build()
+    } catch {
+      seen.refused += 1
+      return
+    }
+    expect(isBelow(path.resolve(built), folder), built).toBe(true)
+    seen.built += 1
+  }
+  fc.assert(
+    fc.property(hostileName, hostileName, (name, namespace) => {
+      inside('/state', () => pathBelow('/state', name))
+      inside('/state/runs', () => runFolder(folders, `${serviceFolderName(`${namespace}/${name}`)}/1`).logFile)
+    }),
+    fuzz,
+  )
+  expect(seen.built).toBeGreaterThan(1_000)
+  expect(seen.refused).toBeGreaterThan(1_000)
+})
+
+describe('what an API server calls an object reaches no path and no shell', () => {
+  test('an agent ignores objects whose names Kubernetes does not allow, says so once, and serves the others', async () => {
+    await using api = await apiServerWith(['../../escaped', '$(touch ran)', 'tiny'])
+    await using agent = await AgentProcess.start({ kubeconfig: api.kubeconfig })
+    const { services, notices } = await agent.shows((snapshot) => snapshot.services.length > 0 && snapshot, 'a service')
+    expect(services.map(({ name }) => name)).toEqual(['tiny'])
+    expect(notices.filter((notice) => notice.includes(' are ignored'))).toEqual([
+      expect.stringMatching(/^Some inferenceservices .* such as "\.\.\/\.\.\/escaped" in namespace "default"/),
+    ])
+    expect(agent.log.filter(({ msg }) => msg.startsWith('object ignored'))).toHaveLength(1)
+    const names = await readdir(agent.folder, { recursive: true })
+    expect(names.filter((name) => name.includes('escaped') || name.includes('ran)'))).toEqual([])
+  })
+
+  /** What the shell offers for `metal-agent stop`, and whether a command of a name ran; `ask` prints the offers one a line. */
+  async function offered(program: string, shell: string, ask: (script: string) => string) {
+    await using folder = await temporaryFolder()
+    const names = [
+      'team/chat',
+      'team/$(touch ran)',
+      'team/`touch ran`',
+      'te;touch ran',
+      'x y',
+      "team/'",
+      'team/chat-2',
+      'other/*',
+    ]
+    const command = path.join(folder.dir, 'metal-agent')
+    await writeFile(command, `#!/bin/sh\ncat <<'END'\n${names.join('\n')}\nEND\n`)
+    await chmod(command, 0o755)
+    const { stdout: script } = await execa(process.execPath, [source, 'completion', shell])
+    const { stdout } = await execa(program, ['-c', ask(script)], {
+      cwd: folder.dir,
+      env: { PATH: `${folder.dir}:${process.env['PATH'] ?? ''}`, HOME: folder.dir },
+    })
+    const ran = (await readdir(folder.dir)).includes('ran')
+    return { offers: stdout.split('\n'), ran }
+  }
+
+  test('bash without mapfile, as on macOS, offers the names that begin so, and runs nothing of them', async () => {
+    const bash = onPath('bash') ?? ''
+    const { offers, ran } = await offered(bash, 'bash', (script) =>
+      [
+        'enable -n mapfile readarray',
+        script,
+        "COMP_WORDS=(metal-agent stop 'te'); COMP_CWORD=2; _metal_agent",
+        `printf '%s\\n' "\${COMPREPLY[@]}"`,
+      ].join('\n'),
+    )
+    expect({ offers, ran }).toEqual({ offers: ['team/chat', 'team/chat-2'], ran: false })
+  })
+
+  test('zsh runs nothing of a name', async ({ skip }) => {
+    const zsh = onPath('zsh')
+    if (zsh === undefined) return skip('there is no zsh')
+    const { offers, ran } = await offered(zsh, 'zsh', (script) =>
+      [
+        'compdef() { : }; compadd() { shift; print -rl -- "$@" }',
+        script,
+        "words=(metal-agent stop 'te'); CURRENT=3; _metal_agent",
+      ].join('\n'),
+    )
+    expect(offers).toContain('team/$(touch ran)')
+    expect(ran).toBe(false)
+  })
+
+  test('fish runs nothing of a name', async ({ skip }) => {
+    const fish = onPath('fish')
+    if (fish === undefined) return skip('there is no fish')
+    const { offers, ran } = await offered(fish, 'fish', (script) => `${script}\ncomplete -C 'metal-agent stop te'`)
+    expect(offers).toContain('team/chat')
+    expect(ran).toBe(false)
+  })
+})
+
+/** Tells of InferenceServices with any names, which no real API server would take; everything else is empty there. */
+async function apiServerWith(names: readonly string[]) {
+  const server = createServer((request, response) => {
+    const url = new URL(request.url ?? '/', 'http://localhost')
+    response.setHeader('content-type', 'application/json')
+    if (url.searchParams.has('watch')) {
+      response.flushHeaders()
+      return
+    }
+    const isAsked = url.pathname.endsWith('/inferenceservices')
+    const items = names.map((name, index) => ({
+      metadata: { name, namespace: 'default', uid: String(index), resourceVersion: '1' },
+      spec: { modelRef: 'tiny' },
+    }))
+    response.end(JSON.stringify({ metadata: { resourceVersion: '1' }, items: isAsked ? items : [] }))
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const address = server.address()
+  const port = typeof address === 'object' && address !== null ? address.port : 0
+  const cluster = { name: 'c', cluster: { server: `http://127.0.0.1:${port}`, 'insecure-skip-tls-verify': true } }
+  const kubeconfig = JSON.stringify({
+    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'c', clusters: [cluster] },
+    users: [{ name: 'c', user: { token: 'x' } }],
+    contexts: [{ name: 'c', context: { cluster: 'c', user: 'c' } }],
+  })
+  return {
+    kubeconfig,
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}
