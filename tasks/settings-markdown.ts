@@ -17,7 +17,8 @@ export function settingsMarkdown(): string {
     '',
     'By `metal-agent settings set SETTING VALUE`; `default` as the value gives it back. What is set is kept in `settings.json` of the',
     'state folder. Who may set it: _page_ is also a page in a browser (`metal-agent ui`), _shell_ only who has a shell or the app on',
-    'this machine.',
+    'this machine. A value there that this build does not take is named in the log and among the notices, does not count, and costs no other;',
+    'what another build wrote stays in the file.',
     '',
     ...table(
       ['setting', 'flag', 'default', 'must be', 'what it is', 'a change', 'who'],

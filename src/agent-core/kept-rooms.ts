@@ -100,9 +100,14 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, supply, settings, history, pin })
   const kept = { settings, absences, history, narrator, address, sleep, fuse, supply, link }
   const energyNotice = await inputs.rooms.energy.open()
-  const notices = [settings.notice, pin.notice, history.notice, fuse.notice, energyNotice, ...absences.notices].filter(
-    (notice) => notice !== undefined,
-  )
+  const notices = [
+    ...settings.notices,
+    pin.notice,
+    history.notice,
+    fuse.notice,
+    energyNotice,
+    ...absences.notices,
+  ].filter((notice) => notice !== undefined)
   return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
 }
 

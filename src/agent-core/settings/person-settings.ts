@@ -18,41 +18,42 @@ import { originOf } from './origin.ts'
 import type { AgentSettings } from './settings.ts'
 import { startViews } from './start-views.ts'
 
-const personFile = z.object({
-  schema: z.literal(1),
-  settings: settingsPatch,
-  /** Of the kubeconfig. */
-  context: z.string().optional(),
-  hostAddress: z.ipv4().optional(),
-})
+/** What another build wrote stays in it until a person sets it anew; what of it counts here is for {@link readRows}. */
+const personFile = z.looseObject({ schema: z.literal(1), settings: z.record(z.string(), z.unknown()) })
 type PersonFile = z.infer<typeof personFile>
+
+/** Of the kubeconfig. */
+const context = z.string({ error: 'must be the name of a context' }).optional()
+const hostAddress = z.ipv4({ error: 'must be an IPv4 address' }).optional()
+
+/** What of the file counts here. */
+interface Persons {
+  readonly settings: SettingsPatch
+  readonly context: string | undefined
+  readonly hostAddress: string | undefined
+  /** What was left out, and why, as sentences. */
+  readonly notices: readonly string[]
+}
 
 /** What the agent was started with, and what a person set since; a flag wins, since the service manager states it at every start. */
 export class PersonSettings {
   readonly #started: AgentSettings
   readonly #file: StateFile<PersonFile>
+  /** What a person should know about the file, as sentences. */
+  readonly notices: readonly string[]
+  #persons: Persons
   #revision = 0
 
   private constructor(started: AgentSettings, file: StateFile<PersonFile>) {
     this.#started = started
     this.#file = file
+    this.#persons = readRows(file)
+    this.notices = [...(file.notice === undefined ? [] : [file.notice]), ...this.#persons.notices]
   }
 
   /** Throws StateFileError. */
   static async open(started: AgentSettings, file: string): Promise<PersonSettings> {
-    return new PersonSettings(
-      started,
-      await StateFile.open({
-        file,
-        schema: personFile,
-        initial: { schema: 1, settings: {} },
-        keeps: 'what was set while the agent ran, its context and host address included,',
-      }),
-    )
-  }
-
-  get notice(): string | undefined {
-    return this.#file.notice
+    return new PersonSettings(started, await openPersonFile(file))
   }
 
   /** Another one after each update. */
@@ -67,7 +68,7 @@ export class PersonSettings {
 
   /** What would count once this is set. */
   with(patch: SettingsPatch): AgentSettings {
-    const { settings, context } = this.#file.value
+    const { settings, context } = this.#persons
     const set = { ...settings, ...patch }
     const persons = settingNames
       .filter((name) => !this.#isGiven(name) && isSet(name, set[name]))
@@ -86,7 +87,7 @@ export class PersonSettings {
 
   /** The address to publish, from the flag or the person's setting; automatic = chosen among this host's addresses. */
   get hostAddress(): { readonly by: 'flag' | 'person'; readonly address: string } | { readonly by: 'automatic' } {
-    const { hostAddress } = this.#file.value
+    const { hostAddress } = this.#persons
     if (this.#started.hostIp !== undefined) return { by: 'flag', address: this.#started.hostIp }
     return hostAddress === undefined ? { by: 'automatic' } : { by: 'person', address: hostAddress }
   }
@@ -101,7 +102,7 @@ export class PersonSettings {
 
   /** Those that count only from the start. */
   startViews(): StartSettingView[] {
-    const { context, hostAddress: hostIp } = this.#file.value
+    const { context, hostAddress: hostIp } = this.#persons
     return startViews(this.#started, { context, hostIp })
   }
 
@@ -120,7 +121,7 @@ export class PersonSettings {
    * a value with something in it that is told to nobody.
    */
   personsOf(patch: SettingsPatch): SettingsPatch | undefined {
-    const { settings } = this.#file.value
+    const { settings } = this.#persons
     const names = namesIn(patch)
     const isKept = (name: SettingName) =>
       settings[name] === undefined ? isSet(name, null) : shownValue(name, settings[name]) !== settings[name]
@@ -135,7 +136,11 @@ export class PersonSettings {
 
   /** One sentence per setting. Throws StateFileError. */
   async update(patch: SettingsPatch): Promise<string> {
-    await this.#file.update((value) => ({ ...value, settings: withoutDefaults({ ...value.settings, ...patch }) }))
+    const unset = new Set<string>(namesIn(patch).filter((name) => !isSet(name, patch[name])))
+    await this.#change((value) => {
+      const rows = Object.entries({ ...value.settings, ...patch })
+      return { ...value, settings: Object.fromEntries(rows.filter(([name]) => !unset.has(name))) }
+    })
     this.#revision += 1
     return namesIn(patch)
       .map((name) => `${spellingOf(name)} is set and ${countsTexts[editableRow(name).counts]}.`)
@@ -143,11 +148,16 @@ export class PersonSettings {
   }
 
   async chooseContext(context: string): Promise<void> {
-    await this.#file.update((value) => ({ ...value, context }))
+    await this.#change((value) => ({ ...value, context }))
   }
 
   async chooseHostAddress(hostAddress: string | undefined): Promise<void> {
-    await this.#file.update((value) => ({ ...value, hostAddress }))
+    await this.#change((value) => ({ ...value, hostAddress }))
+  }
+
+  async #change(change: (value: PersonFile) => PersonFile): Promise<void> {
+    await this.#file.update(change)
+    this.#persons = readRows(this.#file)
   }
 
   #isGiven(name: SettingName): boolean {
@@ -155,19 +165,14 @@ export class PersonSettings {
   }
 
   #isPersons(name: SettingName): boolean {
-    return !this.#isGiven(name) && isSet(name, this.#file.value.settings[name])
+    return !this.#isGiven(name) && isSet(name, this.#persons.settings[name])
   }
 }
 
 /** What a person set for downloads, for commands that use the store while no agent runs. Throws StateFileError. */
 export async function personsDownloads(file: string): Promise<Partial<DownloadSettings>> {
-  const kept = await StateFile.open({
-    file,
-    schema: personFile,
-    initial: { schema: 1, settings: {} },
-    keeps: 'what was set while the agent ran',
-  })
-  const { downloadBytesPerSecond: bytesPerSecond, diskReserveBytes: reserveBytes, ...set } = kept.value.settings
+  const { settings } = readRows(await openPersonFile(file))
+  const { downloadBytesPerSecond: bytesPerSecond, diskReserveBytes: reserveBytes, ...set } = settings
   const { partialKeepMs, hubEndpoint, hubTokenFile, caFile } = set
   const stated = { bytesPerSecond, reserveBytes, partialKeepMs, hubEndpoint, hubTokenFile, caFile }
   return Object.fromEntries(Object.entries(stated).filter(([, value]) => value != null))
@@ -181,9 +186,45 @@ const shownValue = (name: SettingName, value: SettingView['value']): SettingView
 const isSet = (name: SettingName, value: SettingsPatch[SettingName]): boolean =>
   value != null || (value === null && editableRow(name).startsAs !== undefined)
 
-const withoutDefaults = (set: SettingsPatch): SettingsPatch =>
-  settingsPatch.parse(
-    Object.fromEntries(namesIn(set).flatMap((name) => (isSet(name, set[name]) ? [[name, set[name]]] : []))),
-  )
+const openPersonFile = (file: string): Promise<StateFile<PersonFile>> =>
+  StateFile.open({
+    file,
+    schema: personFile,
+    initial: { schema: 1, settings: {} },
+    keeps: 'what was set while the agent ran, its context and host address included,',
+  })
+
+/** Each row by itself: after the rollback from a newer build, one that this build does not take costs no other. */
+function readRows({ file, value }: StateFile<PersonFile>): Persons {
+  const notices: string[] = []
+  function taken<Schema extends z.ZodType>(name: string, schema: Schema, found: unknown) {
+    const parsed = schema.safeParse(found)
+    if (parsed.success) return parsed.data
+    const why = parsed.error.issues[0]?.message ?? 'cannot be used'
+    notices.push(`${file}: "${name}" ${why}, and is ${shownRow(found)}: it does not count until it is set anew.`)
+    return undefined
+  }
+  const known = settingNames.map((name) => [name, taken(name, settingsPatch.shape[name], value.settings[name])])
+  const unknown = Object.keys(value.settings).filter((key) => !settingNames.some((name) => name === key))
+  if (unknown.length > 0) {
+    const names = unknown.slice(0, mostNamed).map((name) => JSON.stringify(name.slice(0, mostShown)))
+    const more = unknown.length > mostNamed ? ` and ${unknown.length - mostNamed} more` : ''
+    notices.push(`${file}: this build has no setting ${names.join(', ')}${more}, which is kept for one that has it.`)
+  }
+  return {
+    settings: settingsPatch.parse(Object.fromEntries(known)),
+    context: taken('context', context, value['context']),
+    hostAddress: taken('hostAddress', hostAddress, value['hostAddress']),
+    notices,
+  }
+}
+
+/** A file of settings is a person's to edit: what stands in it may be anything. */
+const mostNamed = 10
+const mostShown = 100
+
+/** An address may hold a password. */
+const shownRow = (value: unknown): string =>
+  JSON.stringify(typeof value === 'string' ? shownSource(value) : value).slice(0, mostShown)
 
 const namesIn = (patch: SettingsPatch): SettingName[] => settingNames.filter((name) => patch[name] !== undefined)

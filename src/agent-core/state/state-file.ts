@@ -26,12 +26,13 @@ export interface StateFileOptions<T> {
 export class StateFile<T> {
   /** What a person should know, such as that the file could not be read. */
   readonly notice: string | undefined
-  readonly #file: string
+  /** Its path. */
+  readonly file: string
   #value: T
   #writing: Promise<unknown> = Promise.resolve()
 
   private constructor(file: string, value: T, notice: string | undefined) {
-    this.#file = file
+    this.file = file
     this.#value = value
     this.notice = notice
   }
@@ -68,9 +69,9 @@ export class StateFile<T> {
     const next = change(this.#value)
     if (next === this.#value) return
     try {
-      await writeFileAtomic(this.#file, `${JSON.stringify(next, null, 2)}\n`, { mode: 0o600 })
+      await writeFileAtomic(this.file, `${JSON.stringify(next, null, 2)}\n`, { mode: 0o600 })
     } catch (error) {
-      throw notPossible('written', this.#file, error)
+      throw notPossible('written', this.file, error)
     }
     this.#value = next
   }

@@ -1,7 +1,7 @@
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { PersonSettings } from '../../../src/agent-core/settings/person-settings.ts'
+import { personsDownloads, PersonSettings } from '../../../src/agent-core/settings/person-settings.ts'
 import { agentSettings } from '../../../src/agent-core/settings/settings.ts'
 import { settingNames, type SettingName } from '../../../src/contract/settings.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -58,9 +58,44 @@ async function opened(givenByFlags: readonly SettingName[] = []) {
 
 test('the file of an earlier agent is read as it is, and its context too', async () => {
   const settings = await opened()
-  expect(settings.notice).toBeUndefined()
+  expect(settings.notices).toEqual([])
   expect(settings.current).toEqual({ ...started(), ...kept.settings, namespace: undefined, context: 'lab' })
   expect(Object.keys(kept.settings).toSorted()).toEqual(settingNames.toSorted())
+})
+
+test('a row that this build does not take is named, left out alone, and in the file still for the build that takes it', async () => {
+  await using folder = await temporaryFolder()
+  const file = path.join(folder.dir, 'settings.json')
+  const newer = { ...kept.settings, namespace: 'team-a', downloadsAtOnce: 32, relayPort: 9443 }
+  const hubEndpoint = 'ftp://me:secret@mirror.lan/hub'
+  const context = { of: 'a newer build' }
+  await writeFile(file, JSON.stringify({ ...kept, settings: { ...newer, hubEndpoint }, context, tabs: ['models'] }))
+  const settings = await PersonSettings.open(started(), file)
+  expect(settings.current).toEqual({
+    ...started(),
+    ...{ ...kept.settings, namespace: 'team-a' },
+    downloadsAtOnce: started().downloadsAtOnce,
+    hubEndpoint: started().hubEndpoint,
+  })
+  expect(settings.notices).toEqual([
+    `${file}: "downloadsAtOnce" must be a number from 1 to 16, and is 32: it does not count until it is set anew.`,
+    expect.stringMatching(/"hubEndpoint" must be .*, and is "ftp:\/\/mirror\.lan\/hub": it does not count/),
+    `${file}: this build has no setting "relayPort", which is kept for one that has it.`,
+    `${file}: "context" must be the name of a context, and is {"of":"a newer build"}: it does not count until it is set anew.`,
+  ])
+  expect(await personsDownloads(file)).toMatchObject({ reserveBytes: kept.settings.diskReserveBytes })
+
+  await settings.update({ evictionShare: 0.3, drainLimitMs: null })
+  const { drainLimitMs: _unset, ...others } = newer
+  const after: unknown = JSON.parse(await readFile(file, 'utf8'))
+  expect(after).toEqual({
+    schema: 1,
+    settings: { ...others, hubEndpoint, evictionShare: 0.3 },
+    context,
+    tabs: ['models'],
+  })
+  await settings.update({ downloadsAtOnce: 3 })
+  expect((await PersonSettings.open(started(), file)).current.downloadsAtOnce).toBe(3)
 })
 
 test.each(settingNames)(
