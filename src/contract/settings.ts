@@ -7,6 +7,11 @@ type Rows = typeof editableRows
 /** Of a setting that a person may change while the agent runs. */
 export type SettingName = keyof Rows
 
+/** Of a setting whose change counts at once. */
+export type ImmediateSetting = {
+  readonly [Name in SettingName]: Rows[Name]['counts'] extends 'now' ? Name : never
+}[SettingName]
+
 type PatchShape = { readonly [Name in SettingName]: z.ZodOptional<z.ZodNullable<Rows[Name]['schema']>> }
 
 /** The settings that a person may change while the agent runs; a missing one keeps its value, null goes back to the default. */

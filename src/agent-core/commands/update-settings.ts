@@ -1,4 +1,5 @@
 import type { Command } from '../../contract/commands.ts'
+import { settingNames, type ImmediateSetting, type SettingName, type SettingsPatch } from '../../contract/settings.ts'
 import { spellingOf } from '../../contract/setting-text.ts'
 import { KubeconfigError } from '../kube/pinned-context.ts'
 import { doubtInMove } from './context-doubts.ts'
@@ -8,7 +9,7 @@ import { sessionMove, type SessionMove } from './session-move.ts'
 
 /** All of them or none. Another namespace or kubeconfig takes the agent there, as another context does. */
 export async function updateSettings(rooms: Rooms, command: Extract<Command, { name: 'updateSettings' }>): Outcome {
-  const { settings, agent, history, models, memory, power, supply, energy, session } = rooms
+  const { settings, agent, history } = rooms
   const flagged = settings.statedByFlag(command.settings)
   if (flagged !== undefined) {
     return refused(
@@ -33,14 +34,8 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   }
   const before = settings.personsOf(command.settings)
   const message = await settings.update(command.settings)
-  models.settingsChanged()
-  void memory.settingsChanged()
-  power.settingsChanged()
-  supply.settingsChanged()
-  energy.settingsChanged()
-  session()?.reconciler.memoryRulesChanged()
+  for (const tell of receiversOf(command.settings)) tell(rooms)
   agent.changed()
-  agent.setLogLevel?.(settings.current.logLevel)
   history.add({
     ...{ kind: 'settingsChanged', message: `Set by a person: ${message}` },
     settings: settings.shownPatch(command.settings),
@@ -52,4 +47,59 @@ export async function updateSettings(rooms: Rooms, command: Extract<Command, { n
   }
   agent.moveTo(move.context, move.where)
   return accepted(`${message} ${move.message}`)
+}
+
+type Receiver = (rooms: Rooms) => void
+
+const downloads: Receiver = ({ models }) => models.settingsChanged()
+const refreshes: Receiver = ({ session }) => session()?.reconciler.refreshIntervalChanged()
+const admission: Receiver = ({ memory, session }) => {
+  void memory.settingsChanged()
+  session()?.reconciler.memoryRulesChanged()
+}
+/** Which looks at memory decide. */
+const evictions: Receiver = ({ memory }) => void memory.look()
+const supply: Receiver = (rooms) => rooms.supply.settingsChanged()
+const power: Receiver = (rooms) => rooms.power.settingsChanged()
+const energy: Receiver = (rooms) => {
+  rooms.energy.settingsChanged()
+  rooms.power.settingsChanged()
+}
+/** It is read for each answer. */
+const answers: Receiver = () => undefined
+/** The command itself moves. */
+const move: Receiver = () => undefined
+const log: Receiver = ({ agent, settings }) => agent.setLogLevel?.(settings.current.logLevel)
+
+/** Who is told of a change; what counts only later is read by who needs it then. */
+const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
+  kubeconfig: move,
+  namespace: move,
+  downloadBytesPerSecond: downloads,
+  downloadsAtOnce: downloads,
+  partialKeepMs: answers,
+  refreshEveryMs: refreshes,
+  memoryFraction: admission,
+  memoryBudgetBytes: admission,
+  memoryCheckMode: admission,
+  evictionAtAdmission: admission,
+  evictionEnabled: evictions,
+  evictionShare: evictions,
+  comeBackMs: evictions,
+  sleepPolicy: supply,
+  pauseOnBattery: supply,
+  applePowerEnabled: power,
+  applePowerIntervalMs: power,
+  powerSource: power,
+  macmon: power,
+  energyLedger: energy,
+  energyPricePerKwh: answers,
+  energyCurrency: answers,
+  logLevel: log,
+}
+
+/** Each once. */
+function receiversOf(patch: SettingsPatch): ReadonlySet<Receiver> {
+  const told: Readonly<Partial<Record<SettingName, Receiver>>> = receivers
+  return new Set(settingNames.flatMap((name) => (patch[name] === undefined ? [] : (told[name] ?? []))))
 }

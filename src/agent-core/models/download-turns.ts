@@ -7,10 +7,15 @@ export class DownloadTurns {
   /** In order; told their place whenever it may have changed. */
   readonly #waiting = new Set<(ahead: number) => void>()
 
-  /** `atOnce` is asked at each new download. */
   constructor(atOnce: () => number) {
     this.#atOnce = atOnce
     this.#queue = new PQueue({ concurrency: atOnce() })
+  }
+
+  /** After a change of `atOnce`: more may begin at once; what has begun goes on where fewer may. */
+  settingsChanged(): void {
+    this.#queue.concurrency = this.#atOnce()
+    this.#tellPlaces()
   }
 
   /**
@@ -23,7 +28,6 @@ export class DownloadTurns {
     const tell = (ahead: number): void => onPlace(ahead)
     // The queue would let go of running work at an abort.
     const waiting = new AbortController()
-    this.#queue.concurrency = this.#atOnce()
     const leave = (): void => {
       if (!this.#waiting.delete(tell)) return
       waiting.abort(signal.reason)

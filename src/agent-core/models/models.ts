@@ -80,6 +80,7 @@ export class Models {
   readonly #remote: Remote
   readonly #headers = new GgufHeaders()
   readonly #acquisition: Acquisition
+  readonly #turns: DownloadTurns
   readonly #roots: ModelRoots
   readonly #inventory: Inventory
   readonly #pulls: Pulls
@@ -143,12 +144,13 @@ export class Models {
       home: homeDir,
       isOpen: (path, namespace) => this.#store.isOpen(path, namespace),
     })
+    this.#turns = new DownloadTurns(() => settings().atOnce)
     this.#acquisition = new Acquisition({
       store: this.#store,
       roots: this.#roots,
       contents,
       remote: this.#remote,
-      turns: new DownloadTurns(() => settings().atOnce),
+      turns: this.#turns,
       headers: this.#headers,
       log,
       requireStore: () => this.#watch.require(),
@@ -227,9 +229,10 @@ export class Models {
     return this.#remote.receivedBytes
   }
 
-  /** After a change of the settings: what counts for downloads under way. */
+  /** After a change of the settings: what counts for downloads under way and for those that wait. */
   settingsChanged(): void {
     this.#remote.limitBandwidth()
+    this.#turns.settingsChanged()
   }
 
   state(): ModelsState {

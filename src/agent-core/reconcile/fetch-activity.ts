@@ -41,6 +41,8 @@ export class FetchActivity {
   #notice: string | undefined
   #isNewer = false
   #timer: NodeJS.Timeout | undefined
+  /** Since when the source is not to be asked again; undefined while it is asked. */
+  #waitsSince: number | undefined
 
   constructor(options: FetchActivityOptions) {
     this.#options = options
@@ -75,8 +77,18 @@ export class FetchActivity {
     return this.#notice
   }
 
+  /** After a change of `refreshEveryMs`: it counts from when the source was asked last. */
+  intervalChanged(): void {
+    if (this.#waitsSince === undefined) return
+    const { now = steadyNow } = this.#options
+    const since = this.#waitsSince
+    this.#refreshIn(this.#nextMs() - (now() - since))
+    this.#waitsSince = since
+  }
+
   cancel(): void {
     clearTimeout(this.#timer)
+    this.#waitsSince = undefined
     this.#cancelled.abort()
   }
 
@@ -115,13 +127,17 @@ export class FetchActivity {
   }
 
   #refreshIn(ms: number): void {
-    this.#timer = setTimeout(() => void this.#refresh(), ms).unref()
+    const { now = steadyNow } = this.#options
+    clearTimeout(this.#timer)
+    this.#waitsSince = now()
+    this.#timer = setTimeout(() => void this.#refresh(), Math.max(0, ms)).unref()
   }
 
   async #refresh(): Promise<void> {
     const { models } = this.#options
     const current = this.#outcome
     const { signal } = this.#cancelled
+    this.#waitsSince = undefined
     if (current?.kind !== 'done') return
     const outcome = await this.#outcomeOf(
       (how) => models.refresh(this.request, current.model, how),

@@ -80,6 +80,11 @@ export class ModelFetch {
     if (isOnChange && server.digest === desiredServer.digest) this.begin(desiredServer)
   }
 
+  /** The interval of the settings is another now. */
+  refreshIntervalChanged(): void {
+    this.#activity?.intervalChanged()
+  }
+
   begin({ service, spec, model }: DesiredServer): void {
     const { models, cluster, settings, tell, now, random } = this.#options
     const request = fetchRequest({

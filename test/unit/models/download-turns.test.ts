@@ -73,6 +73,34 @@ test('who waits is told of each place that it comes nearer', async () => {
   await last
 })
 
+test('who waits begins at once where more may, and who waits still is told that less go first', async () => {
+  let atOnce = 1
+  const turns = new DownloadTurns(() => atOnce)
+  const gate = Promise.withResolvers<undefined>()
+  const begun: string[] = []
+  const places: number[] = []
+  const { signal } = new AbortController()
+  const all = ['a', 'b', 'c', 'd', 'e'].map((name) =>
+    turns.take(
+      signal,
+      (ahead) => void (name === 'e' && places.push(ahead)),
+      () => {
+        begun.push(name)
+        return gate.promise
+      },
+    ),
+  )
+  expect(begun).toEqual(['a'])
+  atOnce = 4
+  turns.settingsChanged()
+  expect([begun, places]).toEqual([
+    ['a', 'b', 'c', 'd'],
+    [4, 4],
+  ])
+  gate.resolve(undefined)
+  await Promise.all(all)
+})
+
 function noPlace(): void {
   // the value is not used
 }
