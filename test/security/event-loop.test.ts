@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -87,6 +87,36 @@ test(
   },
   2 * patienceMs + 60_000,
 )
+
+test(`a file of byte-order marks that a changed spec names beside the model never holds the event loop for ${maxHeldMs} ms, and what serves goes on`, async () => {
+  await using folder = await temporaryFolder()
+  await using sim = await KubeSim.start()
+  const store = path.join(folder.dir, 'models')
+  await mkdir(store, { mode: 0o700 })
+  const source = path.join(store, 'tiny.gguf')
+  await writeLlamaGguf(source)
+  const marks = path.join(store, 'marks.gguf')
+  await writeFile(marks, '\uFEFF'.repeat(30))
+  const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
+  sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
+  sim.create({ apiVersion, kind: 'InferenceService', metadata: { name: 'served' }, spec: { modelRef: 'tiny' } })
+  const port = await freePort()
+  await using agent = await AgentProcess.start({
+    folder: folder.dir,
+    kubeconfig: sim.kubeconfig(),
+    args: ['--llama-server', sampleServerPath, '--port', String(port)],
+  })
+  await agent.service('served', 'ready')
+  await using health = await HealthWatch.start({ pid: agent.pid, port })
+  sim.patch({ resource: 'inferenceservices', name: 'served' }, { spec: { extraArgs: ['--model-draft', marks] } })
+  const { message } = await agent.shows(
+    ({ services }) => services.find((one) => one.message.includes('--model-draft')),
+    'what is wrong with the change',
+  )
+  expect(message).toContain('--model-draft is refused')
+  await agent.service('served', 'ready')
+  expect(await health.longestMs()).toBeLessThan(maxHeldMs)
+})
 
 /** Waits until of each service it is known why it does not serve. */
 async function allSettled(agent: AgentProcess, names: readonly string[]): Promise<void> {

@@ -10,5 +10,6 @@ export function isGguf(start: Buffer): boolean {
 }
 
 export function looksLikeHtml(start: Buffer): boolean {
-  return /^(?:\uFEFF|\s)*<(?:!doctype\s+html|html|head|!--)/i.test(start.toString('utf8'))
+  // White space is also what a byte-order mark is.
+  return /^\s*<(?:!doctype\s+html|html|head|!--)/i.test(start.toString('utf8'))
 }

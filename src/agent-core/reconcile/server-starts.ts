@@ -134,16 +134,9 @@ export class ServerStarts {
     this.#inputs = inputs
     if (role === 'current') this.#current = { ...this.#current, digest: desiredServer.digest }
     this.#successor = role === 'current' ? undefined : startOf(desiredServer.digest)
-    if (binary.kind === 'missing') {
-      this.#failed(role, desiredServer.digest, { message: binary.message })
-      return true
-    }
-    const prepared = await launches.prepare(desiredServer, file, binary)
-    const problem = await launches.startProblem(prepared, binary.path)
-    if (problem !== undefined) {
-      this.#failed(role, desiredServer.digest, { message: problem, refusal: 'ExtraArgsRejected' })
-      return true
-    }
+    const looked = await this.#prepare(role, desiredServer, file, binary)
+    if (looked === undefined) return true
+    const { prepared, executable } = looked
     const need = await this.#needOf(prepared)
     // What asks now would wait, or have its turn, for ever.
     if (this.#options.isStopped()) return true
@@ -158,7 +151,7 @@ export class ServerStarts {
     }
     if (this.#restart === 'asked') this.#restart = 'underWay'
     narrator.tell(key, { kind: 'starting' })
-    const launch = launches.launch(prepared, binary.path, need)
+    const launch = launches.launch(prepared, executable, need)
     if (role === 'current') {
       this.#current = startOf(desiredServer.digest)
       servers.start(key, launch)
@@ -173,11 +166,12 @@ export class ServerStarts {
   }
 
   /** Asks admission whether the desired server fits beside the running one, or in its place. */
-  async compare(desiredServer: DesiredServer, file: LocalModel): Promise<void> {
+  async compare({ model }: Pick<Reading, 'model'>, desiredServer: DesiredServer, file: LocalModel): Promise<void> {
     const { key, launches, admission } = this.#options
-    // Without a binary the start says what is missing; the answer here is about memory alone.
-    const prepared = await launches.prepare(desiredServer, file, await launches.findBinary())
-    await admission.compare(key, desiredServer, await this.#needOf(prepared))
+    const binary = await launches.findBinary()
+    const looked = await this.#prepare('successor', desiredServer, file, binary)
+    if (looked) await admission.compare(key, desiredServer, await this.#needOf(looked.prepared))
+    else this.#inputs = await inputsOf(model, binary, file)
   }
 
   promote(): void {
@@ -211,6 +205,21 @@ export class ServerStarts {
     if (inputs === this.#inputs || !waitsForBackOff) return now() + lookForChangesEveryMs
     servers.clearBackOff(key)
     return now()
+  }
+
+  /** Before its files are looked at for their size. Undefined where it could not be started, which counts as a start that failed. */
+  async #prepare(role: 'current' | 'successor', desiredServer: DesiredServer, file: LocalModel, binary: Binary) {
+    const { launches } = this.#options
+    const { digest } = desiredServer
+    if (binary.kind === 'missing') {
+      this.#failed(role, digest, { message: binary.message })
+      return undefined
+    }
+    const prepared = await launches.prepare(desiredServer, file, binary)
+    const problem = await launches.startProblem(prepared, binary.path)
+    if (problem === undefined) return { prepared, executable: binary.path }
+    this.#failed(role, digest, { message: problem, refusal: 'ExtraArgsRejected' })
+    return undefined
   }
 
   async #needOf(prepared: PreparedServer) {

@@ -50,7 +50,7 @@ export async function takeStep(
       fetch.cancel()
       return
     case 'sizeUp':
-      if (desiredServer && fetch.model) await starts.compare(desiredServer, fetch.model)
+      if (desiredServer && fetch.model) await starts.compare(reading, desiredServer, fetch.model)
       return
     case 'start':
       return start('current')

@@ -20,35 +20,36 @@ const desiredServer = (digest: string): DesiredServer => ({
   digest,
 })
 
+const optionsIn = (room: ServerRoom): ServerStartsOptions => ({
+  key: 'a/b',
+  servers: room.servers,
+  launches: {
+    findBinary: () => Promise.resolve({ kind: 'found', path: sampleServerPath }),
+    prepare: (server, local, binary) =>
+      Promise.resolve({ desiredServer: server, model: local, binary, env: {}, dialect: undefined }),
+    startProblem: () => Promise.resolve(undefined),
+    needKey: () => Promise.resolve('n'),
+    sizeUp: () => Promise.resolve({ of: 'n', estimate: undefined, whyUnknown: 'Untold.', changeable: {} }),
+    launch: (prepared) => room.launch({ loadMs: 60_000 }, { digest: prepared.desiredServer.digest }),
+  },
+  admission: {
+    need: (_key, _of, sizeUp) => sizeUp(),
+    prepare: () => Promise.resolve(),
+    compare: () => Promise.resolve(),
+    admit: () => true,
+    admitBeside: () => true,
+    notStarted: () => undefined,
+  },
+  fuse: { ask: () => undefined, isNews: () => true },
+  narrator: { tell: () => undefined, startFailed: () => undefined, notStarted: () => undefined },
+  log: silentLog,
+  enqueue: () => undefined,
+  isStopped: () => false,
+  now: () => 0,
+})
+
 const startsIn = (room: ServerRoom, more: Partial<ServerStartsOptions> = {}): ServerStarts =>
-  new ServerStarts({
-    key: 'a/b',
-    servers: room.servers,
-    launches: {
-      findBinary: () => Promise.resolve({ kind: 'found', path: sampleServerPath }),
-      prepare: (server, local, binary) =>
-        Promise.resolve({ desiredServer: server, model: local, binary, env: {}, dialect: undefined }),
-      startProblem: () => Promise.resolve(undefined),
-      needKey: () => Promise.resolve('n'),
-      sizeUp: () => Promise.resolve({ of: 'n', estimate: undefined, whyUnknown: 'Untold.', changeable: {} }),
-      launch: (prepared) => room.launch({ loadMs: 60_000 }, { digest: prepared.desiredServer.digest }),
-    },
-    admission: {
-      need: (_key, _of, sizeUp) => sizeUp(),
-      prepare: () => Promise.resolve(),
-      compare: () => Promise.resolve(),
-      admit: () => true,
-      admitBeside: () => true,
-      notStarted: () => undefined,
-    },
-    fuse: { ask: () => undefined, isNews: () => true },
-    narrator: { tell: () => undefined, startFailed: () => undefined, notStarted: () => undefined },
-    log: silentLog,
-    enqueue: () => undefined,
-    isStopped: () => false,
-    now: () => 0,
-    ...more,
-  })
+  new ServerStarts({ ...optionsIn(room), ...more })
 
 test('a restart that was under way is still asked for when its new server is dropped, and can be asked for again', async () => {
   await using room = await ServerRoom.create()
@@ -74,4 +75,17 @@ test('where nothing is decided any more no start asks for its turn', async () =>
   const starts = startsIn(room, { fuse: { ask, isNews: () => true }, isStopped: () => true })
   await starts.start('current', { model }, desiredServer('digest-1'), file)
   expect(ask).not.toHaveBeenCalled()
+})
+
+test('the files that a spec names are not looked at for their size where this machine would not start it', async () => {
+  await using room = await ServerRoom.create()
+  const sizeUp = vi.fn<ServerStartsOptions['launches']['sizeUp']>()
+  const { launches } = optionsIn(room)
+  const starts = startsIn(room, {
+    launches: { ...launches, sizeUp, startProblem: () => Promise.resolve('Its file is not a model.') },
+  })
+  await starts.start('current', { model }, desiredServer('digest-1'), file)
+  await starts.compare({ model }, desiredServer('digest-1'), file)
+  expect(sizeUp).not.toHaveBeenCalled()
+  expect(starts.views().successor).toMatchObject({ kind: 'failed', message: 'Its file is not a model.' })
 })

@@ -58,16 +58,15 @@ export function dropStep(observed: Observation, { digest }: Serve): Plan | undef
 
 /** Beside the present server where there is room, in its place where there is not, and not at all where it would not fit either. */
 export function replaceStep(observed: Observation, server: Running, { settlesAt }: Serve): Plan {
-  const { successor, publication } = observed
+  const { publication } = observed
   if (isUnsettled(observed)) return unsettled(observed, server, settlesAt)
-  const isAlone = (successor.kind === 'none' || successor.kind === 'failed') && observed.retiring === undefined
-  if (observed.beside === undefined && isAlone) {
-    return act({ do: 'sizeUp' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
-  }
   const meanwhile = whileReplaced(observed, server)
   if (meanwhile) return meanwhile
+  if (observed.beside === undefined) {
+    return act({ do: 'sizeUp' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
+  }
   if (observed.instead !== undefined) return goingOn(observed, server, observed.instead)
-  if (server.kind === 'ready' && observed.beside?.allowed === true) {
+  if (server.kind === 'ready' && observed.beside.allowed) {
     return act({ do: 'startBeside' }, ...shownAs(observed, server), `${whyRestarted(observed, server)}.`)
   }
   const isTold = publication.shown?.ready === true
