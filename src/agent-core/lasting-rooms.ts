@@ -48,7 +48,7 @@ export function lastingRooms(context: RoomContext): LastingRooms {
     ledger,
     servers,
     memory: memoryRoom(context, servers),
-    models: modelRoom(context),
+    models: modelRoom(context, servers),
     power,
     figures,
     energy,
@@ -117,7 +117,7 @@ async function recommendedGpuBytes(context: RoomContext): Promise<number | undef
     : parseRecommendedWorkingSet(await devicesAsTold(binary.path, launchEnvironment()))
 }
 
-function modelRoom({ options, metrics, snapshots, ends, settings, session }: RoomContext): Models {
+function modelRoom({ options, metrics, snapshots, ends, settings, session }: RoomContext, servers: Servers): Models {
   const { settings: started, log, env, keptHubToken, allowInsecureLoopback } = options
   const models = new Models({
     directory: started.modelStore,
@@ -129,6 +129,7 @@ function modelRoom({ options, metrics, snapshots, ends, settings, session }: Roo
     settings: () => downloadSettings(settings()),
     onChange: () => snapshots.changed(),
     users: () => modelUsers(session()?.cluster),
+    filesInUse: () => [...servers.filesInUse(), ...(session()?.reconciler.modelFiles() ?? [])],
     ...(keptHubToken && { keptHubToken }),
     ...(allowInsecureLoopback && { allowInsecureLoopback }),
   })

@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
+import { command, type CommandInput } from '../../src/contract/commands.ts'
 import { AgentWorld, commandLineOf } from '../support/agent-world.ts'
 import { AgentProcess } from '../support/agent-process.ts'
 import { startControllerStandIn } from '../support/controller-stand-in/controller-stand-in.ts'
@@ -8,6 +10,7 @@ import { eventually } from '../support/eventually.ts'
 import { startFakeHub, type FakeHub } from '../support/fake-hub.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import type { RunningAgent } from '../support/running-agent.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { useLlamaServer } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -256,6 +259,37 @@ test('the source of a service that is suspended or deleted is not asked again', 
   const before = asked.map((times) => times())
   await eventually(() => (asked[2]?.() ?? 0) > (before[2] ?? 0) + 10)
   expect(asked.slice(0, 2).map((times) => times())).toEqual(before.slice(0, 2))
+})
+
+test('what services run is not deleted when their Model is gone, by this agent and by the next', async () => {
+  const sim = own(await KubeSim.start())
+  const cluster = own(await AgentWorld.open(sim.connection()))
+  const first = await cluster.startAgent()
+  await cluster.applyModel('shared')
+  for (const name of ['x', 'y']) await cluster.applyService(name, { modelRef: 'shared' })
+  for (const name of ['x', 'y']) await first.untilReady(name)
+  await cluster.deleteModel('shared')
+  const tidied = async (running: RunningAgent) => {
+    for (const name of ['x', 'y'])
+      await running.until(name, ({ message }) => /There is no Model "shared"/.test(message))
+    const requests: readonly CommandInput[] = [
+      { name: 'pruneModels', dryRun: false },
+      { name: 'removeModel', model: 'shared' },
+    ]
+    const told = requests.map(async (input) => {
+      const result = await running.agent.command({ requestId: randomUUID(), command: command.parse(input) })
+      return 'message' in result ? result.message : result
+    })
+    return Promise.all(told)
+  }
+  const kept = [
+    'Nothing is to be pruned: every model in the store is used by a service.',
+    `The model shared is used by ${cluster.namespace}/x, ${cluster.namespace}/y: delete or stop those services first.`,
+  ]
+  expect(await tidied(first)).toEqual(kept)
+  await first.leave()
+  const next = await cluster.startAgent()
+  expect(await tidied(next)).toEqual(kept)
 })
 
 test('a server that an earlier version started is taken over as it is, and replaced when its source has another content', async () => {

@@ -1,12 +1,17 @@
+import { realpath } from 'node:fs/promises'
+import { join } from 'node:path'
 import { formatBytes } from '../../contract/format.ts'
+import { splitKey } from '../support/object-key.ts'
 import type { StoredModelView } from '../../contract/models.ts'
-import type { ModelUser } from './model-user.ts'
 import { deleted, Leftovers, sum, type Entry, type LeftoversOptions } from './leftovers.ts'
-import type { Store } from './store.ts'
-import type { StoredModel, Wanted } from './stored-model.ts'
+import { countingFor, type Store } from './store.ts'
+import { comparable, lstatIfThere } from './store-paths.ts'
+import type { LoadedFiles, ModelUser, StoredModel, Wanted } from './stored-model.ts'
 
 export interface InventoryOptions extends Omit<LeftoversOptions, 'leftovers'> {
   readonly store: Store
+  /** By servers that run, and by those that are about to be started. */
+  readonly filesInUse: () => readonly LoadedFiles[]
 }
 
 export interface Pruned {
@@ -52,31 +57,44 @@ export class Inventory {
     }
   }
 
-  /** Deletes partial downloads that were not continued in time. Throws ModelError. */
-  async sweep(): Promise<Omit<Pruned, 'isSure'>> {
-    const entries = (await this.#leftovers.partials()).filter(({ view }) => view.prunable !== undefined)
-    const gone = await deleted(entries)
-    return { what: gone.map(({ view }) => view.name), bytes: sum(gone) }
+  /** Deletes partial downloads that were not continued in time, and what {@link limit} does. Throws ModelError. */
+  async sweep(): Promise<void> {
+    const { users, log } = this.#options
+    const entries = users() === undefined ? [] : await this.#leftovers.partials()
+    const gone = await deleted(entries.filter(({ view }) => view.prunable !== undefined))
+    if (gone.length > 0) {
+      log.info('old partial downloads removed', { models: gone.map(({ view }) => view.name), bytes: sum(gone) })
+    }
+    await this.#leftovers.limit()
+  }
+
+  /** Puts down that a server was started with the model at `path`, and deletes what it replaced: see {@link dropOlder}. */
+  async markUsed(wanted: Wanted, path: string): Promise<void> {
+    const { store, log } = this.#options
+    try {
+      const used = (await store.contents(wanted)).find((one) => one.path === path)
+      if (used) await store.markUsed(used)
+    } catch (error) {
+      log.warn('use of a model not recorded', { model: wanted.model, error })
+    }
+    await this.dropOlder(wanted)
   }
 
   /**
-   * Puts down that a server was started with the model at `path`, and deletes older contents of its source that belong to the namespace.
-   * What a person pulled, and what belongs to nobody, only a person deletes.
+   * Deletes the contents of its source that a newer one replaced, where they belong to the namespace and no server has them. What a person
+   * pulled, and what belongs to nobody, only a person deletes.
    */
-  async markUsed({ model, digest, namespace }: Wanted, path: string): Promise<void> {
+  async dropOlder(wanted: Wanted): Promise<void> {
     const { store, log } = this.#options
     try {
-      const stored = (await store.list()).filter((one) => one.model === model && one.manifest.sourceSha256 === digest)
-      const used = stored.find((one) => one.path === path)
-      if (!used) return
-      await store.markUsed(used)
-      for (const old of stored.slice(stored.indexOf(used) + 1)) {
-        if (old.manifest.namespace !== namespace) continue
-        await store.remove(old)
-        log.info('older content of a model removed', { model: old.model, path: old.path })
+      const older = (await store.contents(wanted)).slice(1)
+      const own = older.filter(({ manifest }) => manifest.namespace === wanted.namespace)
+      for (const old of own) {
+        if (!(await this.#isLoaded(old)) && (await removed(store, old)))
+          log.info('older content of a model removed', { model: old.model, path: old.path })
       }
     } catch (error) {
-      log.warn('use of a model not recorded', { model, error })
+      log.warn('older contents of a model not removed', { model: wanted.model, error })
     }
   }
 
@@ -93,7 +111,11 @@ export class Inventory {
         message: `Which services use the model ${model} is not known until the cluster has answered: try again then.`,
       }
     }
-    const active = new Set((known ?? []).filter(({ isActive }) => isActive).map(({ service }) => service))
+    const active = new Set(
+      [...(known ?? []).filter(({ isActive }) => isActive), ...this.#options.filesInUse()].map(
+        ({ service }) => service,
+      ),
+    )
     const users = new Set(entries.flatMap(({ view }) => view.usedBy).filter((service) => active.has(service)))
     if (users.size > 0) {
       return {
@@ -119,23 +141,82 @@ export class Inventory {
 
   async #models(): Promise<Entry[]> {
     const { store, users } = this.#options
+    const models = await store.list()
     const known = users()
-    return (await store.list()).map((stored) => {
-      const usedBy = (known ?? []).filter((user) => isUsedBy(stored, user)).map(({ service }) => service)
-      const isFree = known !== undefined && usedBy.length === 0
+    const usedBy = await usersOf(models, [...this.#loaded(models), ...(known ?? []).map(wantedFiles(models))])
+    return models.map((stored, at) => {
+      const services = usedBy[at] ?? []
+      const isFree = known !== undefined && services.length === 0
       return {
-        view: { ...viewOf(stored), usedBy, ...(isFree && { prunable: 'no service uses it' }) },
-        remove: async () => {
-          await store.remove(stored)
-          return true
-        },
+        view: { ...viewOf(stored), usedBy: services, ...(isFree && { prunable: 'no service uses it' }) },
+        remove: async () => !(await this.#isLoaded(stored)) && removed(store, stored),
       }
     })
   }
+
+  async #isLoaded(stored: StoredModel): Promise<boolean> {
+    return (await usersOf([stored], this.#loaded([stored])))[0]?.length !== 0
+  }
+
+  /** Where it is not known what a server loaded, that may be any content of its Model. */
+  #loaded(models: readonly StoredModel[]): Used[] {
+    const { filesInUse, users } = this.#options
+    return filesInUse().map(({ service, files }) => ({
+      service,
+      files:
+        files ??
+        models
+          .filter((stored) => users()?.some((user) => user.service === service && isMeant(stored, user)))
+          .flatMap(filesOf),
+    }))
+  }
 }
 
-const isUsedBy = ({ model, manifest }: StoredModel, user: ModelUser): boolean =>
+type Used = LoadedFiles & { readonly files: readonly string[] }
+
+const isMeant = ({ model, manifest }: StoredModel, user: Pick<ModelUser, 'model' | 'digest'>): boolean =>
   user.model === model && user.digest === manifest.sourceSha256
+
+/** What the service will be served with: the content that its Model would find in the store, or a file in place. */
+const wantedFiles =
+  (models: readonly StoredModel[]) =>
+  (user: ModelUser): Used => {
+    const { service, path } = user
+    const meant = models.filter((stored) => isMeant(stored, user))
+    const [found] = countingFor(meant, splitKey(service))
+    return { service, files: [...(found ? filesOf(found) : []), ...(path === undefined ? [] : [path])] }
+  }
+
+const filesOf = ({ path, folder, manifest }: StoredModel): string[] => [
+  path,
+  ...manifest.files.map((file) => join(folder, file.path)),
+]
+
+/** Of each model the services that use one of its files, by whatever name: links are followed. */
+async function usersOf(models: readonly StoredModel[], uses: readonly Used[]): Promise<string[][]> {
+  const services = new Map<string, Set<string>>()
+  for (const { service, files } of uses) {
+    for (const file of files) {
+      const real = await realOf(file)
+      services.set(real, (services.get(real) ?? new Set()).add(service))
+    }
+  }
+  return Promise.all(
+    models.map(async (stored) => {
+      const files = await Promise.all(filesOf(stored).map(realOf))
+      return [...new Set(files.flatMap((file) => [...(services.get(file) ?? [])]))].sort()
+    }),
+  )
+}
+
+const realOf = async (path: string): Promise<string> => comparable(await realpath(path).catch(() => path))
+
+/** False where it is gone by now, as what has a second name is after its first was removed. */
+async function removed(store: Store, stored: StoredModel): Promise<boolean> {
+  if ((await lstatIfThere(stored.manifestPath)) === undefined) return false
+  await store.remove(stored)
+  return true
+}
 
 function viewOf({ model, path, sizeBytes, manifest }: StoredModel): StoredModelView {
   const { source, files, completedAt, lastUsedAt, header } = manifest

@@ -1,8 +1,8 @@
 import { rm } from 'node:fs/promises'
 import type { StoredModelView } from '../../contract/models.ts'
 import type { Logger } from '../observability/logger.ts'
-import { partialKey, readNote, removeDownload, type ContentFetches } from './content-fetches.ts'
-import type { ModelUser } from './model-user.ts'
+import { partialKey, readNote, type ContentFetches } from './content-fetches.ts'
+import type { ModelUser } from './stored-model.ts'
 import type { StoreLeftovers } from './store-leftovers.ts'
 
 /** What the store holds, and how it is deleted. */
@@ -52,7 +52,8 @@ export class Leftovers {
   }
 
   async #limit(): Promise<void> {
-    const all = [...(await this.partials()), ...(await this.quarantined())].filter(({ isWanted }) => !isWanted)
+    const partials = this.#options.users() === undefined ? [] : await this.partials()
+    const all = [...partials, ...(await this.quarantined())].filter(({ isWanted }) => !isWanted)
     let excessBytes = sum(all) - maxLeftoverBytes
     const gone: Entry[] = []
     for (const rest of all.sort((a, b) => a.changedAt - b.changedAt)) {
@@ -70,10 +71,9 @@ export class Leftovers {
   }
 
   /** Whether a partial download of that Model is, or may soon be, continued. */
-  #isWanted(model: string | undefined): boolean {
-    const known = this.#options.users()
-    if (known === undefined || model === undefined) return known === undefined
-    return this.#options.fetching().has(model) || known.some((user) => user.model === model)
+  #isWanted(model: string): boolean {
+    const { users, fetching } = this.#options
+    return fetching().has(model) || users()?.some((user) => user.model === model) === true
   }
 
   async partials(): Promise<Rest[]> {
@@ -87,7 +87,8 @@ export class Leftovers {
         const isActive = contents.active.has(baseOf(path))
         const changedAt = Math.max(...own.map((file) => file.changedAt))
         const ageMs = now() - changedAt
-        const isOld = !isActive && ageMs >= partialKeepMs()
+        const isWanted = isActive || this.#isWanted(note?.model ?? '')
+        const isOld = !isWanted && ageMs >= partialKeepMs()
         const view: StoredModelView = {
           name: note?.model ?? '',
           source: note?.source ?? '',
@@ -101,10 +102,10 @@ export class Leftovers {
         const remove = async (): Promise<boolean> => {
           // A download may have continued it since it was listed.
           if (contents.active.has(baseOf(path))) return false
-          await removeDownload(path)
+          for (const file of own) await rm(file.path, { force: true })
           return true
         }
-        return { view, remove, changedAt, isWanted: isActive || this.#isWanted(note?.model) }
+        return { view, remove, changedAt, isWanted }
       }),
     )
   }

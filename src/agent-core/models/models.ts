@@ -15,7 +15,7 @@ import { isModel } from './local-source.ts'
 import { lookAtServer, type ModelLook } from './look.ts'
 import { lookOnMachine, type LookRequest } from './look-on-machine.ts'
 import { ModelFetches, type FetchState } from './model-fetches.ts'
-import type { ModelUser } from './model-user.ts'
+import type { LoadedFiles, ModelUser } from './stored-model.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
@@ -29,6 +29,9 @@ import { messageOf } from '../support/message-of.ts'
 
 export { defaultDownloadSettings } from './download-settings.ts'
 export type { LocalModel, ModelRequest } from './model-request.ts'
+
+/** Downloads are given up all the time; what is kept of them is for days. */
+const sweepEveryMs = 3_600_000
 
 export interface ModelsState {
   directory: string
@@ -67,6 +70,8 @@ export interface ModelsOptions {
   onChange?: () => void
   /** Undefined while it is not known which services there are. */
   users?: () => readonly ModelUser[] | undefined
+  /** By servers that run, and by those that are about to be started. */
+  filesInUse?: () => readonly LoadedFiles[]
   /** For tests: the token may go over http to this machine. */
   allowInsecureLoopback?: boolean
 }
@@ -94,10 +99,16 @@ export class Models {
   readonly #beside = new Set<Promise<void>>()
   readonly #onChange: () => void
   #warnings: readonly string[] = []
+  #sweeping: NodeJS.Timeout | undefined
 
   constructor(options: ModelsOptions) {
     const { directory, log, now = Date.now, onChange = () => undefined } = options
-    const { users = () => undefined, settings = () => defaultDownloadSettings, homeDir = homedir() } = options
+    const {
+      users = () => undefined,
+      filesInUse = () => [],
+      settings = () => defaultDownloadSettings,
+      homeDir = homedir(),
+    } = options
     this.#store = new Store({ directory, log, now })
     this.#log = log
     this.#onChange = onChange
@@ -127,6 +138,7 @@ export class Models {
       store: this.#store,
       contents,
       users,
+      filesInUse,
       fetching: () => this.#fetches.models,
       partialKeepMs: () => settings().partialKeepMs,
       log,
@@ -162,16 +174,13 @@ export class Models {
     })
   }
 
-  /** Looks after the store from now on: clears old partial downloads, notices when its volume goes, and tells of lent folders that are missing. */
+  /** Looks after the store from now on: clears what is left of downloads, notices when its volume goes, and tells of lent folders that are missing. */
   start(): void {
     this.#watch.start()
     this.#inBackground(this.#warnOfRoots())
-    this.#inBackground(
-      this.#inventory.sweep().then(({ what, bytes }) => {
-        if (what.length > 0) this.#log.info('old partial downloads removed', { models: what, bytes })
-        return this.#inventory.limit()
-      }),
-    )
+    const sweep = (): void => this.#inBackground(this.#inventory.sweep())
+    sweep()
+    this.#sweeping = setInterval(sweep, sweepEveryMs).unref()
   }
 
   /**
@@ -190,9 +199,11 @@ export class Models {
    */
   async refresh(request: ModelRequest, current: LocalModel, options: EnsureOptions): Promise<LocalModel | undefined> {
     const key = `refresh ${requestKey(request)}`
-    const model = await this.#fetches.join(key, request, options, (waiters) =>
-      this.#acquisition.refresh(request, waiters),
-    )
+    const model = await this.#fetches.join(key, request, options, async (waiters) => {
+      // Of contents that come and never serve, no more than two are kept.
+      await this.#inventory.dropOlder(wantedOf(request))
+      return this.#acquisition.refresh(request, waiters)
+    })
     return model.revision === current.revision ? undefined : model
   }
 
@@ -281,6 +292,7 @@ export class Models {
       ),
     )
     this.#watch.stop()
+    clearInterval(this.#sweeping)
     await this.#fetches.idle()
     await Promise.all(this.#beside)
     await this.#remote[Symbol.asyncDispose]()

@@ -228,8 +228,11 @@ export class Store {
   }
 }
 
-/** The namespace's own, else what is open to it, else all; in the order given. */
-function countingFor(complete: readonly StoredModel[], { namespace }: Wanted): readonly StoredModel[] {
+/** Which contents of a source a Model of the namespace has to do with: its own, else those open to it, else all; in the order given. */
+export function countingFor(
+  complete: readonly StoredModel[],
+  { namespace }: Pick<Wanted, 'namespace'>,
+): readonly StoredModel[] {
   const own = complete.filter(({ manifest }) => manifest.namespace === namespace)
   if (own.length > 0) return own
   const open = complete.filter(({ manifest }) => isOpenTo(manifest, namespace))

@@ -17,6 +17,27 @@ export interface Wanted {
   readonly digest: string
 }
 
+/** A service whose Model's files are, or will be, in the store. */
+export interface ModelUser {
+  /** As namespace/name. */
+  readonly service: string
+  readonly model: string
+  /** See `selectionDigest`. */
+  readonly digest: string
+  /** Of a source on this machine, which may lie in the store. */
+  readonly path?: string
+  /** Neither suspended nor scaled to zero. */
+  readonly isActive: boolean
+}
+
+/** What a server of the service loaded, or is to load next: absolute paths of files and folders. */
+export interface LoadedFiles {
+  /** As namespace/name. */
+  readonly service: string
+  /** Undefined where they are not known. */
+  readonly files: readonly string[] | undefined
+}
+
 /** A complete model in the store. */
 export interface StoredModel {
   /** The Model's name: its folder in the store. */

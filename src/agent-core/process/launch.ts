@@ -44,6 +44,8 @@ export interface ServerLaunch extends LaunchRules {
   readonly needBytes?: number
   /** Its model is mapped from the file. */
   readonly isMapped?: boolean
+  /** Absolute paths of the files and folders that it loads: nothing deletes them while it may load them again. */
+  readonly files?: readonly string[]
 }
 
 /** In the environment of every server, so that a server whose entry in the ledger was lost can still say what it serves. */

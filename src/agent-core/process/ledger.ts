@@ -30,6 +30,8 @@ const ledgerEntry = z.object({
   needBytes: z.number().nonnegative().optional(),
   /** Its model is mapped from the file; absent where it is not, and of agents that did not note it. */
   isMapped: z.boolean().optional(),
+  /** What it loads: see `ServerLaunch.files`. Absent of agents that did not note it. */
+  files: z.array(z.string()).optional(),
   /** Empty where the system did not say. */
   bootId: z.string(),
   loginSession: z.string().optional(),
@@ -133,11 +135,11 @@ export class Ledger {
     { key, role, ...where }: { key: string; role: ServerRole; port: number; outputOffset: number },
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
-    const { uid, digest, executable, sleepsWhenIdle = false, needBytes, isMapped } = launch
+    const { uid, digest, executable, sleepsWhenIdle = false, needBytes, isMapped, files: loaded } = launch
     const place = { key, ...(role !== 'current' && { role }) }
     const files = { executable, workingDirectory, logFile }
     const memory = { ...(needBytes !== undefined && { needBytes }), ...(isMapped === true && { isMapped }) }
-    const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...memory }
+    const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...memory, ...(loaded && { files: [...loaded] }) }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
     this.#entries.set(name, entry)
     try {

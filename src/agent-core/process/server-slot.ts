@@ -18,6 +18,8 @@ export interface Slot {
   readonly process: ServerProcess
   readonly digest: string
   readonly need: ServerNeed
+  /** Undefined where an earlier agent started it and did not note them. */
+  readonly files: readonly string[] | undefined
   readonly sleepsWhenIdle: boolean
   /** An earlier agent started it. */
   readonly isFound: boolean

@@ -166,6 +166,11 @@ export class Servers implements AsyncDisposable {
     return [...this.#services.values()].flatMap((service) => service.counted())
   }
 
+  /** What each server that runs may load again; `files` undefined where an earlier agent started it and did not note that. */
+  filesInUse(): { readonly service: string; readonly files: readonly string[] | undefined }[] {
+    return [...this.#services].flatMap(([service, { files }]) => files.map((of) => ({ service, files: of })))
+  }
+
   /** How many servers run, beside each other or alone. */
   get running(): number {
     return [...this.#services.values()].reduce((sum, { running }) => sum + running, 0)

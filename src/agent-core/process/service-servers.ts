@@ -37,6 +37,7 @@ interface Beginning {
   readonly rules: LaunchRules
   readonly origin: ServerOrigin
   readonly need: ServerNeed
+  readonly files: readonly string[] | undefined
 }
 
 /**
@@ -115,6 +116,7 @@ export class ServiceServers {
       rules: { ...rules, executable, sleepsWhenIdle },
       origin: { kind: 'found', server: { process, port, outputOffset, ...ready }, folder },
       need: needIn(entry),
+      files: entry.files,
     })
     if (role === 'retiring') this.#retire(slot)
   }
@@ -176,6 +178,13 @@ export class ServiceServers {
     })
   }
 
+  /** What each server may load again; one that finishes its last requests loads nothing. */
+  get files(): (readonly string[] | undefined)[] {
+    return this.#slots()
+      .filter((slot) => slot !== this.#retiring && !isOver(slot.process.state))
+      .map(({ files }) => files)
+  }
+
   get running(): number {
     return this.#slots().filter(({ process }) => !isOver(process.state)).length
   }
@@ -216,10 +225,10 @@ export class ServiceServers {
 
   #launch(role: 'current' | 'successor', launch: ServerLaunch, beside: RunFolder | undefined): void {
     const origin = { kind: 'launch', launch, beside } as const
-    this.#begin({ role, digest: launch.digest, rules: launch, origin, need: needIn(launch) })
+    this.#begin({ role, digest: launch.digest, rules: launch, origin, need: needIn(launch), files: launch.files })
   }
 
-  #begin({ role, digest, rules, origin, need }: Beginning): Slot {
+  #begin({ role, digest, rules, origin, need, files }: Beginning): Slot {
     const process = new ServerProcess({
       ...this.#options,
       role: () => this.#roleOf(slot),
@@ -232,7 +241,7 @@ export class ServiceServers {
       onState: (state) => this.#changed(slot, state),
     })
     const { sleepsWhenIdle = false } = rules
-    const slot: Slot = { process, digest, need, sleepsWhenIdle, isFound: origin.kind === 'found' }
+    const slot: Slot = { process, digest, need, files, sleepsWhenIdle, isFound: origin.kind === 'found' }
     if (role === 'current') this.#current = slot
     else if (role === 'successor') this.#successor = slot
     else this.#retiring = slot

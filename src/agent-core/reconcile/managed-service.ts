@@ -152,8 +152,13 @@ export class ManagedService {
     if (state.kind === 'exited' && state.settled && state.cause !== 'stopped' && role === 'current') this.#restarts += 1
     if (isOver(state)) void this.#rooms.admission.serverOver(this.key)
     this.#starts.changed(state)
-    if (state.kind === 'ready') this.#fetch.markUsed(state.pid)
     this.#rooms.enqueue(this.key)
+  }
+
+  /** Of the model that its next server would be started with; none while that is not here. */
+  get modelFiles(): readonly string[] {
+    const { path, mmproj } = this.#fetch.model ?? {}
+    return [path, mmproj].filter((file) => file !== undefined)
   }
 
   /** Downloads under way are dropped. What runs and is published stays as it is. */
@@ -234,6 +239,10 @@ export class ManagedService {
       servers.forget(this.key)
       narrator.forget(this.key)
       return { kind: 'gone' }
+    }
+    const running = servers.get(this.key)
+    if (running?.kind === 'ready' && servers.digestOf(this.key) === reading.desiredServer?.digest) {
+      this.#fetch.markUsed(running.pid)
     }
     if (reading.desiredServer) this.#fetch.keepFresh(reading.desiredServer, observed)
     this.#writes.nothingIsLeft(observed.now)

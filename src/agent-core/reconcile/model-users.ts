@@ -1,7 +1,8 @@
 import { keyOf } from '../support/object-key.ts'
 import type { Cluster } from '../kube/cluster.ts'
-import type { ModelUser } from '../models/model-user.ts'
+import type { ModelUser } from '../models/stored-model.ts'
 import { selectionDigest } from '../models/selection-digest.ts'
+import { parseModelSource } from '../models/source.ts'
 
 /** Which services have their model in the store, or will; undefined while the services are not listed yet. */
 export function modelUsers(cluster: Cluster | undefined): ModelUser[] | undefined {
@@ -9,11 +10,13 @@ export function modelUsers(cluster: Cluster | undefined): ModelUser[] | undefine
   return [...cluster.inferenceServices.values()].flatMap(({ metadata, spec }) => {
     const model = cluster.models.get(metadata.namespace, spec.value.modelRef)
     if (!model) return []
+    const source = parseModelSource(model.spec.value.source)
     return [
       {
         service: keyOf(metadata.namespace, metadata.name),
         model: model.metadata.name,
         digest: selectionDigest(model.spec.value),
+        ...(source.kind === 'local' && { path: source.path }),
         isActive: !spec.value.suspend && spec.value.replicas > 0,
       },
     ]

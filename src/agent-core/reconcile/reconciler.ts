@@ -198,6 +198,13 @@ export class Reconciler {
     return this.#services.get(key)?.report()
   }
 
+  /** What the next servers would be started with, by service. */
+  modelFiles(): { readonly service: string; readonly files: readonly string[] }[] {
+    return [...this.#services.values()]
+      .map(({ key, modelFiles }) => ({ service: key, files: modelFiles }))
+      .filter(({ files }) => files.length > 0)
+  }
+
   /** Every service that is shown, in no order. */
   reports(): ServiceReport[] {
     return [...this.#services.values()].flatMap((service) => service.report() ?? [])

@@ -2,7 +2,7 @@ import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
-import { startProblem } from '../runtimes/argument-policy.ts'
+import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { environmentOf } from './environment.ts'
@@ -114,6 +114,11 @@ export class ServerLaunches {
       port: settings.port,
       ...settings.rules(),
       sleepsWhenIdle: sleepsWhenIdle(desiredServer.spec),
+      files: [
+        model.path,
+        ...(model.mmproj === undefined ? [] : [model.mmproj]),
+        ...filesIn(desiredServer.spec.extraArgs),
+      ],
       ...(estimate && { needBytes: estimate.total, isMapped: estimate.isMapped === true }),
     }
   }

@@ -75,6 +75,9 @@ export async function startProblem(
   return undefined
 }
 
+/** Absolute paths of the files that arguments name, as far as the flags are known. */
+export const filesIn = (args: readonly string[]): readonly string[] => uses(args).flatMap(pathsOf)
+
 /** Undefined where the text may stand as the value of a flag that takes any text. */
 export const textProblem = (text: string): string | undefined => {
   if (text.includes('\0')) return 'its value holds a zero byte'

@@ -1,7 +1,7 @@
 import { mkdir, open, readdir, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import type { ModelUser } from '../../../src/agent-core/models/model-user.ts'
+import type { ModelUser } from '../../../src/agent-core/models/stored-model.ts'
 import { eventually } from '../../support/eventually.ts'
 import { failure, gguf, request, startWorld, staying, type World } from './world.ts'
 
@@ -16,7 +16,8 @@ afterEach(async () => world[Symbol.asyncDispose]())
 const GiB = 1024 ** 3
 const own = (path: string): string => join(world.store, '.metalbar', path)
 const key = (digit: string): string => `sha-${digit.repeat(64)}`
-const partials = async (): Promise<string[]> => (await readdir(own('partials'))).filter((name) => !/json$/.test(name))
+const partials = async (): Promise<string[]> =>
+  (await readdir(own('partials'))).filter((name) => !/json(\.\d+)?$/.test(name))
 
 /** A file of that length that takes no room on the disk. */
 async function rest(path: string, sizeBytes: number, hoursOld: number, note: { path: string; content: object }) {
@@ -79,6 +80,27 @@ test('a wrong download makes room for itself in quarantine, and no leftover goes
     [key('a')],
     2,
     2,
+  ])
+})
+
+test('a partial download that a service still wants is kept however old it is, and so are all while services are unknown', async () => {
+  users = undefined
+  await partial(key('a'), 'wanted', 4096, 9 * 24)
+  await partial(key('b'), 'nobodys', 4096, 9 * 24)
+  await writeFile(own(`partials/${key('b')}.metalbar.note.json.271828`), '{"sour')
+  await age(`partials/${key('b')}.metalbar.note.json.271828`, 9 * 24)
+  const life = world.restarted()
+  life.start()
+  await life.stop()
+  const unknown = await partials()
+  users = [{ service: 'default/chat', model: 'wanted', digest: '0'.repeat(64), isActive: true }]
+  const next = world.restarted()
+  next.start()
+  await next.stop()
+  expect([unknown, await readdir(own('partials')), await next.prune({ dryRun: true })]).toEqual([
+    [key('a'), key('b')],
+    [key('a'), `${key('a')}.metalbar.note.json`],
+    'Nothing is to be pruned: every model in the store is used by a service.',
   ])
 })
 

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { defaultDownloadSettings, type LocalModel } from '../../../src/agent-core/models/models.ts'
-import type { ModelUser } from '../../../src/agent-core/models/model-user.ts'
+import type { LoadedFiles, ModelUser } from '../../../src/agent-core/models/stored-model.ts'
 import { selectionDigest } from '../../../src/agent-core/models/selection-digest.ts'
 import { eventually } from '../../support/eventually.ts'
 import { startFakeHub, type FakeHub } from '../../support/fake-hub.ts'
@@ -13,16 +13,27 @@ import { failure, filesBelow, gguf, request, startWorld, staying, type World } f
 let world: World
 let hub: FakeHub
 let users: readonly ModelUser[] | undefined
+let loaded: LoadedFiles[]
 beforeEach(async () => {
   hub = await startFakeHub()
   users = []
-  world = await startWorld({ env: { HF_ENDPOINT: hub.endpoint }, homeDir: '/nowhere', users: () => users })
+  loaded = []
+  world = await startWorld({
+    env: { HF_ENDPOINT: hub.endpoint },
+    homeDir: '/nowhere',
+    users: () => users,
+    filesInUse: () => loaded,
+  })
 })
 afterEach(async () => {
   await world[Symbol.asyncDispose]()
   await hub[Symbol.asyncDispose]()
 })
 
+const userOf = (name: string, source: string): ModelUser => ({
+  ...{ service: `default/${name}`, model: name, digest: selectionDigest({ source }), isActive: true },
+  ...(source.startsWith('/') && { path: source }),
+})
 const inode = async (path: string): Promise<number> => (await stat(join(world.store, path))).ino
 const sha256 = (content: Buffer): string => createHash('sha256').update(content).digest('hex')
 
@@ -379,12 +390,37 @@ test.each([
 test('a source that goes back to a content that is still here is served with that, without a download', async () => {
   const wanted = request(serve('v1').url)
   const first = await world.models.ensure(wanted, staying())
+  loaded = [{ service: 'default/chat', files: [first.path] }]
   serve('v2')
   const second = await world.models.refresh(wanted, first, staying())
   const restored = serve('v1')
   const third = await world.models.refresh(wanted, second ?? first, staying())
   const next = await world.restarted().ensure(wanted, staying())
   expect([third?.path, next.path, gets(restored)]).toEqual([first.path, first.path, 0])
+})
+
+test('of contents that never serve only the newest stays, and what runs stays as long as it runs', async () => {
+  const wanted = request(serve('v1').url)
+  const first = await world.models.ensure(wanted, staying())
+  loaded = [{ service: 'default/chat', files: [first.path] }]
+  let newest = first
+  for (const content of ['v2', 'v3', 'v4', 'v5']) {
+    serve(content)
+    newest = (await world.models.refresh(wanted, newest, staying())) ?? newest
+  }
+  await world.models.refresh(wanted, newest, staying())
+  const whileItRuns = Object.values(await filesBelow(world.store)).sort()
+  loaded = [{ service: 'default/chat', files: undefined }]
+  users = [{ service: 'default/chat', model: 'tiny', digest: selectionDigest(wanted), isActive: true }]
+  await world.models.markUsed(wanted, newest)
+  const whileUnknown = Object.values(await filesBelow(world.store)).length
+  loaded = [{ service: 'default/chat', files: [newest.path] }]
+  await world.models.markUsed(wanted, newest)
+  expect([whileItRuns, whileUnknown, Object.values(await filesBelow(world.store))]).toEqual([
+    ['v1v1v1v1', 'v5v5v5v5'],
+    2,
+    ['v5v5v5v5'],
+  ])
 })
 
 test('of a plain server a changed ETag or length is a changed content', async () => {
@@ -416,6 +452,37 @@ test('what is here under one name is not asked for again under another', async (
   await world.models.ensure(request(url, 'a'), staying())
   await world.models.ensure(request(url, 'b'), staying())
   expect([requests.length, await inode('a/x.gguf')]).toEqual([1, await inode('b/x.gguf')])
+})
+
+test.each<[what: string, use: (file: string, source: string) => void]>([
+  ['a Model names its source', (_file, source) => (users = [userOf('a', source)])],
+  ['a Model names a file by its second name', () => (users = [userOf('z', join(world.store, 'b/x.gguf'))])],
+  ['a server of a Model that is gone runs it', (path) => (loaded = [{ service: 'default/z', files: [path] }])],
+])('what is in use, since %s, is in use under both names of its folder', async (_what, use) => {
+  const { url } = world.server.serve('/x.gguf', gguf('A'))
+  const { path } = await world.models.ensure(request(url, 'a'), staying())
+  await symlink('a', join(world.store, 'b'))
+  use(path, url)
+  const { models } = await world.models.view()
+  const pruned = await world.models.prune({ dryRun: false })
+  const removals = [await world.models.remove('a'), await world.models.remove('b')]
+  const [service] = [...(users ?? []), ...loaded].map((one) => one.service)
+  expect([models.map(({ name, usedBy }) => [name, usedBy]), pruned, removals.map(({ removed }) => removed)]).toEqual([
+    [
+      ['a', [service]],
+      ['b', [service]],
+    ],
+    'Nothing is to be pruned: every model in the store is used by a service.',
+    [false, false],
+  ])
+  expect(await label({ path })).toBe('AA')
+})
+
+test('what has two names and no user is pruned once, and counted once', async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('A'))
+  await world.models.ensure(request(url, 'a'), staying())
+  await symlink('a', join(world.store, 'b'))
+  expect(await world.models.prune({ dryRun: false })).toBe('1 entry, which freed 4.1 kB: a: no service uses it.')
 })
 
 test('a dry run deletes nothing, and what a service uses is not removed', async () => {

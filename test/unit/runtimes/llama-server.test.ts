@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { filesIn } from '../../../src/agent-core/runtimes/argument-policy.ts'
 import { llamaServerArgv, type LlamaServerInput } from '../../../src/agent-core/runtimes/llama-server.ts'
 
 const argv = (spec: LlamaServerInput['spec'], more: Partial<LlamaServerInput> = {}) =>
@@ -137,4 +138,9 @@ describe('one field at a time', () => {
     expect(argv({}, { performanceCores: 8 })).toEqual([...mid, '--threads', '8', ...tail])
     expect(argv({}, { performanceCores: 0 })).toEqual(usual)
   })
+})
+
+test('the files that further arguments name are known, so that they are not deleted while the server runs', () => {
+  const args = ['--lora', '/m/a.gguf,/m/b.gguf', '--temp', '1', '--lora-scaled=/m/c.gguf:0.5', '-md', '/m/d.gguf']
+  expect(filesIn(args)).toEqual(['/m/a.gguf', '/m/b.gguf', '/m/c.gguf', '/m/d.gguf'])
 })
