@@ -140,7 +140,7 @@ function addressRoom(
   { ends, snapshots, session, options: { platform, log } }: RoomContext,
   { settings, history }: Pick<KeptRooms, 'settings' | 'history'>,
 ): PublishedAddress {
-  return ends.use(
+  const address = ends.use(
     new PublishedAddress({
       interfaces: () => platform.interfaces(),
       wanted: () => settings.hostAddress,
@@ -153,6 +153,8 @@ function addressRoom(
       },
     }),
   )
+  snapshots.register(() => ({ notices: address.facts.warning === undefined ? [] : [address.facts.warning] }))
+  return address
 }
 
 type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'>

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { History } from './history/history.ts'
 import type { Logger } from './observability/logger.ts'
-import { chosenHostAddress } from './publishing/chosen-address.ts'
 import { hostAddress, type HostAddress, type HostCandidate } from './publishing/host-address.ts'
 import type { PersonSettings } from './settings/person-settings.ts'
 
@@ -18,10 +17,18 @@ export interface PublishedAddressOptions {
   readonly onChange: () => void
 }
 
+export interface AddressFacts {
+  readonly ip: string | undefined
+  /** Why it is this address, or why there is none. */
+  readonly message: string
+  /** Why pods may not reach it, although it is published. */
+  readonly warning?: string
+}
+
 /** Before anything was looked at. */
 const nothingChosen: HostAddress = { kind: 'none', message: 'The host address has not been chosen yet.', rejected: [] }
 
-export const noAddress = { ip: undefined, message: nothingChosen.message }
+export const noAddress: AddressFacts = { ip: undefined, message: nothingChosen.message }
 
 /** The address of this host that pods are sent to: as a flag or a person says, else the best of those it has. */
 export class PublishedAddress implements Disposable {
@@ -38,11 +45,11 @@ export class PublishedAddress implements Disposable {
     return this.#current
   }
 
-  /** `message` says why it is this address, or why there is none. */
-  get facts(): { readonly ip: string | undefined; readonly message: string } {
+  get facts(): AddressFacts {
     const { current } = this
     if (current.kind === 'none') return { ip: undefined, message: current.message }
-    return { ip: current.address, message: `Pods are sent to ${current.address}: ${current.why}.` }
+    const { address: ip, why, warning } = current
+    return { ip, message: `Pods are sent to ${ip}: ${why}.`, ...(warning !== undefined && { warning }) }
   }
 
   /** Looks again and again from now on. */
@@ -59,15 +66,12 @@ export class PublishedAddress implements Disposable {
     const cluster = server()
     if (cluster === undefined) return
     const choice = wanted()
-    const found =
-      choice.by === 'person'
-        ? chosenHostAddress(choice.address, interfaces())
-        : await hostAddress({
-            explicit: choice.by === 'flag' ? choice.address : undefined,
-            server: cluster,
-            interfaces,
-            before: this.#current,
-          })
+    const found = await hostAddress({
+      explicit: choice.by === 'automatic' ? undefined : choice,
+      server: cluster,
+      interfaces,
+      before: this.#current,
+    })
     // While a name server was waited for, a person may have chosen another address, or another cluster may be served.
     if (!isDeepStrictEqual([choice, cluster], [wanted(), server()])) return this.check()
     if (isDeepStrictEqual(found, this.#current)) return
@@ -94,8 +98,9 @@ export class PublishedAddress implements Disposable {
       log.warn('no host IP', { text: this.#current.message })
       return
     }
-    const { address: ip, why, rejected } = this.#current
+    const { address: ip, why, rejected, warning } = this.#current
     const name = interfaces().find((one) => one.address === ip)?.name
     log.info(isDetected ? 'auto-detected host IP' : 'using host IP', { ip, interface: name, why, rejected })
+    if (warning !== undefined) log.warn('host IP may not be reached', { text: warning })
   }
 }

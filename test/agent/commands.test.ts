@@ -529,14 +529,26 @@ describe('settings', () => {
     if (!('addresses' in answer)) throw new Error('no answer')
     const own = answer.addresses.find(({ unfit }) => unfit === undefined)
     if (!own) throw new Error('This machine has no address to publish.')
-    expect(await run(agent, { name: 'setHostAddress', address: '192.0.2.99' })).toMatchObject({
-      outcome: 'refused',
-      message: saying(/is not an address of this machine now/),
-    })
     expect((await run(agent, { name: 'setHostAddress', address: own.address })).outcome).toBe('done')
     expect(agent.snapshot.host).toMatchObject({ address: own.address, message: saying(/chosen by hand/) })
     expect(await agent.agent.query({ name: 'hostAddresses' })).toMatchObject({ automatic: false })
     expect(await lastUndo(agent)).toEqual({ name: 'setHostAddress', address: 'automatic' })
+    const warning = '192.0.2.99 is on no interface of this machine: Pods reach it only if something forwards there.'
+    expect(await run(agent, { name: 'setHostAddress', address: '192.0.2.99' })).toMatchObject({
+      outcome: 'done',
+      message: expect.stringContaining(warning) as unknown,
+    })
+    expect(agent.snapshot).toMatchObject({
+      host: { address: '192.0.2.99' },
+      notices: expect.arrayContaining([warning]) as unknown,
+    })
+    await world.apply('tiny')
+    const { message } = await agent.untilReady('tiny')
+    const condition = await eventually(async () => {
+      const told = await world.conditionMessage('tiny')
+      return told?.startsWith('Serving') === true && told
+    })
+    expect([message, condition]).toEqual(Array(2).fill(expect.stringMatching(`^Serving at .* ${warning}`)))
     expect((await run(agent, { name: 'setHostAddress', address: 'automatic' })).outcome).toBe('done')
     await agent.stop()
     const flagged = await world.startAgent()

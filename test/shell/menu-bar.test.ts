@@ -58,7 +58,7 @@ describe('the icon and its menu', () => {
         {
           label: expect.stringMatching(/^● tiny {3}[\d.]+ [kM]B$/) as unknown,
           entries: [
-            expect.stringMatching(/^\(Serving at 192\.0\.2\.10:\d+\.\)$/),
+            expect.stringMatching(/^\(Serving at 192\.0\.2\.10:\d+\. .* on no interface .*\)$/),
             '-',
             'Stop',
             'Restart',

@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { Agent } from '../../src/agent-core/agent.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import type { HostInterface } from '../../src/agent-core/platform/platform.ts'
 import type { FuseTimings } from '../../src/agent-core/panic-fuse/panic-fuse.ts'
 import type { LivenessTimings } from '../../src/agent-core/process/liveness.ts'
 import type { ShutdownRequest } from '../../src/agent-core/commands/rooms.ts'
@@ -22,6 +23,10 @@ import { removeFolder } from './temporary-folder.ts'
 
 /** Of the documentation network: the API server accepts it and no client can connect to it. */
 export const hostIp = '192.0.2.7'
+const bridge: HostInterface = {
+  ...{ name: 'bridge100', address: hostIp, netmask: '255.255.255.0' },
+  ...{ family: 'IPv4', internal: false },
+}
 
 /** Settings: a sample server is taken to need 537 MB, so that a second one of a service does not fit beside the first. */
 export const roomForOne = { memoryBudgetBytes: 800 * 1024 ** 2 }
@@ -152,9 +157,13 @@ export class AgentWorld implements AsyncDisposable {
   async startAgent(options: AgentOptions = {}): Promise<RunningAgent> {
     const { settings, identity, stateDir, kubeconfig } = await this.preparedAgent(options)
     const log = new Recorder()
+    const { platform } = options.memory ?? new StatedMemory()
+    const own = platform.interfaces.bind(platform)
+    // The address that is published where a test says nothing else is this machine's.
+    platform.interfaces = () => [...own(), bridge]
     const agent = new Agent({
       settings,
-      platform: (options.memory ?? new StatedMemory()).platform,
+      platform,
       identity,
       version: 'v0-test',
       env: process.env,

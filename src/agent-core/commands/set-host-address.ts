@@ -1,5 +1,5 @@
 import type { Command } from '../../contract/commands.ts'
-import { chosenHostAddress } from '../publishing/chosen-address.ts'
+import { explicitHostAddress } from '../publishing/host-address.ts'
 import { done, refused, type Outcome } from './results.ts'
 import type { Rooms } from './rooms.ts'
 
@@ -13,10 +13,9 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
     )
   }
   const wanted = address === 'automatic' ? undefined : address
-  if (wanted !== undefined) {
-    const judged = chosenHostAddress(wanted, rooms.interfaces())
-    if (judged.kind === 'none') return refused(judged.message)
-  }
+  const judged =
+    wanted === undefined ? undefined : explicitHostAddress({ by: 'person', address: wanted }, rooms.interfaces())
+  if (judged?.kind === 'none') return refused(judged.message)
   if ((now.by === 'person' ? now.address : undefined) === wanted) return done('The host address is set so already.')
   await settings.chooseHostAddress(wanted)
   const what = wanted === undefined ? 'chosen automatically' : `set to ${wanted}`
@@ -25,5 +24,6 @@ export async function setHostAddress(rooms: Rooms, { address }: Extract<Command,
     undo: { name: 'setHostAddress', address: now.by === 'person' ? now.address : 'automatic' },
   })
   await agent.checkAddress()
-  return done(`The host address is ${what}; what is published follows at once, and no server restarts.`)
+  const followed = `The host address is ${what}; what is published follows at once, and no server restarts.`
+  return done(judged?.warning === undefined ? followed : `${followed} ${judged.warning}`)
 }

@@ -22,6 +22,8 @@ export type HostAddress =
       /** Half a sentence, for people and the log. */
       readonly why: string
       readonly rejected: readonly RejectedCandidate[]
+      /** One sentence where it is published as asked although pods may not reach this machine by it. */
+      readonly warning?: string
     }
   /** Nothing can be published; one sentence that says what to do. */
   | { readonly kind: 'none'; readonly message: string; readonly rejected: readonly RejectedCandidate[] }
@@ -44,16 +46,35 @@ const virtualInterface = /^(bridge|utun|vmenet|vmnet|feth|docker|br-|virbr|veth)
 /** Usually Service addresses (kind, kubeadm), but a real network where the route to the API server leads through it. */
 const serviceRange = ipaddr.IPv4.parseCIDR('10.96.0.0/12')
 
-/** `--host-ip` as given; the API server would refuse what this refuses. */
-export function explicitHostAddress(given: string): HostAddress {
-  const problem = unpublishable(given)
-  return problem === undefined
-    ? { kind: 'chosen', address: given, why: 'it was given with --host-ip', rejected: [] }
-    : {
-        kind: 'none',
-        message: `--host-ip ${given} cannot be published (${problem}); give an IPv4 address of this machine that the cluster reaches.`,
-        rejected: [],
-      }
+/** What a flag or a person says. */
+export interface ExplicitAddress {
+  readonly by: 'flag' | 'person'
+  readonly address: string
+}
+
+/**
+ * Published as given where the API server would take it: behind NAT or a bridge the cluster may know this machine by an address that none of its
+ * interfaces has, which is a warning.
+ */
+export function explicitHostAddress(
+  { by, address }: ExplicitAddress,
+  interfaces: readonly HostCandidate[],
+): HostAddress {
+  const problem = unpublishable(address)
+  if (problem !== undefined) {
+    const given = by === 'flag' ? `--host-ip ${address}` : address
+    const message = `${given} cannot be published (${problem}); give an IPv4 address of this machine that the cluster reaches.`
+    return { kind: 'none', message, rejected: [] }
+  }
+  const owner = interfaces.find((one) => one.address === address)
+  const why = by === 'flag' ? 'it was given with --host-ip' : 'it was chosen by hand'
+  return {
+    ...{ kind: 'chosen', address, rejected: [] },
+    why: owner ? `${why}, on ${owner.name}` : why,
+    ...(!owner && {
+      warning: `${address} is on no interface of this machine: Pods reach it only if something forwards there.`,
+    }),
+  }
 }
 
 /**
@@ -110,8 +131,7 @@ export async function localAddressTowards(host: string, port: number): Promise<s
 export const isVirtual = ({ name }: HostCandidate): boolean => virtualInterface.test(name)
 
 export interface HostAddressOptions {
-  /** `--host-ip`; empty = none. */
-  readonly explicit: string | undefined
+  readonly explicit: ExplicitAddress | undefined
   /** URL of the API server. */
   readonly server: string
   readonly interfaces: () => readonly HostCandidate[]
@@ -124,7 +144,7 @@ export interface HostAddressOptions {
  * name server fails, the address from before stays for as long as an interface has it.
  */
 export async function hostAddress({ explicit, server, interfaces, before }: HostAddressOptions): Promise<HostAddress> {
-  if (explicit !== undefined && explicit !== '') return explicitHostAddress(explicit)
+  if (explicit !== undefined) return explicitHostAddress(explicit, interfaces())
   const { hostname, port, protocol } = new URL(server)
   const defaultPort = protocol === 'http:' ? 80 : 443
   const preferred = await localAddressTowards(hostname, port === '' ? defaultPort : Number(port))

@@ -11,7 +11,10 @@ export function hostAddresses(
   const reasons = new Map(rejected.map((one) => [one.address, one.reason]))
   return {
     automatic,
-    message: address.kind === 'chosen' ? `${address.address}: ${address.why}.` : address.message,
+    message:
+      address.kind === 'chosen'
+        ? [`${address.address}: ${address.why}.`, address.warning].filter(Boolean).join(' ')
+        : address.message,
     addresses: interfaces.map((one) => {
       const unfit = reasons.get(one.address)
       return {

@@ -11,7 +11,7 @@ import type { Absence } from './absence.ts'
 import type { Absences } from './absences.ts'
 import type { Admission } from './admission.ts'
 import type { Narrator } from './narrator.ts'
-import type { Silence } from './plan/observation.ts'
+import type { Observation, Silence } from './plan/observation.ts'
 import type { ServerLaunches } from './server-launches.ts'
 import type { ServiceNames } from './service-names.ts'
 
@@ -40,7 +40,7 @@ export interface ServiceRooms {
   readonly idle: IdleWatch
   readonly names: Pick<ServiceNames, 'sharing'>
   readonly settings: ServiceSettings
-  readonly hostAddress: () => { readonly ip: string | undefined; readonly message: string }
+  readonly hostAddress: () => Observation['address']
   readonly silenceOf: (key: string) => Silence | undefined
   readonly log: Logger
   readonly enqueue: (key: string) => void

@@ -94,13 +94,24 @@ describe('choosing among the addresses of this host', () => {
 
 describe('--host-ip', () => {
   test('is taken as given', () => {
-    expect(explicitHostAddress('192.0.2.1')).toMatchObject({ kind: 'chosen', address: '192.0.2.1' })
+    const own = { name: 'en0', address: '192.0.2.1' }
+    expect(explicitHostAddress({ by: 'flag', address: own.address }, [own])).toEqual({
+      ...{ kind: 'chosen', address: own.address, rejected: [] },
+      why: 'it was given with --host-ip, on en0',
+    })
+  })
+
+  test.each(['flag', 'person'] as const)('of a %s that no interface has is published, with a warning', (by) => {
+    expect(explicitHostAddress({ by, address: '192.168.1.50' }, [lan])).toMatchObject({
+      ...{ kind: 'chosen', address: '192.168.1.50' },
+      warning: '192.168.1.50 is on no interface of this machine: Pods reach it only if something forwards there.',
+    })
   })
 
   test.each(['mac.local', '::1', '127.0.0.1', '169.254.1.1', '0.0.0.0', '224.0.0.1', '10.0.0.256', '010.0.0.1'])(
     'is refused in one sentence where the API server would refuse it: %s',
     (given) => {
-      expect(explicitHostAddress(given)).toMatchObject({
+      expect(explicitHostAddress({ by: 'flag', address: given }, [])).toMatchObject({
         kind: 'none',
         message: expect.stringMatching(
           `^--host-ip ${given} cannot be published \\(.+\\); give an IPv4 address`,
@@ -111,7 +122,11 @@ describe('--host-ip', () => {
 
   test('wins over every interface', async () => {
     await expect(
-      hostAddress({ explicit: '192.0.2.1', server: 'https://192.0.2.2:6443', interfaces: () => [lan] }),
+      hostAddress({
+        explicit: { by: 'flag', address: '192.0.2.1' },
+        server: 'https://192.0.2.2:6443',
+        interfaces: () => [lan],
+      }),
     ).resolves.toMatchObject({ address: '192.0.2.1' })
   })
 })
@@ -125,7 +140,7 @@ describe('the route to the API server', () => {
     const port = typeof bound === 'object' && bound ? bound.port : 0
     await expect(localAddressTowards('127.0.0.1', port)).resolves.toBe('127.0.0.1')
     await expect(
-      hostAddress({ explicit: '', server: `http://127.0.0.1:${port}`, interfaces: () => [lan, tailscale] }),
+      hostAddress({ explicit: undefined, server: `http://127.0.0.1:${port}`, interfaces: () => [lan, tailscale] }),
     ).resolves.toMatchObject({ address: tailscale.address })
     server.close()
   })
@@ -138,7 +153,7 @@ describe('the route to the API server', () => {
     const server = 'https://no-such-host.invalid:6443'
     const before = chooseHostAddress([lan, tailscale], lan.address)
     const chosen = (candidates: HostCandidate[]) =>
-      hostAddress({ explicit: '', server, interfaces: () => candidates, before })
+      hostAddress({ explicit: undefined, server, interfaces: () => candidates, before })
     await expect(chosen([lan, tailscale])).resolves.toBe(before)
     await expect(chosen([tailscale])).resolves.toMatchObject({ address: tailscale.address })
   })

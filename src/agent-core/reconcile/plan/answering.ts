@@ -18,9 +18,9 @@ function publishStep(observed: Observation, port: number, address: Observation['
       ? act({ do: 'withdraw' }, 'unready', 'NoHostAddress', address.message)
       : rest('unready', 'NoHostAddress', address.message)
   }
-  const serving = `Serving at ${address.ip}:${port}.`
+  const serving = [`Serving at ${address.ip}:${port}.`, address.warning, message]
   if (isPublished(observed.publication, { address: address.ip, port })) {
-    return rest('ready', 'Serving', message === '' ? serving : `${serving} ${message}`, retryAt)
+    return rest('ready', 'Serving', serving.filter(Boolean).join(' '), retryAt)
   }
   if (mendAt !== undefined && mendAt > observed.now) return rest('unready', 'Starting', message, mendAt)
   return isWritable(observed)

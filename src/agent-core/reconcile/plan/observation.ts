@@ -102,7 +102,8 @@ export type StartObstacle = MemoryReason | 'HeldAfterPanic' | 'StartsInTurn'
 export interface Observation {
   readonly now: number
   readonly desired: Desired
-  readonly address: { readonly ip: string | undefined; readonly message: string }
+  /** `warning`: why pods may not reach it, although it is published. */
+  readonly address: { readonly ip: string | undefined; readonly message: string; readonly warning?: string }
   readonly fetch: FetchView
   readonly server: ServerView
   /** Started beside `server`, to take its place when it answers. */
