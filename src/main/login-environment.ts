@@ -57,7 +57,7 @@ export async function takeLoginEnvironment(env: NodeJS.ProcessEnv, log: Logger):
 /** What a login shell would have given this program. Never throws: without an answer PATH gets the folders of Homebrew. */
 export async function loginEnvironment(options: LoginEnvironmentOptions): Promise<LoginEnvironment> {
   const { env, shell, limitMs = defaultLimitMs } = options
-  if (shell === undefined || !path.isAbsolute(shell)) return fallback(env, '/bin/zsh', 'SHELL names none.')
+  if (shell === undefined || !path.isAbsolute(shell)) return withHomebrew(env)
   try {
     const { exitCode, stdout } = await askProgram({
       command: shell,
@@ -88,8 +88,13 @@ const quiet = {
   ZSH_TMUX_AUTOSTART: 'false',
 }
 
-const fallback = ({ PATH }: Environment, shell: string, why: string): LoginEnvironment => ({
+const withHomebrew = ({ PATH = '' }: Environment): LoginEnvironment => ({
   set: { PATH: pathOf(PATH) },
+  shellPath: PATH,
+})
+
+const fallback = (env: Environment, shell: string, why: string): LoginEnvironment => ({
+  ...withHomebrew(env),
   shellPath: foldersOfMacos.join(path.delimiter),
   problem:
     'The login shell gave no environment, so programs are looked for in PATH and in the folders of Homebrew alone, and what its files set, ' +
