@@ -13,6 +13,7 @@ import { setPower } from './observability/metrics/power-metrics.ts'
 import { Power } from './power/power.ts'
 import { askActivity } from './process/activity.ts'
 import { Ledger } from './process/ledger.ts'
+import { nothingPublished } from './process/ports.ts'
 import { Servers } from './process/servers.ts'
 import { modelUsers } from './reconcile/model-users.ts'
 import { followServers, measuredServers } from './reconcile/server-memory.ts'
@@ -69,7 +70,7 @@ function serverRoom(
     stateDir: options.settings.stateDir,
     ...(liveness && { liveness }),
     ...(random && { random }),
-    publishedBesides: (key) => session()?.publisher.portsBesides(key) ?? new Set(),
+    published: (key) => session()?.publisher.ports(key) ?? nothingPublished,
     onProbe: (key, seconds) => metrics.observe('health_check_duration_seconds', seconds, splitKey(key)),
     onCounters,
     outputLimits: () => outputLimits(settings()),

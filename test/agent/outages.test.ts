@@ -1,8 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, describe, expect, inject, test, vi } from 'vitest'
 import { WorkQueue } from '../../src/agent-core/reconcile/work-queue.ts'
-import { AgentWorld, commandLineOf, hostIp, roomForOne } from '../support/agent-world.ts'
+import { AgentWorld, commandLineOf, hostIp, roomForOne, untilGone } from '../support/agent-world.ts'
 import type { ClusterConnection } from '../support/control-plane/admin-client.ts'
 import { ApiServer, useControlPlane } from '../support/control-plane/control-plane.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -48,6 +49,8 @@ describe.concurrent.each(switchable)('an outage of $name', ({ start, missing }) 
       ({ pid, steps }) => pid !== before.pid && steps.healthy.status === 'done',
     )
     expect(agent.view('crashes')).toMatchObject({ restarts: 1 })
+    // Pods are still sent there.
+    expect(port).toBe(before.port)
     expect(agent.view('steady')).toMatchObject({ state: 'ready', pid: steady.pid })
     expect(await commandLineOf(steady.pid)).toBeDefined()
 
@@ -167,6 +170,58 @@ test.concurrent('what waits for the cluster waits no longer than until it is bac
   await sim.start()
   const { port } = await agent.untilReadyAgain('tiny', pid)
   expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
+})
+
+test.concurrent(
+  'a server that ended before it could be withdrawn is followed by one where pods are still sent',
+  async () => {
+    await using sim = await KubeSim.start()
+    await using world = await AgentWorld.open(sim.connection())
+    const agent = await world.startAgent()
+    await world.apply('tiny')
+    const { pid, port } = await agent.untilReady('tiny')
+    const forbidden = { kind: 'status', code: 403 } as const
+    const on = { verb: ['create', 'patch', 'delete'], resource: 'endpointslices' } as const
+    const refused = sim.faults.add({ on, fault: forbidden, times: Infinity })
+    const service = { namespace: world.namespace, name: 'tiny' }
+    const tell = (name: 'evict' | 'bringBack') =>
+      agent.agent.command({ requestId: randomUUID(), command: { name, service } })
+
+    expect(await tell('evict')).toMatchObject({ outcome: 'done' })
+    await untilGone(pid)
+    expect(await tell('bringBack')).toMatchObject({ outcome: 'done' })
+    const again = await agent.untilReadyAgain('tiny', pid)
+    expect(again.port).toBe(port)
+    expect(await world.published('tiny')).toEqual({ address: hostIp, port, ready: true })
+    expect(refused.hits).toBeGreaterThan(0)
+    refused.remove()
+  },
+)
+
+test('what sends pods where no server answers is withdrawn within two seconds of when the cluster takes it, however long it refused', async () => {
+  // The longest back-off each time.
+  using _ = vi.spyOn(Math, 'random').mockReturnValue(0.999)
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const agent = await world.startAgent()
+  await world.apply('tiny')
+  const { pid } = await agent.untilReady('tiny')
+  const forbidden = { kind: 'status', code: 403 } as const
+  const on = { verb: 'patch', resource: 'endpointslices' } as const
+  const refused = sim.faults.add({ on, fault: forbidden, times: Infinity })
+  await world.patchSpec('tiny', { replicas: 0 })
+  // It serves on meanwhile, and the next try is four seconds away.
+  await eventually(() => refused.hits === 4)
+  expect(await commandLineOf(pid)).toBeDefined()
+  // A step of the wall clock is none of the back-off's business.
+  const wall = Date.now.bind(Date)
+  using _step = vi.spyOn(Date, 'now').mockImplementation(() => wall() + 2_444_000)
+  process.kill(pid, 'SIGKILL')
+  await untilGone(pid)
+  refused.remove()
+  const from = performance.now()
+  await eventually(async () => (await world.published('tiny'))?.ready !== true)
+  expect(performance.now() - from).toBeLessThan(2_000)
 })
 
 test.concurrent('a write that the cluster refuses is tried again when it said, and no sooner', async () => {

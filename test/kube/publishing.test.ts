@@ -905,19 +905,25 @@ describe('publishing when the cluster misbehaves', () => {
     const target = await cluster.inferenceService('shown')
     await serve(agent, target)
     await eventually(() => neighbour.publisher.observe(target).published?.ready)
-    const ports = ({ publisher }: PublishingAgent, key: string) => [...publisher.portsBesides(key)]
-    expect([ports(agent, 'default/other'), ports(agent, 'default/shown'), ports(neighbour, 'default/other')]).toEqual([
+    const ports = ({ publisher }: PublishingAgent, key: string) => {
+      const { own, besides } = publisher.ports(key)
+      return [own, ...besides]
+    }
+    expect([ports(agent, 'default/other'), ports(agent, 'default/shown'), ports(neighbour, 'default/shown')]).toEqual([
+      [undefined, server.port],
       [server.port],
-      [],
-      [],
+      [undefined],
     ])
     await cluster.patch('endpointslices', 'shown', { metadata: { labels: { 'llmkube.ai/inference-service': null } } })
     await eventually(
       () => !('llmkube.ai/inference-service' in (agent.slices.get('default', 'shown')?.metadata.labels ?? {})),
     )
-    expect([ports(agent, 'default/other'), ports(agent, 'default/shown')]).toEqual([[server.port], []])
+    expect([ports(agent, 'default/other'), ports(agent, 'default/shown')]).toEqual([
+      [undefined, server.port],
+      [server.port],
+    ])
     await done(agent.publisher.withdraw(target))
-    expect(ports(agent, 'default/other')).toEqual([])
+    expect([ports(agent, 'default/other'), ports(agent, 'default/shown')]).toEqual([[undefined], [undefined]])
   })
 
   test('a holder that was away too long finds its claim taken and does not write over it', async () => {

@@ -18,10 +18,19 @@ export interface PortReservation extends Disposable {
 /** The kernel hands out ports at random: to meet one that is reserved or to be avoided this often means something is wrong. */
 const ephemeralTries = 50
 
+/** Where pods are sent to this machine, seen from one service. */
+export interface PublishedPorts {
+  /** For the service itself, whether or not a server is there. */
+  readonly own: number | undefined
+  /** For other services: a server there would answer requests that are not for its model. */
+  readonly besides: ReadonlySet<number>
+}
+
+export const nothingPublished: PublishedPorts = { own: undefined, besides: new Set() }
+
 export interface PortsOptions {
   readonly holders?: (port: number) => Promise<readonly PortHolder[]>
-  /** Where pods are sent for other services than `key`: a server there would answer requests that are not for its model. */
-  readonly publishedBesides?: (key: string) => ReadonlySet<number>
+  readonly published?: (key: string) => PublishedPorts
 }
 
 interface ReserveOptions {
@@ -38,36 +47,40 @@ export class Ports {
   /** Ports given back, the longest unused first: the cluster takes a moment to learn that a port is not used any more. */
   readonly #givenBack = new Set<number>()
   readonly #holders: (port: number) => Promise<readonly PortHolder[]>
-  readonly #publishedBesides: (key: string) => ReadonlySet<number>
+  readonly #published: (key: string) => PublishedPorts
 
-  constructor({ holders = () => Promise.resolve([]), publishedBesides = () => new Set() }: PortsOptions = {}) {
+  constructor({ holders = () => Promise.resolve([]), published = () => nothingPublished }: PortsOptions = {}) {
     this.#holders = holders
-    this.#publishedBesides = publishedBesides
+    this.#published = published
   }
 
-  /** Throws NoPortError. */
+  /** Where pods are still sent for the service, its next server listens if it can. Throws NoPortError. */
   async reserve(
     policy: PortPolicy,
     { key = '', avoid: taken = new Set(), setting }: ReserveOptions = {},
   ): Promise<PortReservation> {
-    const published = this.#publishedBesides(key)
-    const avoid = new Set([...taken, ...published])
+    const { own, besides } = this.#published(key)
+    const avoid = new Set([...taken, ...besides])
     switch (policy.kind) {
       case 'fixed':
-        if (published.has(policy.port)) {
+        if (besides.has(policy.port)) {
           throw new NoPortError(
             `Port ${policy.port}${by(setting)} is still published for another service of this machine: it can be used when that is withdrawn.`,
           )
         }
         return this.#reserveFixed(policy.port, setting)
       case 'range':
-        for (const port of this.#inOrder(policy)) {
+        for (const port of this.#inOrder(policy, own)) {
           if (!avoid.has(port) && (await this.#take(port)) !== undefined) return this.#reservation(port)
         }
         throw new NoPortError(
           `No port from ${policy.from} to ${policy.to} is free: widen the range${by(setting)} or stop what uses them.`,
         )
       case 'ephemeral':
+        // Anybody who may write slices can write a port into one: only one that a server of ours had is taken again.
+        if (own !== undefined && this.#givenBack.has(own) && !avoid.has(own) && (await this.#take(own)) !== undefined) {
+          return this.#reservation(own)
+        }
         for (let tries = 0; tries < ephemeralTries; tries++) {
           const port = await this.#take(0, avoid)
           if (port !== undefined) return this.#reservation(port)
@@ -119,11 +132,12 @@ export class Ports {
     })
   }
 
-  /** From below those that were never used, then the others, the longest unused first. */
-  #inOrder({ from, to }: Extract<PortPolicy, { kind: 'range' }>): number[] {
+  /** `first`, if it is one of them, then from below those that were never used, then the others, the longest unused first. */
+  #inOrder({ from, to }: Extract<PortPolicy, { kind: 'range' }>, first: number | undefined): number[] {
     const all = Array.from({ length: to - from + 1 }, (_, index) => from + index)
     const used = [...this.#givenBack].filter((port) => port >= from && port <= to)
-    return [...all.filter((port) => !this.#givenBack.has(port)), ...used]
+    const inOrder = [...all.filter((port) => !this.#givenBack.has(port)), ...used]
+    return inOrder.toSorted((one, other) => Number(other === first) - Number(one === first))
   }
 
   #reservation(port: number): PortReservation {

@@ -9,7 +9,7 @@ import type { Ledger } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import type { ReadableOutput } from './output-log.ts'
 import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
-import { Ports } from './ports.ts'
+import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
 import { serverFolders } from './run-folder.ts'
 import type { StopOptions, StopReport } from './server-process.ts'
 import type { Exited, ServerRole, ServerState } from './server-state.ts'
@@ -33,7 +33,7 @@ export interface ServersOptions {
   readonly liveness?: LivenessTimings
   readonly probe?: HealthProbe
   /** See {@link Ports}. */
-  readonly publishedBesides?: (key: string) => ReadonlySet<number>
+  readonly published?: (key: string) => PublishedPorts
   /** Told of every health check of a server that was ready. */
   readonly onProbe?: (key: string, seconds: number, healthy: boolean) => void
   /** Told of the counters of a server that was asked for them to see whether it works. */
@@ -64,7 +64,7 @@ export class Servers implements AsyncDisposable {
       random: Math.random,
       liveness: livenessTimings,
       probe: probeHealth,
-      publishedBesides: () => new Set(),
+      published: () => nothingPublished,
       onProbe: () => {},
       onCounters: () => {},
       outputLimits: () => defaultOutputLimits,
@@ -74,7 +74,7 @@ export class Servers implements AsyncDisposable {
     this.#exits = new ExitWatch(options)
     this.#ports = new Ports({
       holders: async (port) => (await options.platform.portListeners(port, noGroup)).others,
-      publishedBesides: this.#options.publishedBesides,
+      published: this.#options.published,
     })
   }
 

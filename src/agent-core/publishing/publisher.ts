@@ -1,6 +1,7 @@
 import { refKey } from '../support/object-key.ts'
 import type { KubeApi } from '../kube/kube-api.ts'
 import type { EndpointSlice, Resource, Service } from '../kube/resources.ts'
+import type { PublishedPorts } from '../process/ports.ts'
 import type { Logger } from '../observability/logger.ts'
 import { isDeletable, isElsewhere, isHeld } from './claim.ts'
 import type { ClaimedSlice } from './claimed-slice.ts'
@@ -11,7 +12,7 @@ import { EndpointsWriter } from './endpoints-writer.ts'
 import { isOwnedBy, ownerOf, type Published, type PublishTarget } from './objects.ts'
 import { publicationView, unknownView, type PublicationView } from './publication-view.ts'
 import { publicationsOf, type PublicationOf, type PublicationsOptions } from './publications.ts'
-import { portsBesides } from './published-ports.ts'
+import { publishedPorts } from './published-ports.ts'
 import { ServiceWriter } from './service-writer.ts'
 import { shutdownLimitMs, writeWithin, type Unfinished } from './shutdown-writes.ts'
 import { publishedOf } from './slice-object.ts'
@@ -203,9 +204,9 @@ export class Publisher {
     return this.#forAllHeld(shutdownLimitMs, (target) => this.release(target), isMeant)
   }
 
-  /** Where pods are sent to this machine for other services than `key`, whether or not a server is there. */
-  portsBesides(key: string): ReadonlySet<number> {
-    return portsBesides(key, this.#options.slices.cache.values(), this.#options.node.id)
+  /** Where pods are sent to this machine, seen from the service `key`. */
+  ports(key: string): PublishedPorts {
+    return publishedPorts(key, this.#options.slices.cache.values(), this.#options.node.id)
   }
 
   /** Ends all interest in a key, without any request. */

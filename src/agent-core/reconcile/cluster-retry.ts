@@ -3,10 +3,14 @@ import { jitteredMs } from '../support/back-off.ts'
 
 /** First and longest wait before the next attempt at what the cluster did not do. */
 const backOff = { firstMs: 500, maxMs: 30_000 }
+/** Longest wait while pods are sent where no server answers. */
+const longestAstrayMs = 1_000
 
 /** When the cluster is asked again, after so many failures in a row. */
 export interface ClusterRetry {
   readonly at: number
+  /** No later than `at`: when what misleads pods is put right at the latest. */
+  readonly urgentAt: number
   readonly failures: number
   /** It answered and refused the request: no outage. */
   readonly isRefusal: boolean
@@ -23,5 +27,8 @@ export function nextClusterRetry(
 ): ClusterRetry {
   const failures = (before?.failures ?? 0) + 1
   const isRefusal = code >= 400 && code < 500 && !passingCodes.has(code)
-  return { failures, isRefusal, at: now + Math.max(retryAfterSeconds * 1_000, jitteredMs(backOff, failures, random)) }
+  const waitMs = jitteredMs(backOff, failures, random)
+  const urgentMs = Math.min(waitMs, longestAstrayMs * (1 - 0.5 * random()))
+  const after = (ms: number): number => now + Math.max(retryAfterSeconds * 1_000, ms)
+  return { failures, isRefusal, at: after(waitMs), urgentAt: after(urgentMs) }
 }

@@ -3,6 +3,7 @@ import type { WriteResult } from '../publishing/write-result.ts'
 import { nextClusterRetry, type ClusterRetry } from './cluster-retry.ts'
 import type { PublicationView } from './plan/observation.ts'
 import type { Step } from './plan/step.ts'
+import { wallTimeOf } from '../support/steady-clock.ts'
 import type { Reading } from './reading.ts'
 import type { ServiceRooms } from './service-rooms.ts'
 
@@ -38,6 +39,13 @@ export class ClusterWrites {
     return this.#serviceRetry
   }
 
+  /** Pods are sent where no server answers: what puts that right waits a second at most. Whether it had to wait longer. */
+  hurry(): boolean {
+    if (!this.#retry || this.#retry.at === this.#retry.urgentAt) return false
+    this.#retry = { ...this.#retry, at: this.#retry.urgentAt }
+    return true
+  }
+
   retryNow(): void {
     this.#retry = undefined
     this.#serviceRetry = undefined
@@ -64,7 +72,8 @@ export class ClusterWrites {
       const what = isService ? 'the Service' : 'the last change'
       const message = `The cluster did not take ${what} (${rootMessage(error)}); it is tried again.`
       this.#waitUntil(isService, { ...retry, message })
-      if (retry.failures === 1) log.warn('cluster write failed', { key: this.#key, error, retryAt: retry.at })
+      if (retry.failures > 1) return
+      log.warn('cluster write failed', { key: this.#key, error, retryAt: wallTimeOf(retry.at).toISOString() })
     }
   }
 

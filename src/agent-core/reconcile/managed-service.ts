@@ -8,7 +8,7 @@ import type { Desired } from './desired.ts'
 import { Idleness } from './idleness.ts'
 import { ModelFetch } from './model-fetch.ts'
 import { observe } from './observe.ts'
-import { isAnyAlive, isHeld } from './plan/facts.ts'
+import { isAnyAlive, isHeld, sendsAstray } from './plan/facts.ts'
 import type { MemoryReason, Observation, StartObstacle } from './plan/observation.ts'
 import { plan } from './plan/plan.ts'
 import type { Plan } from './plan/step.ts'
@@ -212,7 +212,7 @@ export class ManagedService {
   }
 
   #observe(reading: Reading): Observation {
-    return observe(reading, this.#rooms, {
+    const observed = observe(reading, this.#rooms, {
       key: this.key,
       fetch: this.#fetch,
       starts: this.#starts,
@@ -220,6 +220,7 @@ export class ManagedService {
       absence: this.#absence(),
       before: this.#last?.observed,
     })
+    return sendsAstray(observed) && this.#writes.hurry() ? { ...observed, clusterRetry: this.#writes.retry } : observed
   }
 
   #remember(next: Plan, observed: Observation): void {

@@ -17,7 +17,7 @@ import type { Plan } from './plan/step.ts'
 import { reportDue, sayFinally, writeReport, type ReportInputs } from './status-report.ts'
 import { pidsKept, ToldServices, type Told } from './told.ts'
 import { splitKey } from '../support/object-key.ts'
-import { steadyNow } from '../support/steady-clock.ts'
+import { steadyNow, wallTimeOf } from '../support/steady-clock.ts'
 
 /** Where Events and statuses go. */
 export interface NarratedCluster {
@@ -168,7 +168,7 @@ export class Narrator {
       // In conflict with another write: the version to write on is on its way to us, later where the watch is interrupted.
       if (!told.isReportFailureTold && !isApiError(error, 409)) {
         told.isReportFailureTold = true
-        this.#options.log.warn('status not written', { key, error, retryAt: at })
+        this.#options.log.warn('status not written', { key, error, retryAt: wallTimeOf(at).toISOString() })
       }
       return at
     }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { Server as NetServer, type ListenOptions } from 'node:net'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import type { PortPolicy } from '../../../src/agent-core/process/launch.ts'
 import { NoPortError, Ports } from '../../../src/agent-core/process/ports.ts'
 import { freePort, freePorts } from '../../support/free-port.ts'
 import { ServerRoom } from './server-room.ts'
@@ -48,7 +49,7 @@ describe('ports', () => {
     const from = await freePorts(3)
     const published = new Map<string, number>()
     const besides = (key: string) => new Set([...published].flatMap(([other, port]) => (other === key ? [] : [port])))
-    const ports = new Ports({ publishedBesides: besides })
+    const ports = new Ports({ published: (key) => ({ own: undefined, besides: besides(key) }) })
     const policy = { kind: 'range', from, to: from + 2 } as const
     const take = async (key: string): Promise<number> => {
       using reservation = await ports.reserve(policy, { key })
@@ -63,6 +64,27 @@ describe('ports', () => {
     )
     using own = await ports.reserve({ kind: 'fixed', port: from }, { key: 'ns/a' })
     expect(own.port).toBe(from)
+  })
+
+  test('the next server of a service listens where pods are still sent, on a port of the policy that nobody else has', async () => {
+    const from = await freePorts(3)
+    let own: number | undefined
+    const ports = new Ports({ published: () => ({ own, besides: new Set() }) })
+    const range = { kind: 'range', from, to: from + 2 } as const
+    const take = async (policy: PortPolicy, avoid: readonly number[] = []): Promise<number> => {
+      using reservation = await ports.reserve(policy, { avoid: new Set(avoid) })
+      return reservation.port
+    }
+    own = from + 1
+    expect([await take(range), await take(range), await take(range, [own])]).toEqual([own, own, from])
+    own = await freePort()
+    expect(await take(range)).toBe(from + 2)
+    // Whoever may write slices has no say in which port of this machine is listened on.
+    expect(await take({ kind: 'ephemeral' })).not.toBe(own)
+    own = await take({ kind: 'ephemeral' })
+    expect(await take({ kind: 'ephemeral' })).toBe(own)
+    await using _ = await stranger(own)
+    expect(await take({ kind: 'ephemeral' })).not.toBe(own)
   })
 
   test('a port is handed out again once it was given back', async () => {

@@ -16,6 +16,27 @@ const publication: PublicationView = {
   present: true,
 }
 
+test('what misleads pods is tried again within a second of its last try, and not before the time that the cluster asks for', async () => {
+  let [now, retryAfterSeconds] = [1_000, 0]
+  const publisher = { withdraw: () => Promise.reject(new ApiError('no', { code: 429, retryAfterSeconds })) }
+  const rooms = { publisher, narrator: {}, log: new Recorder(), now: () => now, random: () => 0.5 }
+  const writes = new ClusterWrites('ns/a', rooms as unknown as ConstructorParameters<typeof ClusterWrites>[1])
+  const waits = async () => {
+    await writes.perform({ do: 'withdraw' }, target, publication)
+    const before = writes.retry?.at ?? 0
+    const hasHurried = writes.hurry()
+    return [before - now, hasHurried, (writes.retry?.at ?? 0) - now, writes.hurry()]
+  }
+  expect(await waits()).toEqual([250, false, 250, false])
+  for (let failures = 2; failures < 10; failures += 1) await waits()
+  expect(await waits()).toEqual([15_000, true, 750, false])
+  retryAfterSeconds = 5
+  now += 750
+  expect(await waits()).toEqual([15_000, true, 5_000, false])
+  writes.retryNow()
+  expect(writes.hurry()).toBe(false)
+})
+
 test('the Service waits ever longer by itself, whatever becomes of other writes, and each trouble is told once', async () => {
   const log = new Recorder()
   const answers = { ensureService: true, withdraw: false }

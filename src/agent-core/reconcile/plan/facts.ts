@@ -31,6 +31,19 @@ export function leadsToSuccessor({ successor, publication: { shown } }: Observat
   return answers && shown?.ready === true && shown.port === successor.port
 }
 
+/** A server of ours answers, as far as is known, at the port that pods are sent to. */
+export const answersPods = ({ server, successor, publication: { shown } }: Observation): boolean =>
+  shown?.ready === true &&
+  [server, successor].some((one) => (one.kind === 'ready' || isTrusted(one)) && one.port === shown.port)
+
+/** What is published for us, or by an agent that is gone, sends pods where no server of ours answers. */
+export function sendsAstray(observed: Observation): boolean {
+  const { publication, address } = observed
+  const isOurs = isHeld(publication) || publication.claim === 'previous' || publication.claim === 'dead'
+  const isTrue = answersPods(observed) && publication.shown?.address === address.ip
+  return isOurs && publication.shown?.ready === true && !isTrue
+}
+
 /** Too early to act on a change, and to write about it. */
 export const isUnsettled = ({ desired, server, now }: Observation): boolean =>
   desired.kind === 'serve' &&

@@ -1,5 +1,14 @@
 import type { ServiceReason, ServiceState } from '../../../contract/service.ts'
-import { hasRunning, isAnyAlive, isForeign, isHeld, isOurService, isWritable, stoppingMessage } from './facts.ts'
+import {
+  answersPods,
+  hasRunning,
+  isAnyAlive,
+  isForeign,
+  isHeld,
+  isOurService,
+  isWritable,
+  stoppingMessage,
+} from './facts.ts'
 import type { Observation } from './observation.ts'
 import { act, rest, unreachable, type Plan } from './step.ts'
 
@@ -32,16 +41,13 @@ function leaveMemory(
     if (isHeld(publication)) return act({ do: 'withdraw' }, ...as, why)
     if (publication.claim === 'previous') return act({ do: 'unpublish' }, ...as, why)
   }
-  if (waitsForWithdrawal && clusterRetry?.isRefusal === true && isAnswering(observed)) {
+  if (waitsForWithdrawal && clusterRetry?.isRefusal === true && isHeld(publication) && answersPods(observed)) {
     return rest(...as, `${why} ${clusterRetry.message}`, clusterRetry.at)
   }
   if (hasRunning(observed)) return act({ do: 'stop' }, ...as, why)
   const stopping = stoppingMessage(observed)
   return stopping === undefined ? undefined : rest(...as, `${why} ${stopping}`)
 }
-
-const isAnswering = ({ publication, server }: Observation): boolean =>
-  isHeld(publication) && publication.shown?.ready === true && server.kind === 'ready'
 
 /** What another agent holds is for that agent to remove, and for garbage collection where it is gone too. */
 function hasLeftovers({ publication, desired }: Observation, how: Clearing): boolean {
