@@ -4,8 +4,8 @@ import type { CommandResult, CommandRunner } from '../../src/agent-core/platform
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import { psColumns, psColumnsWithoutUsage, sessionColumns } from '../../src/agent-core/platform/darwin-ps.ts'
 
-const recorded = (name: string) =>
-  readFileSync(new URL(`../unit/platform/recorded/${name}`, import.meta.url), 'utf8').trimEnd()
+const afterSources = (name: string) =>
+  readFileSync(new URL(`../unit/platform/after-sources/${name}`, import.meta.url), 'utf8').trimEnd()
 
 const ended = (stdout: string, more: Partial<CommandResult> = {}): CommandResult => ({ exitCode: 0, stdout, ...more })
 
@@ -64,7 +64,7 @@ export function forgedMac({ lacksUsage = false, model = '/dev/null', answers = {
       return ended(`  0   0     1 /sbin/launchd\n501   0   388 ${loginwindow.split(' ')[0]}`)
     if (columns === 'pid=,comm=') return ended(' 640 /System/Library/CoreServices/Finder.app/Contents/MacOS/Finder')
     if (columns === 'pid=,command=') return ended(`  934 /opt/homebrew/bin/llama-server --model ${model} --port 1`)
-    return told(columns.includes('comm') ? recorded('ps-applications.txt') : usage(14_320).trim())
+    return told(columns.includes('comm') ? afterSources('ps-applications.txt') : usage(14_320).trim())
   }
   /** Of what Apple ships, ps tells the command line alone. */
   const variables = async (pid: number) =>
@@ -81,7 +81,7 @@ export function forgedMac({ lacksUsage = false, model = '/dev/null', answers = {
   }
   const footprint = (args: readonly string[]): CommandResult => {
     const pid = args.at(-1) ?? ''
-    const one = recorded('footprint.txt')
+    const one = afterSources('footprint.txt')
       .split(/\n=+\npython3/)[0]
       ?.replace('[934]', `[${pid}]`)
     if (pid !== '99998') return ended(one ?? '')
@@ -103,9 +103,9 @@ export function forgedMac({ lacksUsage = false, model = '/dev/null', answers = {
     if (program === 'lsof') return lsof(args)
     if (program === 'footprint') return footprint(args)
     if (program === 'netstat') return ended(connectionsOfLinux().join('\n'))
-    if (program === 'vm_stat') return ended(recorded('vm_stat.txt'))
+    if (program === 'vm_stat') return ended(afterSources('vm_stat.txt'))
     if (program === 'memory_pressure') return ended('System-wide memory free percentage: 30%')
-    if (program === 'system_profiler') return ended(recorded('system_profiler-apple-silicon.json'))
+    if (program === 'system_profiler') return ended(afterSources('system_profiler-apple-silicon.json'))
     const answer = simple[`${program} ${args.at(-1)}`]
     return answer === undefined ? { exitCode: 1, stdout: '', stderr: `not forged: ${line}` } : ended(answer)
   }

@@ -5,14 +5,14 @@ import { DarwinPlatform } from '../../../src/agent-core/platform/darwin.ts'
 import { parseUncompressedFraction } from '../../../src/agent-core/platform/darwin-output.ts'
 import { PlatformError } from '../../../src/agent-core/platform/platform.ts'
 
-const recorded = (name: string) => readFileSync(new URL(`recorded/${name}`, import.meta.url), 'utf8')
+const afterSources = (name: string) => readFileSync(new URL(`after-sources/${name}`, import.meta.url), 'utf8')
 
 /** Answers like the commands of a Mac, and refuses any call that is not listed. */
 function mac(answers: Record<string, string | CommandResult>) {
   return new DarwinPlatform({
     run: (command, args) => {
       const answer = answers[[command, ...args].join(' ')]
-      if (answer === undefined) return Promise.reject(new Error(`not recorded: ${[command, ...args].join(' ')}`))
+      if (answer === undefined) return Promise.reject(new Error(`not written down: ${[command, ...args].join(' ')}`))
       return Promise.resolve(typeof answer === 'string' ? { exitCode: 0, stdout: answer } : answer)
     },
   })
@@ -27,7 +27,7 @@ describe('memory on macOS', () => {
   test('counts free, file-backed and purgeable pages as available, each once and none that would have to be compressed', async () => {
     const platform = mac({
       '/usr/sbin/sysctl -n hw.memsize': '68719476736\n',
-      '/usr/bin/vm_stat': recorded('vm_stat.txt'),
+      '/usr/bin/vm_stat': afterSources('vm_stat.txt'),
     })
     expect(await platform.memory()).toEqual({
       totalBytes: 64 * 1024 ** 3,
@@ -38,7 +38,7 @@ describe('memory on macOS', () => {
   })
 
   test('a version of macOS that lacks some kinds of pages, on an Intel Mac with small ones, is understood', async () => {
-    const vmStat = recorded('vm_stat.txt')
+    const vmStat = afterSources('vm_stat.txt')
       .replace('16384', '4096')
       .replaceAll(/^(File-backed pages|Pages (purgeable|wired down|throttled)):.*\n/gm, '')
     const platform = mac({ '/usr/sbin/sysctl -n hw.memsize': '17179869184\n', '/usr/bin/vm_stat': vmStat })
@@ -62,13 +62,13 @@ describe('memory on macOS', () => {
   ])('vm_stat with %s is an error, never a low figure', async (_, spoil) => {
     const answer = {
       '/usr/sbin/sysctl -n hw.memsize': '68719476736\n',
-      '/usr/bin/vm_stat': spoil(recorded('vm_stat.txt')),
+      '/usr/bin/vm_stat': spoil(afterSources('vm_stat.txt')),
     }
     await expect(mac(answer).memory()).rejects.toThrow('vm_stat does not say how much memory is available.')
   })
 
   test.each(['', 'unknown oid\n', '68,7\n', '64 GB\n', '-1\n'])('a memory size of %j is an error', async (size) => {
-    const answer = { '/usr/sbin/sysctl -n hw.memsize': size, '/usr/bin/vm_stat': recorded('vm_stat.txt') }
+    const answer = { '/usr/sbin/sysctl -n hw.memsize': size, '/usr/bin/vm_stat': afterSources('vm_stat.txt') }
     await expect(mac(answer).memory()).rejects.toThrow('sysctl does not say how much memory this Mac has.')
   })
 
@@ -80,7 +80,7 @@ describe('memory on macOS', () => {
   })
 
   test('the uncompressed fraction is what memory_pressure calls free, where that is a whole percentage', () => {
-    const text = recorded('memory_pressure.txt')
+    const text = afterSources('memory_pressure.txt')
     const answers = [text, text.slice(0, -3), text.replace('62%', '62,5%'), text.replace('62', '620'), '']
     expect(answers.map(parseUncompressedFraction)).toEqual([0.62, undefined, undefined, undefined, undefined])
   })
@@ -105,7 +105,7 @@ describe('who has the memory on macOS', () => {
   const ps = (pids: string) => `/bin/ps -ww -o pid=,rss=,comm= -p ${pids}`
 
   test('one command tells what the kernel charges each process, and ps those that it does not show', async () => {
-    const platform = mac({ [footprint]: recorded('footprint.txt'), [ps('936')]: '  936  20480 /usr/bin/python3\n' })
+    const platform = mac({ [footprint]: afterSources('footprint.txt'), [ps('936')]: '  936  20480 /usr/bin/python3\n' })
     expect(await platform.footprints([934, 935, 936])).toEqual(
       new Map([
         [934, 18_253_611_008],
@@ -116,7 +116,7 @@ describe('who has the memory on macOS', () => {
   })
 
   test('a process that is gone is left out, and for no process no command is run', async () => {
-    const platform = mac({ [footprint]: recorded('footprint.txt'), [ps('936')]: { exitCode: 1, stdout: '' } })
+    const platform = mac({ [footprint]: afterSources('footprint.txt'), [ps('936')]: { exitCode: 1, stdout: '' } })
     expect([...(await platform.footprints([934, 935, 936])).keys()]).toEqual([934, 935])
     expect(await mac({}).footprints([])).toEqual(new Map())
   })
@@ -124,14 +124,14 @@ describe('who has the memory on macOS', () => {
   test('a pid that is gone, one that may not be read and a stranger found by a part of its name have no footprint', async () => {
     const asked = '/usr/bin/footprint --noCategories -f bytes -p 934 -p 935 -p 937'
     const platform = mac({
-      [asked]: { exitCode: 1, stdout: recorded('footprint-unreadable.txt') },
+      [asked]: { exitCode: 1, stdout: afterSources('footprint-unreadable.txt') },
       [ps('935,937')]: { exitCode: 1, stdout: '' },
     })
     expect([...(await platform.footprints([934, 935, 937]))]).toEqual([[934, 18_253_611_008]])
   })
 
   test('footprints that were cut short or written in another way come from ps', async () => {
-    const text = recorded('footprint.txt')
+    const text = afterSources('footprint.txt')
     const spoilt = [
       text.slice(0, text.indexOf('18253578240') + 4),
       text.replaceAll(/\d{8,} B/g, '17,0 GB'),
@@ -157,7 +157,7 @@ describe('who has the memory on macOS', () => {
   })
 
   test('applications are named by their outermost bundle, with all their helpers, biggest first', async () => {
-    const platform = mac({ '/bin/ps -axww -o pid=,rss=,comm=': recorded('ps-applications.txt') })
+    const platform = mac({ '/bin/ps -axww -o pid=,rss=,comm=': afterSources('ps-applications.txt') })
     expect(await platform.biggestProcesses(3, new Set([934]))).toEqual([
       { name: 'Google Chrome', bytes: (512_000 + 1_048_576 + 204_800) * 1024, pid: 1203 },
       { name: 'Xcode', bytes: 1_500_000 * 1024, pid: 2210 },
@@ -168,7 +168,7 @@ describe('who has the memory on macOS', () => {
 
 describe('processes on macOS', () => {
   test('a group is its living members, with start time, command line and resident bytes', async () => {
-    expect(await mac({ [psAll]: recorded('ps.txt') }).processGroup(934)).toEqual([
+    expect(await mac({ [psAll]: afterSources('ps.txt') }).processGroup(934)).toEqual([
       {
         pid: 934,
         groupId: 934,
@@ -209,7 +209,7 @@ describe('processes on macOS', () => {
     })
     const told: string[] = []
     const asked: string[] = []
-    const lowpriv = recorded('ps-lowpriv.txt')
+    const lowpriv = afterSources('ps-lowpriv.txt')
     const answers: Record<string, string | CommandResult> = {
       [psAll]: refused(lowpriv),
       [without('-axww')]: lowpriv,
@@ -220,7 +220,7 @@ describe('processes on macOS', () => {
         const line = [command, ...args].join(' ')
         asked.push(line)
         const answer = answers[line]
-        if (answer === undefined) return Promise.reject(new Error(`not recorded: ${line}`))
+        if (answer === undefined) return Promise.reject(new Error(`not written down: ${line}`))
         return Promise.resolve(typeof answer === 'string' ? { exitCode: 0, stdout: answer } : answer)
       },
     })
@@ -237,7 +237,7 @@ describe('processes on macOS', () => {
   })
 
   test('listeners of a port are told apart by process group', async () => {
-    const platform = mac({ [lsofOn52011]: recorded('lsof.txt') })
+    const platform = mac({ [lsofOn52011]: afterSources('lsof.txt') })
     expect(await platform.portListeners(52_011, 934)).toEqual({
       ours: [934],
       others: [{ pid: 411, command: 'ControlCenter' }],
@@ -251,7 +251,7 @@ describe('processes on macOS', () => {
 })
 
 test('connections to a port on macOS are counted at their own end, whatever their address and family', async () => {
-  const platform = mac({ '/usr/sbin/netstat -anp tcp': recorded('netstat.txt') })
+  const platform = mac({ '/usr/sbin/netstat -anp tcp': afterSources('netstat.txt') })
   expect([await platform.establishedConnections(52_011), await platform.establishedConnections(1)]).toEqual([3, 0])
 })
 
@@ -260,7 +260,7 @@ describe('what an agent takes over on macOS', () => {
   const lsofPlaces = `/usr/sbin/lsof -nPa -u ${process.getuid?.()} -d cwd,1 -Ffn`
 
   test('workplaces are read, also where lsof could not look at everything', async () => {
-    const platform = mac({ [lsofPlaces]: { exitCode: 1, stdout: recorded('lsof-workplaces.txt') } })
+    const platform = mac({ [lsofPlaces]: { exitCode: 1, stdout: afterSources('lsof-workplaces.txt') } })
     expect(await platform.workplaces()).toEqual([
       { pid: 812, workingDirectory: '/Users/ada' },
       {
@@ -281,7 +281,7 @@ describe('what an agent takes over on macOS', () => {
   })
 
   test('a path with letters beyond ASCII and backslashes is read back from the escapes of lsof', async () => {
-    const platform = mac({ [lsofPlaces]: recorded('lsof-escapes.txt') })
+    const platform = mac({ [lsofPlaces]: afterSources('lsof-escapes.txt') })
     expect(await platform.workplaces()).toEqual([
       {
         pid: 934,
@@ -292,7 +292,7 @@ describe('what an agent takes over on macOS', () => {
   })
 
   test('processes of this user are listed, and members of groups found', async () => {
-    const platform = mac({ [psOwn]: recorded('ps-own.txt') })
+    const platform = mac({ [psOwn]: afterSources('ps-own.txt') })
     expect([
       (await platform.processes()).map(({ pid }) => pid),
       await platform.membersOf(new Set([934, 812, 7])),
@@ -307,7 +307,7 @@ describe('what an agent takes over on macOS', () => {
 
   test('a login at the screen is known by the loginwindow that acts for this user, whoever started it', async () => {
     const all = '/bin/ps -axww -o uid=,pid=,lstart=,command='
-    const sessions = recorded('ps-sessions.txt').replaceAll(/^ +501 /gm, `${process.geteuid?.()} `)
+    const sessions = afterSources('ps-sessions.txt').replaceAll(/^ +501 /gm, `${process.geteuid?.()} `)
     const session = (stdout: string) => mac({ [all]: stdout }).loginSession()
     expect([
       await session(sessions),
@@ -344,7 +344,7 @@ describe('the GPU of a Mac', () => {
     ['system_profiler-apple-silicon.json', true],
     ['system_profiler-no-metal.json', false],
   ])('an Intel Mac is judged by what %s says', async (name, available) => {
-    const platform = mac({ [isArm]: { exitCode: 1, stdout: '' }, [displays]: recorded(name) })
+    const platform = mac({ [isArm]: { exitCode: 1, stdout: '' }, [displays]: afterSources(name) })
     expect(await platform.metal()).toMatchObject({ available, isNotice: true })
   })
 
