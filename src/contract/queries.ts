@@ -106,9 +106,9 @@ export const hostAddressView = z.object({
 })
 
 export const serverView = z.object({
-  /** Of the process that runs, ready to be pasted into a shell; secrets in it are hidden. Absent where none runs. */
+  /** Of the process that runs, quoted for a shell unless `isUnquoted`; secrets in it are hidden. Absent where none runs. */
   commandLine: z.string().optional(),
-  /** An earlier agent started it: the command line is as the system prints it, without its quotes. */
+  /** Not to be pasted: it lost its quotes, since an agent of an earlier build started it, or is cut. */
   isUnquoted: z.boolean().optional(),
   /** What the server that crashed last printed last, oldest first. */
   crashLines: z.array(z.string()),

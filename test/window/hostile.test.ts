@@ -3,6 +3,7 @@ import { cleanTexts } from '../../src/contract/clean-text.ts'
 import { eventually } from '../support/eventually.ts'
 import { sampleSnapshot } from '../support/sample-snapshot.ts'
 import { withNews } from '../support/window/scene-agents.ts'
+import { working } from '../support/window/scene-gauges.ts'
 import { ready } from '../support/window/scene-services.ts'
 import { useStage } from './stage.ts'
 
@@ -64,4 +65,20 @@ test('markup, control, bidi and invisible characters in names, logs, Events, con
     invisible: invisible?.[0],
     complaints,
   }).toEqual({ title, made: 0, invisible: undefined, complaints: [] })
+})
+
+test('a command line that lost its quotes is shown and cannot be copied', async () => {
+  const unquoted = () => {
+    const agent = working()
+    agent.known.server = { commandLine: 'llama-server --model /a;b', isUnquoted: true, crashLines: [] }
+    return agent
+  }
+  const copies = async (agent: () => ReturnType<typeof working>) => {
+    await using window = await show({ agent })
+    const { page } = window
+    await page.getByRole('option').click()
+    await page.locator('pre', { hasText: 'llama-server' }).waitFor()
+    return await page.getByRole('button', { name: 'Copy command line' }).count()
+  }
+  expect([await copies(working), await copies(unquoted)]).toEqual([1, 0])
 })

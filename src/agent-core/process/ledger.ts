@@ -20,6 +20,8 @@ const ledgerEntry = z.object({
   uid: z.string(),
   digest: z.string(),
   executable: z.string(),
+  /** Of the executable; absent where they are too long to be noted, and of agents that did not note them. */
+  argv: z.array(z.string()).optional(),
   workingDirectory: z.string(),
   logFile: z.string(),
   /** Where in the log file the output of this run begins. */
@@ -136,8 +138,9 @@ export class Ledger {
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
     const { uid, digest, executable, sleepsWhenIdle = false, needBytes, isMapped, files: loaded } = launch
+    const argv = launch.argv(where.port)
     const place = { key, ...(role !== 'current' && { role }) }
-    const files = { executable, workingDirectory, logFile }
+    const files = { executable, ...(isNotedWhole(argv) && { argv: [...argv] }), workingDirectory, logFile }
     const memory = { ...(needBytes !== undefined && { needBytes }), ...(isMapped === true && { isMapped }) }
     const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...memory, ...(loaded && { files: [...loaded] }) }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
@@ -256,6 +259,12 @@ export const withRole = <T extends LedgerEntry>(entry: T, role: ServerRole): T =
   ...entry,
   role: role === 'current' ? undefined : role,
 })
+
+/** The whole file is written at every change of any server. */
+const maxNotedArguments = 16_384
+
+const isNotedWhole = (argv: readonly string[]): boolean =>
+  argv.reduce((length, word) => length + word.length, 0) <= maxNotedArguments
 
 export const digestOf = (commandLine: string): string => createHash('sha256').update(commandLine).digest('hex')
 

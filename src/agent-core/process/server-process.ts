@@ -38,6 +38,8 @@ export interface FoundServer {
   readonly process: RunningProcess
   readonly port: number
   readonly outputOffset: number
+  /** The executable and its arguments, where the ledger has them. */
+  readonly command?: readonly string[] | undefined
   /** Absent where it was not ready yet, as far as is known. */
   readonly readySince?: number | undefined
 }
@@ -72,11 +74,11 @@ export class ServerProcess {
     return this.#folder
   }
 
-  /** The executable and its arguments; undefined before there is a process, and where an earlier agent started it. */
+  /** The executable and its arguments; undefined before there is a process, and where an earlier agent did not note them. */
   get command(): readonly string[] | undefined {
     const { origin } = this.#options
-    if (origin.kind === 'found' || !this.#run) return undefined
-    return [origin.launch.executable, ...origin.launch.argv(this.#run.port)]
+    if (origin.kind === 'found') return origin.server.command
+    return this.#run && [origin.launch.executable, ...origin.launch.argv(this.#run.port)]
   }
 
   get state(): ServerState {

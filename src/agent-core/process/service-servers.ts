@@ -104,17 +104,18 @@ export class ServiceServers {
   adopt(entry: AdoptableServer, rules: GeneralRules): void {
     const { key, exits, folders, log } = this.#options
     const { role = 'current', digest, port, outputOffset, readySince } = entry
-    const { executable, workingDirectory, sleepsWhenIdle } = entry
+    const { executable, argv, workingDirectory, sleepsWhenIdle } = entry
     const { pid, startTime } = entry.process
     const process = { pid, startTime, exited: exits.exitOf({ pid, startTime }) }
     const ready = readySince === undefined ? {} : { readySince: Date.parse(readySince) }
+    const command = argv && [executable, ...argv]
     log.info('adopted server', { service: key, pid, port, role })
     const folder = runFolder(folders, runOf(workingDirectory))
     const slot = this.#begin({
       role,
       digest,
       rules: { ...rules, executable, sleepsWhenIdle },
-      origin: { kind: 'found', server: { process, port, outputOffset, ...ready }, folder },
+      origin: { kind: 'found', server: { process, port, outputOffset, command, ...ready }, folder },
       need: needIn(entry),
       files: entry.files,
     })
@@ -149,7 +150,7 @@ export class ServiceServers {
     return this.#slot(role)?.need ?? { needBytes: undefined, isMapped: false }
   }
 
-  /** As the present server was started; undefined where an earlier agent did that. */
+  /** As the present server was started; undefined where that is not known. */
   get command(): readonly string[] | undefined {
     return this.#current?.process.command
   }

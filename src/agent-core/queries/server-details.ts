@@ -1,4 +1,4 @@
-import { sentence } from '../../contract/clean-text.ts'
+import { cleanText, sentence } from '../../contract/clean-text.ts'
 import type { ServiceRef } from '../../contract/commands.ts'
 import type { ServerDetailsView } from '../../contract/queries.ts'
 import { shellCommand } from '../../contract/shell.ts'
@@ -39,7 +39,11 @@ async function commandLine(
   const pid = state && 'pid' in state ? state.pid : undefined
   if (pid === undefined) return {}
   const command = servers.commandOf(key)
-  if (command) return { commandLine: sentence(shellCommand(hideSecrets(command)), maxCommandBytes) }
+  if (command) {
+    const whole = shellCommand(hideSecrets(command))
+    const commandLine = sentence(whole, maxCommandBytes)
+    return { commandLine, ...(commandLine !== cleanText(whole) && { isUnquoted: true }) }
+  }
   const found = await platform.process(pid)
   if (!found) return {}
   return {

@@ -1,5 +1,5 @@
 import type { ServiceView } from '../../contract/service.ts'
-import { Command } from '../components/command.tsx'
+import { Command, CommandText } from '../components/command.tsx'
 import { useAnswer } from '../use-answer.ts'
 import { serverWords } from '../words/services.ts'
 import { Card } from './card.tsx'
@@ -12,8 +12,14 @@ export function ServerDetails({ service: { namespace, name, pid } }: { readonly 
     <>
       {answer?.commandLine !== undefined && (
         <Card title={serverWords.commandLine}>
-          {answer.isUnquoted === true && <p className={styles['note']}>{serverWords.unquoted}</p>}
-          <Command text={answer.commandLine} copyLabel={serverWords.copyCommandLine} />
+          {answer.isUnquoted === true ? (
+            <>
+              <p className={styles['note']}>{serverWords.unquoted}</p>
+              <CommandText text={answer.commandLine} />
+            </>
+          ) : (
+            <Command text={answer.commandLine} copyLabel={serverWords.copyCommandLine} />
+          )}
         </Card>
       )}
       {problem !== undefined && <p className={styles['note']}>{problem}</p>}

@@ -161,7 +161,8 @@ export const absenceWords = {
 export const serverWords = {
   commandLine: 'Command line',
   copyCommandLine: 'Copy command line',
-  unquoted: 'An earlier agent started it: this is as the system prints it, without the quotes that a shell would need.',
+  unquoted:
+    'Not to be pasted: an earlier version started it, so that its quotes are not known, or it is too long for here.',
 } as const
 
 export const nodeWords = { title: 'This machine', pause: 'Pause this machine', resync: 'Resync' } as const

@@ -172,6 +172,9 @@ describe('a server that an agent left behind', () => {
       'digest-1',
       0,
     ])
+    const { commandLine } = (await platform.process(pid)) ?? {}
+    // The system begins with the interpreter of a script.
+    expect(commandLine?.endsWith(room.servers.commandOf('a/b')?.join(' ') ?? 'nothing')).toBe(true)
     expect(() => room.start()).toThrow('a/b still has a server')
     expect(await room.servers.stop('a/b')).toEqual({ stopped: true })
     expect([await livingPids(pid), room.servers.get('a/b')]).toMatchObject([[], { cause: 'stopped', settled: true }])

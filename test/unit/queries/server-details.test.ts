@@ -19,7 +19,13 @@ test('the command line can be pasted into a shell, and hides secrets', async () 
   ])
 })
 
-test('of a server that an earlier agent started the system is asked, and what it cannot say is said', async () => {
+test('a command line that is too long to be shown whole is not to be pasted', async () => {
+  const command = ['llama-server', '--chat-template', 'x; y '.repeat(4_000)]
+  const { commandLine = '', isUnquoted } = await serverDetails(sources({ commandOf: () => command }), service)
+  expect([commandLine.length < 17_000, isUnquoted]).toEqual([true, true])
+})
+
+test('where no ledger has the arguments of a server the system is asked, and what it cannot say is said', async () => {
   const facts = { commandLine: '/bin/llama-server --model /a b.gguf --api-key sesame' } as ProcessFacts
   expect(await serverDetails(sources({ facts }), service)).toEqual({
     commandLine: '/bin/llama-server --model /a b.gguf --api-key hidden',
