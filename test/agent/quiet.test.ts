@@ -76,6 +76,38 @@ test('of a suspended service for which a controller has another phase, the statu
   expect([agentsRequests(sim), (await world.status('held')).phase]).toEqual([answered, 'Failed'])
 })
 
+test('that memory is short is written to schedulingStatus once for what is asked for, and never in answer to a controller', async () => {
+  const user = { name: 'agent', token: 'agents-token', rules: everything }
+  await using sim = await KubeSim.start({ users: [user] })
+  await using world = await AgentWorld.open(sim.connection(), { controller: false })
+  // Room for one model of the tests, which are taken to need 537 MB each.
+  const settings = { memoryBudgetBytes: 800 * 1024 ** 2 }
+  const agent = await world.startAgent({ connection: sim.connection('agent'), settings })
+  await settle(world, agent)
+  await world.apply('second')
+  const isWritten = () =>
+    eventually(async () => (await world.status('second')).schedulingStatus === 'InsufficientMemory')
+  await isWritten()
+  await eventually(async () => (await world.condition('second')) === 'False InsufficientMemory')
+
+  sim.requests.clear()
+  const overwrite = (schedulingMessage: string) =>
+    world.admin.patchStatus(inferenceService('second'), { schedulingStatus: 'WaitingForMetalAgent', schedulingMessage })
+  for (const message of ['first', 'second', 'third']) await overwrite(message)
+  await agent.agent.command({ requestId: crypto.randomUUID(), command: { name: 'resync' } })
+  await world.patchSpec('marker', { modelRef: 'second' })
+  await eventually(async () => (await world.condition('marker')) !== 'False ModelMissing')
+  const writes = sim.requests.matching({ user: 'agent', verb: 'patch', resource: 'inferenceservices/status' })
+  expect([
+    writes.filter(({ name }) => name === 'second').length,
+    (await world.status('second')).schedulingStatus,
+    await world.condition('second'),
+  ]).toEqual([0, 'WaitingForMetalAgent', 'False InsufficientMemory'])
+
+  await world.patchSpec('second', { contextSize: 256 })
+  await isWritten()
+})
+
 /** A service that serves, and a service whose Model is missing; all their statuses are written. */
 async function settle(world: AgentWorld, agent: RunningAgent): Promise<void> {
   await world.apply('tiny')
