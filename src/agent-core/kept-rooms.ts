@@ -13,6 +13,7 @@ import { countUnload } from './observability/metrics/server-metrics.ts'
 import { sessionCounters } from './observability/metrics/session-metrics.ts'
 import { PersonSettings } from './settings/person-settings.ts'
 import { longestStopMs } from './process/termination.ts'
+import { withoutUnfinished } from './support/files.ts'
 import { PublishedAddress } from './published-address.ts'
 import type { PanicFuse } from './panic-fuse/panic-fuse.ts'
 import { Absences } from './reconcile/absences.ts'
@@ -62,6 +63,7 @@ export interface KeptInputs {
 export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): Promise<KeptRooms> {
   const { options, ends, snapshots, session } = context
   const { settings: started, version, log } = options
+  await withoutUnfinished(started.stateDir)
   const settings = await PersonSettings.open(started, join(started.stateDir, 'settings.json'))
   const absences = await Absences.open({ stateDir: started.stateDir, log })
   const pin = await ContextPin.open({ stateDir: started.stateDir, log })

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import type { StoredModelView } from '../../contract/models.ts'
 import type { Logger } from '../observability/logger.ts'
-import { partialKey, readNote, type ContentFetches } from './content-fetches.ts'
+import { partialKey, readNote, removeDownload, type ContentFetches } from './content-fetches.ts'
 import type { ModelUser } from './stored-model.ts'
 import type { StoreLeftovers } from './store-leftovers.ts'
 
@@ -102,7 +102,7 @@ export class Leftovers {
         const remove = async (): Promise<boolean> => {
           // A download may have continued it since it was listed.
           if (contents.active.has(baseOf(path))) return false
-          for (const file of own) await rm(file.path, { force: true })
+          await removeDownload(path)
           return true
         }
         return { view, remove, changedAt, isWanted }

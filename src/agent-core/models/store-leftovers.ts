@@ -2,7 +2,7 @@ import { readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
-import { parseJson, readIfThere, syncFolder } from '../support/files.ts'
+import { parseJson, readIfThere, syncFolder, withoutUnfinished } from '../support/files.ts'
 import { pathBelow } from '../support/is-below.ts'
 import { namingStoreErrors } from './disk.ts'
 import { wrongSuffix } from './download/partial-file.ts'
@@ -88,7 +88,7 @@ export class StoreLeftovers {
 
   async #filesOf(name: FolderName, isMeant: (name: string) => boolean): Promise<RestFile[]> {
     const folder = this.#folder(name)
-    const names = await readdir(folder).catch(() => [])
+    const names = await withoutUnfinished(folder, await readdir(folder).catch(() => []))
     const files = names.filter(isMeant).map(async (file) => {
       const path = join(folder, file)
       const found = await lstatIfThere(path)

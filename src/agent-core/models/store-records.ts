@@ -2,6 +2,7 @@ import PQueue from 'p-queue'
 import { readdir, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
+import { withoutUnfinished } from '../support/files.ts'
 import { pathBelow } from '../support/is-below.ts'
 import {
   brokenManifestPath,
@@ -37,9 +38,9 @@ export class StoreRecords {
     return [...(await this.in(folder)), ...deeper.flat()]
   }
 
-  /** Sets broken ones aside. */
+  /** Sets broken ones aside, and removes those that a killed agent left unfinished. */
   async in(folder: string): Promise<Recorded[]> {
-    const names = await readdir(folder).catch(() => [])
+    const names = await withoutUnfinished(folder, await readdir(folder).catch(() => []))
     const read = names
       .filter((name) => name.endsWith(manifestSuffix))
       .map(async (name) => {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { mkdir, rename } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import writeFileAtomic from 'write-file-atomic'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
@@ -110,7 +110,6 @@ export class Ledger {
   async load(): Promise<LedgerContent> {
     const { file, now = Date.now } = this.#options
     await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-    await this.#sweep()
     const text = await readIfThere(file)
     if (text === undefined) return { entries: [], notice: undefined }
     const content = parse(text)
@@ -232,15 +231,6 @@ export class Ledger {
     await writeFileAtomic(file, `${JSON.stringify(content)}\n`, { mode: 0o600 })
     await syncFolder(dirname(file))
     this.#failing = false
-  }
-
-  /** What writes that were cut short left beside the file. */
-  async #sweep(): Promise<void> {
-    const { file } = this.#options
-    const folder = dirname(file)
-    const isLeft = (name: string) =>
-      name.startsWith(basename(file)) && /^\.\d+$/.test(name.slice(basename(file).length))
-    for (const name of (await readdir(folder)).filter(isLeft)) await rm(join(folder, name), { force: true })
   }
 
   async #askHost(): Promise<HostSession> {

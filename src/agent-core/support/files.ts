@@ -1,4 +1,5 @@
-import { open, readFile, stat } from 'node:fs/promises'
+import { lstat, open, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
 
 export const hasCode = (error: unknown, code: string) =>
   error instanceof Error && 'code' in error && error.code === code
@@ -28,4 +29,24 @@ export function parseJson(text: string): unknown {
 export async function syncFolder(folder: string): Promise<void> {
   await using handle = await open(folder)
   await handle.sync()
+}
+
+/** What write-file-atomic calls a JSON file until it is complete. */
+const unfinished = /\.jsonl?\.\d+$/
+
+/** No write of a small file takes so long: what is older was left by a process that was killed in it. */
+const unfinishedForMs = 60_000
+
+/**
+ * The names of the folder's entries but for JSON files that are being written; those that a killed process left unfinished are removed.
+ * `names`: the entries, where they are known.
+ */
+export async function withoutUnfinished(folder: string, names?: readonly string[]): Promise<string[]> {
+  const all = names ?? (await readdir(folder))
+  for (const name of all.filter((one) => unfinished.test(one))) {
+    const path = join(folder, name)
+    const found = await lstat(path).catch(() => undefined)
+    if (found && Math.abs(Date.now() - found.mtimeMs) > unfinishedForMs) await rm(path, { force: true })
+  }
+  return all.filter((name) => !unfinished.test(name))
 }

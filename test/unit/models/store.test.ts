@@ -1,6 +1,6 @@
 import fc from 'fast-check'
-import { mkdir, readFile, realpath, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
-import { dirname, join, relative } from 'node:path'
+import { mkdir, readdir, readFile, realpath, rename, rm, symlink, truncate, utimes, writeFile } from 'node:fs/promises'
+import { basename, dirname, join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ModelError } from '../../../src/agent-core/models/errors.ts'
 import { modelFileName, sourceDigest } from '../../../src/agent-core/models/source.ts'
@@ -110,6 +110,22 @@ describe('what the store deletes', () => {
     await into.remove(old)
     expect(await filesBelow(world.store)).toEqual({ 'tiny/1.gguf': 'BBBBBBBB', 'tiny/2.gguf': 'BBBBBBBB' })
   })
+})
+
+test('a model is removed with what a killed write of its record left, and a write under way is left alone', async () => {
+  const models = world.restarted({ users: () => [] })
+  const { path } = await models.ensure(request(world.server.serve('/x.gguf', gguf('A')).url), staying())
+  const [old, young] = [1, 2].map((number) => `${path}.metalbar.json.${number}234567`)
+  for (const left of [old, young]) await writeFile(left ?? '', '{"sche')
+  await utimes(old ?? '', new Date(0), new Date(0))
+  await models.view()
+  const left = await readdir(dirname(path))
+  await utimes(young ?? '', new Date(0), new Date(0))
+  await models.remove('tiny')
+  expect([left.filter((name) => /\d{7}$/.test(name)), await readdir(world.store)]).toEqual([
+    [basename(young ?? '')],
+    [],
+  ])
 })
 
 test('a file beside a record that cannot be read is open to no namespace by its path, only to a person', async () => {
