@@ -1,10 +1,17 @@
-import { access, readdir, writeFile } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { access, readdir, truncate, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
 import { HttpMethod, RequestContext } from '@kubernetes/client-node'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
+import { z } from 'zod'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { askProgram } from '../../src/agent-core/support/ask-program.ts'
 import { eventually } from '../support/eventually.ts'
+import { throwAwayIdentity } from '../support/kube-sim/tls.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 test('however many requests wait for a credential plugin that hangs, one runs at a time and none outlives its deadline', async () => {
@@ -66,6 +73,246 @@ test('a plugin that fails is told with what it said, and one that prints nonsens
   await expect(authorization(confused)).rejects.toThrow('/bin/sh of the kubeconfig printed no ExecCredential.')
 })
 
+describe('whatever a kubeconfig names for its credentials, the agent is not held up', () => {
+  const never = 'sleep 600'
+  const shell = (name: string) => ({
+    'auth-provider': {
+      name,
+      config: { 'cmd-path': '/bin/sleep', 'cmd-args': '600', 'token-key': '{.t}', 'expiry-key': '{.e}' },
+    },
+  })
+  const endless = '/dev/zero'
+  const kinds: readonly {
+    readonly what: string
+    readonly user: (place: Place) => object
+    readonly cluster?: (place: Place) => object
+    readonly got: RegExp
+  }[] = [
+    {
+      what: 'auth-provider gcp',
+      user: () => shell('gcp'),
+      got: /Context "lab" logs in by auth-provider gcp, which kubectl has not had since version 1\.26: install gke-gcloud-auth-plugin/,
+    },
+    {
+      what: 'auth-provider azure',
+      user: () => shell('azure'),
+      got: /auth-provider azure, .*kubelogin convert-kubeconfig/,
+    },
+    {
+      what: 'exec that never ends',
+      user: () => ({ exec: { command: '/bin/sh', args: ['-c', never] } }),
+      got: /did not answer within 500 ms/,
+    },
+    {
+      what: 'exec that never stops talking',
+      user: () => ({ exec: { command: '/bin/cat', args: [endless] } }),
+      got: /printed more than 1048576 bytes/,
+    },
+    {
+      what: 'exec as an auth-provider',
+      user: () => ({
+        'auth-provider': { name: 'gcp', config: { exec: { command: '/bin/sh', args: ['-c', tokenOf('t')] } } },
+      }),
+      got: /^Bearer t$/,
+    },
+    { what: 'tokenFile', user: ({ token }) => ({ tokenFile: token }), got: /^Bearer of-file$/ },
+    {
+      what: 'tokenFile that is a pipe',
+      user: ({ pipe }) => ({ tokenFile: pipe }),
+      got: /the token file .* cannot be read: .*pipe is no regular file/,
+    },
+    { what: 'token-file that is a pipe', user: ({ pipe }) => ({ 'token-file': pipe }), got: /pipe is no regular file/ },
+    {
+      what: 'token file of a Pod that never ends',
+      user: () => ({ 'auth-provider': { name: 'tokenFile', config: { tokenFile: endless } } }),
+      got: /\/dev\/zero is no regular file/,
+    },
+    {
+      what: 'token file that is huge',
+      user: ({ huge }) => ({ tokenFile: huge }),
+      got: /has more than 1024 KiB/,
+    },
+    {
+      what: 'client certificate that is a pipe',
+      user: ({ pipe, token }) => ({ 'client-certificate': pipe, 'client-key': token }),
+      got: /the client certificate .* no regular file/,
+    },
+    {
+      what: 'client key that never ends',
+      user: ({ token }) => ({ 'client-certificate': token, 'client-key': endless }),
+      got: /the client key .* no regular file/,
+    },
+    {
+      what: 'certificate authority that is a pipe',
+      user: () => ({ token: 't' }),
+      cluster: ({ pipe }) => ({ 'certificate-authority': pipe }),
+      got: /the certificate authority .* no regular file/,
+    },
+    {
+      what: 'oidc whose certificate authority is a pipe',
+      user: ({ pipe }) => oidc('https://127.0.0.1:1', { 'idp-certificate-authority': pipe }),
+      got: /the certificate authority of the login server .* no regular file/,
+    },
+    {
+      what: 'oidc whose login server does not answer',
+      user: () => oidc('https://127.0.0.1:1'),
+      got: /The login server https:\/\/127\.0\.0\.1:1 of the kubeconfig renews no token \(connect ECONNREFUSED/,
+    },
+    { what: 'name and password', user: () => ({ username: 'me', password: 'secret' }), got: /^Basic / },
+  ]
+  test('for any of them, and each request gets them or a sentence', async () => {
+    await using folder = await temporaryFolder()
+    const place = await placeIn(folder.dir)
+    const files = await Promise.all(
+      kinds.map(({ user, cluster = () => ({}) }, at) =>
+        kubeconfigIn(folder.dir, user(place), { cluster: cluster(place), name: `${at}` }),
+      ),
+    )
+    const script = join(import.meta.dirname, 'asks-credentials.ts')
+    // On a process that is held up for good no other signal has an effect.
+    const limit = { timeout: 60_000, killSignal: 'SIGKILL' } as const
+    const { stdout } = await promisify(execFile)(process.execPath, [script, ...files], limit)
+    const told = outcome.parse(JSON.parse(stdout))
+    for (const [at, { what, got }] of kinds.entries()) {
+      expect(new Set(told[at]?.got), what).toEqual(new Set([expect.stringMatching(got)]))
+    }
+    expect(kinds.filter((_, at) => (told[at]?.heldMs ?? Infinity) > mostHeldMs)).toEqual([])
+  })
+
+  test('nor does a kubeconfig that is a pipe', async () => {
+    await using folder = await temporaryFolder()
+    const { pipe } = await placeIn(folder.dir)
+    await expect(PinnedContext.load({ file: pipe, env: {} })).rejects.toThrow('pipe is no regular file')
+  })
+})
+
+test('a certificate that was replaced is the one of the next connection, and a token file is read as it is by then', async () => {
+  await using folder = await temporaryFolder()
+  const { token } = await placeIn(folder.dir)
+  const file = await kubeconfigIn(
+    folder.dir,
+    { tokenFile: 'token' },
+    { cluster: { 'certificate-authority': 'authority' } },
+  )
+  const authority = join(folder.dir, 'authority')
+  await writeFile(authority, 'before')
+  const context = await PinnedContext.load({ file, env: {} })
+  expect(await authorization(context)).toBe('Bearer of-file')
+  const trusted = () => Buffer.from(context.config.getCurrentCluster()?.caData ?? '', 'base64').toString()
+  expect(trusted()).toBe('before')
+  await Promise.all([writeFile(authority, 'after'), writeFile(token, 'renewed')])
+  await context.renew()
+  expect([await authorization(context), trusted()]).toEqual(['Bearer renewed', 'after'])
+  await writeFile(authority, 'at last')
+  context.reconnect()
+  await authorization(context)
+  expect(trusted()).toBe('at last')
+})
+
+describe('a login by oidc', () => {
+  test('is renewed once for all requests that wait, with the latest refresh token, also where credentials are read again', async () => {
+    await using folder = await temporaryFolder()
+    await using server = await loginServer((count) => ({
+      id_token: idToken(Date.now() / 1000 + (count === 1 ? 11 : 3_600)),
+      refresh_token: `refresh-${count}`,
+    }))
+    const context = await contextOf(folder.dir, oidc(server.issuer, server.trust))
+    const first = await Promise.all([1, 2, 3].map(() => authorization(context)))
+    expect(new Set(first).size).toBe(1)
+    expect(server.asked).toEqual([{ grant_type: 'refresh_token', refresh_token: 'refresh-0', client_id: 'me' }])
+    await context.renew()
+    expect(await authorization(context)).toBe(first[0])
+    expect(server.asked).toHaveLength(1)
+  })
+
+  test.each([
+    ['an answer without end', 'endless', /its answer has more than 256 KiB/],
+    [
+      'a refusal',
+      { error: 'invalid_grant' },
+      /it answered 400 invalid_grant\): check that it answers, or log in again/,
+    ],
+    ['nonsense', 'hello', /it answered 200\)/],
+  ] as const)('that gets %s is told in a sentence', async (_what, answer, sentence) => {
+    await using folder = await temporaryFolder()
+    await using server = await loginServer(() => answer)
+    const context = await contextOf(folder.dir, oidc(server.issuer, server.trust))
+    await expect(authorization(context)).rejects.toThrow(sentence)
+  })
+})
+
+const outcome = z.array(z.object({ got: z.array(z.string()), heldMs: z.number() }))
+
+/** What a plugin or a pipe holds up, it holds up for good; a busy machine gives this process no time for so long. */
+const mostHeldMs = 1_000
+
+interface Place {
+  readonly pipe: string
+  readonly token: string
+  readonly huge: string
+}
+
+async function placeIn(dir: string): Promise<Place> {
+  const [pipe, token, huge] = [join(dir, 'pipe'), join(dir, 'token'), join(dir, 'huge')]
+  await promisify(execFile)('mkfifo', [pipe])
+  await writeFile(token, 'of-file\n')
+  await writeFile(huge, '')
+  // Takes no room on the disk.
+  await truncate(huge, 64 * 1024 ** 3)
+  return { pipe, token, huge }
+}
+
+const idToken = (exp: number): string =>
+  ['{}', JSON.stringify({ exp }), ''].map((part) => Buffer.from(part).toString('base64url')).join('.')
+
+const oidc = (issuer: string, trust: object = {}) => ({
+  'auth-provider': {
+    name: 'oidc',
+    config: {
+      'idp-issuer-url': issuer,
+      'client-id': 'me',
+      'id-token': idToken(1),
+      'refresh-token': 'refresh-0',
+      ...trust,
+    },
+  },
+})
+
+/** Answers the renewals of tokens, and tells what it was asked. */
+async function loginServer(answer: (count: number) => object | 'endless' | 'hello') {
+  const identity = await throwAwayIdentity()
+  if (!identity) throw new Error('A login server needs the openssl command.')
+  const asked: Record<string, string>[] = []
+  const server = createServer({ key: identity.key, cert: identity.certificate }, (request, response) => {
+    if (request.url === '/.well-known/openid-configuration') {
+      response.end(JSON.stringify({ token_endpoint: `${issuer}/token` }))
+      return
+    }
+    void text(request).then((form) => {
+      asked.push(Object.fromEntries(new URLSearchParams(form)))
+      const said = answer(asked.length)
+      if (typeof said === 'object') response.writeHead('error' in said ? 400 : 200).end(JSON.stringify(said))
+      else if (said === 'hello') response.end(said)
+      else {
+        const more = (): void => void (response.destroyed || response.write(Buffer.alloc(65_536), more))
+        more()
+      }
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo // a TCP server that listens has no other kind
+  const issuer = `https://127.0.0.1:${port}`
+  return {
+    issuer,
+    asked,
+    trust: { 'idp-certificate-authority-data': Buffer.from(identity.certificate).toString('base64') },
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
 const tokenOf = (token: string): string => `echo '{"status":{"token":"${token}"}}'`
 
 const runs = async (dir: string): Promise<string[]> => (await readdir(dir)).filter((name) => name.startsWith('run-'))
@@ -77,16 +324,29 @@ async function authorization({ config, server }: PinnedContext): Promise<string 
 }
 
 async function contextWithPlugin(dir: string, script: string, pluginTimeLimitMs: number): Promise<PinnedContext> {
-  const file = join(dir, 'kubeconfig')
   const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: '/bin/sh', args: ['-c', script] }
+  return contextOf(dir, { exec }, pluginTimeLimitMs)
+}
+
+async function contextOf(dir: string, user: object, pluginTimeLimitMs = 20_000): Promise<PinnedContext> {
+  const file = await kubeconfigIn(dir, user)
+  return PinnedContext.load({ file, env: { PATH: '/usr/bin:/bin' }, pluginTimeLimitMs })
+}
+
+async function kubeconfigIn(
+  dir: string,
+  user: object,
+  { cluster = {}, name = 'kubeconfig' }: { cluster?: object; name?: string } = {},
+): Promise<string> {
+  const file = join(dir, name)
   const kubeconfig = {
     apiVersion: 'v1',
     kind: 'Config',
     'current-context': 'lab',
-    clusters: [{ name: 'lab', cluster: { server: 'https://192.0.2.1:6443' } }],
+    clusters: [{ name: 'lab', cluster: { server: 'https://192.0.2.1:6443', ...cluster } }],
     contexts: [{ name: 'lab', context: { cluster: 'lab', user: 'me' } }],
-    users: [{ name: 'me', user: { exec } }],
+    users: [{ name: 'me', user }],
   }
   await writeFile(file, JSON.stringify(kubeconfig))
-  return PinnedContext.load({ file, env: { PATH: '/usr/bin:/bin' }, pluginTimeLimitMs })
+  return file
 }

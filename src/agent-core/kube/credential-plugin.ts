@@ -3,6 +3,8 @@ import type { KubeConfig, User } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { askProgram, ProgramError } from '../support/ask-program.ts'
 import { parseJson } from '../support/files.ts'
+import { readNamedFile } from './kubeconfig-files.ts'
+import { OidcLogin, oidcProvider } from './oidc-login.ts'
 
 const pluginCommand = z.object({
   command: z.string().min(1),
@@ -24,6 +26,9 @@ type Credential = z.infer<typeof credential>['status']
 /** Long enough for a person who has to log in with a browser. */
 const defaultTimeLimitMs = 60_000
 
+/** A token file is read again after so long, as kubectl does. */
+const tokenFileMs = 60_000
+
 /** How much of what a plugin says about its failure is told. */
 const maxSaidLength = 500
 
@@ -33,13 +38,18 @@ export interface CredentialPluginsOptions {
   readonly pluginTimeLimitMs?: number
 }
 
+/** Where the credentials of a user come from, other than from the kubeconfig itself. */
+type Source = () => Promise<Credential>
+
 /**
- * Runs the credential plugins of a kubeconfig in place of client-node, which starts one for every request that comes
- * meanwhile and ends none: here one runs at a time, and none for longer than its time limit.
+ * Asks for credentials in place of client-node, which reads files and runs shells while everything else waits, starts a credential plugin for
+ * every request that comes meanwhile and ends none: here one runs at a time, and none for longer than its time limit.
  */
 export class CredentialPlugins {
   readonly #env: Readonly<Record<string, string>>
   readonly #timeLimitMs: number
+  /** Of this kubeconfig's users, however often it is read: a refresh token counts once. */
+  readonly #logins = new Map<string, OidcLogin>()
   #running: { readonly asked: string; readonly answer: Promise<Credential> } | undefined
 
   constructor({ env, pluginTimeLimitMs = defaultTimeLimitMs }: CredentialPluginsOptions) {
@@ -49,23 +59,41 @@ export class CredentialPlugins {
     this.#timeLimitMs = pluginTimeLimitMs
   }
 
-  /** From then on what plugins say for this config is kept until it expires. */
+  /** From then on what they say for this config is kept until it expires. */
   serve(config: KubeConfig): void {
-    const plugins = new Map(config.users.flatMap((user) => (isServed(user) ? [[user.name, pluginOf(user)]] : [])))
+    const sources = new Map(config.users.map((user) => [user.name, this.#sourceOf(user)]))
     const kept = new Map<string, Credential>()
-    // With them client-node would run the plugins itself.
-    config.users = config.users.map((user) => (isServed(user) ? { ...user, exec: null, authProvider: null } : user))
+    // With them client-node would ask by itself.
+    config.users = config.users.map((user) => ({ ...user, exec: null, authProvider: null }))
     config.addAuthenticator({
-      isAuthProvider: ({ name }) => plugins.has(name),
+      isAuthProvider: ({ name }) => sources.get(name) !== undefined,
       applyAuthentication: async ({ name }, options: RequestOptions) => {
         const before = kept.get(name)
-        const current = before && !isExpired(before) ? before : await this.#ask(name, plugins.get(name))
+        const current = before && !isExpired(before) ? before : await sources.get(name)?.()
+        if (!current) return
         kept.set(name, current)
         if (current.clientCertificateData) options.cert = current.clientCertificateData
         if (current.clientKeyData) options.key = current.clientKeyData
         if (current.token) Object.assign((options.headers ??= {}), { Authorization: `Bearer ${current.token}` })
       },
     })
+  }
+
+  #sourceOf(user: User): Source | undefined {
+    const { exec, authProvider } = userWithPlugin.safeParse(user).data ?? {}
+    const plugin = exec ?? authProvider?.config?.exec ?? undefined
+    if (plugin !== undefined) return () => this.#ask(user.name, plugin)
+    const { tokenFile } = authProvider?.config ?? {}
+    if (tokenFile !== undefined) return () => tokenIn(tokenFile)
+    const login = authProvider?.name === 'oidc' ? oidcProvider.safeParse(authProvider.config).data : undefined
+    return login && (() => this.#loginOf(login).credential())
+  }
+
+  #loginOf(provider: z.infer<typeof oidcProvider>): OidcLogin {
+    const key = JSON.stringify(provider)
+    const login = this.#logins.get(key) ?? new OidcLogin(provider)
+    this.#logins.set(key, login)
+    return login
   }
 
   /** Callers with the same question share one run of the plugin; another question waits until that run has ended. */
@@ -109,15 +137,32 @@ const variables = (env: PluginCommand['env']): Record<string, string> =>
 const isExpired = ({ expirationTimestamp }: Credential): boolean =>
   expirationTimestamp !== undefined && Date.parse(expirationTimestamp) <= Date.now()
 
-/** `exec`, and its older place among the auth providers. */
-const userWithPlugin = z.object({
-  exec: z.unknown(),
-  authProvider: z.object({ config: z.object({ exec: z.unknown() }).nullish() }).nullish(),
-})
-
-function pluginOf(user: User): unknown {
-  const { exec, authProvider } = userWithPlugin.safeParse(user).data ?? {}
-  return exec ?? authProvider?.config?.exec ?? undefined
+async function tokenIn(file: string): Promise<Credential> {
+  const token = (await readNamedFile('token file', file)).toString('utf8').trim()
+  if (token === '') throw new ProgramError(`The token file ${file} of the kubeconfig is empty.`)
+  return { token, expirationTimestamp: new Date(Date.now() + tokenFileMs).toISOString() }
 }
 
-const isServed = (user: User): boolean => pluginOf(user) !== undefined
+/** `exec`, and its older place among the auth providers. */
+const userWithPlugin = z.object({
+  exec: z.unknown().optional(),
+  authProvider: z
+    .object({
+      name: z.string().nullish(),
+      config: z.looseObject({ exec: z.unknown().optional(), tokenFile: z.string().optional() }).nullish(),
+    })
+    .nullish(),
+})
+
+const successors: Readonly<Record<string, string>> = {
+  gcp: 'install gke-gcloud-auth-plugin and run gcloud container clusters get-credentials CLUSTER, which writes a kubeconfig that uses it',
+  azure: 'install kubelogin and run kubelogin convert-kubeconfig -l azurecli, which writes a kubeconfig that uses it',
+}
+
+/** Completes "The context logs in by": undefined where its auth provider is not one that kubectl dropped. */
+export function withdrawnProvider(user: User | null): string | undefined {
+  const { exec, authProvider } = userWithPlugin.safeParse(user).data ?? {}
+  const name = authProvider?.name ?? ''
+  const instead = (exec ?? authProvider?.config?.exec) ? undefined : successors[name]
+  return instead && `auth-provider ${name}, which kubectl has not had since version 1.26: ${instead}.`
+}

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import { existsSync, watch, type FSWatcher } from 'node:fs'
-import { readFile, realpath } from 'node:fs/promises'
+import { realpath } from 'node:fs/promises'
 import { dirname, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
+import { kubeconfigText } from './kubeconfig-files.ts'
 
 /** A file that is replaced makes several events, and one that is written in pieces many. */
 const settleMs = 150
@@ -117,6 +118,6 @@ function nearestFolder(file: string): string {
 
 async function digestOf(files: readonly string[]): Promise<string> {
   const hash = createHash('sha256')
-  for (const file of files) hash.update(`${file}\0${await readFile(file, 'utf8').catch(() => '')}\0`)
+  for (const file of files) hash.update(`${file}\0${await kubeconfigText(file).catch(() => '')}\0`)
   return hash.digest('hex')
 }

@@ -1,9 +1,9 @@
-import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { KubeConfig } from '@kubernetes/client-node'
+import type { KubeConfig } from '@kubernetes/client-node'
 import { messageOf } from '../support/message-of.ts'
-import { CredentialPlugins, type CredentialPluginsOptions } from './credential-plugin.ts'
+import { CredentialPlugins, withdrawnProvider, type CredentialPluginsOptions } from './credential-plugin.ts'
+import { kubeconfigText, parseKubeconfig } from './kubeconfig-files.ts'
 import { ReusingKubeConfig } from './reusing-kubeconfig.ts'
 
 /** A kubeconfig that cannot be used; the message is one sentence that says what to do. */
@@ -170,6 +170,8 @@ function pin(
       `Context "${name}" names the user "${context.user}" that the kubeconfig does not contain; add it or choose another context.`,
     )
   }
+  const withdrawn = withdrawnProvider(config.getCurrentUser())
+  if (withdrawn) throw new KubeconfigError(`Context "${name}" logs in by ${withdrawn}`)
   const protocol = URL.parse(cluster.server)?.protocol
   if (protocol === 'http:' && !cluster.skipTLSVerify) {
     throw new KubeconfigError(
@@ -211,7 +213,7 @@ async function mergeFiles(files: readonly string[]): Promise<ReusingKubeConfig> 
   const merged = new ReusingKubeConfig()
   let found = 0
   for (const file of files) {
-    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    const text = await kubeconfigText(file).catch((error: unknown) => {
       // kubectl also skips files of a KUBECONFIG list that do not exist.
       if (isMissing(error)) return undefined
       throw new KubeconfigError(`The kubeconfig ${file} cannot be read: ${messageOf(error)}.`, { cause: error })
@@ -219,10 +221,7 @@ async function mergeFiles(files: readonly string[]): Promise<ReusingKubeConfig> 
     if (text === undefined) continue
     found += 1
     try {
-      const one = new KubeConfig()
-      one.loadFromString(text)
-      one.makePathsAbsolute(join(file, '..'))
-      merged.mergeConfig(one, merged.getCurrentContext() !== '')
+      merged.mergeConfig(parseKubeconfig(text, file), merged.getCurrentContext() !== '')
     } catch (error) {
       // Without the parser's error as cause: it quotes the lines around the mistake, tokens included.
       throw new KubeconfigError(

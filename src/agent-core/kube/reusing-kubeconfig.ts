@@ -1,5 +1,6 @@
 import { KubeConfig, type RequestContext } from '@kubernetes/client-node'
 import { Agent } from 'undici'
+import { withFilesRead, type StatedAccess } from './kubeconfig-files.ts'
 
 /**
  * client-node makes a new undici agent for every request; reusing the first keeps connections, and one handshake, alive. HTTP/2 stays off:
@@ -9,6 +10,8 @@ export class ReusingKubeConfig extends KubeConfig {
   /** Where no proxy is between. */
   #connect: Extract<DispatcherOptions, { type: 'agent' }>['connect'] | undefined
   #dispatcher: ReturnType<RequestContext['getDispatcher']>
+  /** The present cluster and user as the kubeconfig has them, with the names of files. */
+  #stated: StatedAccess | undefined
 
   constructor() {
     super()
@@ -16,6 +19,8 @@ export class ReusingKubeConfig extends KubeConfig {
   }
 
   override async applySecurityAuthentication(context: RequestContext): Promise<void> {
+    // Each new connection has the certificates that are there by then.
+    if (!this.#dispatcher) await this.#readFiles()
     await super.applySecurityAuthentication(context)
     this.#dispatcher ??= this.#connect ? keepingAgent(this.#connect) : context.getDispatcher()
     if (this.#dispatcher) context.setDispatcher(this.#dispatcher)
@@ -26,6 +31,15 @@ export class ReusingKubeConfig extends KubeConfig {
     const before = this.#dispatcher
     this.#dispatcher = undefined
     before?.destroy(new Error('the connection was given up, since this machine may have slept'), () => undefined)
+  }
+
+  async #readFiles(): Promise<void> {
+    const [cluster, user] = [this.getCurrentCluster(), this.getCurrentUser()]
+    if (!cluster) return
+    this.#stated ??= { cluster, user }
+    const read = await withFilesRead(this.#stated)
+    this.clusters = this.clusters.map((one) => (one.name === read.cluster.name ? read.cluster : one))
+    this.users = this.users.map((one) => (one.name === read.user?.name ? read.user : one))
   }
 
   override createDispatcherOptions(...given: DispatcherArguments): DispatcherOptions {

@@ -1,4 +1,4 @@
-import { lstat, open, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { constants, lstat, open, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
 export const hasCode = (error: unknown, code: string) =>
@@ -12,6 +12,27 @@ export async function readIfThere(file: string, maxBytes = Infinity): Promise<st
   } catch (error) {
     if (hasCode(error, 'ENOENT')) return undefined
     throw error
+  }
+}
+
+const pieceBytes = 64 * 1024
+
+/**
+ * The bytes of a file that somebody else names. Throws where it is something else than a regular file (a pipe may never end, a device never
+ * does), or has more bytes than it may.
+ */
+export async function readBounded(file: string, maxBytes: number): Promise<Buffer> {
+  // Without waiting: to open a pipe that nobody writes to would never end.
+  await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
+  if (!(await handle.stat()).isFile()) throw new Error(`${file} is no regular file`)
+  const pieces: Buffer[] = []
+  let length = 0
+  for (;;) {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(pieceBytes))
+    if (bytesRead === 0) return Buffer.concat(pieces)
+    pieces.push(buffer.subarray(0, bytesRead))
+    length += bytesRead
+    if (length > maxBytes) throw new Error(`${file} has more than ${maxBytes / 1024} KiB`)
   }
 }
 
