@@ -1,12 +1,15 @@
+import { createHash } from 'node:crypto'
 import { readdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { answers } from '../../src/contract/queries.ts'
 import type { StreamItem } from '../../src/contract/streams.ts'
-import { AgentWorld } from '../support/agent-world.ts'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { AgentWorld, commandLineOf } from '../support/agent-world.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
-import { restoreState } from '../support/recorded-state.ts'
+import { replaceLeftServer, restoreState } from '../support/recorded-state.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
 
 test('an agent goes on with the state folder that an earlier build left: its servers and their output, settings and history, and with nothing of a write that it was killed in', async () => {
   await using sim = await KubeSim.start()
@@ -46,4 +49,35 @@ test('an agent goes on with the state folder that an earlier build left: its ser
   const { settings } = answers.settings.parse(await agent.query({ name: 'settings' }))
   expect(JSON.stringify(settings)).toContain('20000')
   expect(agent.snapshot().notices).toEqual([])
+})
+
+test('a server that an earlier build started with fewer arguments is no reason for a restart: it gets the others at its next start', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const first = await world.startAgent()
+  await world.apply('tiny')
+  await first.untilReady('tiny')
+  await first.leave()
+
+  // As of the builds without --alias, whose servers were given the path of the model.
+  const cores = await hostPlatform().performanceCores()
+  const rest = ['--n-gpu-layers', '99', '--ctx-size', '2048', '--metrics', '--flash-attn', 'on', '--mlock']
+  const more = [...rest, ...(cores === undefined ? [] : ['--threads', String(cores)]), '--batch-size', '2048']
+  const digested = [sampleServerPath, ['--model', '', '--host', '0.0.0.0', '--port', '0', ...more], [], world.modelUrl]
+  const digest = createHash('sha256').update(JSON.stringify(digested)).digest('hex')
+  const args = ['--model', join(world.folder, 'tiny.gguf'), '--host', '0.0.0.0', ...more]
+  using earlier = await replaceLeftServer(first.stateDir, { digest, args })
+
+  const agent = await world.startAgent()
+  const { pid, restarts } = await agent.untilReady('tiny')
+  await eventually(async () => (await world.condition('tiny')) === 'True Serving')
+  await agent.agent.command({ requestId: 'a-look-at-all', command: { name: 'resync' } })
+  const started = agent.log.infos.filter(({ message }) => /^(start|stopp)/.test(message)).map(({ message }) => message)
+  expect({ pid, restarts, started }).toEqual({ pid: earlier.pid, restarts: 0, started: [] })
+
+  await world.patchSpec('tiny', { contextSize: 1024 })
+  const next = await agent.untilReadyAgain('tiny', earlier.pid)
+  const commandLine = (await commandLineOf(next.pid)) ?? ''
+  expect(commandLine).toMatch(/ --model model\/\S+\.gguf --host .* --ctx-size 1024 .* --alias tiny$/)
+  expect(commandLine).not.toContain(world.folder)
 })

@@ -393,7 +393,7 @@ describe('with a real llama-server', () => {
     const agent = await start('--llama-server', llamaServer)
     apply('real', { source: 'org/real', quantization: 'F32' })
     const { port } = await agent.service('real', 'ready')
-    const answer = await fetch(`http://127.0.0.1:${port ?? 0}/v1/models`)
+    const answer = await fetch(`http://127.0.0.1:${port ?? 0}/props`)
     expect(await answer.text()).toContain('real-F32.gguf')
   })
 })

@@ -74,6 +74,26 @@ test('its cache of prompts is kept to what is counted for it, unless the spec sa
   expect((await commandLineOf(after.pid))?.match(/--cache-ram \d+/g)).toEqual(['--cache-ram 64'])
 })
 
+test('whoever asks is told the name of the Model, and no folder of this machine', async () => {
+  await using world = await openWorld()
+  const agent = await world.startAgent({ llamaServer })
+  await world.applyService('llama', { spec: { extraArgs: ['-md', join(world.folder, 'slow.gguf')] } })
+  const { port } = await agent.untilReady('llama')
+  const url = `http://127.0.0.1:${port}`
+  const completion = { method: 'POST', body: JSON.stringify({ prompt: 'hello', n_predict: 1 }) }
+  const answers = await Promise.all([
+    ...['/v1/models', '/props', '/api/tags', '/lora-adapters', '/metrics', '/slots'].map((path) => fetch(url + path)),
+    ...['/completion', '/v1/completions'].map((path) => fetch(url + path, completion)),
+  ])
+  const texts = await Promise.all(answers.map((answer) => answer.text()))
+  expect(texts.filter((text) => text.includes(world.folder))).toEqual([])
+  expect(JSON.parse(texts[0] ?? '')).toMatchObject({ data: [{ id: 'llama' }] })
+  expect(JSON.parse(texts[1] ?? '')).toMatchObject({
+    model_alias: 'llama',
+    model_path: expect.stringMatching(/^model\/[^/]+\.gguf$/) as unknown,
+  })
+})
+
 test('a server with every slot taken, requests waiting and a single thread for them all is not called dead', async () => {
   await using world = await openWorld()
   const liveness = { ...livenessTimings, everyMs: 100, answerWithinMs: 200, followUpMs: 50, misses: 4, hungMisses: 8 }

@@ -44,7 +44,8 @@ export class Processes {
   #meet(pid: number): void {
     const looks = this.#others.get(pid) ?? 0
     if (this.#known.has(pid) || looks >= looksAtOthers) return
-    const server = serverOf(readIfThere(`/proc/${pid}/cmdline`).split('\0'), this.#folder)
+    const workplace = unlessGone(() => readlinkSync(`/proc/${pid}/cwd`), '')
+    const server = serverOf(readIfThere(`/proc/${pid}/cmdline`).split('\0'), workplace.replace(`${this.#folder}/`, ''))
     if (server) this.#known.set(pid, { pid, ...server })
     else this.#others.set(pid, looks + 1)
   }
@@ -60,9 +61,10 @@ export class Processes {
   }
 }
 
-function serverOf(argv: readonly string[], folder: string): Omit<ServerProcess, 'pid' | 'listens'> | undefined {
+/** `place`: where it works, seen from the folder of all agents. */
+function serverOf(argv: readonly string[], place: string): Omit<ServerProcess, 'pid' | 'listens'> | undefined {
   const value = (flag: string) => argv[argv.indexOf(flag) + 1] ?? ''
-  const agent: AgentName | undefined = agents.find((name) => value('--model').startsWith(`${folder}/${name}/`))
+  const agent: AgentName | undefined = agents.find((name) => place.startsWith(`${name}/`))
   const service = services.find((name) => value('--alias') === name)
   if (agent === undefined || service === undefined) return undefined
   return { agent, service, port: Number(value('--port')), contextSize: Number(value('--ctx-size')) }

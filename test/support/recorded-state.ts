@@ -63,14 +63,20 @@ export async function restoreState(stateDir: string): Promise<AsyncDisposable & 
   return { servers, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
 
+interface EarlierServer {
+  readonly digest: string
+  readonly workingDirectory: string
+  readonly logFile: string
+  /** Beside the port. */
+  readonly args?: readonly string[]
+}
+
 /** As an agent starts it, up to its first answer. */
-async function startServer(where: { digest: string; workingDirectory: string; logFile: string }) {
-  const { digest, workingDirectory, logFile } = where
+async function startServer({ digest, workingDirectory, logFile, args = noisy }: EarlierServer) {
   await mkdir(workingDirectory, { recursive: true, mode: 0o700 })
   await using output = await open(logFile, 'a', 0o600)
   const port = await freePort()
-  const script = sampleScriptArgs({ noise: { lines: 1, lineBytes: 20, everyMs: 50 } })
-  const child = spawn(sampleServerPath, ['--port', String(port), ...script], {
+  const child = spawn(sampleServerPath, ['--port', String(port), ...args], {
     stdio: ['ignore', output.fd, output.fd],
     cwd: workingDirectory,
     env: { ...launchEnvironment(), [digestVariable]: digest },
@@ -81,6 +87,35 @@ async function startServer(where: { digest: string; workingDirectory: string; lo
   const isUp = () => fetch(`http://127.0.0.1:${port}/health`).then(({ ok }) => ok)
   await eventually(isUp, { what: 'the server answering' })
   return { pid: child.pid ?? 0, port }
+}
+
+const noisy = sampleScriptArgs({ noise: { lines: 1, lineBytes: 20, everyMs: 50 } })
+
+/**
+ * Puts another server in the place of the one that an agent left running there: as an earlier build would have started it, with its
+ * arguments (beside the port) and what it noted as its digest.
+ */
+export async function replaceLeftServer(
+  stateDir: string,
+  { args, digest: base }: { args: readonly string[]; digest: string },
+) {
+  const file = join(stateDir, 'ledger.json')
+  const { servers } = ledgerFile.parse(JSON.parse(await readFile(file, 'utf8')))
+  const [entry] = servers
+  const left = z.looseObject({ process: z.object({ pid: z.number() }) }).parse(entry).process.pid
+  if (servers.length !== 1 || entry === undefined) throw new Error('Not one server was left.')
+  endGroup(left)
+  const platform = hostPlatform()
+  await eventually(async () => (await platform.process(left)) === undefined, {
+    what: 'the end of the server that was left',
+  })
+  // Behind the plus sign is the content of the model.
+  const digest = `${base}+${entry.digest.split('+')[1] ?? ''}`
+  const { pid, port } = await startServer({ ...entry, digest, args })
+  const { startTime, commandLine = '' } = (await platform.process(pid)) ?? {}
+  const noted = { ...entry, digest, port, process: { pid, startTime, commandLineDigest: digestOf(commandLine) } }
+  await writeFile(file, `${JSON.stringify({ schema: 1, servers: [noted] })}\n`)
+  return { pid, [Symbol.dispose]: () => endGroup(pid) }
 }
 
 /** It may have ended by now. */

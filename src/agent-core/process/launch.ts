@@ -37,6 +37,14 @@ export interface ServerLaunch extends LaunchRules {
   /** Over what is served: tells a later agent whether this server is still the wanted one. */
   readonly digest: string
   readonly argv: (port: number) => readonly string[]
+  /**
+   * The same with links in its working directory in the place of the folders that `argv` names, by the name of the link: what it is started
+   * with, while a person is shown `argv`, which can be run anywhere. Absent = it is started with `argv`.
+   */
+  readonly localCommand?: (port: number) => {
+    readonly argv: readonly string[]
+    readonly links: ReadonlyMap<string, string>
+  }
   /** The whole environment of the child: see launchEnvironment. */
   readonly env: Readonly<Record<string, string>>
   readonly port: PortPolicy

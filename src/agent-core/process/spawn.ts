@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess, type SpawnOptions } from 'node:child_process'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, rm, symlink } from 'node:fs/promises'
+import { join } from 'node:path'
 import { messageOf } from '../support/message-of.ts'
 import { digestVariable, type ServerLaunch } from './launch.ts'
 import type { Exit } from './server-state.ts'
@@ -24,17 +25,23 @@ export class SpawnError extends Error {
  * is to be left undone here, and its types do not take a file that is open already.)
  */
 export async function spawnServer(
-  { executable, argv, env, digest }: ServerLaunch,
+  { executable, argv, localCommand, env, digest }: ServerLaunch,
   { port, output, workingDirectory }: { port: number; output: number; workingDirectory: string },
 ): Promise<RunningProcess> {
+  const command = localCommand?.(port) ?? { argv: argv(port), links: new Map<string, string>() }
   try {
     await mkdir(workingDirectory, { recursive: true, mode: 0o700 })
+    for (const [name, folder] of command.links) {
+      // There is one where the port of an attempt before was taken.
+      await rm(join(workingDirectory, name), { force: true })
+      await symlink(folder, join(workingDirectory, name))
+    }
   } catch (error) {
     throw new SpawnError(`The working directory ${workingDirectory} cannot be made: ${messageOf(error)}.`, {
       cause: error,
     })
   }
-  const child = spawnOrThrow(executable, argv(port), {
+  const child = spawnOrThrow(executable, command.argv, {
     stdio: ['ignore', output, output],
     cwd: workingDirectory,
     env: { ...env, [digestVariable]: digest },

@@ -28,6 +28,8 @@ export interface SpecPolicy extends ArgumentPolicy {
 /** Values that are known only when the server is started here. */
 export interface ServerPlace {
   readonly modelPath: string
+  /** See LlamaServerInput. */
+  readonly alias?: string | undefined
   readonly mmproj?: string | undefined
   readonly dialect?: LlamaServerDialect
   /** Keeps the cache of prompts to what was counted for it; in MiB. */
@@ -39,13 +41,13 @@ export function commandLine(
   spec: InferenceServiceSpec,
   model: ModelSpec,
   { performanceCores }: RuntimeSettings,
-  { modelPath, mmproj, dialect, cacheRamMiB }: ServerPlace,
+  { modelPath, mmproj, alias, dialect, cacheRamMiB }: ServerPlace,
 ): (port: number) => string[] {
   const gpuLayers = model.hardware?.gpu?.layers
   const projector = mmproj === undefined ? [] : ['--mmproj', mmproj]
   const promptCache = cacheRamMiB === undefined ? [] : ['--cache-ram', String(cacheRamMiB)]
   return (port) => [
-    ...llamaServerArgv({ spec, modelPath, port, gpuLayers, performanceCores, ...(dialect && { dialect }) }),
+    ...llamaServerArgv({ spec, modelPath, port, gpuLayers, performanceCores, alias, ...(dialect && { dialect }) }),
     ...projector,
     ...promptCache,
   ]
@@ -67,7 +69,7 @@ export const chooseRuntime =
     if (resolution.kind === 'refused') return { ok: false, message: resolution.message }
     const digest = servingDigest({
       executable: settings.llamaServer ?? resolution.runtime,
-      // The source stands for the file: where it lies is our own business.
+      // The source stands for the file: where it lies is our own business, as is each argument that only a start adds.
       argv: commandLine(spec, model, settings, { modelPath: '' }),
       // Also what no server gets: what runs when a person allows less or more goes on until its next start.
       env: statedEnvironment(spec),

@@ -2,7 +2,7 @@ import type { ServerChange } from '../memory/ways-to-fit.ts'
 import type { LocalModel, Models } from '../models/models.ts'
 import type { InferenceServiceSpec } from '../kube/resources.ts'
 import { launchEnvironment, type GeneralRules, type PortPolicy, type ServerLaunch } from '../process/launch.ts'
-import { filesIn, startProblem } from '../runtimes/argument-policy.ts'
+import { filesIn, startProblem, withLocalFiles } from '../runtimes/argument-policy.ts'
 import type { Binary } from '../runtimes/binary.ts'
 import { LlamaServerDialects, type LlamaServerDialect } from '../runtimes/llama-server-dialect.ts'
 import { environmentOf } from './environment.ts'
@@ -100,16 +100,19 @@ export class ServerLaunches {
   launch({ desiredServer, model, env, dialect }: PreparedServer, executable: string, need: Need): ServerLaunch {
     const { settings } = this.#options
     const { estimate } = need
+    const argv = commandLine(desiredServer.spec, desiredServer.model, settings, {
+      modelPath: model.path,
+      mmproj: model.mmproj,
+      alias: desiredServer.spec.modelRef || undefined,
+      ...(dialect && { dialect }),
+      ...(dialect?.boundsPromptCache === true && { cacheRamMiB: estimate?.cacheRamThatHolds }),
+    })
     return {
       uid: desiredServer.service.metadata.uid,
       digest: desiredServer.digest,
       executable,
-      argv: commandLine(desiredServer.spec, desiredServer.model, settings, {
-        modelPath: model.path,
-        mmproj: model.mmproj,
-        ...(dialect && { dialect }),
-        ...(dialect?.boundsPromptCache === true && { cacheRamMiB: estimate?.cacheRamThatHolds }),
-      }),
+      argv,
+      localCommand: (port) => withLocalFiles(argv(port)),
       env,
       port: settings.port,
       ...settings.rules(),

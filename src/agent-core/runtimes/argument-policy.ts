@@ -1,4 +1,4 @@
-import { isAbsolute, normalize } from 'node:path'
+import { basename, dirname, isAbsolute, normalize } from 'node:path'
 import { isBelow } from '../support/is-below.ts'
 import { flagName, llamaServerFlags, type ValueKind } from './llama-server-flags.ts'
 
@@ -160,6 +160,50 @@ function pathsOf({ name, values }: Use): readonly string[] {
     case 'text':
       return []
   }
+}
+
+/** A command line that names its files below the working directory of its server. */
+export interface LocalCommand {
+  readonly argv: readonly string[]
+  /** By the name of a link in the working directory the folder that it leads to. */
+  readonly links: ReadonlyMap<string, string>
+}
+
+/**
+ * llama-server tells every client the paths that it was given, and with them the name of a person: each folder of a file gets a link in its
+ * working directory. Of folders and not of files, since the parts of a split model are found by the name of the first.
+ */
+export function withLocalFiles(argv: readonly string[]): LocalCommand {
+  const links = new Map<string, string>()
+  const local = (path: string): string => {
+    const folder = dirname(path)
+    const name = links.get(folder) ?? (links.size === 0 ? 'model' : `files-${links.size + 1}`)
+    links.set(folder, name)
+    return `${name}/${basename(path)}`
+  }
+  const words: string[] = []
+  for (let at = 0; at < argv.length; at++) {
+    const argument = argv[at] ?? ''
+    const { name, joined } = read(argument)
+    const judgement = llamaServerFlags.get(name)
+    const takes = judgement?.verdict === 'allowed' ? judgement.takes : isModel(name) ? 'paths' : 'none'
+    const values = joined === undefined ? argv.slice(at + 1, at + 1 + valueCounts[takes]) : [joined]
+    const given = values.map((value) => withLocalPaths(value, isModel(name) ? 'path' : takes, local))
+    if (joined !== undefined) words.push(`${argument.slice(0, argument.indexOf('='))}=${given.join('')}`)
+    else words.push(argument, ...given)
+    if (joined === undefined) at += values.length
+  }
+  return { argv: words, links: new Map([...links].map(([folder, name]) => [name, folder])) }
+}
+
+const isModel = (name: string): boolean => name === '--model' || name === '-m'
+
+/** A list of which one is no absolute path stays as it is: the name of a single file may hold a comma. */
+function withLocalPaths(value: string, takes: ValueKind | 'path', local: (path: string) => string): string {
+  if (takes === 'path') return isAbsolute(value) ? local(value) : value
+  if (takes !== 'paths' && takes !== 'scaledPaths') return value
+  const all = value.split(',')
+  return all.every(isAbsolute) ? all.map(local).join(',') : value
 }
 
 const isBelowAny = (path: string, roots: readonly string[]): boolean =>

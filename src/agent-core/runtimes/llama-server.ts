@@ -36,6 +36,8 @@ export interface LlamaServerInput {
   /** Absolute path of the GGUF file. */
   readonly modelPath: string
   readonly port: number
+  /** What clients are told as the model's name, as LLMKube's agent says it; absent = the path, which llama-server tells otherwise. */
+  readonly alias?: string | undefined
   /** `Model.spec.hardware.gpu.layers`; absent or 0 = all of them, negative is passed on. */
   readonly gpuLayers?: number | undefined
   /** Absent where cores do not come in two kinds. */
@@ -50,13 +52,15 @@ const defaultContextSize = 2048
 const defaultBatchSize = 2048
 
 /**
- * The arguments LLMKube's Go agent gives llama-server, in its order: people compare them with `ps`, and the digest that
- * decides about restarts is taken over them. `flashAttention: false` leaves the choice to llama-server and a reasoning budget of 0
- * is not passed, as there; `extraArgs` come last and win. Only memory locking and what keeps others out follow what the
- * installed llama-server understands.
+ * The arguments LLMKube's Go agent gives llama-server, in its order: people compare them with `ps`. `flashAttention: false` leaves the
+ * choice to llama-server and a reasoning budget of 0 is not passed, as there; `extraArgs` come last and win. Only memory locking and what
+ * keeps others out follow what the installed llama-server understands.
+ *
+ * Without `dialect` and `alias` the digest that decides about restarts is taken over them, so that is what object and person ask for. An
+ * argument that an update adds belongs beside `alias`: in the digest it would restart every server, as would another form of an old one.
  */
 export function llamaServerArgv(input: LlamaServerInput): string[] {
-  const { spec, modelPath, port, gpuLayers, performanceCores, dialect = classicDialect } = input
+  const { spec, modelPath, port, alias, gpuLayers, performanceCores, dialect = classicDialect } = input
   const extraArgs = spec.extraArgs ?? []
   const given = (flag: string) => extraArgs.some((argument) => argument === flag || argument.startsWith(`${flag}=`))
   const unlessGiven = (flag: string, ...values: string[]) => (given(flag) ? [] : [flag, ...values])
@@ -94,6 +98,7 @@ export function llamaServerArgv(input: LlamaServerInput): string[] {
           ...unlessGiven('--cache-ram', '0'),
         ]
       : []),
+    ...(alias === undefined || given('-a') ? [] : unlessGiven('--alias', alias)),
     ...extraArgs,
   ]
 }

@@ -24,7 +24,7 @@ const argument = (name) => {
 const script = { ...JSON.parse(process.env.SAMPLE_SCRIPT || '{}'), ...JSON.parse(argument('--sample-script') ?? '{}') }
 const host = argument('--host') ?? '127.0.0.1'
 const port = script.wrongPort ? 0 : Number(argument('--port') ?? 8080)
-const model = basename(argument('--model') ?? 'sample.gguf')
+const model = argument('--alias') ?? basename(argument('--model') ?? 'sample.gguf')
 const slots = Number(argument('--parallel') ?? 1)
 const words = 'This is a sample answer made up by a sample server. '.split(/(?<= )/)
 

@@ -1,4 +1,4 @@
-import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { launchEnvironment } from '../../../src/agent-core/process/launch.ts'
@@ -27,6 +27,27 @@ test('output goes to the file itself, only for this user, and the previous run i
   expect(await readFile(logFile, 'utf8')).toMatch(/^sample server: .*\n.*server is listening/)
   const modes = await Promise.all([logFile, workingDirectory].map(async (path) => (await stat(path)).mode & 0o777))
   expect(modes).toEqual([0o600, 0o700])
+})
+
+test('the folders of its files are links in its working directory, which go with the run and leave the folders alone', async () => {
+  await using room = await ServerRoom.create()
+  const store = join(room.folder, 'store')
+  const file = join(store, 'tiny.gguf')
+  await mkdir(store)
+  await writeFile(file, 'GGUF')
+  const { argv } = room.launch()
+  const links = new Map([['model', store]])
+  const works: string[] = []
+  for (let run = 0; run < 3; run++) {
+    const from = room.changes.length
+    room.start({}, { localCommand: (port) => ({ argv: argv(port), links }) })
+    await room.reached('ready', { from })
+    works.push(room.files().workingDirectory)
+    expect(await readFile(join(works[run] ?? '', 'model/tiny.gguf'), 'utf8')).toBe('GGUF')
+    await room.servers.stop('a/b')
+  }
+  await expect(stat(works[0] ?? '')).rejects.toThrow('ENOENT')
+  expect(await readFile(file, 'utf8')).toBe('GGUF')
 })
 
 test('the child sees the allowed part of our environment and what the service adds, and no token', () => {

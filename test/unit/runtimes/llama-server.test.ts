@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { filesIn } from '../../../src/agent-core/runtimes/argument-policy.ts'
+import { filesIn, withLocalFiles } from '../../../src/agent-core/runtimes/argument-policy.ts'
 import { llamaServerArgv, type LlamaServerInput } from '../../../src/agent-core/runtimes/llama-server.ts'
 
 const argv = (spec: LlamaServerInput['spec'], more: Partial<LlamaServerInput> = {}) =>
@@ -12,6 +12,36 @@ const usual = [...head, '--flash-attn', 'on', '--mlock', ...tail]
 
 test('an empty spec gives the Go agent’s defaults', () => {
   expect(argv({})).toEqual(usual)
+})
+
+test('clients are told the name of the Model, unless the spec says another', () => {
+  expect(argv({}, { alias: 'qwen' })).toEqual([...usual, '--alias', 'qwen'])
+  for (const extraArgs of [['-a', 'mine'], ['--alias', 'mine'], ['--alias=mine']])
+    expect(argv({ extraArgs }, { alias: 'qwen' })).toEqual([...usual, ...extraArgs])
+})
+
+test('every file is named below a link to its folder in the working directory', () => {
+  const given = [
+    ...[
+      '--model',
+      '/Users/ada/m,odels/qwen-00001-of-00002.gguf',
+      '--host',
+      '0.0.0.0',
+      '--chat-template',
+      '/Users/ada/x',
+    ],
+    ...['--mmproj', '/Users/ada/m,odels/mmproj.gguf', '-md', '/lent/draft.gguf'],
+    ...['--lora=/store/a.gguf,/lent/b.gguf', '--control_vector_scaled', '/store/c:d.gguf:0.5'],
+    ...['--mmproj', '/store/p.gguf', '--lora', 'relative.gguf', '--lora'],
+  ]
+  const { argv: local, links } = withLocalFiles(given)
+  expect(local).toEqual([
+    ...['--model', 'model/qwen-00001-of-00002.gguf', '--host', '0.0.0.0', '--chat-template', '/Users/ada/x'],
+    ...['--mmproj', '/Users/ada/m,odels/mmproj.gguf', '-md', 'files-2/draft.gguf'],
+    ...['--lora=files-3/a.gguf,files-2/b.gguf', '--control_vector_scaled', 'files-3/c:d.gguf:0.5'],
+    ...['--mmproj', 'files-3/p.gguf', '--lora', 'relative.gguf', '--lora'],
+  ])
+  expect(Object.fromEntries(links)).toEqual({ model: '/Users/ada/m,odels', 'files-2': '/lent', 'files-3': '/store' })
 })
 
 test('a spec with every field gives the Go agent’s arguments in its order', () => {
