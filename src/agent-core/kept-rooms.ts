@@ -15,6 +15,7 @@ import { PersonSettings } from './settings/person-settings.ts'
 import { longestStopMs } from './process/termination.ts'
 import { withoutUnfinished } from './support/files.ts'
 import { PublishedAddress } from './published-address.ts'
+import { FirewallWatch } from './publishing/firewall-watch.ts'
 import type { PanicFuse } from './panic-fuse/panic-fuse.ts'
 import { Absences } from './reconcile/absences.ts'
 import { Narrator } from './reconcile/narrator.ts'
@@ -96,6 +97,7 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
   evictionRoom(context, inputs, { absences, narrator })
   const address = addressRoom(context, { settings, history })
+  firewallRoom(context, inputs.rooms)
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.supplyChanged()]))
@@ -157,6 +159,30 @@ function addressRoom(
   )
   snapshots.register(() => ({ notices: address.facts.warning === undefined ? [] : [address.facts.warning] }))
   return address
+}
+
+function firewallRoom(context: RoomContext, { servers }: Pick<LastingRooms, 'servers'>): void {
+  const {
+    ends,
+    snapshots,
+    options: { platform, log },
+  } = context
+  const firewall = ends.use(
+    new FirewallWatch({
+      platform,
+      log,
+      program: async () => {
+        const binary = await llamaServer(context)
+        return binary.kind === 'found' ? binary.path : undefined
+      },
+      isServing: () => [...servers.state().values()].some(({ kind }) => kind === 'ready'),
+      onChange: () => snapshots.changed(),
+    }),
+  )
+  servers.onChange((_key, { kind }) => {
+    if (kind === 'ready') void firewall.look()
+  })
+  snapshots.register(() => ({ notices: firewall.notice === undefined ? [] : [firewall.notice] }))
 }
 
 type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'>

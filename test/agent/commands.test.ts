@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { readFile, writeFile } from 'node:fs/promises'
+import { readFile, realpath, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { command, type CommandInput } from '../../src/contract/commands.ts'
@@ -9,6 +9,8 @@ import { eventually } from '../support/eventually.ts'
 import type { Rule } from '../support/kube-sim/access.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import type { RunningAgent } from '../support/running-agent.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { StatedMemory } from '../support/stated-memory.ts'
 
 const run = (agent: RunningAgent, input: CommandInput, requestId = randomUUID()) => agent.command(input, requestId)
 
@@ -557,6 +559,25 @@ describe('settings', () => {
       message: saying(/as --host-ip says/),
     })
   })
+})
+
+test('a firewall of macOS that does not let the server through is a notice with what to do, until it does', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const memory = new StatedMemory()
+  const allowed = new Set<string>()
+  memory.platform.firewall = () => Promise.resolve({ state: 'byProgram', allowed })
+  const agent = await world.startAgent({ memory })
+  const noticed = () => agent.snapshot.notices.find((notice) => notice.includes('firewall'))
+  expect(noticed()).toBeUndefined()
+  await world.apply('tiny')
+  await agent.untilReady('tiny')
+  const notice = await eventually(noticed)
+  const file = await realpath(sampleServerPath)
+  expect(notice).toContain(`sudo /usr/libexec/ApplicationFirewall/socketfilterfw --unblockapp ${file}`)
+  allowed.add(file)
+  await run(agent, { name: 'restart', service: { namespace: world.namespace, name: 'tiny' } })
+  await eventually(() => noticed() === undefined)
 })
 
 test('a shutdown is answered before it begins, and only where the host of the agent lets it', async () => {

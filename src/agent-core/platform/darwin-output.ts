@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { KernelPressure } from './platform.ts'
+import type { Firewall, KernelPressure } from './platform.ts'
 import { parseJson } from '../support/files.ts'
 
 /**
@@ -109,4 +109,32 @@ export function parseDisplays(text: string): boolean | undefined {
       return typeof support === 'string' && !/not_?supported|unsupported/i.test(support)
     }),
   )
+}
+
+const firewallStates = new Map<string | undefined, Firewall['state']>([
+  ['0', 'off'],
+  ['1', 'byProgram'],
+  ['2', 'blocksAll'],
+])
+
+/** From `socketfilterfw --getglobalstate`, such as `Firewall is enabled. (State = 1)`. */
+export const parseFirewallState = (text: string): Firewall['state'] | undefined =>
+  firewallStates.get(/\(State = (\d)\)/.exec(text)?.[1])
+
+/** From `socketfilterfw --getblockall`: `Firewall has block all state set to enabled.`, before macOS 15 `Block all ENABLED!`. */
+export const blocksAll = (text: string): boolean => /\benabled\b/i.test(text)
+
+/** From `socketfilterfw --listapps`: a numbered path, and in its line or the next one what is done with its connections. */
+export function parseAllowedPrograms(text: string): ReadonlySet<string> {
+  const allowed = new Set<string>()
+  let program = ''
+  for (const line of text.split('\n').map((one) => one.trim())) {
+    const verdict = ['( Allow incoming connections )', '( Block incoming connections )'].find((end) =>
+      line.endsWith(end),
+    )
+    const rest = line.slice(0, line.length - (verdict?.length ?? 0)).trim()
+    if (rest !== '') program = /^\d+ ?:/.test(rest) ? rest.slice(rest.indexOf(':') + 1).trim() : ''
+    if (verdict?.includes('Allow') === true && program !== '') allowed.add(program)
+  }
+  return allowed
 }

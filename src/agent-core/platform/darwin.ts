@@ -3,8 +3,11 @@ import { runCommand, type CommandResult, type CommandRunner } from './command.ts
 import { coreLevels, performanceCoresIn } from './darwin-cores.ts'
 import { parseLsof, parseWorkplaces } from './darwin-lsof.ts'
 import {
+  blocksAll,
   countEstablished,
+  parseAllowedPrograms,
   parseDisplays,
+  parseFirewallState,
   parseFootprints,
   parsePositiveInteger,
   parsePressureLevel,
@@ -28,6 +31,7 @@ import {
   pidsByGroup,
   PlatformError,
   type BigApplication,
+  type Firewall,
   type HostInterface,
   type KernelPressure,
   type MemoryFigures,
@@ -50,6 +54,7 @@ export const darwinCommands = {
   systemProfiler: '/usr/sbin/system_profiler',
   pmset: '/usr/bin/pmset',
   caffeinate: '/usr/bin/caffeinate',
+  firewall: '/usr/libexec/ApplicationFirewall/socketfilterfw',
 }
 
 const untoldUsage =
@@ -222,6 +227,15 @@ export class DarwinPlatform implements Platform {
         ? 'This Mac has an Intel processor and a GPU with Metal; models run, but slower than on Apple silicon.'
         : 'This Mac has no GPU with Metal, so no model can be served here: use a Mac with Apple silicon.',
     }
+  }
+
+  /** By its list of programs: `--getappblocked` calls a program permitted that the firewall has never heard of. */
+  async firewall(): Promise<Firewall | undefined> {
+    const ask = async (question: string) => (await this.#run(darwinCommands.firewall, [question])).stdout
+    const state = parseFirewallState(await ask('--getglobalstate'))
+    if (state !== 'byProgram') return state && { state }
+    if (blocksAll(await ask('--getblockall'))) return { state: 'blocksAll' }
+    return { state, allowed: parseAllowedPrograms(await ask('--listapps')) }
   }
 
   interfaces(): readonly HostInterface[] {

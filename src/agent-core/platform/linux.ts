@@ -193,6 +193,11 @@ export class LinuxPlatform implements Platform {
     })
   }
 
+  /** Those of Linux judge by port and address. */
+  firewall(): Promise<undefined> {
+    return Promise.resolve(undefined)
+  }
+
   interfaces(): readonly HostInterface[] {
     return hostInterfaces()
   }

@@ -79,6 +79,13 @@ export interface HostInterface {
   readonly internal: boolean
 }
 
+/** What the system's firewall does with connections from other machines; those of this machine always pass. */
+export type Firewall =
+  | { readonly state: 'off' }
+  | { readonly state: 'blocksAll' }
+  /** `allowed`: paths of programs and apps. */
+  | { readonly state: 'byProgram'; readonly allowed: ReadonlySet<string> }
+
 /**
  * What the agent asks of the operating system. Every method throws PlatformError when the system does not answer;
  * "there is no such process" is an answer.
@@ -126,6 +133,8 @@ export interface Platform {
   performanceCores(): Promise<number | undefined>
   metal(): Promise<Metal>
   interfaces(): readonly HostInterface[]
+  /** Undefined where the system has none that judges by program, or does not say. */
+  firewall(): Promise<Firewall | undefined>
   /** `tell` gets one sentence about what this version of the system turned out not to tell, once; absent where there is no such thing. */
   onUntold?(tell: (sentence: string) => void): void
 }

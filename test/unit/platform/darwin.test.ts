@@ -370,3 +370,34 @@ describe('the GPU of a Mac', () => {
     expect(await mac(answers).performanceCores()).toBe(cores)
   })
 })
+
+describe('the firewall of macOS', () => {
+  const tool = '/usr/libexec/ApplicationFirewall/socketfilterfw'
+  const on = { [`${tool} --getglobalstate`]: 'Firewall is enabled. (State = 1)\n' }
+  const open = { [`${tool} --getblockall`]: 'Firewall has block all state set to disabled.\n' }
+
+  test('lets the programs through that its list allows, each in a line of its own or in two', async () => {
+    const platform = mac({ ...on, ...open, [`${tool} --listapps`]: afterSources('socketfilterfw-listapps.txt') })
+    expect(await platform.firewall()).toEqual({
+      state: 'byProgram',
+      allowed: new Set(['/opt/homebrew/Cellar/llama.cpp/6710/bin/llama-server', '/Applications/Tool (Free).app']),
+    })
+  })
+
+  test.each<[string, Record<string, string>, object | undefined]>([
+    ['is off', { [`${tool} --getglobalstate`]: 'Firewall is disabled. (State = 0)\n' }, { state: 'off' }],
+    [
+      'blocks everything',
+      { [`${tool} --getglobalstate`]: 'Firewall is blocking all non-essential incoming connections. (State = 2)\n' },
+      { state: 'blocksAll' },
+    ],
+    [
+      'is set to block everything',
+      { ...on, [`${tool} --getblockall`]: 'Firewall has block all state set to enabled.\n' },
+      { state: 'blocksAll' },
+    ],
+    ['says something else', { [`${tool} --getglobalstate`]: 'Brandmauer aktiv.\n' }, undefined],
+  ])('that %s is told so', async (_, answers, expected) => {
+    expect(await mac(answers).firewall()).toEqual(expected)
+  })
+})
