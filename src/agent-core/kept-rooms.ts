@@ -18,9 +18,11 @@ import { PublishedAddress } from './published-address.ts'
 import { FirewallWatch } from './publishing/firewall-watch.ts'
 import type { PanicFuse } from './panic-fuse/panic-fuse.ts'
 import { Absences } from './reconcile/absences.ts'
+import { MemoryGuard } from './reconcile/memory-guard.ts'
 import { Narrator } from './reconcile/narrator.ts'
 import { PressureEviction } from './reconcile/pressure-eviction.ts'
 import { ServerLaunches } from './reconcile/server-launches.ts'
+import { steadyNow } from './support/steady-clock.ts'
 import type { Sleep } from './sleep.ts'
 import { sleepRoom } from './sleep-room.ts'
 import { fuseRoom } from './fuse-room.ts'
@@ -95,13 +97,25 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
     onTold: (transition) => countUnload(context.metrics, transition),
   })
   servers.onChange((key, state, role) => narrator.serverChanged(key, state, role))
+  const guard = guardRoom(context, inputs, absences)
   evictionRoom(context, inputs, { absences, narrator })
   const address = addressRoom(context, { settings, history })
   firewallRoom(context, inputs.rooms)
   const fuse = await fuseRoom(context, inputs.rooms, history)
   const supply = await supplyRoom(context, inputs.rooms)
   const sleep = sleepRoom(context, inputs.rooms, () => Promise.all([address.check(), supply.supplyChanged()]))
-  const link = linkRoom(context, inputs, { absences, narrator, address, sleep, fuse, supply, settings, history, pin })
+  const link = linkRoom(context, inputs, {
+    absences,
+    narrator,
+    guard,
+    address,
+    sleep,
+    fuse,
+    supply,
+    settings,
+    history,
+    pin,
+  })
   const kept = { settings, absences, history, narrator, address, sleep, fuse, supply, link }
   const energyNotice = await inputs.rooms.energy.open()
   const notices = [
@@ -113,6 +127,29 @@ export async function openKeptRooms(context: RoomContext, inputs: KeptInputs): P
     ...absences.notices,
   ].filter((notice) => notice !== undefined)
   return { ...kept, notices, commands: new Commands({ rooms: commandRooms(context, inputs, kept) }) }
+}
+
+/** Before `evictionRoom`: at the same look at memory it is asked first. */
+function guardRoom(
+  { metrics, ends, settings, session, options: { log } }: RoomContext,
+  { rooms: { memory, servers } }: KeptInputs,
+  absences: Absences,
+): MemoryGuard {
+  return ends.use(
+    new MemoryGuard({
+      memory,
+      servers,
+      absences,
+      session: () => {
+        const { cluster, reconciler } = session() ?? {}
+        return cluster && reconciler && { reconciler, clusterUrl: cluster.api.context.server }
+      },
+      marginBytes: () => settings().memoryMarginBytes,
+      log,
+      onEnded: (cause) => metrics.add('memory_exceeded_total', 1, { cause }),
+      now: steadyNow,
+    }),
+  )
 }
 
 function evictionRoom(
@@ -185,7 +222,9 @@ function firewallRoom(context: RoomContext, { servers }: Pick<LastingRooms, 'ser
   snapshots.register(() => ({ notices: firewall.notice === undefined ? [] : [firewall.notice] }))
 }
 
-type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'>
+type LinkedRooms = Pick<KeptRooms, 'absences' | 'narrator' | 'address' | 'sleep' | 'fuse' | 'supply'> & {
+  readonly guard: MemoryGuard
+}
 
 function linkRoom(
   context: RoomContext,
@@ -243,7 +282,7 @@ function linkRoom(
 function openSession(
   context: RoomContext,
   { rooms, machine }: KeptInputs,
-  { absences, narrator, address, sleep, fuse, supply }: LinkedRooms,
+  { absences, narrator, guard, address, sleep, fuse, supply }: LinkedRooms,
   pinned: PinnedContext,
   { onClusterState, onChange }: SessionHooks,
 ): ClusterSession {
@@ -288,6 +327,7 @@ function openSession(
     },
     platform,
     hostAddress: () => address.facts,
+    excessOf: (key) => guard.notice(key),
     silenceOf: (key) => sleep.silenceOf(key) ?? supply.silence(),
     log,
     onChange,

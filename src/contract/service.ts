@@ -32,6 +32,7 @@ export const serviceReasons = [
   'InsufficientMemory',
   'MemoryCheckFailed',
   'MemoryPressure',
+  'MemoryExceeded',
   'HeldAfterPanic',
   'StartsInTurn',
   'Held',
@@ -81,8 +82,11 @@ export const hold = z.object({
   cause: z.enum(holdCauses),
   since: timestamp,
   message: z.string(),
-  /** Absent = a person. What memory pressure evicted comes back by itself. */
-  by: z.enum(['person', 'pressure']).optional(),
+  /**
+   * Absent = a person. What memory pressure evicted comes back by itself; what grew past the memory it was admitted with, when its spec or
+   * its Model changes.
+   */
+  by: z.enum(['person', 'pressure', 'growth']).optional(),
 })
 export type Hold = z.infer<typeof hold>
 

@@ -59,6 +59,7 @@ const troublingReasons: ReadonlySet<ServiceReason> = new Set([
   'InsufficientMemory',
   'MemoryCheckFailed',
   'HeldAfterPanic',
+  'MemoryExceeded',
 ])
 
 /** A person paused the machine, or it sleeps: that its models are not published is no trouble. */

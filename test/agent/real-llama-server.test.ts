@@ -1,4 +1,4 @@
-import { readFile, truncate } from 'node:fs/promises'
+import { mkdir, readFile, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { livenessTimings } from '../../src/agent-core/process/liveness.ts'
@@ -137,4 +137,67 @@ test('a draft model is counted with its weights, cache and buffers: where that i
   expect(agent.starts).toBe(0)
   await world.applyService('llama', { spec: { extraArgs: [] } })
   await agent.untilReady('llama')
+})
+
+/** A chat template that makes a list of texts of a mebibyte each where `when` is true, and then goes on for long. */
+const growing = (mebibytes: number, when = 'true'): string =>
+  [
+    `{% set ns = namespace(s='x', l=[]) %}{% if ${when} %}`,
+    '{% for i in range(20) %}{% set ns.s = ns.s + ns.s %}{% endfor %}',
+    `{% for i in range(${mebibytes}) %}{% set ns.l = ns.l + [ns.s + 'y'] %}{% endfor %}`,
+    "{% for i in range(20000) %}{% set ns.t = ns.s + 'z' %}{% endfor %}{% endif %}",
+    '{% for message in messages %}{{ message.content }}{% endfor %}',
+  ].join('')
+
+/** Whatever a template does, the system gives this llama-server no more than 3 GB of addresses. */
+async function boundedServer({ folder }: AgentWorld): Promise<string> {
+  const file = join(folder, 'bounded', 'llama-server')
+  await mkdir(join(folder, 'bounded'))
+  await writeFile(file, `#!/bin/sh\nulimit -v 3000000\nexec '${llamaServer}' "$@"\n`, { mode: 0o755 })
+  return file
+}
+
+test('a server that grows past the budget is ended before any that keeps to its need, and held after three times', async () => {
+  await using world = await openWorld()
+  const settings = { memoryBudgetBytes: 400 * mebibyte, memoryMarginBytes: 64 * mebibyte }
+  const agent = await world.startAgent({ llamaServer: await boundedServer(world), settings, random: () => 0 })
+  const small = ['--cache-ram', '0', '--parallel', '1']
+  await world.applyService('llama', { spec: { priority: 'batch', extraArgs: small } })
+  const { pid } = await agent.untilReady('llama')
+  const grows = [...small, '--chat-template', growing(1_500)]
+  const spec = { priority: 'critical', evictionProtection: true, extraArgs: grows }
+  await world.applyService('grows', { modelRef: 'llama', spec })
+  const held = await agent.until('grows', ({ hold }) => hold?.by === 'growth')
+  expect(held.message).toMatch(
+    /^Held, since its server was ended 3 times in a row for its memory\. It took [\d.]+ [MG]B more than the \d+ MB that it was admitted with, and with that the models take [\d.]+ [MG]B, more than the budget of 419 MB, so it was ended\./,
+  )
+  await eventually(async () => (await world.condition('grows')) === 'False MemoryExceeded')
+  await eventually(async () => (await world.eventReasons('grows')).includes('MemoryExceeded'))
+  expect((await world.status('grows')).schedulingStatus).not.toBe('MemoryExceeded')
+  expect(agent.log.warnings.filter(({ message }) => message === 'server ended for its memory')).toHaveLength(3)
+  expect(agent.view('llama')).toMatchObject({ state: 'ready', pid, restarts: 0 })
+
+  await world.applyService('grows', { modelRef: 'llama', spec: { extraArgs: small } })
+  await agent.untilReady('grows')
+})
+
+test('a server that grows within the budget serves on, what it takes counts, and people are told', async () => {
+  await using world = await openWorld()
+  const settings = { memoryBudgetBytes: 8_192 * mebibyte, memoryMarginBytes: 64 * mebibyte }
+  const agent = await world.startAgent({ llamaServer: await boundedServer(world), settings })
+  const template = growing(300, "messages[0].content == 'hello'")
+  const extraArgs = ['--cache-ram', '0', '--parallel', '1', '--chat-template', template]
+  await world.applyService('llama', { spec: { extraArgs } })
+  const { pid, port } = await agent.untilReady('llama')
+  const answer = stream(port, 1)
+  const grown = await agent.until('llama', ({ message }) => message.includes('more than the'))
+  expect(grown).toMatchObject({ state: 'ready', reason: 'Serving', pid })
+  expect(grown.message).toMatch(/It takes [\d.]+ MB more than the \d+ MB that it was admitted with: that counts/)
+  await eventually(async () => /admitted with/.test((await world.conditionMessage('llama')) ?? ''))
+  await world.applyService('large', { modelRef: 'llama', spec: { extraArgs: ['--cache-ram', '8000'] } })
+  await agent.until('large', ({ reason }) => reason === 'InsufficientMemory')
+  expect(agent.view('llama')).toMatchObject({ state: 'ready', pid, restarts: 0 })
+  expect(agent.log.warnings.filter(({ message }) => message === 'server ended for its memory')).toEqual([])
+  process.kill(pid, 'SIGKILL')
+  expect(await answer.end).toBe('cut')
 })

@@ -83,6 +83,7 @@ const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   memoryBudgetBytes: admission,
   memoryCheckMode: admission,
   evictionAtAdmission: admission,
+  memoryMarginBytes: evictions,
   evictionEnabled: evictions,
   evictionShare: evictions,
   comeBackMs: evictions,

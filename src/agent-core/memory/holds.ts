@@ -10,14 +10,18 @@ export interface HeldMemory extends Evictable {
   readonly measuredBytes?: number
   /** Its share of the memory, see `heldBytes`; absent where that is not known. */
   readonly heldBytes?: number
+  /** What it provably takes past its need; 0 where its need is not known. */
+  readonly excessBytes: number
+  /** As `excessBytes`, were nothing of what the measurement may leave out part of it: no less than that. */
+  readonly possibleExcessBytes: number
 }
 
 /** A server that memory is reserved for. */
 export type HeldServer = Pick<HeldMemory, 'key' | 'priority'> & {
   readonly isProtected?: boolean
   readonly needBytes: number | undefined
-  /** Its model is mapped from the file, and the system leaves such pages out when it measures. */
-  readonly isMapped?: boolean
+  /** Of its need the part that is mapped from files, where the system leaves such pages out when it measures. */
+  readonly mappedBytes?: number
 }
 
 interface Hold {
@@ -28,7 +32,9 @@ interface Hold {
   readonly needBytes: number | undefined
   readonly phase: 'starting' | 'running'
   readonly measuredBytes: number | undefined
-  readonly isMapped: boolean
+  readonly mappedBytes: number
+  /** The first measurement after it was ready: what the system shows of its need. */
+  readonly measuredWhenReady: number | undefined
   /** What the latest figure of available memory already shows as taken by it. */
   readonly seenBytes: number
 }
@@ -77,7 +83,9 @@ export class Holds {
 
   /** False where it holds nothing. */
   measured(key: string, role: HeldRole, measuredBytes: number): boolean {
-    return this.#change(key, role, { measuredBytes })
+    const hold = this.#holds.get(idOf(key, role))
+    const isFirst = hold?.phase === 'running' && hold.measuredWhenReady === undefined
+    return this.#change(key, role, { measuredBytes, ...(isFirst && { measuredWhenReady: measuredBytes }) })
   }
 
   /** A new figure of available memory has come: it shows what was measured, and all that a server that was ready before it holds. */
@@ -127,6 +135,8 @@ export class Holds {
         committedBytes: committed(hold),
         residentBytes: measuredBytes ?? 0,
         promisedBytes: promised(hold),
+        excessBytes: excess(hold),
+        possibleExcessBytes: possibleExcess(hold),
         ...(needBytes !== undefined && { needBytes }),
         ...(measuredBytes !== undefined && { measuredBytes }),
         ...(held !== undefined && { heldBytes: held }),
@@ -154,21 +164,35 @@ export class Holds {
 }
 
 function holdOf(server: HeldServer, role: HeldRole, phase: Hold['phase'], seenBytes: number): Hold {
-  const { key, needBytes, priority, isProtected = false, isMapped = false } = server
-  return { key, role, priority, isProtected, needBytes, phase, measuredBytes: undefined, isMapped, seenBytes }
+  const { key, needBytes, priority, isProtected = false, mappedBytes = 0 } = server
+  const measured = { measuredBytes: undefined, measuredWhenReady: undefined }
+  return { key, role, priority, isProtected, needBytes, phase, mappedBytes, seenBytes, ...measured }
 }
 
-function committed({ needBytes = 0, measuredBytes = 0 }: Hold): number {
-  return Math.max(needBytes, measuredBytes)
+const committed = (hold: Hold): number =>
+  hold.needBytes === undefined ? (hold.measuredBytes ?? 0) : hold.needBytes + excess(hold)
+
+/**
+ * What was measured past the need. Of a mapped model the measurement shows the need without the weights, or with part of them, which
+ * the first one after it was ready tells; before that all of the need counts as shown, so that loading weights are no excess.
+ */
+function excess({ needBytes, measuredBytes = 0, mappedBytes, measuredWhenReady = Infinity }: Hold): number {
+  if (needBytes === undefined) return 0
+  const shown =
+    mappedBytes === 0 ? needBytes : Math.max(needBytes - mappedBytes, Math.min(measuredWhenReady, needBytes))
+  return Math.max(0, measuredBytes - shown)
 }
+
+const possibleExcess = ({ needBytes, measuredBytes = 0, mappedBytes }: Hold): number =>
+  needBytes === undefined ? 0 : Math.max(0, measuredBytes - (needBytes - mappedBytes))
 
 /**
  * What counts as its share: the measurement, and where that leaves the weights out no less than the estimate, once it has loaded them. The
  * estimate holds more than weights, but a share that leaves most of a model out is wrong by far more. What its end gives back is what was
  * measured: pages of files count as available already.
  */
-function heldBytes({ needBytes = 0, measuredBytes, isMapped, phase }: Hold): number | undefined {
-  return isMapped && phase === 'running' ? Math.max(needBytes, measuredBytes ?? 0) : measuredBytes
+function heldBytes(hold: Hold): number | undefined {
+  return hold.mappedBytes > 0 && hold.phase === 'running' ? committed(hold) : hold.measuredBytes
 }
 
 function promised({ needBytes = 0, seenBytes }: Hold): number {

@@ -4,11 +4,13 @@ import { BigApplications } from './big-applications.ts'
 import { MemoryBook, type BesideVerdict } from './book.ts'
 import type { Budget } from './budget.ts'
 import { CurrentBudget, unlimited } from './current-budget.ts'
+import type { ExcessQuestion } from './excess.ts'
 import { GpuLimit } from './gpu-limit.ts'
+import { GrowthWatch, type GrowingServer } from './growth-watch.ts'
 import { idOf, type HeldRole } from './holds.ts'
-import type { PressureThresholds } from './pressure.ts'
+import { levelOf, type PressureThresholds } from './pressure.ts'
 import {
-  leavesOut,
+  leftOut,
   StartAnswers,
   type Changeable,
   type MemoryRefusal,
@@ -24,12 +26,23 @@ export interface MeasuredServer {
   readonly key: string
   readonly role: HeldRole
   readonly groupId: number
+  /** It does not serve yet. */
+  readonly isLoading: boolean
+  /** On its way out, or gone. */
+  readonly isEnding: boolean
 }
 
 export interface MemoryOptions {
   readonly platform: Pick<
     Platform,
-    'name' | 'memory' | 'memoryPressureLevel' | 'footprints' | 'membersOf' | 'biggestProcesses' | 'gpuMemoryLimit'
+    | 'name'
+    | 'memory'
+    | 'memoryPressureLevel'
+    | 'footprints'
+    | 'residentBytes'
+    | 'membersOf'
+    | 'biggestProcesses'
+    | 'gpuMemoryLimit'
   >
   readonly settings: () => MemorySettings
   readonly thresholds: PressureThresholds
@@ -48,6 +61,8 @@ export interface MemoryListener {
   readonly onSample?: (view: MemoryView) => void
   /** The footprints were measured between two looks, since somebody looks at them, and are others than before. */
   readonly onFootprints?: (view: MemoryView) => void
+  /** After each look at the growth of servers, which is each second while one grows. */
+  readonly onGrowth?: () => void
   /** Once for every change of the level. */
   readonly onPressure?: (change: PressureChange) => void
   /** Waiting starts that would be admitted now, in order: each asks again by `admit`, or leaves by `release`. Only to be noted here. */
@@ -61,6 +76,7 @@ export class Memory implements AsyncDisposable {
   readonly #options: MemoryOptions
   readonly #book: MemoryBook
   readonly #watchdog: Watchdog
+  readonly #growth: GrowthWatch
   readonly #listeners = new Set<MemoryListener>()
   readonly #gpu: GpuLimit
   readonly #budget: CurrentBudget
@@ -106,6 +122,15 @@ export class Memory implements AsyncDisposable {
         for (const { onPressure } of this.#listeners) onPressure?.(change)
       },
     })
+    this.#growth = new GrowthWatch({
+      platform,
+      log,
+      servers: () => this.#growingServers(),
+      onMeasured: (footprints) => this.#watchdog.note(footprints),
+      onLook: () => {
+        for (const { onGrowth } of this.#listeners) onGrowth?.()
+      },
+    })
   }
 
   /** Resolves after the first look at memory. */
@@ -113,6 +138,12 @@ export class Memory implements AsyncDisposable {
     await this.#gpu.read()
     await this.#watchdog.sampleNow()
     this.#watchdog.start()
+    this.#growth.begin()
+  }
+
+  /** A server is starting, and may take whatever it likes: what it has is looked at each second. */
+  watchGrowth(): void {
+    this.#growth.begin()
   }
 
   listen(listener: MemoryListener): () => void {
@@ -161,6 +192,24 @@ export class Memory implements AsyncDisposable {
     this.#watchdog.setWatched(isWatched)
   }
 
+  /** What decides whether a server has to end for what it takes; undefined before the first look at memory. */
+  growth(): Omit<ExcessQuestion, 'marginBytes'> | undefined {
+    const { view } = this
+    if (!view) return undefined
+    const ending = new Set(this.#options.servers().flatMap((one) => (one.isEnding ? [idOf(one.key, one.role)] : [])))
+    const { figures, kernelLevel } = view
+    const { thresholds } = this.#options
+    return {
+      servers: this.#book.held().map((held) => ({ ...held, isEnding: ending.has(idOf(held.key, held.role)) })),
+      budgetBytes: this.#budget.bytes,
+      level: figures ? levelOf({ ...figures, kernelLevel }, thresholds) : 'normal',
+      available: figures && {
+        bytes: figures.availableBytes,
+        criticalBelowBytes: figures.totalBytes * thresholds.critical,
+      },
+    }
+  }
+
   /** A look that begins after this call. Never rejects. */
   async look(): Promise<MemoryView> {
     return this.#watchdog.sampleNow()
@@ -200,7 +249,8 @@ export class Memory implements AsyncDisposable {
 
   /** A server that was found running, whatever it holds. */
   adopt(server: Parameters<MemoryBook['adopt']>[0]): void {
-    this.#book.adopt({ ...server, isMapped: leavesOut(this.#options.platform.name, server) })
+    this.#growth.begin()
+    this.#book.adopt({ ...server, mappedBytes: leftOut(this.#options.platform.name, server) })
   }
 
   /** What its object says now; true where that may change the queue for the memory that its servers hold. */
@@ -251,6 +301,7 @@ export class Memory implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listeners.clear()
+    await this.#growth[Symbol.asyncDispose]()
     await this.#watchdog[Symbol.asyncDispose]()
   }
 
@@ -271,6 +322,16 @@ export class Memory implements AsyncDisposable {
       availableBytes: view.figures?.availableBytes,
     })
     for (const { onSample } of this.#listeners) onSample?.(view)
+  }
+
+  #growingServers(): GrowingServer[] {
+    const needs = new Map(this.#book.held().map(({ key, role, needBytes }) => [idOf(key, role), needBytes]))
+    return this.#options.servers().map(({ key, role, groupId, isLoading }) => {
+      const id = idOf(key, role)
+      // A resident size of macOS may be less than the footprint, so that there it rules nothing out.
+      const floorBytes = this.#options.platform.name === 'linux' ? (needs.get(id) ?? 0) : 0
+      return { id, groupId, isLoading, floorBytes }
+    })
   }
 
   #noteFootprints({ footprints }: MemoryView): void {

@@ -87,7 +87,7 @@ export function nextPressure(
  * The worse of the kernel's level and what the available fraction says. A kernel that compresses lets applications have nearly all memory and
  * is content: there the fraction says one level less than it would, until the kernel says something itself.
  */
-function levelOf(sample: MemorySample, limits: PressureThresholds): PressureLevel {
+export function levelOf(sample: MemorySample, limits: PressureThresholds): PressureLevel {
   const { totalBytes, availableBytes, kernelLevel, isCompressed = false } = sample
   const fraction = availableBytes / totalBytes
   const byFraction = fraction < limits.critical ? 'critical' : fraction < limits.warning ? 'warning' : 'normal'

@@ -104,7 +104,7 @@ export class StartAnswers {
 
   #complete(request: SizedRequest): StartRequest | { readonly message: string } {
     const { modelBudget, modelFraction, ...given } = request
-    const rest = { ...given, isMapped: leavesOut(this.#options.platform, request) }
+    const rest = { ...given, mappedBytes: leftOut(this.#options.platform, request) }
     const { enforcement, mayEvict } = this.#options.settings()
     const totalBytes = this.#options.totalBytes()
     const complete: StartRequest = { ...rest, enforcement, mayEvict }
@@ -141,8 +141,8 @@ export class StartAnswers {
 }
 
 /** `phys_footprint` of macOS does not count pages of files; the proportional set size of Linux does. */
-export const leavesOut = (platform: Platform['name'], { isMapped = false }: { readonly isMapped?: boolean }): boolean =>
-  isMapped && platform === 'darwin'
+export const leftOut = (platform: Platform['name'], { mappedBytes = 0 }: { readonly mappedBytes?: number }): number =>
+  platform === 'darwin' ? mappedBytes : 0
 
 /** Whatever the mode: a budget that cannot be read is none. */
 function badBudget(request: SizedRequest, message: string, budgetBytes: number): RefusedAdmission {

@@ -9,8 +9,8 @@ export interface StartRequest {
   readonly needBytes: number | undefined
   /** Why there is no estimate, one sentence. */
   readonly whyUnknown?: string
-  /** Its model is mapped from the file, and the system leaves such pages out when it measures: see `HeldServer`. */
-  readonly isMapped?: boolean
+  /** See `HeldServer`. */
+  readonly mappedBytes?: number
   readonly priority: Priority
   /** Protected from eviction. */
   readonly isProtected?: boolean

@@ -104,6 +104,15 @@ export class Watchdog {
     this.#measureIn(0)
   }
 
+  /** Takes over what was measured elsewhere. */
+  note(measured: ReadonlyMap<string, number>): void {
+    const before = this.#latest
+    if (!before || this.#isEnded) return
+    const view = { ...before, footprints: new Map([...before.footprints, ...measured]) }
+    this.#latest = view
+    this.#guarded(() => this.#options.onFootprints?.(view))
+  }
+
   get latest(): MemoryView | undefined {
     return this.#latest
   }

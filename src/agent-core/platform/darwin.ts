@@ -97,7 +97,15 @@ export class DarwinPlatform implements Platform {
     if (pids.length === 0) return new Map()
     const exact = await this.#physicalFootprints(pids)
     const unknown = pids.filter((pid) => !exact.has(pid))
-    return unknown.length === 0 ? exact : new Map([...(await this.#residentBytes(unknown)), ...exact])
+    return unknown.length === 0 ? exact : new Map([...(await this.residentBytes(unknown)), ...exact])
+  }
+
+  async residentBytes(pids: readonly number[]): Promise<ReadonlyMap<number, number>> {
+    if (this.#lacksUsage || pids.length === 0) return new Map()
+    const columns = ['-o', 'pid=,rss=,comm=']
+    const { stdout, stderr } = await this.#run(darwinCommands.ps, ['-ww', ...columns, '-p', pids.join(',')])
+    if (this.#isUntold(stderr)) return new Map()
+    return new Map(parseResidentMemory(stdout).map(({ pid, bytes }) => [pid, bytes]))
   }
 
   async gpuMemoryLimit(): Promise<number | undefined> {
@@ -258,14 +266,6 @@ export class DarwinPlatform implements Platform {
       if (error instanceof PlatformError) return new Map()
       throw error
     }
-  }
-
-  async #residentBytes(pids: readonly number[]): Promise<[pid: number, bytes: number][]> {
-    if (this.#lacksUsage) return []
-    const columns = ['-o', 'pid=,rss=,comm=']
-    const { stdout, stderr } = await this.#run(darwinCommands.ps, ['-ww', ...columns, '-p', pids.join(',')])
-    if (this.#isUntold(stderr)) return []
-    return parseResidentMemory(stdout).map(({ pid, bytes }) => [pid, bytes])
   }
 
   async #all(which: string): Promise<readonly ProcessFacts[]> {

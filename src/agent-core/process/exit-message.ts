@@ -15,6 +15,8 @@ export interface ExitStory extends Exit {
   readonly stallMs: number
   /** Of the cause `hung`. */
   readonly hang?: Hang | undefined
+  /** Of the cause `exceeded`. */
+  readonly why?: string | undefined
   /** What a person sets `stallMs` by. */
   readonly stallSetting?: string | undefined
 }
@@ -31,6 +33,8 @@ export function exitMessage(story: ExitStory): string {
     }
     case 'hung':
       return `${name} ${hangs[story.hang ?? 'silent']}, so it was ended.`
+    case 'exceeded':
+      return story.why ?? `${name} took more memory than it was admitted with, so it was ended.`
     case 'portTaken':
       return `${name} was ended because something else answers on its port.`
     case 'itself': {

@@ -50,8 +50,8 @@ export interface ServerLaunch extends LaunchRules {
   readonly port: PortPolicy
   /** What it is expected to hold, in bytes; a later agent counts it by that. */
   readonly needBytes?: number
-  /** Its model is mapped from the file. */
-  readonly isMapped?: boolean
+  /** Of that, what is mapped from files. */
+  readonly mappedBytes?: number
   /** Absolute paths of the files and folders that it loads: nothing deletes them while it may load them again. */
   readonly files?: readonly string[]
 }

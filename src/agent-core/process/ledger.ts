@@ -31,6 +31,8 @@ const ledgerEntry = z.object({
   /** What it is expected to hold, as estimated at its start. */
   needBytes: z.number().nonnegative().optional(),
   /** Its model is mapped from the file; absent where it is not, and of agents that did not note it. */
+  mappedBytes: z.number().nonnegative().optional(),
+  /** As versions before `mappedBytes` read and wrote it. */
   isMapped: z.boolean().optional(),
   /** What it loads: see `ServerLaunch.files`. Absent of agents that did not note it. */
   files: z.array(z.string()).optional(),
@@ -136,11 +138,14 @@ export class Ledger {
     { key, role, ...where }: { key: string; role: ServerRole; port: number; outputOffset: number },
   ): Promise<void> {
     const { file, now = Date.now } = this.#options
-    const { uid, digest, executable, sleepsWhenIdle = false, needBytes, isMapped, files: loaded } = launch
+    const { uid, digest, executable, sleepsWhenIdle = false, needBytes, mappedBytes = 0, files: loaded } = launch
     const argv = launch.argv(where.port)
     const place = { key, ...(role !== 'current' && { role }) }
     const files = { executable, ...(isNotedWhole(argv) && { argv: [...argv] }), workingDirectory, logFile }
-    const memory = { ...(needBytes !== undefined && { needBytes }), ...(isMapped === true && { isMapped }) }
+    const memory = {
+      ...(needBytes !== undefined && { needBytes }),
+      ...(mappedBytes > 0 && { mappedBytes, isMapped: true }),
+    }
     const what = { ...place, uid, digest, ...files, sleepsWhenIdle, ...memory, ...(loaded && { files: [...loaded] }) }
     const entry = { ...what, ...where, ...(await this.host()), intendedAt: new Date(now()).toISOString() }
     this.#entries.set(name, entry)

@@ -48,6 +48,8 @@ export type StopOptions = Pick<EndOptions, 'graceMs' | 'drainMs' | 'quietMs'>
 
 export type StopReport = { readonly stopped: true } | { readonly stopped: false; readonly message: string }
 
+const exceededGraceMs = 500
+
 /** A port that is taken between our test and the server's bind is rare; five in a row are something else. */
 const maxPortTries = 5
 
@@ -111,6 +113,11 @@ export class ServerProcess {
     if (!isOver(this.#state)) return { stopped: false, message: hangsMessage(this.#run?.pid) }
     const left = this.#state.kind === 'exited' ? this.#state.left : undefined
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
+  }
+
+  /** It may grow by gigabytes while it finishes what it does. */
+  endForMemory(why: string): void {
+    this.#run?.end('exceeded', { graceMs: exceededGraceMs, why })
   }
 
   /** False where it does not drain. */

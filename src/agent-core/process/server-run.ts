@@ -181,7 +181,12 @@ export class ServerRun {
       ...how,
       ...{ executable, evidence, memory },
       ...{ system: platform.name, totalBytes: totalmem() },
-      ...{ hang: this.#termination?.hang, stallMs: this.#stallMs, stallSetting: settingNames?.startupStall },
+      ...{
+        hang: this.#termination?.hang,
+        why: this.#termination?.why,
+        stallMs: this.#stallMs,
+        stallSetting: settingNames?.startupStall,
+      },
     }
     const guess = guessedCause(story)
     return {

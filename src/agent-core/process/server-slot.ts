@@ -2,15 +2,20 @@ import type { LedgerEntry } from './ledger.ts'
 import type { ServerProcess } from './server-process.ts'
 import type { ServerRole } from './server-state.ts'
 
-/** What it is expected to hold, as estimated at its start, and whether the system may leave its weights out when it measures. */
+/** What it is expected to hold, as estimated at its start, and what of that is mapped from files: some systems do not measure it. */
 export interface ServerNeed {
   readonly needBytes: number | undefined
-  readonly isMapped: boolean
+  readonly mappedBytes: number
 }
 
-export const needIn = ({ needBytes, isMapped = false }: Pick<LedgerEntry, 'needBytes' | 'isMapped'>): ServerNeed => ({
+/** Of a mapped server of an earlier version only the need is known: then all of it counts as mapped. */
+export const needIn = ({
   needBytes,
-  isMapped,
+  mappedBytes,
+  isMapped = false,
+}: Pick<LedgerEntry, 'needBytes' | 'mappedBytes' | 'isMapped'>): ServerNeed => ({
+  needBytes,
+  mappedBytes: mappedBytes ?? (isMapped ? (needBytes ?? 0) : 0),
 })
 
 /** A server of a service, in any role. */

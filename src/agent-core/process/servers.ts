@@ -156,9 +156,14 @@ export class Servers implements AsyncDisposable {
     return this.#services.get(key)?.need(role).needBytes
   }
 
-  /** Whether its model is mapped from the file. */
-  isMapped(key: string, role: ServerRole): boolean {
-    return this.#services.get(key)?.need(role).isMapped === true
+  /** Of that, what is mapped from files. */
+  mappedBytesOf(key: string, role: ServerRole): number {
+    return this.#services.get(key)?.need(role).mappedBytes ?? 0
+  }
+
+  /** Ends the server with this process at once, as one that failed; `why`: a sentence. */
+  endForMemory(key: string, pid: number, why: string): void {
+    this.#services.get(key)?.endForMemory(pid, why)
   }
 
   /** All that have counters to read. */

@@ -138,6 +138,12 @@ export class ServiceServers {
       .includes(true)
   }
 
+  /** Whatever its role, the server with this process is ended at once for the memory that it takes. */
+  endForMemory(pid: number, why: string): void {
+    const slot = this.#slots().find(({ process }) => 'pid' in process.state && process.state.pid === pid)
+    slot?.process.endForMemory(why)
+  }
+
   state(role: ServerRole): ServerState | undefined {
     return this.#slot(role)?.process.state
   }
@@ -147,7 +153,7 @@ export class ServiceServers {
   }
 
   need(role: ServerRole): ServerNeed {
-    return this.#slot(role)?.need ?? { needBytes: undefined, isMapped: false }
+    return this.#slot(role)?.need ?? { needBytes: undefined, mappedBytes: 0 }
   }
 
   /** As the present server was started; undefined where that is not known. */

@@ -16,6 +16,8 @@ export interface EndOptions {
   readonly quietMs?: number | undefined
   readonly holders?: readonly PortHolder[]
   readonly hang?: Hang
+  /** Of the cause `exceeded`: a sentence. */
+  readonly why?: string
 }
 
 /** Why a run is ended by us. */
@@ -45,6 +47,7 @@ export const killAgainMs = 1_000
 export class Termination {
   readonly holders: readonly PortHolder[]
   readonly hang: Hang | undefined
+  readonly why: string | undefined
   readonly #options: TerminationOptions
   /** Aborted = requests in flight are not waited for any longer. */
   readonly #drained = new AbortController()
@@ -68,6 +71,7 @@ export class Termination {
     const { stopGraceMs = defaultStopGraceMs, drainLimitMs = defaultDrainLimitMs } = options.context.launch
     this.holders = holders
     this.hang = hang
+    this.why = options.why
     this.#cause = cause
     this.#graceMs = options.graceMs ?? stopGraceMs
     const { drainMs = drainLimitMs } = options
@@ -90,9 +94,9 @@ export class Termination {
     else this.#terminate()
   }
 
-  /** Asked again, the shorter times count, and `stopped` is the cause that is told. */
+  /** Asked again, the shorter times count, and `stopped` is the cause that is told, but not of what took too much memory. */
   hasten(cause: EndCause, { graceMs, drainMs }: EndOptions): void {
-    if (cause === 'stopped' && this.#cause !== cause) {
+    if (cause === 'stopped' && this.#cause !== cause && this.#cause !== 'exceeded') {
       this.#cause = cause
       this.#tell()
     }

@@ -8,7 +8,13 @@ const why = {
 }
 
 /** A person keeps it off this machine: another machine may take it. */
-const held = z.object({ kind: z.literal('held'), cause: z.enum(holdCauses), ...why })
+const held = z.object({
+  kind: z.literal('held'),
+  cause: z.enum(holdCauses),
+  ...why,
+  /** Of a service whose servers took more than they were admitted with, again and again: another spec is tried; see `specsOf`. */
+  exceededBy: z.string().optional(),
+})
 /** Memory was critically short: another machine may take it, and it comes back by itself. */
 const evicted = z.object({ kind: z.literal('evicted'), ...why })
 /** No request came for as long as its annotation says: it would be as idle elsewhere, so the claim stays. */
@@ -35,8 +41,8 @@ export type Absence = KeptAbsence | Displaced
 /** As people and clients are told of it: only of what another machine may take meanwhile. */
 export function holdOf(absence: Absence | undefined): Hold | undefined {
   if (absence?.kind === 'held') {
-    const { cause, since, message } = absence
-    return { cause, since, message, by: 'person' }
+    const { cause, since, message, exceededBy } = absence
+    return { cause, since, message, by: exceededBy === undefined ? 'person' : 'growth' }
   }
   if (absence?.kind === 'evicted') {
     const { since, message } = absence

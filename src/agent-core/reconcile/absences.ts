@@ -104,8 +104,8 @@ export class Absences {
     return this.#change(without(uid))
   }
 
-  /** At once; on disk as soon as the disk takes it. What a person holds stays held. */
-  leave(target: AbsenceTarget, absence: Exclude<Absence, { kind: 'held' }>): void {
+  /** At once; on disk as soon as the disk takes it. What is held stays held. */
+  leave(target: AbsenceTarget, absence: Absence): void {
     if (this.of(target.uid)?.kind === 'held') return
     if (absence.kind === 'displaced') this.#displaced.set(target.uid, absence)
     else this.#note(withAbsence(target, absence))

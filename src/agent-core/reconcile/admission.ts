@@ -236,7 +236,7 @@ export class Admission implements Disposable {
       key,
       uid: service.metadata.uid,
       needBytes: need.estimate?.total,
-      isMapped: need.estimate?.isMapped === true,
+      mappedBytes: need.estimate?.mappedBytes ?? 0,
       ...(need.whyUnknown !== undefined && { whyUnknown: need.whyUnknown }),
       priority: spec.priority,
       isProtected: this.#options.targetOf(key)?.isProtected ?? false,

@@ -13,7 +13,7 @@ export type Desired =
   /** For other agents: this one was told to keep away. */
   | { readonly kind: 'excluded'; readonly message: string }
   /** A person wants it elsewhere or nowhere, although the cluster wants it. */
-  | { readonly kind: 'held'; readonly message: string }
+  | { readonly kind: 'held'; readonly reason: 'Held' | 'MemoryExceeded'; readonly message: string }
   | { readonly kind: 'stopped'; readonly reason: 'Stopped' | 'Suspended'; readonly message: string }
   | {
       readonly kind: 'modelMissing'
@@ -91,7 +91,7 @@ export interface DesiredInputs {
 /** Reads the desired state out of the objects. Pure. */
 export function desiredOf(inputs: DesiredInputs): Desired {
   const { service, key, synced, allowlist, hold, lastSeen } = inputs
-  if (!synced && hold) return { kind: 'held', message: hold.message }
+  if (!synced && hold) return held(hold)
   if (!synced) return { kind: 'unknown', message: 'Waiting for the first complete list from the cluster.' }
   if (!service || service.metadata.deletionTimestamp !== undefined) {
     // Of what another namespace or cluster has, a server may be left from before a move.
@@ -130,7 +130,7 @@ function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: I
   const { namespace, name } = service.metadata
   if (spec.suspend) return { kind: 'stopped', reason: 'Suspended', message: 'Suspended by spec.suspend.' }
   if (spec.replicas === 0) return { kind: 'stopped', reason: 'Stopped', message: scaledToZero }
-  if (hold) return { kind: 'held', message: hold.message }
+  if (hold) return held(hold)
   if (!service.spec.ok) return unreadable(service.spec.message, model)
   if (spec.modelRef === '') return refused(`InferenceService ${namespace}/${name} names no Model; set spec.modelRef.`)
   if (!model) {
@@ -163,6 +163,12 @@ function desiredBySpec(inputs: DesiredInputs, service: InferenceService, spec: I
     ...(notice !== '' && { notice }),
   }
 }
+
+const held = ({ by, message }: Hold): Desired => ({
+  kind: 'held',
+  reason: by === 'growth' ? 'MemoryExceeded' : 'Held',
+  message,
+})
 
 const unreadable = (message: string, model: Model | undefined): Desired => ({
   kind: 'unreadable',

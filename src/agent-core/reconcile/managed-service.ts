@@ -12,7 +12,7 @@ import { isAnyAlive, isHeld, sendsAstray } from './plan/facts.ts'
 import type { MemoryReason, Observation, StartObstacle } from './plan/observation.ts'
 import { plan } from './plan/plan.ts'
 import type { Plan } from './plan/step.ts'
-import { noDurations, read, type Durations, type Reading } from './reading.ts'
+import { noDurations, read, specsOf, type Durations, type Reading } from './reading.ts'
 import { ServerStarts } from './server-starts.ts'
 import { isProtected, serviceReport, type ServiceReport } from './service-report.ts'
 import type { ServiceRooms } from './service-rooms.ts'
@@ -186,8 +186,8 @@ export class ManagedService {
   }
 
   /** What follows from the reading before anything is decided. */
-  #heed({ service, desired, durations }: Reading): void {
-    const { cluster, absences, admission, servers } = this.#rooms
+  #heed({ service, model, desired, durations }: Reading): void {
+    const { cluster, absences, admission, servers, enqueue } = this.#rooms
     this.#durations = durations
     if (service) {
       this.#meet(service)
@@ -197,6 +197,13 @@ export class ManagedService {
     if (cluster.synced) {
       const place = { namespace: this.#namespace, name: this.#name, cluster: cluster.api.context.server }
       absences.endOthers({ ...place, uid: service?.metadata.uid })
+    }
+    // What took too much memory is tried again with another spec.
+    const absence = this.#absence()
+    const exceededBy = absence?.kind === 'held' ? absence.exceededBy : undefined
+    if (service && model && exceededBy !== undefined && exceededBy !== specsOf(service, model)) {
+      absences.end(service.metadata.uid)
+      enqueue(this.key)
     }
     // A spec that changes, and later changes back, starts over.
     if (desired.kind !== 'serve' && desired.kind !== 'unknown') servers.clearBackOff(this.key)

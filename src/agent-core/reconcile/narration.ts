@@ -23,6 +23,8 @@ export type Transition =
       readonly hadProcess: boolean
       readonly isCounted: boolean
     }
+  /** It was ended for the memory that it took. */
+  | { readonly kind: 'exceeded'; readonly message: string }
   | { readonly kind: 'leftBehind'; readonly message: string }
   | { readonly kind: 'download'; readonly note: DownloadNote }
   | { readonly kind: 'fetchFailed'; readonly message: string }
@@ -92,6 +94,10 @@ export function tellingOf(transition: Transition): Telling {
         ...(!isCounted && { event: warning(outOf === 'start' ? 'StartFailed' : 'Stopped', message) }),
         ...(hadProcess && { history: { kind: 'crashed', message: why } }),
       }
+    }
+    case 'exceeded': {
+      const { message } = transition
+      return { event: warning('MemoryExceeded', message), history: { kind: 'crashed', message } }
     }
     case 'leftBehind':
       return {
@@ -169,6 +175,7 @@ const troubles = new Set<ServiceReason>([
   'ClaimOverwritten',
   'ClusterDisagrees',
   'HeldAfterPanic',
+  'MemoryExceeded',
 ])
 
 /** On the way to somewhere, and told by the lines of the step that is taken. */

@@ -235,6 +235,7 @@ export class Narrator {
     const why = told.stopReasons[role]
     told.stopReasons[role] = undefined
     if (cause === 'stopped') this.tell(key, { kind: 'stopped', why: why ?? message })
+    else if (cause === 'exceeded') this.tell(key, { kind: 'exceeded', message })
     else this.#failed(key, role, { outOf, why: message, hadProcess: true }, true)
   }
 

@@ -23,12 +23,12 @@ export interface ObservedService {
 
 type Rooms = Pick<
   ServiceRooms,
-  'publisher' | 'servers' | 'absences' | 'admission' | 'fuse' | 'hostAddress' | 'silenceOf' | 'settings'
+  'publisher' | 'servers' | 'absences' | 'admission' | 'fuse' | 'hostAddress' | 'silenceOf' | 'excessOf' | 'settings'
 >
 
 /** What {@link plan} decides by: the reading, and what the rooms say of this machine. Has no effect on what runs or is published. */
 export function observe(reading: Reading, rooms: Rooms, service: ObservedService): Observation {
-  const { publisher, servers, absences, hostAddress, silenceOf } = rooms
+  const { publisher, servers, absences, hostAddress, silenceOf, excessOf } = rooms
   const { now, target, ownsService } = reading
   const { key, fetch, starts, writes, absence, before } = service
   const { server, successor, retiring } = starts.views()
@@ -49,6 +49,7 @@ export function observe(reading: Reading, rooms: Rooms, service: ObservedService
     restartAsked: starts.isRestartAsked,
     paused: absences.pausedSince !== undefined,
     silence: silenceOf(key),
+    excess: excessOf(key),
     clusterRetry: writes.retry,
     serviceRetry: writes.serviceRetry,
     disagreement: disagreementView(reading, publication, before?.disagreement),

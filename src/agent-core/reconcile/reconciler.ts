@@ -42,6 +42,7 @@ export interface ReconcilerOptions {
   /** Of the connections that servers have. */
   readonly platform: Pick<Platform, 'establishedConnections'>
   readonly hostAddress: ServiceRooms['hostAddress']
+  readonly excessOf: ServiceRooms['excessOf']
   readonly silenceOf: ServiceRooms['silenceOf']
   readonly onPass?: WorkQueueOptions['onPass']
   readonly onAdmission?: AdmissionOptions['onDecision']

@@ -122,7 +122,7 @@ export class ServerLaunches {
         ...(model.mmproj === undefined ? [] : [model.mmproj]),
         ...filesIn(desiredServer.spec.extraArgs),
       ],
-      ...(estimate && { needBytes: estimate.total, isMapped: estimate.isMapped === true }),
+      ...(estimate && { needBytes: estimate.total, mappedBytes: estimate.mappedBytes ?? 0 }),
     }
   }
 }

@@ -6,17 +6,23 @@ type KnownServers = Pick<Servers, 'state' | 'get' | 'successor' | 'retiring'>
 
 /** The process groups of all servers. */
 export const measuredServers = (servers: KnownServers): MeasuredServer[] =>
-  living(servers).map(({ key, role, state }) => ({ key, role, groupId: state.pid }))
+  living(servers).map(({ key, role, state }) => ({
+    key,
+    role,
+    groupId: state.pid,
+    isLoading: state.kind === 'starting' || state.kind === 'loading',
+    isEnding: state.kind === 'stopping' || state.kind === 'exited',
+  }))
 
 /** What an earlier agent left running, as it is now; its priority and protection become known with its object. */
 export function countServers(
-  servers: KnownServers & Pick<Servers, 'needOf' | 'isMapped'>,
+  servers: KnownServers & Pick<Servers, 'needOf' | 'mappedBytesOf'>,
   memory: { readonly adopt: (server: Parameters<Memory['adopt']>[0]) => void },
 ): void {
   for (const { key, role, state, as } of living(servers)) {
     // A server that has not answered yet may still be loading: until it answers it counts as starting.
     const phase = state.kind === 'starting' || state.kind === 'loading' ? 'starting' : 'running'
-    const need = { needBytes: servers.needOf(key, as), isMapped: servers.isMapped(key, as) }
+    const need = { needBytes: servers.needOf(key, as), mappedBytes: servers.mappedBytesOf(key, as) }
     memory.adopt({ key, role, ...need, priority: 'normal', phase })
   }
 }
@@ -44,12 +50,13 @@ function living(servers: KnownServers) {
 /** Keeps the book in step with the servers. Returns how to stop that. */
 export function followServers(
   servers: Pick<Servers, 'get' | 'successor' | 'retiring' | 'onChange'>,
-  memory: Pick<Memory, 'ready' | 'gone'>,
+  memory: Pick<Memory, 'ready' | 'gone' | 'watchGrowth'>,
 ): () => void {
   return servers.onChange((key, state, role) => {
     const other = (one: ServerState | undefined) => one !== undefined && !isOver(one)
     const hasElder = role !== 'retiring' && other(role === 'successor' ? servers.get(key) : servers.retiring(key))
     const hasYounger = role !== 'successor' && other(role === 'current' ? servers.successor(key) : servers.get(key))
+    if (state.kind === 'starting' || state.kind === 'loading') memory.watchGrowth()
     if (state.kind === 'ready') memory.ready(key, hasElder ? 'beside' : 'current')
     if (isOver(state)) memory.gone(key, hasElder ? 'beside' : hasYounger ? 'replaced' : 'all')
   })

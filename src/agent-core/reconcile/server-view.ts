@@ -97,6 +97,7 @@ function endedView(
     digest,
     duringStart: state.kind === 'failedToSpawn' || state.outOf === 'start',
     message: state.message,
+    ...(state.kind === 'exited' && state.cause === 'exceeded' && { hasExceeded: true }),
     failures,
     nextStartAt: retryAt,
   }

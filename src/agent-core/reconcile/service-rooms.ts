@@ -41,6 +41,8 @@ export interface ServiceRooms {
   readonly names: Pick<ServiceNames, 'sharing'>
   readonly settings: ServiceSettings
   readonly hostAddress: () => Observation['address']
+  /** See `Observation.excess`. */
+  readonly excessOf: (key: string) => string | undefined
   readonly silenceOf: (key: string) => Silence | undefined
   readonly log: Logger
   readonly enqueue: (key: string) => void

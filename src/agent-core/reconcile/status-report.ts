@@ -10,6 +10,7 @@ import {
   type ConditionWanted,
   type StatusWriter,
 } from '../kube/status-writer.ts'
+import type { ServiceReason } from '../../contract/service.ts'
 import type { PressureLevel } from '../memory/pressure.ts'
 import type { Absence } from './absence.ts'
 import { isHeld, isUnsettled } from './plan/facts.ts'
@@ -78,9 +79,12 @@ export async function writeReport(
     await reportScheduling(inputs, told, current, status)
     told.unclaimed = ownInputs
   }
-  const isAskedToStop = plan.state === 'stopped' && plan.reason !== 'Held' && plan.reason !== 'Idle'
+  const isAskedToStop = plan.state === 'stopped' && !stoppedByUs.has(plan.reason)
   return isAskedToStop ? reportStopped(inputs, told, status) : undefined
 }
+
+/** The cluster still asks for it. */
+const stoppedByUs: ReadonlySet<string> = new Set<ServiceReason>(['Held', 'Idle', 'MemoryExceeded'])
 
 /** Nothing that another agent writes: two that hold no claim and disagree would answer each other for ever. */
 const ownInputsOf = (

@@ -35,6 +35,7 @@ const failures = new Set<ServiceReason>([
   'ServiceNameTaken',
   'NoHostAddress',
   'HeldAfterPanic',
+  'MemoryExceeded',
   'ClaimOverwritten',
 ])
 

@@ -19,7 +19,7 @@ export interface News {
   readonly isPaced?: boolean
 }
 
-type Trouble = 'crashes' | 'doesNotFit' | 'refused' | 'evicted'
+type Trouble = 'crashes' | 'exceeds' | 'doesNotFit' | 'refused' | 'evicted'
 
 /** What was told, and of what it is not known yet whether it is to be told. */
 export interface Watched {
@@ -91,6 +91,7 @@ function troublesAfter(before: Watched | undefined, snapshot: AgentSnapshot): Ma
 
 function troubleOf({ state, reason, hold }: ServiceView): Trouble | undefined {
   if (state === 'foreign') return undefined
+  if (reason === 'MemoryExceeded') return 'exceeds'
   if (state === 'crash-looping') return 'crashes'
   if (reason === 'InsufficientMemory') return 'doesNotFit'
   if (state === 'refused') return 'refused'
@@ -102,6 +103,7 @@ const isOver = ({ state }: ServiceView): boolean => state === 'ready' || state =
 
 const titles: Readonly<Record<Trouble, (name: string) => string>> = {
   crashes: (name) => `${name} crashes again and again`,
+  exceeds: (name) => `${name} took more memory than it was admitted with`,
   doesNotFit: (name) => `${name} does not fit into memory`,
   refused: (name) => `${name} is refused`,
   evicted: (name) => `${name} was evicted: memory was short`,

@@ -151,11 +151,13 @@ export const absenceWords = {
   back: ({ cause, by }: Hold): string =>
     by === 'pressure'
       ? 'It comes back by itself once memory pressure has been normal for a while; Bring back does it now.'
-      : cause === 'evicted'
-        ? 'Bring back loads it again.'
-        : cause === 'released'
-          ? 'Bring back claims it again.'
-          : 'Start undoes it.',
+      : by === 'growth'
+        ? 'It starts again by itself when its spec or its Model changes; Bring back tries it as it is.'
+        : cause === 'evicted'
+          ? 'Bring back loads it again.'
+          : cause === 'released'
+            ? 'Bring back claims it again.'
+            : 'Start undoes it.',
 } as const
 
 export const serverWords = {

@@ -46,7 +46,7 @@ describe('admission', () => {
 
   test('a mapped model that serves holds no less than its estimate, and gives back what was measured', () => {
     const { book } = bookWith({ budget: 100, available: 30 })
-    book.admit(request('ns/a', 20, { isMapped: true, priority: 'low' }))
+    book.admit(request('ns/a', 20, { mappedBytes: 20 * gb, priority: 'low' }))
     const held = () => book.held().map(({ heldBytes, residentBytes }) => [heldBytes, residentBytes])
     book.measured('ns/a', 1 * gb)
     const whileItStarts = held()
@@ -62,6 +62,26 @@ describe('admission', () => {
     expect(evictFirstFor('ns/c', 20.5)).toEqual(['ns/a'])
     book.measured('ns/a', 21 * gb)
     expect(held()).toEqual([[21 * gb, 21 * gb]])
+  })
+
+  test('what a server takes past its need counts at once, of a mapped one what it takes past what it showed when it was ready', () => {
+    const { book } = bookWith({ budget: 60 })
+    book.admit(request('ns/a', 20))
+    book.admit(request('ns/b', 20, { mappedBytes: 16 * gb }))
+    const taken = () => book.held().map(({ committedBytes, excessBytes }) => [committedBytes / gb, excessBytes / gb])
+    for (const key of ['ns/a', 'ns/b']) book.measured(key, 10 * gb)
+    expect(taken()).toEqual([
+      [20, 0],
+      [20, 0],
+    ])
+    for (const key of ['ns/a', 'ns/b']) book.ready(key)
+    book.measured('ns/b', 5 * gb)
+    for (const key of ['ns/a', 'ns/b']) book.measured(key, 22 * gb)
+    expect(taken()).toEqual([
+      [22, 2],
+      [37, 17],
+    ])
+    expect(book.admit(request('ns/c', 2))).toMatchObject({ admitted: false, shortage: { budget: gb } })
   })
 
   test('counts servers found running even beyond the budget, and never refuses them', () => {

@@ -125,8 +125,10 @@ test.each([
     footprints: () => Promise.resolve(new Map([[pid, gib]])),
   })
   machine = new StatedMemory(platform)
-  const room = await begin({ servers: () => [{ key: 'ns/a', role: 'current', groupId: pid }] })
-  room.admit(request('ns/a', { needBytes: 20 * gib, isMapped: true }), {})
+  const room = await begin({
+    servers: () => [{ key: 'ns/a', role: 'current', groupId: pid, isLoading: false, isEnding: false }],
+  })
+  room.admit(request('ns/a', { needBytes: 20 * gib, mappedBytes: 20 * gib }), {})
   room.ready('ns/a', 'current')
   await room.look()
   expect([room.held().get('ns/a'), room.view?.footprints.get('ns/a')]).toEqual([bytes, gib])

@@ -38,7 +38,7 @@ test('a server is noted before it is spawned, identified after it, and forgotten
     {},
     {
       needBytes: 5_000,
-      isMapped: true,
+      mappedBytes: 4_000,
       // Asked for the note, and then for the spawn.
       argv: (port) => {
         if (isNoted) see()
@@ -65,6 +65,7 @@ test('a server is noted before it is spawned, identified after it, and forgotten
     port,
     sleepsWhenIdle: false,
     needBytes: 5_000,
+    mappedBytes: 4_000,
     isMapped: true,
     bootId: await platform.bootId(),
     intendedAt: text,

@@ -15,7 +15,7 @@ const excluded: Desired = { kind: 'excluded', message: 'Not in the allowlist.' }
 const stopped: Desired = { kind: 'stopped', reason: 'Stopped', message: 'Scaled to zero replicas.' }
 const refused: Desired = { kind: 'refused', reason: 'Refused', message: 'Wrong format.' }
 const argsRejected = { kind: 'refused', reason: 'ExtraArgsRejected', message: '--tools is refused.' } as const
-const held: Desired = { kind: 'held', message: 'Evicted.' }
+const held: Desired = { kind: 'held', reason: 'Held', message: 'Evicted.' }
 const unreadable: Desired = { kind: 'unreadable', message: 'Not usable.', isForMac: true }
 const unreadableElsewhere: Desired = { ...unreadable, isForMac: false }
 const modelMissing: Desired = { kind: 'modelMissing', message: 'No Model.' }
@@ -1511,4 +1511,22 @@ test('who changes the Service again and again is told as long as that is remembe
   const message = `Serving at ${ip}:5001. The Service is changed again and again.`
   expect(told('outdated', now + 30_000)).toMatchObject({ message, retryAt: now + 30_000 })
   expect(told('ours', now)).toMatchObject({ message, step: { do: 'rest' } })
+})
+
+test('a server that was ended for its memory has a reason of its own, and says when it is tried again', () => {
+  const exceeded = { ...idle, publication: withdrawn, fetch: fetched, server: { ...crashed, hasExceeded: true } }
+  const next = plan(exceeded)
+  expect([next.state, next.reason, next.message]).toEqual([
+    'waiting',
+    'MemoryExceeded',
+    'Failed once, next attempt at 00:16:40Z: Killed by SIGKILL.',
+  ])
+  const again = plan({ ...exceeded, server: { ...exceeded.server, failures: 2 } })
+  expect([again.state, again.reason]).toEqual(['crash-looping', 'MemoryExceeded'])
+})
+
+test('one that takes more than it was admitted with serves on, and says so', () => {
+  const observed = { ...idle, publication: shownReady, fetch: fetched, server: ready, excess: 'It takes 2 GB more.' }
+  expect(plan(observed)).toMatchObject({ state: 'ready', reason: 'Serving', step: { do: 'rest' } })
+  expect(plan(observed).message).toMatch(/ It takes 2 GB more\.$/)
 })

@@ -136,7 +136,7 @@ function serviceIs(name: string, more: object): void {
 /** It has memory, and is not ready yet unless told otherwise. */
 function isLoaded(name: string, server: object = { kind: 'starting' }): void {
   serviceIs(name, { server: { pid: groupId, ...server }, plan: { state: 'ready' } })
-  servers.push({ key: `ns/${name}`, role: 'current', groupId })
+  servers.push({ key: `ns/${name}`, role: 'current', groupId, isLoading: false, isEnding: false })
 }
 
 /** Long enough for an eviction. */
@@ -176,7 +176,7 @@ test('one that came back and waits does not keep others from coming back', async
 test('of equal ones the one that holds most goes first, and a mapped model holds no less than its estimate', async () => {
   for (const name of ['first', 'second']) isLoaded(name)
   Object.assign(machine.platform, { name: 'darwin' })
-  memory.adopt({ key: 'ns/second', needBytes: 1024 ** 4, isMapped: true, priority: 'normal' })
+  memory.adopt({ key: 'ns/second', needBytes: 1024 ** 4, mappedBytes: 1024 ** 4, priority: 'normal' })
   await memoryIsCritical()
   await untilTold('evicted second')
   expect(messageOf('second')).toContain('has 1.1 TB')

@@ -32,11 +32,13 @@ function counted(found: Found) {
     successor: () => found.successor,
     retiring: () => found.retiring,
     needOf: (_: string, role: ServerRole = 'current') => needs[role],
-    isMapped: (_: string, role: ServerRole) => role === 'current',
+    mappedBytesOf: (_: string, role: ServerRole) => (role === 'current' ? 15 : 0),
   }
   const told: Parameters<Memory['adopt']>[0][] = []
   countServers(servers, { adopt: (server) => void told.push(server) })
-  expect(told.map(({ needBytes, isMapped }) => isMapped === (needBytes === needs.current))).not.toContain(false)
+  expect(
+    told.map(({ needBytes, mappedBytes }) => mappedBytes === (needBytes === needs.current ? 15 : 0)),
+  ).not.toContain(false)
   expect(told.map(({ key, role }) => ({ key, role }))).toEqual(
     measuredServers(servers).map(({ key, role }) => ({ key, role })),
   )
@@ -82,6 +84,7 @@ test('memory is given back when nothing of a server is left, of two servers that
   followServers(servers, {
     ready: (_, role) => void told.push(`ready ${role}`),
     gone: (_, what) => void told.push(`gone ${what}`),
+    watchGrowth: () => void told.push('watch'),
   })
   const becomes = (role: ServerRole, state: ServerState, all: Found): string[] => {
     found = all

@@ -28,8 +28,8 @@ export interface Estimate {
   readonly slots?: number
   /** Set where the prompt cache may outgrow what is counted: with this `--cache-ram`, in MiB, it cannot. */
   readonly cacheRamThatHolds?: number
-  /** The weights are mapped from their files, so that some systems do not count them as the server's. */
-  readonly isMapped?: boolean
+  /** Weights that are mapped from their files, so that some systems do not count them as the server's; absent = none. */
+  readonly mappedBytes?: number
 }
 
 export const mebibyte = 1024 ** 2

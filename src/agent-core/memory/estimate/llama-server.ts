@@ -92,7 +92,7 @@ export function estimateLlamaServer(inputs: LlamaServerInputs): Estimate {
         }),
       contextTokens: cache.contextTokens,
       slots: server.slots,
-      ...mapping(server),
+      ...mapping(server, weights.bytes),
       ...(prompts.cacheRamThatHolds !== undefined && { cacheRamThatHolds: prompts.cacheRamThatHolds }),
     },
   )
@@ -193,7 +193,7 @@ function notesAbout(shape: ModelShape, server: ServerArguments, keptFromGpuBytes
   ]
 }
 
-const mapping = ({ isMapped }: ServerArguments) => (isMapped ? { isMapped } : {})
+const mapping = ({ isMapped }: ServerArguments, weights: number) => (isMapped ? { mappedBytes: weights } : {})
 
 /** The context where none is set and no header tells what the model was trained with. */
 const assumedContext = 2048
@@ -226,7 +226,7 @@ function withoutHeader(inputs: LlamaServerInputs, server: ServerArguments): Esti
         notes: [],
         contextTokens: context,
         slots: server.slots,
-        ...mapping(server),
+        ...mapping(server, fileBytes),
       },
     )
   }
@@ -236,7 +236,7 @@ function withoutHeader(inputs: LlamaServerInputs, server: ServerArguments): Esti
       guess: `${why}: a fifth of its size and 512 MiB stand for all else.`,
       notes: [],
       slots: server.slots,
-      ...mapping(server),
+      ...mapping(server, fileBytes),
     },
   )
 }

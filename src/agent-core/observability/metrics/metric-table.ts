@@ -89,6 +89,12 @@ export const metricTable = {
     labels: { reason: evictionSkipReasons },
     help: 'Looks at critically short memory after which nothing was evicted',
   },
+  memory_exceeded_total: {
+    type: 'counter',
+    origin: 'ours',
+    labels: { cause: ['budget', 'available'] },
+    help: 'Servers ended because they took more memory than they were admitted with: past the budget, or when memory was critically short',
+  },
   watch_consecutive_failures: {
     type: 'gauge',
     origin: 'go',

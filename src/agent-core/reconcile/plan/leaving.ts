@@ -57,14 +57,16 @@ function hasLeftovers({ publication, desired }: Observation, how: Clearing): boo
   return publication.present || (how === 'remove' && isOurService(publication))
 }
 
+type HeldBack = Extract<Observation['desired'], { kind: 'held' }>
+
 /** Down on this machine and free for another; without the cluster that is said as soon as it answers. */
-export function held(observed: Observation, why: string): Plan {
+export function held(observed: Observation, { reason, message: why }: HeldBack): Plan {
   const { publication, clusterRetry } = observed
   if (isHeld(publication) && !isAnyAlive(observed) && !isWritable(observed)) {
-    return rest('stopped', 'Held', `${why} ${clusterRetry?.message ?? ''}`.trim(), clusterRetry?.at)
+    return rest('stopped', reason, `${why} ${clusterRetry?.message ?? ''}`.trim(), clusterRetry?.at)
   }
   const elsewhere = isForeign(publication) ? ` ${publication.message}` : ''
-  return clear(observed, 'release', why) ?? rest('stopped', 'Held', `${why}${elsewhere}`)
+  return clear(observed, 'release', why) ?? rest('stopped', reason, `${why}${elsewhere}`)
 }
 
 /** It leaves memory and keeps the claim: on another machine it would be as idle, and memory that was freed is the winner's. */

@@ -1,5 +1,4 @@
 import { disagreementAfterMs } from '../cluster-agreement.ts'
-import type { Desired } from '../desired.ts'
 import { isModelWanted, isWritable } from './facts.ts'
 import { clear, held } from './leaving.ts'
 import type { Observation } from './observation.ts'
@@ -15,7 +14,7 @@ export function plan(observed: Observation): Plan {
 }
 
 function planned(observed: Observation): Plan {
-  const next = withDisagreement(withNotice(nextStep(observed), observed.desired), observed)
+  const next = withDisagreement(withNotice(nextStep(observed), observed), observed)
   const mend = next.step.do === 'rest' ? mendOf(observed) : undefined
   if (!mend) return next
   // Something else makes it ready again and again.
@@ -24,11 +23,13 @@ function planned(observed: Observation): Plan {
   return { ...next, step: { do: mend }, message: next.message || observed.publication.message, forget: false }
 }
 
-/** Where it serves or cannot be started, which the notice may explain. */
-function withNotice(next: Plan, desired: Desired): Plan {
-  if (desired.kind !== 'serve' || desired.notice === undefined || next.step.do !== 'rest') return next
+/** Where it serves or cannot be started, which a notice may explain, and where it has more memory than it was admitted with. */
+function withNotice(next: Plan, { desired, excess }: Observation): Plan {
+  if (next.step.do !== 'rest') return next
   const isTold = next.reason === 'Serving' || next.reason === 'StartFailed' || next.reason === 'CrashLooping'
-  return isTold ? { ...next, message: `${next.message} ${desired.notice}` } : next
+  const grown = next.reason === 'Serving' || next.reason === 'Starting' ? excess : undefined
+  const notices = [isTold && desired.kind === 'serve' ? desired.notice : undefined, grown]
+  return { ...next, message: [next.message, ...notices].filter((sentence) => sentence !== undefined).join(' ') }
 }
 
 /** The controller gets a moment to take up what is published or withdrawn; after that people are told. */
@@ -60,7 +61,7 @@ function nextStep(observed: Observation): Plan {
     case 'excluded':
       return clear(observed, 'unpublish', desired.message) ?? forget()
     case 'held':
-      return held(observed, desired.message)
+      return held(observed, desired)
     case 'stopped':
       return clear(observed, 'unpublish', desired.message) ?? rest('stopped', desired.reason, desired.message)
     case 'refused':

@@ -23,6 +23,9 @@ export function withoutAnswer(
       return ['stopping', 'Stopping', server.message]
     case 'failed':
       if (server.refusal !== undefined) return ['refused', server.refusal, server.message]
+      if (server.hasExceeded === true) {
+        return [isCrashLoop(server) ? 'crash-looping' : 'waiting', 'MemoryExceeded', crashLoopMessage(server)]
+      }
       return isCrashLoop(server)
         ? ['crash-looping', 'CrashLooping', crashLoopMessage(server)]
         : ['waiting', server.duringStart ? 'StartFailed' : 'Starting', server.message]
@@ -50,7 +53,8 @@ export const crashLoopMessage = (failure: {
 export const successorFailedMessage = ({ message, nextStartAt }: { message: string; nextStartAt: number }): string =>
   `The new server cannot be started: ${message} The previous server keeps serving. Next attempt at ${clockTime(nextStartAt)}.`
 
-const failedSoOften = ({ failures }: { readonly failures: number }): string => `Failed ${failures} times in a row`
+const failedSoOften = ({ failures }: { readonly failures: number }): string =>
+  failures === 1 ? 'Failed once' : `Failed ${failures} times in a row`
 
 /** Such as 14:03:20Z. */
 const clockTime = (at: number): string => `${wallTimeOf(at).toISOString().slice(11, 19)}Z`

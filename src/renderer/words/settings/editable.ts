@@ -74,6 +74,10 @@ export const settingTexts: Readonly<Record<SettingName, SettingText>> = {
     title: 'Fixed amount of memory for models',
     help: 'What all models may hold together, whatever part of memory that is. Left empty: the part above counts.',
   },
+  memoryMarginBytes: {
+    title: 'How far a model may outgrow its estimate',
+    help: 'What a model may take past what it was admitted with before it is said. Left empty: 1 GiB, or 15 % where that is more.',
+  },
   memoryCheckMode: {
     title: 'A start that cannot be checked',
     help: 'What becomes of a model whose need of memory nobody can tell before it runs.',

@@ -78,7 +78,7 @@ test('an input that serves as output too is on the GPU as well, as a second copy
 
 test('whether the file is mapped is told, with and without a header', () => {
   const isMapped = (argv: readonly string[], of?: typeof header) =>
-    estimateLlamaServer({ header: of, fileBytes: 5000, argv, host: mac }).isMapped === true
+    estimateLlamaServer({ header: of, fileBytes: 5000, argv, host: mac }).mappedBytes === (of ? all : 5000)
   expect([[], ['--no-mmap'], ['--load-mode', 'mlock']].map((argv) => [isMapped(argv, header), isMapped(argv)])).toEqual(
     [
       [true, true],

@@ -1,0 +1,158 @@
+import {
+  chooseExcess,
+  excessAdvice,
+  excessNotice,
+  marginOf,
+  toldExcess,
+  type ExcessCause,
+  type ExcessVerdict,
+} from '../memory/excess.ts'
+import type { Memory } from '../memory/memory.ts'
+import type { Logger } from '../observability/logger.ts'
+import { stableAfterMs } from '../process/back-off.ts'
+import type { Servers } from '../process/servers.ts'
+import { wallTimeOf } from '../support/steady-clock.ts'
+import type { Absences } from './absences.ts'
+import { specsOf } from './reading.ts'
+import type { Reconciler } from './reconciler.ts'
+import { measuredServers } from './server-memory.ts'
+
+export interface MemoryGuardOptions {
+  readonly memory: Pick<Memory, 'growth' | 'listen' | 'look' | 'watchGrowth' | 'now'>
+  readonly servers: Pick<Servers, 'state' | 'get' | 'successor' | 'retiring' | 'endForMemory'>
+  readonly absences: Pick<Absences, 'leave'>
+  /** Undefined while there is no cluster: then servers are ended all the same, and none is held. */
+  readonly session: () =>
+    { readonly reconciler: Pick<Reconciler, 'report' | 'enqueue'>; readonly clusterUrl: string } | undefined
+  /** See `marginOf`; undefined = as there. */
+  readonly marginBytes: () => number | undefined
+  readonly log: Logger
+  readonly onEnded: (cause: ExcessCause) => void
+  readonly now: () => number
+}
+
+/** A load may pass through a peak. What is past the margin is none, and memory that is critically short leaves no room for one. */
+const overBudgetMs = 1_500
+
+/** What a server held comes back within that, and shows in a look at memory. */
+const settleMs = 5_000
+
+/** So many ends in a row hold the service. */
+const endsUntilHeld = 3
+
+/**
+ * Holds every server to the memory that it was admitted with: tells people of one that takes more, and ends one that by taking more leads
+ * past the budget or makes memory critically short, before any model that keeps to its need and whatever protects it.
+ */
+export class MemoryGuard implements Disposable {
+  readonly #options: MemoryGuardOptions
+  readonly #unsubscribe: () => void
+  /** The excess that people were told of, by key. */
+  #told = new Map<string, { readonly excessBytes: number; readonly needBytes: number }>()
+  readonly #ends = new Map<string, { readonly of: string; readonly count: number }>()
+  /** The process that has led past the budget, and since when. */
+  #overBudget: { readonly pid: number; readonly since: number } | undefined
+  #endedAt = -Infinity
+  #largestSeen = 0
+
+  constructor(options: MemoryGuardOptions) {
+    this.#options = options
+    this.#unsubscribe = options.memory.listen({
+      onSample: () => this.#decide({ isFresh: true }),
+      onGrowth: () => this.#decide({ isFresh: false }),
+    })
+  }
+
+  [Symbol.dispose](): void {
+    this.#unsubscribe()
+  }
+
+  /** What people should know of the key's server; undefined where it keeps to its need, or nearly. */
+  notice(key: string): string | undefined {
+    const told = this.#told.get(key)
+    return told && excessNotice(told.excessBytes, told.needBytes)
+  }
+
+  /** `isFresh`: memory as a whole has been looked at just now. */
+  #decide({ isFresh }: { readonly isFresh: boolean }): void {
+    const { memory, marginBytes } = this.#options
+    const growth = memory.growth()
+    if (!growth) return
+    this.#tell(growth.servers)
+    const verdict = chooseExcess({ ...growth, marginBytes: marginBytes() })
+    if (verdict === undefined) this.#overBudget = undefined
+    else if (this.#isDue(verdict, isFresh)) this.#end(verdict)
+    // What grows is not left to the next look by the clock.
+    const largest = Math.max(0, ...growth.servers.map(({ possibleExcessBytes }) => possibleExcessBytes))
+    if (!isFresh && largest > this.#largestSeen) void memory.look()
+    this.#largestSeen = largest
+  }
+
+  #isDue({ end, cause }: ExcessVerdict, isFresh: boolean): boolean {
+    const { memory, marginBytes } = this.#options
+    if (memory.now() - this.#endedAt < settleMs) return false
+    if (cause === 'available') return isFresh
+    if (end.excessBytes > marginOf(end.needBytes ?? 0, marginBytes())) return true
+    const pid = this.#pidOf(end)
+    if (pid === undefined) return false
+    if (this.#overBudget?.pid !== pid) this.#overBudget = { pid, since: memory.now() }
+    if (memory.now() - this.#overBudget.since >= overBudgetMs) return true
+    memory.watchGrowth()
+    return false
+  }
+
+  #end(verdict: ExcessVerdict): void {
+    const { servers, session, log, memory, onEnded } = this.#options
+    const { key } = verdict.end
+    const pid = this.#pidOf(verdict.end)
+    if (pid === undefined) return
+    this.#overBudget = undefined
+    this.#endedAt = memory.now()
+    const message = this.#hold(key, pid, verdict) ?? `${verdict.sentence} ${excessAdvice}`
+    log.warn('server ended for its memory', { key, pid, text: message })
+    onEnded(verdict.cause)
+    servers.endForMemory(key, pid, message)
+    session()?.reconciler.enqueue(key)
+  }
+
+  /** Counts its ends in a row; the last one allowed holds the service, and is told by the sentence that this answers. */
+  #hold(key: string, pid: number, { sentence }: ExcessVerdict): string | undefined {
+    const { servers, session, absences, now } = this.#options
+    const { reconciler, clusterUrl } = session() ?? {}
+    const { uid, service, model, namespace, name } = reconciler?.report(key) ?? {}
+    const state = servers.get(key)
+    // What a new spec starts beside a server that keeps to its need takes nothing from that one.
+    if (!service || uid === undefined || clusterUrl === undefined || !state || !('pid' in state) || state.pid !== pid)
+      return
+    const of = `${uid} ${specsOf(service, model)}`
+    const wasStable = state.kind === 'ready' && now() - state.readySince >= stableAfterMs
+    const before = this.#ends.get(key)
+    const count = before?.of === of && !wasStable ? before.count + 1 : 1
+    this.#ends.set(key, { of, count })
+    if (count < endsUntilHeld || namespace === undefined || name === undefined) return undefined
+    this.#ends.delete(key)
+    const message = `Held, since its server was ended ${endsUntilHeld} times in a row for its memory. ${sentence} ${excessAdvice} It is tried again when its spec or its Model changes, or when a person brings it back.`
+    const since = wallTimeOf(now()).toISOString()
+    const target = { uid, namespace, name, cluster: clusterUrl }
+    absences.leave(target, { kind: 'held', cause: 'evicted', since, message, exceededBy: specsOf(service, model) })
+    return message
+  }
+
+  #pidOf({ key, role }: Pick<ExcessVerdict['end'], 'key' | 'role'>): number | undefined {
+    return measuredServers(this.#options.servers).find((one) => one.key === key && one.role === role)?.groupId
+  }
+
+  /** Of each service the server that takes most past its need. */
+  #tell(all: NonNullable<ReturnType<Memory['growth']>>['servers']): void {
+    const { session, marginBytes } = this.#options
+    const before = this.#told
+    this.#told = new Map()
+    for (const one of all.toSorted((a, b) => a.excessBytes - b.excessBytes)) {
+      const excessBytes = toldExcess(one, before.get(one.key)?.excessBytes, marginBytes())
+      if (excessBytes !== undefined) this.#told.set(one.key, { excessBytes, needBytes: one.needBytes ?? 0 })
+    }
+    for (const key of new Set([...before.keys(), ...this.#told.keys()])) {
+      if (before.get(key)?.excessBytes !== this.#told.get(key)?.excessBytes) session()?.reconciler.enqueue(key)
+    }
+  }
+}
