@@ -130,7 +130,6 @@ async function knownPlaces(link: AppUninstallOptions['link']): Promise<KnownPlac
     const kubeconfig = settings.find(({ name }) => name === 'kubeconfig')?.value
     return {
       modelStore: started('modelStore'),
-      logFile: started('logFile'),
       namespace: cluster.namespace,
       ...(typeof kubeconfig === 'string' && { kubeconfig }),
       ...(cluster.server !== '' && { cluster }),
@@ -166,7 +165,7 @@ async function endOther({ link, stateDir }: AppUninstallOptions): Promise<void> 
   const { outcome, message } = await link.command({ name: 'shutdown' })
   if (outcome !== 'accepted' && outcome !== 'done') throw new LinkError('refused', message)
   const until = performance.now() + otherEndsMs
-  while (await probeSocket(socketPathFor(stateDir, tmpdir()))) {
+  while (await probeSocket(socketPathFor(stateDir, tmpdir()), stateDir)) {
     if (performance.now() > until) throw new LinkError('refused', 'The agent does not end. Nothing was removed.')
     await delay(lookMs)
   }

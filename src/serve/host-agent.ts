@@ -1,3 +1,5 @@
+import path from 'node:path'
+import writeFileAtomic from 'write-file-atomic'
 import { Agent } from '../agent-core/agent.ts'
 import type { AgentOptions, ServersAtEnd } from '../agent-core/agent-options.ts'
 import { startHealthServer } from '../agent-core/observability/health-server.ts'
@@ -85,6 +87,7 @@ async function hostLocked(options: HostOptions, nodeFile: string, release: () =>
   if (!metal.available && platform.name === 'darwin') return { ok: false, reason: 'unusable', message: metal.message }
   const identity = await identityIn(nodeFile)
   if (typeof identity === 'string') return { ok: false, reason: 'unusable', message: identity }
+  await noteLogFile(settings, log)
   log.info('starting metal-agent', { version, stateDir: settings.stateDir, modelStore: settings.modelStore })
   const notices = [...(options.notices ?? []), ...startNotices(settings), ...(metal.isNotice ? [metal.message] : [])]
   for (const notice of notices) log.warn('notice', { text: notice })
@@ -188,6 +191,17 @@ async function holdersOf(port: number, platform: Platform, log: Logger): Promise
   } catch (error) {
     log.warn('holder of a port not known', { port, error })
     return []
+  }
+}
+
+/** By which an uninstall finds the log, without having to believe who tells of it. */
+async function noteLogFile({ stateDir, logFile }: AgentSettings, log: Logger): Promise<void> {
+  if (logFile === undefined) return
+  const file = path.join(stateDir, 'log-file.json')
+  try {
+    await writeFileAtomic(file, `${JSON.stringify({ logFile })}\n`, { mode: 0o600 })
+  } catch (error) {
+    log.warn('place of the log not noted', { file, error })
   }
 }
 

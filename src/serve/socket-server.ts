@@ -42,7 +42,7 @@ export async function serveOnSocket(options: SocketServerOptions): Promise<Socke
   try {
     await ensureSocketFolder(socketPath, stateDir)
     if (!(await listened(server, socketPath))) {
-      if (await probeSocket(socketPath)) return taken(socketPath)
+      if (await probeSocket(socketPath, stateDir)) return taken(socketPath)
       if (!(await lstat(socketPath)).isSocket()) throw new Error('there is a file in its place that is no socket')
       await rm(socketPath)
       if (!(await listened(server, socketPath))) return taken(socketPath)

@@ -170,8 +170,7 @@ test('models stay unless they are asked for, and servers that a killed agent lef
   agent.signal('SIGKILL')
   await agent.exited
   expect(isRunning(pid)).toBe(true)
-  const log = path.join(there.home, 'metal-agent.log')
-  const said = await there.verb('uninstall', '--everything', '--yes', '--log-file', log)
+  const said = await there.verb('uninstall', '--everything', '--yes')
   expect([said.code, said.stdout.match(/LEFT/)]).toEqual([0, null])
   await eventually(() => !isRunning(pid), { what: 'the server gone' })
   const left = (await treeOf(there.home)).filter((line) => !there.before.includes(line))

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { socketPathFor } from '../../agent-core/state/socket-path.ts'
+import { socketPathFor, StrangeSocketError } from '../../agent-core/state/socket-path.ts'
 import { LinkError } from '../../contract/client.ts'
 import type { KnownPlaces } from '../../installation/uninstall/all-parts.ts'
 import { UninstallError } from '../../installation/uninstall/trace-part.ts'
@@ -24,20 +24,21 @@ export async function findAgent(session: AgentSessionOptions): Promise<RunningAg
     return {
       serving: services.filter(({ pid }) => pid !== undefined).map((one) => `${one.namespace}/${one.name}`),
       modelStore: started('modelStore'),
-      logFile: started('logFile'),
       namespace,
       ...(typeof kubeconfig === 'string' && { kubeconfig }),
       ...(server !== '' && { cluster: { context, server } }),
     }
   } catch (error) {
     if (!(error instanceof LinkError)) throw error
+    // No agent of ours listens there; one that runs all the same has the lock, which is asked for before anything is removed.
+    if (error.cause instanceof StrangeSocketError) return undefined
     if (error.code === 'gone' && !(await listens(session))) return undefined
     throw new UninstallError(`${error.message} Nothing was removed: end that agent first.`, { cause: error })
   }
 }
 
 const listens = ({ io, stateDir }: AgentSessionOptions): Promise<boolean> =>
-  probeSocket(socketPathFor(stateDir, io.temporaryDir))
+  probeSocket(socketPathFor(stateDir, io.temporaryDir), stateDir)
 
 /** The longest drain that a person can set is waited for, and what an end takes beside it. */
 const endLimitMs = 3_700_000

@@ -11,9 +11,10 @@ import { serversPart } from './servers-part.ts'
 import { storePart } from './store-part.ts'
 import type { TracePart } from './trace-part.ts'
 
-/** What only an agent that runs, or the service that starts it, can tell. Each wins over the files of the state folder. */
+/** What an agent that runs, the service that starts it or a person can tell. Each wins over the files of the state folder. */
 export interface KnownPlaces {
   readonly modelStore?: string | undefined
+  /** Never as somebody tells over the socket: the file that it names would be deleted. */
   readonly logFile?: string | undefined
   readonly kubeconfig?: string | undefined
   readonly namespace?: string | undefined
@@ -58,6 +59,7 @@ export async function allParts(options: AllPartsOptions): Promise<TracePart[]> {
     platform: host.platform,
     homeDir: user.homeDir,
     stateDir,
+    userId: user.id,
     socketFile: socketPathFor(stateDir, temporaryDir),
     logFiles,
     storeName: storeInState === undefined ? undefined : path.basename(storeInState),

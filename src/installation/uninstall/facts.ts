@@ -20,6 +20,7 @@ const chosen = {
   kubeconfig: z.string().nullish().catch(undefined),
   namespace: z.string().nullish().catch(undefined),
 }
+const log = z.object({ logFile: z.string() })
 const person = z.object({ settings: z.object(chosen) })
 const start = z.object({
   ...chosen,
@@ -38,10 +39,11 @@ export async function factsOf(stateDir: string): Promise<StateFacts> {
   const started = await read('start-settings.json', start)
   const persons = (await read('settings.json', person))?.settings
   const given = [(await read('model-store.json', store))?.directory, started?.modelStore]
+  const logFiles = [(await read('log-file.json', log))?.logFile, started?.logFile]
   return {
     nodeId: (await read('node.json', node))?.nodeId,
     stores: given.filter((one) => one !== undefined && path.isAbsolute(one)).map(String),
-    logFiles: started?.logFile === undefined ? [] : [started.logFile],
+    logFiles: logFiles.filter((one) => one !== undefined && path.isAbsolute(one)).map(String),
     kubeconfig: persons?.kubeconfig ?? started?.kubeconfig ?? undefined,
     namespace: persons?.namespace ?? started?.namespace ?? undefined,
     cluster: (await read('cluster.json', cluster))?.pin,

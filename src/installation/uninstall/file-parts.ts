@@ -9,6 +9,7 @@ export interface FilePlaces {
   readonly platform: 'darwin' | 'linux'
   readonly homeDir: string
   readonly stateDir: string
+  readonly userId: number
   /** Of the state folder where its path is too long for it; absent = in the folder. */
   readonly socketFile: string
   /** Files that the agent's log was sent to, wherever that is. */
@@ -45,7 +46,7 @@ function filePart(kind: TraceKind, places: FilePlaces): TracePart {
 }
 
 async function filesOf(kind: TraceKind, places: FilePlaces): Promise<string[]> {
-  const { stateDir, homeDir, platform, socketFile, logFiles } = places
+  const { stateDir, userId, homeDir, platform, socketFile, logFiles } = places
   const names = await namesIn(stateDir)
   const isHeld = kind === 'state' && (await keepsGoPlist(stateDir))
   const inState = names
@@ -59,8 +60,10 @@ async function filesOf(kind: TraceKind, places: FilePlaces): Promise<string[]> {
     return there.filter((name) => isOurs.test(name)).map((name) => path.join(homeDir, folder, name))
   })
   const socketFolder = path.dirname(socketFile)
-  const isOutside = socketFolder !== path.resolve(stateDir)
-  const socket = kind === 'state' && isOutside && (await lookAt(socketFolder))?.isDirectory() === true
+  const isOutside = kind === 'state' && socketFolder !== path.resolve(stateDir)
+  const outside = isOutside ? await lookAt(socketFolder) : undefined
+  // In a temporary folder another user may have made it.
+  const socket = outside?.isDirectory() === true && outside.uid === userId
   const logs = kind === 'logs' ? await Promise.all(logFiles.map(partsOfLog)) : []
   return [
     ...new Set([

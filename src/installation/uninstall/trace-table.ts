@@ -56,6 +56,7 @@ export const stateNames: Readonly<Record<string, TraceKind>> = {
   'energy.json': 'state',
   'panic-fuse.json': 'state',
   'model-store.json': 'state',
+  'log-file.json': 'state',
   'update.json': 'state',
   migration: 'state',
   // Copies of the command, which the service starts.

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
+import { requireOwnSocket, StrangeSocketError } from '../../agent-core/state/socket-path.ts'
 import { hasCode, parseJson } from '../../agent-core/support/files.ts'
 import { messageOf } from '../../agent-core/support/message-of.ts'
 import {
@@ -44,12 +45,14 @@ const commandMs = 120_000
 /** Throws LinkError. */
 export async function connectToAgent(options: ConnectOptions): Promise<AgentClient> {
   const { socketPath, stateDir, timeoutMs = answerMs } = options
-  const client = new AgentClient(connect(socketPath), timeoutMs)
+  let client: AgentClient | undefined
   try {
+    await requireOwnSocket(socketPath, stateDir)
+    client = new AgentClient(connect(socketPath), timeoutMs)
     await client.ready
     return client
   } catch (error) {
-    await client.close()
+    await client?.close()
     if (error instanceof LinkError) throw error
     if (isNobodyThere(error)) {
       throw new LinkError(
@@ -59,7 +62,8 @@ export async function connectToAgent(options: ConnectOptions): Promise<AgentClie
       )
     }
     const why = messageOf(error)
-    const code = hasCode(error, 'EACCES') || hasCode(error, 'EPERM') ? 'refused' : 'gone'
+    const isRefused = error instanceof StrangeSocketError || hasCode(error, 'EACCES') || hasCode(error, 'EPERM')
+    const code = isRefused ? 'refused' : 'gone'
     throw new LinkError(code, `The agent's socket ${socketPath} cannot be reached: ${why}.`, { cause: error })
   }
 }

@@ -1,8 +1,10 @@
 import { connect } from 'node:net'
+import { requireOwnSocket } from '../../agent-core/state/socket-path.ts'
 import { hasCode } from '../../agent-core/support/files.ts'
 
-/** Whether a process listens there; throws where that cannot be found out. */
-export function probeSocket(path: string): Promise<boolean> {
+/** Whether a process of this user listens there; throws where that cannot be found out, such as StrangeSocketError. */
+export async function probeSocket(path: string, stateDir: string): Promise<boolean> {
+  await requireOwnSocket(path, stateDir)
   return new Promise((resolve, reject) => {
     const socket = connect(path)
     socket.once('connect', () => {

@@ -4,8 +4,12 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import { hostPlatform } from '../../../src/agent-core/platform/host.ts'
 import { acquireLock } from '../../../src/agent-core/state/lock.ts'
+import { socketPathFor } from '../../../src/agent-core/state/socket-path.ts'
 import { startTimeOf } from '../../../src/agent-core/state/start-time.ts'
 import { main } from '../../../src/cli/main.ts'
+import { serveOnSocket } from '../../../src/serve/socket-server.ts'
+import { RecordingDoor } from '../../support/carriers/recording-door.ts'
+import { sampleSnapshot } from '../../support/sample-snapshot.ts'
 import { treeOf } from '../../support/tree-of.ts'
 import { uninstallWorld } from '../../support/uninstall-world.ts'
 
@@ -130,4 +134,26 @@ test.skipIf(process.getuid?.() !== 0)("root touches nothing of another user's, b
   const byName = await uninstall(there, ['--yes'])
   expect([byName.code, byName.stderr]).toEqual([1, expect.stringContaining('belongs to another user (4242)')])
   expect((await readdir(there.stateDir)).length).toBe(3)
+})
+
+test('a log goes where our own files name it, and not where somebody says it is over the socket', async () => {
+  await using there = await filled()
+  const told = await there.write(there.at('told.log'))
+  const noted = await there.write(there.at('noted.log'))
+  await there.write(path.join(there.stateDir, 'log-file.json'), JSON.stringify({ logFile: noted }))
+  const { cluster } = sampleSnapshot()
+  const door = new RecordingDoor(sampleSnapshot({ services: [], cluster: { ...cluster, server: '' } }))
+  const logFile = { name: 'logFile', group: 'Agent', value: told, from: 'flag', flag: '' } as const
+  door.onQuery = () => Promise.resolve({ settings: [], start: [logFile] })
+  const socketPath = socketPathFor(there.stateDir, tmpdir())
+  const options = { socketPath, stateDir: there.stateDir, version: '1', door }
+  const served = await serveOnSocket({ ...options, onError: () => undefined })
+  if (!served.ok) throw new Error(served.message)
+  door.onCommand = () => {
+    setImmediate(() => void served.server.close())
+    return Promise.resolve({ outcome: 'accepted', message: 'It ends.' })
+  }
+  const { code, stderr } = await uninstall(there, ['--yes'])
+  expect([code, door.queries.map(({ name }) => name)], stderr).toEqual([0, ['settings']])
+  expect((await readdir(there.at('.'))).filter((name) => name.endsWith('.log'))).toEqual(['told.log'])
 })
