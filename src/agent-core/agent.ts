@@ -235,6 +235,7 @@ export class Agent {
     const rules = launchRules(this.#settings)
     const onBoot = fuse.booted.bind(fuse)
     this.#warn(await adoptServers({ ledger, servers, platform, log, stateDir, rules, onBoot }))
+    servers.sweepRuns().catch((error: unknown) => log.warn('output of earlier servers not looked through', { error }))
   }
 
   #warn(notices: readonly string[]): void {

@@ -9,8 +9,9 @@ import type { Ledger } from './ledger.ts'
 import { livenessTimings, type LivenessTimings } from './liveness.ts'
 import type { ReadableOutput } from './output-log.ts'
 import { defaultOutputLimits, type OutputLimits } from './output-rotation.ts'
+import { namesIn } from './output-pieces.ts'
 import { nothingPublished, Ports, type PublishedPorts } from './ports.ts'
-import { serverFolders } from './run-folder.ts'
+import { keyOfRun, serverFolders } from './run-folder.ts'
 import type { StopOptions, StopReport } from './server-process.ts'
 import type { Exited, ServerRole, ServerState } from './server-state.ts'
 import { ServiceRuns } from './service-runs.ts'
@@ -227,11 +228,21 @@ export class Servers implements AsyncDisposable {
     this.#backOffs.clear(key)
   }
 
-  /** Throws while something of it is left. */
+  /** Its service is gone, and what its servers wrote goes with it. Throws while something of them is left. */
   forget(key: string): void {
     this.#services.get(key)?.refuseWhileAlive()
     this.#services.delete(key)
     this.#backOffs.clear(key)
+    void this.#clearRuns(key)
+  }
+
+  /** Removes what servers wrote of which nothing was heard for long: their services went while no agent ran. To be called after adoption. */
+  async sweepRuns(): Promise<void> {
+    const { runs } = serverFolders(this.#options.stateDir)
+    for (const name of await namesIn(runs)) {
+      const key = keyOfRun(name)
+      if (!this.#services.has(key) && (await this.#runsOf(key).silentForMs()) > runsKeptMs) await this.#clearRuns(key)
+    }
   }
 
   /** Calls on every change, in the turn in which it is known; for an exit that is the turn in which the process was reaped. */
@@ -265,6 +276,12 @@ export class Servers implements AsyncDisposable {
     return service
   }
 
+  /** Whoever starts a server of that key meanwhile waits for it, as that is the same object. */
+  async #clearRuns(key: string): Promise<void> {
+    await this.#runsOf(key).clear()
+    if (!this.#services.has(key)) this.#runs.delete(key)
+  }
+
   #runsOf(key: string): ServiceRuns {
     const { stateDir, outputLimits, log, now } = this.#options
     const newest = () => this.#services.get(key)?.newestRun
@@ -284,6 +301,9 @@ export class Servers implements AsyncDisposable {
     }
   }
 }
+
+/** Of a service that is not known here; what its servers said last may be looked for that long. */
+const runsKeptMs = 7 * 86_400_000
 
 /** No process group has this number, so that every listener counts as a stranger's. */
 const noGroup = -1

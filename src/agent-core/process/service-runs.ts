@@ -89,6 +89,27 @@ export class ServiceRuns implements ReadableOutput {
     return folder
   }
 
+  /** Removes all of them; what the disk does not let go is logged. */
+  clear(): Promise<void> {
+    return this.#turns.add(async () => {
+      try {
+        for (const run of await this.#list()) await this.#remove(run)
+        await rm(this.#folder, { recursive: true, force: true })
+      } catch (error) {
+        this.#complain(this.#folder, error)
+      }
+      this.#kept = undefined
+    })
+  }
+
+  /** Since when nothing was written; Infinity where nothing ever was. By the clock of the files. */
+  silentForMs(): Promise<number> {
+    return this.#turns.add(async () => {
+      const times = await Promise.all((await this.#files()).map(changedAt))
+      return Date.now() - Math.max(...times)
+    })
+  }
+
   /** The same object for the same run. */
   output({ name, logFile: file }: KeptRun): OutputLog {
     const { limits, log } = this.#options
@@ -142,9 +163,13 @@ export class ServiceRuns implements ReadableOutput {
       this.#outputs.delete(run.name)
       return true
     } catch (error) {
-      this.#options.log.warn('what is left of a server could not be removed', { file: run.logFile, error })
+      this.#complain(run.logFile, error)
       return false
     }
+  }
+
+  #complain(file: string, error: unknown): void {
+    this.#options.log.warn('what is left of a server could not be removed', { file, error })
   }
 }
 

@@ -26,6 +26,9 @@ const defaultRetryMs = 30_000
 /** Records of services that nothing evicted for so long say nothing any more. */
 const rememberedMs = 24 * 3_600_000
 
+/** Of services that were deleted while no agent ran, or in another cluster, the agent does not hear: the earliest go first. */
+const mostProtected = 1_000
+
 export interface AbsencesOptions {
   readonly stateDir: string
   readonly log: Logger
@@ -129,6 +132,16 @@ export class Absences {
     }
   }
 
+  /** The object is gone: nothing is remembered of it. */
+  forget(uid: string): void {
+    this.end(uid)
+    this.#note((value) => {
+      if (!value.protected.includes(uid) && !(uid in value.evictions)) return value
+      const { [uid]: _gone, ...evictions } = value.evictions
+      return { ...value, protected: value.protected.filter((one) => one !== uid), evictions }
+    })
+  }
+
   get pausedSince(): string | undefined {
     return this.#value.pausedSince ?? undefined
   }
@@ -146,7 +159,7 @@ export class Absences {
   protect(uid: string, isProtected: boolean): Promise<void> {
     return this.#change((value) => ({
       ...value,
-      protected: [...value.protected.filter((one) => one !== uid), ...(isProtected ? [uid] : [])],
+      protected: [...value.protected.filter((one) => one !== uid), ...(isProtected ? [uid] : [])].slice(-mostProtected),
     }))
   }
 

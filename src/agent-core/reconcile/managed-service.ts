@@ -215,7 +215,10 @@ export class ManagedService {
     const before = this.#metadata
     this.#metadata = service.metadata
     if (!before) this.#idleness.takeUp(service)
-    else if (before.uid !== service.metadata.uid) this.#restarts = 0
+    else if (before.uid !== service.metadata.uid) {
+      this.#restarts = 0
+      this.#rooms.absences.forget(before.uid)
+    }
   }
 
   #observe(reading: Reading): Observation {
@@ -239,13 +242,14 @@ export class ManagedService {
   }
 
   async #rest(reading: Reading, next: Plan, observed: Observation): Promise<Rest> {
-    const { admission, fuse, publisher, servers, narrator } = this.#rooms
+    const { absences, admission, fuse, publisher, servers, narrator } = this.#rooms
     if (next.state !== 'starting' && !waitsForFuse.has(next.reason)) fuse.forget(this.key)
     if (next.forget && observed.desired.kind === 'gone') {
       admission.forget(this.key)
       publisher.forget(this.key)
       servers.forget(this.key)
       narrator.forget(this.key)
+      if (this.#metadata) absences.forget(this.#metadata.uid)
       return { kind: 'gone' }
     }
     const running = servers.get(this.key)

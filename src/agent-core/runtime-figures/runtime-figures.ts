@@ -113,6 +113,7 @@ export class RuntimeFigures implements AsyncDisposable {
     const { servers } = this.#options
     const answers = await Promise.all(servers().map((server) => this.#ask(server)))
     if (this.#isEnded) return
+    this.#forgetGone()
     this.#options.onAsked?.({ isComplete: !answers.includes('silent') && !answers.includes('cannotAsk') })
     this.#show(new Map(servers().flatMap((server) => this.#viewOf(server))))
     clearTimeout(this.#hide)

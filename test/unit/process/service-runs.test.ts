@@ -1,10 +1,13 @@
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { serverFolders, type RunFolder } from '../../../src/agent-core/process/run-folder.ts'
 import { ServiceRuns } from '../../../src/agent-core/process/service-runs.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { eventually } from '../../support/eventually.ts'
+import { exists } from '../../support/exists.ts'
+import { ServerRoom } from './server-room.ts'
 import { OutputRoom } from './output-room.ts'
 
 const noon = Date.parse('2026-01-02T12:00:00Z')
@@ -48,6 +51,38 @@ test('a start that wrote nothing does not cost the last words of the run before'
   for (let attempt = 0; attempt < 3; attempt++) await scene.agent().begin()
   expect(await scene.names()).toEqual(['2026-01-02T12-00-00Z-1', '2026-01-02T12-00-00Z-4'])
   expect((await scene.agent().extent())?.to).toBe('why it crashed'.length)
+})
+
+test('what servers of unknown services wrote goes after a week, and what those of known ones wrote stays', async () => {
+  await using room = await ServerRoom.create()
+  room.start()
+  const { logFile } = await room.reached('ready').then(() => room.files())
+  const long = new Date(Date.now() - 8 * 86_400_000)
+  const runs = join(room.folder, 'runs')
+  for (const name of ['a.long', 'a.lately']) {
+    const folder = join(runs, name, '2026-01-02T12-00-00Z-1')
+    await mkdir(folder, { recursive: true })
+    await writeFile(join(folder, 'output.log'), 'its last words')
+    if (name === 'a.long') await utimes(join(folder, 'output.log'), long, long)
+  }
+  await utimes(logFile, long, long)
+  await room.servers.sweepRuns()
+  expect((await readdir(runs)).toSorted()).toEqual(['a.b', 'a.lately'])
+})
+
+test('a service that is made again at once has the output of its new server', async () => {
+  await using room = await ServerRoom.create()
+  room.start()
+  await room.reached('ready')
+  await room.servers.stop('a/b')
+  const before = room.files().logFile
+  room.servers.forget('a/b')
+  const from = room.changes.length
+  room.start()
+  await room.reached('ready', { from })
+  const { logFile } = room.files()
+  await eventually(async () => (await room.servers.outputOf('a/b').extent())?.file === logFile)
+  expect([await exists(before), await exists(logFile)]).toEqual([logFile === before, true])
 })
 
 test('the run of the server that another is started beside is kept, whichever wrote last', async () => {
