@@ -92,18 +92,24 @@ export async function findProgram(folders: readonly string[], name: string): Pro
 }
 
 /**
- * Does something as the user whose agent it is, where root installs it for them: what is made then is theirs, and no link of theirs leads
- * root anywhere else. Nothing else may go on in this process meanwhile.
+ * Does something as the user whose agent it is, with that user's groups and none of root's, where root installs it for them: what is made then
+ * is theirs, and no link of theirs leads root anywhere else. Nothing else may go on in this process meanwhile.
  */
 export async function asOwner<T>({ isRoot, user }: InstallationHost, work: () => Promise<T>): Promise<T> {
-  const { seteuid, setegid } = process
-  if (!isRoot || user.id === 0 || seteuid === undefined || setegid === undefined) return work()
-  setegid(user.groupId)
-  seteuid(user.id)
+  const { seteuid, setegid, getegid, initgroups, setgroups, getgroups, platform } = process
+  const isUnix = seteuid && setegid && getegid && initgroups && setgroups && getgroups
+  if (!isRoot || user.id === 0 || !isUnix) return work()
+  const before = { group: getegid(), groups: getgroups() }
   try {
+    initgroups(user.name, user.groupId)
+    setegid(user.groupId)
+    seteuid(user.id)
     return await work()
   } finally {
     seteuid(0)
-    setegid(0)
+    setegid(before.group)
+    // macOS tells of more groups than it lets a process set, and asks its directory for the rest only after initgroups.
+    if (platform === 'darwin') initgroups('root', before.group)
+    else setgroups(before.groups)
   }
 }
