@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { readFile, realpath, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { command, type CommandInput } from '../../src/contract/commands.ts'
 import { AgentWorld, hostIp, inferenceService, untilGone } from '../support/agent-world.ts'
 import { apiWorlds } from '../support/api-worlds/api-worlds.ts'
@@ -300,6 +300,9 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
   })
 
   test('the same request id is carried out once and answered the same, also while it is under way', async () => {
+    const clock = Date.now.bind(Date)
+    let aheadMs = 0
+    using _set = vi.spyOn(Date, 'now').mockImplementation(() => clock() + aheadMs)
     await using world = await open()
     const agent = await world.startAgent()
     await world.apply('tiny')
@@ -310,8 +313,10 @@ describe.each(apiWorlds)('on $name', ({ use }) => {
       run(agent, { name: 'stop', service }, id),
       run(agent, { name: 'stop', service }, id),
     ])
+    aheadMs = 24 * 3_600_000
     await run(agent, { name: 'start', service })
-    // As it was answered then, whatever is so by now.
+    aheadMs = 0
+    // As it was answered then, whatever is so by now, and however the clock was set meanwhile.
     const third = await agent.agent.command({ requestId: id, command: command.parse({ name: 'stop', service }) })
     expect([second, third]).toEqual([first, first])
     expect(await specOf(world, 'tiny')).toMatchObject({ suspend: false })

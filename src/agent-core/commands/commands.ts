@@ -2,6 +2,7 @@ import { refKey } from '../support/object-key.ts'
 import { isDeepStrictEqual } from 'node:util'
 import type { Command, CommandRequest, CommandResult } from '../../contract/commands.ts'
 import { messageOf } from '../support/message-of.ts'
+import { steadyNow } from '../support/steady-clock.ts'
 import { applyModel } from './apply-model.ts'
 import { bringBack } from './bring-back.ts'
 import { cancelDownload } from './cancel-download.ts'
@@ -38,7 +39,6 @@ const maxUnderWay = 200
 
 export interface CommandsOptions {
   readonly rooms: Rooms
-  readonly now?: () => number
 }
 
 interface Remembered {
@@ -54,14 +54,12 @@ interface Remembered {
  */
 export class Commands {
   readonly #rooms: Rooms
-  readonly #now: () => number
   readonly #remembered = new Map<string, Remembered>()
   readonly #latest = new Map<string, Promise<unknown>>()
   #underWay = 0
 
-  constructor({ rooms, now = Date.now }: CommandsOptions) {
+  constructor({ rooms }: CommandsOptions) {
     this.#rooms = rooms
-    this.#now = now
   }
 
   /** Never rejects. */
@@ -77,7 +75,7 @@ export class Commands {
     }
     this.#underWay += 1
     const result = this.#inOrder(subjectOf(command), () => this.#carryOut(command))
-    const entry: Remembered = { command, result, at: this.#now(), isUnderWay: true }
+    const entry: Remembered = { command, result, at: steadyNow(), isUnderWay: true }
     this.#remembered.set(requestId, entry)
     void result.then(() => {
       entry.isUnderWay = false
@@ -111,7 +109,7 @@ export class Commands {
 
   /** Oldest first; a command that is under way is never removed. */
   #forgetOld(): void {
-    const oldest = this.#now() - rememberedMs
+    const oldest = steadyNow() - rememberedMs
     for (const [id, { at, isUnderWay }] of this.#remembered) {
       if (at >= oldest && this.#remembered.size <= maxRemembered) return
       if (!isUnderWay) this.#remembered.delete(id)

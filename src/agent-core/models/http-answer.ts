@@ -8,7 +8,7 @@ import { innermostMessage, ModelError, remoteRepairMs } from './errors.ts'
 export function refusal(status: number, headers: Headers, shown: string, now: number): ModelError | undefined {
   if (status === 200) return undefined
   const answer = `${shown} answered ${status}${STATUS_CODES[status] === undefined ? '' : ` ${STATUS_CODES[status]}`}`
-  const asked = retryAfterMs(headers.get('retry-after'), now)
+  const asked = retryAfterMs(headers, now)
   if (status === 401 || status === 403) {
     return slow(
       'AccessDenied',
@@ -147,10 +147,14 @@ const untrustedBecause: Readonly<Record<string, string>> = {
 /** Longer waits than this are a server's mistake or a clock's. */
 const maxRetryAfterMs = 60 * 60_000
 
-/** Seconds or an HTTP date (RFC 9110, 10.2.3). */
-function retryAfterMs(header: string | null, now: number): number | undefined {
+/** Seconds or an HTTP date (RFC 9110, 10.2.3), which is by the server's clock. */
+function retryAfterMs(headers: Headers, now: number): number | undefined {
+  const header = headers.get('retry-after')
   if (header === null) return undefined
-  const wait = /^\d+$/.test(header.trim()) ? Number(header) * 1000 : Date.parse(header) - now
+  const sent = Date.parse(headers.get('date') ?? '')
+  const wait = /^\d+$/.test(header.trim())
+    ? Number(header) * 1000
+    : Date.parse(header) - (Number.isNaN(sent) ? now : sent)
   return Number.isFinite(wait) ? Math.min(Math.max(wait, 0), maxRetryAfterMs) : undefined
 }
 

@@ -175,9 +175,11 @@ export class ServiceRuns implements ReadableOutput {
 
 const keptIn = ({ name, logFile }: RunFolder): KeptRun => ({ name, logFile, folder: dirname(logFile) })
 
-/** Those of which there is a file. */
+/** Those of which there is a file. A time that has not come yet is of a clock that was ahead, and older than any other. */
 async function inOrderOfWriting(runs: readonly KeptRun[]): Promise<KeptRun[]> {
   const times = await Promise.all(runs.map(async (run) => ({ run, at: await changedAt(run.logFile) })))
   const there = times.filter(({ at }) => at > 0)
-  return there.toSorted((a, b) => a.at - b.at).map(({ run }) => run)
+  const now = Date.now()
+  const age = (at: number): number => (at > now ? 0 : at)
+  return there.toSorted((a, b) => age(a.at) - age(b.at)).map(({ run }) => run)
 }

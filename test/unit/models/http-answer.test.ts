@@ -33,3 +33,15 @@ test.each<[error: Error | undefined, sentence: string]>([
 ])('somebody who pulls once is not promised that it is tried again', (error, sentence) => {
   expect(asAskedOnce(error?.message ?? '')).toBe(sentence)
 })
+
+test.each([
+  ['says what time it has', { date: 'Tue, 24 Nov 2026 12:00:00 GMT' }, 30_000],
+  ['does not', {}, 3_600_000],
+])(
+  'a server that names the time of the next attempt and %s is waited for by its own clock, at most an hour',
+  (_, headers, waitMs) => {
+    const behind = Date.parse('2026-11-23T00:00:00Z')
+    const answer = new Headers({ ...headers, 'retry-after': 'Tue, 24 Nov 2026 12:00:30 GMT' })
+    expect(refusal(503, answer, 'x.gguf', behind)?.retryAfterMs).toBe(waitMs)
+  },
+)

@@ -85,6 +85,17 @@ test('a service that is made again at once has the output of its new server', as
   expect([await exists(before), await exists(logFile)]).toEqual([logFile === before, true])
 })
 
+test('a run that wrote while the clock was ahead is not taken for the one that wrote last', async () => {
+  await using scene = await opened()
+  const ahead = await scene.agent().begin()
+  await write(ahead, 'last year, as it turned out')
+  const year = Date.now() / 1_000 + 365 * 86_400
+  await utimes(ahead.logFile, year, year)
+  await write(await scene.agent().begin(), 'why it crashed')
+  await scene.agent().begin()
+  expect((await scene.agent().extent())?.to).toBe('why it crashed'.length)
+})
+
 test('the run of the server that another is started beside is kept, whichever wrote last', async () => {
   await using scene = await opened()
   const runs = scene.agent()
