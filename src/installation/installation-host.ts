@@ -91,12 +91,18 @@ export async function findProgram(folders: readonly string[], name: string): Pro
   return undefined
 }
 
+/** The types of Node.js have no initgroups. */
+interface HasInitgroups {
+  readonly initgroups?: (user: string, group: number) => void
+}
+
 /**
  * Does something as the user whose agent it is, with that user's groups and none of root's, where root installs it for them: what is made then
  * is theirs, and no link of theirs leads root anywhere else. Nothing else may go on in this process meanwhile.
  */
 export async function asOwner<T>({ isRoot, user }: InstallationHost, work: () => Promise<T>): Promise<T> {
-  const { seteuid, setegid, getegid, initgroups, setgroups, getgroups, platform } = process
+  const { seteuid, setegid, getegid, initgroups, setgroups, getgroups, platform }: NodeJS.Process & HasInitgroups =
+    process
   const isUnix = seteuid && setegid && getegid && initgroups && setgroups && getgroups
   if (!isRoot || user.id === 0 || !isUnix) return work()
   const before = { group: getegid(), groups: getgroups() }
