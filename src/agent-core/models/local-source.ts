@@ -7,7 +7,7 @@ import { localRepairMs, ModelError, type ModelChoice } from './errors.ts'
 import { isModelKind, contentKindOf } from './gguf/content-kind.ts'
 import { checkLocalFile, firstBytes } from './local-file.ts'
 import type { Candidate } from './model-groups.ts'
-import { isFolderFormat, isWeightsName, selectFiles, type Choice } from './selection.ts'
+import { isFolderFormat, isWeightsName, maxListedFiles, selectFiles, type Choice } from './selection.ts'
 import { parseShard, shardPaths } from './shards.ts'
 
 export interface LocalSource {
@@ -96,15 +96,23 @@ async function listFolder(folder: string, asked: readonly string[], lent: Lent):
       { cause: error, retryAfterMs: localRepairMs },
     )
   })
-  for (const path of asked) inFolder(folder, path)
-  const deeper = asked.filter((path) => path.includes('/'))
+  if (names.length > maxListedFiles) {
+    throw new ModelError(
+      'terminal',
+      'Ambiguous',
+      `${folder} has more than ${maxListedFiles} files, too many to choose from: give the path of the model's file, or put the model in a folder of its own.`,
+    )
+  }
+  const meant = new Set(asked)
+  for (const path of meant) inFolder(folder, path)
+  const deeper = [...meant].filter((path) => path.includes('/'))
   const found = await Promise.all(
     [...new Set([...names.sort(), ...deeper])].map(async (path) => {
       const full = join(folder, path)
       if (!(await lent.allows(full))) return undefined
       const state = await stat(full).catch(ifMissing)
       if (state?.isFile() !== true) return undefined
-      const isMeant = asked.includes(path) || !isWeightsName(path) || (await isModel(full))
+      const isMeant = meant.has(path) || !isWeightsName(path) || (await isModel(full))
       return isMeant ? { path, sizeBytes: state.size } : undefined
     }),
   )

@@ -51,7 +51,9 @@ export function groupsOf<T extends Candidate>(files: readonly T[]): Group<T>[] {
     if (!isModelGguf(file.path)) continue
     const shard = parseShard(file.path)
     const key = shard === undefined ? file.path : `${shard.stem}\n${shard.count}`
-    groups.set(key, [...(groups.get(key) ?? []), file])
+    const known = groups.get(key)
+    if (known) known.push(file)
+    else groups.set(key, [file])
   }
   return [...groups.values()]
     .map((members) => {

@@ -42,8 +42,22 @@ export interface Selected<T extends Candidate> {
   readonly choices?: readonly ModelChoice[]
 }
 
+/** A listing that is longer is no model's, nor a collection that a person would choose from. */
+export const maxListedFiles = 20_000
+/** Of one model, which is some hundred parts and what belongs to them. */
+const maxChosenFiles = 2_000
+
 /** Chooses a model's files. Throws ModelError: `Ambiguous` (terminal) with the candidates, `NoSuchFile`, `ShardMissing`. */
 export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choice, place: Place): Selected<T> {
+  const selected = chosenFiles(all, choice, place)
+  const { length } = selected.files
+  if (length <= maxChosenFiles) return selected
+  throw ambiguity(
+    `spec.source and spec.files mean ${length} files of ${place.name}, more than the ${maxChosenFiles} that a model may have: name those of one model.`,
+  )
+}
+
+function chosenFiles<T extends Candidate>(all: readonly T[], choice: Choice, place: Place): Selected<T> {
   const { files = [], mmproj, format = 'gguf', path } = choice
   const projector = mmproj === undefined || mmproj === '' ? undefined : named(all, mmproj, 'spec.mmproj', place)
   const rest = projector === undefined ? {} : { mmproj: projector }
@@ -56,7 +70,7 @@ export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choi
   }
   const exact = path === undefined ? undefined : all.find((file) => file.path === path)
   if (path !== undefined && exact !== undefined) {
-    return { files: wholeGroup(all, path, place), isFolder: false, notes: [], ...rest }
+    return { files: wholeGroup(byPathOf(all), path, place), isFolder: false, notes: [], ...rest }
   }
   const inside = path === undefined ? all : all.filter((file) => file.path.startsWith(`${path}/`))
   if (path !== undefined && inside.length === 0) throw noSuchFile(all, path, 'spec.source', place)
@@ -69,7 +83,7 @@ export function selectFiles<T extends Candidate>(all: readonly T[], choice: Choi
   const projectors = projector === undefined ? all.filter((file) => isProjector(file.path)) : []
   const notes = [note, projectors[0] === undefined ? undefined : projectorNote(projectors[0].path, place)]
   return {
-    files: wholeGroup(all, group.first, place),
+    files: wholeGroup(byPathOf(all), group.first, place),
     isFolder: false,
     notes: notes.filter((sentence) => sentence !== undefined).map(onOneLine),
     ...(groups.length > 1 && { choices: choicesOf(groups, place) }),
@@ -138,9 +152,8 @@ function ofQuantization<T extends Candidate>(groups: readonly Group<T>[], wanted
 }
 
 /** The file, and where it is a shard all of its group in order. */
-function wholeGroup<T extends Candidate>(all: readonly T[], path: string, place: Place): readonly T[] {
+function wholeGroup<T extends Candidate>(byPath: ReadonlyMap<string, T>, path: string, place: Place): readonly T[] {
   const shard = parseShard(path)
-  const byPath = new Map(all.map((file) => [file.path, file]))
   const paths = shard === undefined ? [path] : shardPaths(path, shard)
   const missing = paths.filter((each) => !byPath.has(each))
   if (missing.length > 0) {
@@ -153,24 +166,32 @@ function wholeGroup<T extends Candidate>(all: readonly T[], path: string, place:
   return paths.flatMap((each) => byPath.get(each) ?? [])
 }
 
+const byPathOf = <T extends Candidate>(all: readonly T[]): ReadonlyMap<string, T> =>
+  new Map(all.map((file) => [file.path, file]))
+
+/** Looks each name up in one table of the listing, and takes a group once however many of its parts are named: both may be long. */
 function filesOf<T extends Candidate>(
   all: readonly T[],
   files: readonly string[],
   path: string | undefined,
   place: Place,
 ): readonly T[] {
-  const isFile = path !== undefined && all.some((file) => file.path === path)
+  const byPath = byPathOf(all)
+  const isFile = path !== undefined && byPath.has(path)
   if (isFile && !files.includes(path)) {
     throw ambiguity(
       `spec.source names ${path} and spec.files does not: name the repository or folder alone in spec.source, or leave spec.files out.`,
     )
   }
   const folder = path === undefined || isFile ? '' : `${path}/`
-  const chosen = files.flatMap((file) => {
-    const full = all.some((each) => each.path === folder + file) ? folder + file : file
-    return wholeGroup(all, named(all, full, 'spec.files', place).path, place)
-  })
-  return [...new Set(chosen)]
+  const chosen = new Set<T>()
+  for (const file of files) {
+    const found = byPath.get(folder + file) ?? byPath.get(file)
+    if (found === undefined) throw noSuchFile(all, file, 'spec.files', place)
+    if (chosen.has(found)) continue
+    for (const part of wholeGroup(byPath, found.path, place)) chosen.add(part)
+  }
+  return [...chosen]
 }
 
 function named<T extends Candidate>(all: readonly T[], path: string, where: string, place: Place): T {

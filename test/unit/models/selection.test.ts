@@ -262,3 +262,25 @@ test('whatever a repository holds, a choice is made of its files or refused in o
     { numRuns: 1000 },
   )
 })
+
+describe('many files', () => {
+  const listing = Array.from({ length: 20_000 }, (_, at) => `M-${at}.gguf`)
+  const parts = Array.from({ length: 1_000 }, (_, at) => `M-${String(at + 1).padStart(5, '0')}-of-01000.gguf`)
+
+  test.each([
+    ['1,000 names among 20,000 files', listing, { files: listing.slice(-1_000) }],
+    ['all parts of one model by name, among many others', [...listing, ...parts], { files: parts }],
+  ])('%s are found in a moment', (_, all, choice) => {
+    const before = process.threadCpuUsage()
+    expect(select(all, choice)).toMatchObject({ files: choice.files })
+    expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(250)
+  })
+
+  test('more than any model has are refused with what to do', () => {
+    expect(refused(['config.json', ...listing.map((name) => `${name}.safetensors`)], { format: 'mlx' })).toEqual([
+      'terminal',
+      'Ambiguous',
+      'spec.source and spec.files mean 20001 files of org/repo, more than the 2000 that a model may have: name those of one model.',
+    ])
+  })
+})

@@ -8,6 +8,7 @@ import { connectionError } from '../http-answer.ts'
 import { fileUrl } from './endpoint.ts'
 import { hubRefusal, type HubQuestion } from './refusal.ts'
 import type { HubToken } from './token.ts'
+import { maxListedFiles } from '../selection.ts'
 
 export type Fetch = typeof globalThis.fetch
 
@@ -169,9 +170,6 @@ export class HubClient {
     throw badAnswer(repo, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'not valid'}`, result.error)
   }
 }
-
-/** More than the largest model repositories have. */
-const maxListedFiles = 20_000
 
 /** The Hub gives 1,000 entries a page. */
 const maxPages = 100
