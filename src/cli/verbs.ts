@@ -105,5 +105,7 @@ const summaryOf = (verb: Command): readonly [usage: string, does: string] => {
 const asSentence = (text: string) =>
   `metal-agent: ${text
     .replace(/^error: /, '')
-    .trim()
-    .replace(/\s*\n\s*/g, ' ')}\n`
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+    .join(' ')}\n`

@@ -1,9 +1,9 @@
 /** Milliseconds, or undefined where Go's `time.ParseDuration` would not take the text. */
 export function parseDuration(text: string): number | undefined {
-  const match = /^([-+]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.exec(text)
+  const match = /^([-+]?)((?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.exec(text)
   if (match?.[2] === undefined) return /^[-+]?0$/.test(text) ? 0 : undefined
   let total = 0
-  for (const [, amount = '', unit = ''] of match[2].matchAll(/([\d.]+)(ns|us|µs|μs|ms|s|m|h)/g)) {
+  for (const [, amount = '', unit = ''] of match[2].matchAll(/(?<![\d.])([\d.]+)(ns|us|µs|μs|ms|s|m|h)/g)) {
     total += Number(amount) * (unitMs[unit] ?? Number.NaN)
   }
   return Number.isFinite(total) ? (match[1] === '-' ? -total : total) : undefined

@@ -37,7 +37,13 @@ const readers: Readonly<Partial<Record<SettingKind, Reader>>> = {
   duration: { wants: 'a duration such as 30s or 2m', read: parseDuration },
   bytes: { wants: 'a number of bytes such as 20Mi', read: parseByteCount },
   count: { wants: 'a whole number', read: (text) => (/^\d+$/.test(text) ? Number(text) : undefined) },
-  fraction: { wants: 'a fraction such as 0.75', read: (text) => (/^\d*\.?\d+$/.test(text) ? Number(text) : undefined) },
-  number: { wants: 'a number such as 0.32', read: (text) => (/^\d*\.?\d+$/.test(text) ? Number(text) : undefined) },
+  fraction: {
+    wants: 'a fraction such as 0.75',
+    read: (text) => (/^(?:\d+(?:\.\d+)?|\.\d+)$/.test(text) ? Number(text) : undefined),
+  },
+  number: {
+    wants: 'a number such as 0.32',
+    read: (text) => (/^(?:\d+(?:\.\d+)?|\.\d+)$/.test(text) ? Number(text) : undefined),
+  },
   switch: { wants: 'on or off', read: (text) => (text === 'on' ? true : text === 'off' ? false : undefined) },
 }

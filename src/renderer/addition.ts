@@ -117,7 +117,7 @@ export function secretOf(
 function nameOf(source: string): string {
   const known = inCatalogue(source)
   if (known !== undefined) return known.name
-  const path = source.replace(/[?#].*$/s, '').replace(/\/+$/, '')
+  const path = source.replace(/[?#].*$/s, '').replace(/(?<!\/)\/+$/, '')
   const words = (path.split('/').at(-1) ?? '')
     .replace(/\.gguf$/i, '')
     .replace(/-\d{5}-of-\d{5}$/, '')
@@ -126,7 +126,7 @@ function nameOf(source: string): string {
     .replaceAll(/[^a-z0-9]+/g, '-')
     .replace(/^-+/, '')
   const named = words === '' ? 'model' : /^[a-z]/.test(words) ? words : `model-${words}`
-  return named.slice(0, 63).replace(/-+$/, '')
+  return named.slice(0, 63).replace(/(?<!-)-+$/, '')
 }
 
 function freeName(wanted: string, taken: ReadonlySet<string>): string {

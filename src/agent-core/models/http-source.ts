@@ -81,7 +81,8 @@ function besides(address: URL, isFile: boolean, file: string, where: string): Ad
 /** The address with another last element, its query kept: servers that want one want it for every file. */
 function sibling(address: URL, name: string, encode = true): string {
   const next = new URL(address)
-  next.pathname = next.pathname.replace(/[^/]*$/, '') + (encode ? encodeURIComponent(name) : name)
+  next.pathname =
+    next.pathname.slice(0, next.pathname.lastIndexOf('/') + 1) + (encode ? encodeURIComponent(name) : name)
   return next.href
 }
 

@@ -120,14 +120,18 @@ export const waitingSentence = (ahead: number): string =>
 
 /** A Model's name made of a source, where none is given. Empty where nothing of the source can be a name. */
 export function modelNameOf(source: string): string {
-  const base = shownSource(source).replace(/\/+$/, '').split('/').at(-1) ?? ''
-  return base
-    .replace(/@.*$/, '')
+  const base =
+    shownSource(source)
+      .replace(/(?<!\/)\/+$/, '')
+      .split('/')
+      .at(-1) ?? ''
+  const [beforeRevision = ''] = base.split('@', 1)
+  return beforeRevision
     .replace(/\.gguf$/i, '')
     .replace(/-\d{5}-of-\d{5}$/, '')
     .toLowerCase()
     .replace(/[^a-z0-9.-]+/g, '-')
-    .replace(/^[^a-z0-9]+|[^a-z0-9]+$/g, '')
+    .replace(/^[^a-z0-9]+|(?<![^a-z0-9])[^a-z0-9]+$/g, '')
     .slice(0, 200)
-    .replace(/[^a-z0-9]+$/, '')
+    .replace(/(?<![^a-z0-9])[^a-z0-9]+$/, '')
 }

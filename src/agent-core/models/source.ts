@@ -171,7 +171,7 @@ function parseHubAddress(address: string): HubAddress | string {
   }
   if (!isRepoElement(owner) || !isRepoElement(name)) return `does not name a Hugging Face repository: ${hint}`
   const at = atName === undefined ? rest.lastIndexOf('@') : -1
-  const path = (at === -1 ? rest : rest.slice(0, at)).replace(/\/+$/, '')
+  const path = (at === -1 ? rest : rest.slice(0, at)).replace(/(?<!\/)\/+$/, '')
   const revision = atName ?? (at === -1 ? undefined : rest.slice(at + 1))
   if (revision !== undefined && !isRevision(revision)) return `has no valid revision behind the @: ${hint}`
   return {
@@ -198,7 +198,12 @@ function unsupported(scheme: string, message: string): ModelSource {
 
 /** As Go's `filepath.Base`. */
 function lastElement(text: string): string {
-  return text.replace(/\/+$/, '').split('/').at(-1) ?? ''
+  return (
+    text
+      .replace(/(?<!\/)\/+$/, '')
+      .split('/')
+      .at(-1) ?? ''
+  )
 }
 
 function hasControlCharacter(text: string): boolean {

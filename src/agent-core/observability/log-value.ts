@@ -18,16 +18,30 @@ export function isSecretName(name: string): boolean {
   return words.some((word) => secretWords.has(word)) || /api[_-]?key/i.test(name)
 }
 
-/** Credentials inside a sentence or an address: bearer tokens, `user:password@`, signed query parameters. */
-export function redactText(text: string): string {
-  return text
+/** Credentials inside a sentence or an address: bearer tokens, `user:password@`, signed query parameters. Linear in the text's length. */
+function redactText(text: string): string {
+  const withoutTokens = text
     .replace(/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, `$1 ${redacted}`)
-    .replace(/(\b[a-z][a-z\d+.-]*:\/\/)[^/?#\s@]+@/gi, `$1${redacted}@`)
-    .replace(
-      /([?&][^=&\s]*(?:token|signature|secret|password|credential|api_?key|sig)[^=&\s]*=)[^&\s"']+/gi,
-      `$1${redacted}`,
-    )
+    .replace(/(:\/\/)[^/?#\s@]+@/g, `$1${redacted}@`)
     .replace(/\bhf_[A-Za-z\d]{16,}/g, redacted)
+  return withoutSecretParameters(withoutTokens)
+}
+
+const secretParameter = /token|signature|secret|password|credential|api_?key|sig/i
+
+/** Each parameter is looked at by itself, since a name may be as long as the text. */
+function withoutSecretParameters(text: string): string {
+  let result = ''
+  let end = 0
+  for (const { 0: opening, 1: name = '', index } of text.matchAll(/[?&]([^=&?\s]*)=/g)) {
+    if (index < end || !secretParameter.test(name)) continue
+    const from = index + opening.length
+    const length = text.slice(from).search(/[&\s"']|$/)
+    if (length === 0) continue
+    result += text.slice(end, from) + redacted
+    end = from + length
+  }
+  return result + text.slice(end)
 }
 
 /** `Name: message; caused by Name: message…`, down to the first cause. */
@@ -121,7 +135,8 @@ function read(value: object, name: string): unknown {
 }
 
 /** Shortened first: a text of megabytes is not searched for secrets, and one at the cut goes with what follows it. */
-const printable = (text: string) => cut(redactText(cleanLines(text.slice(0, maxTextLength * 2))), text.length)
+export const printable = (text: string): string =>
+  cut(redactText(cleanLines(text.slice(0, maxTextLength * 2))), text.length)
 
 const cut = (text: string, length: number) =>
   length <= maxTextLength ? text : `${text.slice(0, maxTextLength)}… [${length - maxTextLength} more]`

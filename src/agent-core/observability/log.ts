@@ -2,7 +2,7 @@ import { styleText } from 'node:util'
 import electronLog from 'electron-log/node'
 import type { LogFormat, LogLevel } from '../settings/settings.ts'
 import { cleanText } from '../../contract/clean-text.ts'
-import { isSecretName, redactText, toLogValue, type LogValue } from './log-value.ts'
+import { isSecretName, printable, toLogValue, type LogValue } from './log-value.ts'
 import type { LogFields, Logger } from './logger.ts'
 
 interface LogStream {
@@ -60,7 +60,7 @@ class Entry {
       const plain = isSecretName(name) ? '[redacted]' : toLogValue(value)
       return plain === undefined ? [] : [[name, plain]]
     })
-    return { message: cleanText(redactText(this.message)), fields }
+    return { message: cleanText(printable(this.message)), fields }
   }
 }
 

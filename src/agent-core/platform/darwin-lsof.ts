@@ -19,10 +19,13 @@ export function parseWorkplaces(text: string): Workplace[] {
     .split(/^p/m)
     .slice(1)
     .flatMap((block) => {
-      const [pid] = block.split('\n', 1)
-      const files = new Map(
-        [...block.matchAll(/^f(\S+)\n(?:[^fn\n].*\n)*n(.*)$/gm)].map(([, file, name]) => [file, decoded(name)]),
-      )
+      const [pid, ...fields] = block.split('\n')
+      const files = new Map<string, string | undefined>()
+      let file = ''
+      for (const field of fields) {
+        if (field.startsWith('f')) file = field.slice(1)
+        else if (field.startsWith('n')) files.set(file, decoded(field.slice(1)))
+      }
       const [workingDirectory, output] = [files.get('cwd'), files.get('1')]
       if (workingDirectory === undefined) return []
       return [{ pid: Number(pid), workingDirectory, ...(output?.startsWith('/') === true && { output }) }]

@@ -77,7 +77,7 @@ export function parseFootprints(text: string, asked: readonly number[]): Map<num
   return new Map(
     processes.flatMap((block) => {
       const summed = /Footprint: (\d+) B \(/.exec(block)?.[1]
-      const bytes = /^\s*phys_footprint: (\d+) B$/m.exec(block)?.[1] ?? summed
+      const bytes = /^[ \t]*phys_footprint: (\d+) B$/m.exec(block)?.[1] ?? summed
       const pid = Number.parseInt(block)
       return bytes === undefined || !asked.includes(pid) ? [] : [[pid, Number(bytes)] as const]
     }),

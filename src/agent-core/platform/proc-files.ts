@@ -65,7 +65,7 @@ export function parsePressure(text: string): 'normal' | 'warning' | 'critical' |
 }
 
 /** Arguments are separated by NUL. */
-export const parseCommandLine = (text: string): string => text.replace(/\0+$/, '').replaceAll('\0', ' ')
+export const parseCommandLine = (text: string): string => text.replace(/(?<!\0)\0+$/, '').replaceAll('\0', ' ')
 
 /** The value of a variable in /proc/PID/environ. */
 export const parseVariable = (environ: string, name: string): string | undefined =>

@@ -63,7 +63,7 @@ interface Rule {
 /** Without a terminal sudo prints 80 columns, and goes on in the next line further in. */
 const wrapped = /\n {8,}/g
 /** Between commas; one that is escaped, or stands in a regular expression, separates nothing. */
-const commands = /(?:\^[^$]*\$|\\.|[^,\\])+/g
+const commands = /(?:\^[^$]*\$?|\\.|[^,\\^])+/g
 
 /** Rules that are about powermetrics as root, in their order. */
 function rulesIn(listing: string): Rule[] {
@@ -71,11 +71,11 @@ function rulesIn(listing: string): Rule[] {
     .replaceAll(wrapped, ' ')
     .split('\n')
     .flatMap((line) => {
-      const [, runAs = '', list = ''] = /^\s+\(([^)]*)\)\s+(.*)$/.exec(line) ?? []
+      const [, runAs = '', list = ''] = /^\s+\(([^)]*)\)\s+(\S.*|)$/.exec(line) ?? []
       if (!/(?:^|[\s,])(?:root|ALL)(?:$|[\s,:])/.test(runAs)) return []
       let needsPassword = true
       return [...list.matchAll(commands)].flatMap(([entry]): Rule[] => {
-        const [, tags = '', rest = ''] = /^((?:[A-Z_]+:\s*)*)(.*)$/.exec(entry.trim()) ?? []
+        const [, tags = '', rest = ''] = /^((?:[A-Z_]+:\s*)*)(.*)$/s.exec(entry.trim()) ?? []
         for (const [, tag] of tags.matchAll(/\b(NO)?PASSWD:/g)) needsPassword = tag === undefined
         const isRefused = rest.startsWith('!')
         const [command, ...words] = rest.replace(/^!\s*/, '').split(/\s+/)

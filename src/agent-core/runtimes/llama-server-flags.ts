@@ -145,6 +145,6 @@ export const flagName = (argument: string): string =>
 export const flagsIn = (help: string): ReadonlySet<string> =>
   new Set(
     [...help.matchAll(/(?<![\w\-/.*'"])--?[a-zA-Z][\w.-]*(?![\w.*-])/g)].map(([flag]) =>
-      flagName(flag.replace(/[.-]+$/, '')),
+      flagName(flag.replace(/(?<![.-])[.-]+$/, '')),
     ),
   )

@@ -124,7 +124,7 @@ function parseValue(kind: FlagKind, text: string): FlagValue | undefined {
     case 'int':
       return parseInteger(text)
     case 'float':
-      return /^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/.test(text) ? Number(text) : undefined
+      return /^[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?$/.test(text) ? Number(text) : undefined
     case 'duration':
       return parseDuration(text)
     case 'bytes':

@@ -26,7 +26,8 @@ const metal: Check = {
   isForMacs: true,
   answer: async ({ run }) => {
     const answer = await run(darwinCommands.systemProfiler, ['SPDisplaysDataType', '-json'])
-    const seen = [...answer.stdout.matchAll(/"(spdisplays_\w*(?:metal|mtl)\w*)" *: *"(\w*)"/gi)]
+    const all = [...answer.stdout.matchAll(/"(spdisplays_\w+)" *: *"(\w*)"/gi)]
+    const seen = all.filter(([, key = '']) => /metal|mtl/i.test(key))
     const found = seen.map(([, key, value]) => `${key} ${value}`).join(', ')
     return judged(parseDisplays(answer.stdout) === true, found || printed(answer))
   },
@@ -53,7 +54,7 @@ const temporaryFolder: Check = {
   },
 }
 
-const plain = (folder: string): string => folder.replace(/^\/private/, '').replace(/\/+$/, '')
+const plain = (folder: string): string => folder.replace(/^\/private/, '').replace(/(?<!\/)\/+$/, '')
 
 const llamaServer: Check = {
   id: 'llama-server',

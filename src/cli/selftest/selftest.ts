@@ -73,7 +73,7 @@ async function ask(
 
 /** A report is pasted in public, so it names no person. A home that is the root of all files names none either. */
 function withoutHome(text: string, homeDir: string): string {
-  const home = homeDir.replace(/\/+$/, '')
+  const home = homeDir.replace(/(?<!\/)\/+$/, '')
   if (home === '') return text
   // What only begins like it is another person's home.
   return text.split(home).reduce((before, after) => `${before}${/^[\w.-]/.test(after) ? home : '~'}${after}`)

@@ -64,7 +64,9 @@ const domainOf = (file: string, { user }: InstallationHost): LaunchdDomain =>
 async function lookAt(file: string, domain: LaunchdDomain): Promise<JobReading | undefined> {
   const reading = await readJob(file, domain)
   if (!reading.ok) {
-    const isNamedSo = /llmkube.*metal-agent/i.test(path.basename(file)) && !path.basename(file).startsWith(serviceLabel)
+    const name = path.basename(file).toLowerCase()
+    const [, ...behind] = name.split('llmkube')
+    const isNamedSo = behind.join('').includes('metal-agent') && !path.basename(file).startsWith(serviceLabel)
     return isNamedSo ? reading : undefined
   }
   const { label, program } = reading.job

@@ -52,6 +52,8 @@ export const argsOf = ({ commandLine }: GoAgentProcess): string[] =>
     .filter((word) => word !== '')
 
 const portOf = (commandLine: string): number | undefined => {
-  const port = / --model .* --port (\d{1,5})( |$)/.exec(commandLine)?.[1]
+  const at = commandLine.indexOf(' --model ')
+  const ports = at === -1 ? [] : [...commandLine.slice(at).matchAll(/ --port (\d{1,5})(?= |$)/g)]
+  const port = ports.at(-1)?.[1]
   return port === undefined ? undefined : Number(port)
 }

@@ -58,4 +58,4 @@ export const hasGivenVariables = (environment: Readonly<Record<string, string>>)
   Object.keys(environment).some((name) => !['HOME', 'USER', 'LOGNAME', 'PATH', serviceVariable].includes(name))
 
 /** As in `http://user:password@proxy:3128`. */
-const hasPassword = (text: string): boolean => /\/\/[^/@\s]*:[^/@\s]*@/.test(text)
+const hasPassword = (text: string): boolean => /\/\/[^/@\s:]*:[^/@\s]*@/.test(text)

@@ -79,8 +79,9 @@ function valuesOf(content: string): Map<string, string> {
   for (const line of content.split('\n')) {
     const [, named] = /^\[([^\]]+)\]\s*$/.exec(line) ?? []
     if (named !== undefined) section = named
-    const [, key, value] = /^([A-Za-z]\w*)\s*=\s*(.*?)\s*$/s.exec(line) ?? []
-    if (key === undefined || value === undefined) continue
+    const [, key, given] = /^([A-Za-z]\w*)\s*=(.*)$/s.exec(line) ?? []
+    if (key === undefined || given === undefined) continue
+    const value = given.trim()
     const path = `${section}.${key}`
     const before = values.get(path)
     values.set(path, before === undefined ? value : `${before} ${value}`)

@@ -67,13 +67,14 @@ const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 /** Set aside since it was broken, being written when a process was killed, or a lock that was just taken. */
 const variant = new RegExp(String.raw`^(.+?)(?:\.broken-\d+|\.\d+|\.(?:stale-)?${uuid})$`)
 /** A service's file that a person had changed. */
-const keptAside = /\.(?:plist|service)\.[^/]*\.kept$/
+const isKeptAside = (name: string): boolean =>
+  name.endsWith('.kept') && /\.(?:plist|service)\./.test(name.slice(0, -'.kept'.length))
 
 /** Whose a name in the state folder is; undefined where it is none of ours. */
 export function kindInStateFolder(name: string): TraceKind | undefined {
   const known = (of: string): TraceKind | undefined => (Object.hasOwn(stateNames, of) ? stateNames[of] : undefined)
   const [, base = ''] = variant.exec(name) ?? []
-  return known(name) ?? known(base) ?? (keptAside.test(name) ? 'state' : undefined)
+  return known(name) ?? known(base) ?? (isKeptAside(name) ? 'state' : undefined)
 }
 
 /** What is written elsewhere in the home folder of a Mac: names in a folder. */

@@ -16,7 +16,7 @@ export function hubEndpoint(env: Environment, setting?: string): { endpoint: str
   if (url.username !== '' || url.password !== '') {
     return { problem: `${name} holds a password, which would get into logs: give the token as HF_TOKEN instead.` }
   }
-  return { endpoint: url.href.replace(/\/+$/, '') }
+  return { endpoint: url.href.replace(/(?<!\/)\/+$/, '') }
 }
 
 /** As `huggingface_hub` reads `HF_HUB_OFFLINE`. */
@@ -39,7 +39,7 @@ export function hubAddressOf(
   try {
     elements = url.pathname
       .slice(isEndpoint ? prefixOf(base).length : 1)
-      .replace(/\/+$/, '')
+      .replace(/(?<!\/)\/+$/, '')
       .split('/')
       .map(decodeURIComponent)
   } catch {

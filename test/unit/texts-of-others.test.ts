@@ -1,0 +1,87 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { cleanLines, cleanText, cutText, sentence } from '../../src/contract/clean-text.ts'
+import { parseByteCount, parseDuration } from '../../src/contract/quantities.ts'
+import { readSetting } from '../../src/contract/setting-text.ts'
+import { parseQuantity } from '../../src/agent-core/memory/quantity.ts'
+import { contentKindOf } from '../../src/agent-core/models/gguf/content-kind.ts'
+import { isProjector, quantizationOf } from '../../src/agent-core/models/model-groups.ts'
+import { modelNameOf } from '../../src/agent-core/models/pulls.ts'
+import { parseShard } from '../../src/agent-core/models/shards.ts'
+import { isSafePath, modelFileName, parseModelSource, shownSource } from '../../src/agent-core/models/source.ts'
+import { isSecretName, toLogValue } from '../../src/agent-core/observability/log-value.ts'
+import { guessCause } from '../../src/agent-core/process/crash-cause.ts'
+import { findFirstError } from '../../src/agent-core/process/first-error.ts'
+import { judgeArguments } from '../../src/agent-core/runtimes/argument-policy.ts'
+
+/** Lengths at which a function that takes exponential, cubic or quadratic time gives itself away long before a test would hang. */
+const lengths = [16, 20, 24, 28, 32, 40, 48, 64, 512, 4_096, 16_384, 65_536]
+/** Ten times what the slowest of them takes, so that a machine which does something else besides fails nothing; a quadratic one takes seconds. */
+const allowedMs = (length: number): number => 40 + length * 0.002
+
+const functions: Readonly<Record<string, (text: string) => unknown>> = {
+  cleanText,
+  cleanLines,
+  cutText: (text) => cutText(text, 1_024),
+  sentence: (text) => sentence(text, 1_024),
+  'a text in the log': toLogValue,
+  'an error in the log': (text) => toLogValue(new Error(text, { cause: new Error(text) })),
+  isSecretName,
+  parseModelSource,
+  shownSource,
+  modelFileName,
+  modelNameOf,
+  isSafePath,
+  parseShard,
+  isProjector,
+  quantizationOf,
+  parseQuantity,
+  parseDuration,
+  parseByteCount,
+  'a fraction': (text) => readSetting('fraction', text),
+  'the kind of a file': (text) => contentKindOf(Buffer.from(text)),
+  'the first error of an output': (text) => findFirstError([text]),
+  'the cause of a crash': (text) =>
+    guessCause({
+      ...{ code: 1, signal: null, executable: '/x', outOf: 'start', system: 'linux', totalBytes: 1 },
+      ...{ firstError: text, tail: [text] },
+    }),
+  'an argument': (text) => judgeArguments(['--alias', text, text], { allowsUnsafe: false, modelRoots: ['/m'] }),
+}
+
+/** What patterns begin, repeat and end with. */
+const pieces = [
+  ...['\uFEFF', ' ', '\t', '\n', '\r', '\0', '\u202E', '\uD800', '😀', '\u200B'],
+  ...['/', '-', '.', '_', ':', '@', '?', '&', '=', '+', '*', '(', '[', '"', "'", '\\', '%', '#', '<', '$('],
+  ...['0', '.0', 's000', 'a', 'a+', '0h', '://', '//:', '?token', '&sig', '?a=b', 'Bearer ', 'hf_', '<!--', 'hf://'],
+  ...['Q4_', 'UD-Q4', 'mmproj', '.gguf', '-00001-of-', 'error', "tensor '", 'failed to allocate ', '--', '../'],
+]
+
+/** The first length for which it takes longer than it may. */
+function slowAt(run: (text: string) => unknown, [start, repeated, end]: readonly [string, string, string]) {
+  return lengths.find((length) => {
+    const text = start + repeated.repeat(length / repeated.length) + end
+    const before = process.threadCpuUsage()
+    run(text)
+    const { user, system } = process.threadCpuUsage(before)
+    return (user + system) / 1_000 > allowedMs(length)
+  })
+}
+
+describe('what touches texts of others takes a time that grows with their length and no faster', () => {
+  test.each(Object.entries(functions))('%s', (_, run) => {
+    for (const piece of pieces) {
+      for (const end of ['', '~']) expect(slowAt(run, ['', piece, end]), JSON.stringify(piece)).toBeUndefined()
+    }
+    const piece = fc.constantFrom(...pieces)
+    const attack = fc.tuple(
+      piece,
+      fc.array(piece, { minLength: 1, maxLength: 3 }).map((few) => few.join('')),
+      piece,
+    )
+    fc.assert(
+      fc.property(attack, (made) => slowAt(run, made) === undefined),
+      { numRuns: 40, seed: 7, endOnFailure: true },
+    )
+  })
+})
