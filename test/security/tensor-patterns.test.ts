@@ -55,6 +55,20 @@ const sized = (overrides: readonly string[], tensorNames: readonly string[]) => 
   })
 }
 
+test('a spec that names more files beside the model than anybody has is not sized, and so not admitted', async () => {
+  const need = await sizeUp({
+    of: 'x',
+    models: { header: () => Promise.reject(new Error('Not asked for.')) },
+    model: { path: '/m.gguf', sizeBytes: 100 } as never,
+    status: { phase: '' },
+    argv: () => ['--lora', Array.from({ length: 10_000 }, () => '/a-00001-of-01000.gguf').join(',')],
+    env: {},
+    metal: true,
+  })
+  expect(need.estimate).toBeUndefined()
+  expect(need.whyUnknown).toBe('It names 10000 files beside the model; at most 64 are looked at. Name fewer.')
+})
+
 test('a need that such a pattern keeps from being worked out is unknown, with a sentence: the start is not admitted', async () => {
   const need = await sized([`${endless}=CPU`], names)
   expect(need.estimate).toBeUndefined()

@@ -42,7 +42,12 @@ export async function sizeUp({ of, models, model, status, argv, env, metal }: Si
   const unknown = (whyUnknown: string): Need => ({ of, estimate: undefined, whyUnknown, changeable: {} })
   if (header === undefined && model.sizeBytes <= 0) return unknown(trouble)
   const { layerCount, embeddingSize } = status.gguf ?? {}
-  const sides = await sideFiles(models, serverArguments(argv({}), env))
+  const server = serverArguments(argv({}), env)
+  const sideCount = namedFiles(server).length
+  if (sideCount > maxSideFiles) {
+    return unknown(`It names ${sideCount} files beside the model; at most ${maxSideFiles} are looked at. Name fewer.`)
+  }
+  const sides = await sideFiles(models, server)
   const matches = await matchTensors(
     overridePatterns(argv({}), env),
     (header?.tensors ?? []).map(({ name }) => name),
@@ -134,11 +139,17 @@ function filesOf(file: string): string[] {
   return shard ? shardPaths(file, shard) : [file]
 }
 
+/** Nobody has so many; each may be the first of a thousand parts, and all are looked at before every start. */
+const maxSideFiles = 64
+
+/** As often as each is named, since llama-server loads it as often. */
+const namedFiles = ({ mmproj, draft, adapters }: ServerArguments): string[] =>
+  [mmproj, draft?.file, ...adapters].filter((file) => file !== undefined)
+
 /** Tells side files that were exchanged from those that were sized: their sizes and times. */
 export async function sideFileStamp(argv: readonly string[], env: Readonly<Record<string, string>>): Promise<string> {
-  const { mmproj, draft, adapters } = serverArguments(argv, env)
-  const files = [mmproj, draft?.file, ...adapters].filter((file) => file !== undefined).flatMap(filesOf)
-  const stamps = files.map(async (file) => {
+  const files = namedFiles(serverArguments(argv, env)).slice(0, maxSideFiles)
+  const stamps = files.flatMap(filesOf).map(async (file) => {
     const there = await stat(file).catch(() => undefined)
     return there ? `${there.size}@${there.mtimeMs}` : '-'
   })

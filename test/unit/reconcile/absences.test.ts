@@ -30,6 +30,7 @@ afterEach(() => folder[Symbol.asyncDispose]())
 test('each absence is there again after a restart of the agent, but for what gave way: that is decided anew', async () => {
   const before = await open()
   await before.hold(target('held'), held)
+  before.leave(target('exceeded'), { ...held, exceededBy: '3 u 1' })
   before.leave(target('evicted'), evicted)
   before.leave(target('idle'), idle)
   before.leave(target('displaced'), displaced)
@@ -42,7 +43,8 @@ test('each absence is there again after a restart of the agent, but for what gav
   const names = ['held', 'evicted', 'idle', 'displaced']
   expect(names.map((name) => after.of(target(name).uid)?.kind)).toEqual(['held', 'evicted', 'idle', undefined])
   expect(before.of('uid of displaced')).toEqual(displaced)
-  expect(after.in('https://c').map(({ name }) => name)).toEqual(['held', 'evicted', 'idle'])
+  expect(after.of('uid of exceeded')).toMatchObject({ kind: 'held', exceededBy: '3 u 1' })
+  expect(after.in('https://c').map(({ name }) => name)).toEqual(['held', 'exceeded', 'evicted', 'idle'])
   expect(after.in('https://other')).toEqual([])
   expect([after.eviction('uid of evicted')?.evictions, after.isProtected('uid of idle'), after.pausedSince]).toEqual([
     2,
