@@ -481,6 +481,21 @@ describe('the kubeconfig', () => {
   })
 })
 
+test('what is protected by its specification stays so as a person set it too, and the refusal changes nothing', async () => {
+  await using sim = await KubeSim.start()
+  await using world = await AgentWorld.open(sim.connection())
+  const agent = await world.startAgent()
+  await world.apply('tiny', { spec: { evictionProtection: true } })
+  await agent.untilReady('tiny')
+  const service = { namespace: world.namespace, name: 'tiny' }
+  expect(await run(agent, { name: 'protect', service, protect: true })).toMatchObject({ outcome: 'done' })
+  expect(await run(agent, { name: 'protect', service, protect: false })).toMatchObject({ outcome: 'refused' })
+  const kept: unknown = JSON.parse(await readFile(join(agent.stateDir, 'absences.json'), 'utf8'))
+  expect(kept).toMatchObject({ protected: [agent.view('tiny')?.uid] })
+  await world.patchSpec('tiny', { evictionProtection: false })
+  await eventually(async () => (await run(agent, { name: 'protect', service, protect: false })).outcome === 'done')
+})
+
 describe('settings', () => {
   test('are told with where they come from, set where no flag states them, and kept', async () => {
     await using sim = await KubeSim.start()

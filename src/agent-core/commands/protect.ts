@@ -12,6 +12,11 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
   const { absences, agent, history } = rooms
   const { spec } = known.report.service ?? {}
   const isBySpec = spec?.ok === true && spec.value.evictionProtection
+  if (isBySpec && !wanted) {
+    return refused(
+      `${key} stays protected, since spec.evictionProtection of the InferenceService says so: change it there.`,
+    )
+  }
   const wasProtected = absences.isProtected(known.uid)
   await absences.protect(known.uid, wanted)
   if (wasProtected !== wanted && !isBySpec) {
@@ -27,10 +32,5 @@ export async function protect(rooms: Rooms, command: Extract<Command, { name: 'p
   known.session.reconciler.enqueue(key)
   agent.changed()
   if (wanted) return done(`${key} is protected on this machine: memory pressure does not evict it.`)
-  if (isBySpec) {
-    return refused(
-      `${key} stays protected, since spec.evictionProtection of the InferenceService says so: change it there.`,
-    )
-  }
   return done(`${key} may be evicted when memory is critically short.`)
 }

@@ -102,9 +102,13 @@ export class Absences {
     this.#displaced.delete(target.uid)
   }
 
-  /** As {@link hold}. */
-  bringBack(uid: string): Promise<void> {
-    return this.#change(without(uid))
+  /** As {@link hold}. `now` by the wall clock, in milliseconds. */
+  bringBack(uid: string, now = Date.now()): Promise<void> {
+    return this.#change((value) => {
+      const record = value.evictions[uid]
+      const evictions = record ? { ...value.evictions, [uid]: { ...record, broughtBackAt: now } } : value.evictions
+      return { ...without(uid)(value), evictions }
+    })
   }
 
   /** At once; on disk as soon as the disk takes it. What is held stays held. */

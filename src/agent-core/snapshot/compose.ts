@@ -74,13 +74,14 @@ const maxNoticeBytes = 1_024
 /** The one place that composes a snapshot out of what the rooms report. Unchanged parts keep their object identity and revision. */
 export function composeSnapshot(previous: AgentSnapshot | undefined, parts: SnapshotParts): AgentSnapshot {
   const before = new Map(previous?.services.map((service) => [service.uid, service]))
+  const revision = (previous?.revision ?? 0) + 1
   const services = parts.services
-    .map((service) => withRevision(before.get(service.uid), service))
+    .map((service) => withRevision(before.get(service.uid), service, revision))
     .sort((a, b) => compare(a.namespace, b.namespace) || compare(a.name, b.name))
   return {
     protocol: protocolVersion,
     bootId: parts.bootId,
-    revision: (previous?.revision ?? 0) + 1,
+    revision,
     now: new Date(parts.now).toISOString(),
     version: parts.version,
     startedAt: new Date(parts.startedAt).toISOString(),
@@ -112,11 +113,16 @@ export function composeSnapshot(previous: AgentSnapshot | undefined, parts: Snap
 /** What a view was made of: texts are cleaned and cut once for each change, not at each of a thousand looks. */
 const madeOf = new WeakMap<ServiceView, Omit<ServiceView, 'revision'>>()
 
-function withRevision(before: ServiceView | undefined, given: Omit<ServiceView, 'revision'>): ServiceView {
+/** A revision is that of the first snapshot with this view, so that a service that leaves and comes back has none that it had before. */
+function withRevision(
+  before: ServiceView | undefined,
+  given: Omit<ServiceView, 'revision'>,
+  revision: number,
+): ServiceView {
   if (before && isDeepStrictEqual(madeOf.get(before), given)) return before
   const after = boundedView(given)
-  const same: ServiceView = { ...after, revision: before?.revision ?? 1 }
-  const view = before && isDeepStrictEqual(before, same) ? before : { ...same, revision: (before?.revision ?? 0) + 1 }
+  const isSame = before && isDeepStrictEqual(before, { ...after, revision: before.revision })
+  const view = isSame ? before : { ...after, revision }
   madeOf.set(view, given)
   return view
 }

@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { evictedOnceMore } from '../../../src/agent-core/memory/come-back.ts'
 import { holdOf, type Displaced, type KeptAbsence } from '../../../src/agent-core/reconcile/absence.ts'
 import { Absences } from '../../../src/agent-core/reconcile/absences.ts'
 import { StateFileError } from '../../../src/agent-core/state/state-file.ts'
@@ -67,6 +68,17 @@ test('neither memory pressure nor idleness takes the place of what a person hold
   await absences.hold(target('tiny'), held)
   for (const absence of [evicted, idle, displaced]) absences.leave(target('tiny'), absence)
   expect(absences.of('uid of tiny')).toEqual(held)
+})
+
+test('a service that a person brought back and that stayed for long is evicted as if for the first time', async () => {
+  const absences = await open()
+  const hourMs = 3_600_000
+  absences.remember('uid of tiny', evictedOnceMore(undefined, 0))
+  absences.leave(target('tiny'), evicted)
+  await absences.bringBack('uid of tiny', hourMs)
+  const soon = evictedOnceMore(absences.eviction('uid of tiny'), 1.5 * hourMs)
+  const late = evictedOnceMore(absences.eviction('uid of tiny'), 20 * hourMs)
+  expect([soon.evictions, late.evictions, absences.of('uid of tiny')]).toEqual([2, 1, undefined])
 })
 
 test('what the agent before this file kept is read once, and its files are gone', async () => {

@@ -33,6 +33,13 @@ test('what did not change is the same object, and only what changed has a new re
   expect(second.services.map(({ revision }) => revision)).toEqual([1, 2])
 })
 
+test('a service that left and came back is shown as it is now, also to who did not see it leave', () => {
+  const first = composeSnapshot(undefined, parts([service('a')]))
+  const without = composeSnapshot(first, parts([]))
+  const back = composeSnapshot(without, parts([service('a', { message: 'Another has the name.' })]))
+  expect(mirrored(first, back).services).toEqual(back.services)
+})
+
 test('where no service changed even the list is the same', () => {
   const first = composeSnapshot(undefined, parts([service('a')]))
   const second = composeSnapshot(first, parts([service('a')]))
