@@ -1,6 +1,7 @@
 import { listFiles, modelInfo, pathsInfo } from '@huggingface/hub'
 import { z } from 'zod'
 import { messageOf } from '../../support/message-of.ts'
+import { answerOfWorker } from '../../support/worker.ts'
 import { hubCredentials, Login } from '../credentials.ts'
 import { errorCode } from '../../support/error-code.ts'
 import { ModelError, remoteRepairMs } from '../errors.ts'
@@ -110,8 +111,12 @@ export class HubClient {
     const { endpoint, signal } = this.#options
     signal.throwIfAborted()
     let requests = 0
+    const startedAt = performance.now()
     const fetch: Fetch = (input, init) => {
       requests += 1
+      if (performance.now() - startedAt > listingMs) {
+        throw badAnswer(question.repo, `its listing did not end within ${listingMs / 60_000} minutes`)
+      }
       if (requests > maxPages) throw badAnswer(question.repo, `its listing has more than ${maxPages} pages`)
       return this.#fetch(new URL(input instanceof Request ? input.url : input), init, question)
     }
@@ -134,12 +139,13 @@ export class HubClient {
     const headers = new Headers(init?.headers)
     if (isSent) headers.set('authorization', authorization)
     const timeout = AbortSignal.timeout(timeoutMs)
+    const either = AbortSignal.any([signal, timeout])
     const shown = `${endpoint}/${asked.repo}`
     try {
       const response = await fetch(url.href, {
         ...init,
         headers: Object.fromEntries(headers),
-        signal: AbortSignal.any([signal, timeout]),
+        signal: either,
       })
       const login = isSent ? { sent: token } : { sent: undefined, withheld: token }
       const question = { ...asked, endpoint, namespace, ...login }
@@ -150,7 +156,7 @@ export class HubClient {
       }
       if (response.body === null) return response
       const { status, statusText } = response
-      return new Response(await boundedText(response.body, asked.repo), {
+      return new Response(await quicklyRead(await boundedText(response.body, asked.repo), asked.repo, either), {
         status,
         statusText,
         headers: Object.fromEntries(response.headers),
@@ -174,8 +180,20 @@ export class HubClient {
 /** The Hub gives 1,000 entries a page. */
 const maxPages = 100
 
+/** All pages together. */
+const listingMs = 300_000
+
 /** A page of 1,000 entries takes 300 kB. */
 const maxAnswerBytes = 16 * 1024 * 1024
+
+/**
+ * JSON is read in one go, and some that is made to be slow takes a second for each MiB: more than so much is read in a thread of its own, which
+ * leaves out what nobody asks for.
+ */
+const ownTurnBytes = 256 * 1024
+
+/** Several times what the slowest answer leaves behind. */
+const heapMiB = 1_024
 
 /** A listing takes the Hub well under a second. */
 const answerMs = 30_000
@@ -214,6 +232,22 @@ async function boundedText(body: ReadableStream<Uint8Array>, repo: string): Prom
     chunks.push(chunk)
   }
   return new Uint8Array(Buffer.concat(chunks))
+}
+
+async function quicklyRead(
+  bytes: Uint8Array<ArrayBuffer>,
+  repo: string,
+  signal: AbortSignal,
+): Promise<string | Uint8Array<ArrayBuffer>> {
+  if (bytes.length <= ownTurnBytes) return bytes
+  const input = { bytes, maxEntries: maxListedFiles + 1 }
+  try {
+    const file = new URL('./hub-answer-worker.ts', import.meta.url)
+    return z.string().parse(await answerOfWorker(file, { input, transfer: [bytes.buffer], heapMiB, signal }))
+  } catch (error) {
+    signal.throwIfAborted()
+    throw badAnswer(repo, messageOf(error), error)
+  }
 }
 
 function badAnswer(repo: string, why: string, cause?: unknown): ModelError {

@@ -6,6 +6,11 @@ import { refusalOf } from './hub-world.ts'
 const client = ({ endpoint }: FakeHub, options: Partial<HubClientOptions> = {}) =>
   new HubClient({ endpoint, fetch, token: undefined, signal: new AbortController().signal, ...options })
 
+const saying =
+  (answer: string): Fetch =>
+  () =>
+    Promise.resolve(new Response(answer))
+
 /** Every answer of the Hub, changed. */
 const changed =
   (change: (answer: Response, url: string) => Response): Fetch =>
@@ -47,6 +52,19 @@ describe('an answer of the Hub is bounded', () => {
       'BadAnswer',
       expect.stringContaining('(it has more than 16777216 bytes)'),
     ])
+  })
+
+  test('in the time that reading it takes of everything else', async () => {
+    await using hub = await startFakeHub()
+    await hub.addRepo('org/repo', { 'M.gguf': Buffer.from('GGUF') })
+    const slow = Array.from({ length: 600_000 }, (_, at) => `"${(46_656 + at).toString(36)}":1`).join()
+    const listing = `[{"type":"file","path":"M.gguf","size":1,"oid":"a","unknown":{${slow}}}]`
+    const listed = client(hub, { fetch: saying(listing) })
+    const before = process.threadCpuUsage()
+    const files = await listed.list('org/repo', 'main')
+    const { user, system } = process.threadCpuUsage(before)
+    expect(files).toEqual([{ path: 'M.gguf', sizeBytes: 1, blob: 'a' }])
+    expect((user + system) / 1_000).toBeLessThan(150)
   })
 
   test('in time', async () => {
