@@ -3,6 +3,8 @@ import { existsSync, watch, type FSWatcher } from 'node:fs'
 import { realpath } from 'node:fs/promises'
 import { dirname, relative, sep } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
+import { ownFailure } from '../support/error-code.ts'
+import { hasCode } from '../support/files.ts'
 import { kubeconfigText } from './kubeconfig-files.ts'
 
 /** A file that is replaced makes several events, and one that is written in pieces many. */
@@ -61,7 +63,10 @@ export class KubeconfigWatch {
     const files = this.#options.files()
     // Watched before it is read: what is written in between is seen.
     await this.#watchFolders(files)
-    const digest = await digestOf(files)
+    const digest = await digestOf(files).catch((error: unknown) => {
+      this.#options.log.warn('kubeconfig not looked at', { error })
+      return this.#digest
+    })
     const before = this.#digest
     this.#digest = digest
     if (before !== undefined && before !== digest && !this.#isClosed) this.#options.onChange()
@@ -116,8 +121,15 @@ function nearestFolder(file: string): string {
   return folder
 }
 
+/** A file that is not there or not ours to read counts as empty. Throws where this process cannot look, such as for want of a file descriptor. */
 async function digestOf(files: readonly string[]): Promise<string> {
   const hash = createHash('sha256')
-  for (const file of files) hash.update(`${file}\0${await kubeconfigText(file).catch(() => '')}\0`)
+  for (const file of files) hash.update(`${file}\0${await textIfReadable(file)}\0`)
   return hash.digest('hex')
 }
+
+const textIfReadable = (file: string): Promise<string> =>
+  kubeconfigText(file).catch((error: unknown) => {
+    if (ownFailure(error) === undefined || hasCode(error, 'EACCES') || hasCode(error, 'EPERM')) return ''
+    throw error
+  })

@@ -1,5 +1,6 @@
 import type { ConnectionState } from '../../contract/cluster.ts'
 import { answerTooLarge, isApiError, listTooLong, rootMessage } from './api-error.ts'
+import { ownFailure } from '../support/error-code.ts'
 import type { Resource } from './resources.ts'
 
 /** `known`: something was read before, and is used until the cluster is back. */
@@ -15,6 +16,10 @@ export function explainFailure(state: ConnectionState, resource: Resource, serve
   const words = isApiError(error) ? error.detail : rootMessage(error)
   if (isApiError(error) && [answerTooLarge, listTooLong].includes(error.reason)) {
     return `The ${resource.plural} of the cluster cannot be read (${words}); what runs keeps serving by what was known before. Delete what nobody needs there, or watch one namespace with --namespace.`
+  }
+  const own = ownFailure(error)
+  if (own !== undefined) {
+    return `The cluster at ${server} cannot be asked: ${own}. What runs keeps serving, and it is asked again and again.`
   }
   switch (state) {
     case 'unauthorized':

@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { formatBytes } from '../../contract/format.ts'
 import { messageOf } from '../support/message-of.ts'
-import { errorCode } from '../support/error-code.ts'
+import { errorCode, ownFailure } from '../support/error-code.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 
 /** Names what went wrong while writing below the store; a ModelError passes unchanged. */
@@ -24,12 +24,16 @@ export async function storeError(error: unknown, folder: string, neededBytes?: n
         `The model store ${folder} may not be written by this user: change its permissions or choose another --model-store.`,
         error,
       )
-    default:
+    default: {
+      const own = ownFailure(error)
       return repairable(
         'StoreUnusable',
-        `The model store ${folder} cannot be used (${messageOf(error)}): repair it or choose another --model-store.`,
+        own === undefined
+          ? `The model store ${folder} cannot be used (${messageOf(error)}): repair it or choose another --model-store.`
+          : `The model store ${folder} cannot be looked at (${own}): the agent tries again.`,
         error,
       )
+    }
   }
 }
 

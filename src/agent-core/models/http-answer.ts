@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http'
 import { formatBytes } from '../../contract/format.ts'
 import { expectsGguf, isGguf, looksLikeHtml } from './content.ts'
-import { errorCode } from '../support/error-code.ts'
+import { errorCode, ownFailure } from '../support/error-code.ts'
 import { innermostMessage, ModelError, remoteRepairMs } from './errors.ts'
 
 /** What an answer other than 200 means; undefined = go on. `shown` is the address as people may see it. */
@@ -75,6 +75,11 @@ export function connectionError(error: unknown, shown: string, proxy?: string): 
       `${shown} cannot be reached${through} (the proxy closed the connection): check the proxy; the agent tries again.`,
       { cause: error },
     )
+  }
+  const own = ownFailure(error)
+  if (own !== undefined) {
+    const sentence = `${shown} cannot be asked${through} (${own}): the agent tries again.`
+    return new ModelError('transient', 'Unreachable', sentence, { cause: error })
   }
   const why = unreachableBecause[code] ?? message
   return new ModelError(

@@ -1,6 +1,6 @@
 import { open, stat } from 'node:fs/promises'
 import { messageOf } from '../support/message-of.ts'
-import { errorCode } from '../support/error-code.ts'
+import { errorCode, ownFailure } from '../support/error-code.ts'
 import { localRepairMs, ModelError, type ModelErrorReason } from './errors.ts'
 import { expectsGguf, isGguf, magicLength } from './content.ts'
 
@@ -47,12 +47,16 @@ function unreadable(path: string, error: unknown): ModelError {
     case 'EACCES':
     case 'EPERM':
       return repairable('FileUnreadable', `${path} may not be read by this user: change its permissions.`, error)
-    default:
+    default: {
+      const own = ownFailure(error)
       return repairable(
         'FileUnreadable',
-        `${path} cannot be read (${messageOf(error)}): check the volume it is on.`,
+        own === undefined
+          ? `${path} cannot be read (${messageOf(error)}): check the volume it is on.`
+          : `${path} cannot be read (${own}): the agent tries again.`,
         error,
       )
+    }
   }
 }
 

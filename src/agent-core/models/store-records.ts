@@ -13,7 +13,7 @@ import {
   type Manifest,
 } from './manifest.ts'
 import { shortDigestLength } from './source.ts'
-import { comparable, lstatIfThere } from './store-paths.ts'
+import { comparable, ifThere, lstatIfThere } from './store-paths.ts'
 
 export interface Recorded {
   /** Of the record. */
@@ -30,9 +30,9 @@ export class StoreRecords {
     this.#log = log
   }
 
-  /** Of a Model's folder and the folders of its other sources. */
+  /** Of a Model's folder and the folders of its other sources. Throws where they cannot be read: a file without its record is anybody's. */
   async of(folder: string): Promise<Recorded[]> {
-    const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
+    const entries = (await ifThere(readdir(folder, { withFileTypes: true }))) ?? []
     const below = entries.filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))
     const deeper = await Promise.all(below.map(({ name }) => this.in(join(folder, name))))
     return [...(await this.in(folder)), ...deeper.flat()]
@@ -40,7 +40,7 @@ export class StoreRecords {
 
   /** Sets broken ones aside, and removes those that a killed agent left unfinished. */
   async in(folder: string): Promise<Recorded[]> {
-    const names = await withoutUnfinished(folder, await readdir(folder).catch(() => []))
+    const names = await withoutUnfinished(folder, (await ifThere(readdir(folder))) ?? [])
     const read = names
       .filter((name) => name.endsWith(manifestSuffix))
       .map(async (name) => {

@@ -22,6 +22,10 @@ test.each<[error: Error | undefined, sentence: string]>([
     'x.gguf cannot be reached (connection refused): check the address and the network; pull it again later.',
   ],
   [
+    connectionError(new Error('fetch failed', { cause: Object.assign(new Error('no'), { code: 'EMFILE' }) }), 'x.gguf'),
+    'x.gguf cannot be asked (this agent has as many files and connections open as one process may (EMFILE)); pull it again later.',
+  ],
+  [
     refusal(429, noHeaders, 'x.gguf', 0),
     'x.gguf answered 429 Too Many Requests: the server limits how often it may be asked; pull it again later.',
   ],

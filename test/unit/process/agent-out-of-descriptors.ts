@@ -1,4 +1,7 @@
 import { closeSync, openSync } from 'node:fs'
+import { KubeconfigWatch } from '../../../src/agent-core/kube/kubeconfig-watch.ts'
+import { StoreRecords } from '../../../src/agent-core/models/store-records.ts'
+import { ownFailure } from '../../../src/agent-core/support/error-code.ts'
 import { askActivity } from '../../../src/agent-core/process/activity.ts'
 import { probeHealth } from '../../../src/agent-core/process/health-probe.ts'
 import { livenessTimings } from '../../../src/agent-core/process/liveness.ts'
@@ -8,6 +11,7 @@ import type { StopReport } from '../../../src/agent-core/process/server-process.
 import { messageOf } from '../../../src/agent-core/support/message-of.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePorts } from '../../support/free-port.ts'
+import { silentLog } from '../../support/silent-log.ts'
 import { ask, ServerRoom, untilInFlight } from './server-room.ts'
 
 const patience = new AbortController().signal
@@ -44,6 +48,19 @@ await using room = await ServerRoom.create({
 })
 room.start()
 const { pid, port } = await room.reached('ready')
+let kubeconfigLooks = 0
+const kubeconfigTold: string[] = []
+await using kubeconfig = new KubeconfigWatch({
+  files: () => {
+    kubeconfigLooks += 1
+    return [import.meta.filename]
+  },
+  onChange: () => kubeconfigTold.push('changed'),
+  log: { ...silentLog, warn: (message: string) => kubeconfigTold.push(message) },
+})
+// A second look begins when the first is over.
+kubeconfig.lookAgain()
+await eventually(() => kubeconfigLooks > 1)
 const from = await freePorts(3)
 const ports = new Ports()
 const reserved = (policy: Parameters<Ports['reserve']>[0]) =>
@@ -54,12 +71,16 @@ const reserved = (policy: Parameters<Ports['reserve']>[0]) =>
 const fixed = { kind: 'fixed', port: from + 2 } as const
 const range = { kind: 'range', from, to: from + 1 } as const
 
-const meanwhile = []
+const meanwhile: unknown[] = []
 {
   using _ = await takeDescriptors(port)
   meanwhile.push(await probeHealth(port, 1_000, patience), await askActivity(port, 1_000))
   meanwhile.push(await reserved(range), await reserved(range))
   await reserved(fixed)
+  meanwhile.push(await new StoreRecords(silentLog).in(room.folder).catch(ownFailure))
+  kubeconfig.lookAgain()
+  await eventually(() => kubeconfigTold.length > 0)
+  meanwhile.push(kubeconfigTold)
   const soFar = probes
   await eventually(() => probes > soFar + 10)
 }

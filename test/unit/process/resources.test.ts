@@ -51,6 +51,8 @@ test('an agent that may open no more files takes none of it for silence of its s
       { kind: 'cannotAsk' },
       `Port PORT cannot be used: ${why}.`,
       `Port PORT cannot be used: ${why}.`,
+      why,
+      ['kubeconfig not looked at'],
     ],
     afterwards: [2, 0, 1],
     pid: said.pid,
