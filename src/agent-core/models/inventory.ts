@@ -5,7 +5,7 @@ import { splitKey } from '../support/object-key.ts'
 import type { StoredModelView } from '../../contract/models.ts'
 import { deleted, Leftovers, sum, type Entry, type LeftoversOptions } from './leftovers.ts'
 import { countingFor, type Store } from './store.ts'
-import { comparable, lstatIfThere } from './store-paths.ts'
+import { comparable } from './store-paths.ts'
 import type { LoadedFiles, ModelUser, StoredModel, Wanted } from './stored-model.ts'
 
 export interface InventoryOptions extends Omit<LeftoversOptions, 'leftovers'> {
@@ -90,8 +90,9 @@ export class Inventory {
       const older = (await store.contents(wanted)).slice(1)
       const own = older.filter(({ manifest }) => manifest.namespace === wanted.namespace)
       for (const old of own) {
-        if (!(await this.#isLoaded(old)) && (await removed(store, old)))
-          log.info('older content of a model removed', { model: old.model, path: old.path })
+        if (await this.#isLoaded(old)) continue
+        await store.remove(old)
+        log.info('older content of a model removed', { model: old.model, path: old.path })
       }
     } catch (error) {
       log.warn('older contents of a model not removed', { model: wanted.model, error })
@@ -144,12 +145,19 @@ export class Inventory {
     const models = await store.list()
     const known = users()
     const usedBy = await usersOf(models, [...this.#loaded(models), ...(known ?? []).map(wantedFiles(models))])
+    const records = await Promise.all(models.map(({ manifestPath }) => realOf(manifestPath)))
     return models.map((stored, at) => {
       const services = usedBy[at] ?? []
-      const isFree = known !== undefined && services.length === 0
+      // What has a second name is counted and deleted under its first.
+      const isFirst = records.indexOf(records[at] ?? '') === at
+      const isFree = known !== undefined && services.length === 0 && isFirst
       return {
         view: { ...viewOf(stored), usedBy: services, ...(isFree && { prunable: 'no service uses it' }) },
-        remove: async () => !(await this.#isLoaded(stored)) && removed(store, stored),
+        remove: async () => {
+          if (await this.#isLoaded(stored)) return false
+          await store.remove(stored)
+          return true
+        },
       }
     })
   }
@@ -210,13 +218,6 @@ async function usersOf(models: readonly StoredModel[], uses: readonly Used[]): P
 }
 
 const realOf = async (path: string): Promise<string> => comparable(await realpath(path).catch(() => path))
-
-/** False where it is gone by now, as what has a second name is after its first was removed. */
-async function removed(store: Store, stored: StoredModel): Promise<boolean> {
-  if ((await lstatIfThere(stored.manifestPath)) === undefined) return false
-  await store.remove(stored)
-  return true
-}
 
 function viewOf({ model, path, sizeBytes, manifest }: StoredModel): StoredModelView {
   const { source, files, completedAt, lastUsedAt, header } = manifest

@@ -59,15 +59,21 @@ const unfinished = /\.jsonl?\.\d+$/
 const unfinishedForMs = 60_000
 
 /**
- * The names of the folder's entries but for JSON files that are being written; those that a killed process left unfinished are removed.
- * `names`: the entries, where they are known.
+ * The names of the folder's entries but for JSON files that are being written; those that a killed process left unfinished are removed, where
+ * the folder may be written. `names`: the entries, where they are known.
  */
 export async function withoutUnfinished(folder: string, names?: readonly string[]): Promise<string[]> {
   const all = names ?? (await readdir(folder))
-  for (const name of all.filter((one) => unfinished.test(one))) {
-    const path = join(folder, name)
-    const found = await lstat(path).catch(() => undefined)
-    if (found && Math.abs(Date.now() - found.mtimeMs) > unfinishedForMs) await rm(path, { force: true })
-  }
+  for (const name of all.filter((one) => unfinished.test(one))) await removeUnfinished(join(folder, name))
   return all.filter((name) => !unfinished.test(name))
+}
+
+async function removeUnfinished(path: string): Promise<void> {
+  try {
+    const found = await lstat(path)
+    if (found.isFile() && Math.abs(Date.now() - found.mtimeMs) > unfinishedForMs) await rm(path, { force: true })
+  } catch (error) {
+    // It is complete by now, or nothing can be removed there, which takes nothing from who reads.
+    if (!['ENOENT', 'EACCES', 'EPERM', 'EROFS'].some((code) => hasCode(error, code))) throw error
+  }
 }

@@ -128,6 +128,15 @@ test('a model is removed with what a killed write of its record left, and a writ
   ])
 })
 
+test('a model is served although a folder beside it is called like a record that is being written', async () => {
+  const wanted = request(world.server.serve('/x.gguf', gguf('A')).url)
+  const { path } = await world.models.ensure(wanted, staying())
+  const left = `${path}.metalbar.json.1234567`
+  await mkdir(left)
+  await utimes(left, new Date(0), new Date(0))
+  expect((await world.restarted().ensure(wanted, staying())).path).toBe(path)
+})
+
 test('a file beside a record that cannot be read is open to no namespace by its path, only to a person', async () => {
   await put('tiny/x.gguf', gguf('A'))
   await put('tiny/y.gguf.metalbar.json', '{')
