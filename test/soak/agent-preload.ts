@@ -1,6 +1,7 @@
 // Loaded into an agent before its own code (`node --import`): its clock, its memory and its addresses are what a file says at the moment.
 import { readFileSync } from 'node:fs'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { hasCode } from '../../src/agent-core/support/files.ts'
 import type { Platform } from '../../src/agent-core/platform/platform.ts'
 import { StatedMemory } from '../support/stated-memory.ts'
 import { hostAddress, surroundings, surroundingsVariable, totalMiB, type Surroundings } from './surroundings.ts'
@@ -13,7 +14,7 @@ const RealDate = Date
 const memory = new StatedMemory()
 memory.totalBytes = totalMiB * mib
 let current = read()
-setInterval(() => (current = read()), lookEveryMs).unref()
+setInterval(look, lookEveryMs).unref()
 
 globalThis.Date = class extends RealDate {
   constructor(...given: unknown[]) {
@@ -41,6 +42,15 @@ Object.assign(Object.getPrototypeOf(hostPlatform()) as object, stated)
 
 function now(): number {
   return RealDate.now() + current.clockOffsetMs
+}
+
+/** An agent that may open no file goes on in the surroundings that it had. */
+function look(): void {
+  try {
+    current = read()
+  } catch (error) {
+    if (!hasCode(error, 'EMFILE')) throw error
+  }
 }
 
 /** Every writer replaces it as a whole. */

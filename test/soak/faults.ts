@@ -1,8 +1,17 @@
 import { z } from 'zod'
 
 /** What the soak serves; nothing ever goes wrong with the first one's own server, specification or model. */
-export const services = ['steady', 'red', 'green', 'blue'] as const
+export const services = ['steady', 'red', 'green', 'sky-blue'] as const
 export type ServiceName = (typeof services)[number]
+
+/** Their Models ask the source again and again whether it has newer content. */
+export const refreshed = ['green', 'sky-blue'] as const satisfies readonly ServiceName[]
+
+/** An InferenceService whose Service has the name of another's. */
+export const twin = { name: 'sky.blue', of: 'sky-blue' } as const
+
+/** What a person does to a service that memory pressure took out of memory. */
+export const holds = ['stop', 'evict', 'release'] as const
 
 /** Two agents of one cluster: the first runs all the time, the second comes and goes. */
 export const agents = ['first', 'second'] as const
@@ -57,6 +66,14 @@ const kinds = [
   z.object({ kind: z.literal('restart'), service }),
   z.object({ kind: z.literal('noAddress'), agent, forMs: ms }),
   z.object({ kind: z.literal('memory'), availableMiB: z.number().int().min(0), forMs: ms }),
+  /** So many files may be opened beside those that are. */
+  z.object({ kind: z.literal('fdLimit'), agent, left: z.number().int().min(0), forMs: ms }),
+  /** The source has another content, at a time at which the clock of the first agent is ahead. */
+  z.object({ kind: z.literal('newContent'), service: z.enum(refreshed), aheadMs: ms, forMs: ms }),
+  z.object({ kind: z.literal('twin'), forMs: ms }),
+  z.object({ kind: z.literal('moveNamespace'), forMs: ms }),
+  z.object({ kind: z.literal('prune'), agent }),
+  z.object({ kind: z.literal('holdEvicted'), service, how: z.enum(holds), forMs: ms }),
 ] as const
 
 /** Something that happens to the agent, and when: so long after the one before it began. */
@@ -68,8 +85,10 @@ export type FaultKind = Fault['what']['kind']
 export function touched({ what }: Pick<Fault, 'what'>): readonly ServiceName[] {
   switch (what.kind) {
     case 'terminateAgent':
+    case 'moveNamespace':
       return services
     case 'memory':
+    case 'holdEvicted':
       return services.filter((name) => name !== 'steady')
     case 'killServer':
     case 'stopServer':
@@ -80,7 +99,10 @@ export function touched({ what }: Pick<Fault, 'what'>): readonly ServiceName[] {
     case 'scaleToZero':
     case 'evict':
     case 'restart':
+    case 'newContent':
       return [what.service]
+    case 'twin':
+      return [twin.of]
     case 'killAgent':
     case 'killAgentInStart':
     case 'stallApi':
@@ -95,6 +117,8 @@ export function touched({ what }: Pick<Fault, 'what'>): readonly ServiceName[] {
     case 'secondAgent':
     case 'pause':
     case 'noAddress':
+    case 'fdLimit':
+    case 'prune':
       return []
   }
 }

@@ -16,6 +16,10 @@ const undoLimitMs = 90_000
 const retryMs = 200
 /** How long a command to the agent that is a fault itself is tried. */
 const tellLimitMs = 4_000
+/** Little enough that the least important leave memory. */
+const criticalMiB = 300
+/** Between two looks of an agent at a source. */
+const refreshMs = 10_000
 
 export interface InjectorOptions {
   readonly api: ApiServer
@@ -27,7 +31,9 @@ export interface InjectorOptions {
   readonly unclaimed: () => readonly ServiceName[]
   /** Of the first agent's state folder; undefined where this machine allows none. */
   readonly disk: Disk | undefined
-  readonly obstacles: { readonly api: Blockage; readonly slices: Blockage }
+  readonly obstacles: { readonly api: Blockage; readonly slices: Blockage; readonly files: Blockage }
+  /** A namespace with nothing to be served. */
+  readonly elsewhere: string
   readonly touches: Touches
   readonly changes: Touches
   /** Gains those whose Endpoints the agent may not know as they are: it does not watch them. */
@@ -145,7 +151,7 @@ export class Injector {
       case 'pause':
         return this.#as(what.agent, () => this.#pause(what))
       case 'evict':
-        return this.#as(what.agent, () => this.#evict(what))
+        return this.#as(what.agent, () => this.#alone(`hold ${what.service}`, () => this.#evict(what)))
       case 'restart':
         await this.#tell(first, 'restart', objects.keyOf(what.service))
         return
@@ -157,6 +163,24 @@ export class Injector {
         })
       case 'memory':
         return this.#take(what)
+      case 'fdLimit':
+        return this.#as(what.agent, () => this.#alone(`files of ${what.agent}`, () => this.#limitFiles(what)))
+      case 'newContent':
+        return this.#newContent(what)
+      case 'twin':
+        return this.#alone('twin', async () => {
+          await this.#arrange(() => objects.applyTwin())
+          await delay(what.forMs)
+          await this.#arrange(() => objects.deleteTwin())
+        })
+      case 'moveNamespace':
+        return this.#alone('namespace', () => this.#move(what))
+      case 'prune':
+        return this.#as(what.agent, async () => {
+          await this.#tell(agents[what.agent], 'models', 'prune', '--yes')
+        })
+      case 'holdEvicted':
+        return this.#alone(`hold ${what.service}`, () => this.#holdEvicted(what))
     }
   }
 
@@ -272,24 +296,86 @@ export class Injector {
     const key = this.#options.objects.keyOf(service)
     await this.#tell(agent, 'evict', key)
     await delay(forMs)
+    await this.#bringBack(name, service)
+  }
+
+  async #bringBack(name: AgentName, service: ServiceName): Promise<void> {
+    const agent = this.#options.agents[name]
     const isBack = async () => {
       const view = (await agent.snapshot())?.services.find((one) => one.name === service)
       // An agent that has only just started does not say yet what is held.
-      const isFree = view !== undefined && view.reason !== 'Pending' && view.hold === undefined
-      return isFree || agent.tell('bring-back', key)
+      const isFree = view !== undefined && view.reason !== 'Pending' && view.hold?.by !== 'person'
+      return isFree || agent.tell('bring-back', this.#options.objects.keyOf(service))
     }
     await this.#until(isBack, `the ${name} agent to bring ${service} back`)
   }
 
+  /** What a person says of a service that memory pressure evicted counts, and outlives the pressure. */
+  async #holdEvicted({ service, how, forMs }: What<'holdEvicted'>): Promise<void> {
+    const { objects, agents } = this.#options
+    const { first } = agents
+    const holdOf = async () => (await first.snapshot())?.services.find((one) => one.name === service)?.hold
+    const verb = how === 'stop' ? ['--here'] : []
+    const end = await this.#beginShortage(criticalMiB)
+    const deadline = performance.now() + tellLimitMs
+    while ((await holdOf())?.by !== 'pressure' && performance.now() < deadline) await delay(retryMs)
+    const uid = await this.#arrange(() => objects.uidOf(service))
+    const isDone = await first.tell(how, ...verb, objects.keyOf(service))
+    await end()
+    await delay(forMs)
+    const hold = await holdOf()
+    const isSame = uid !== undefined && uid === (await this.#arrange(() => objects.uidOf(service)))
+    await this.#bringBack('first', service)
+    if (isDone && isSame && first.isAtWork && !this.#busy.has('namespace') && hold?.by !== 'person') {
+      throw new Error(`"${how}" of ${service} was answered as done, and ${forMs} ms later it is not held by a person.`)
+    }
+  }
+
+  async #limitFiles({ agent: name, left, forMs }: What<'fdLimit'>): Promise<void> {
+    const { agents, obstacles } = this.#options
+    obstacles.files.begin(performance.now())
+    agents[name].limitFiles(left)
+    await delay(forMs)
+    agents[name].limitFiles(undefined)
+    obstacles.files.end(performance.now())
+  }
+
+  /** The clock is put right when the content has had the time to get here. */
+  async #newContent({ service, aheadMs, forMs }: What<'newContent'>): Promise<void> {
+    const { objects, agents } = this.#options
+    const { first } = agents
+    await first.surround({ clockOffsetMs: first.clockOffsetMs + aheadMs })
+    objects.changeContent(service)
+    await delay(forMs)
+    await first.surround({ clockOffsetMs: first.clockOffsetMs - aheadMs })
+    // The source is asked every ten seconds, and what was changed shows for a while after that.
+    await delay(refreshMs)
+  }
+
+  async #move({ forMs }: What<'moveNamespace'>): Promise<void> {
+    const { agents, objects, elsewhere } = this.#options
+    await this.#tell(agents.first, 'settings', 'set', 'namespace', elsewhere)
+    await delay(forMs)
+    const isBack = () => agents.first.tell('settings', 'set', 'namespace', objects.namespace)
+    await this.#until(isBack, 'the first agent to go back to its namespace')
+  }
+
   /** The least of what all of these leave. */
   async #take({ availableMiB, forMs }: What<'memory'>): Promise<void> {
+    const end = await this.#beginShortage(availableMiB)
+    await delay(forMs)
+    await end()
+  }
+
+  async #beginShortage(availableMiB: number): Promise<() => Promise<void>> {
     const { first } = this.#options.agents
     const state = () => first.surround({ availableMiB: Math.min(undisturbed.availableMiB, ...this.#memory) })
     this.#memory.push(availableMiB)
     await state()
-    await delay(forMs)
-    this.#memory.splice(this.#memory.indexOf(availableMiB), 1)
-    await state()
+    return () => {
+      this.#memory.splice(this.#memory.indexOf(availableMiB), 1)
+      return state()
+    }
   }
 
   /** Whether it said yes in time; one that is starting, or refuses, may not. */

@@ -5,6 +5,8 @@ export interface SeenProcess {
   /** Of its command line. */
   readonly agent: AgentName
   readonly contextSize: number
+  /** The file that it was started with. */
+  readonly model: string
   readonly port: number
   /** Whether it really listens there. */
   readonly listens: boolean

@@ -7,7 +7,7 @@ import { Reflector } from '../support/controller-stand-in/reflector.ts'
 import type { Blockage } from './blockage.ts'
 import { Ends } from './ends.ts'
 import { services, type AgentName, type ServiceName } from './faults.ts'
-import { judge, type SeenService } from './judge.ts'
+import { judge, type Finding, type SeenService } from './judge.ts'
 import { lateMs, Patience } from './patience.ts'
 import type { Processes, ServerProcess } from './processes.ts'
 import type { SoakAgent } from './soak-agent.ts'
@@ -131,7 +131,9 @@ export class Oracle implements AsyncDisposable {
       }
     })
     const isFree = obstacles.every((one) => one.isClear(at))
-    const canAct = (agent: AgentName) => isFree && agents[agent].isAtWork
+    const isUrgentlyFree = obstacles.every((one) => one.isUrgentlyClear(at))
+    const canAct = (agent: AgentName, rule: Finding['rule']) =>
+      (rule === 'listener' ? isUrgentlyFree : isFree) && agents[agent].isAtWork
     this.#count(at, isFree)
     for (const { sentence } of this.#patience.see(judge(seen), { at, canAct })) onBroken(sentence)
     const ofTheFirst = this.#seen.filter(({ agent }) => agent === 'first')

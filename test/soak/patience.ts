@@ -9,8 +9,8 @@ export const lateMs = 150
 export interface Moment {
   /** Monotonic. */
   readonly at: number
-  /** Whether this agent runs, and the API server takes what it writes; every answer but a yes begins its time anew. */
-  readonly canAct: (agent: AgentName) => boolean
+  /** Whether this agent runs, and could write what puts this right by now; every answer but a yes begins its time anew. */
+  readonly canAct: (agent: AgentName, rule: Finding['rule']) => boolean
 }
 
 /** Tells from look to look which findings have lasted too long; each is told once. */
@@ -28,7 +28,7 @@ export class Patience {
       const known = this.#lasting.get(key)
       const { badMs = 0, isTold = false } = known ?? {}
       const counted = known === undefined || sinceMs > lateMs ? badMs : badMs + sinceMs
-      const isFree = finding.duty === undefined || canAct(finding.duty)
+      const isFree = finding.duty === undefined || canAct(finding.duty, finding.rule)
       const isBroken = finding.duty === undefined || (isFree && counted > patienceMs)
       this.#lasting.set(key, { badMs: isFree ? counted : 0, isTold: isTold || isBroken })
       return isBroken && !isTold ? [finding] : []

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { relative, resolve } from 'node:path'
 import { isGone, parseListeningInodes, parseStat } from '../../src/agent-core/platform/proc-files.ts'
 import { hasCode } from '../../src/agent-core/support/files.ts'
 import { agents, services, type AgentName, type ServiceName } from './faults.ts'
@@ -45,7 +46,7 @@ export class Processes {
     const looks = this.#others.get(pid) ?? 0
     if (this.#known.has(pid) || looks >= looksAtOthers) return
     const workplace = unlessGone(() => readlinkSync(`/proc/${pid}/cwd`), '')
-    const server = serverOf(readIfThere(`/proc/${pid}/cmdline`).split('\0'), workplace.replace(`${this.#folder}/`, ''))
+    const server = serverOf(readIfThere(`/proc/${pid}/cmdline`).split('\0'), { workplace, folder: this.#folder })
     if (server) this.#known.set(pid, { pid, ...server })
     else this.#others.set(pid, looks + 1)
   }
@@ -61,13 +62,17 @@ export class Processes {
   }
 }
 
-/** `place`: where it works, seen from the folder of all agents. */
-function serverOf(argv: readonly string[], place: string): Omit<ServerProcess, 'pid' | 'listens'> | undefined {
+/** `folder`: of all agents. */
+function serverOf(
+  argv: readonly string[],
+  { workplace, folder }: { readonly workplace: string; readonly folder: string },
+): Omit<ServerProcess, 'pid' | 'listens'> | undefined {
   const value = (flag: string) => argv[argv.indexOf(flag) + 1] ?? ''
-  const agent: AgentName | undefined = agents.find((name) => place.startsWith(`${name}/`))
+  const agent: AgentName | undefined = agents.find((name) => relative(folder, workplace).startsWith(`${name}/`))
+  const model = resolve(workplace, value('--model'))
   const service = services.find((name) => value('--alias') === name)
   if (agent === undefined || service === undefined) return undefined
-  return { agent, service, port: Number(value('--port')), contextSize: Number(value('--ctx-size')) }
+  return { agent, service, model, port: Number(value('--port')), contextSize: Number(value('--ctx-size')) }
 }
 
 function openFiles(pid: number): string[] {

@@ -1,4 +1,7 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { hasCode } from '../../src/agent-core/support/files.ts'
 import type { AgentWorld } from '../support/agent-world.ts'
 import { services, type AgentName, type ServiceName } from './faults.ts'
 import type { Oracle } from './oracle.ts'
@@ -79,13 +82,24 @@ export class Rest {
       ...{ servers: servers.length, agent: server?.agent, contextSize: server?.contextSize },
       ...{ ready: ready?.port, holder: ready?.holder, phase },
     }
+    const { count, text } = objects.contentOf(name)
+    const isContentRight = server !== undefined && (await contentOf(server.model)) === text
+    const copies = (await filesIn(this.#store)).filter((file) => basename(file) === `${name}.gguf`)
     const isService = (await world.service(name)) !== undefined
     const shown = (one: unknown) => JSON.stringify(one)
     return [
       ...(shown(is) === shown(expected) ? [] : [`At rest ${name} is ${shown(is)}, not ${shown(expected)}.`]),
+      ...(isContentRight ? [] : [`At rest the server of ${name} has another content than its source, or none.`]),
+      ...(copies.length <= count
+        ? []
+        : [`At rest there are ${copies.length} copies of the ${count} contents of ${name}.`]),
       ...(isService ? [] : [`At rest there is no Service ${name}.`]),
       ...(areEndpointsRight || mayMiss ? [] : [`At rest the Endpoints of ${name} name ${shown(ports)}.`]),
     ]
+  }
+
+  get #store(): string {
+    return join(this.#options.agents.first.folder, 'models')
   }
 
   async #help(): Promise<void> {
@@ -103,5 +117,20 @@ export class Rest {
     return views.map(
       ({ name, state, reason, message }) => `The agent says of ${name}: ${state} (${reason}): ${message}`,
     )
+  }
+}
+
+/** Undefined where the file is gone. */
+const contentOf = (file: string): Promise<string | undefined> => ifThere(readFile(file, 'utf8'), undefined)
+
+/** Before its first download there is no store. */
+const filesIn = (folder: string): Promise<string[]> => ifThere(readdir(folder, { recursive: true }), [])
+
+async function ifThere<T, R>(read: Promise<T>, otherwise: R): Promise<T | R> {
+  try {
+    return await read
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return otherwise
+    throw error
   }
 }

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { agents, answers, refusable, services, type Fault } from './faults.ts'
+import { agents, answers, holds, refreshed, refusable, services, type Fault } from './faults.ts'
 
 /** Between two faults: short, so that most of them meet others that are not over. */
 const longestGapMs = 2_000
@@ -64,6 +64,28 @@ const kinds = [
   [4, fc.record({ kind: always('evict'), agent, service: other, forMs: forMs(500, 6_000) })],
   [3, fc.record({ kind: always('restart'), service: other })],
   [3, fc.record({ kind: always('noAddress'), agent, forMs: forMs(500, 12_000) })],
+  [3, fc.record({ kind: always('fdLimit'), agent, left: fc.integer({ min: 0, max: 6 }), forMs: forMs(500, 8_000) })],
+  [
+    3,
+    fc.record({
+      kind: always('newContent'),
+      service: fc.constantFrom(...refreshed),
+      aheadMs: fc.constantFrom(0, 86_400_000, 31_536_000_000),
+      forMs: forMs(4_000, 14_000),
+    }),
+  ],
+  [3, fc.record({ kind: always('twin'), forMs: forMs(500, 8_000) })],
+  [1, fc.record({ kind: always('moveNamespace'), forMs: forMs(0, 6_000) })],
+  [3, fc.record({ kind: always('prune'), agent })],
+  [
+    3,
+    fc.record({
+      kind: always('holdEvicted'),
+      service: other,
+      how: fc.constantFrom(...holds),
+      forMs: forMs(3_500, 8_000),
+    }),
+  ],
   // Of 4 GiB: plenty, short, too little for one more, critically little.
   [
     4,

@@ -1,4 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { appendFile, mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -121,6 +122,17 @@ export class SoakAgent implements AsyncDisposable {
     }
   }
 
+  /**
+   * Bounds how many files it may have open, by so many beside those that it has; `undefined` = as before. Not in its start, which without
+   * files is none.
+   */
+  limitFiles(left: number | undefined): void {
+    const agent = this.#process
+    if (!agent || agent.exit || (left !== undefined && !this.isAtWork)) return
+    const open = left === undefined ? usualFiles : openFilesOf(agent.pid) + left
+    spawnSync('prlimit', ['--pid', String(agent.pid), `--nofile=${open}:`])
+  }
+
   /** A verb of the command line: whether the agent said yes. */
   async tell(...verb: [string, ...string[]]): Promise<boolean> {
     const agent = this.#process
@@ -186,8 +198,13 @@ const flags = [
     '1s',
   ],
   ...['--eviction-enabled', '--eviction-share', '0', '--eviction-at-admission', '--memory-fraction', '0.95'],
-  ...['--memory-watchdog-interval', '1s', '--come-back-after', '2s'],
+  ...['--memory-watchdog-interval', '1s', '--come-back-after', '2s', '--refresh-interval', '10s'],
 ]
+
+/** More than an agent ever has. */
+const usualFiles = 4_096
+
+const openFilesOf = (pid: number): number => (existsSync(`/proc/${pid}/fd`) ? readdirSync(`/proc/${pid}/fd`).length : 0)
 
 /** Asked anew each time: it changes while something is waited for. */
 const isWanted = (time: { readonly isWanted: boolean }): boolean => time.isWanted

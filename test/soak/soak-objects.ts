@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { AgentWorld } from '../support/agent-world.ts'
 import { sampleScriptArgs } from '../support/sample-servers/sample.ts'
-import { services, type Fault, type ServiceName } from './faults.ts'
+import { refreshed, services, twin, type Fault, type ServiceName } from './faults.ts'
 
 type PublishedEdit = Extract<Fault['what'], { kind: 'editPublished' }>['what']
 type PublishedKind = Extract<Fault['what'], { kind: 'deletePublished' }>['object']
@@ -10,7 +10,7 @@ const priorities: Readonly<Record<ServiceName, string>> = {
   steady: 'critical',
   red: 'high',
   green: 'normal',
-  blue: 'low',
+  'sky-blue': 'low',
 }
 const apiVersions: Readonly<Record<PublishedKind, string>> = {
   EndpointSlice: 'discovery.k8s.io/v1',
@@ -42,9 +42,28 @@ const endpoints = z.looseObject({
 /** What of the soak is in the cluster, and what others may do to it. */
 export class SoakObjects {
   readonly #world: AgentWorld
+  /** What the sources hold now, and how many contents each had. */
+  readonly #contents = new Map<ServiceName, { readonly count: number; readonly text: string }>()
 
   constructor(world: AgentWorld) {
     this.#world = world
+    for (const name of services) this.changeContent(name)
+  }
+
+  get namespace(): string {
+    return this.#world.namespace
+  }
+
+  /** Of the model of a service. */
+  contentOf(name: ServiceName): { readonly count: number; readonly text: string } {
+    return this.#contents.get(name) ?? { count: 0, text: '' }
+  }
+
+  changeContent(name: ServiceName): void {
+    const count = this.contentOf(name).count + 1
+    const text = `GGUF and nothing more of ${name}, for the ${count}. time`
+    this.#contents.set(name, { count, text })
+    this.#world.files.serve(modelPath(name), Buffer.from(text), { etag: () => `"${count}"` })
   }
 
   keyOf(name: ServiceName): string {
@@ -59,13 +78,28 @@ export class SoakObjects {
   }
 
   async applyModel(name: ServiceName): Promise<void> {
-    await this.#world.applyModel(name)
+    const isRefreshed = refreshed.some((one) => one === name)
+    const source = `${this.#world.files.origin}${modelPath(name)}`
+    await this.#world.applyModel(name, { source, ...(isRefreshed && { refreshPolicy: 'OnChange' }) })
   }
 
   async applyService(name: ServiceName): Promise<void> {
-    const extraArgs = ['--alias', name, ...sampleScriptArgs({ loadMs: 100 })]
-    const spec = { extraArgs, priority: priorities[name], evictionProtection: name === 'steady', replicas: 1 }
-    await this.#world.applyService(name, { spec })
+    await this.#world.applyService(name, { spec: specOf(name) })
+  }
+
+  /** Its server is to be told apart from none of the service whose name it shares. */
+  async applyTwin(): Promise<void> {
+    await this.#world.applyService(twin.name, { modelRef: twin.of, spec: specOf(twin.of) })
+  }
+
+  async deleteTwin(): Promise<void> {
+    await this.#world.deleteService(twin.name)
+  }
+
+  /** Undefined where there is no such service. */
+  async uidOf(name: ServiceName): Promise<string | undefined> {
+    const reference = { apiVersion: 'inference.llmkube.dev/v1alpha1', kind: 'InferenceService', metadata: { name } }
+    return (await this.#world.admin.get(reference))?.metadata.uid
   }
 
   async edit(name: ServiceName, spec: Readonly<Record<string, unknown>>): Promise<void> {
@@ -120,6 +154,15 @@ export class SoakObjects {
       .map(({ port }) => port)
   }
 }
+
+const modelPath = (name: ServiceName): string => `/${name}.gguf`
+
+const specOf = (name: ServiceName): Readonly<Record<string, unknown>> => ({
+  extraArgs: ['--alias', name, ...sampleScriptArgs({ loadMs: 100 })],
+  priority: priorities[name],
+  evictionProtection: name === 'steady',
+  replicas: 1,
+})
 
 type Listed = z.infer<typeof listed>
 

@@ -79,7 +79,7 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   made.use(agents.first)
   made.use(agents.second)
 
-  const obstacles = { api: new Blockage(), slices: new Blockage() }
+  const obstacles = { api: new Blockage(), slices: new Blockage(), files: new Blockage() }
   const touches = new Touches({ aftermathMs: endsAftermathMs })
   const changes = new Touches({ aftermathMs: changesAftermathMs })
   const objects = new SoakObjects(world)
@@ -96,7 +96,9 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   await watching.start()
   const strayEndpoints = new Set<ServiceName>()
   const rest = new Rest({ world, objects, agents, oracle: watching, strayEndpoints })
+  const elsewhere = await world.createNamespace()
   const injector = new Injector({
+    elsewhere,
     ...{ api, proxy, objects, agents, obstacles, touches, changes, strayEndpoints },
     ...{ servers: () => watching.servers, unclaimed: () => watching.unclaimed },
     ...{ disk: typeof disk === 'string' ? undefined : disk },

@@ -77,6 +77,7 @@ export interface ServiceOptions {
 export interface ModelOptions {
   readonly source?: string
   readonly accelerator?: string
+  readonly refreshPolicy?: 'OnChange'
   readonly namespace?: string
 }
 
@@ -188,12 +189,15 @@ export class AgentWorld implements AsyncDisposable {
     return running
   }
 
-  applyModel(name: string, { source = this.modelUrl, accelerator = 'metal', namespace }: ModelOptions = {}) {
+  applyModel(
+    name: string,
+    { source = this.modelUrl, accelerator = 'metal', namespace, refreshPolicy }: ModelOptions = {},
+  ) {
     return this.admin.apply({
       apiVersion,
       kind: 'Model',
       metadata: { name, ...(namespace !== undefined && { namespace }) },
-      spec: { source, format: 'gguf', hardware: { accelerator } },
+      spec: { source, format: 'gguf', hardware: { accelerator }, ...(refreshPolicy && { refreshPolicy }) },
     })
   }
 

@@ -13,6 +13,15 @@ test('after an obstacle the agent has as long again to come back from its back-o
   expect([blockage.isClear(22_099), blockage.isClear(22_100)]).toEqual([false, true])
 })
 
+test('what is tried again every second has a second and a half to come back, however long the obstacle was there', () => {
+  const blockage = new Blockage()
+  expect(blockage.isUrgentlyClear(0)).toBe(true)
+  blockage.begin(1_000)
+  expect(blockage.isUrgentlyClear(5_000)).toBe(false)
+  blockage.end(60_000)
+  expect([blockage.isUrgentlyClear(61_499), blockage.isUrgentlyClear(61_500)]).toEqual([false, true])
+})
+
 test('obstacles at the same time, or close after another, count as one', () => {
   const blockage = new Blockage()
   blockage.begin(0)

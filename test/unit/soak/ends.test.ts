@@ -11,7 +11,7 @@ function room() {
 
 test('a server that ends although nothing was done to its service is told', () => {
   const { touches, ends } = room()
-  touches.begin(['blue'])
+  touches.begin(['sky-blue'])
   expect(ends.see([red], 0)).toEqual([])
   expect(ends.see([red], 100)).toEqual([])
   expect(ends.see([], 200)).toEqual(['Server 10 of red ended, and nothing had been done to red.'])

@@ -1,7 +1,14 @@
 import { expect, test } from 'vitest'
 import { judge, type SeenProcess, type SeenService } from '../../soak/judge.ts'
 
-const server: SeenProcess = { pid: 10, agent: 'first', contextSize: 2048, port: 8001, listens: true }
+const server: SeenProcess = {
+  pid: 10,
+  agent: 'first',
+  contextSize: 2048,
+  model: '/red.gguf',
+  port: 8001,
+  listens: true,
+}
 const serving: SeenService = {
   name: 'red',
   ready: { port: 8001, holder: 'first' },

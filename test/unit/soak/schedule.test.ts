@@ -18,14 +18,19 @@ test('every kind of fault comes, and what is planned can be recorded and read ag
     'edit',
     'editPublished',
     'evict',
+    'fdLimit',
     'fillDisk',
+    'holdEvicted',
     'killAgent',
     'killAgentInStart',
     'killApi',
     'killServer',
     'memory',
+    'moveNamespace',
+    'newContent',
     'noAddress',
     'pause',
+    'prune',
     'readOnlyDisk',
     'recreate',
     'refuse',
@@ -37,14 +42,15 @@ test('every kind of fault comes, and what is planned can be recorded and read ag
     'stopServer',
     'takeBackEdit',
     'terminateAgent',
+    'twin',
   ])
   const recorded: unknown = JSON.parse(JSON.stringify(many))
   expect(fault.array().parse(recorded)).toEqual(many)
 })
 
-test('nothing but an orderly end of the agent may end the server of the steady service', () => {
+test('nothing but an orderly end of the agent, or of its work for the namespace, may end the server of the steady service', () => {
   const touching = many.filter((one) => touched(one).includes('steady')).map(({ what }) => what.kind)
-  expect(new Set(touching)).toEqual(new Set(['terminateAgent']))
+  expect(new Set(touching)).toEqual(new Set(['moveNamespace', 'terminateAgent']))
 })
 
 test('rounds hold every fault once, in order, the rest in the last', () => {
