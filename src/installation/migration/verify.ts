@@ -3,12 +3,15 @@ import type { KubeApi } from '../../agent-core/kube/kube-api.ts'
 import { parseEndpointSlice, parseService, resources } from '../../agent-core/kube/resources.ts'
 import { serviceNameOf } from '../../agent-core/publishing/objects.ts'
 import { publishedOf } from '../../agent-core/publishing/slice-object.ts'
+import { parseJson } from '../../agent-core/support/files.ts'
 import { messageOf } from '../../agent-core/support/message-of.ts'
 import type { FoundService } from './cluster-look.ts'
 import { isHeldByOurs } from './slice-holder.ts'
 
 const answerLimitMs = 60_000
 const connectLimitMs = 5_000
+/** One token with all that is said about it has a few KiB; what answers at the port may be anything. */
+const maxAnswerBytes = 1024 * 1024
 
 const completion = z.object({ choices: z.array(z.unknown()).min(1) })
 
@@ -40,17 +43,21 @@ export async function verify(
 }
 
 /** By the published address; where this machine does not reach itself by that, by loopback. */
-async function answerOf(address: string, port: number, mode: string | undefined): Promise<string> {
+export async function answerOf(address: string, port: number, mode: string | undefined): Promise<string> {
   const isReached = await fetch(`http://${address}:${port}/health`, {
     signal: AbortSignal.timeout(connectLimitMs),
   }).then(
-    () => true,
+    async ({ body }) => {
+      await body?.cancel()
+      return true
+    },
     () => false,
   )
   const base = `http://${isReached ? address : '127.0.0.1'}:${port}`
   const how = isReached ? '' : ' (asked by loopback, for this machine does not reach itself by its address)'
   if (mode === 'embedding' || mode === 'rerank') {
-    const { status } = await fetch(`${base}/health`, { signal: AbortSignal.timeout(answerLimitMs) })
+    const { status, body } = await fetch(`${base}/health`, { signal: AbortSignal.timeout(answerLimitMs) })
+    await body?.cancel()
     if (status !== 200) throw new Error(`/health answers ${status}.`)
     return `is healthy${how}`
   }
@@ -61,6 +68,19 @@ async function answerOf(address: string, port: number, mode: string | undefined)
     signal: AbortSignal.timeout(answerLimitMs),
   })
   if (!response.ok) throw new Error(`a completion was answered by ${response.status}.`)
-  completion.parse(await response.json())
+  completion.parse(parseJson(await textOf(response)))
   return `answers a completion${how}`
+}
+
+async function textOf(response: Response): Promise<string> {
+  const body: ReadableStream<Uint8Array> | null = response.body
+  const pieces: Uint8Array[] = []
+  let length = 0
+  // Leaving the loop ends the connection.
+  for await (const piece of body ?? []) {
+    length += piece.byteLength
+    if (length > maxAnswerBytes) throw new Error(`a completion has more than ${maxAnswerBytes / 1024} KiB.`)
+    pieces.push(piece)
+  }
+  return Buffer.concat(pieces).toString('utf8')
 }
