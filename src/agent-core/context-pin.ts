@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { z } from 'zod'
+import { shellWord } from '../contract/shell.ts'
 import { KubeApi } from './kube/kube-api.ts'
 import { KubeconfigError, type PinnedContext } from './kube/pinned-context.ts'
 import { objectMeta, resources } from './kube/resources.ts'
@@ -70,8 +71,8 @@ export class ContextPin {
     this.#doubted = api
     const doubt =
       uid === undefined
-        ? `and nothing shows that it is the same cluster: if it is to be served, say metal-agent context use ${context.name}.`
-        : `which is another cluster: serve it with metal-agent context use ${context.name}, or correct the kubeconfig.`
+        ? `and nothing shows that it is the same cluster: if it is to be served, say metal-agent context use ${shellWord(context.name)}.`
+        : `which is another cluster: serve it with metal-agent context use ${shellWord(context.name)}, or correct the kubeconfig.`
     throw new KubeconfigError(
       `Context "${context.name}" was ${kept.server} when this machine served it last, and now names ${context.server}, ${doubt}`,
     )

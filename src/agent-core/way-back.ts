@@ -1,3 +1,4 @@
+import { shellWord } from '../contract/shell.ts'
 import type { PinnedContext } from './kube/pinned-context.ts'
 
 interface Place {
@@ -13,11 +14,11 @@ export function wayBackFrom(left: PinnedContext, next: PinnedContext): Place | u
 
 /** What a person reads while the present context has not been reached; `kubeconfig` is the one in use. */
 export function wayBackSentence(back: Place, { now, kubeconfig }: { now: string; kubeconfig: string | undefined }) {
-  const use = `metal-agent context use ${back.name}`
+  const use = `metal-agent context use ${shellWord(back.name)}`
   if (back.file === kubeconfig) {
     return `Context "${now}" was not reached yet; "${back.name}" was served before: ${use} goes back.`
   }
   const of = back.file ?? 'the usual kubeconfig'
-  const set = `metal-agent settings set kubeconfig ${back.file ?? 'default'}`
+  const set = `metal-agent settings set kubeconfig ${shellWord(back.file ?? 'default')}`
   return `Context "${now}" was not reached yet; "${back.name}" of ${of} was served before: ${set}, and then ${use}, go back.`
 }

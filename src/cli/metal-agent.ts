@@ -1,7 +1,7 @@
 import { homedir, tmpdir } from 'node:os'
 import path from 'node:path'
 import { embeddedScheme, isSelfContained } from '../agent-core/support/embedded.ts'
-import { exitCodes } from './io.ts'
+import { exitCodes, terminalOf } from './io.ts'
 import { main } from './main.ts'
 
 /** The built window; two folders up is the same folder from the sources and from the built files. */
@@ -25,7 +25,9 @@ async function run(): Promise<never> {
     cwd: process.cwd(),
     windowFolder: isSelfContained() ? `${embeddedScheme}renderer` : besideThis,
   }).catch((error: unknown) => {
-    process.stderr.write(`metal-agent: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+    terminalOf(process.stderr).write(
+      `metal-agent: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
+    )
     return exitCodes.failed
   })
   await Promise.all([written(process.stdout), written(process.stderr)])

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { app, clipboard, shell } from 'electron'
+import { cleanLines } from '../contract/clean-text.ts'
 import { messageOf } from '../agent-core/support/message-of.ts'
 import type { ServersAtEnd } from '../serve/host-agent.ts'
 import { defaultStateDir } from '../agent-core/state/state-folder.ts'
@@ -259,6 +260,6 @@ function run(followLinks: ReturnType<typeof catchLinks>): void {
 
 function cannotStart(error: unknown): void {
   const why = messageOf(error)
-  process.stderr.write(`Metalbar cannot start: ${why}\n`)
+  process.stderr.write(`Metalbar cannot start: ${cleanLines(why)}\n`)
   void tellCannotStart(why).finally(() => app.exit(1))
 }

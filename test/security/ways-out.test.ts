@@ -1,3 +1,5 @@
+import { chown, mkdir, readdir } from 'node:fs/promises'
+import { execa } from 'execa'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { EventRecorder } from '../../src/agent-core/kube/event-recorder.ts'
@@ -5,9 +7,12 @@ import { KubeApi } from '../../src/agent-core/kube/kube-api.ts'
 import { PinnedContext } from '../../src/agent-core/kube/pinned-context.ts'
 import { parseInferenceService } from '../../src/agent-core/kube/resources.ts'
 import { conditionsChange, metalAgentCondition } from '../../src/agent-core/kube/status-writer.ts'
+import { judgeStoreFolder } from '../../src/agent-core/models/store-folder.ts'
 import { createLog } from '../../src/agent-core/observability/log.ts'
 import { composeSnapshot } from '../../src/agent-core/snapshot/compose.ts'
+import { wayBackSentence } from '../../src/agent-core/way-back.ts'
 import { terminalOf } from '../../src/cli/io.ts'
+import { addressWords } from '../../src/renderer/words/services.ts'
 import { cleanedDoor } from '../../src/serve/agent-door.ts'
 import { RecordingDoor } from '../support/carriers/recording-door.ts'
 import { writeKubeconfig } from '../support/control-plane/kubeconfig.ts'
@@ -110,3 +115,38 @@ function textsIn(value: unknown): string[] {
   if (typeof value === 'string') return [value]
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : []
 }
+
+describe('a line that a person is to paste into a shell has each name as one word', () => {
+  const name = "it's $(touch ran); `touch ran` x"
+
+  /** What its programs are given, one word a line. */
+  async function pasted(line: string): Promise<string[]> {
+    await using folder = await temporaryFolder()
+    const programs = ['metal-agent', 'sudo', 'curl'].map((one) => `alias ${one}="printf '%s\\\\n'"`)
+    const { stdout } = await execa('sh', ['-c', `${programs.join('\n')}\n${line}`], { cwd: folder.dir })
+    expect(await readdir(folder.dir)).toEqual([])
+    return stdout.split('\n')
+  }
+
+  test('a context and a kubeconfig', async () => {
+    const said = wayBackSentence({ name, file: `/${name}` }, { now: 'prod', kubeconfig: undefined })
+    const [, first = '', second = ''] = / was served before: (.*), and then (.*), go back\.$/s.exec(said) ?? []
+    expect(await pasted(first)).toEqual(['settings', 'set', 'kubeconfig', `/${name}`])
+    expect(await pasted(second)).toEqual(['context', 'use', name])
+  })
+
+  test.skipIf(process.getuid?.() !== 0)('the folder of a store', async () => {
+    await using folder = await temporaryFolder()
+    const store = `${folder.dir}/${name}`
+    await mkdir(store)
+    await chown(store, 12_345, 12_345)
+    const { problem } = await judgeStoreFolder(store, { uid: 77, username: 'anna' })
+    const [, line = ''] = / with "(sudo .*)", or choose /s.exec(problem?.message ?? '') ?? []
+    expect(await pasted(line)).toEqual(['chown', '-R', 'anna', store])
+  })
+
+  test('the address of a service', async () => {
+    const [first] = await pasted(addressWords.curl(`http://h/${name}`))
+    expect(first).toBe(`http://h/${name}/v1/chat/completions`)
+  })
+})

@@ -1,6 +1,7 @@
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import type { KubeConfig } from '@kubernetes/client-node'
+import { shellWord } from '../../contract/shell.ts'
 import { messageOf } from '../support/message-of.ts'
 import { CredentialPlugins, withdrawnProvider, type CredentialPluginsOptions } from './credential-plugin.ts'
 import { kubeconfigText, parseKubeconfig } from './kubeconfig-files.ts'
@@ -103,7 +104,7 @@ export class PinnedContext {
     const { server } = pin(config, { ...this.#choice, context: this.name })
     if (server !== this.server) {
       throw new KubeconfigError(
-        `Context "${this.name}" now points to ${server} instead of ${this.server}; metal-agent context use ${this.name} moves there.`,
+        `Context "${this.name}" now points to ${server} instead of ${this.server}; metal-agent context use ${shellWord(this.name)} moves there.`,
       )
     }
     this.#plugins.serve(config)

@@ -2,6 +2,7 @@ import { chmod, stat } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import { dirname } from 'node:path'
 import type { Stats } from 'node:fs'
+import { shellCommand } from '../../contract/shell.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 import { statIfThere } from './store-paths.ts'
 
@@ -38,7 +39,7 @@ export async function judgeStoreFolder(
       ? '; now this user alone may'
       : isOurs
         ? ': choose a --model-store on a volume that keeps permissions'
-        : `: end that with "sudo chmod go-w '${directory}'"`
+        : `: end that with "${shellCommand(['sudo', 'chmod', 'go-w', directory])}"`
     warnings.push(
       `Others ${isMended ? 'could' : 'can'} write to the model store ${directory} (mode ${octal(found)})${outcome}.`,
     )
@@ -68,6 +69,6 @@ const foreign = (directory: string, found: Stats, username: string): ModelError 
   new ModelError(
     'transient',
     'StoreNotOurs',
-    `The model store ${directory} belongs to user ${found.uid} (mode ${octal(found)}), who could put anything there: give it to this user with "sudo chown -R ${username} '${directory}'", or choose another --model-store.`,
+    `The model store ${directory} belongs to user ${found.uid} (mode ${octal(found)}), who could put anything there: give it to this user with "${shellCommand(['sudo', 'chown', '-R', username, directory])}", or choose another --model-store.`,
     { retryAfterMs: localRepairMs },
   )

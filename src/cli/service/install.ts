@@ -5,7 +5,7 @@ import { stateDirOf, type ServiceWork } from '../../installation/service/hand-ov
 import { installService, type InstallOutcome } from '../../installation/service/install-service.ts'
 import { installedServices } from '../../installation/service/installed-service.ts'
 import { serviceManager } from '../../installation/service/managers.ts'
-import type { ServiceKind } from '../../installation/service/service-names.ts'
+import { lingerCommand, type ServiceKind } from '../../installation/service/service-names.ts'
 import { refuseUnusableTexts } from '../../installation/service/service-plan.ts'
 import { CopyError } from '../../installation/versioned-copy.ts'
 import { VerbError } from '../agent-session.ts'
@@ -64,7 +64,7 @@ function kindFor({ daemon }: InstallRequest, { platform, user, isRoot }: Install
   if (platform === 'linux') {
     if (!daemon) return 'systemdUser'
     throw new VerbError(
-      `--daemon is for macOS. On Linux the service of a user runs with nobody logged in where that user lingers: sudo loginctl enable-linger ${user.name}`,
+      `--daemon is for macOS. On Linux the service of a user runs with nobody logged in where that user lingers: ${lingerCommand(user)}`,
     )
   }
   if (daemon && isRoot && user.id === 0) {
@@ -87,7 +87,7 @@ export function told(outcome: InstallOutcome, host: InstallationHost, io: CliIo)
     ...(keptAt === undefined ? [] : [`What was there is kept as ${keptAt}.`]),
     ...(started ? [startedText(started, servers)] : []),
     ...(file === 'written' && manager.kind === 'systemdUser'
-      ? [`To have it run with nobody logged in: sudo loginctl enable-linger ${host.user.name}`]
+      ? [`To have it run with nobody logged in: ${lingerCommand(host.user)}`]
       : []),
   ]
   io.stdout.write(lines.map((line) => `${line}\n`).join(''))

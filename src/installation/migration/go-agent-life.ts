@@ -3,6 +3,7 @@ import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { statIfThere } from '../../agent-core/models/store-paths.ts'
 import { syncFolder } from '../../agent-core/support/files.ts'
+import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError } from '../installation-host.ts'
 import { bootout, bootstrap, kickstart, launchdJob } from '../launchctl.ts'
 import type { GoAgentJob } from './go-agent-job.ts'
@@ -115,7 +116,7 @@ export async function startAgain(
   while ((await launchdJob(host, domain, label))?.pid === undefined) {
     if (performance.now() > ends)
       throw new InstallationError(
-        `launchd loaded ${file} and does not start it: launchctl print ${domain}/${label} says why.`,
+        `launchd loaded ${file} and does not start it: ${shellCommand(['launchctl', 'print', `${domain}/${label}`])} says why.`,
       )
     await kickstart(host, domain, label)
     await delay(200)

@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
+import { shellCommand } from '../../contract/shell.ts'
 import { InstallationError } from '../installation-host.ts'
 import * as goAgent from './go-agent-life.ts'
 import { readJob } from './go-agent-job.ts'
@@ -79,6 +80,6 @@ export async function confirm({ tell }: MigrationWorld, record: MigrationRecord)
     tell(`${files} in ${done.store.from} ${models} in ${done.store.to}.`)
   }
   tell(
-    `The migration is final. What is left of the Go agent: sudo rm ${done.job?.program ?? '/usr/local/bin/llmkube-metal-agent'}`,
+    `The migration is final. What is left of the Go agent: ${shellCommand(['sudo', 'rm', done.job?.program ?? '/usr/local/bin/llmkube-metal-agent'])}`,
   )
 }

@@ -1,4 +1,5 @@
 import path from 'node:path'
+import { shellCommand } from '../../contract/shell.ts'
 import type { InstallationHost } from '../installation-host.ts'
 
 /** LLMKube's guide has people look for a job whose label contains "llmkube". */
@@ -7,6 +8,10 @@ export const systemdUnit = 'llmkube-metal-agent.service'
 
 /** Tells the agent that launchd or systemd runs it, which starts it anew where it ends with an error. */
 export const serviceVariable = 'METAL_AGENT_SERVICE'
+
+/** Has systemd run a user's services with nobody logged in. */
+export const lingerCommand = ({ name }: InstallationHost['user']): string =>
+  shellCommand(['sudo', 'loginctl', 'enable-linger', name])
 
 /** How launchd or systemd keeps the agent; a LaunchDaemon runs with nobody logged in. */
 export type ServiceKind = 'launchAgent' | 'launchDaemon' | 'systemdUser'

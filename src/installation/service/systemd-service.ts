@@ -1,7 +1,7 @@
 import { askSystem, InstallationError, type InstallationHost, type SystemAnswer } from '../installation-host.ts'
 import type { LastExit } from '../launchd-job.ts'
 import type { ServiceManager, ServiceState } from './service-manager.ts'
-import { serviceFile, systemdUnit } from './service-names.ts'
+import { lingerCommand, serviceFile, systemdUnit } from './service-names.ts'
 import type { ServicePlan } from './service-plan.ts'
 import { readSystemdUnit, systemdUnitText } from './systemd-unit.ts'
 
@@ -51,7 +51,7 @@ export class SystemdService implements ServiceManager {
     const said = stderr.trim().split('\n')[0] ?? ''
     const runtime = env['XDG_RUNTIME_DIR'] === undefined ? ` and export XDG_RUNTIME_DIR=/run/user/${user.id}` : ''
     throw new InstallationError(
-      `No systemd of ${user.name} answers (${said || `systemctl ended with code ${exitCode}`}): log in as ${user.name} without su or sudo, or run sudo loginctl enable-linger ${user.name}${runtime}.`,
+      `No systemd of ${user.name} answers (${said || `systemctl ended with code ${exitCode}`}): log in as ${user.name} without su or sudo, or run ${lingerCommand(user)}${runtime}.`,
     )
   }
 

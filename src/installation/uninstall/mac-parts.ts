@@ -78,7 +78,8 @@ export function sudoRulePart({ user, systemRoot }: InstallationHost, asRoot: AsR
     return {
       places: isThere ? [{ path: file }] : [],
       stays: others.map(
-        (name) => `${path.join(folder, name)} is the rule of another user: sudo rm ${path.join(folder, name)}`,
+        (name) =>
+          `${path.join(folder, name)} is the rule of another user: ${shellCommand(['sudo', 'rm', path.join(folder, name)])}`,
       ),
       byHand: [shellCommand(['sudo', 'rm', '-f', file])],
     }

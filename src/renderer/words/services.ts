@@ -18,6 +18,7 @@ import {
   type RuntimeFigures,
   type ServiceFigures,
 } from '../../contract/service.ts'
+import { shellWord } from '../../contract/shell.ts'
 import { stateWords } from '../../contract/words.ts'
 import type { ModelShare } from '../memory-shares.ts'
 
@@ -119,7 +120,7 @@ export const addressWords = {
   podsCurl: 'From a pod',
   copyPodsCurl: 'Copy curl for pods',
   curl: (url: string) =>
-    `curl ${url}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":64}'`,
+    `curl ${shellWord(`${url}/v1/chat/completions`)} -H 'content-type: application/json' \\\n  -d '{"messages":[{"role":"user","content":"Hello"}],"max_tokens":64}'`,
 } as const
 
 export const estimateWords = {
