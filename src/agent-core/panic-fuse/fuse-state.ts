@@ -26,6 +26,8 @@ const fuseState = z.object({
   leftIn: bootId.nullable(),
   /** The machine outlived every start of a model up to then by half an hour; null = none yet. */
   outlivedUpTo: time.nullable(),
+  /** In this boot; null = a build before did not note it, or the system does not say. */
+  outlivedIn: bootId.nullable().default(null),
   /** Since it last outlived one, the oldest first. */
   ends: z.array(disorderlyEnd).max(100),
   /** Large models wait for a person; null = they do not. */
@@ -46,4 +48,7 @@ const withoutCause = fuseState
 
 export const fuseFile = z.union([fuseState, withoutCause])
 
-export const nothingEnded: FuseState = { schema: 1, leftIn: null, outlivedUpTo: null, ends: [], held: null, told: [] }
+export const nothingEnded: FuseState = {
+  ...{ schema: 1, leftIn: null, outlivedUpTo: null, outlivedIn: null },
+  ...{ ends: [], held: null, told: [] },
+}

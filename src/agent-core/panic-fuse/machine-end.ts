@@ -38,9 +38,18 @@ export function withEnd(
 ): FuseState {
   const [last] = starts.toSorted((a, b) => Date.parse(b.intendedAt) - Date.parse(a.intendedAt))
   if (!last) return state
-  const isSoon = Date.parse(last.intendedAt) > (state.outlivedUpTo === null ? 0 : Date.parse(state.outlivedUpTo))
+  const isSoon = !isOutlived(state, last, noticedAt)
   const ends = [...state.ends, { bootId: last.bootId, noticedAt, isSoon, hasReport }].slice(-endsKept)
   return heldWhereDue({ ...state, ends }, noticedAt)
+}
+
+/**
+ * Only a start of the boot in which the machine outlived another can be an earlier one: what the clock says of other boots may be wrong,
+ * and so is a time that has not come yet.
+ */
+function isOutlived({ outlivedUpTo, outlivedIn }: FuseState, { bootId, intendedAt }: NotedStart, now: string): boolean {
+  if (outlivedUpTo === null || (outlivedIn !== null && outlivedIn !== bootId)) return false
+  return Date.parse(intendedAt) <= Date.parse(outlivedUpTo) && Date.parse(outlivedUpTo) <= Date.parse(now)
 }
 
 /** The report of a panic is written after the boot that follows it, so it may be found later than the end. */
@@ -54,11 +63,15 @@ export function withReport(state: FuseState, now: string): FuseState {
 export const withAgent = (state: FuseState, leftIn: string | null): FuseState =>
   state.leftIn === leftIn ? state : { ...state, leftIn }
 
-/** The machine outlived every start up to `upTo`: the ends before that say nothing of the next. What is held stays so. */
-export const outlived = (state: FuseState, upTo: string): FuseState => ({
+/**
+ * The machine outlived every start of the boot `bootId` up to `upTo`: the ends before that boot say nothing of the next. What is held
+ * stays so. By the clock, which may have been wrong, only where the system does not say which boot this is.
+ */
+export const outlived = (state: FuseState, upTo: string, bootId: string): FuseState => ({
   ...state,
-  ends: state.ends.filter(({ noticedAt }) => Date.parse(noticedAt) > Date.parse(upTo)),
+  ends: state.ends.filter(({ noticedAt }) => bootId === '' && Date.parse(noticedAt) > Date.parse(upTo)),
   outlivedUpTo: upTo,
+  outlivedIn: bootId === '' ? null : bootId,
 })
 
 /** A person wants all models served again. */

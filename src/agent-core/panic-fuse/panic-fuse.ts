@@ -1,3 +1,4 @@
+import { uptime } from 'node:os'
 import { join } from 'node:path'
 import type { PanicFuseView } from '../../contract/panic-fuse.ts'
 import type { History } from '../history/history.ts'
@@ -40,7 +41,11 @@ export interface PanicFuseOptions {
   readonly onChange: () => void
   readonly timings?: Partial<FuseTimings>
   readonly now?: () => number
+  /** Since the machine started. */
+  readonly uptimeMs?: () => number
 }
+
+const uptimeMs = (): number => uptime() * 1_000
 
 /** Why a model is not started now, after the machine ended while models ran. */
 export interface FuseObstacle {
@@ -108,7 +113,9 @@ export class PanicFuse implements Disposable {
     if (cut.length > 0 && !hasReport) void this.#lookForReport(last)
     const ours = starts.filter((start) => start.bootId === bootId).map(({ intendedAt }) => Date.parse(intendedAt))
     const latest = Math.max(...ours)
-    if (ours.length > 0) this.#starts.started(latest, this.#now() - latest)
+    // A clock that was set since makes no start later than now, nor earlier than the boot.
+    const agoMs = Math.min(Math.max(0, this.#now() - latest), (this.#options.uptimeMs ?? uptimeMs)())
+    if (ours.length > 0) this.#starts.started(latest, agoMs)
   }
 
   /** The agent was asked to end while models run: an end of the machine that follows is an orderly one. Never rejects. */
@@ -232,7 +239,7 @@ export class PanicFuse implements Disposable {
 
   async #outlived(startedAt: number): Promise<void> {
     const upTo = new Date(startedAt).toISOString()
-    await this.#note((state) => outlived(state, upTo))
+    await this.#note((state) => outlived(state, upTo, this.#bootId))
     this.#wake()
   }
 

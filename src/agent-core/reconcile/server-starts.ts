@@ -15,6 +15,7 @@ import type { ServerView } from './plan/observation.ts'
 import type { Reading, DesiredServer } from './reading.ts'
 import type { PreparedServer, ServerLaunches } from './server-launches.ts'
 import { isOnItsWay, serverView, type StartFailure } from './server-view.ts'
+import type { Need } from './sizing.ts'
 import { startInputs } from './start-inputs.ts'
 
 /** While a start waits for its back-off: a new binary or model file is a reason to try at once, and looking costs microseconds. */
@@ -39,7 +40,7 @@ export interface ServerStartsOptions {
   >
   readonly launches: Pick<ServerLaunches, 'findBinary' | 'prepare' | 'startProblem' | 'needKey' | 'sizeUp' | 'launch'>
   readonly admission: Pick<Admission, 'need' | 'prepare' | 'admit' | 'admitBeside' | 'notStarted' | 'compare'>
-  readonly fuse: Pick<PanicFuse, 'ask' | 'isNews'>
+  readonly fuse: Pick<PanicFuse, 'ask' | 'isNews' | 'forget'>
   readonly narrator: Pick<Narrator, 'tell' | 'startFailed' | 'notStarted'>
   readonly log: Logger
   readonly enqueue: () => void
@@ -124,7 +125,7 @@ export class ServerStarts {
     desiredServer: DesiredServer,
     file: LocalModel,
   ) {
-    const { key, servers, launches, admission, narrator } = this.#options
+    const { key, servers, launches } = this.#options
     if (role === 'current') this.#stopReason = ''
     if (!(await isThere(file.path))) return false
     const binary = await launches.findBinary()
@@ -141,13 +142,26 @@ export class ServerStarts {
     // What asks now would wait, or have its turn, for ever.
     if (this.#options.isStopped()) return true
     if (role === 'current' && this.#isHeldBack(desiredServer, need.estimate?.total)) return true
+    try {
+      await this.#startWhereItFits(role, prepared, executable, need)
+    } catch (error) {
+      // It has its turn, which others wait for.
+      this.#options.fuse.forget(key)
+      throw error
+    }
+    return true
+  }
+
+  async #startWhereItFits(role: 'current' | 'successor', prepared: PreparedServer, executable: string, need: Need) {
+    const { key, servers, launches, admission, narrator } = this.#options
+    const { desiredServer } = prepared
     await admission.prepare(key, desiredServer, need)
-    if (this.#options.isStopped()) return true
+    if (this.#options.isStopped()) return
     if (
       role === 'current' ? !admission.admit(key, desiredServer, need) : !admission.admitBeside(key, desiredServer, need)
     ) {
       this.#successor = undefined
-      return true
+      return
     }
     if (this.#restart === 'asked') this.#restart = 'underWay'
     narrator.tell(key, { kind: 'starting' })
@@ -162,7 +176,6 @@ export class ServerStarts {
       this.#successor = undefined
       admission.notStarted(key)
     }
-    return true
   }
 
   /** Asks admission whether the desired server fits beside the running one, or in its place. */

@@ -83,7 +83,7 @@ describe('what is known', () => {
 
   test('a machine that outlives its starts forgets its ends, but holds what it held', () => {
     const held = withReport(afterOne, at('11:02'))
-    expect(outlived(held, at('11:30'))).toMatchObject({
+    expect(outlived(held, at('11:30'), 'two')).toMatchObject({
       ends: [],
       outlivedUpTo: at('11:30'),
       held: { since: at('11:02'), because: 'panic' },
@@ -91,16 +91,29 @@ describe('what is known', () => {
     expect(servedAgain(held)).toMatchObject({ ends: [], held: null })
   })
 
-  test('of the ends only those before the starts that the machine outlived are forgotten', () => {
-    expect(outlived(afterOne, at('10:59')).ends).toHaveLength(1)
-    expect(outlived(afterOne, at('11:00')).ends).toHaveLength(0)
+  test('where the system does not tell boots apart, of the ends only those before the starts that the machine outlived are forgotten', () => {
+    expect(outlived(afterOne, at('10:59'), '').ends).toHaveLength(1)
+    expect(outlived(afterOne, at('11:00'), '').ends).toHaveLength(0)
+  })
+
+  test('a clock that was ahead when the machine outlived a start makes no later end a late one', () => {
+    const before = outlived(nothingEnded, '2027-11-23T10:00:00.000Z', 'one')
+    const ends = (state: FuseState, ...boots: string[]) =>
+      boots
+        .reduce((known, boot) => withEnd(known, [startIn(boot)], { noticedAt: at('10:05'), hasReport: false }), state)
+        .ends.map(({ isSoon }) => isSoon)
+    expect(ends(before, 'one', 'two', 'three')).toEqual([true, true, true])
+    expect(ends({ ...before, outlivedIn: null }, 'one')).toEqual([true])
+    // Nor does it keep an end that it dated far ahead.
+    const dated = { ...nothingEnded, ends: [end('one', { noticedAt: '2027-11-23T10:05:00.000Z' })] }
+    expect(outlived(dated, at('11:30'), 'two').ends).toEqual([])
   })
 
   test('a hold keeps its cause when the ends that led to it are forgotten, and a panic says more than two ends', () => {
-    const afterPanic = outlived(withReport(afterOne, at('11:02')), at('11:30'))
+    const afterPanic = outlived(withReport(afterOne, at('11:02')), at('11:30'), 'two')
     expect(fuseSentence(afterPanic, [])).toMatch(/^This machine ended with a kernel panic while models ran:/)
     const afterTwo = withEnd(afterOne, [startIn('two', '11:10')], { noticedAt: at('11:20'), hasReport: false })
-    expect(fuseSentence(outlived(afterTwo, at('12:00')), [])).toContain('more than once')
+    expect(fuseSentence(outlived(afterTwo, at('12:00'), 'two'), [])).toContain('more than once')
     expect(withReport(afterTwo, at('11:21')).held).toEqual({ since: at('11:20'), because: 'panic' })
   })
 

@@ -36,6 +36,33 @@ async function fuseAfterEnd(more: Partial<PanicFuseOptions> = {}) {
   return { fuse, add, enqueue, onChange, folder }
 }
 
+test.each([
+  ['ahead', 365 * 86_400_000],
+  ['behind', -365 * 86_400_000],
+])(
+  'a start that the ledger dates by a clock that was %s counts its half hour from the boot at the earliest',
+  async (_what, errorMs) => {
+    vi.useFakeTimers()
+    try {
+      const now = Date.parse('2026-11-23T12:00:00.000Z')
+      const intendedAt = new Date(now + errorMs).toISOString()
+      const timings = { gatherMs: 0, reportEveryMs: 0, outliveMs: 1_800_000 }
+      const { fuse, folder } = await fuseAfterEnd({ timings, now: () => now, uptimeMs: () => 300_000 })
+      await using _folder = folder
+      using _fuse = fuse
+      await fuse.booted({ bootId: 'two', starts: [{ bootId: 'two', intendedAt }] })
+      await vi.advanceTimersByTimeAsync(1_490_000)
+      const during = fuse.view?.state
+      await vi.advanceTimersByTimeAsync(330_000)
+      vi.useRealTimers()
+      await eventually(() => fuse.view === undefined)
+      expect(during).toBe('inTurn')
+    } finally {
+      vi.useRealTimers()
+    }
+  },
+)
+
 test('a late report of a panic is told', async () => {
   const { look, isLookedFor, found } = lateReport()
   const { fuse, add, folder } = await fuseAfterEnd({ platform: { hasPanicReportSince: look } })

@@ -40,7 +40,7 @@ const optionsIn = (room: ServerRoom): ServerStartsOptions => ({
     admitBeside: () => true,
     notStarted: () => undefined,
   },
-  fuse: { ask: () => undefined, isNews: () => true },
+  fuse: { ask: () => undefined, isNews: () => true, forget: () => undefined },
   narrator: { tell: () => undefined, startFailed: () => undefined, notStarted: () => undefined },
   log: silentLog,
   enqueue: () => undefined,
@@ -72,10 +72,28 @@ test('a restart that was under way is still asked for when its new server is dro
 test('where nothing is decided any more no start asks for its turn', async () => {
   await using room = await ServerRoom.create()
   const ask = vi.fn<ServerStartsOptions['fuse']['ask']>()
-  const starts = startsIn(room, { fuse: { ask, isNews: () => true }, isStopped: () => true })
+  const starts = startsIn(room, { fuse: { ask, isNews: () => true, forget: () => undefined }, isStopped: () => true })
   await starts.start('current', { model }, desiredServer('digest-1'), file)
   expect(ask).not.toHaveBeenCalled()
 })
+
+test.each(['prepare', 'admit'] as const)(
+  'a start that breaks at %s gives back its turn, which others wait for',
+  async (part) => {
+    await using room = await ServerRoom.create()
+    const forget = vi.fn<ServerStartsOptions['fuse']['forget']>()
+    const { admission } = optionsIn(room)
+    const breaks = () => {
+      throw new Error('It breaks.')
+    }
+    const starts = startsIn(room, {
+      fuse: { ask: () => undefined, isNews: () => true, forget },
+      admission: { ...admission, [part]: breaks },
+    })
+    await expect(starts.start('current', { model }, desiredServer('digest-1'), file)).rejects.toThrow('It breaks.')
+    expect(forget).toHaveBeenCalledWith('a/b')
+  },
+)
 
 test('the files that a spec names are not looked at for their size where this machine would not start it', async () => {
   await using room = await ServerRoom.create()
