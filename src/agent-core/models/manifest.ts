@@ -97,8 +97,7 @@ export async function readManifest(path: string): Promise<ManifestState> {
     if (found.size > maxManifestBytes) return { kind: 'broken', why: 'it is too long' }
     const content: unknown = JSON.parse(await readFile(path, 'utf8'))
     const old = firstSchema.safeParse(content)
-    if (old.success) return { kind: 'valid', manifest: upgraded(old.data, path) }
-    const parsed = manifestSchema.safeParse(content)
+    const parsed = manifestSchema.safeParse(old.success ? upgraded(old.data, path) : content)
     return parsed.success
       ? { kind: 'valid', manifest: parsed.data }
       : { kind: 'broken', why: z.prettifyError(parsed.error) }

@@ -73,6 +73,15 @@ test('a record of the first versions is understood, and written as of today', as
   ])
 })
 
+test('a record of the first versions that has no file in its name is set aside, and the store goes on', async () => {
+  const { url } = world.server.serve('/x.gguf', gguf('A'))
+  const source = { source: url, sourceSha256: sourceDigest(url), completedAt: '2026-01-02T03:04:05.000Z' }
+  await put('tiny/.metalbar.json', JSON.stringify({ ...source, origin: 'downloaded', sizeBytes: 4096 }))
+  const { path } = await world.models.ensure(request(url), staying())
+  expect(relative(world.store, path)).toBe('tiny/x.gguf')
+  expect(await readdir(join(world.store, 'tiny'))).toContain('.metalbar.json.broken')
+})
+
 describe('what the store deletes', () => {
   const wanted = { namespace: 'a', model: 'tiny', source: 'hf://a/b', digest: sourceDigest('hf://a/b') }
   let time = Date.parse('2026-01-02T03:04:05Z')
