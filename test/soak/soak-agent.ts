@@ -18,7 +18,6 @@ export interface SoakAgentOptions {
   /** In it everything of this agent has a folder of its name. */
   readonly folder: string
   readonly connection: ClusterConnection
-  readonly namespace: string
   readonly ports: readonly [from: number, to: number]
   /** Grows by what each of its lives logged. */
   readonly logFile: string
@@ -151,7 +150,7 @@ export class SoakAgent implements AsyncDisposable {
   }
 
   async #supervise(time: { readonly isWanted: boolean }): Promise<void> {
-    const { namespace, connection, ports, logFile } = this.#options
+    const { connection, ports, logFile } = this.#options
     await this.surround({})
     const kubeconfig = await readFile(await writeKubeconfig(join(this.folder, 'kubeconfig'), connection), 'utf8')
     while (isWanted(time)) {
@@ -159,7 +158,7 @@ export class SoakAgent implements AsyncDisposable {
       const agent = await AgentProcess.start({
         folder: this.folder,
         kubeconfig,
-        args: [...flags, '--namespace', namespace, '--port-range', ports.join('-')],
+        args: [...flags, '--port-range', ports.join('-')],
         fromSource: true,
         env: { NODE_OPTIONS: preload, [surroundingsVariable]: this.#surroundingsFile },
       })
@@ -184,7 +183,7 @@ export class SoakAgent implements AsyncDisposable {
   }
 }
 
-/** Short where a real one is patient, so that more happens in less time. */
+/** A namespace is none of them, so that a person can set it. Short where a real one is patient, so that more happens in less time. */
 const flags = [
   ...[
     '--llama-server',

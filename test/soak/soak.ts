@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import fc from 'fast-check'
 import { AgentWorld } from '../support/agent-world.ts'
 import { ApiServer } from '../support/control-plane/control-plane.ts'
+import { eventually } from '../support/eventually.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'
 import { Blockage } from './blockage.ts'
 import { Disk } from './disk.ts'
@@ -50,7 +51,9 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   await using made = new AsyncDisposableStack()
   await mkdir(folder, { recursive: true })
   const api = made.use(await ApiServer.start())
-  const world = made.use(await AgentWorld.open(api.connection))
+  // Where an agent looks that was told of no other.
+  const world = made.use(await AgentWorld.open(api.connection, { namespace: 'default' }))
+  await eventually(() => world.admin.get({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'default' } }))
   const oracle: { now?: Oracle } = {}
   const lives = fc.sample(fc.integer({ min: shortestWatchMs, max: longestWatchMs }), { seed, numRuns: 1_000 })
   const proxy = made.use(
@@ -69,7 +72,7 @@ export async function soak({ seed, rounds, folder, say }: SoakOptions): Promise<
   )
   const agentOf = (name: AgentName, from: number) =>
     new SoakAgent({
-      ...{ name, folder: world.folder, connection: proxy.connection, namespace: world.namespace },
+      ...{ name, folder: world.folder, connection: proxy.connection },
       ...{ ports: [from, from + portsEach - 1], logFile: join(folder, `${name}.log`) },
     })
   const block = firstPort + (process.pid % portBlocks) * 2 * portsEach
