@@ -241,7 +241,12 @@ export class Servers implements AsyncDisposable {
     const { runs } = serverFolders(this.#options.stateDir)
     for (const name of await namesIn(runs)) {
       const key = keyOfRun(name)
-      if (!this.#services.has(key) && (await this.#runsOf(key).silentForMs()) > runsKeptMs) await this.#clearRuns(key)
+      if (this.#services.has(key)) continue
+      const silentForMs = await this.#runsOf(key).silentForMs()
+      // A server may have been started meanwhile, and what it writes stays.
+      if (this.#services.has(key)) continue
+      if (silentForMs > runsKeptMs) await this.#clearRuns(key)
+      else this.#runs.delete(key)
     }
   }
 

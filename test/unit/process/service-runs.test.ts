@@ -1,6 +1,6 @@
 import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { serverFolders, type RunFolder } from '../../../src/agent-core/process/run-folder.ts'
 import { ServiceRuns } from '../../../src/agent-core/process/service-runs.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -68,6 +68,21 @@ test('what servers of unknown services wrote goes after a week, and what those o
   await utimes(logFile, long, long)
   await room.servers.sweepRuns()
   expect((await readdir(runs)).toSorted()).toEqual(['a.b', 'a.lately'])
+})
+
+test('a server that is started while that is looked through keeps what it writes', async () => {
+  await using room = await ServerRoom.create()
+  const folder = join(room.folder, 'runs/a.b/2026-01-02T12-00-00Z-1')
+  await mkdir(folder, { recursive: true })
+  await writeFile(join(folder, 'output.log'), 'its last words')
+  using look = vi.spyOn(ServiceRuns.prototype, 'silentForMs').mockImplementationOnce(() => {
+    room.start()
+    return Promise.resolve(Infinity)
+  })
+  await room.servers.sweepRuns()
+  expect(look).toHaveBeenCalledOnce()
+  await room.reached('ready')
+  expect(await exists(room.files().logFile)).toBe(true)
 })
 
 test('a service that is made again at once has the output of its new server', async () => {
