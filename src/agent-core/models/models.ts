@@ -1,31 +1,30 @@
+import { statfs } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename } from 'node:path'
 import type { DownloadView, ModelStoreView } from '../../contract/models.ts'
 import type { Logger } from '../observability/logger.ts'
+import { messageOf } from '../support/message-of.ts'
 import { Acquisition } from './acquisition.ts'
 import { ContentFetches } from './content-fetches.ts'
 import { defaultDownloadSettings, type DownloadSettings } from './download-settings.ts'
-import type { Resolve } from './download/host-guard.ts'
 import { DownloadTurns } from './download-turns.ts'
+import type { Resolve } from './download/host-guard.ts'
 import { ModelError } from './errors.ts'
 import { GgufHeaders } from './gguf/headers.ts'
 import type { GgufHeader } from './gguf/types.ts'
 import { Inventory, prunedSentence } from './inventory.ts'
 import { isModel } from './local-source.ts'
-import { lookAtServer, type ModelLook } from './look.ts'
-import { lookOnMachine, type LookRequest } from './look-on-machine.ts'
+import { lookAtServer, lookOnMachine, type LookRequest, type ModelLook } from './look.ts'
 import { ModelFetches, type FetchState } from './model-fetches.ts'
-import type { LoadedFiles, ModelUser } from './stored-model.ts'
 import { requestKey, wantedOf, type EnsureOptions, type LocalModel, type ModelRequest } from './model-request.ts'
 import { ModelRoots } from './model-roots.ts'
 import { Pulls, type PullRequest } from './pulls.ts'
 import type { RemoteAccessOptions, RemoteRequest } from './remote-access.ts'
 import { Remote } from './remote.ts'
-import { Store } from './store.ts'
 import { judgeStoreFolder } from './store-folder.ts'
-import { storeView } from './store-view.ts'
 import { StoreWatch } from './store-watch.ts'
-import { messageOf } from '../support/message-of.ts'
+import { Store } from './store.ts'
+import type { LoadedFiles, ModelUser } from './stored-model.ts'
 
 export { defaultDownloadSettings } from './download-settings.ts'
 export type { LocalModel, ModelRequest } from './model-request.ts'
@@ -257,10 +256,20 @@ export class Models {
     }
   }
 
-  /** See {@link storeView}. */
-  view(): Promise<ModelStoreView> {
+  /** What is in the store. A store that cannot be read is a problem in the answer. */
+  async view(): Promise<ModelStoreView> {
+    const { directory } = this.#store
+    const problem = await this.#watch.look()
+    const volume = await statfs(directory).catch(() => undefined)
     const { reserveBytes } = this.#settings()
-    return storeView({ directory: this.#store.directory, reserveBytes, watch: this.#watch, inventory: this.#inventory })
+    const facts = { directory, reserveBytes, ...(volume && { freeBytes: volume.bavail * volume.bsize }) }
+    try {
+      const models = await this.#inventory.list()
+      return { ...facts, ...(problem && { problem: problem.message }), models }
+    } catch (error) {
+      if (!(error instanceof ModelError)) throw error
+      return { ...facts, problem: problem?.message ?? error.message, models: [] }
+    }
   }
 
   /** Begins a download without a service; a sentence where it cannot begin. */

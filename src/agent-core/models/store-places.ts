@@ -5,7 +5,6 @@ import { pathBelow } from '../support/is-below.ts'
 import { localRepairMs, ModelError } from './errors.ts'
 import { brokenManifestPath, manifestPath, type Access, type HeaderSummary, type Manifest } from './manifest.ts'
 import { shortDigestLength, shownSource } from './source.ts'
-import type { StoreClaims } from './store-claims.ts'
 import { comparable, lstatIfThere, makeFolder, requireInside } from './store-paths.ts'
 import { isNamedBy, type Recorded, type StoreRecords } from './store-records.ts'
 import { recordFacts, storedModel, type StorePlace, type StoredModel, type Wanted } from './stored-model.ts'
@@ -46,6 +45,25 @@ export interface StorePlacesOptions extends StorePlace {
   readonly now: () => number
   /** Names what the disk says of the store. */
   readonly guarded: <T>(work: () => Promise<T>, neededBytes?: number) => Promise<T>
+}
+
+/** Who may use which path of the store, and for what: what is being written, and what could not be recorded. */
+export class StoreClaims {
+  readonly #holders = new Map<string, string>()
+
+  /** False where it is another's. */
+  take(path: string, claim: string): boolean {
+    const key = comparable(path)
+    const holder = this.#holders.get(key)
+    if (holder !== undefined && holder !== claim) return false
+    this.#holders.set(key, claim)
+    return true
+  }
+
+  release(path: string, claim: string): void {
+    const key = comparable(path)
+    if (this.#holders.get(key) === claim) this.#holders.delete(key)
+  }
 }
 
 /** Where in the store a model that is fetched goes. */

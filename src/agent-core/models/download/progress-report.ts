@@ -1,5 +1,4 @@
 import type { Progress } from '../../../contract/service.ts'
-import { nextRate } from '../transfer-rate.ts'
 
 /** As often as a window or a terminal shows progress. */
 const progressIntervalMs = 250
@@ -75,4 +74,15 @@ export class ProgressReport {
     this.#timer = setInterval(() => this.report(), progressIntervalMs)
     this.report()
   }
+}
+
+/** Long enough to be readable, short enough to show that a download slowed down. */
+const timeConstantMs = 3_000
+
+/** The moving average after `bytes` more in `elapsedMs`: older samples fade with a time constant of 3 s. */
+export function nextRate(previous: number | undefined, bytes: number, elapsedMs: number): number {
+  if (elapsedMs <= 0) return previous ?? 0
+  const current = (bytes * 1000) / elapsedMs
+  if (previous === undefined) return current
+  return previous + (1 - Math.exp(-elapsedMs / timeConstantMs)) * (current - previous)
 }
