@@ -2,12 +2,13 @@ import { formatBytes } from '../../contract/format.ts'
 import type { HeldMemory } from './holds.ts'
 import type { PressureLevel } from './pressure.ts'
 
-/** A server with memory, and whether it is on its way out. */
+/** A server with memory. */
 export interface GrownServer extends Pick<
   HeldMemory,
   'key' | 'role' | 'committedBytes' | 'excessBytes' | 'possibleExcessBytes'
 > {
   readonly needBytes?: number | undefined
+  /** It was ended for what it takes, and is not gone yet. */
   readonly isEnding: boolean
 }
 
@@ -50,8 +51,6 @@ export function chooseExcess(question: ExcessQuestion): ExcessVerdict | undefine
   const isPast = (bytes: number, { needBytes = 0 }: GrownServer) => bytes > toleranceOf(needBytes)
   const isFarPast = (bytes: number, { needBytes = 0 }: GrownServer) => bytes > marginOf(needBytes, marginBytes)
 
-  // What it holds comes back first: that may be enough.
-  if (servers.some((server) => server.isEnding && isPast(server.possibleExcessBytes, server))) return undefined
   const alive = servers.filter(({ isEnding }) => !isEnding)
 
   if (level === 'critical' && available !== undefined) {
@@ -69,10 +68,13 @@ export function chooseExcess(question: ExcessQuestion): ExcessVerdict | undefine
   }
 
   const sum = (bytes: (server: GrownServer) => number) => servers.reduce((total, server) => total + bytes(server), 0)
-  const committed = sum(({ committedBytes }) => committedBytes)
+  // What was taken past the need by one that was ended comes back: that may be enough.
+  const excessOf = ({ isEnding, excessBytes }: GrownServer) => (isEnding ? 0 : excessBytes)
+  const needs = sum(({ committedBytes, excessBytes }) => committedBytes - excessBytes)
+  const committed = needs + sum(excessOf)
   if (committed <= budgetBytes) return undefined
   // Where the needs alone are more than the budget, as after it was lowered, growth is only what is past the margin too.
-  const needsFit = committed - sum(({ excessBytes }) => excessBytes) <= budgetBytes
+  const needsFit = needs <= budgetBytes
   const grown = alive.filter((server) => (needsFit ? isPast : isFarPast)(server.excessBytes, server))
   const end = furthest(grown, ({ excessBytes }) => excessBytes)
   const why = `and with that the models take ${formatBytes(committed)}, more than the budget of ${formatBytes(budgetBytes)}`

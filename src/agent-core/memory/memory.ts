@@ -7,7 +7,7 @@ import { CurrentBudget, unlimited } from './current-budget.ts'
 import type { ExcessQuestion } from './excess.ts'
 import { GpuLimit } from './gpu-limit.ts'
 import { GrowthWatch, type GrowingServer } from './growth-watch.ts'
-import { idOf, type HeldRole } from './holds.ts'
+import { idOf, type HeldMemory, type HeldRole } from './holds.ts'
 import { levelOf, type PressureThresholds } from './pressure.ts'
 import {
   leftOut,
@@ -28,8 +28,6 @@ export interface MeasuredServer {
   readonly groupId: number
   /** It does not serve yet. */
   readonly isLoading: boolean
-  /** On its way out, or gone. */
-  readonly isEnding: boolean
 }
 
 export interface MemoryOptions {
@@ -193,14 +191,14 @@ export class Memory implements AsyncDisposable {
   }
 
   /** What decides whether a server has to end for what it takes; undefined before the first look at memory. */
-  growth(): Omit<ExcessQuestion, 'marginBytes'> | undefined {
+  growth():
+    (Omit<ExcessQuestion, 'marginBytes' | 'servers'> & { readonly servers: readonly HeldMemory[] }) | undefined {
     const { view } = this
     if (!view) return undefined
-    const ending = new Set(this.#options.servers().flatMap((one) => (one.isEnding ? [idOf(one.key, one.role)] : [])))
     const { figures, kernelLevel } = view
     const { thresholds } = this.#options
     return {
-      servers: this.#book.held().map((held) => ({ ...held, isEnding: ending.has(idOf(held.key, held.role)) })),
+      servers: this.#book.held(),
       budgetBytes: this.#budget.bytes,
       level: figures ? levelOf({ ...figures, kernelLevel }, thresholds) : 'normal',
       available: figures && {

@@ -115,9 +115,9 @@ export class ServerProcess {
     return left === undefined ? { stopped: true } : { stopped: false, message: left }
   }
 
-  /** It may grow by gigabytes while it finishes what it does. */
+  /** It may grow by gigabytes while it finishes what it does, so that its requests are cut. */
   endForMemory(why: string): void {
-    this.#run?.end('exceeded', { graceMs: exceededGraceMs, why })
+    this.#run?.end('exceeded', { graceMs: exceededGraceMs, drainMs: 0, why })
   }
 
   /** False where it does not drain. */

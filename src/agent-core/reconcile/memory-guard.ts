@@ -53,6 +53,8 @@ export class MemoryGuard implements Disposable {
   /** The process that has led past the budget, and since when. */
   #overBudget: { readonly pid: number; readonly since: number } | undefined
   #endedAt = -Infinity
+  /** Processes that were ended, until they are gone. */
+  #ended = new Set<number>()
   #largestSeen = 0
 
   constructor(options: MemoryGuardOptions) {
@@ -79,7 +81,11 @@ export class MemoryGuard implements Disposable {
     const growth = memory.growth()
     if (!growth) return
     this.#tell(growth.servers)
-    const verdict = chooseExcess({ ...growth, marginBytes: marginBytes() })
+    const pids = new Map(growth.servers.map((server) => [server, this.#pidOf(server)]))
+    const living = [...pids.values()]
+    this.#ended = new Set([...this.#ended].filter((pid) => living.includes(pid)))
+    const servers = growth.servers.map((server) => ({ ...server, isEnding: this.#ended.has(pids.get(server) ?? 0) }))
+    const verdict = chooseExcess({ ...growth, servers, marginBytes: marginBytes() })
     if (verdict === undefined) this.#overBudget = undefined
     else if (this.#isDue(verdict, isFresh)) this.#end(verdict)
     // What grows is not left to the next look by the clock.
@@ -108,6 +114,7 @@ export class MemoryGuard implements Disposable {
     if (pid === undefined) return
     this.#overBudget = undefined
     this.#endedAt = memory.now()
+    this.#ended.add(pid)
     const message = this.#hold(key, pid, verdict) ?? `${verdict.sentence} ${excessAdvice}`
     log.warn('server ended for its memory', { key, pid, text: message })
     onEnded(verdict.cause)

@@ -11,7 +11,6 @@ export const measuredServers = (servers: KnownServers): MeasuredServer[] =>
     role,
     groupId: state.pid,
     isLoading: state.kind === 'starting' || state.kind === 'loading',
-    isEnding: state.kind === 'stopping' || state.kind === 'exited',
   }))
 
 /** What an earlier agent left running, as it is now; its priority and protection become known with its object. */

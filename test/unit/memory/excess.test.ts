@@ -76,9 +76,14 @@ describe('which server is ended for what it takes past its need', () => {
       'a budget',
     ],
     [
-      'none while another that grew is on its way out',
+      'none where what comes back of one that was ended is enough',
       question([server('a', { excess: 9, isEnding: true }), server('b', { excess: 5 })]),
       undefined,
+    ],
+    [
+      'a further one where it is not',
+      question([server('a', { excess: 9, isEnding: true }), server('b', { excess: 9 })]),
+      'b budget',
     ],
     [
       'one that is far past its need while memory is critically short, within the budget as well',

@@ -126,7 +126,7 @@ test.each([
   })
   machine = new StatedMemory(platform)
   const room = await begin({
-    servers: () => [{ key: 'ns/a', role: 'current', groupId: pid, isLoading: false, isEnding: false }],
+    servers: () => [{ key: 'ns/a', role: 'current', groupId: pid, isLoading: false }],
   })
   room.admit(request('ns/a', { needBytes: 20 * gib, mappedBytes: 20 * gib }), {})
   room.ready('ns/a', 'current')

@@ -136,7 +136,7 @@ function serviceIs(name: string, more: object): void {
 /** It has memory, and is not ready yet unless told otherwise. */
 function isLoaded(name: string, server: object = { kind: 'starting' }): void {
   serviceIs(name, { server: { pid: groupId, ...server }, plan: { state: 'ready' } })
-  servers.push({ key: `ns/${name}`, role: 'current', groupId, isLoading: false, isEnding: false })
+  servers.push({ key: `ns/${name}`, role: 'current', groupId, isLoading: false })
 }
 
 /** Long enough for an eviction. */
