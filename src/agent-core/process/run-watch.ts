@@ -98,7 +98,9 @@ export class RunWatch {
           clearTimeout(trust)
           tell({ kind: 'loading', since: now(), pid, port })
         },
-        onBlindLook: () => trust?.refresh(),
+        onBlindLook: () => {
+          if (this.#healthy) trust?.refresh()
+        },
         onTrouble: (message, error) => log.warn(message, { pid, port, error }),
       })
     } finally {

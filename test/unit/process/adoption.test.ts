@@ -8,6 +8,7 @@ import { z } from 'zod'
 import { adoptServers } from '../../../src/agent-core/process/adopt-servers.ts'
 import { judge, unknownDigest, type Sight } from '../../../src/agent-core/process/adoption.ts'
 import { digestOf, Ledger, type LedgerEntry } from '../../../src/agent-core/process/ledger.ts'
+import { probeHealth } from '../../../src/agent-core/process/health-probe.ts'
 import { livenessTimings } from '../../../src/agent-core/process/liveness.ts'
 import { serverFolders } from '../../../src/agent-core/process/run-folder.ts'
 import { ProcessGroup } from '../../../src/agent-core/process/process-group.ts'
@@ -230,6 +231,22 @@ describe('a server that an agent left behind', () => {
     expect(doubted).toMatchObject({ kind: 'starting', pid })
     expect(await room.settled()).toMatchObject({ cause: 'hung', failures: 1 })
     expect(await livingPids(pid)).toEqual([])
+  })
+
+  test('and cannot be asked, as this agent may open no more files, counts as what it was until it can', async () => {
+    const quick = { everyMs: 100, answerWithinMs: 500, followUpMs: 50, misses: 2, hungMisses: 4 }
+    let seesFrom = Infinity
+    await using room = await ServerRoom.create({
+      liveness: { ...livenessTimings, ...quick },
+      probe: async (...question) =>
+        performance.now() < seesFrom ? { kind: 'cannotAsk', reason: 'no file descriptors' } : probeHealth(...question),
+    })
+    const pid = await serverLeftIn(room)
+    // Longer than it is trusted where it is silent.
+    seesFrom = performance.now() + 1_500
+    await adoptIn(room)
+    expect(await room.reached('ready')).toMatchObject({ pid, healthy: true })
+    expect(room.kinds()).toEqual(['starting', 'ready'])
   })
 
   test('goes on untouched where the processes cannot be seen, and that is told', async () => {
