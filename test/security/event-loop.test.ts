@@ -9,7 +9,7 @@ import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
 import { writeLlamaGguf } from '../support/gguf-writer.ts'
 import { HealthWatch, maxHeldMs } from '../support/event-loop/health-watch.ts'
-import { hostileSpecs } from '../support/hostile-specs.ts'
+import { hostileModels, hostileWholeSpecs } from '../support/hostile-specs.ts'
 import { KubeSim } from '../support/kube-sim/kube-sim.ts'
 import { sampleServerPath } from '../support/sample-servers/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -38,6 +38,7 @@ const services: Readonly<Record<string, Hostile>> = {
   shapes: { spec: { unknown: differentObjects } },
   'shapes-in-place': { spec: { endpoint: { unknown: differentObjects } } },
   objects: { spec: { endpoint: { unknown: filled(() => ({}), 3) } } },
+  template: { spec: { extraArgs: ['--chat-template', '{% for a in b %}'.repeat(largest / 16)] } },
   arguments: { spec: { extraArgs: filled((at) => `--arg-${1_000 + at}`, 13) } },
   'odd-arguments': { spec: { extraArgs: longTexts('_'.repeat(5_000)) } },
   variables: { spec: { env: filled((at) => ({ name: 'A', valueFrom: { [`a${1_000 + at}`]: {} } }), 38) } },
@@ -50,9 +51,12 @@ test(
   async () => {
     await using folder = await temporaryFolder()
     await using sim = await KubeSim.start()
-    await mkdir(path.join(folder.dir, 'models'), { mode: 0o700 })
-    const source = path.join(folder.dir, 'models', 'tiny.gguf')
-    await writeLlamaGguf(source)
+    const store = path.join(folder.dir, 'models')
+    await mkdir(store, { mode: 0o700 })
+    const source = path.join(store, 'tiny.gguf')
+    await writeLlamaGguf(source, { metadata: { 'tokenizer.chat_template': '{% for a in b %}'.repeat(4_000) } })
+    // The side file that the random specs name.
+    await writeFile(path.join(store, 'a.gguf'), '\uFEFF'.repeat(200))
     const model = { source, format: 'gguf', hardware: { accelerator: 'metal' } }
     sim.create({ apiVersion, kind: 'Model', metadata: { name: 'tiny' }, spec: model })
     const port = await freePort()
@@ -76,9 +80,16 @@ test(
     for (const [name, hostile] of Object.entries(services)) {
       serve(name, hostile)
     }
-    const specs = fc.sample(hostileSpecs(path.dirname(source)), { numRuns: fuzzed, seed: 13 })
+    const specs = fc.sample(hostileWholeSpecs(store), { numRuns: fuzzed, seed: 13 })
     for (const [at, spec] of specs.entries()) serve(`random-${at}`, { spec })
-    const names = [...Object.keys(services), ...specs.map((_, at) => `random-${at}`)]
+    for (const [at, spec] of fc.sample(hostileModels(store), { numRuns: fuzzed, seed: 13 }).entries()) {
+      sim.create({ apiVersion, kind: 'Model', metadata: { name: `random-${at}` }, spec })
+      sim.create({
+        ...{ apiVersion, kind: 'InferenceService', metadata: { name: `of-random-${at}` } },
+        spec: { modelRef: `random-${at}` },
+      })
+    }
+    const names = [...Object.keys(services), ...specs.flatMap((_, at) => [`random-${at}`, `of-random-${at}`])]
     await allSettled(agent, names)
     sim.breakWatches('gone')
     serve('last', { spec: {} })
@@ -122,14 +133,24 @@ test(`a file of byte-order marks that a changed spec names beside the model neve
 async function allSettled(agent: AgentProcess, names: readonly string[]): Promise<void> {
   const isKnown = async (): Promise<boolean> => {
     const { services } = await agent.snapshot()
-    const settled = new Set(services.flatMap(({ name, reason }) => (reasons.has(reason) ? [name] : [])))
-    return names.every((name) => settled.has(name))
+    const reasonOf = new Map(services.map(({ name, reason }) => [name, reason]))
+    const open = names.filter((name) => !reasons.has(reasonOf.get(name) ?? ''))
+    if (open.length === 0) return true
+    throw new Error(`Not known: ${open.map((name) => `${name} ${reasonOf.get(name) ?? 'absent'}`).join(', ')}`)
   }
   await eventually(isKnown, { timeoutMs: patienceMs, what: 'an outcome of every service' })
 }
 
 const reasons: ReadonlySet<string> = new Set([
-  ...['Refused', 'ExtraArgsRejected', 'EnvironmentRejected', 'InsufficientMemory', 'MemoryCheckFailed'],
+  ...[
+    'ModelMissing',
+    'FetchFailed',
+    'Refused',
+    'ExtraArgsRejected',
+    'EnvironmentRejected',
+    'InsufficientMemory',
+    'MemoryCheckFailed',
+  ],
 ])
 
 test.each([

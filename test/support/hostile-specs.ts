@@ -55,3 +55,121 @@ export function hostileSpecs(store: string) {
     { requiredKeys: ['extraArgs'] },
   )
 }
+
+const text = fc.oneof(
+  fc.constantFrom(
+    '',
+    '../x',
+    '$(id)',
+    '\u202e',
+    '\uFEFF'.repeat(200),
+    '9'.repeat(5_000),
+    's000'.repeat(1_000),
+    '{% for a in b %}'.repeat(500),
+  ),
+  fc.string({ maxLength: 20 }),
+)
+const whole = fc.constantFrom(-1, 0, 1, 7, 2_147_483_647)
+const anything = fc.jsonValue({ maxDepth: 3 })
+const object = fc.dictionary(fc.string({ maxLength: 8 }), anything, { maxKeys: 4 })
+const list = (item: fc.Arbitrary<unknown>) => fc.array(item, { maxLength: 4 })
+
+/** Every other field that LLMKube's InferenceService has in v1alpha1, as its type allows; those that our agent does not read may hold anything. */
+const otherFields: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
+  batchSize: fc.constantFrom(1, 16_384),
+  uBatchSize: fc.constantFrom(1, 2_147_483_647),
+  parallelSlots: fc.constantFrom(1, 64),
+  moeCPULayers: fc.constantFrom(0, 2_147_483_647),
+  turboQuantBits: fc.constantFrom(3, 6, 8),
+  cacheTypeK: fc.constantFrom('f16', 'q4_0', 'iq4_nl'),
+  cacheTypeV: fc.constantFrom('f16', 'q4_0', 'iq4_nl'),
+  mode: fc.constantFrom('chat', 'embedding', 'rerank'),
+  priority: fc.constantFrom('critical', 'batch'),
+  ropeScaling: fc.record({
+    type: fc.constantFrom('linear', 'yarn', 'longrope'),
+    factor: fc.constantFrom('0', '1', '9'.repeat(300), '0.000001'),
+    originalContext: fc.constantFrom(128, 2_147_483_647),
+  }),
+  endpoint: fc.record({
+    port: fc.constantFrom(1, 65_535),
+    path: text,
+    type: fc.constantFrom('ClusterIP', 'NodePort'),
+    gateway: object,
+  }),
+  ...Object.fromEntries(
+    ['flashAttention', 'jinja', 'moeCPUOffload', 'noKvOffload', 'noWarmup', 'evictionProtection'].map((name) => [
+      name,
+      fc.boolean(),
+    ]),
+  ),
+  ...Object.fromEntries(
+    [
+      ...['cacheTypeCustomV', 'pagedSSDCacheDir', 'hotCacheMaxSize', 'pagedSSDCacheMaxSize', 'bindAddress', 'image'],
+      ...['priorityClassName', 'runtimeClassName'],
+    ].map((name) => [name, text]),
+  ),
+  ...Object.fromEntries(
+    ['args', 'command', 'imagePullSecrets', 'extraVolumes', 'extraVolumeMounts', 'tolerations'].map((name) => [
+      name,
+      list(fc.oneof(text, anything)),
+    ]),
+  ),
+  ...Object.fromEntries(
+    ['maxPodLifetimeIdleTimeoutSeconds', 'maxPodLifetimeSeconds', 'revisionHistoryLimit', 'containerPort'].map(
+      (name) => [name, whole],
+    ),
+  ),
+  ...Object.fromEntries(
+    [
+      ...['affinity', 'autoscaling', 'disruption', 'modelCache', 'nodeSelector', 'personaPlexConfig', 'podAnnotations'],
+      ...['podLabels', 'podSecurityContext', 'probeOverrides', 'resources', 'rolloutPolicy', 'securityContext', 'slo'],
+      ...['sglangConfig', 'speculativeDecoding', 'tgiConfig', 'topologySpreadConstraints', 'vllmConfig'],
+    ].map((name) => [name, object]),
+  ),
+}
+
+/** {@link hostileSpecs} with some of all the other fields, so that each one comes up among a few dozen. */
+export function hostileWholeSpecs(store: string) {
+  const others = fc
+    .uniqueArray(fc.constantFrom(...Object.entries(otherFields)), {
+      minLength: 4,
+      maxLength: 12,
+      selector: ([name]) => name,
+    })
+    .chain((few) => fc.record(Object.fromEntries(few)))
+  return fc.tuple(hostileSpecs(store), others).map(([spec, more]) => ({ ...more, ...spec }))
+}
+
+/** Every field of LLMKube's Model beside its source. */
+export function hostileModels(store: string) {
+  return fc.record(
+    {
+      source: fc.constantFrom(`${store}/tiny.gguf`, `${store}/a.gguf`, `${store}/../x`, 'hf://a/b', 'pvc://a/b', store),
+      format: fc.constantFrom('gguf', 'mlx', 'safetensors', 'pytorch', 'custom'),
+      files: list(fc.constantFrom('a.gguf', '../x', 'M-00001-of-01000.gguf', 'tiny.gguf')),
+      mmproj: fc.constantFrom('a.gguf', '../x', ''),
+      quantization: text.map((one) => one.slice(0, 40)),
+      sha256: fc.constantFrom('0'.repeat(64)),
+      prefetch: fc.boolean(),
+      prefetchTolerations: list(object),
+      refreshPolicy: fc.constantFrom('IfNotPresent', 'OnChange'),
+      resources: object,
+      sourceSecretRef: fc.record({ name: fc.constantFrom('a', '../b', '$(id)') }),
+      hardware: fc.record(
+        {
+          accelerator: fc.constant('metal'),
+          gpu: fc.record({
+            enabled: fc.boolean(),
+            count: fc.constantFrom(0, 8),
+            layers: fc.constantFrom(-1, 2_147_483_647),
+            memory: text,
+          }),
+          memoryBudget: fc.constantFrom('1Gi', '9'.repeat(500), '-1', '1e999'),
+          memoryFraction: fc.constantFrom(0, 0.5, 1e300),
+        },
+        { requiredKeys: ['accelerator'] },
+      ),
+    },
+    { requiredKeys: ['source', 'hardware'] },
+  )
+}
