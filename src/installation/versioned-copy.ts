@@ -38,7 +38,15 @@ const fileName = 'metal-agent'
 const ofVersion = /^\d[0-9A-Za-z.+-]*$/
 /** VERSION-HASH, the hash being the first 12 digits of the file's SHA-256. */
 const ofCopy = /^\d[0-9A-Za-z.+-]*-[0-9a-f]{12}$/
-const ofUnfinished = /^\.\d[0-9A-Za-z.+-]*\.[0-9a-f-]{36}\.unfinished$/
+
+/** `.VERSION-HASH.UUID.unfinished`, as `makeCopy` calls a copy until it is whole. */
+function isUnfinished(name: string): boolean {
+  const [start, ...parts] = name.split('.')
+  const [uuid = '', end] = parts.slice(-2)
+  return (
+    start === '' && end === 'unfinished' && /^[0-9a-f-]{36}$/.test(uuid) && ofVersion.test(parts.slice(0, -2).join('.'))
+  )
+}
 
 /** No copy takes that long: what is older was left by one that was killed. */
 const longestCopyMs = 60 * 60_000
@@ -132,7 +140,7 @@ async function prune(folder: string, kept: readonly string[]): Promise<string[]>
   const byAge = (await Promise.all(stats)).sort((one, other) => other.mtimeMs - one.mtimeMs)
   const isKept = new Set(kept.map((file) => path.basename(file)))
   const [, ...older] = byAge.filter(({ name }) => ofCopy.test(name) && name !== path.basename(kept[0] ?? ''))
-  const left = byAge.filter(({ name, mtimeMs }) => ofUnfinished.test(name) && Date.now() - mtimeMs > longestCopyMs)
+  const left = byAge.filter(({ name, mtimeMs }) => isUnfinished(name) && Date.now() - mtimeMs > longestCopyMs)
   const removed = [...older, ...left].flatMap(({ name }) => (isKept.has(name) ? [] : [path.join(folder, name)]))
   for (const old of removed) await rm(old, { recursive: true, force: true })
   return removed
