@@ -1,6 +1,7 @@
-import { open, readdir, readFile } from 'node:fs/promises'
+import { open, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
+import { readBounded } from '../../support/files.ts'
 import { messageOf } from '../../support/message-of.ts'
 import type { MlxInputs } from './mlx.ts'
 
@@ -57,10 +58,13 @@ async function tensorBytesOf(file: string): Promise<number> {
   return bytes
 }
 
-/** Without one, or with one that is no JSON, the estimate is a guess and says so. */
+/** Those of the largest models have a few KiB. */
+const maxConfigBytes = 1024 ** 2
+
+/** Without one, or with one that is no JSON or no file of that size, the estimate is a guess and says so. */
 async function configOf(file: string): Promise<unknown> {
   try {
-    return JSON.parse(await readFile(file, 'utf8')) as unknown
+    return JSON.parse((await readBounded(file, maxConfigBytes)).toString('utf8')) as unknown
   } catch {
     return undefined
   }

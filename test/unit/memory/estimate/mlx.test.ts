@@ -1,5 +1,6 @@
-import { writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { execa } from 'execa'
 import { expect, test } from 'vitest'
 import { estimateMlx } from '../../../../src/agent-core/memory/estimate/mlx.ts'
 import { readMlxFolder } from '../../../../src/agent-core/memory/estimate/mlx-folder.ts'
@@ -116,4 +117,17 @@ test.each([
   await using folder = await temporaryFolder()
   await writeSafetensors(path.join(folder.dir, name), header, 10)
   await expect(readMlxFolder(folder.dir)).rejects.toThrow(message)
+})
+
+test('a folder whose config.json never ends, or is far too large, is sized by its weights alone', async () => {
+  await using folder = await temporaryFolder()
+  const [pipe, large] = [path.join(folder.dir, 'pipe'), path.join(folder.dir, 'large')]
+  for (const at of [pipe, large]) {
+    await mkdir(at)
+    await writeSafetensors(path.join(at, 'model.safetensors'), { weight: { data_offsets: [0, 8] } }, 8)
+  }
+  await execa('mkfifo', [path.join(pipe, 'config.json')])
+  await writeFile(path.join(large, 'config.json'), JSON.stringify({ ...config, padding: 'x'.repeat(2_000_000) }))
+  const read = await Promise.all([readMlxFolder(pipe), readMlxFolder(large)])
+  expect(read).toEqual(Array(2).fill({ config: undefined, tensorBytes: 8 }))
 })
