@@ -236,7 +236,7 @@ export class ClusterLink {
     await this.#serve(present)
   }
 
-  /** What is not left goes on as it is, for the next session to take up; so does a server that cannot be ended. */
+  /** Ends the servers that the next session does not want. The others keep serving until it takes them up, and so does one that cannot be ended. */
   async #leave(session: ClusterSession, where: string, isLeft: (key: string) => boolean): Promise<void> {
     const { reconciler, publisher } = session
     reconciler.leave(`Released: this machine moves to ${where}.`, isLeft)

@@ -60,7 +60,7 @@ export class PublishedAddress implements Disposable {
     }, lookEveryMs)
   }
 
-  /** Resolves when the address is the one for what is wanted by then. */
+  /** Resolves when the address is the one that is wanted at that moment. */
   async check(): Promise<void> {
     const { interfaces, wanted, server, onChange } = this.#options
     const cluster = server()

@@ -106,7 +106,7 @@ export const hostAddressView = z.object({
 })
 
 export const serverView = z.object({
-  /** Of the process that runs, quoted for a shell unless `isUnquoted`; secrets in it are hidden. Absent where none runs. */
+  /** The command line of the process that runs, quoted for a shell unless `isUnquoted`; secrets in it are hidden. Absent where none runs. */
   commandLine: z.string().optional(),
   /** Not to be pasted: it lost its quotes, since an agent of an earlier build started it, or is cut. */
   isUnquoted: z.boolean().optional(),

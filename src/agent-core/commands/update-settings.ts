@@ -71,7 +71,7 @@ const answers: Receiver = () => undefined
 const move: Receiver = () => undefined
 const log: Receiver = ({ agent, settings }) => agent.setLogLevel?.(settings.current.logLevel)
 
-/** Who is told of a change; what counts only later is read by who needs it then. */
+/** The room that acts on a change of each setting that counts at once. A setting that counts later is read when it is needed. */
 const receivers: Readonly<Record<ImmediateSetting, Receiver>> = {
   kubeconfig: move,
   namespace: move,

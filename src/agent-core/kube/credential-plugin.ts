@@ -26,7 +26,7 @@ type Credential = z.infer<typeof credential>['status']
 /** Long enough for a person who has to log in with a browser. */
 const defaultTimeLimitMs = 60_000
 
-/** A token file is read again after so long, as kubectl does. */
+/** How old what was read of a token file may be before it is read again, as in kubectl. */
 const tokenFileMs = 60_000
 
 /** How much of what a plugin says about its failure is told. */
@@ -48,7 +48,7 @@ type Source = () => Promise<Credential>
 export class CredentialPlugins {
   readonly #env: Readonly<Record<string, string>>
   readonly #timeLimitMs: number
-  /** Of this kubeconfig's users, however often it is read: a refresh token counts once. */
+  /** The OIDC logins of this kubeconfig's users, kept over every reading of it, since a refresh token works once. */
   readonly #logins = new Map<string, OidcLogin>()
   #running: { readonly asked: string; readonly answer: Promise<Credential> } | undefined
 

@@ -21,7 +21,7 @@ const groupList = z.object({ groups: z.array(z.object({ name: z.string() })) })
 
 export interface ListPage {
   readonly items: readonly unknown[]
-  /** Of the answer. */
+  /** Length of the answer. */
   readonly bytes: number
   readonly resourceVersion: string
   readonly continueToken: string | undefined

@@ -23,7 +23,7 @@ export interface PageQuery {
 
 interface Page {
   readonly items: readonly unknown[]
-  /** Of the answer. */
+  /** Length of the answer. */
   readonly bytes: number
   readonly continueToken: string | undefined
 }

@@ -22,7 +22,7 @@ const timeLimitMs = 10_000
 const maxAnswerBytes = 256 * 1024
 /** So long before its end a token is taken for expired, as it has to arrive. */
 const leewayMs = 10_000
-/** A token that is new counts for so long also where this machine's clock says that it has expired. */
+/** How long a new token is used although this machine's clock says that it has expired. */
 const leastMs = 60_000
 
 const discovery = z.object({ token_endpoint: z.url({ protocol: /^https$/ }) })

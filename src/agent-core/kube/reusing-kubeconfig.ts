@@ -19,7 +19,7 @@ export class ReusingKubeConfig extends KubeConfig {
   }
 
   override async applySecurityAuthentication(context: RequestContext): Promise<void> {
-    // Each new connection has the certificates that are there by then.
+    // Each new connection reads the certificates anew, which may have been replaced.
     if (!this.#dispatcher) await this.#readFiles()
     await super.applySecurityAuthentication(context)
     this.#dispatcher ??= this.#connect ? keepingAgent(this.#connect) : context.getDispatcher()

@@ -24,7 +24,7 @@ export interface GrowthWatchOptions {
 const hurriedMs = 1_000
 const calmMs = 5_000
 
-/** Of the resident size between two looks: less is the work of a request. */
+/** Growth of the resident size between two looks that counts: less is the work of a request. */
 const growthBytes = 16 * 1024 ** 2
 
 /** The exact figure is dear, so it is read when the resident size has changed by so much since the last one. */

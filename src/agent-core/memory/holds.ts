@@ -20,7 +20,7 @@ export interface HeldMemory extends Evictable {
 export type HeldServer = Pick<HeldMemory, 'key' | 'priority'> & {
   readonly isProtected?: boolean
   readonly needBytes: number | undefined
-  /** Of its need the part that is mapped from files, where the system leaves such pages out when it measures. */
+  /** The part of its need that is mapped from files, where the system leaves such pages out when it measures. */
   readonly mappedBytes?: number
 }
 

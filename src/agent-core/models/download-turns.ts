@@ -12,7 +12,7 @@ export class DownloadTurns {
     this.#queue = new PQueue({ concurrency: atOnce() })
   }
 
-  /** After a change of `atOnce`: more may begin at once; what has begun goes on where fewer may. */
+  /** After a change of `atOnce`: starts what waits where more may run; ends nothing where fewer may. */
   settingsChanged(): void {
     this.#queue.concurrency = this.#atOnce()
     this.#tellPlaces()

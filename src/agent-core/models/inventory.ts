@@ -200,7 +200,7 @@ const filesOf = ({ path, folder, manifest }: StoredModel): string[] => [
   ...manifest.files.map((file) => join(folder, file.path)),
 ]
 
-/** Of each model the services that use one of its files, by whatever name: links are followed. */
+/** The services that use a file of each model, by whatever name: links are followed. */
 async function usersOf(models: readonly StoredModel[], uses: readonly Used[]): Promise<string[][]> {
   const services = new Map<string, Set<string>>()
   for (const { service, files } of uses) {

@@ -199,7 +199,7 @@ export class Models {
   async refresh(request: ModelRequest, current: LocalModel, options: EnsureOptions): Promise<LocalModel | undefined> {
     const key = `refresh ${requestKey(request)}`
     const model = await this.#fetches.join(key, request, options, async (waiters) => {
-      // Of contents that come and never serve, no more than two are kept.
+      // No more than two contents that came and never served are kept.
       await this.#inventory.dropOlder(wantedOf(request))
       return this.#acquisition.refresh(request, waiters)
     })

@@ -44,7 +44,7 @@ export interface Selected<T extends Candidate> {
 
 /** A listing that is longer is no model's, nor a collection that a person would choose from. */
 export const maxListedFiles = 20_000
-/** Of one model, which is some hundred parts and what belongs to them. */
+/** How many files one model may have: some hundred parts and what belongs to them. */
 const maxChosenFiles = 2_000
 
 /** Chooses a model's files. Throws ModelError: `Ambiguous` (terminal) with the candidates, `NoSuchFile`, `ShardMissing`. */

@@ -30,7 +30,7 @@ export class StoreRecords {
     this.#log = log
   }
 
-  /** Of a Model's folder and the folders of its other sources. Throws where they cannot be read: a file without its record is anybody's. */
+  /** Reads the records of a Model's folder and of its other sources' folders. Throws where they cannot be read: a file without its record would be open to every namespace. */
   async of(folder: string): Promise<Recorded[]> {
     const entries = (await ifThere(readdir(folder, { withFileTypes: true }))) ?? []
     const below = entries.filter((entry) => entry.isDirectory() && sourceFolder.test(entry.name))

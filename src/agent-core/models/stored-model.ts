@@ -24,7 +24,7 @@ export interface ModelUser {
   readonly model: string
   /** See `selectionDigest`. */
   readonly digest: string
-  /** Of a source on this machine, which may lie in the store. */
+  /** The path of a source on this machine, which may lie in the store. */
   readonly path?: string
   /** Neither suspended nor scaled to zero. */
   readonly isActive: boolean

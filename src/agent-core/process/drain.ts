@@ -61,7 +61,7 @@ export async function drain({
       })
       isSeen = look !== undefined
       const now = performance.now()
-      // Requests may be in flight for all that is known: the wait goes on to its limit.
+      // Requests may be in flight, since nobody could look: it waits up to its limit.
       if (!look) idleSince = undefined
       else {
         if (look.requests !== before.requests) onRequests(look.requests)

@@ -15,7 +15,7 @@ export interface ExitStory extends Exit {
   readonly stallMs: number
   /** Of the cause `hung`. */
   readonly hang?: Hang | undefined
-  /** Of the cause `exceeded`. */
+  /** What it took and why it was ended; with the cause `exceeded` alone. */
   readonly why?: string | undefined
   /** What a person sets `stallMs` by. */
   readonly stallSetting?: string | undefined

@@ -50,7 +50,7 @@ export interface ServerLaunch extends LaunchRules {
   readonly port: PortPolicy
   /** What it is expected to hold, in bytes; a later agent counts it by that. */
   readonly needBytes?: number
-  /** Of that, what is mapped from files. */
+  /** The part of it that is mapped from files. */
   readonly mappedBytes?: number
   /** Absolute paths of the files and folders that it loads: nothing deletes them while it may load them again. */
   readonly files?: readonly string[]

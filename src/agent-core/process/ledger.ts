@@ -20,7 +20,7 @@ const ledgerEntry = z.object({
   uid: z.string(),
   digest: z.string(),
   executable: z.string(),
-  /** Of the executable; absent where they are too long to be noted, and of agents that did not note them. */
+  /** The arguments of the executable; absent where they are too long to be noted, and in ledgers of agents that did not note them. */
   argv: z.array(z.string()).optional(),
   workingDirectory: z.string(),
   logFile: z.string(),

@@ -56,7 +56,7 @@ export function keyOfRun(name: string): string {
 export function runOfPlace({ workingDirectory, output }: Workplace, folders: ServerFolders): string | undefined {
   const name = runOf(workingDirectory)
   const [service = ''] = name.split('/')
-  // Of any process of this machine, which may work at the root.
+  // Any process of this machine is looked at, and one may work at the root.
   if (service.indexOf('.') <= 0) return undefined
   const folder = runFolder(folders, name)
   const isOurs = workingDirectory === folder.workingDirectory && output?.startsWith(dirname(folder.logFile) + sep)

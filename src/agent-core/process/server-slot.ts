@@ -8,7 +8,7 @@ export interface ServerNeed {
   readonly mappedBytes: number
 }
 
-/** Of a mapped server of an earlier version only the need is known: then all of it counts as mapped. */
+/** The ledger of an earlier version has the whole need of a mapped server alone: then all of it counts as mapped. */
 export const needIn = ({
   needBytes,
   mappedBytes,

@@ -157,7 +157,7 @@ export class Servers implements AsyncDisposable {
     return this.#services.get(key)?.need(role).needBytes
   }
 
-  /** Of that, what is mapped from files. */
+  /** The part of it that is mapped from files. */
   mappedBytesOf(key: string, role: ServerRole): number {
     return this.#services.get(key)?.need(role).mappedBytes ?? 0
   }
@@ -307,7 +307,7 @@ export class Servers implements AsyncDisposable {
   }
 }
 
-/** Of a service that is not known here; what its servers said last may be looked for that long. */
+/** How long the output of a service that is not known here is kept, since somebody may look for what its servers said last. */
 const runsKeptMs = 7 * 86_400_000
 
 /** No process group has this number, so that every listener counts as a stranger's. */

@@ -16,7 +16,7 @@ export interface EndOptions {
   readonly quietMs?: number | undefined
   readonly holders?: readonly PortHolder[]
   readonly hang?: Hang
-  /** Of the cause `exceeded`: a sentence. */
+  /** One sentence; with the cause `exceeded` alone. */
   readonly why?: string
 }
 

@@ -12,7 +12,7 @@ const held = z.object({
   kind: z.literal('held'),
   cause: z.enum(holdCauses),
   ...why,
-  /** Of a service whose servers took more than they were admitted with, again and again: another spec is tried; see `specsOf`. */
+  /** The spec of a service that is held since its servers took more than they were admitted with: another spec is tried; see `specsOf`. */
   exceededBy: z.string().optional(),
 })
 /** Memory was critically short: another machine may take it, and it comes back by itself. */

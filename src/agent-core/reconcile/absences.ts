@@ -26,7 +26,7 @@ const defaultRetryMs = 30_000
 /** Records of services that nothing evicted for so long say nothing any more. */
 const rememberedMs = 24 * 3_600_000
 
-/** Of services that were deleted while no agent ran, or in another cluster, the agent does not hear: the earliest go first. */
+/** The agent does not hear of services that were deleted while none ran, or in another cluster: the earliest go first. */
 const mostProtected = 1_000
 
 export interface AbsencesOptions {

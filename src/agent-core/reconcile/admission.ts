@@ -80,7 +80,7 @@ export class Admission implements Disposable {
     })
   }
 
-  /** What asks for memory elsewhere asks anew there; here nothing waits behind it. */
+  /** What asks for memory elsewhere asks there again; nothing here waits behind it. */
   [Symbol.dispose](): void {
     this.#unsubscribe()
     for (const [key, { isQueued }] of this.#entries) if (isQueued) this.#options.memory.release(key)

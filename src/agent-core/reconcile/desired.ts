@@ -77,7 +77,7 @@ export interface DesiredInputs {
   /** Both caches have been listed completely at least once. */
   readonly synced: boolean
   readonly service: InferenceService | undefined
-  /** Of the object, if it was there since this cluster is watched. */
+  /** The metadata that the object had last, if it was there since this cluster is watched. */
   readonly lastSeen: ObjectMeta | undefined
   readonly model: Model | undefined
   /** Names this agent may claim; empty = all. */
@@ -94,7 +94,7 @@ export function desiredOf(inputs: DesiredInputs): Desired {
   if (!synced && hold) return held(hold)
   if (!synced) return { kind: 'unknown', message: 'Waiting for the first complete list from the cluster.' }
   if (!service || service.metadata.deletionTimestamp !== undefined) {
-    // Of what another namespace or cluster has, a server may be left from before a move.
+    // A server may be left from before a move to this namespace or cluster.
     const isKnown = service !== undefined || lastSeen !== undefined
     const message = isKnown
       ? `InferenceService ${key} was deleted.`

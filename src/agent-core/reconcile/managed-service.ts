@@ -155,7 +155,7 @@ export class ManagedService {
     this.#rooms.enqueue(this.key)
   }
 
-  /** Of the model that its next server would be started with; none while that is not here. */
+  /** The files of the model that its next server would be started with; none while that is not here. */
   get modelFiles(): readonly string[] {
     const { path, mmproj } = this.#fetch.model ?? {}
     return [path, mmproj].filter((file) => file !== undefined)

@@ -149,7 +149,7 @@ export class MemoryGuard implements Disposable {
     return measuredServers(this.#options.servers).find((one) => one.key === key && one.role === role)?.groupId
   }
 
-  /** Of each service the server that takes most past its need. */
+  /** The server of each service that takes most past its need. */
   #tell(all: NonNullable<ReturnType<Memory['growth']>>['servers']): void {
     const { session, marginBytes } = this.#options
     const before = this.#told

@@ -18,11 +18,11 @@ import { originOf } from './origin.ts'
 import type { AgentSettings } from './settings.ts'
 import { startViews } from './start-views.ts'
 
-/** What another build wrote stays in it until a person sets it anew; what of it counts here is for {@link readRows}. */
+/** What another build wrote stays in the file until a person sets it again; {@link readRows} says which of it counts here. */
 const personFile = z.looseObject({ schema: z.literal(1), settings: z.record(z.string(), z.unknown()) })
 type PersonFile = z.infer<typeof personFile>
 
-/** Of the kubeconfig. */
+/** A context of the kubeconfig. */
 const context = z.string({ error: 'must be the name of a context' }).optional()
 const hostAddress = z.ipv4({ error: 'must be an IPv4 address' }).optional()
 

@@ -30,7 +30,7 @@ export async function ensureSocketFolder(socketPath: string, stateDir: string): 
   if (folder !== path.resolve(stateDir)) {
     const found = await lstat(folder)
     if (found.isSymbolicLink()) throw new Error(`${folder} is a symbolic link, which somebody else may point elsewhere`)
-    // Of the entry itself: another user's could become a link before it is looked at again.
+    // The entry itself is looked at: another user's could become a link before the next look.
     if (found.uid !== process.geteuid?.()) throw new Error(`${folder} belongs to user ${found.uid}`)
   }
   await ensurePrivateFolder(folder)

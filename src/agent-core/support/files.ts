@@ -55,7 +55,7 @@ export async function syncFolder(folder: string): Promise<void> {
 /** What write-file-atomic calls a JSON file until it is complete. */
 const unfinished = /\.jsonl?\.\d+$/
 
-/** No write of a small file takes so long: what is older was left by a process that was killed in it. */
+/** Longer than any write of a small file: what is older was left by a process that was killed while it wrote. */
 const unfinishedForMs = 60_000
 
 /**

@@ -14,7 +14,7 @@ const given = z.object({
   json: z.boolean().default(false),
 })
 
-/** Of the running agent's user, whatever it may do already; where none runs, of the user it would be started as. */
+/** Rights of the running agent's user, whatever it may do already; where none runs, of the user of the kubeconfig's context. */
 export function rightsVerb(context: VerbContext): Command {
   return agentVerb('rights', 'print the commands that give the agent its rights in the cluster', context)
     .option('--admin <context>', 'context of who may give them; left out, to be filled in')

@@ -26,7 +26,7 @@ export interface LlamaServerInputs {
   readonly mmproj?: SideModel
   /** The file that `--model-draft` names; absent where it could not be looked at. */
   readonly draft?: SideModel
-  /** Of all adapters and control vectors that could be looked at together. */
+  /** Bytes of all adapters and control vectors that could be looked at. */
   readonly adapterBytes?: number
   /** Files that arguments name and that could not be looked at. */
   readonly unseen?: readonly string[]

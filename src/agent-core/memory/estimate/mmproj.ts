@@ -2,9 +2,9 @@ import type { ModelHeader } from './model-shape.ts'
 
 /** A model file that is loaded beside the model: one that turns pictures or sound into tokens, or one that drafts. */
 export interface SideModel {
-  /** Of all its parts together. */
+  /** Bytes of all its parts. */
   readonly fileBytes: number
-  /** Of its first part; absent where it could not be read. */
+  /** The header of its first part; absent where it could not be read. */
   readonly header?: ModelHeader
 }
 

@@ -28,7 +28,7 @@ export interface ServerArguments {
   readonly offloadsMmproj: boolean
   /** Whether only as many outputs are reserved as slots can ask for, which llama.cpp does since June 2026 (#23861). */
   readonly boundsOutputs: boolean
-  /** Of speculative decoding; undefined where none is named. */
+  /** The draft model of speculative decoding; undefined where none is named. */
   readonly draft: DraftArguments | undefined
   /** Files that are loaded whole beside the model: adapters and control vectors, each as often as it is named. */
   readonly adapters: readonly string[]
