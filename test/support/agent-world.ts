@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { Agent } from '../../src/agent-core/agent.ts'
+import type { AgentOptions as CoreOptions } from '../../src/agent-core/agent-options.ts'
 import { hostPlatform } from '../../src/agent-core/platform/host.ts'
 import type { HostInterface } from '../../src/agent-core/platform/platform.ts'
 import type { FuseTimings } from '../../src/agent-core/panic-fuse/panic-fuse.ts'
@@ -64,6 +65,7 @@ export interface AgentOptions {
   readonly memoryClock?: () => number
   readonly fuseTrial?: Partial<FuseTimings>
   readonly supplyEveryMs?: number
+  readonly powerTrial?: CoreOptions['powerTrial']
 }
 
 export interface ServiceOptions {
@@ -173,6 +175,7 @@ export class AgentWorld implements AsyncDisposable {
       ...(options.liveness && { liveness: options.liveness }),
       ...(options.memoryClock && { memoryClock: options.memoryClock }),
       ...(options.supplyEveryMs !== undefined && { supplyEveryMs: options.supplyEveryMs }),
+      ...(options.powerTrial && { powerTrial: options.powerTrial }),
       ...(options.fuseTrial && { fuseTrial: options.fuseTrial }),
       ...(options.random && { random: options.random }),
       ...(options.idleMinuteMs !== undefined && { idleMinuteMs: options.idleMinuteMs }),

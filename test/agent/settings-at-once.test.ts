@@ -1,0 +1,357 @@
+import { randomUUID } from 'node:crypto'
+import { mkdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { hostPlatform } from '../../src/agent-core/platform/host.ts'
+import { PlatformError } from '../../src/agent-core/platform/platform.ts'
+import { answers } from '../../src/contract/queries.ts'
+import type { ImmediateSetting, SettingsPatch } from '../../src/contract/settings.ts'
+import { AgentProcess } from '../support/agent-process.ts'
+import { AgentWorld } from '../support/agent-world.ts'
+import { endlessAnswer } from '../support/endless-answer.ts'
+import { eventually } from '../support/eventually.ts'
+import { exportedFigures } from '../support/exported-figures.ts'
+import { KubeSim } from '../support/kube-sim/kube-sim.ts'
+import { powerStandIns, type PowerStandIns } from '../support/power/stand-ins.ts'
+import type { RunningAgent } from '../support/running-agent.ts'
+import { sampleServerPath } from '../support/sample-servers/sample.ts'
+import { servingWorld } from '../support/serving-world.ts'
+import { StatedMemory, statedPlatform } from '../support/stated-memory.ts'
+
+const mib = 1024 ** 2
+const gib = 1024 * mib
+const dayMs = 24 * 3_600_000
+
+/** While memory is short the agent looks at it every five seconds: what happens sooner comes from the change of the setting. */
+const atOnceMs = 4_000
+
+/** One agent with two services, of which `spare` is evicted first. It looks at memory by the clock only while memory is short. */
+interface Scene extends AsyncDisposable {
+  readonly agent: RunningAgent
+  readonly memory: StatedMemory
+  readonly standIns: PowerStandIns
+  /** What a server is said to have. */
+  footprintBytes: number
+  /** The clock by which memory pressure comes and goes: it runs sixty times as fast. */
+  readonly now: () => number
+  readonly set: (settings: SettingsPatch) => Promise<void>
+}
+
+let scene: Scene
+
+beforeAll(async () => {
+  scene = await opened()
+})
+afterAll(async () => scene[Symbol.asyncDispose]())
+afterEach(async () => {
+  await scene.set({
+    ...{ sleepPolicy: null, memoryFraction: null, memoryBudgetBytes: null, memoryMarginBytes: null },
+    ...{ evictionEnabled: null, evictionShare: null, comeBackMs: null, partialKeepMs: null, energyLedger: null },
+    ...{ applePowerEnabled: null, applePowerIntervalMs: null, powerSource: null, macmon: null },
+    ...{ energyPricePerKwh: null, energyCurrency: null },
+  })
+  await eventually(async () => (await scene.standIns.living()) === 0, { what: 'the end of what measured' })
+})
+
+type Proof =
+  | (() => Promise<void>)
+  /** A test that changes it on a running agent, in a file of this folder. */
+  | { readonly file: string; readonly title: string }
+
+/** Every setting that counts at once has a row: without one this does not compile. */
+const proofs: Readonly<Record<ImmediateSetting, Proof>> = {
+  // First in the table: soon after the servers started, the next look by the clock is far off.
+  sleepPolicy: async () => {
+    const { agent, set } = scene
+    const { port } = await agent.untilReady('keeper')
+    await using _ = await endlessAnswer(port)
+    expect(agent.snapshot.supply).toMatchObject({ source: 'mains', isKeptAwake: false })
+    await set({ sleepPolicy: 'on-mains' })
+    await eventually(() => agent.snapshot.supply?.isKeptAwake === true, { timeoutMs: 10_000, what: 'the hold' })
+  },
+
+  namespace: {
+    file: 'cluster-settings.test.ts',
+    title: 'another namespace is served at once, after what runs for the first came down, and after a restart too',
+  },
+  kubeconfig: {
+    file: 'cluster-settings.test.ts',
+    title:
+      'another kubeconfig is served at once, in its context of the same name or else its own, and after a restart too',
+  },
+
+  downloadsAtOnce: {
+    file: 'models.test.ts',
+    title: 'how many download at once, how fast, and how often sources are asked count at once',
+  },
+  downloadBytesPerSecond: {
+    file: 'models.test.ts',
+    title: 'how many download at once, how fast, and how often sources are asked count at once',
+  },
+  refreshEveryMs: {
+    file: 'models.test.ts',
+    title: 'how many download at once, how fast, and how often sources are asked count at once',
+  },
+  partialKeepMs: async () => {
+    const { agent, set } = scene
+    const partial = join(agent.stateDir, 'models/.metalbar/partials', `sha-${'a'.repeat(64)}`)
+    const note = `${partial}.metalbar.note.json`
+    await mkdir(dirname(partial), { recursive: true })
+    await writeFile(partial, 'the first bytes')
+    await writeFile(note, JSON.stringify({ source: 'https://models.example/x.gguf', model: 'nobodys' }))
+    const twoDaysAgo = new Date(Date.now() - 2 * dayMs)
+    for (const file of [partial, note]) await utimes(file, twoDaysAgo, twoDaysAgo)
+    const prunable = async () => {
+      const { models } = answers.models.parse(await agent.agent.query({ name: 'models' }))
+      return models.find(({ state }) => state === 'partial')?.prunable
+    }
+    expect(await prunable()).toBeUndefined()
+    await set({ partialKeepMs: dayMs })
+    expect(await prunable()).toBe('a partial download that was not continued for 2 days')
+  },
+
+  memoryFraction: async () => {
+    const { agent, memory, set } = scene
+    expect(agent.snapshot.memory?.budgetBytes).not.toBe(memory.totalBytes / 2)
+    await set({ memoryFraction: 0.5 })
+    expect(agent.snapshot.memory?.budgetBytes).toBe(memory.totalBytes / 2)
+  },
+  memoryBudgetBytes: async () => {
+    const { agent, set } = scene
+    expect(agent.snapshot.memory?.budgetBytes).not.toBe(24 * gib)
+    await set({ memoryBudgetBytes: 24 * gib })
+    expect(agent.snapshot.memory?.budgetBytes).toBe(24 * gib)
+  },
+  memoryCheckMode: {
+    file: 'memory.test.ts',
+    title: 'that nobody can tell refuses a start, or lets it pass with the mode warn',
+  },
+  evictionAtAdmission: {
+    file: 'eviction-preview.test.ts',
+    title: 'the service that a preview says has to give way is the one that does, once it is applied',
+  },
+  memoryMarginBytes: async () => {
+    const { agent, set } = scene
+    const { message } = await agent.untilReady('keeper')
+    scene.footprintBytes = 737 * mib
+    await set({ memoryMarginBytes: gib })
+    const isTold = () => JSON.stringify(agent.view('keeper')).includes('more than the 537 MB that it was admitted with')
+    expect([isTold(), message]).toEqual([false, agent.view('keeper')?.message])
+    await set({ memoryMarginBytes: 64 * mib })
+    await eventually(isTold, { what: 'the excess to be told' })
+    scene.footprintBytes = 100 * mib
+  },
+  evictionEnabled: async () => {
+    const { agent, set } = scene
+    await agent.untilReady('spare')
+    await set({ evictionShare: 0 })
+    await short()
+    await untilSpared()
+    await set({ evictionEnabled: true })
+    await untilEvicted()
+    await calm()
+    await broughtBack()
+  },
+  evictionShare: async () => {
+    const { agent, set } = scene
+    await agent.untilReady('spare')
+    await set({ evictionEnabled: true, evictionShare: 1 })
+    await short()
+    await untilSpared()
+    await set({ evictionShare: 0 })
+    await untilEvicted()
+    await calm()
+    await broughtBack()
+  },
+  comeBackMs: async () => {
+    const { agent, set } = scene
+    const { pid } = await agent.untilReady('spare')
+    await set({ evictionEnabled: true, evictionShare: 0, comeBackMs: dayMs })
+    await short()
+    await look()
+    await eventually(() => agent.view('spare')?.hold !== undefined)
+    await calm()
+    const calmAt = scene.now()
+    // The longest that it can be after so many evictions in a row.
+    await eventually(() => scene.now() - calmAt > 60_000)
+    expect(agent.view('spare')?.hold).toMatchObject({ by: 'pressure' })
+    await set({ comeBackMs: 1_000 })
+    await agent.untilReadyAgain('spare', pid)
+  },
+
+  pauseOnBattery: {
+    file: 'supply.test.ts',
+    title: 'on battery the node pauses where a person set it so, shows why, and serves again on mains',
+  },
+  applePowerEnabled: async () => {
+    using _ = openWindow()
+    expect(await newCalls(() => scene.set({ applePowerEnabled: true }))).toEqual([powermetrics(1_000)])
+    await scene.set({ applePowerEnabled: false })
+    await eventually(async () => (await scene.standIns.living()) === 0, { what: 'the end of powermetrics' })
+  },
+  applePowerIntervalMs: async () => {
+    using _ = openWindow()
+    await newCalls(() => scene.set({ applePowerEnabled: true }))
+    expect(await newCalls(() => scene.set({ applePowerIntervalMs: 5_000 }))).toEqual([powermetrics(5_000)])
+  },
+  powerSource: async () => {
+    using _ = openWindow()
+    await newCalls(() => scene.set({ applePowerEnabled: true, macmon: scene.standIns.macmon }))
+    expect(await newCalls(() => scene.set({ powerSource: 'macmon' }))).toEqual(['macmon -i 1000 pipe'])
+  },
+  macmon: async () => {
+    using _ = openWindow()
+    const { macmon } = scene.standIns
+    const other = join(dirname(macmon), 'other-macmon')
+    await symlink(macmon, other)
+    await newCalls(() => scene.set({ applePowerEnabled: true, powerSource: 'macmon', macmon }))
+    expect(await newCalls(() => scene.set({ macmon: other }))).toEqual(['macmon -i 1000 pipe'])
+  },
+  energyLedger: async () => {
+    const { standIns, set } = scene
+    await set({ applePowerEnabled: true })
+    // Nobody looks.
+    await eventually(async () => (await standIns.living()) === 0)
+    expect(await newCalls(() => set({ energyLedger: true }))).toEqual([powermetrics(10_000)])
+  },
+  energyPricePerKwh: async () => {
+    using _ = openWindow()
+    await scene.set({ applePowerEnabled: true })
+    const before = await eventually(async () => {
+      const view = await energy()
+      return (view.joules ?? 0) > 0 && view
+    })
+    expect(before.cost).toBeUndefined()
+    await scene.set({ energyPricePerKwh: 0.32 })
+    expect((await energy()).cost).toBeGreaterThan(0)
+  },
+  energyCurrency: async () => {
+    await scene.set({ energyPricePerKwh: 0.32 })
+    expect((await energy()).currency).toBeUndefined()
+    await scene.set({ energyCurrency: 'EUR' })
+    expect((await energy()).currency).toBe('EUR')
+  },
+
+  logLevel: async () => {
+    await using world = await servingWorld()
+    const args = ['--log-format=json', '--allow-unsafe-extra-args', '--llama-server', sampleServerPath]
+    await using agent = await AgentProcess.start({ kubeconfig: world.sim.kubeconfig(), args })
+    world.apply('first')
+    await agent.service('first', 'ready')
+    const details = () => agent.log.filter(({ level }) => level === 'debug')
+    expect(details()).toEqual([])
+    expect(await agent.run('settings', 'set', 'log-level', 'debug')).toMatchObject({ code: 0 })
+    world.apply('second')
+    await eventually(() => details().length > 0, { what: 'a line of the log with more detail' })
+  },
+}
+
+test.each(Object.entries(proofs))('a change of %s counts at once', async (_, proof) => {
+  if (typeof proof === 'function') await proof()
+  else expect(await readFile(join(import.meta.dirname, proof.file), 'utf8')).toContain(`test('${proof.title}'`)
+})
+
+async function opened(): Promise<Scene> {
+  await using parts = new AsyncDisposableStack()
+  const standIns = parts.use(await powerStandIns())
+  const sim = parts.use(await KubeSim.start())
+  const world = parts.use(await AgentWorld.open(sim.connection()))
+  const now = () => 60 * performance.now()
+  const memory = new StatedMemory(
+    statedPlatform(hostPlatform(), {
+      footprints: (pids) => Promise.resolve(new Map(pids.map((pid) => [pid, stated.footprintBytes]))),
+      // So that what is known of servers comes from looks at memory alone.
+      residentBytes: () => Promise.reject(new PlatformError('The system does not tell.')),
+      powerSupply: () => Promise.resolve({ source: 'mains', charge: 0.84, lowPowerMode: false }),
+      awakeProgram: () => ({ command: '/bin/sh', args: ['-c', 'cat; exit 0', randomUUID()] }),
+    }),
+  )
+  const agent = await world.startAgent({
+    memory,
+    memoryClock: now,
+    settings: { memoryWatchdogIntervalMs: 3_600_000, sleepPolicy: 'never' },
+    powerTrial: { platform: 'darwin', commands: standIns.commands, lookMs: 50, stallMs: 60_000 },
+  })
+  await world.apply('keeper', { script: { tokenMs: 50 } })
+  await world.apply('spare', { spec: { priority: 'low' } })
+  for (const name of ['keeper', 'spare']) await agent.untilReady(name)
+  const kept = parts.move()
+  const stated: Scene = {
+    ...{ agent, memory, standIns, now, footprintBytes: 100 * mib },
+    set: async (settings) => {
+      expect(await agent.command({ name: 'updateSettings', settings })).toMatchObject({ outcome: 'done' })
+    },
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  }
+  return stated
+}
+
+/** Has memory looked at, by a setting that changes nothing here. */
+const look = () => scene.set({ memoryMarginBytes: gib })
+
+/** Memory is critically short, and has been for long enough that something has to go. */
+async function short(): Promise<void> {
+  const { agent, memory, now } = scene
+  memory.kernelLevel = 'critical'
+  await look()
+  await eventually(() => agent.snapshot.memory?.pressure === 'critical')
+  const since = now()
+  // Also past the pause after an eviction before.
+  await eventually(() => now() - since > 30_000)
+}
+
+/** After a look nothing was evicted, and nothing is being decided: the next look by the clock comes in five seconds. */
+async function untilSpared(): Promise<void> {
+  const { agent } = scene
+  const skipped = async () => {
+    const figures = await exportedFigures(agent.agent.metrics, /^evictions_skipped_total/)
+    return Object.values(figures).reduce((sum, count) => sum + count, 0)
+  }
+  const before = await skipped()
+  await look()
+  await eventually(async () => (await skipped()) > before, { what: 'the decision to evict nothing' })
+  expect(agent.view('spare')?.state).toBe('ready')
+}
+
+const untilEvicted = () =>
+  eventually(() => scene.agent.view('spare')?.hold?.by === 'pressure', { timeoutMs: atOnceMs, what: 'the eviction' })
+
+async function calm(): Promise<void> {
+  const { agent, memory } = scene
+  memory.kernelLevel = 'normal'
+  await eventually(async () => {
+    await look()
+    return agent.snapshot.memory?.pressure === 'normal'
+  })
+}
+
+async function broughtBack(): Promise<void> {
+  const { agent } = scene
+  const service = agent.view('spare')
+  if (!service) throw new Error('There is no service spare.')
+  await agent.command({ name: 'bringBack', service: { namespace: service.namespace, name: 'spare' } })
+  await agent.untilReady('spare')
+}
+
+/** Somebody looks, and asks for nothing by themselves. */
+function openWindow(): Disposable {
+  const leave = scene.agent.agent.subscribe(() => undefined, 'window')
+  return { [Symbol.dispose]: leave }
+}
+
+const powermetrics = (intervalMs: number) => `-n powermetrics --samplers cpu_power,gpu_power -i ${intervalMs}`
+
+/** Which programs a change starts: at least one. */
+async function newCalls(change: () => Promise<void>): Promise<string[]> {
+  const before = (await scene.standIns.calls()).length
+  await change()
+  return eventually(
+    async () => {
+      const calls = (await scene.standIns.calls()).slice(before)
+      return calls.length > 0 && calls
+    },
+    { timeoutMs: 20_000, what: 'a program that measures' },
+  )
+}
+
+const energy = async () => answers.energy.parse(await scene.agent.agent.query({ name: 'energy' }))
