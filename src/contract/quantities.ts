@@ -6,7 +6,10 @@ export function parseDuration(text: string): number | undefined {
   for (const [, amount = '', unit = ''] of match[2].matchAll(/(?<![\d.])([\d.]+)(ns|us|µs|μs|ms|s|m|h)/g)) {
     total += Number(amount) * (unitMs[unit] ?? Number.NaN)
   }
-  return Number.isFinite(total) ? (match[1] === '-' ? -total : total) : undefined
+  if (!Number.isFinite(total)) return undefined
+  // To the nanosecond, the smallest unit: 16.08 s would be 16079.999999999998 ms.
+  const ms = Math.round(total * 1e6) / 1e6
+  return match[1] === '-' ? -ms : ms
 }
 
 /** The way Go prints it, such as `1m30s`; what {@link parseDuration} reads back. */

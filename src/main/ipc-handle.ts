@@ -26,6 +26,8 @@ export function handle<T>(
       return { ok: true, value: await run(parsed.data, event.sender) }
     } catch (error) {
       if (error instanceof LinkError) return failure(error)
+      // Its window was closed while it asked, and nobody waits for the answer.
+      if (event.sender.isDestroyed()) return failure(new LinkError('gone', 'The window is closed.'))
       log.error('a request of the window failed', { channel, error })
       return failure(new LinkError('refused', 'The app could not do it; its log says why.'))
     }

@@ -178,7 +178,11 @@ const makeOf =
       cwd: path.resolve(import.meta.dirname, '../..'),
     })
 
-const filesIn = async (folder: string): Promise<string[]> => (await readdir(folder, { recursive: true })).toSorted()
+/** Links are not followed: that of a server's working folder to its model may lead back here. */
+const filesIn = async (folder: string): Promise<string[]> =>
+  (await readdir(folder, { recursive: true, withFileTypes: true }))
+    .map(({ parentPath, name }) => path.relative(folder, path.join(parentPath, name)))
+    .toSorted()
 
 /** The process that serves it, once it is ready. */
 async function tinyOf(run: ReturnType<typeof commandOf>): Promise<number> {

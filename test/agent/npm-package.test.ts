@@ -77,5 +77,8 @@ test('the command of the npm package serves a model to a completion, shows its w
   // To the launcher's process, as a shell or launchd sends it.
   expect(await served.agent.stop()).toEqual({ code: 0, signal: null })
   const troubles = served.agent.log.filter(({ level }) => level === 'warn' || level === 'error')
-  expect(troubles.map(({ text }) => text)).toEqual([expect.stringMatching(/^There is no Metal on/)])
+  expect(troubles.map(({ text }) => text)).toEqual([
+    expect.stringMatching(/^There is no Metal on/),
+    expect.stringMatching(/^192\.0\.2\.10 is on no interface/),
+  ])
 })

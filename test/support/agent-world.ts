@@ -18,7 +18,7 @@ import { startControllerStandIn } from './controller-stand-in/controller-stand-i
 import { eventually } from './eventually.ts'
 import { startFileServer, type FileServer } from './file-server.ts'
 import { patienceMs, Recorder, RunningAgent } from './running-agent.ts'
-import { StatedMemory } from './stated-memory.ts'
+import { StatedMemory, statedPlatform } from './stated-memory.ts'
 import { sampleScriptArgs, sampleServerPath, type SampleScript } from './sample-servers/sample.ts'
 import { removeFolder } from './temporary-folder.ts'
 
@@ -161,12 +161,10 @@ export class AgentWorld implements AsyncDisposable {
     const { settings, identity, stateDir, kubeconfig } = await this.preparedAgent(options)
     const log = new Recorder()
     const { platform } = options.memory ?? new StatedMemory()
-    const own = platform.interfaces.bind(platform)
-    // The address that is published where a test says nothing else is this machine's.
-    platform.interfaces = () => [...own(), bridge]
     const agent = new Agent({
       settings,
-      platform,
+      // The address that is published where a test says nothing else is this machine's.
+      platform: statedPlatform(platform, { interfaces: () => [...platform.interfaces(), bridge] }),
       identity,
       version: 'v0-test',
       env: process.env,
@@ -265,7 +263,9 @@ export class AgentWorld implements AsyncDisposable {
   /** The Events about an InferenceService, in no order. */
   async events(name: string): Promise<z.infer<typeof eventShape>[]> {
     const events = await this.admin.list({ apiVersion: 'v1', kind: 'Event' })
-    return events.map((event) => eventShape.parse(event)).filter(({ involvedObject }) => involvedObject.name === name)
+    return events
+      .map((event) => eventShape.parse(event))
+      .filter(({ involvedObject: { kind, name: about } }) => kind === 'InferenceService' && about === name)
   }
 
   service(name: string, namespace = this.namespace): Promise<KubeObject | undefined> {
@@ -374,7 +374,7 @@ const eventShape = z.looseObject({
   message: z.string(),
   /** Other components leave it out. */
   count: z.number().default(1),
-  involvedObject: z.looseObject({ name: z.string() }),
+  involvedObject: z.looseObject({ kind: z.string(), name: z.string() }),
 })
 
 const claimedShape = z.looseObject({ metadata: z.looseObject({ annotations: z.record(z.string(), z.string()) }) })

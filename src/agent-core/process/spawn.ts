@@ -28,10 +28,10 @@ export async function spawnServer(
   { executable, argv, localCommand, env, digest }: ServerLaunch,
   { port, output, workingDirectory }: { port: number; output: number; workingDirectory: string },
 ): Promise<RunningProcess> {
-  const command = localCommand?.(port) ?? { argv: argv(port), links: new Map<string, string>() }
+  const command = localCommand?.(port)
   try {
     await mkdir(workingDirectory, { recursive: true, mode: 0o700 })
-    for (const [name, folder] of command.links) {
+    for (const [name, folder] of command?.links ?? []) {
       // There is one where the port of an attempt before was taken.
       await rm(join(workingDirectory, name), { force: true })
       await symlink(folder, join(workingDirectory, name))
@@ -41,7 +41,7 @@ export async function spawnServer(
       cause: error,
     })
   }
-  const child = spawnOrThrow(executable, command.argv, {
+  const child = spawnOrThrow(executable, command?.argv ?? argv(port), {
     stdio: ['ignore', output, output],
     cwd: workingDirectory,
     env: { ...env, [digestVariable]: digest },

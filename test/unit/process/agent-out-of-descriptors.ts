@@ -80,7 +80,7 @@ const meanwhile: unknown[] = []
   meanwhile.push(await new StoreRecords(silentLog).in(room.folder).catch(ownFailure))
   kubeconfig.lookAgain()
   await eventually(() => kubeconfigTold.length > 0)
-  meanwhile.push(kubeconfigTold)
+  meanwhile.push([...new Set(kubeconfigTold)])
   const soFar = probes
   await eventually(() => probes > soFar + 10)
 }
